@@ -125,8 +125,8 @@ class RandomWindows(Batches):
 
     def batch(self, step: int) -> Batch:
         rows = np.arange(self.batch_size)
-        room = self.corpus.tokens.size - self.seq_len + 1
-        begin = (uniforms(WINDOW, self.seed, step, rows) * room).astype(np.int64)
+        starts = self.corpus.tokens.size - self.seq_len + 1
+        begin = (uniforms(WINDOW, self.seed, step, rows) * starts).astype(np.int64)
         return windows_at(self.corpus, begin, self.seq_len, fresh=True)
 
 

@@ -214,8 +214,8 @@ class BlockBatches(Batches):
     def _make_order(self, epoch: int) -> np.ndarray:
         """Return where the blocks of an epoch begin, in the order in which they are read."""
         parts = np.arange(self._counts.size)
-        room = self._sizes - self._counts * self._length + 1
-        offsets = (uniforms(SHIFT, self.seed, epoch, parts) * room).astype(np.int64)
+        free = self._sizes - self._counts * self._length + 1
+        offsets = (uniforms(SHIFT, self.seed, epoch, parts) * free).astype(np.int64)
         firsts = self._stops - self._sizes + offsets
         begins = np.concatenate(
             [
@@ -247,10 +247,10 @@ class Prefetched(DerivedBatches):
         return self._steps
 
     def batch(self, step: int) -> Batch:
-        wanted = range(step, step + AHEAD + 1)
-        for number in [number for number in self._coming if number not in wanted]:
+        coming = range(step, step + AHEAD + 1)
+        for number in [number for number in self._coming if number not in coming]:
             self._coming.pop(number).cancel()
-        for number in wanted:
+        for number in coming:
             if number not in self._coming:
                 self._coming[number] = self._pool.submit(self._batches.batch, number)
         return self._coming[step].result()

@@ -14,7 +14,7 @@ from seqgen.store.layout import RECORD, models_folder
 from seqgen.store.manifest import CHEAP
 from seqgen.store.mixtures import StoredMixture, resolve
 from seqgen.store.model import Reference, StoredModel, models_of
-from seqgen.store.ours import (
+from seqgen.store.ownership import (
     forget_replacements,
     holds_no_weights,
     is_model,

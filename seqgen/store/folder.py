@@ -24,7 +24,7 @@ from seqgen.files import (
     write_bytes,
 )
 from seqgen.store import layout, manifest
-from seqgen.store.ours import contents, is_written_by_seqgen, require_model
+from seqgen.store.ownership import contents, is_written_by_seqgen, require_model
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -217,9 +217,7 @@ class ModelFolder:
         Raises:
             OSError: that folder is a link, or cannot be made.
         """
-        assert layout.is_known(PurePath(part)), (
-            part
-        )  # what is not known to be ours cannot be removed
+        assert layout.is_known(PurePath(part)), part  # anything else could not be removed
         path = self.path / part
         if path.parent != self.path:
             self.refuse_link(path.parent.name)

@@ -14,14 +14,14 @@ from seqgen.store.finding import LATEST, LONGEST_NAME, check_free
 from seqgen.store.kept_data import clear_leftovers
 from seqgen.store.layout import CONFIG, alone, models_folder
 from seqgen.store.model import Adapter, Reference, StoredModel, models_of
-from seqgen.store.ours import (
+from seqgen.store.ownership import (
     clean_models,
     discard,
     forget_replacements,
+    hide_folder,
     is_being_built,
     mark_ready,
     new_folder,
-    put_aside,
     require_model,
     strangers,
     taken,
@@ -83,14 +83,14 @@ def needing(models: Collection[StoredModel]) -> list[str]:
     others = {model.name: model for model in models_of(models_folder())}
     for model in models:
         others.pop(model.name, None)
-    wanted = {name: {r.digest for r in _references(m)} for name, m in others.items()}
-    if not any(wanted.values()):
+    references = {name: {r.digest for r in _references(m)} for name, m in others.items()}
+    if not any(references.values()):
         return []  # and nothing is read for a hash
     digests = set()
     for model in models:
         with contextlib.suppress(SeqgenError, OSError):
             digests.add(model.digest)
-    return sorted(name for name, needed in wanted.items() if needed & digests)
+    return sorted(name for name, needed in references.items() if needed & digests)
 
 
 def _references(model: StoredModel) -> list[Reference]:
@@ -114,7 +114,7 @@ def remove(model: StoredModel) -> None:
     with reported(f"{path} cannot be removed"):
         with StoredModel(path).locked():
             forget_replacements()
-            discard(put_aside(path))
+            discard(hide_folder(path))
         if model.path.is_symlink():
             model.path.unlink()
 
@@ -166,7 +166,7 @@ class NewModel(StoredModel):
             # If the next two steps are broken off, the next run completes them.
             mark_ready(self.path)
             if taken(place):
-                old = put_aside(place)
+                old = hide_folder(place)
             try:
                 self.path.rename(place)
             except OSError:

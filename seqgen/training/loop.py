@@ -250,7 +250,7 @@ class Trainer:
         loss = sum(nats.item() for _, nats in self._losses(self.batches.batch(step), progress))
         loss = ranks.total(loss)
         self.objective.train()
-        self.parallel.settle()
+        self.parallel.end_forward()
         self.carried.state = state
         return loss
 

@@ -39,10 +39,10 @@ class Parallel:
         """
         return count if self.shards is None else count / ranks.world()
 
-    def settle(self) -> None:
+    def end_forward(self) -> None:
         """End a forward pass that no backward pass follows."""
         if self.shards is not None:
-            self.shards.settle()
+            self.shards.end_forward()
 
     def add_up_others(self) -> None:
         """Add up the gradients that no backward pass has added up."""

@@ -68,7 +68,7 @@ class Shards:
             # Caches that compare a parameter's version see that it has changed.
             torch.autograd.graph.increment_version(parameter)
 
-    def settle(self) -> None:
+    def end_forward(self) -> None:
         """Let go of what a forward pass without a backward pass has gathered."""
         self._root.reshard()
 

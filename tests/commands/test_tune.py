@@ -12,7 +12,7 @@ from helpers_cli import records, refusal
 from seqgen import store
 from seqgen.cli import run
 from seqgen.commands.tuning import tune as tuning
-from seqgen.commands.tuning.study import RECORD, Study, TrialRecord, own_space
+from seqgen.commands.tuning.study import RECORD, Study, TrialRecord, suggested_space
 from seqgen.configs import Bounds, Choices, Span, UsageError, read_search
 from seqgen.errors import SeqgenError
 
@@ -90,12 +90,12 @@ def test_multiples_are_taken_of_the_recipe():
 
 def test_an_architecture_suggests_what_its_settings_say():
     values = {"lr": 0.01, "batch_size": 32, "hidden_size": 128, "dropout": 0.1, "order": 5}
-    space = own_space("lstm", {"weight_decay"}, values)
+    space = suggested_space("lstm", {"weight_decay"}, values)
     assert space["lr"] == Span(0.00125, 0.08, log=True)
     assert space["hidden_size"] == Choices((64, 128, 256))
     assert space["dropout"] == Span(0.0, 0.5)
     assert set(space) == {"lr", "hidden_size", "dropout", "batch_size"}
-    assert own_space("ngram", set(), values) == {"order": Span(2, 9)}
+    assert suggested_space("ngram", set(), values) == {"order": Span(2, 9)}
 
 
 # A study on disk

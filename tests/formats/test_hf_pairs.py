@@ -14,7 +14,7 @@ from seqgen.cli import run
 from seqgen.commands.exchange import import_model
 from seqgen.commands.loading import load
 from seqgen.commands.writing.prompts import read_prompt
-from seqgen.store.ours import strangers
+from seqgen.store.ownership import strangers
 from seqgen.tokenizers import load_tokenizer, tokenizer_from_facts
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

@@ -28,7 +28,7 @@ from seqgen.commands import exchange
 from seqgen.commands.exchange import import_model
 from seqgen.commands.loading import load
 from seqgen.commands.writing.prompts import read_prompt
-from seqgen.store.ours import mark, strangers
+from seqgen.store.ownership import mark, strangers
 from seqgen.tokenizers.from_elsewhere import HuggingFaceTokenizer, blocks
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

@@ -24,7 +24,7 @@ from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.store import StoredModel
-from seqgen.store.ours import mark, mark_ready
+from seqgen.store.ownership import mark, mark_ready
 from seqgen.training import loop
 from seqgen.training.events import Notice, Progress, SampleLine, Started, Validated
 

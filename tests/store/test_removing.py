@@ -13,7 +13,7 @@ from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import SeqgenError
 from seqgen.store import StoredModel
-from seqgen.store.ours import strangers
+from seqgen.store.ownership import strangers
 
 MODELS = STORED / "models"
 NAME = "lstm-char"

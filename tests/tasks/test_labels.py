@@ -16,7 +16,7 @@ from seqgen.data.corpus import Corpus
 from seqgen.data.labels import Labels, with_labels_read
 from seqgen.data.sources import TokenSources
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.store.ours import strangers
+from seqgen.store.ownership import strangers
 from seqgen.tokenizers import KINDS
 
 LINES = "a\taaaa\nb\tbbbb\na|long\taaaaaaaa\nlong | b\tbbbbbbbb\n" * 12

@@ -130,9 +130,9 @@ def _told(model: Bert, rows: MaskedRows) -> tuple[np.ndarray, np.ndarray]:
     logits, _ = predict(model, rows)
     targets = torch.from_numpy(rows.targets).to(logits.device)
     there = targets != IGNORED
-    logits, wanted = logits[there], targets[there]  # (N, V), (N,)
-    log_probs = logits.log_softmax(-1).gather(1, wanted[:, None])[:, 0]
-    return in_float64(log_probs).cpu().numpy(), (logits.argmax(-1) == wanted).cpu().numpy()
+    logits, target_ids = logits[there], targets[there]  # (N, V), (N,)
+    log_probs = logits.log_softmax(-1).gather(1, target_ids[:, None])[:, 0]
+    return in_float64(log_probs).cpu().numpy(), (logits.argmax(-1) == target_ids).cpu().numpy()
 
 
 def load_masked(

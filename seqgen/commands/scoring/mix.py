@@ -73,16 +73,18 @@ def fit_cache(parts: Sequence[LanguageModel], size: int, columns: Columns) -> Fi
     counted = {part: columns(part) for part in parts if not isinstance(part, NeuralLanguageModel)}
 
     def tried(flatnesses: Sequence[float]) -> list[FittedCache]:
-        several = [CacheConfig(size), tuple(float(f"{x:.4g}") for x in flatnesses)]
+        rounded_flatnesses = tuple(float(f"{x:.4g}") for x in flatnesses)
         each = [
-            columns(SeveralCaches(part, *several).eval()) if cached else counted[part]
+            columns(SeveralCaches(part, CacheConfig(size), rounded_flatnesses).eval())
+            if cached
+            else counted[part]
             for part, cached in zip(parts, has.tolist(), strict=True)
         ]
         model_log_probs = torch.stack([x[:, 0] if x.ndim > 1 else x for x in each], 1)  # (N, K)
         caches = torch.stack([x[:, 1:] for x in each if x.ndim > 1], 1)  # (N, J, F)
         return [
             _fit_weights(model_log_probs, caches[..., i], has, CacheConfig(size, flatness=flatness))
-            for i, flatness in enumerate(several[1])
+            for i, flatness in enumerate(rounded_flatnesses)
         ]
 
     candidates = tried(COARSE)

@@ -150,7 +150,7 @@ class Plan:
             size = plural(int(corpus.tokens.size), "token")
             report(Notice(text=f"--seq-len is reduced to the length of the text, {size}"))
         if not {"batch_size", "batch_tokens"} & given.keys():
-            settled["batch_size"] = prepared.suited_rows(training)
+            settled["batch_size"] = prepared.default_batch_size(training)
         if training.init_from is not None and prepared.train.oov:
             unknown = plural(prepared.train.oov, "token")
             report(Notice(text=f"{training.init_from} does not know {unknown} of the text"))

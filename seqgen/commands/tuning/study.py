@@ -156,7 +156,7 @@ def _typed(name: str, dimension: Dimension, architecture: str) -> Dimension:
     return dimension.of_type(name, group.types()[name], bounds)
 
 
-def own_space(architecture: str, given: Collection[str], values: Mapping[str, Any]) -> Space:
+def suggested_space(architecture: str, given: Collection[str], values: Mapping[str, Any]) -> Space:
     """Return what an architecture's settings suggest to search.
 
     Args:

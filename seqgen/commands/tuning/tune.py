@@ -24,7 +24,7 @@ from seqgen.commands.tuning.study import (
     TrialRecord,
     architectures_of,
     check_space,
-    own_space,
+    suggested_space,
 )
 from seqgen.configs import BUDGETS, Dimension, require, settings_of
 from seqgen.data.text import text_files
@@ -256,7 +256,7 @@ class Tuning:
         if self._checked:
             return self._checked
         given = self._plans[self._first].given
-        return own_space(self._first, given, self._base(self._first)["values"])
+        return suggested_space(self._first, given, self._base(self._first)["values"])
 
     @property
     def recipe(self) -> dict[str, Any]:

@@ -131,13 +131,13 @@ class Dataset(ABC):
         """
         self.check()
         facts = self.survey()
-        suited, why = self.suits(facts, given)
-        self.config = replace(self.config, **suited)
+        chosen, why = self.settings_from_data(facts, given)
+        self.config = replace(self.config, **chosen)
         parts = self.split(facts)
         tokens = self.learn_tokens(parts)
         prepared = self.encode(facts, parts, tokens, report)
         if why:
-            report(Notice(text=f"{listed(suited)}: {why}"))
+            report(Notice(text=f"{listed(chosen)}: {why}"))
         return prepared, self.config
 
     def reload(self, stored: StoredModel, is_changed: Callable[[Survey], bool]) -> Prepared:
@@ -182,7 +182,9 @@ class Dataset(ABC):
             SeqgenError: it cannot be read, or is empty.
         """
 
-    def suits(self, facts: Survey, given: Collection[str]) -> tuple[dict[str, Any], str]:
+    def settings_from_data(
+        self, facts: Survey, given: Collection[str]
+    ) -> tuple[dict[str, Any], str]:
         """Return the settings that follow from the data, without those that are given, and why.
 
         Settings without a reason are not reported.
@@ -234,9 +236,9 @@ def require_sampling(config: DataConfig, kind: type[Tokenizer]) -> None:
     Raises:
         UsageError: says which kinds have several.
     """
-    several = kind.encode_sampled is not Tokenizer.encode_sampled
+    has_several = kind.encode_sampled is not Tokenizer.encode_sampled
     require(
-        config.subword_sampling is None or several,
+        config.subword_sampling is None or has_several,
         f"subword_sampling is for bpe and unigram, not for {kind.kind}",
     )
 

@@ -61,7 +61,7 @@ class PreparedExamples(Prepared):
     def read_tokens(self) -> int:
         return int(self.train.sources.lengths.sum())
 
-    def suited_rows(self, training: TrainingConfig) -> int:
+    def default_batch_size(self, training: TrainingConfig) -> int:
         return training.batch_size
 
     @property
@@ -208,7 +208,9 @@ class LabelledTextDataset(ExampleDataset):
 
     format = TEXTS
 
-    def suits(self, facts: Survey, given: Collection[str]) -> tuple[dict[str, Any], str]:
+    def settings_from_data(
+        self, facts: Survey, given: Collection[str]
+    ) -> tuple[dict[str, Any], str]:
         if "tokenizer" in given:
             return {}, ""
         mean = sum(len(example.text) for example in self.examples) / len(self.examples)

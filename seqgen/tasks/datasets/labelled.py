@@ -47,8 +47,8 @@ class PreparedLabels(PreparedPairs):
     def sample_prompt(self) -> str:
         return ""
 
-    def suited_rows(self, training: TrainingConfig) -> int:
-        return Prepared.suited_rows(self, training)
+    def default_batch_size(self, training: TrainingConfig) -> int:
+        return Prepared.default_batch_size(self, training)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -89,7 +89,9 @@ class LabelledDataset(PairDataset):
         # The hash is that of whole lines.
         return replace(survey(self.pairs.targets()), sha256=facts.sha256)
 
-    def suits(self, facts: Survey, given: Collection[str]) -> tuple[dict[str, Any], str]:
+    def settings_from_data(
+        self, facts: Survey, given: Collection[str]
+    ) -> tuple[dict[str, Any], str]:
         return {}, ""
 
     def learn_tokens(self, parts: DataParts) -> Tokenizers:

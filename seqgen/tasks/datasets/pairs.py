@@ -260,7 +260,7 @@ class PreparedPairs(Prepared):
     def sample_prompt(self) -> str | Vectors:
         return next(iter(self.parts.val or self.parts.train))[0]
 
-    def suited_rows(self, training: TrainingConfig) -> int:
+    def default_batch_size(self, training: TrainingConfig) -> int:
         return rows_of_pairs(self.train, training.batch_size)
 
     @property
@@ -332,7 +332,9 @@ class PairDataset(Dataset):
             )
         return facts
 
-    def suits(self, facts: Survey, given: Collection[str]) -> tuple[dict[str, Any], str]:
+    def settings_from_data(
+        self, facts: Survey, given: Collection[str]
+    ) -> tuple[dict[str, Any], str]:
         words = partial(word_use, self.pairs, facts.lines)
         return choose_tokenizer(self.config, given, facts.characters, words)
 

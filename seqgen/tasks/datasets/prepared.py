@@ -129,7 +129,7 @@ class Prepared:
         """The labels that are predicted; None where there are none."""
         return None
 
-    def suited_rows(self, training: TrainingConfig) -> int:
+    def default_batch_size(self, training: TrainingConfig) -> int:
         """Return how many rows make a step, where nobody has said it."""
         if self.train.ends.size == 1:
             return training.batch_size

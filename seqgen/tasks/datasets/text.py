@@ -261,7 +261,9 @@ class TokenDataset(Dataset):
     def survey(self) -> Survey:
         return self.file.facts
 
-    def suits(self, facts: Survey, given: Collection[str]) -> tuple[dict[str, Any], str]:
+    def settings_from_data(
+        self, facts: Survey, given: Collection[str]
+    ) -> tuple[dict[str, Any], str]:
         settled = {"tokenizer": self.file.tokenizer.kind, "documents": self.file.documents}
         return {**settled, "vocab_size": None, "min_count": 1, "subword_sampling": None}, ""
 

@@ -80,9 +80,9 @@ class MaskedTokens(Regime):
 
     def _cost_of_order(self, follows: Tensor, other: np.ndarray, rows: Rows) -> Tensor:
         """Return the cross-entropy of what B is, as much for each row as its tokens."""
-        wanted = torch.from_numpy(other.astype(np.int64)).to(follows.device)
-        each = F.cross_entropy(follows, wanted, reduction="none")  # (B,)
-        hits = (follows.argmax(-1) == wanted).sum()
+        target_ids = torch.from_numpy(other.astype(np.int64)).to(follows.device)
+        each = F.cross_entropy(follows, target_ids, reduction="none")  # (B,)
+        hits = (follows.argmax(-1) == target_ids).sum()
         self.note("next_sentence_loss", each.sum().detach(), len(other))
         self.note("next_sentence_accuracy", hits, len(other))
         return (each * torch.from_numpy(rows.scored.sum(1)).to(each)).sum()

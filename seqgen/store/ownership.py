@@ -199,7 +199,7 @@ def new_folder(place: Path, journal: IO[bytes]) -> Path:
     return folder
 
 
-def put_aside(place: Path) -> Path | None:
+def hide_folder(place: Path) -> Path | None:
     """Hide a model's folder in one step, to be discarded; return where it is.
 
     A link is deleted, and what it leads to stays; then there is nothing to discard.
@@ -288,7 +288,7 @@ def _forget_unmarked(journal: IO[bytes]) -> None:
 
 def is_being_built(place: Path) -> bool:
     """Return whether a living process is building a model whose place is `place`."""
-    there = _aside(place.parent, NEW) if place.parent.is_dir() else ()
+    there = _hidden_folders(place.parent, NEW) if place.parent.is_dir() else ()
     return any(own == place and not _is_free(path) for path, own in there)
 
 
@@ -317,7 +317,7 @@ def clean_models(journal: IO[bytes]) -> list[Path]:
     """
     _forget_unmarked(journal)
     gone = []
-    for path, place in list(_aside(models_folder(), NEW, GONE)):
+    for path, place in list(_hidden_folders(models_folder(), NEW, GONE)):
         with contextlib.suppress(OSError, SeqgenError):
             if not _is_free(path) or strangers(path):
                 continue
@@ -344,10 +344,10 @@ def forget_replacements() -> None:
 
 def _ready(folder: Path) -> Iterator[tuple[Path, Path]]:
     """Yield the complete new models in a folder, each with its place."""
-    return ((path, place) for path, place in _aside(folder, NEW) if is_ready(path))
+    return ((path, place) for path, place in _hidden_folders(folder, NEW) if is_ready(path))
 
 
-def _aside(folder: Path, *kinds: str) -> Iterator[tuple[Path, Path]]:
+def _hidden_folders(folder: Path, *kinds: str) -> Iterator[tuple[Path, Path]]:
     """Yield what is put aside in a folder, each with the place of its model."""
     names = _names(folder) if folder.is_dir() else ()
     for known in filter(None, map(HIDDEN.fullmatch, sorted(names))):
