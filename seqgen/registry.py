@@ -28,15 +28,17 @@ class Architecture:
     """A kind of model: its name, where its classes live, what it is in one line, its tasks.
 
     `model` and `config` are "module:Class", imported only when used, so that listing
-    architectures loads no torch. `tasks` are those that it can serve, the first by default.
-    `estimator` is the "module:name" of the `Estimator` of one that is not trained by gradients.
+    architectures loads no torch; a module that begins with a dot is one of `seqgen.models`. The
+    configuration of a class X is XConfig beside it, unless `config` says otherwise. `tasks` are
+    those that it can serve, the first by default. `estimator` is the "module:name" of the
+    `Estimator` of one that is not trained by gradients.
     """
 
     name: str
     model: str
-    config: str
     summary: str
     tasks: tuple[Task, ...] = (LANGUAGE_MODELING, *ON_FEATURES)
+    config: str | None = None
     estimator: str | None = None
 
     @property
@@ -55,7 +57,7 @@ class Architecture:
 
     def load_config(self) -> Any:
         """Import and return the ModelConfig class."""
-        return load_object(self.config)
+        return load_object(self.config or f"{self.model}Config")
 
     def defaults(self) -> dict[str, dict[str, Any]]:
         """Return its default settings without importing its code, and so without torch.
@@ -79,7 +81,7 @@ class Architecture:
                 f"neither; try --model birnn{more}"
             )
         summary = f"{chosen.called} on the features of {self.name}"
-        about = f"{self.name}-{chosen.called}", self.model, self.config, summary, (chosen,)
+        about = f"{self.name}-{chosen.called}", self.model, summary, (chosen,)
         return TaskArchitecture(*about, trunk=self)
 
 
@@ -106,203 +108,165 @@ class TaskArchitecture(Architecture):
 
 
 def load_object(target: str) -> Any:
-    """Import a "module:name" and return what it names."""
+    """Import a "module:name" and return what it names; ".module" is one of `seqgen.models`."""
     module, name = target.split(":")
-    return getattr(importlib.import_module(module), name)
+    return getattr(importlib.import_module(module, "seqgen.models"), name)
 
 
 _ROWS = (
     Architecture(
         "ngram",
-        "seqgen.models.ngram.model:NGram",
-        "seqgen.models.ngram.config:NGramConfig",
+        ".ngram.model:NGram",
         "counted n-grams, up to modified Kneser-Ney smoothing",
         (LANGUAGE_MODELING,),
+        config=".ngram.config:NGramConfig",
         estimator="seqgen.commands.training.estimate:COUNTING",
     ),
     Architecture(
         "hmm",
-        "seqgen.models.hmm.model:HMM",
-        "seqgen.models.hmm.array_model:HMMConfig",
+        ".hmm.model:HMM",
         "hidden Markov model, by Baum and Welch's EM (Rabiner 1989)",
         (LANGUAGE_MODELING,),
+        config=".hmm.array_model:HMMConfig",
         estimator="seqgen.commands.training.estimate:EXPECTATION",
     ),
     Architecture(
-        "window",
-        "seqgen.models.window:Window",
-        "seqgen.models.window:WindowConfig",
-        "network over the last few tokens (Bengio et al. 2003)",
+        "window", ".window:Window", "network over the last few tokens (Bengio et al. 2003)"
     ),
     Architecture(
-        "rnn",
-        "seqgen.models.recurrent.cells.rnn:RNN",
-        "seqgen.models.recurrent.cells.rnn:RNNConfig",
-        "Elman's recurrent network (1990); tanh, sigmoid or ReLU",
+        "rnn", ".recurrent.cells.rnn:RNN", "Elman's recurrent network (1990); tanh, sigmoid or ReLU"
     ),
     Architecture(
-        "gru",
-        "seqgen.models.recurrent.cells.gru:GRU",
-        "seqgen.models.recurrent.cells.gru:GRUConfig",
-        "gated recurrent unit (Cho et al. 2014), in two forms",
+        "gru", ".recurrent.cells.gru:GRU", "gated recurrent unit (Cho et al. 2014), in two forms"
     ),
     Architecture(
         "lstm",
-        "seqgen.models.recurrent.cells.lstm:LSTM",
-        "seqgen.models.recurrent.cells.lstm:LSTMConfig",
+        ".recurrent.cells.lstm:LSTM",
         "long short-term memory (Gers et al. 2000) and its forms",
     ),
     Architecture(
         "ugrnn",
-        "seqgen.models.recurrent.cells.ugrnn:UGRNN",
-        "seqgen.models.recurrent.cells.ugrnn:UGRNNConfig",
+        ".recurrent.cells.ugrnn:UGRNN",
         "update gate recurrent network (Collins et al. 2017)",
     ),
     Architecture(
         "mgu",
-        "seqgen.models.recurrent.cells.mgu:MGU",
-        "seqgen.models.recurrent.config:RecurrentConfig",
+        ".recurrent.cells.mgu:MGU",
         "minimal gated unit, with one gate (Zhou et al. 2016)",
+        config=".recurrent.config:RecurrentConfig",
     ),
     Architecture(
         "mut1",
-        "seqgen.models.recurrent.cells.mut1:MUT1",
-        "seqgen.models.recurrent.config:RecurrentConfig",
+        ".recurrent.cells.mut1:MUT1",
         "first cell of a search by mutation (Jozefowicz 2015)",
+        config=".recurrent.config:RecurrentConfig",
     ),
     Architecture(
         "mut2",
-        "seqgen.models.recurrent.cells.mut2:MUT2",
-        "seqgen.models.recurrent.config:RecurrentConfig",
+        ".recurrent.cells.mut2:MUT2",
         "second cell of a search by mutation (Jozefowicz 2015)",
+        config=".recurrent.config:RecurrentConfig",
     ),
     Architecture(
         "mut3",
-        "seqgen.models.recurrent.cells.mut3:MUT3",
-        "seqgen.models.recurrent.config:RecurrentConfig",
+        ".recurrent.cells.mut3:MUT3",
         "third cell of a search by mutation (Jozefowicz 2015)",
+        config=".recurrent.config:RecurrentConfig",
     ),
     Architecture(
-        "mlstm",
-        "seqgen.models.recurrent.cells.mlstm:MLSTM",
-        "seqgen.models.recurrent.cells.mlstm:MLSTMConfig",
-        "multiplicative LSTM (Krause et al. 2016)",
+        "mlstm", ".recurrent.cells.mlstm:MLSTM", "multiplicative LSTM (Krause et al. 2016)"
     ),
     Architecture(
-        "rhn",
-        "seqgen.models.recurrent.cells.rhn:RHN",
-        "seqgen.models.recurrent.cells.rhn:RHNConfig",
-        "recurrent highway network (Zilly et al. 2017)",
+        "rhn", ".recurrent.cells.rhn:RHN", "recurrent highway network (Zilly et al. 2017)"
     ),
     Architecture(
         "nas",
-        "seqgen.models.recurrent.cells.nas:NAS",
-        "seqgen.models.recurrent.config:RecurrentConfig",
+        ".recurrent.cells.nas:NAS",
         "cell of a search by reinforcement (Zoph and Le 2017)",
+        config=".recurrent.config:RecurrentConfig",
     ),
     Architecture(
         "mingru",
-        "seqgen.models.recurrent.cells.mingru:MinGRU",
-        "seqgen.models.recurrent.cells.mingru:MinGRUConfig",
+        ".recurrent.cells.mingru:MinGRU",
         "minimal GRU, for a parallel scan (Feng et al. 2024)",
     ),
     Architecture(
         "minlstm",
-        "seqgen.models.recurrent.cells.minlstm:MinLSTM",
-        "seqgen.models.recurrent.cells.minlstm:MinLSTMConfig",
+        ".recurrent.cells.minlstm:MinLSTM",
         "minimal LSTM, for a parallel scan (Feng et al. 2024)",
     ),
     Architecture(
         "jordan",
-        "seqgen.models.recurrent.cells.jordan:Jordan",
-        "seqgen.models.recurrent.cells.jordan:JordanConfig",
+        ".recurrent.cells.jordan:Jordan",
         "Jordan's network: its own predictions read back (1986)",
     ),
     Architecture(
         "grid",
-        "seqgen.models.recurrent.cells.grid:Grid",
-        "seqgen.models.recurrent.cells.grid:GridConfig",
+        ".recurrent.cells.grid:Grid",
         "Grid LSTM over time and depth (Kalchbrenner et al. 2016)",
     ),
     Architecture(
-        "hawk",
-        "seqgen.models.recurrent.hawk:Hawk",
-        "seqgen.models.recurrent.hawk:HawkConfig",
-        "linear recurrences with gates, in blocks (De et al. 2024)",
+        "hawk", ".recurrent.hawk:Hawk", "linear recurrences with gates, in blocks (De et al. 2024)"
     ),
     Architecture(
         "transformer",
-        "seqgen.models.transformer.model:Transformer",
-        "seqgen.models.transformer.model:TransformerConfig",
+        ".transformer.model:Transformer",
         "decoder-only transformer; 2017, GPT-2 or Llama style",
     ),
     Architecture(
         "seq2seq",
-        "seqgen.models.seq2seq.recurrent:Seq2Seq",
-        "seqgen.models.seq2seq.recurrent_config:Seq2SeqConfig",
+        ".seq2seq.recurrent:Seq2Seq",
         "recurrent encoder-decoder, with attention or without",
         (TRANSLATION,),
+        config=".seq2seq.recurrent_config:Seq2SeqConfig",
     ),
     Architecture(
         "seq2seq-transformer",
-        "seqgen.models.seq2seq.transformer:Seq2SeqTransformer",
-        "seqgen.models.seq2seq.transformer_config:Seq2SeqTransformerConfig",
+        ".seq2seq.transformer:Seq2SeqTransformer",
         "encoder-decoder transformer (Vaswani et al. 2017)",
         (TRANSLATION,),
+        config=".seq2seq.transformer_config:Seq2SeqTransformerConfig",
     ),
     Architecture(
         "word2vec",
-        "seqgen.models.words.word2vec:Word2Vec",
-        "seqgen.models.words.word2vec:Word2VecConfig",
+        ".words.word2vec:Word2Vec",
         "vectors of words (Mikolov et al. 2013); no language model",
         (WORD_VECTORS,),
     ),
     Architecture(
         "glove",
-        "seqgen.models.words.glove:GloVe",
-        "seqgen.models.words.glove:GloVeConfig",
+        ".words.glove:GloVe",
         "vectors of words from counts (Pennington et al. 2014)",
         (WORD_VECTORS,),
     ),
     Architecture(
         "bert",
-        "seqgen.models.encoders.bert:Bert",
-        "seqgen.models.encoders.bert:BertConfig",
+        ".encoders.bert:Bert",
         "fills in masked tokens (Devlin et al. 2019); for --task",
         (MASKED_LM, *ON_FEATURES),
     ),
     Architecture(
         "elmo",
-        "seqgen.models.encoders.elmo:ELMo",
-        "seqgen.models.encoders.elmo:ELMoConfig",
+        ".encoders.elmo:ELMo",
         "LSTMs from both ends, for --features (Peters et al. 2018)",
         (BIDIRECTIONAL,),
     ),
     Architecture(
-        "bag",
-        "seqgen.models.encoders.bag:Bag",
-        "seqgen.models.encoders.bag:BagConfig",
-        "bag of words, for --task (Joulin et al. 2017)",
-        ON_FEATURES,
+        "bag", ".encoders.bag:Bag", "bag of words, for --task (Joulin et al. 2017)", ON_FEATURES
     ),
     Architecture(
-        "birnn",
-        "seqgen.models.encoders.birnn:BiRNN",
-        "seqgen.models.encoders.birnn:BiRNNConfig",
-        "bidirectional recurrent encoder, for --task",
-        ON_FEATURES,
+        "birnn", ".encoders.birnn:BiRNN", "bidirectional recurrent encoder, for --task", ON_FEATURES
     ),
     Architecture(
         "encoder",
-        "seqgen.models.encoders.transformer:SentenceTransformer",
-        "seqgen.models.encoders.transformer:EncoderConfig",
+        ".encoders.transformer:SentenceTransformer",
         "bidirectional transformer encoder, for --task",
         ON_FEATURES,
+        config=".encoders.transformer:EncoderConfig",
     ),
     Architecture(
         "hopfield",
-        "seqgen.models.memory.hopfield:Hopfield",
-        "seqgen.models.memory.hopfield:HopfieldConfig",
+        ".memory.hopfield:Hopfield",
         "restores lines (Hopfield 1982); not a language model",
         (ASSOCIATIVE_MEMORY,),
         estimator="seqgen.commands.training.estimate:STORING",

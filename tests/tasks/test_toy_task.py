@@ -20,7 +20,6 @@ def pairs(tmp_path, monkeypatch):
     row = registry.Architecture(
         "matcher",
         "toy_model:Matcher",
-        "toy_model:MatcherConfig",
         "compares two bags of words",
         (PAIRS_WITH_LABEL,),
     )
