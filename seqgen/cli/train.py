@@ -31,7 +31,7 @@ class DataOption(Options, panel=WHAT):
     """DATA by a flag, as a run that is resumed is told of it."""
 
     data_option: tuple[str, ...] = setting(
-        "The same as DATA; with --resume, where the text is now.",
+        "The same as DATA; for --resume, its new place.",
         (),
         names=("--data",),
         metavar="FILE",
@@ -76,8 +76,7 @@ class Ranks(Options, panel=MACHINE):
     """How the processes that torchrun has started work together."""
 
     shard: bool = setting(
-        "Under torchrun: divide parameters, gradients and the states of optimizers among the "
-        "processes (FSDP).",
+        "Under torchrun: divide parameters, gradients and optimizer states (FSDP).",
         False,
     )
     timeout: float | None = setting(
