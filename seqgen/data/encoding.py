@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from seqgen.data.text import lines
+from seqgen.data.text import joined_blocks, lines
 from seqgen.data.worker import read_frame, write_frame
 from seqgen.errors import SeqgenError
 from seqgen.hashing import hash64
@@ -67,7 +67,7 @@ def encoded(
     cores = available_cores() if cores is None else cores
     if tokenizer.quick:
         cores = 1
-    blocks = (block.encode() for block in _gathered(tokenizer.blocks(chunks)))
+    blocks = (block.encode() for block in joined_blocks(tokenizer.blocks(chunks), BLOCK))
     chances = (sampling.draw(n) if sampling else None for n in range(1 << 62))
     work = zip(blocks, chances, strict=False)
     for number, (raw, chance) in enumerate(work):
@@ -94,20 +94,6 @@ def _encode(tokenizer: Tokenizer, raw: bytes, chance: tuple[float, int] | None) 
     if chance is None:
         return tokenizer.encode_utf8(raw)
     return tokenizer.encode_sampled(raw.decode(), *chance)
-
-
-def _gathered(blocks: Iterable[str]) -> Iterator[str]:
-    """Join small blocks, so that each is about `BLOCK` characters."""
-    held: list[str] = []
-    size = 0
-    for block in blocks:
-        held.append(block)
-        size += len(block)
-        if size >= BLOCK:
-            yield "".join(held)
-            held, size = [], 0
-    if held:
-        yield "".join(held)
 
 
 def available_cores() -> int:

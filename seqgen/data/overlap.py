@@ -11,7 +11,7 @@ import numpy as np
 from seqgen.data.pairs import Pairs
 from seqgen.data.sources import content_of
 from seqgen.data.split import Chunks
-from seqgen.data.text import Text, lines
+from seqgen.data.text import Text, joined_blocks, lines
 
 COMPARED = 1 << 20
 
@@ -135,7 +135,7 @@ def occurrences(chunks: Iterable[str], part: str) -> Iterator[int]:
     if not part:
         return
     window, start = "", 0
-    for block in _blocks(chunks, len(part)):
+    for block in joined_blocks(chunks, len(part)):
         window += block
         at = 0
         while (found := window.find(part, at)) >= 0:
@@ -143,15 +143,3 @@ def occurrences(chunks: Iterable[str], part: str) -> Iterator[int]:
             at = found + len(part)
         at = max(at, len(window) - len(part) + 1)  # a copy may end in the next block
         start, window = start + at, window[at:]
-
-
-def _blocks(chunks: Iterable[str], size: int) -> Iterator[str]:
-    """Join pieces of a text to blocks of at least `size` characters; the last may be shorter."""
-    waiting, length = [], 0
-    for chunk in chunks:
-        waiting.append(chunk)
-        length += len(chunk)
-        if length >= size:
-            yield "".join(waiting)
-            waiting, length = [], 0
-    yield "".join(waiting)

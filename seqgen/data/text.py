@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import AnyStr, Literal
 
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.limits import LineBuffer
@@ -238,7 +238,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
     """Yield a file's bytes, decompressed if its name says that it is compressed."""
     suffix = path.suffix.lower()
     if suffix == ".zst":
-        yield from _gathered(_zstd_pieces(path))
+        yield from joined_blocks(_zstd_pieces(path), CHUNK_BYTES)
         return
     opened = {".gz": gzip.open, ".xz": lzma.open}.get(suffix, Path.open)
     with opened(path, "rb") as file:
@@ -268,16 +268,18 @@ def _zstd_pieces(path: Path) -> Iterator[bytes]:
         raise EOFError("it ends too soon")
 
 
-def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Join small pieces into blocks of at least `CHUNK_BYTES`."""
-    held, size = [], 0
+def joined_blocks(pieces: Iterable[AnyStr], size: int) -> Iterator[AnyStr]:
+    """Join small pieces into blocks of at least `size`; the last may be shorter."""
+    waiting: list[AnyStr] = []
+    length = 0
     for piece in pieces:
-        held.append(piece)
-        size += len(piece)
-        if size >= CHUNK_BYTES:
-            yield b"".join(held)
-            held, size = [], 0
-    yield b"".join(held)
+        waiting.append(piece)
+        length += len(piece)
+        if length >= size:
+            yield piece[:0].join(waiting)
+            waiting, length = [], 0
+    if waiting:
+        yield waiting[0][:0].join(waiting)
 
 
 def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:

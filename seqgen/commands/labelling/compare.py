@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from seqgen.commands.labelling.evaluate import check_labels, held_out
+from seqgen.commands.labelling.evaluate import LabelFigures, check_labels, held_out
 from seqgen.commands.labelling.predict import LoadedLabeller, log_probs_of_labels
 from seqgen.data.examples import Example
 from seqgen.errors import SeqgenError, UsageError
@@ -32,16 +32,10 @@ class McNemar:
 
 
 @dataclass(frozen=True)
-class LabelComparison:
+class LabelComparison(LabelFigures):
     """The keys of a record of `seqgen compare --json` of classifiers or taggers, in order.
 
     Attributes:
-        model: its name.
-        architecture: its name in the registry.
-        parameters: how many numbers it has.
-        file: what models are compared on.
-        examples: how many texts or sentences.
-        labels: how many labels were predicted.
         accuracy: the share predicted rightly, with its interval as in `seqgen eval`.
         best: the model with the highest accuracy; of several, the first.
         difference: of the accuracy, to the best; with the interval of the paired bootstrap.
@@ -51,12 +45,6 @@ class LabelComparison:
         signature: how intervals and p-values were made.
     """
 
-    model: str
-    architecture: str
-    parameters: int
-    file: str
-    examples: int
-    labels: int
     accuracy: dict[str, float]
     best: str
     difference: dict[str, float]

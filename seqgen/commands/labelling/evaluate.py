@@ -26,8 +26,8 @@ from seqgen.metrics.classification import (
 
 
 @dataclass(frozen=True)
-class LabelEvaluation:
-    """The keys of a record of `seqgen eval --json` of a classifier or a tagger, in order.
+class LabelFigures:
+    """What records of a classifier or a tagger begin with.
 
     Attributes:
         model: its name.
@@ -36,6 +36,21 @@ class LabelEvaluation:
         file: what it was measured on.
         examples: how many texts or sentences.
         labels: how many labels were predicted.
+    """
+
+    model: str
+    architecture: str
+    parameters: int
+    file: str
+    examples: int
+    labels: int
+
+
+@dataclass(frozen=True)
+class LabelEvaluation(LabelFigures):
+    """The keys of a record of `seqgen eval --json` of a classifier or a tagger, in order.
+
+    Attributes:
         nats_per_label: the cross-entropy.
         accuracy: the share predicted rightly, with its interval: Wilson's for classifiers; for
             taggers, whose errors within a sentence are correlated, by resampling sentences.
@@ -49,12 +64,6 @@ class LabelEvaluation:
         signature: how intervals and entities were made.
     """
 
-    model: str
-    architecture: str
-    parameters: int
-    file: str
-    examples: int
-    labels: int
     nats_per_label: float
     accuracy: dict[str, float]
     majority: dict[str, Any]

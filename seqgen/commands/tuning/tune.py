@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -123,17 +123,10 @@ class TuningResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tuning:
-    """A search for settings.
+class Tuning(RunRequest):
+    """A search for settings: those of the request are the same for all trials.
 
     Attributes:
-        data: files, as `train` takes them, as the six that follow.
-        targets: of pairs in two files.
-        architecture: a name in the registry.
-        task: what its features are for, if labels are learned.
-        preset: a name in `presets`.
-        settings: by name: the same for all trials.
-        config: nested tables: likewise.
         device: auto, cpu, cuda or mps.
         searched: the values of each setting that is searched; if there is none, what the
             architecture suggests.
@@ -144,13 +137,6 @@ class Tuning:
         report: takes events of preparing.
     """
 
-    data: Sequence[str | Path]
-    targets: Sequence[str | Path] = ()
-    architecture: str | None = None
-    task: str | None = None
-    preset: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    config: Mapping[str, Any] = field(default_factory=dict)
     device: str = "auto"
     searched: Mapping[str, Dimension] = field(default_factory=dict)
     sampler: str = "tpe"
