@@ -33,7 +33,7 @@ from seqgen.tasks.datasets import text as preparing
 from seqgen.tasks.datasets.dataset import DataFiles
 from seqgen.tasks.datasets.text import TextDataset
 from seqgen.tokenizers import KINDS
-from seqgen.training.events import Encoding, Notice
+from seqgen.training.events import EncodingProgress, Notice
 
 TINY = {
     "hidden_size": 8,
@@ -278,7 +278,7 @@ def test_a_large_text_trains_from_the_cache_as_a_small_one(
     given |= {"vocab_size": 330} if kind == "bpe" else {}
     events = []
     first = train([text], architecture="rnn", name="a", settings=given, report=events.append)
-    assert any(isinstance(e, Encoding) for e in events)
+    assert any(isinstance(e, EncodingProgress) for e in events)
     files = sorted(path.name[32:] for path in store.cached_files())
     assert files == [".json", ".tok", ".val.tok", ".val.txt"]
     stamps = [path.stat().st_mtime_ns for path in store.cached_files()]
