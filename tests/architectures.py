@@ -298,6 +298,13 @@ PAIR_VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
             "residual": True,
         },
         "concat-fed": {"readout": "concat", "bridge": "input", "input_feeding": True},
+        "maxout": {
+            "decoder": "bahdanau",
+            "readout": "maxout",
+            "bridge": "each",
+            "input_feeding": True,
+            "embedding_size": 5,
+        },
     },
     "seq2seq-transformer": {
         "default": {},

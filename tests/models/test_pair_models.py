@@ -643,12 +643,12 @@ def test_vectors_are_sources_too():
         torch.testing.assert_close(both[[1]], one, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("readout", ["tanh", "concat"])
+@pytest.mark.parametrize("readout", ["tanh", "concat", "maxout"])
 @pytest.mark.parametrize("decoder", ["luong", "bahdanau"])
 @torch.no_grad()
 def test_both_decoders_are_their_papers_equations(decoder, readout):
     """One source and an Elman cell, place by place (Luong et al. 2015, section 3; Bahdanau et al.
-    2015, section 3.1), and the readout over [s; a] without a tanh."""
+    2015, section 3.1), the readout over [s; a] without a tanh, and theirs (appendix A.2.2)."""
     settings = {"cell": "rnn", "num_layers": 1, "decoder": decoder, "readout": readout}
     model = Case("seq2seq", "", settings).loud()
     memory = remember(model, SOURCES[0])
@@ -676,6 +676,9 @@ def test_both_decoders_are_their_papers_equations(decoder, readout):
             a = attended(s)
         both = torch.cat([s, a])
         features = torch.tanh(model.combine.weight @ both) if readout == "tanh" else both
+        if readout == "maxout":
+            t = model.combine.weight @ torch.cat([both, y])
+            features = torch.stack([max(t[2 * i], t[2 * i + 1]) for i in range(len(t) // 2)])
         wanted.append(model.head.weight @ features + model.head.bias)
     torch.testing.assert_close(model(tokens, memory)[0][0], torch.stack(wanted), **EXACT)
 

@@ -75,7 +75,10 @@ class RowSeq2Seq:
             covered = covered + torch.from_numpy(alpha) * fertility
         if self.config.bridge == "each":
             parts.append(memory.of_rows(memory.first[-1][0]).numpy())  # (B, H)
-        features = _joined(parts) if self.combine is None else np.tanh(self.combine(*parts))
+        if self.config.readout == "maxout":
+            features = self.combine(*parts, x).reshape(len(x), -1, 2).max(-1)
+        else:
+            features = _joined(parts) if self.combine is None else np.tanh(self.combine(*parts))
         fed = None if state.fed is None else torch.from_numpy(features)
         return self.head(features), Seq2SeqState(layers, memory, fed, covered)
 

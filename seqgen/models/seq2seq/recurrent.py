@@ -59,7 +59,11 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
         s_t = cell([y_t; a_t], s_t-1)
 
     with s_t-1 the last layer's state, before the first word the one that it begins with. Their
-    readout has maxout where this has tanh.
+    readout is readout=maxout, which also reads the word,
+
+        features_t,i = max(m_2i-1, m_2i),  m = W [s_t; a_t; thought; y_t]
+
+    with s_t as in their equation 4 (their appendix A.2.2 prints s_t-1, and has biases nowhere).
 
     The thought vector is the encoder's last state. The decoder begins with it as its state, or
     reads it before the first word (bridge=input), as captions are written from an image in Vinyals
@@ -78,7 +82,7 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
         size = layer.widths(cell)[0]
         of_source = config.input_size if config.encoder == "none" else size
         joined = size + of_source * (config.attention != "none") + size * (config.bridge == "each")
-        self.feature_size = config.hidden_size if config.readout == "tanh" else joined
+        self.feature_size = joined if config.readout == "concat" else config.hidden_size
         self.embedding = nn.Embedding(config.vocab_size, config.input_size)
         self.head = Linear(self.feature_size, config.vocab_size)
         nn.init.xavier_uniform_(self.head.weight)
@@ -98,7 +102,9 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
         self.alignment = self._alignment()
         self.fertility = Fertility(self.encoder.size) if config.coverage else None
         self.combine, self.output_dropout = None, Dropout(config.dropout, config.dropout_shares)
-        if joined != self.feature_size:
+        if config.readout == "maxout":
+            self.combine = Linear(joined + config.input_size, 2 * self.feature_size, bias=False)
+        elif joined != self.feature_size:
             self.combine = Linear(joined, self.feature_size, bias=False)
 
     def _encoder(
@@ -233,8 +239,12 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
         if self.config.bridge == "each":
             thought = state.memory.of_rows(state.memory.first[-1][0])  # (B, H)
             parts.append(thought.unsqueeze(1).expand_as(s))
-        joined = _joined(parts)
-        features = joined if self.combine is None else self.combine(joined).tanh()
+        if self.config.readout == "maxout":
+            features = self.combine(_joined([*parts, x])).unflatten(-1, (-1, 2)).amax(-1)
+        elif self.combine is not None:
+            features = self.combine(_joined(parts)).tanh()
+        else:
+            features = _joined(parts)
         features = self.output_dropout(features, mask)
         fed = None if state.fed is None else features[:, -1]
         return features, alpha, Seq2SeqState(layers, state.memory, fed, covered)

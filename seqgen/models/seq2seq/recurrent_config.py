@@ -60,9 +60,10 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
         "the embedding (bahdanau; Bahdanau et al. 2015), one token at a time.",
         "luong",
     )
-    readout: Literal["tanh", "concat"] = setting(
+    readout: Literal["tanh", "concat", "maxout"] = setting(
         "What the softmax layer reads of state s and attended source a: tanh(W [s; a]) (tanh; "
-        "Luong et al. 2015), or [s; a] itself (concat).",
+        "Luong et al. 2015), [s; a] itself (concat), or the larger of each two elements of "
+        "W [s; a; y], y the embedding of the previous token (maxout; Bahdanau et al. 2015).",
         "tanh",
     )
     scaled: bool = setting("Divide attention scores by the square root of the hidden size.", False)
@@ -96,7 +97,8 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
             equal_widths or not self.tie_weights,
             "tie_weights needs embedding_size equal to hidden_size",
         )
-        require(self.readout == "tanh" or not self.tie_weights, "tie_weights needs readout=tanh")
+        narrow = self.readout != "concat" or not self.tie_weights
+        require(narrow, "tie_weights needs readout=tanh or maxout")
         require(
             equal_widths or self.encoder != "none",
             "encoder=none needs embedding_size equal to hidden_size",
