@@ -106,6 +106,9 @@ def main() -> None:
             "scikit-learn, 1-grams": partial(fitted, 1),
             f"scikit-learn, 1- to {most}-grams": partial(fitted, most),
         }
+        if analyzer == "char":
+            within = f"--model bag --set ngrams={most} --set within_words=true"
+            rows[f"bag, ngrams={most}, within_words"] = partial(trained, within)
         for row, measure in rows.items():
             found = measure()
             value, low, high = (100 * found[key] for key in ("value", "low", "high"))

@@ -16,7 +16,7 @@ from seqgen import registry
 from seqgen.data.examples import SENTENCES, Example, ExampleEncoder, SentenceReader, TextReader
 from seqgen.data.labels import Classes
 from seqgen.data.sources import TokenSources
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, UsageError
 from seqgen.metrics.classification import (
     confusion,
     entities,
@@ -213,6 +213,43 @@ def test_a_bag_of_ngrams_is_the_mean_of_all_vectors(text):
     mean = np.mean(vectors or [v[1]], axis=0)
     padded = model(TokenSources.of([text, [1, 3, 8, 4, 5, 6, 3]]).rows([0, 1]))
     np.testing.assert_allclose(padded[0, 0].detach().numpy(), w @ mean + b)
+
+
+@pytest.mark.parametrize("text", ["abc a", "a", "", " ab  c ", "cab\tab"])
+def test_ngrams_within_words_are_those_of_each_word_and_its_ends(text):
+    """Bojanowski et al. (2017), section 3.2: < and > stand around each word, here one symbol."""
+    alphabet = [" ", "\t", *"abc"]
+    model = labeller("bag", "classify", ngrams=4, buckets=13, within_words=True)
+    model.spell(["<pad>", "<start>", "<end>", *alphabet, "z"], spelled_out=True)
+    of_tokens, of_ngrams = model.trunk.embedding.weight, model.trunk.of_ngrams.weight
+    ids = [3 + alphabet.index(letter) for letter in text]
+    vectors = [of_tokens[i] for i in ids]
+    for word in text.split():
+        marked = [VOCAB, *(3 + alphabet.index(letter) for letter in word), VOCAB]
+        for n in (2, 3, 4):
+            for at in range(len(marked) - n + 1):
+                number = 0
+                for token in marked[at : at + n]:
+                    number = number * 116049371 + token
+                number = (number + 2**63) % 2**64 - 2**63
+                vectors.append(of_ngrams[(number ^ (number >> 15)) % 13])
+    mean = torch.stack(vectors or [of_tokens[1]]).mean(0)
+    both = TokenSources.of([[1, *ids], [1, 5, 3, 6, 7, 4, 5, 5, 6, 3, 3]]).rows([0, 1])
+    torch.testing.assert_close(model(both)[0, 0], model.head(mean))
+
+
+def test_ngrams_within_words_are_of_characters():
+    with pytest.raises(UsageError, match="add --tokenizer char"):
+        labeller("bag", "classify", ngrams=2, within_words=True).spell(["a"] * VOCAB, False)
+    with pytest.raises(UsageError, match="needs ngrams"):
+        labeller("bag", "classify", within_words=True)
+
+
+def test_ngrams_have_the_width_of_joulin_et_al():
+    """Ten hidden units (their section 3.1)."""
+    config = registry.for_task("bag", "classify").load_config()
+    made = [config(vocab_size=9, classes=3, ngrams=n).embedding_size for n in (1, 2)]
+    assert made == [100, 10]
 
 
 @pytest.mark.parametrize("trunk", ["birnn", "gru", "encoder"])

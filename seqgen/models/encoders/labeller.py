@@ -138,8 +138,7 @@ class Labeller(Predictor):
             return self.trunk.embedding(torch.arange(self.vocab_size, device=self.device))
 
     def spell(self, words: Iterable[str], spelled_out: bool) -> None:
-        if isinstance(self.trunk, LastStates):
-            self.trunk.model.spell(words, spelled_out)
+        self.trunk.spell(words, spelled_out)
 
     def begin_from(self, origin: Network, same_labels: bool) -> None:
         """Fill the trunk with the weights of another model's; and the head where it fits.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 import torch
@@ -51,6 +51,9 @@ class SentenceEncoder(nn.Module):
         """Return the modules in groups, each used after the ones before it."""
         return groups_in_order(self)
 
+    def spell(self, words: Iterable[str], spelled_out: bool) -> None:
+        """Tell how the tokens are spelled; most do not ask. See `Model.spell`."""
+
     def begin_from(self, origin: Network) -> None:
         """Take over the weights of a model that was trained on text.
 
@@ -90,6 +93,9 @@ class LastStates(SentenceEncoder):
         require_window(max(lengths), self.window)
         features, _ = self.model.hidden(values, None)
         return features, at_ends(features, lengths)
+
+    def spell(self, words: Iterable[str], spelled_out: bool) -> None:
+        self.model.spell(words, spelled_out)
 
     def begin_from(self, origin: NeuralLanguageModel) -> None:
         known = self.model.state_dict()
