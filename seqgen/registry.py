@@ -31,7 +31,8 @@ class Architecture:
     architectures loads no torch; a module that begins with a dot is one of `seqgen.models`. The
     configuration of a class X is XConfig beside it, unless `config` says otherwise. `tasks` are
     those that it can serve, the first by default. `estimator` is the "module:name" of the
-    `Estimator` of one that is not trained by gradients.
+    `Estimator` of one that is not trained by gradients, `arrays` the "module:Class" of its
+    `ArrayModel`, if it has one.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Architecture:
     tasks: tuple[Task, ...] = (LANGUAGE_MODELING, *ON_FEATURES)
     config: str | None = None
     estimator: str | None = None
+    arrays: str | None = None
 
     @property
     def task(self) -> Task:
@@ -58,6 +60,10 @@ class Architecture:
     def load_config(self) -> Any:
         """Import and return the ModelConfig class."""
         return load_object(self.config or f"{self.model}Config")
+
+    def load_arrays(self) -> Any:
+        """Import and return the ArrayModel class; None if there is none."""
+        return self.arrays and load_object(self.arrays)
 
     def defaults(self) -> dict[str, dict[str, Any]]:
         """Return its default settings without importing its code, and so without torch.
@@ -212,6 +218,8 @@ _ROWS = (
         "transformer",
         ".transformer.model:Transformer",
         "decoder-only transformer; 2017, GPT-2 or Llama style",
+        config=".transformer.config:TransformerConfig",
+        arrays=".transformer.array_model:TransformerArrays",
     ),
     Architecture(
         "seq2seq",

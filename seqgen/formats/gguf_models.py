@@ -23,6 +23,7 @@ from seqgen.formats.hf_models import filled, require_transformer
 from seqgen.formats.hf_tokenizer import files_of, framed
 from seqgen.formats.hf_weights import TensorMap, check_tensors, parts_of, theirs_of
 from seqgen.models.base import weights_of
+from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.transformer.config import MOST_WINDOW, TransformerConfig
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.positions import RopeScaling, rates
@@ -164,7 +165,7 @@ def _llama(file: gguf.GGUFFile, family: str, heads: int, width: int) -> dict[str
         "bias": biased,
         "qkv_bias": "blk.0.attn_q.bias" in file.tensors and not biased,
         "rope_theta": theta,
-        **_scaling(file, family, rates(theta, size)),
+        **_scaling(file, family, rates(TensorOps, theta, size)),
     }
 
 
@@ -240,7 +241,7 @@ def _check(file: gguf.GGUFFile, parts: Iterable[TensorMap], config: TransformerC
     shapes = {name: tensor.shape for name, tensor in file.tensors.items()}
     check_tensors(parts, shapes, {ROPE_FACTORS}, lambda _, message: file.error(message))
     if ROPE_FACTORS in file.tensors:
-        rate = rates(config.rope_theta, config.head_width)
+        rate = rates(TensorOps, config.rope_theta, config.head_width)
         expected, stored = _factors(rate, config.rope_factor), file.read(ROPE_FACTORS)
         if stored.shape != expected.shape or not np.allclose(stored, expected, rtol=1e-3):
             raise file.error(f"{ROPE_FACTORS} is another scaling of positions than Llama 3.1's")
@@ -290,7 +291,7 @@ def write_model(exported: ModelToExport) -> Iterator[bytes]:
         limits = {"low": config.rope_low_factor, "high": config.rope_high_factor}
         if limits | {"original": config.rope_original_window} != LLAMA_3:
             raise SeqgenError(f"{name} has a rope_scaling=llama3 that a GGUF file cannot say")
-        rate = rates(config.rope_theta, config.head_width)
+        rate = rates(TensorOps, config.rope_theta, config.head_width)
         tensors[ROPE_FACTORS] = _factors(rate, config.rope_factor)
     return gguf.write(facts, tensors)
 

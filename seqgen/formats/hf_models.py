@@ -32,9 +32,11 @@ from seqgen.formats.hf_weights import (
 )
 from seqgen.models.base import take_weights, weights_of
 from seqgen.models.engines.memory_limit import without_content
+from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.seq2seq.transformer import Seq2SeqTransformer
 from seqgen.models.transformer.config import TransformerConfig
-from seqgen.models.transformer.model import Transformer, waves_of
+from seqgen.models.transformer.model import Transformer
+from seqgen.models.transformer.positions import waves_of
 from seqgen.tokenizers import Tokenizer
 
 
@@ -172,5 +174,5 @@ def filled(
     model = without_content(kind, config)
     zeros = {n: torch.zeros(x.shape) for n, x in model.named_parameters() if n.endswith(".bias")}
     take_weights(model, {**zeros, **tensors})
-    model.waves = waves_of(config, config.window)
+    model.waves = waves_of(TensorOps, config, config.window)
     return model.eval()

@@ -24,7 +24,7 @@ from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.seq2seq.transformer import Seq2SeqTransformer
 from seqgen.models.state import State
 from seqgen.models.transformer.attention import for_each_query, full_attention
-from seqgen.models.transformer.blocks import Attend
+from seqgen.models.transformer.equations import Attend
 from seqgen.models.transformer.model import Transformer
 from seqgen.packages import require_packages
 from seqgen.tokenizers import Tokenizer

@@ -110,7 +110,9 @@ def _named(value: Any, path: str) -> Iterator[tuple[str, Leaf]]:
 def _join(values: Sequence[Any]) -> Any:
     first = values[0]
     if is_leaf(first):
-        return ops_of(first).below(*values)
+        if len({ops_of(value) for value in values}) > 1:  # of both engines
+            values = [ops_of(value).array(value) for value in values]
+        return ops_of(values[0]).below(*values)
     if isinstance(first, State):
         return type(first).cat(values)
     if isinstance(first, tuple):

@@ -12,10 +12,11 @@ from architectures import FORM_OF_2017, GPT2, Case, from_scratch, ids
 from torch import nn
 
 from seqgen.errors import UsageError
+from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.recurrent.cells.gru import GRUCell, GRUConfig
 from seqgen.models.recurrent.cells.lstm import LSTMCell, LSTMConfig
 from seqgen.models.recurrent.cells.rnn import RNNCell, RNNConfig
-from seqgen.models.transformer import model as transformer_model
+from seqgen.models.transformer import context
 from seqgen.models.transformer.positions import rotate, rotations, sinusoids
 
 E, H, B, T = 3, 4, 2, 6
@@ -184,18 +185,18 @@ def test_the_forget_bias_can_be_set():
 
 
 def test_sinusoids_are_those_of_section_3_5():
-    waves = sinusoids(20, 6)
+    waves = sinusoids(TensorOps, 20, 6)
     for position in range(20):
         for i in range(3):
             angle = position / 10000 ** (2 * i / 6)
             assert waves[position, 2 * i].item() == pytest.approx(math.sin(angle), abs=2e-6)
             assert waves[position, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=2e-6)
-    assert sinusoids(4, 5).shape == (4, 5)
+    assert sinusoids(TensorOps, 4, 5).shape == (4, 5)
 
 
 def test_rotation_turns_pairs_as_complex_numbers():
     x, theta = torch.randn(2, 3, 7, 6, dtype=torch.float64), 100.0
-    turned = rotate(x, rotations(7, 6, theta).double())
+    turned = rotate(x, rotations(TensorOps, 7, 6, theta).double())
     for t in range(7):
         for i in range(3):
             wanted = cmath.exp(1j * t * theta ** (-2 * i / 6)) * (
@@ -207,7 +208,7 @@ def test_rotation_turns_pairs_as_complex_numbers():
 
 def test_rotated_products_depend_on_distance_alone():
     q, k = torch.randn(2, 1, 1, 1, 8, dtype=torch.float64).unbind(0)
-    waves = rotations(30, 8, 10000.0).double()
+    waves = rotations(TensorOps, 30, 8, 10000.0).double()
 
     def product(m, n):
         return (rotate(q, waves[[m]]) * rotate(k, waves[[n]])).sum().item()
@@ -218,7 +219,7 @@ def test_rotated_products_depend_on_distance_alone():
 
 
 def test_rows_may_stand_at_different_positions():
-    x, waves = torch.randn(2, 3, 4, 6), rotations(9, 6, 10000.0)
+    x, waves = torch.randn(2, 3, 4, 6), rotations(TensorOps, 9, 6, 10000.0)
     positions = torch.tensor([[0, 1, 2, 3], [5, 6, 7, 8]])
     together = rotate(x, waves[positions])
     for row in range(2):
@@ -330,7 +331,7 @@ def test_embeddings_are_scaled_where_sinusoids_are_added(settings, scale):
     if scale is None:
         return
     model, tokens = Case("transformer", "", {"hidden_size": 8, **settings}).loud(), ids(1, 5)
-    read, _ = model._embedded(tokens, torch.arange(5))
+    read, _ = model.embedded(tokens, torch.arange(5))
     for p, token in enumerate(tokens[0].tolist()):
         for i in range(8):
             wave = (math.cos if i % 2 else math.sin)(p / 10_000 ** (2 * (i // 2) / 8))
@@ -407,7 +408,7 @@ def test_the_default_form_in_numpy():
 def test_the_form_of_2017_is_that_of_torch():
     model = Case("transformer", "2017", FORM_OF_2017).loud()
     tokens = ids(2, 7)
-    x = math.sqrt(8) * model.embedding(tokens) + sinusoids(7, 8)
+    x = math.sqrt(8) * model.embedding(tokens) + sinusoids(TensorOps, 7, 8)
     mask = nn.Transformer.generate_square_subsequent_mask(7, dtype=torch.float64)
     for block in model.blocks:
         layer = nn.TransformerEncoderLayer(
@@ -437,7 +438,7 @@ def test_the_form_of_2017_is_that_of_torch():
 @pytest.mark.parametrize("stride", [1, 3, 8])
 @torch.no_grad()
 def test_windows_side_by_side_are_windows_one_by_one(skimmed, stride, monkeypatch):
-    monkeypatch.setattr(transformer_model, "SKIMMED", skimmed)
+    monkeypatch.setattr(context, "SKIMMED", skimmed)
     model, text = Case("transformer", "default", {}).loud(), ids(2, 61)
     logits, state = model(text[:, :50], model.start(2, stride))
     rest, _ = model(text[:, 50:], state)

@@ -219,11 +219,16 @@ def test_a_gpus_kernels_are_less_than_float32_only_in_a_step_in_bf16(
     assert torch.backends.cudnn.allow_tf32 is False
 
 
-@pytest.mark.parametrize("rows", [2, 5])
-def test_attention_of_one_query_a_row_is_the_softmax_written_out(rows):
+@pytest.mark.parametrize("length", [1, 3])
+@pytest.mark.parametrize("at_once", [1, 50, 1 << 22])
+def test_attention_over_arrays_is_the_softmax_written_out(length, at_once, monkeypatch):
+    """Four heads of queries read two of keys; rows begin at different places."""
+    monkeypatch.setattr(arrays, "WEIGHTS_AT_ONCE", at_once)
     draw = np.random.default_rng(0)
-    q, (keys, values) = draw.normal(size=(rows, 3, 4)), draw.normal(size=(2, rows, 3, 6, 4))
-    there = np.arange(6) >= draw.integers(0, 6, (rows, 1))
-    weights = np.exp(np.einsum("bhd,bhnd->bhn", q, keys) / 2) * there[:, None]
-    exact = np.einsum("bhn,bhnd->bhd", weights / weights.sum(-1, keepdims=True), values)
-    np.testing.assert_allclose(arrays.attend(q, keys, values, there), exact, rtol=1e-12)
+    q, (keys, values) = draw.normal(size=(5, 4, length, 4)), draw.normal(size=(2, 5, 2, 6, 4))
+    first, place = draw.integers(0, 4, (5, 1, 1, 1)), np.arange(6 - length, 6)[:, None]
+    seen = (np.arange(6) >= first) & (np.arange(6) <= place)  # (B, 1, T, n)
+    weights = np.exp(np.einsum("bhtd,bhnd->bhtn", q, keys.repeat(2, 1)) / 2) * seen
+    weights /= weights.sum(-1, keepdims=True)
+    exact = np.einsum("bhtn,bhnd->bhtd", weights, values.repeat(2, 1))
+    np.testing.assert_allclose(arrays.attend_to_past(q, keys, values, seen), exact, rtol=1e-12)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -41,8 +40,6 @@ from seqgen.models.seq2seq.memory import Memory
 from seqgen.models.seq2seq.recurrent import Seq2Seq, Seq2SeqConfig
 from seqgen.models.seq2seq.transformer import (
     Reading,
-    RowCrossAttention,
-    RowReading,
     Seq2SeqTransformer,
 )
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
@@ -234,12 +231,12 @@ def test_rows_are_grouped_by_source_as_arrays_too(owners):
     keys = torch.zeros(3, 1, 2)
     memory = Memory((keys,), (keys,), (), [1, 1, 1], owners)
     x = torch.randn(len(owners), 4, 2)
-    grouped = memory.group_array(x.numpy())
+    grouped = memory.group(x.numpy())
     torch.testing.assert_close(torch.from_numpy(grouped), memory.group(x), rtol=0, atol=0)
     for row, (owner, own) in enumerate(zip(owners, x, strict=True)):
         place = owners[:row].count(owner)
         assert (grouped[owner, place] == own.numpy()).all()
-    assert (memory.ungroup_array(grouped) == x.numpy()).all()
+    assert (memory.ungroup(grouped) == x.numpy()).all()
 
 
 def searched(model, sources, config):
@@ -561,13 +558,19 @@ def copied(ours, theirs):
         (ours.feed_forward.inner, theirs.linear1),
         (ours.feed_forward.output, theirs.linear2),
     ]
-    if hasattr(ours, "cross"):
+    crosses = getattr(ours, "cross", None) is not None
+    if crosses:
         cross = theirs.multihead_attn
         both = ours.cross.query, ours.cross.key_value
         cross.in_proj_weight.copy_(torch.cat([part.weight for part in both]))
         cross.in_proj_bias.copy_(torch.cat([part.bias for part in both]))
         pairs += [(ours.cross.output, cross.out_proj), (ours.cross_norm, theirs.norm2)]
-    pairs.append((ours.feed_forward_norm, theirs.norm3 if hasattr(ours, "cross") else theirs.norm2))
+    pairs.append(
+        (
+            ours.feed_forward_norm,
+            theirs.norm3 if crosses else theirs.norm2,
+        )
+    )
     for one, other in pairs:
         other.weight.copy_(one.weight)
         other.bias.copy_(one.bias)
@@ -772,7 +775,5 @@ def test_cross_attention_by_plain_dot_products_of_activated_maps():
         weights = (query[:, own] @ keys[:, own].T).softmax(-1)
         read.append(weights @ values[:, own])
     wanted = torch.cat(read, 1) @ cross.output.weight.T
-    reading = Reading(model._attend_within, memory)
+    reading = Reading(model.attend_within, memory, model.attend_to_all)
     torch.testing.assert_close(cross(x, reading)[0], wanted, rtol=1e-9, atol=1e-9)
-    row = RowCrossAttention(cross)(x[:, 1].numpy(), RowReading(None, memory))
-    np.testing.assert_allclose(row[0], wanted[1], rtol=1e-9, atol=1e-9)

@@ -62,15 +62,19 @@ def test_rows_do_not_depend_on_those_beside_them(kind, shape):
 
 
 def test_attention_of_a_row_is_that_of_the_row_alone():
-    q, keys, values = numbers(4, 6, 8), numbers(4, 2, 19, 8, seed=1), numbers(4, 2, 19, 8, seed=2)
+    q, keys, values = (
+        numbers(4, 6, 1, 8),
+        numbers(4, 2, 19, 8, seed=1),
+        numbers(4, 2, 19, 8, seed=2),
+    )
     starts = [3, 0, 3, 11]
-    read = attend_each(q, keys, values, starts)
-    there = np.arange(19) >= np.array(starts)[:, None]
+    there = (np.arange(19) >= np.array(starts)[:, None])[:, None, None]
+    read = attend_each(q, keys, values, there)
     np.testing.assert_allclose(read, attend(q, keys, values, there), rtol=1e-5, atol=1e-6)
     for row, start in enumerate(starts):
         one = slice(row, row + 1)
         past = keys[one, :, start:], values[one, :, start:]
-        assert (attend_each(q[one], *past, [0]) == read[one]).all()
+        assert (attend_each(q[one], *past, None) == read[one]).all()
 
 
 MODELS = [Case(name, "default", {}) for name in (*RECURRENT, "transformer")]

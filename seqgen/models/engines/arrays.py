@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +19,8 @@ ArrayMap = Callable[[np.ndarray], np.ndarray]
 MOST_KNOWN = 2048
 # So few rows take less time one by one: OpenBLAS packs a matrix for any product of several.
 FEW_ROWS = 3
+# Weights of attention that are held at a time, in 16 MB of float32.
+WEIGHTS_AT_ONCE = 1 << 22
 ONE_ROW, SOME_ROWS = ("single", "threaded"), ("whole", "packed")
 
 
@@ -43,8 +45,10 @@ class Affine:
         self._made: dict[str, ArrayMap] = {}
 
     def __call__(self, *parts: np.ndarray) -> np.ndarray:
-        """Return W x + b (B, O), x being the `parts` (B, I_1) ... side by side."""
-        x = parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
+        """Return W x + b (..., O), x being the `parts` (..., I_1) ... side by side."""
+        x = parts[0] if len(parts) == 1 else np.concatenate(parts, -1)
+        if x.ndim > 2:
+            return self(x.reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], -1)
         way = self._ways.one if len(x) == 1 else self._ways.some
         return (self._made.get(way) or self._make(way))(x)
 
@@ -126,64 +130,72 @@ def products_in_use() -> Products:
 
 
 def attend(
-    q: np.ndarray, keys: np.ndarray, values: np.ndarray, there: np.ndarray | None
+    q: np.ndarray, keys: np.ndarray, values: np.ndarray, seen: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return softmax(K q / sqrt(D)) V (B, heads, D) for one query a row.
+    """Return softmax(Q K^T / sqrt(D)) V (B, heads, T, D).
 
     Args:
-        q: (B, heads, D).
-        keys: (B, heads, n, D), or fewer heads, each read by several of the query's.
+        q: (B, heads, T, D).
+        keys: (B, heads, n, D), or fewer heads, each read by several of the queries'.
         values: as keys.
-        there: (B, n), which of them a row has; None where each has all.
+        seen: which keys a query sees, (B, 1, T, n) or what fits that shape; None where each sees
+            all.
     """
-    shape = q.shape
-    q = q.reshape(*keys.shape[:2], -1, shape[-1])  # (B, heads of keys, G, D)
-    return attend_grouped(q, keys, values, there).reshape(shape)
+    rows, heads, length, width = q.shape
+    of_keys, count = keys.shape[1:3]
+    grouped = q.reshape(rows, of_keys, -1, width)  # (B, heads of keys, G T, D)
+    weights = grouped @ keys.swapaxes(2, 3)  # (B, heads of keys, G T, n)
+    weights *= 1 / math.sqrt(width)
+    if seen is not None:
+        by_head = weights.reshape(rows, heads, length, count)
+        np.copyto(by_head, -np.inf, where=~seen)
+    weights -= np.maximum.reduce(weights, -1, keepdims=True)
+    np.exp(weights, out=weights)
+    weights /= np.add.reduce(weights, -1, keepdims=True)
+    return (weights @ values).reshape(q.shape)
+
+
+def attend_to_past(
+    q: np.ndarray, keys: np.ndarray, values: np.ndarray, seen: np.ndarray | None
+) -> np.ndarray:
+    """Return what `attend` does for the last T of n positions, none of which sees later ones.
+
+    Many queries are taken in pieces, so that their weights take bounded memory, and what comes
+    after a piece is not computed.
+    """
+    rows, heads, length, _ = q.shape
+    count = keys.shape[2]
+    size = max(1, WEIGHTS_AT_ONCE // (rows * heads * count))
+    if length <= size:
+        return attend(q, keys, values, seen)
+    pieces = []
+    for begin in range(0, length, size):
+        end = min(begin + size, length)
+        past = count - length + end
+        of_piece = q[:, :, begin:end], keys[:, :, :past], values[:, :, :past]
+        pieces.append(attend(*of_piece, seen[:, :, begin:end, :past]))
+    return np.concatenate(pieces, 2)
 
 
 def attend_each(
-    q: np.ndarray, keys: np.ndarray, values: np.ndarray, starts: Sequence[int]
+    q: np.ndarray, keys: np.ndarray, values: np.ndarray, seen: np.ndarray | None
 ) -> np.ndarray:
-    """Return what `attend` does, bit for bit what it would be for each row alone.
+    """Return what `attend` does for one query a row, bit for bit what it would be for each alone.
 
     Args:
-        q: (B, heads, D).
+        q: (B, heads, 1, D).
         keys: (B, heads, n, D), or fewer heads.
         values: as keys.
-        starts: for each row the first of the n keys that it has.
+        seen: (B, 1, 1, n), of which each row has the last ones; None for all.
     """
-    shape, starts = q.shape, np.asarray(starts)
-    q = q.reshape(*keys.shape[:2], -1, shape[-1])
-    if starts.min() == starts.max():
-        some = slice(int(starts[0]), None)
-        return attend_grouped(q, keys[:, :, some], values[:, :, some], None).reshape(shape)
+    if seen is None:
+        return attend(q, keys, values)
+    starts = seen.argmax(-1).ravel()
     read = np.empty_like(q)
     for start in np.unique(starts).tolist():
         rows = np.flatnonzero(starts == start)
-        past = (x[rows, :, start:] for x in (keys, values))
-        read[rows] = attend_grouped(q[rows], *past, None)
-    return read.reshape(shape)
-
-
-def attend_grouped(
-    q: np.ndarray, keys: np.ndarray, values: np.ndarray, there: np.ndarray | None
-) -> np.ndarray:
-    """Return softmax(Q K^T / sqrt(D)) V (S, heads, G, D) for some queries a row.
-
-    Args:
-        q: (S, heads, G, D).
-        keys: (S, heads, n, D).
-        values: as keys.
-        there: (S, n), which of them a row has; None where each has all.
-    """
-    scores = q @ keys.swapaxes(2, 3)  # (S, heads, G, n)
-    scores *= 1 / math.sqrt(q.shape[-1])
-    if there is not None:
-        np.copyto(scores, -np.inf, where=~there[:, None, None])
-    scores -= np.maximum.reduce(scores, -1, keepdims=True)
-    np.exp(scores, out=scores)
-    scores /= np.add.reduce(scores, -1, keepdims=True)
-    return scores @ values
+        read[rows] = attend(q[rows], *(x[rows, :, start:] for x in (keys, values)))
+    return read
 
 
 def input_map(weight: np.ndarray, bias: np.ndarray, inputs: np.ndarray | None) -> ArrayMap:

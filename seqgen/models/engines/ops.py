@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 # `ArrayOps` or `TensorOps`; an array or a tensor. A module that names both needs no torch for it.
 Ops = type
 Leaf = Any
+_erf = np.frompyfunc(math.erf, 1, 1)
 
 
 def ops_of(x: Leaf) -> Ops:
@@ -37,7 +39,7 @@ def is_leaf(x: Any) -> bool:
 class ArrayOps:
     """NumPy's arrays."""
 
-    tanh, exp, where = np.tanh, np.exp, np.where
+    tanh, exp, where, cos, sin = np.tanh, np.exp, np.where, np.cos, np.sin
 
     @staticmethod
     def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -54,14 +56,44 @@ class ArrayOps:
         return np.maximum(x, 0)
 
     @staticmethod
+    def silu(x: np.ndarray) -> np.ndarray:
+        """Return x sigmoid(x)."""
+        y = ArrayOps.sigmoid(x)
+        y *= x
+        return y
+
+    @staticmethod
+    def gelu(x: np.ndarray) -> np.ndarray:
+        """Return GPT-2's GELU, the tanh approximation of Hendrycks and Gimpel (2016)."""
+        scale = math.sqrt(2 / math.pi)
+        y = x * x
+        y *= 0.044715 * scale
+        y += scale
+        y *= x
+        np.tanh(y, out=y)
+        y += 1
+        y *= x
+        y *= 0.5
+        return y
+
+    @staticmethod
+    def gelu_exact(x: np.ndarray) -> np.ndarray:
+        """Return x P(X <= x) for a standard normal X; number by number, so for few of them."""
+        y = _erf(x * math.sqrt(0.5)).astype(x.dtype)
+        y += 1
+        y *= x
+        y *= 0.5
+        return y
+
+    @staticmethod
     def show(**values: np.ndarray) -> None:
         """Let whoever watches the equation see values (B, H) by their names; here nobody does."""
 
     @staticmethod
     def split(x: np.ndarray, *parts: int) -> list[np.ndarray]:
-        """Cut x (B, N) into blocks whose widths are to one another as `parts`."""
+        """Cut x (..., N) into blocks whose widths are to one another as `parts`."""
         x = np.asarray(x)
-        return [x[:, cut] for cut in _cuts(x.shape[1], parts)]
+        return [x[..., cut] for cut in _cuts(x.shape[-1], parts)]
 
     @staticmethod
     def gates(x: np.ndarray, *functions: Callable[[np.ndarray], np.ndarray]) -> list[np.ndarray]:
@@ -88,6 +120,26 @@ class ArrayOps:
         return np.concatenate(parts, -1)
 
     @staticmethod
+    def along(axis: int, *parts: np.ndarray) -> np.ndarray:
+        """Return the parts one after the other along an axis."""
+        return np.concatenate(parts, axis)
+
+    @staticmethod
+    def stack(axis: int, *parts: np.ndarray) -> np.ndarray:
+        """Return the parts beside one another along a new axis."""
+        return np.stack(parts, axis)
+
+    @staticmethod
+    def expand(x: np.ndarray, *shape: int) -> np.ndarray:
+        """Return x as if it were repeated to another shape."""
+        return np.broadcast_to(x, shape)
+
+    @staticmethod
+    def like(x: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """Return x in the type of another."""
+        return x.astype(other.dtype, copy=False)
+
+    @staticmethod
     def below(*parts: np.ndarray) -> np.ndarray:
         """Return the parts (N_1, ...) ... below one another."""
         return np.concatenate(parts)
@@ -96,6 +148,16 @@ class ArrayOps:
     def zeros(like: np.ndarray, *shape: int) -> np.ndarray:
         """Return zeros of the type of `like`."""
         return np.zeros(shape, like.dtype)
+
+    @staticmethod
+    def empty(like: np.ndarray, *shape: int) -> np.ndarray:
+        """Return an array of the type of `like` that is yet to be filled."""
+        return np.empty(shape, like.dtype)
+
+    @staticmethod
+    def ints(like: np.ndarray, numbers: Sequence[int]) -> np.ndarray:
+        """Return whole numbers as int64."""
+        return np.array(numbers, np.int64)
 
     @staticmethod
     def eye(like: np.ndarray, size: int) -> np.ndarray:
@@ -111,6 +173,12 @@ class ArrayOps:
     def detach(x: np.ndarray) -> np.ndarray:
         """Return x without its graph, which arrays have none of."""
         return x
+
+    @staticmethod
+    def put(room: np.ndarray, rows: Sequence[int], x: np.ndarray) -> np.ndarray:
+        """Return `room` (N, ...), which is used up, with x (M, ...) in some of its rows."""
+        room[rows] = x
+        return room
 
     @staticmethod
     def softmax(x: np.ndarray) -> np.ndarray:
@@ -141,6 +209,11 @@ class ArrayOps:
         return np.arange(size)
 
     @staticmethod
+    def floats(end: int, step: int = 1) -> np.ndarray:
+        """Return 0, `step`, ... below `end`, as float32."""
+        return np.arange(0, end, step, dtype=np.float32)
+
+    @staticmethod
     def array(x: np.ndarray) -> np.ndarray:
         """Return x as an array."""
         return x
@@ -156,6 +229,15 @@ class ArrayOps:
         y /= np.sqrt(reciprocal * np.add.reduce(y * y, -1, keepdims=True) + eps)
         y *= gain
         return y if bias is None else np.add(y, bias, out=y)
+
+    @staticmethod
+    def rms_norm(x: np.ndarray, gain: np.ndarray, eps: float = 1e-5) -> np.ndarray:
+        """Return x / sqrt(mean(x^2) + eps) * gain (Zhang and Sennrich 2019)."""
+        scale = 1 / x.shape[-1] * np.add.reduce(x * x, -1, keepdims=True)  # (..., 1)
+        scale += eps
+        y = x / np.sqrt(scale, out=scale)
+        y *= gain
+        return y
 
 
 @functools.lru_cache(maxsize=256)

@@ -43,7 +43,9 @@ class ReducedMap:
         raise NotImplementedError
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        """Return W x + b (B, O) of x (B, I)."""
+        """Return W x + b (..., O) of x (..., I)."""
+        if x.ndim > 2:
+            return self(x.reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], -1)
         y = self.product(x)
         return y if self.bias is None else np.add(y, self.bias, out=y)
 

@@ -15,6 +15,12 @@ class TensorOps:
     """torch's tensors."""
 
     sigmoid, tanh, relu, exp, where = torch.sigmoid, torch.tanh, torch.relu, torch.exp, torch.where
+    silu, gelu_exact, cos, sin = F.silu, F.gelu, torch.cos, torch.sin
+
+    @staticmethod
+    def gelu(x: Tensor) -> Tensor:
+        """Return GPT-2's GELU, the tanh approximation of Hendrycks and Gimpel (2016)."""
+        return F.gelu(x, approximate="tanh")
 
     @staticmethod
     def show(**values: Tensor) -> None:
@@ -22,7 +28,7 @@ class TensorOps:
 
     @staticmethod
     def split(x: Tensor, *parts: int) -> Sequence[Tensor]:
-        """Cut x (B, N) into blocks with widths in the ratio of `parts`: (2, 1) is 2/3 and 1/3."""
+        """Cut x (..., N) into blocks with widths in the ratio of `parts`: (2, 1) is 2/3 and 1/3."""
         unit = x.shape[-1] // sum(parts)
         return x.split([unit * part for part in parts], -1)
 
@@ -46,6 +52,26 @@ class TensorOps:
         return torch.cat(parts, -1)
 
     @staticmethod
+    def along(axis: int, *parts: Tensor) -> Tensor:
+        """Return the parts one after the other along an axis."""
+        return torch.cat(parts, axis)
+
+    @staticmethod
+    def stack(axis: int, *parts: Tensor) -> Tensor:
+        """Return the parts beside one another along a new axis."""
+        return torch.stack(parts, axis)
+
+    @staticmethod
+    def expand(x: Tensor, *shape: int) -> Tensor:
+        """Return x as if it were repeated to another shape."""
+        return x.expand(shape)
+
+    @staticmethod
+    def like(x: Tensor, other: Tensor) -> Tensor:
+        """Return x in the type of another."""
+        return x.to(other.dtype)
+
+    @staticmethod
     def below(*parts: Tensor) -> Tensor:
         """Return the parts (N_1, ...) ... below one another."""
         return torch.cat(parts)
@@ -54,6 +80,16 @@ class TensorOps:
     def zeros(like: Tensor, *shape: int) -> Tensor:
         """Return zeros of the type of `like`, where it is."""
         return like.new_zeros(shape)
+
+    @staticmethod
+    def empty(like: Tensor, *shape: int) -> Tensor:
+        """Return a tensor of the type of `like`, where it is, that is yet to be filled."""
+        return like.new_empty(shape)
+
+    @staticmethod
+    def ints(like: Tensor, numbers: Sequence[int]) -> Tensor:
+        """Return whole numbers as int64, where `like` is."""
+        return torch.tensor(numbers, dtype=torch.int64, device=like.device)
 
     @staticmethod
     def eye(like: Tensor, size: int) -> Tensor:
@@ -69,6 +105,11 @@ class TensorOps:
     def detach(x: Tensor) -> Tensor:
         """Return x without its graph."""
         return x.detach()
+
+    @staticmethod
+    def put(room: Tensor, rows: Sequence[int], x: Tensor) -> Tensor:
+        """Return `room` (N, ...), which is used up, with x (M, ...) in some of its rows."""
+        return room.index_copy(0, torch.tensor(rows, device=x.device), x)
 
     @staticmethod
     def softmax(x: Tensor) -> Tensor:
@@ -97,6 +138,11 @@ class TensorOps:
         return torch.arange(size, device=like.device)
 
     @staticmethod
+    def floats(end: int, step: int = 1) -> Tensor:
+        """Return 0, `step`, ... below `end`, as float32."""
+        return torch.arange(0, end, step, dtype=torch.float32)
+
+    @staticmethod
     def array(x: Tensor) -> np.ndarray:
         """Return x as an array."""
         return x.cpu().numpy()
@@ -105,6 +151,11 @@ class TensorOps:
     def layer_norm(x: Tensor, gain: Tensor, bias: Tensor | None, eps: float = 1e-5) -> Tensor:
         """Return (x - mean) / sqrt(variance + eps) * gain + bias."""
         return F.layer_norm(x, gain.shape, gain, bias, eps)
+
+    @staticmethod
+    def rms_norm(x: Tensor, gain: Tensor, eps: float = 1e-5) -> Tensor:
+        """Return x / sqrt(mean(x^2) + eps) * gain (Zhang and Sennrich 2019)."""
+        return F.rms_norm(x, gain.shape, gain, eps)
 
 
 @functools.cache

@@ -23,6 +23,7 @@ from seqgen.models.engines.arrays import (
     products_in_use,
 )
 from seqgen.models.engines.quantized import REDUCED, ReducedMap
+from seqgen.models.engines.weights import Weights
 
 Way = Callable[[np.ndarray, np.ndarray | None], ArrayMap]
 
@@ -70,9 +71,27 @@ def affine_of(linear: nn.Linear) -> ArrayMap:
     return getattr(linear, "reduced", None) or Affine(*map(as_array, (linear.weight, linear.bias)))
 
 
-def as_array(x: Tensor | None) -> np.ndarray | None:
-    """Return a weight as the array of the same memory, or None for none."""
-    return None if x is None else x.detach().numpy()
+def as_array(x: Tensor | np.ndarray | None) -> np.ndarray | None:
+    """Return a tensor as the array of the same memory; an array, or None, as it is."""
+    return x if x is None or isinstance(x, np.ndarray) else x.detach().numpy()
+
+
+def as_tensor(x: Tensor | np.ndarray) -> Tensor:
+    """Return an array as the tensor of the same memory; a tensor as it is."""
+    return torch.from_numpy(x) if isinstance(x, np.ndarray) else x
+
+
+def weights_as_arrays(module: nn.Module) -> Weights:
+    """Return all weights of a module as they are used: adapters added, or in fewer bits."""
+    arrays, maps = {}, {}
+    for path, part in module.named_modules():
+        prefix = f"{path}." if path else ""
+        for name in (*part._parameters, *part._buffers, *getattr(part, "parametrizations", ())):
+            if getattr(part, name) is not None:
+                arrays[prefix + name] = as_array(getattr(part, name))
+        if (reduced := getattr(part, "reduced", None)) and isinstance(part, nn.Linear):
+            maps[prefix] = reduced
+    return Weights(arrays, maps=maps)
 
 
 def asks_onednn() -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from seqgen.models.engines.arrays import Affine
+from seqgen.models.engines.arrays import Affine, ArrayMap
+
+# By name, the shape of each weight.
+Shapes = dict[str, tuple[int, ...]]
 
 
 class Weights(Mapping[str, np.ndarray]):
@@ -15,10 +18,16 @@ class Weights(Mapping[str, np.ndarray]):
     Args:
         arrays: every weight of the model.
         prefix: the part's, such as "layers.0."; nothing for the whole model.
+        maps: linear layers of the model by path, where others than their weights' are to be taken.
     """
 
-    def __init__(self, arrays: Mapping[str, np.ndarray], prefix: str = "") -> None:
-        self._arrays, self._prefix = arrays, prefix
+    def __init__(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        prefix: str = "",
+        maps: Mapping[str, ArrayMap] | None = None,
+    ) -> None:
+        self._arrays, self._prefix, self._maps = arrays, prefix, maps or {}
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._arrays[self._prefix + name]
@@ -41,9 +50,23 @@ class Weights(Mapping[str, np.ndarray]):
 
     def part(self, *path: str | int) -> Weights:
         """Return the weights of a part of this: `part("layers", 0)`."""
-        return Weights(self._arrays, self._prefix + "".join(f"{name}." for name in path))
+        prefix = self._prefix + "".join(f"{name}." for name in path)
+        return Weights(self._arrays, prefix, self._maps)
 
-    def affine(self, *path: str | int) -> Affine:
+    def affine(self, *path: str | int) -> ArrayMap:
         """Return the linear layer at a path: W x + b, or W x where none is stored."""
         layer = self.part(*path)
-        return Affine(layer["weight"], layer.get("bias"))
+        known = self._maps.get(layer._prefix)
+        return known or Affine(layer["weight"], layer.get("bias"))
+
+    def shared(self, groups: Iterable[Sequence[str]]) -> Weights:
+        """Return these weights with each one that is stored once also under its other names.
+
+        Args:
+            groups: of each weight that several parts of the model share, its names.
+        """
+        arrays = dict(self._arrays)
+        for names in groups:
+            known = next((name for name in names if name in arrays), None)
+            arrays |= {name: arrays[known] for name in names if known is not None}
+        return Weights(arrays, self._prefix, self._maps)

@@ -22,10 +22,11 @@ from seqgen.configs import (
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.dropout import Dropout
 from seqgen.models.engines.onednn_linear import Linear
+from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.recurrent.config import RecurrentConfig
 from seqgen.models.recurrent.scan import linear_scan
 from seqgen.models.state import State
-from seqgen.models.transformer.blocks import FeedForward, gelu
+from seqgen.models.transformer.blocks import FeedForward
 from seqgen.models.transformer.rms_norm import RMSNorm
 from seqgen.registry import SHARED_DOCS
 
@@ -150,7 +151,7 @@ class Recurrence(nn.Module):
         length, width = x.shape[1], len(self.filters)
         mixed = sum(w * v[:, at : at + length] for at, w in enumerate(self.filters)) + self.shift
         y = self.unit(mixed, h)  # (B, T, D)
-        out = self.output(gelu(gate) * y.to(gate.dtype))
+        out = self.output(TensorOps.gelu(gate) * y.to(gate.dtype))
         return out, v[:, v.shape[1] - width + 1 :].to(read.dtype), y[:, -1].to(h.dtype)
 
 

@@ -7,11 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
-import numpy as np
-import torch
-import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
-
+from seqgen.models.engines.ops import Leaf, ops_of
 from seqgen.models.state import Rows, State
 
 
@@ -19,41 +15,41 @@ from seqgen.models.state import Rows, State
 class Memory(State):
     """Encoded sources, and which of them each row of a state reads.
 
-    The tensors have a row a source, not a row of the state, and no call writes to them. So the
+    The leaves have a row a source, not a row of the state, and no call writes to them. So the
     verbs of states move `owners` alone: rows of one source attend as several queries on its one
-    memory, and a copy shares the tensors.
+    memory, and a copy shares the leaves.
 
     Attributes:
         keys: for each layer that attends, (S, ..., L, D); what stands past a source's length
             means nothing.
         values: as keys.
-        first: for each layer of a recurrent decoder the tensors (S, H) that it begins with.
+        first: for each layer of a recurrent decoder the parts (S, H) that it begins with.
         lengths: how long each source is, S of them. Never changed in place.
         owners: for each row of the state, which source it has.
     """
 
-    keys: tuple[Tensor, ...]
-    values: tuple[Tensor, ...]
-    first: tuple[tuple[Tensor, ...], ...]
+    keys: tuple[Leaf, ...]
+    values: tuple[Leaf, ...]
+    first: tuple[tuple[Leaf, ...], ...]
     lengths: list[int]
     owners: list[int]
 
     @cached_property
-    def there(self) -> Tensor | None:
+    def there(self) -> Leaf | None:
         """Which places a source has, (S, L) of bool; None where every source has all."""
         size = self.width
         if min(self.lengths) == size:
             return None
-        lengths = torch.tensor(self.lengths, device=self.keys[0].device)
-        return torch.arange(size, device=lengths.device) < lengths[:, None]
+        ops, like = ops_of(self.keys[0]), self.keys[0]
+        return ops.count(like, size) < ops.ints(like, self.lengths)[:, None]
 
     @property
     def width(self) -> int:
         """L, the places that there is room for; 0 where nothing attends."""
         return self.keys[0].shape[-2] if self.keys else 0
 
-    def of_rows(self, x: Tensor) -> Tensor:
-        """Return what a tensor (S, ...) holds for each row's source, (B, ...)."""
+    def of_rows(self, x: Leaf) -> Leaf:
+        """Return what x (S, ...) holds for each row's source, (B, ...)."""
         if self.owners == list(range(len(self.lengths))):
             return x
         return x[self.owners]
@@ -98,46 +94,32 @@ class Memory(State):
         return id(self.lengths), *map(id, self.tensors())
 
     def _widened(self, size: int) -> Memory:
-        def pad(x: Tensor) -> Tensor:
-            return F.pad(x, (0, 0, 0, size - self.width))
+        def pad(x: Leaf) -> Leaf:
+            ops, missing = ops_of(x), size - self.width
+            return ops.along(-2, x, ops.zeros(x, *x.shape[:-2], missing, x.shape[-1]))
 
         keys, values = tuple(map(pad, self.keys)), tuple(map(pad, self.values))
         return dataclasses.replace(self, keys=keys, values=values)
 
-    def group(self, x: Tensor) -> Tensor:
-        """Put a tensor's rows (B, ...) beside those of the same source, (S, G, ...).
+    def group(self, x: Leaf) -> Leaf:
+        """Put rows (B, ...) of either engine beside those of the same source, (S, G, ...).
 
         G is the most rows that one source has; places that no row takes are zero.
         """
         groups, places = self._places
-        if places is None:
-            return x.unflatten(0, (len(self.lengths), groups))
-        room = x.new_zeros(len(self.lengths) * groups, *x.shape[1:])
-        return room.index_copy(0, places.to(x.device), x).unflatten(0, (-1, groups))
+        if places is not None:
+            room = ops_of(x).zeros(x, len(self.lengths) * groups, *x.shape[1:])
+            x = ops_of(x).put(room, places, x)
+        return x.reshape(len(self.lengths), groups, *x.shape[1:])
 
-    def ungroup(self, x: Tensor) -> Tensor:
+    def ungroup(self, x: Leaf) -> Leaf:
         """Return the rows (B, ...) of what `group` put together, (S, G, ...)."""
         _, places = self._places
-        flat = x.flatten(0, 1)
-        return flat if places is None else flat[places.to(x.device)]
-
-    def group_array(self, x: np.ndarray) -> np.ndarray:
-        """Do what `group` does, for an array."""
-        groups, places = self._places
-        if places is None:
-            return x.reshape(len(self.lengths), groups, *x.shape[1:])
-        room = np.zeros((len(self.lengths) * groups, *x.shape[1:]), x.dtype)
-        room[places.numpy()] = x
-        return room.reshape(-1, groups, *x.shape[1:])
-
-    def ungroup_array(self, x: np.ndarray) -> np.ndarray:
-        """Do what `ungroup` does, for an array."""
-        _, places = self._places
         flat = x.reshape(-1, *x.shape[2:])
-        return flat if places is None else flat[places.numpy()]
+        return flat if places is None else flat[places]
 
     @cached_property
-    def _places(self) -> tuple[int, Tensor | None]:
+    def _places(self) -> tuple[int, list[int] | None]:
         """G, and each row's place among S G; None where the rows stand in that order already."""
         groups = max(Counter(self.owners).values())
         taken = [0] * len(self.lengths)
@@ -145,6 +127,4 @@ class Memory(State):
         for owner in self.owners:
             places.append(owner * groups + taken[owner])
             taken[owner] += 1
-        if places == list(range(len(self.lengths) * groups)):
-            return groups, None
-        return groups, torch.tensor(places)
+        return groups, None if places == list(range(len(self.lengths) * groups)) else places

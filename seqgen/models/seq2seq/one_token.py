@@ -107,15 +107,15 @@ def read(
     score: RowScore, query: np.ndarray, memory: Memory, covered: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Do what `alignment.read` does, for queries (B, Q) and covered (B, L); also without T."""
-    asked = memory.group_array(query)  # (S, G, Q)
+    asked = memory.group(query)  # (S, G, Q)
     if covered is not None:
-        covered = memory.group_array(covered)  # (S, G, L)
+        covered = memory.group(covered)  # (S, G, L)
     scores = score(asked, memory.keys[0].numpy(), covered)
     if memory.there is not None:
         np.copyto(scores, -np.inf, where=~memory.there.numpy()[:, None])
     alpha = ArrayOps.softmax(scores)
     context = alpha @ memory.values[0].numpy()  # (S, G, H)
-    return memory.ungroup_array(context), memory.ungroup_array(alpha)
+    return memory.ungroup(context), memory.ungroup(alpha)
 
 
 def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -2,132 +2,52 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from seqgen.errors import SeqgenError
 from seqgen.models.dropout import Dropout
-from seqgen.models.engines.arrays import attend_grouped
 from seqgen.models.engines.onednn_linear import Linear
+from seqgen.models.engines.tensor_ops import TensorOps
+from seqgen.models.engines.tensor_products import as_tensor
 from seqgen.models.seq2seq.base import (
     EncoderDecoder,
     require_memory,
     source_input,
 )
 from seqgen.models.seq2seq.memory import Memory
+from seqgen.models.seq2seq.reading import MemoryCache, Reading, cross_attention, remembered
+from seqgen.models.seq2seq.transformer_arrays import Seq2SeqTransformerArrays
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
-from seqgen.models.state import Rows
-from seqgen.models.transformer import one_token
 from seqgen.models.transformer.attention import full_attention, full_weights
-from seqgen.models.transformer.blocks import QKV_ACTIVATIONS, Attend, Block, norm_of, query_gain
+from seqgen.models.transformer.blocks import Block, head_norm, norm_of
 from seqgen.models.transformer.config import TransformerConfig
-from seqgen.models.transformer.kv_cache import KVCache
-from seqgen.models.transformer.model import Transformer, initialise, waves_of
-from seqgen.models.transformer.positions import sinusoids, with_positions
-from seqgen.models.transformer.rms_norm import RMSNorm
-
-
-@dataclass
-class MemoryCache(KVCache):
-    """The keys and values of what has been written, and the memory of what it is written from.
-
-    Attributes:
-        memory: with a row for each of the cache's.
-    """
-
-    memory: Memory | None = None
-
-    def select(self, rows: Rows) -> MemoryCache:
-        rows = list(rows)
-        memory = self.memory.select(rows)
-        selected = super().select(rows)
-        selected.memory = memory
-        return selected
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What a decoder's blocks attend by: their own past, and a memory.
-
-    Attributes:
-        self_attend: the callback for the past.
-        memory: with a row for each of the queries'.
-        dropout: of the weights over the memory.
-    """
-
-    self_attend: Attend
-    memory: Memory
-    dropout: float = 0.0
-
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return self.self_attend(layer, q, k, v)
-
-    def source(self, layer: int, q: Tensor) -> Tensor:
-        """Return what queries (B, heads, T, D) read of their sources, (B, heads, T, D)."""
-        grouped = self.memory.group(q)  # (S, G, heads, T, D)
-        asked = grouped.transpose(1, 2).flatten(2, 3)  # (S, heads, G T, D)
-        read = self._read(asked, self.memory.keys[layer], self.memory.values[layer])
-        return self.memory.ungroup(read.unflatten(2, grouped.shape[1:4:2]).transpose(1, 2))
-
-    def _read(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return full_attention(q, k, v, self.memory.there, self.dropout)
-
-
-@dataclass(frozen=True)
-class Recording(Reading):
-    """A reading that keeps the weights.
-
-    Attributes:
-        weights: for each layer (S, heads, G T, L).
-    """
-
-    weights: list[Tensor] = field(default_factory=list)
-
-    def _read(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        there = self.memory.there
-        seen = None if there is None else there[:, None, None]
-        self.weights.append(full_weights(q, k, seen))
-        return self.weights[-1] @ v
+from seqgen.models.transformer.equations import Attend, Heads, placed
+from seqgen.models.transformer.model import Transformer, initialise
+from seqgen.models.transformer.positions import sinusoids, waves_of
 
 
 class CrossAttention(nn.Module):
-    """softmax(Q K^T / sqrt(D)) V with Q of the target, K and V of the source.
-
-    K and V are made once a source, by `remember`.
-    """
+    """See `reading.cross_attention`. K and V are made once a source, by `remember`."""
 
     def __init__(self, config: TransformerConfig, index: int) -> None:
         super().__init__()
-        self.index, self.num_heads = index, config.num_heads
-        size, width = config.hidden_size, config.num_heads * config.head_width
-        self.gain, self.phi = query_gain(config), QKV_ACTIVATIONS[config.qkv_activation]
+        self.heads = Heads.of(config, index)
+        size, width = config.hidden_size, self.heads.widths[0]
         self.query = Linear(size, width, bias=config.bias)
         self.key_value = Linear(size, 2 * width, bias=config.bias)
         self.key_value.maps = {"weight": (width, width)}
         self.output = Linear(width, size, bias=config.bias)
-        self.query_norm = self.key_norm = nn.Identity()
-        if config.qk_norm:
-            self.query_norm = RMSNorm(config.head_width, eps=config.norm_eps)
-            self.key_norm = RMSNorm(config.head_width, eps=config.norm_eps)
+        self.query_norm, self.key_norm = head_norm(config), head_norm(config)
 
     def remember(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
         """Return the keys and values (S, heads, L, D) of features (S, L, H)."""
-        heads = self.phi(self.key_value(encoded)).unflatten(-1, (2, self.num_heads, -1))
-        k, v = heads.permute(2, 0, 3, 1, 4)  # (S, heads, L, D) each
-        return self.key_norm(k), v
+        return remembered(TensorOps, self, self.heads, encoded)
 
     def forward(self, x: Tensor, attend: Reading) -> Tensor:
-        heads = self.phi(self.query(x)).unflatten(-1, (self.num_heads, -1))
-        q = self.query_norm(heads.transpose(1, 2))  # (B, heads, T, D)
-        if self.gain != 1:
-            q = q * self.gain
-        read = attend.source(self.index, q)
-        return self.output(read.transpose(1, 2).flatten(2))
+        return cross_attention(TensorOps, self, self.heads, x, attend)
 
 
 class DecoderBlock(Block):
@@ -138,15 +58,6 @@ class DecoderBlock(Block):
     def __init__(self, config: TransformerConfig, index: int) -> None:
         super().__init__(config, index)
         self.cross, self.cross_norm = CrossAttention(config, index), norm_of(config)
-
-    def forward(self, x: Tensor, rotation: Tensor | None, attend: Reading) -> Tensor:
-        if self.pre:
-            x = x + self.dropout(self.attention(self.attention_norm(x), rotation, attend))
-            x = x + self.dropout(self.cross(self.cross_norm(x), attend))
-            return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
-        x = self.attention_norm(x + self.dropout(self.attention(x, rotation, attend)))
-        x = self.cross_norm(x + self.dropout(self.cross(x, attend)))
-        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
 
 
 class TransformerEncoder(nn.Module):
@@ -213,23 +124,21 @@ class TransformerEncoder(nn.Module):
     def _placed(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return vectors x (S, L, E) with their positions, (S, L, H), and how RoPE turns them."""
         config, size = self.config, x.shape[1]
-        side_by_side = config.position_size is not None
-        if config.scale_embedding:
-            x = x * math.sqrt(config.hidden_size)
         if config.positions == "learned":
             if size > config.source_window:
                 raise SeqgenError(
                     f"a source has {size} tokens, and this model has learned "
                     f"{config.source_window} positions; give shorter ones"
                 )
-            return with_positions(x, self.position_embedding.weight[:size], side_by_side), None
-        if config.positions == "rope":
+            vectors = self.position_embedding.weight[:size]
+        else:
+            vectors = waves_of(TensorOps, config, size).to(x)
+        x, rotation = placed(TensorOps, config, x, vectors)
+        if rotation is not None and config.source_features is not None:
             # Rotations tell how far apart two places are. The end of a text tells where they are;
             # vectors have no end symbol, and the cells of a grid would not know their place.
-            if config.source_features is not None:
-                x = x + sinusoids(size, config.hidden_size).to(x)
-            return x, waves_of(config, size).to(x)
-        return with_positions(x, waves_of(config, size).to(x), side_by_side), None
+            x = x + sinusoids(TensorOps, size, config.hidden_size).to(x)
+        return x, rotation
 
 
 class Seq2SeqTransformer(Transformer, EncoderDecoder):
@@ -240,6 +149,7 @@ class Seq2SeqTransformer(Transformer, EncoderDecoder):
     """
 
     config: Seq2SeqTransformerConfig
+    arrays = Seq2SeqTransformerArrays
     block = DecoderBlock
     reducible = False  # what is beside a row, such as longer sources, would show
     over_tensors = None  # what runs over tensors alone would have to take the memory too
@@ -262,7 +172,7 @@ class Seq2SeqTransformer(Transformer, EncoderDecoder):
         state = MemoryCache(**vars(super().start(rows, stride)), memory=memory)
         if self.config.decoder_start is not None:
             with torch.no_grad():
-                self._read(self._first(rows), state)
+                self.read(self._first(rows), state)
         return state
 
     def _first(self, rows: int) -> Tensor:
@@ -276,10 +186,10 @@ class Seq2SeqTransformer(Transformer, EncoderDecoder):
         self, tokens: Tensor, state: MemoryCache | Memory | None
     ) -> tuple[Tensor, MemoryCache | None]:
         if isinstance(state, MemoryCache):
-            return self._read(tokens, state)
-        reading = Reading(self._attend_within, require_memory(state), self._cross_dropout)
+            return self.read(tokens, state.map(as_tensor))
+        reading = Reading(self.attend_within, require_memory(state), self.attend_to_all)
         first = self._first(len(tokens))
-        features = self._stack(*self._window(torch.cat([first, tokens], 1)), reading)
+        features = self.stacked(*self.in_window(torch.cat([first, tokens], 1)), reading)
         return features[:, first.shape[1] :], None
 
     def attend(self, tokens: Tensor, memory: Memory) -> Tensor:
@@ -288,85 +198,22 @@ class Seq2SeqTransformer(Transformer, EncoderDecoder):
         return weights[:, :, :, first.shape[1] :]
 
     def attend_in_window(self, tokens: Tensor, memory: Memory) -> Tensor:
-        reading = Recording(self._attend_within, memory)
-        self._stack(*self._window(tokens), reading)
         every = []
-        for weights in reading.weights:
+
+        def attend_to_all(q: Tensor, k: Tensor, v: Tensor, there: Tensor | None) -> Tensor:
+            weights = full_weights(q, k, None if there is None else there[:, None, None])
             grouped = weights.unflatten(2, (-1, tokens.shape[1])).transpose(1, 2)
             every.append(memory.ungroup(grouped))  # (B, heads, T, L)
+            return weights @ v
+
+        reading = Reading(self.attend_within, memory, attend_to_all)
+        self.stacked(*self.in_window(tokens), reading)
         return torch.stack(every, 1)
 
-    @property
-    def _cross_dropout(self) -> float:
-        return self.config.attention_dropout if self.training else 0.0
+    def attend_to_all(self, q: Tensor, k: Tensor, v: Tensor, there: Tensor | None) -> Tensor:
+        """See `Reading`."""
+        dropout = self.config.attention_dropout if self.training else 0.0
+        return full_attention(q, k, v, there, dropout)
 
-    def _attending(self, attend: Attend, state: MemoryCache, rows: Sequence[int]) -> Reading:
-        return Reading(attend, state.memory.select(rows), self._cross_dropout)
-
-
-class RowReading:
-    """`Reading` of one token a row, over arrays."""
-
-    def __init__(self, self_attend: one_token.Attend, memory: Memory) -> None:
-        self.self_attend, self.memory = self_attend, memory
-        self.there = None if memory.there is None else memory.there.numpy()
-
-    def __call__(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return self.self_attend(layer, q, k, v)
-
-    def source(self, layer: int, q: np.ndarray) -> np.ndarray:
-        """Return what queries (B, heads, D) read of their sources."""
-        memory = self.memory
-        keys, values = memory.keys[layer].numpy(), memory.values[layer].numpy()
-        asked = memory.group_array(q).swapaxes(1, 2)  # (S, heads, G, D)
-        read = attend_grouped(asked, keys, values, self.there)
-        return memory.ungroup_array(read.swapaxes(1, 2))
-
-
-class RowCrossAttention:
-    """`CrossAttention` of x (B, H)."""
-
-    def __init__(self, cross: CrossAttention) -> None:
-        self.index, self.num_heads = cross.index, cross.num_heads
-        self.gain, self.phi = cross.gain, one_token.activation_over_arrays(cross.phi)
-        self.query = one_token.affine_of(cross.query)
-        self.output = one_token.affine_of(cross.output)
-        self.query_norm = one_token.over_arrays(cross.query_norm)
-
-    def __call__(self, x: np.ndarray, attend: RowReading) -> np.ndarray:
-        heads = self.phi(self.query(x)).reshape(len(x), self.num_heads, -1)
-        q = self.query_norm(heads)  # (B, heads, D)
-        if self.gain != 1:
-            q = q * self.gain
-        read = attend.source(self.index, q)
-        return self.output(read.reshape(len(x), -1))
-
-
-class RowDecoderBlock(one_token.RowBlock):
-    """`DecoderBlock`; the stream x (B, H) in and out."""
-
-    def __init__(self, block: DecoderBlock) -> None:
-        super().__init__(block)
-        self.cross = RowCrossAttention(block.cross)
-        self.cross_norm = one_token.over_arrays(block.cross_norm)
-
-    def __call__(self, x: np.ndarray, rotation: np.ndarray | None, read: RowReading) -> np.ndarray:
-        if self.pre:
-            x = x + self.attention(self.attention_norm(x), rotation, read)
-            x = x + self.cross(self.cross_norm(x), read)
-            return x + self.feed_forward(self.feed_forward_norm(x))
-        x = self.attention_norm(x + self.attention(x, rotation, read))
-        x = self.cross_norm(x + self.cross(x, read))
-        return self.feed_forward_norm(x + self.feed_forward(x))
-
-
-class OneTokenOfTarget(one_token.OneToken):
-    """`OneToken` of a decoder with a memory."""
-
-    row_block = RowDecoderBlock
-
-    def attending(self, attend: one_token.Attend, cache: MemoryCache) -> RowReading:
-        return RowReading(attend, cache.memory)
-
-
-Seq2SeqTransformer.one_token = OneTokenOfTarget
+    def attending(self, attend: Attend, state: MemoryCache, rows: Sequence[int]) -> Reading:
+        return Reading(attend, state.memory.select(rows), self.attend_to_all)

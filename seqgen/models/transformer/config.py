@@ -190,6 +190,10 @@ class TransformerConfig(ModelConfig):
         # Multiplications of a square map of the stream; measured.
         return batch_size * seq_len * self.hidden_size**2 >= 1 << 22
 
+    def shared_weights(self) -> list[list[str]]:
+        """Return the names of each weight that several parts of a model share."""
+        return [["embedding.weight", "head.weight"]] if self.tie_weights else []
+
     @property
     def embedding_width(self) -> int:
         """Width of the embeddings of tokens."""

@@ -6,10 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-import torch
-import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
 
+from seqgen.models.engines.ops import Leaf, ops_of
 from seqgen.models.state import NOTE, Rows, State
 
 # Room for a short text, so that it never moves; the machine lends only the pages written to.
@@ -36,9 +34,9 @@ class KVCache(State):
             made from the other by `select`; None where no two are known to.
     """
 
-    tokens: Tensor
-    keys: tuple[Tensor, ...]
-    values: tuple[Tensor, ...]
+    tokens: Leaf
+    keys: tuple[Leaf, ...]
+    values: tuple[Leaf, ...]
     starts: list[int]
     end: int
     stride: int
@@ -48,7 +46,7 @@ class KVCache(State):
         """Return how many tokens the window of `row` holds."""
         return self.end - self.starts[row]
 
-    def append(self, tokens: Tensor) -> None:
+    def append(self, tokens: Leaf) -> None:
         """Take the next slots for tokens (B, T); their keys and values are yet to be written."""
         self._make_room(tokens.shape[1])
         self.tokens[:, self.end : self.end + tokens.shape[1]] = tokens
@@ -67,12 +65,11 @@ class KVCache(State):
         first = min(self.starts, default=self.end)
         picked = slice(None) if rows is None else rows
 
-        def moved(x: Tensor, dim: int) -> Tensor:
-            return _moved(x.narrow(dim, first, self.end - first)[picked], capacity, dim)
+        def moved(x: Leaf) -> Leaf:
+            return _placed(_slots(x, first, self.end)[picked], 0, capacity)
 
-        self.tokens = moved(self.tokens, dim=1)
-        self.keys = tuple(moved(k, dim=2) for k in self.keys)
-        self.values = tuple(moved(v, dim=2) for v in self.values)
+        self.tokens = moved(self.tokens)
+        self.keys, self.values = tuple(map(moved, self.keys)), tuple(map(moved, self.values))
         self.starts = [start - first for start in self.starts]
         self.end -= first
         if self.shared is not None:
@@ -109,15 +106,11 @@ class KVCache(State):
 
     def _overwrite(self, targets: Sequence[int], sources: Sequence[int]) -> None:
         """Make rows `targets` those of `sources`, from the slot where each two parted."""
-        tensors = self.tokens[:, None], *self.keys, *self.values
-        # A few slots of one row: NumPy has copied them before torch begins.
-        known = self.tokens.device.type == "cpu" and self.keys[0].dtype != torch.bfloat16
-        blocks = [x.numpy() for x in tensors] if known else tensors
-        for pair in zip(targets, sources, strict=True):
-            first = 0 if self.shared is None else int(self.shared[pair])
-            target, source = pair
-            for block in blocks:
-                block[target, :, first : self.end] = block[source, :, first : self.end]
+        for target, source in zip(targets, sources, strict=True):
+            first = 0 if self.shared is None else int(self.shared[target, source])
+            for block in (self.tokens, *self.keys, *self.values):
+                used = _slots(block, first, self.end)
+                used[target] = used[source]
 
     def copy(self) -> KVCache:
         branch = super().copy()
@@ -138,33 +131,39 @@ class KVCache(State):
     def _aligned(self, end: int) -> KVCache:
         shift = end - self.end
 
-        def pad(x: Tensor, dim: int) -> Tensor:
-            used = x.narrow(dim, 0, self.end)
-            return F.pad(used, (*[0, 0] * (x.dim() - 1 - dim), shift, 0))
+        def pad(x: Leaf) -> Leaf:
+            return _placed(_slots(x, 0, self.end), shift, end)
 
         return dataclasses.replace(
             self,
-            tokens=pad(self.tokens, 1),
-            keys=tuple(pad(k, 2) for k in self.keys),
-            values=tuple(pad(v, 2) for v in self.values),
+            tokens=pad(self.tokens),
+            keys=tuple(map(pad, self.keys)),
+            values=tuple(map(pad, self.values)),
             starts=[start + shift for start in self.starts],
             end=end,
         )
 
 
-def _moved(used: Tensor, capacity: int, dim: int) -> Tensor:
-    """Return `used` at the front of a larger tensor; what lies behind is yet to be written."""
-    shape = list(used.shape)
-    shape[dim] = capacity
-    moved = used.new_empty(shape)
-    moved.narrow(dim, 0, used.shape[dim]).copy_(used)
-    return moved
+def _slots(x: Leaf, begin: int, end: int) -> Leaf:
+    """Return some slots of tokens (B, C), or of keys or values (B, heads, C, D)."""
+    return x[:, begin:end] if x.ndim == 2 else x[:, :, begin:end]
+
+
+def _placed(used: Leaf, begin: int, capacity: int) -> Leaf:
+    """Return `used` from slot `begin` on in a larger block: after zeros, before empty slots."""
+    axis, shape = (1 if used.ndim == 2 else 2), list(used.shape)
+    end, shape[axis] = begin + shape[axis], capacity
+    block = ops_of(used).empty(used, *shape)
+    _slots(block, 0, begin)[...] = 0
+    _slots(block, begin, end)[...] = used
+    return block
 
 
 def empty_cache(
-    batch: int, layers: int, heads: int, width: int, stride: int, like: Tensor
+    batch: int, layers: int, heads: int, width: int, stride: int, like: Leaf
 ) -> KVCache:
     """Return a cache without slots for `batch` rows, with the type and device of `like`."""
-    blocks = tuple(like.new_zeros(batch, heads, 0, width) for _ in range(layers))
-    tokens = torch.zeros(batch, 0, dtype=torch.int64, device=like.device)
+    ops = ops_of(like)
+    blocks = tuple(ops.empty(like, batch, heads, 0, width) for _ in range(layers))
+    tokens = ops.ints(like, []).reshape(batch, 0)
     return KVCache(tokens, blocks, blocks, [0] * batch, 0, stride)

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from seqgen.models.engines.ops import Leaf, Ops, ops_of
+
+if TYPE_CHECKING:
+    from seqgen.models.transformer.config import TransformerConfig
 
 
-def sinusoids(length: int, size: int) -> Tensor:
+def waves_of(ops: Ops, config: TransformerConfig, length: int) -> Leaf:
+    """Return what is added at, or turns, each of `length` positions: (length, ...) of float32."""
+    if config.positions == "rope":
+        scaling = None
+        if config.rope_scaling is not None:
+            factors = config.rope_factor, config.rope_low_factor, config.rope_high_factor
+            scaling = RopeScaling(config.rope_scaling, *factors, config.rope_original_window)
+        return rotations(ops, length, config.head_width, config.rope_theta, scaling)
+    return sinusoids(ops, length, config.position_width)
+
+
+def sinusoids(ops: Ops, length: int, size: int) -> Leaf:
     """Return the position encodings (length, size) of Vaswani et al. (2017), section 3.5.
 
     Dimension 2 i of position p is sin(p / 10000^(2 i / size)), and 2 i + 1 the cosine.
     """
-    rate = 10000.0 ** (-torch.arange(0, size, 2) / size)
-    angle = torch.arange(length)[:, None] * rate
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :size]
-
-
-def with_positions(x: Tensor, vectors: Tensor, concatenated: bool) -> Tensor:
-    """Return the sum of tokens' and positions' vectors, or both side by side.
-
-    Args:
-        x: of tokens, (B, T, E).
-        vectors: of positions, ([B,] T, P); P = E for sums.
-        concatenated: whether they are put side by side, (B, T, E + P).
-    """
-    vectors = vectors.to(x.dtype)
-    if concatenated:
-        return torch.cat([x, vectors.expand(*x.shape[:-1], -1)], -1)
-    return x + vectors
+    angle = ops.floats(length)[:, None] * rates(ops, 10000.0, size)
+    return ops.stack(-1, ops.sin(angle), ops.cos(angle)).reshape(length, -1)[:, :size]
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class RopeScaling:
     high: float
     original: int
 
-    def rates(self, rate: Tensor) -> Tensor:
+    def rates(self, rate: Leaf) -> Leaf:
         """Return the rates (D / 2), in radians a position, after scaling."""
         slow = rate / self.factor
         if self.kind == "linear":
@@ -61,34 +60,34 @@ class RopeScaling:
         kept = self.kept(rate)
         return kept * rate + (1 - kept) * slow
 
-    def kept(self, rate: Tensor) -> Tensor:
+    def kept(self, rate: Leaf) -> Leaf:
         """Return the share of each rate (D / 2) that "llama3" leaves as it is, from 0 to 1."""
         waves = self.original * rate / (2 * math.pi)  # how many fit the window, (D / 2)
-        return ((waves - self.low) / (self.high - self.low)).clamp(0, 1)
+        return ((waves - self.low) / (self.high - self.low)).clip(0, 1)
 
 
-def rates(theta: float, size: int) -> Tensor:
+def rates(ops: Ops, theta: float, size: int) -> Leaf:
     """Return the rates (D / 2) by which the pairs of a head turn, in radians a position."""
-    return theta ** (-torch.arange(0, size, 2) / size)
+    return theta ** (-ops.floats(size, 2) / size)
 
 
-def rotations(length: int, size: int, theta: float, scaling: RopeScaling | None = None) -> Tensor:
+def rotations(
+    ops: Ops, length: int, size: int, theta: float, scaling: RopeScaling | None = None
+) -> Leaf:
     """Return cosines and sines (length, 2, size / 2) for `rotate` (Su et al. 2021)."""
-    rate = rates(theta, size)
-    if scaling is not None:
-        rate = scaling.rates(rate)
-    angle = torch.arange(length)[:, None] * rate
-    return torch.stack([angle.cos(), angle.sin()], dim=1)
+    rate = rates(ops, theta, size)
+    angle = ops.floats(length)[:, None] * (rate if scaling is None else scaling.rates(rate))
+    return ops.stack(1, ops.cos(angle), ops.sin(angle))
 
 
-def rotate(x: Tensor, rotation: Tensor) -> Tensor:
+def rotate(x: Leaf, rotation: Leaf) -> Leaf:
     """Turn each pair (x_i, x_{i + D/2}) by its position's angle (RoPE, in Llama's order).
 
     Args:
         x: (B, heads, T, D).
         rotation: (T, 2, D / 2), or (B, T, 2, D / 2) where rows stand at different positions.
     """
-    cos, sin = rotation.unsqueeze(-4).unbind(-2)  # ([B,] 1, T, D / 2) each
-    first, second = x.chunk(2, dim=-1)
-    turned = (first * cos - second * sin, second * cos + first * sin)
-    return torch.cat(turned, dim=-1).to(x.dtype)
+    ops = ops_of(x)
+    cos, sin = rotation[..., None, :, 0, :], rotation[..., None, :, 1, :]  # ([B,] 1, T, D / 2)
+    first, second = ops.split(x, 1, 1)
+    return ops.like(ops.join(first * cos - second * sin, second * cos + first * sin), x)

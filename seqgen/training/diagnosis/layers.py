@@ -18,7 +18,8 @@ from seqgen.models.network import Network
 from seqgen.models.recurrent.cells.cell import Cell
 from seqgen.models.recurrent.cells.watched import Steps, watching
 from seqgen.models.transformer.attention import for_each_query
-from seqgen.models.transformer.blocks import FeedForward, query_gain
+from seqgen.models.transformer.blocks import FeedForward
+from seqgen.models.transformer.equations import query_gain
 from seqgen.models.transformer.model import Transformer
 
 # Beyond these values the slope of an activation is below 0.36 of its largest. Those of gates are
@@ -116,7 +117,7 @@ def watching_units(network: Network) -> Iterator[dict[int, Units]]:
                 )
                 hooks.callback(hook.remove)
             for part in layer.modules():
-                if isinstance(part, FeedForward) and part.phi is F.relu:
+                if isinstance(part, FeedForward) and part.activation == "relu":
                     hook = part.inner.register_forward_hook(
                         lambda *call, s=seen: s.see("relu", call[-1].detach())
                     )

@@ -1,0 +1,196 @@
+"""The decoder-only transformer over arrays."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+
+import numpy as np
+
+from seqgen.models.engines.arrays import ArrayMap, attend_each, attend_to_past
+from seqgen.models.engines.ops import ArrayOps, Ops
+from seqgen.models.engines.weights import Shapes, Weights
+from seqgen.models.reader import ArrayModel
+from seqgen.models.transformer.config import TransformerConfig
+from seqgen.models.transformer.context import AnchoredContext
+from seqgen.models.transformer.equations import (
+    ACTIVATIONS,
+    Heads,
+    attention,
+    block,
+    feed_forward,
+)
+from seqgen.models.transformer.kv_cache import KVCache
+from seqgen.models.transformer.positions import waves_of
+
+
+class TransformerArrays(AnchoredContext, ArrayModel):
+    """The transformer of `Transformer`, see there.
+
+    Args:
+        config: of the model.
+        weights: see `shapes`.
+        ops: `ArrayOps`, or what does the same with arrays.
+        reduced: the precision that the weights' maps are kept in; None for their own.
+    """
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        weights: Weights,
+        ops: Ops = ArrayOps,
+        reduced: str | None = None,
+    ) -> None:
+        self.config, self.window, self.ops = config, config.window, ops
+        weights = weights.shared(config.shared_weights())
+        table = weights["embedding.weight"]
+        self.embedding, self.dropout = table.__getitem__, unchanged
+        self.dtype = table.dtype
+        if config.positions == "learned":
+            self.position_embedding = weights["position_embedding.weight"].__getitem__
+        else:
+            waves = weights.get("waves")  # a torch module's own, whose cosines differ in rounding
+            waves = waves_of(ops, config, config.window) if waves is None else waves
+            self.waves = waves.astype(self.dtype, copy=False)
+        self.embedding_norm = norm_over_arrays(ops, config, weights.part("embedding_norm"))
+        self.blocks = [
+            self.block(config, weights.part("blocks", i), i) for i in range(config.num_layers)
+        ]
+        self.final_norm = norm_over_arrays(ops, config, weights.part("final_norm"))
+        self.head = weights.affine("head")
+        # What is rounded would magnify the least difference between a row alone and among others.
+        self.attend_to_past = attend_each if reduced else attend_to_past
+
+    @staticmethod
+    def suits(config: TransformerConfig) -> bool:
+        """Return whether there is an array model of these settings."""
+        return True
+
+    @staticmethod
+    def shapes(config: TransformerConfig) -> Shapes:
+        """Return the shape of every weight, by name; of shared ones, under each of their names."""
+        size = config.hidden_size
+        shapes = {"embedding.weight": (config.vocab_size, config.embedding_width)}
+        if config.positions == "learned":
+            shapes["position_embedding.weight"] = config.window, config.position_width
+        if config.embedding_norm:
+            shapes |= norm_shapes(config, "embedding_norm")
+        for i in range(config.num_layers):
+            shapes |= block_shapes(config, f"blocks.{i}")
+        if config.norm_position == "pre":
+            shapes |= norm_shapes(config, "final_norm")
+        return shapes | linear_shapes("head", size, config.vocab_size, config.output_bias)
+
+    def block(self, config: TransformerConfig, weights: Weights, index: int) -> Callable:
+        """Return a block."""
+        return block_over_arrays(self.ops, config, weights, index)
+
+    def parameter_count(self) -> int:
+        again = {name for names in self.config.shared_weights() for name in names[1:]}
+        shapes = self.shapes(self.config).items()
+        return sum(math.prod(shape) for name, shape in shapes if name not in again)
+
+    def start(self, batch: int, stride: int | None = None) -> KVCache:
+        return self.open_cache(batch, stride, np.empty(0, self.dtype))
+
+    def step(self, tokens: Sequence[int], state: KVCache) -> tuple[np.ndarray, KVCache]:
+        logits, state = self(np.array(tokens)[:, None], state)
+        return logits[:, 0], state
+
+    def __call__(
+        self, tokens: np.ndarray, state: KVCache | None = None, last: int | None = None
+    ) -> tuple[np.ndarray, KVCache]:
+        x, state = self.read(tokens, state or self.start(len(tokens)))
+        return self.head(x if last is None else x[:, -last:]), state
+
+    def attend_within(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+        seen = np.tri(q.shape[2], dtype=bool)[None, None]
+        return attend_to_past(q, k, v, seen)
+
+
+def unchanged(x: np.ndarray) -> np.ndarray:
+    """Return x."""
+    return x
+
+
+def block_over_arrays(
+    ops: Ops,
+    config: TransformerConfig,
+    weights: Weights,
+    index: int,
+    cross: Callable | None = None,
+    cross_norm: ArrayMap | None = None,
+) -> functools.partial:
+    """Return a block, a function of the stream, its rotation and `Attend`; see `block`."""
+    own = weights.part("attention")
+    maps = SimpleNamespace(
+        query_key_value=own.affine("query_key_value"),
+        output=own.affine("output"),
+        query_norm=head_norm(ops, config, own.part("query_norm")),
+        key_norm=head_norm(ops, config, own.part("key_norm")),
+    )
+    inner = SimpleNamespace(
+        inner=weights.affine("feed_forward", "inner"),
+        output=weights.affine("feed_forward", "output"),
+    )
+    p = SimpleNamespace(
+        pre=config.norm_position == "pre",
+        dropout=unchanged,
+        attention=functools.partial(attention, ops, maps, Heads.of(config, index)),
+        attention_norm=norm_over_arrays(ops, config, weights.part("attention_norm")),
+        cross=cross,
+        cross_norm=cross_norm,
+        feed_forward=functools.partial(feed_forward, ops, inner, config.activation),
+        feed_forward_norm=norm_over_arrays(ops, config, weights.part("feed_forward_norm")),
+    )
+    return functools.partial(block, p)
+
+
+def norm_over_arrays(ops: Ops, config: TransformerConfig, weights: Weights) -> ArrayMap:
+    """Return a normalisation of the stream; nothing where none is stored."""
+    if config.norm == "rmsnorm" or not weights:
+        return head_norm(ops, config, weights)
+    settings = {"gain": weights.weight, "bias": weights.get("bias"), "eps": config.norm_eps}
+    return functools.partial(ops.layer_norm, **settings)
+
+
+def head_norm(ops: Ops, config: TransformerConfig, weights: Weights) -> ArrayMap:
+    """Return a root mean square normalisation; nothing where none is stored."""
+    if not weights:
+        return unchanged
+    return functools.partial(ops.rms_norm, gain=weights.weight, eps=config.norm_eps)
+
+
+def linear_shapes(name: str, inputs: int, outputs: int, bias: bool) -> Shapes:
+    """Return the shapes of a linear layer's weights."""
+    shapes: Shapes = {f"{name}.weight": (outputs, inputs)}
+    return shapes | ({f"{name}.bias": (outputs,)} if bias else {})
+
+
+def norm_shapes(config: TransformerConfig, name: str) -> Shapes:
+    """Return the shapes of the weights of a normalisation of the stream."""
+    shapes: Shapes = {f"{name}.weight": (config.hidden_size,)}
+    biased = config.norm == "layernorm" and config.bias
+    return shapes | ({f"{name}.bias": (config.hidden_size,)} if biased else {})
+
+
+def block_shapes(config: TransformerConfig, name: str) -> Shapes:
+    """Return the shapes of a block's weights."""
+    size, inner, heads = config.hidden_size, config.feed_forward_size, Heads.of(config, 0)
+    gated = ACTIVATIONS[config.activation][1]
+    maps = (
+        ("attention.query_key_value", size, sum(heads.widths), config.bias or config.qkv_bias),
+        ("attention.output", heads.widths[0], size, config.bias),
+        ("feed_forward.inner", size, (1 + gated) * inner, config.bias),
+        ("feed_forward.output", inner, size, config.bias),
+    )
+    shapes: Shapes = {}
+    for part, *about in maps:
+        shapes |= linear_shapes(f"{name}.{part}", *about)
+    if config.qk_norm:
+        shapes |= {f"{name}.attention.{x}_norm.weight": (heads.width,) for x in ("query", "key")}
+    for part in ("attention_norm", "feed_forward_norm"):
+        shapes |= norm_shapes(config, f"{name}.{part}")
+    return shapes

@@ -1,0 +1,164 @@
+"""What a transformer reads, and how: its embeddings, its blocks, and the anchored window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar
+
+from seqgen.models.engines.ops import Leaf, Ops
+from seqgen.models.transformer.config import TransformerConfig
+from seqgen.models.transformer.equations import Attend, placed
+from seqgen.models.transformer.kv_cache import KVCache, empty_cache
+
+# Tokens, over all windows, that a long text is worked through at a time.
+SKIMMED = 8192
+
+
+class AnchoredContext:
+    """A transformer's work on tokens, over arrays or tensors as its parts are.
+
+    Past its window W its context is anchored: a row that holds W tokens falls back to its last
+    W - S, computed afresh at positions 0 on, then takes the next token. So what a prediction
+    depends on follows from the token's place in its row alone, and scoring a long text is
+    sliding-window perplexity with stride S.
+    """
+
+    ops: ClassVar[Ops]
+    config: TransformerConfig
+    window: int
+    waves: Leaf
+    embedding: Callable[[Leaf], Leaf]
+    position_embedding: Callable[[Leaf], Leaf]
+    embedding_norm: Callable[[Leaf], Leaf]
+    blocks: Iterable[Callable[[Leaf, Leaf | None, Attend], Leaf]]
+    final_norm: Callable[[Leaf], Leaf]
+    dropout: Callable[[Leaf], Leaf]
+
+    def attend_to_past(self, q: Leaf, k: Leaf, v: Leaf, seen: Leaf | None) -> Leaf:
+        """Return what queries (B, heads, T, D) read at the last T of n positions.
+
+        Args:
+            q: the queries.
+            k: keys (B, heads, n, D), or fewer heads.
+            v: values, as keys.
+            seen: which positions each sees, (B, 1, T, n) or what fits that shape; None for all.
+        """
+        raise NotImplementedError
+
+    def attend_within(self, layer: int, q: Leaf, k: Leaf, v: Leaf) -> Leaf:
+        """Attend from each position of windows that nothing comes before to those up to it."""
+        raise NotImplementedError
+
+    def attending(self, attend: Attend, state: KVCache, rows: Sequence[int]) -> Attend:
+        """Return what the blocks attend by, when they run on some rows of the state.
+
+        A model whose blocks read something else besides overrides this.
+        """
+        return attend
+
+    def open_cache(self, batch: int, stride: int | None, like: Leaf) -> KVCache:
+        """Return the state of `batch` rows that have read nothing; see `Reader.start`."""
+        config = self.config
+        stride = max(1, config.window // 2) if stride is None else stride
+        if not 1 <= stride <= config.window:
+            raise ValueError(f"stride must be from 1 to {config.window}, not {stride}")
+        heads = config.kv_heads
+        return empty_cache(batch, config.num_layers, heads, config.head_width, stride, like)
+
+    def features_at(self, tokens: Leaf, positions: Leaf, attend: Attend) -> Leaf:
+        """Return the features (B, T, H) of tokens (B, T) at positions ([B,] T), by `attend`."""
+        return self.stacked(*self.embedded(tokens, positions), attend)
+
+    def embedded(self, tokens: Leaf, positions: Leaf) -> tuple[Leaf, Leaf | None]:
+        """Return what the blocks read, (B, T, H), and how RoPE turns it, ([B,] T, 2, D / 2)."""
+        learned = self.config.positions == "learned"
+        vectors = self.position_embedding(positions) if learned else self.waves[positions]
+        x, rotation = placed(self.ops, self.config, self.embedding(tokens), vectors)
+        return self.dropout(self.embedding_norm(x)), rotation
+
+    def stacked(self, x: Leaf, rotation: Leaf | None, attend: Attend) -> Leaf:
+        """Run the blocks on x (B, T, H)."""
+        for block in self.blocks:
+            x = block(x, rotation, attend)
+        return self.final_norm(x)
+
+    def read(self, tokens: Leaf, state: KVCache) -> tuple[Leaf, KVCache]:
+        """Run tokens (B, T) after what the cache holds, letting full rows fall back."""
+        pieces = []
+        while tokens.shape[1]:
+            lengths = [state.length(row) for row in range(tokens.shape[0])]
+            taken = self.window - max(lengths)
+            if min(lengths) == self.window and tokens.shape[1] >= state.stride:
+                pieces.append(self._skim(tokens, state))
+                taken = pieces[-1].shape[1]
+            elif taken == 0:
+                self.slide(state)
+            else:
+                pieces.append(self._extend(tokens[:, :taken], state))
+            tokens = tokens[:, taken:]
+        return self.ops.along(1, *pieces) if len(pieces) > 1 else pieces[0], state
+
+    def _extend(self, tokens: Leaf, state: KVCache) -> Leaf:
+        """Run tokens (B, T) that fit every row's window, after what the cache holds."""
+        ops = self.ops
+        state.append(tokens)
+        length, end = tokens.shape[1], state.end
+        begin, last = min(state.starts), max(state.starts)
+        slots, seen = ops.count(tokens, end)[end - length :], None
+        positions, past = slots - begin, ops.count(tokens, end)[begin:]
+        if length > 1:
+            seen = (past <= slots[:, None])[None, None]  # (1, 1, T, n)
+        if last > begin:
+            starts = ops.ints(tokens, state.starts)[:, None]  # (B, 1)
+            positions = slots - starts  # (B, T)
+            own = (past >= starts)[:, None, None]  # (B, 1, 1, n)
+            seen = own if seen is None else own & seen
+
+        def attend(layer: int, q: Leaf, k: Leaf, v: Leaf) -> Leaf:
+            keys, values = state.keys[layer], state.values[layer]
+            keys[:, :, end - length : end] = k
+            values[:, :, end - length : end] = v
+            return self.attend_to_past(q, keys[:, :, begin:end], values[:, :, begin:end], seen)
+
+        rows = range(len(state.starts))
+        return self.features_at(tokens, positions, self.attending(attend, state, rows))
+
+    def _skim(self, tokens: Leaf, state: KVCache) -> Leaf:
+        """Take as many whole strides of tokens (B, T) as fit one batch, all rows being full.
+
+        The windows that sliding would come to depend on tokens alone, so they run side by side.
+        What is left is full rows again, of which the next slide needs only the tokens.
+        """
+        ops, stride, window, end = self.ops, state.stride, self.window, state.end
+        batch = tokens.shape[0]
+        count = min(tokens.shape[1] // stride, max(1, SKIMMED // (batch * window)))
+        past = state.tokens[:, end - window : end]
+        text = ops.along(1, past, tokens[:, : count * stride])  # (B, W + count S)
+        positions = ops.count(tokens, window)
+        begins = stride * (1 + ops.count(tokens, count))
+        windows = text[:, begins[:, None] + positions].reshape(-1, window)  # (B count, W)
+        rows = [row for row in range(batch) for _ in range(count)]
+        attend = self.attending(self.attend_within, state, rows)
+        features = self.features_at(windows, positions, attend)
+        state.tokens[:, end - window : end] = text[:, -window:]
+        state.rewritten(range(batch))
+        return features[:, window - stride :].reshape(batch, count * stride, -1)
+
+    def slide(self, state: KVCache) -> None:
+        """Let every full row fall back to its last W - S tokens, at positions 0 on."""
+        full = [r for r in range(len(state.starts)) if state.length(r) == self.window]
+        start, end = state.end - (self.window - state.stride), state.end
+        state.rewritten(full)
+        for row in full:
+            state.starts[row] = start
+        if start == end:
+            return
+
+        def attend(layer: int, q: Leaf, k: Leaf, v: Leaf) -> Leaf:
+            state.keys[layer][full, :, start:end] = k
+            state.values[layer][full, :, start:end] = v
+            return self.attend_within(layer, q, k, v)
+
+        positions = self.ops.count(state.tokens, end - start)
+        attend = self.attending(attend, state, full)
+        self.features_at(state.tokens[full, start:end], positions, attend)

@@ -1,0 +1,123 @@
+"""Array models against the torch modules of the same configuration and weights."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from architectures import NEURAL, ids, over
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seqgen import registry
+from seqgen.models.base import weights_of
+from seqgen.models.engines.weights import Weights
+
+CASES = [case for case in NEURAL if registry.architecture(case.architecture).arrays]
+LENGTH = 21  # past every window here, several times
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
+
+
+def both(case, dtype=torch.float64):
+    """Return a model, and the array model of what would be stored of it."""
+    model = case.loud(dtype)
+    tensors = weights_of(model)
+    if dtype == torch.float64:  # as sines of float32 they are alike to 1e-7 only
+        tensors |= {name: x for name, x in model.named_buffers() if name == "waves"}
+    arrays = Weights({name: x.numpy().copy() for name, x in tensors.items()})
+    kind = registry.architecture(case.architecture).load_arrays()
+    return model, kind(model.config, arrays)
+
+
+def normalised(logits):
+    logits = torch.as_tensor(logits)
+    return (logits - logits.logsumexp(-1, keepdim=True)).numpy()
+
+
+def agree(found, wanted, dtype=torch.float64):
+    """Check that logits are those of torch's, apart from what is added to all of a position."""
+    assert isinstance(found, np.ndarray)
+    wanted = normalised(wanted)
+    scale = max(1.0, float(abs(wanted[np.isfinite(wanted)]).max()))
+    np.testing.assert_allclose(normalised(found), wanted, rtol=0, atol=scale * TOLERANCE[dtype])
+
+
+@over(CASES)
+def test_weights_have_the_shapes_that_are_declared(case):
+    model = case.build()
+    shapes = registry.architecture(case.architecture).load_arrays().shapes(model.config)
+    assert shapes == {name: tuple(x.shape) for name, x in model.state_dict().items()}
+    assert both(case)[1].parameter_count() == model.parameter_count()
+
+
+@over(CASES)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@torch.no_grad()
+def test_texts_in_pieces_and_steps(case, dtype):
+    model, arrays = both(case, dtype)
+    tokens = ids(3, LENGTH)
+    wanted, _ = model(tokens, model.start(3))
+    found, state = arrays(tokens[:, :4].numpy(), arrays.start(3))
+    agree(found, wanted[:, :4], dtype)
+    for t in (4, 5, 6):
+        found, state = arrays.step(tokens[:, t].tolist(), state)
+        assert found.dtype == np.dtype(str(dtype).removeprefix("torch."))
+        agree(found, wanted[:, t], dtype)
+    found, state = arrays(tokens[:, 7:].numpy(), state, last=3)
+    agree(found, wanted[:, -3:], dtype)
+
+
+@over(CASES)
+@given(data=st.data())
+@settings(deadline=None, max_examples=5, derandomize=True)
+@torch.no_grad()
+def test_random_programs_of_states(case, data):
+    model, arrays = both(case)
+    stride = data.draw(st.sampled_from([None, 1, min(3, model.window or 3)]))
+    pair = [(one, one.start(2, stride)) for one in (model, arrays)]
+    rows = 2
+    for _ in range(5):
+        verb = data.draw(st.sampled_from(["read", "step", "select", "cat"]))
+        if verb in ("read", "step"):
+            length = data.draw(st.integers(1, 9)) if verb == "read" else 1
+            tokens = ids(rows, length, seed=data.draw(st.integers(0, 99)))
+            if verb == "step":
+                results = [one.step(tokens[:, 0].tolist(), state) for one, state in pair]
+            else:
+                results = [one(one.ids(tokens.numpy()), state) for one, state in pair]
+            agree(results[1][0], results[0][0])
+            pair = [(one, state) for (one, _), (_, state) in zip(pair, results, strict=True)]
+        elif verb == "select":
+            order = data.draw(st.lists(st.integers(0, rows - 1), min_size=1, max_size=4))
+            pair, rows = [(one, state.select(order)) for one, state in pair], len(order)
+        elif rows <= 3:
+            more = ids(1, data.draw(st.integers(1, 5)), seed=5).numpy()
+            opened = [one(one.ids(more), one.start(1, stride))[1] for one, _ in pair]
+            pair = [
+                (one, type(state).cat([state.copy(), other]))
+                for (one, state), other in zip(pair, opened, strict=True)
+            ]
+            rows += 1
+
+
+@over(CASES)
+@pytest.mark.parametrize("want", ["log_probs", "ranks"])
+@torch.no_grad()
+def test_scores(case, want):
+    model, arrays = both(case)
+    tokens, targets = ids(2, LENGTH), ids(2, LENGTH, seed=1)
+    wanted, _ = model.score(tokens, targets, model.start(2), want)
+    found, _ = arrays.score(tokens.numpy(), targets.numpy(), arrays.start(2), want)
+    np.testing.assert_allclose(found.log_probs, wanted.log_probs.numpy(), rtol=1e-9, atol=1e-9)
+    if want == "ranks":
+        assert (found.ranks == wanted.ranks.numpy()).all()
+
+
+def test_none_of_them_imports_torch():
+    kinds = {registry.architecture(case.architecture).load_arrays() for case in CASES}
+    places = {kind.__module__ for kind in kinds}
+    code = f"import sys, {', '.join(sorted(places))}; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
