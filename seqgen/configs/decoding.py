@@ -150,6 +150,24 @@ class Form(Options, panel=FORM):
         None,
         metavar="REGEX",
     )
+    grammar: str | None = setting(
+        "Write only texts of this context-free grammar, in the syntax of lark, from its rule "
+        "`start`.",
+        None,
+        metavar="FILE",
+        reads="file",
+    )
+    json_schema: str | None = setting(
+        "Write only JSON that is valid under this JSON Schema.",
+        None,
+        metavar="FILE",
+        reads="file",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = self.given
+        require(len(given) < 2, f"give {' or '.join(given[:2])}, not both")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ met, and everything that is found about one is kept. State 0 has no place: the t
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -16,6 +17,10 @@ from seqgen.configs import require
 from seqgen.patterns.network import DONE, Network
 
 LOST = 0
+# In the place of a call: the rule is walked by itself, and what it calls is left out.
+ALONE = -1
+# In the place of a node: the thread waits for a rule that is called.
+WAITS = -1
 UNKNOWN = -1
 NEVER = 1 << 30
 # States whose costs are worked out before anything is written, and the work that this may take, in
@@ -136,7 +141,22 @@ class Automaton:
         return self._costs[state]
 
     def cost(self, state: int) -> int:
-        """Return how many tokens complete the text of a state, `NEVER` if none do."""
+        """Return how many tokens complete the text of a state, `NEVER` if none do.
+
+        It is the least number there is, but for rules that call themselves: there it is the least
+        of the texts in which no token crosses the beginning or the end of such a rule.
+        """
+        if state not in self._cost_of:
+            cost = 0 if self._accepts[state] else NEVER
+            if state == self.fresh != self.start:
+                return min(cost, 1 + min(map(self.cost, np.unique(self.after(state)).tolist())))
+            for node, place, call in self._threads[state] if cost else ():
+                of_thread = self._cost_of[self._state(_alone(node, place))]
+                while call:
+                    place, call = self._calls[call]
+                    of_thread += self._cost_of[self._state(self._closure(place, ALONE))]
+                cost = min(cost, of_thread)
+            self._cost_of[state] = cost
         return self._cost_of[state]
 
     def _state(self, content: tuple[frozenset[Thread], bool]) -> int:
@@ -161,11 +181,17 @@ class Automaton:
             here, around = waiting.pop()
             threads.update((node, after, around) for node, after in network.characters[here])
             following = [(after, around) for after in network.empty[here]]
-            for rule, after in network.calls[here]:
-                following.append((network.rules[rule][0], self._called(after, around)))
-            if around and here in network.returns:
-                following.append(self._calls[around])
-            accepts |= here == network.end and not around
+            if around == ALONE:
+                threads.update((WAITS, here, ALONE) for _ in network.calls[here])
+                accepts |= here == network.end or here in network.returns
+            else:
+                for rule, after in network.calls[here]:
+                    call = self._called(after, around)
+                    if call is not None:
+                        following.append((network.rules[rule][0], call))
+                if around and here in network.returns:
+                    following.append(self._calls[around])
+                accepts |= here == network.end and not around
             for other in following:
                 if other not in seen:
                     seen.add(other)
@@ -173,15 +199,17 @@ class Automaton:
         found = self._closures[place, call] = frozenset(threads), accepts
         return found
 
-    def _called(self, place: int, around: int) -> int:
-        """Return the number of a call that returns to `place`."""
+    def _called(self, place: int, around: int) -> int | None:
+        """Return the number of a call that returns to `place`; None for one that is too deep."""
+        if around and place in self.network.last:
+            return around  # nothing comes between its end and that of the rule around it
         key = place, around
         if key not in self._numbers:
-            depth = self._depths[around] + 1
-            require(depth <= MOST_DEPTH, f"its rules are more than {MOST_DEPTH:,} calls deep")
+            if self._depths[around] == MOST_DEPTH:
+                return None
             self._numbers[key] = len(self._calls)
             self._calls.append(key)
-            self._depths.append(depth)
+            self._depths.append(self._depths[around] + 1)
         return self._numbers[key]
 
     def _fill(self, state: int) -> None:
@@ -189,6 +217,8 @@ class Automaton:
         reached: dict[int, set[Thread]] = {}
         ends: set[int] = set()
         for node, after, call in self._threads[state]:
+            if node == WAITS:
+                continue
             for low, high, following in self.network.bytes_of[node]:
                 threads: Iterable[Thread] = ((following, after, call),)
                 accepts = False
@@ -222,8 +252,30 @@ class Automaton:
         return np.where(trie.spells, states[trie.node_of], LOST)
 
     def _solve(self) -> None:
-        """Find the cost of every state that tokens lead to, the nearest to an end first."""
-        before: dict[int, list[int]] = {self.start: [], self.fresh: []}
+        """Find the cost of every state that tokens lead to, the nearest to an end first.
+
+        If rules call themselves, there is no end of states. Then it is found for every rule alone.
+        """
+        network = self.network
+        seeds = [self.start, self.fresh]
+        calls: dict[int, list[tuple[int, int]]] = {}  # a place: (state of the rule, state after it)
+        if network.rules:
+            reached = {(node, after) for edges in network.characters for node, after in edges}
+            waiting = list(reached)
+            while waiting:
+                node, after = waiting.pop()
+                following = {(n, after) for _, _, n in network.bytes_of[node] if n != DONE}
+                waiting += following - reached
+                reached |= following
+            seeds = [self._state(_alone(*thread)) for thread in sorted(reached)]
+            for place, called in enumerate(network.calls):
+                starts = [(network.rules[rule][0], after) for rule, after in called]
+                calls[place] = [
+                    tuple(self._state(self._closure(at, ALONE)) for at in ends) for ends in starts
+                ]
+            seeds += [state for pairs in calls.values() for pair in pairs for state in pair]
+            seeds.append(self._state(self._closure(network.start, ALONE)))
+        before: dict[int, list[int]] = {state: [] for state in seeds}
         waiting = list(before)
         while waiting:
             state = waiting.pop()
@@ -234,9 +286,29 @@ class Automaton:
                 before[after].append(state)
             few = len(before) <= MOST_STATES and len(before) * self.vocabulary.size <= MOST_WORK
             require(few, f"it has more than {len(before) - 1:,} states; write a simpler one")
-        level, cost = [s for s in before if self._accepts[s]], 0
-        while level:
-            self._cost_of |= dict.fromkeys(level, cost)
-            level = list({b for s in level for b in before[s] if b not in self._cost_of})
-            cost += 1
-        self._cost_of = {**dict.fromkeys(before, NEVER), **self._cost_of}
+        # Dijkstra's algorithm; what a call costs is known when its rule and what follows it are.
+        users: dict[int, list[tuple[int, int, int]]] = {}
+        for state in before:
+            for node, place, _ in self._threads[state]:
+                for rule, after in calls.get(place, ()) if node == WAITS else ():
+                    users.setdefault(rule, []).append((state, rule, after))
+                    users.setdefault(after, []).append((state, rule, after))
+        queue = [(0, state) for state in before if self._accepts[state]]
+        known = self._cost_of
+        while queue:
+            cost, state = heapq.heappop(queue)
+            if state in known:
+                continue
+            known[state] = cost
+            for other in before[state]:
+                if other not in known:
+                    heapq.heappush(queue, (cost + 1, other))
+            for other, rule, after in users.get(state, ()):
+                if other not in known and rule in known and after in known:
+                    heapq.heappush(queue, (known[rule] + known[after], other))
+        self._cost_of = {**dict.fromkeys(before, NEVER), **known}
+
+
+def _alone(node: int, place: int) -> tuple[frozenset[Thread], bool]:
+    """Return the state of one thread of a rule that is walked by itself."""
+    return frozenset({(node, place, ALONE)}), False

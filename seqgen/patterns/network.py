@@ -80,6 +80,7 @@ class Network:
         self.calls: list[list[tuple[str, int]]] = []  # (rule, place to return to)
         self.rules: dict[str, tuple[int, int]] = {}
         self.returns: dict[int, str] = {}
+        self.last: set[int] = set()
         self.bytes_of: list[list[tuple[int, int, int]]] = [[]]
         self.single: list[str] = []  # characters that stand for themselves alone, in order
         self._nodes: dict[object, int] = {(): DONE}
@@ -168,6 +169,15 @@ class Network:
             self.turn()
         self.returns = {last: rule for rule, (_, last) in self.rules.items()}
         self._check()
+        # The places from which nothing more is read before a rule ends.
+        self.last = {
+            place
+            for called in self.calls
+            for _, place in called
+            if self.rules
+            for ahead in [self._reached(place, set(), True)]
+            if not any(self.characters[at] or self.calls[at] for at in ahead)
+        }
         return self
 
     def _check(self) -> None:

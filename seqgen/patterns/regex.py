@@ -140,6 +140,11 @@ class Reader:
         return after
 
 
+def add_pattern(network: Network, place: int, pattern: str) -> int:
+    """Lead from a place to a new one by a pattern; see `Reader.add`."""
+    return Reader(network).add(place, pattern)
+
+
 def characters(op: Any, arg: Any, flags: int) -> Ranges:
     """Return the characters that an item of one character matches."""
     case = flags & sre.SRE_FLAG_IGNORECASE

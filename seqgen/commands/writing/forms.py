@@ -10,13 +10,15 @@ from pathlib import Path
 import numpy as np
 
 from seqgen.commands.loaded import LoadedModel
-from seqgen.configs.decoding import Form, WritingOptions
+from seqgen.configs.decoding import WritingOptions
 from seqgen.decoding.backward import BackwardDecoder
 from seqgen.decoding.constraint import Constraint
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.patterns.automaton import NEVER, Automaton, Vocabulary
+from seqgen.patterns.grammar import add_grammar
+from seqgen.patterns.json_schema import add_schema
 from seqgen.patterns.network import Network
-from seqgen.patterns.regex import Reader
+from seqgen.patterns.regex import add_pattern
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.sentencepiece import ESCAPE, SentencepieceTokenizer
 
@@ -37,7 +39,12 @@ def constraint_of(
     flag = next(iter(options.form.given), None)
     if flag is None:
         return None
-    how = (loaded.tokenizer, options.form, options.max_tokens, dead_ends)
+    text = (
+        options.form.pattern
+        if flag == "--pattern"
+        else content(getattr(options.form, flag[2:].replace("-", "_")))
+    )
+    how = (loaded.tokenizer, flag, text, options.max_tokens, dead_ends)
     ids = frozenset(loaded.never), frozenset(loaded.framing.stops)
     try:
         return _constraint(*how, *ids, loaded.backward)
@@ -53,10 +60,12 @@ def containing(
     Raises:
         UsageError: the model cannot write it, or not within `max_tokens`; names the flag.
     """
-    form = Form(pattern=f"(?s:.*){re.escape(text)}(?s:.*)")
+    form = f"(?s:.*){re.escape(text)}(?s:.*)"
     ids = frozenset(loaded.never), frozenset(loaded.framing.stops)
     try:
-        return _constraint(loaded.tokenizer, form, max_tokens, False, *ids, loaded.backward)
+        return _constraint(
+            loaded.tokenizer, "--pattern", form, max_tokens, False, *ids, loaded.backward
+        )
     except UsageError as error:
         raise UsageError(f"{flag} {text!r}: {error}") from None
 
@@ -104,7 +113,8 @@ def content(name: str) -> str:
 @functools.lru_cache(maxsize=64)
 def _constraint(
     tokenizer: Tokenizer,
-    form: Form,
+    kind: str,
+    text: str,
     max_tokens: int,
     dead_ends: bool,
     never: frozenset[int],
@@ -112,7 +122,7 @@ def _constraint(
     backward: bool,
 ) -> Constraint:
     """Return the constraint of a form, which remembers the states that texts have come to."""
-    automaton = automaton_of(tokenizer, form.pattern, never | ends, backward)
+    automaton = automaton_of(tokenizer, kind, text, never | ends, backward)
     if min(automaton.cost(automaton.start), automaton.cost(automaton.fresh)) == NEVER:
         character = next(filter(tokenizer.first_unknown, automaton.network.single), None)
         what = "any text of it" if character is None else repr(character)
@@ -126,21 +136,23 @@ def _constraint(
 
 @functools.lru_cache(maxsize=64)
 def automaton_of(
-    tokenizer: Tokenizer, pattern: str, excluded: frozenset[int], backward: bool
+    tokenizer: Tokenizer, kind: str, text: str, excluded: frozenset[int], backward: bool
 ) -> Automaton:
-    """Return the automaton of a pattern over a tokenizer's tokens.
+    """Return the automaton of a form over a tokenizer's tokens.
 
     Args:
         tokenizer: of the model.
-        pattern: a regular expression.
+        kind: the flag that asks for it.
+        text: the pattern, the grammar or the schema.
         excluded: the tokens that are never part of a text.
         backward: texts are written from right to left.
 
     Raises:
-        UsageError: it is no pattern, or too large.
+        UsageError: it cannot be read, or is too large.
     """
     network = Network(backward)
-    network.finish(Reader(network).add(network.start, pattern))
+    add = {"--grammar": add_grammar, "--json-schema": add_schema}.get(kind, add_pattern)
+    network.finish(add(network, network.start, text))
     return Automaton(network, *vocabularies(tokenizer, excluded, backward))
 
 

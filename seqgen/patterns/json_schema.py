@@ -1,0 +1,265 @@
+"""JSON Schema as rules: what can be followed exactly is, and any other keyword is an error.
+
+JSON is written compactly: no white space but one space after each comma and colon, and the
+properties of an object in the order of the schema. So every text that is written is valid, but not
+every valid text can be written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from seqgen.configs import require
+from seqgen.errors import UsageError
+from seqgen.patterns.grammar import Builder, Symbol, Terminal
+from seqgen.patterns.network import LAST, Network, ranges_of
+from seqgen.patterns.regex import MOST_CHARACTERS, Reader
+
+ANNOTATIONS = {
+    *("$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default"),
+    *("examples", "deprecated", "readOnly", "writeOnly", "additionalProperties"),
+}
+KEYWORDS = {
+    "string": {"minLength", "maxLength", "pattern", "format"},
+    "number": set(),
+    "integer": {"minimum", "maximum"},
+    "boolean": set(),
+    "null": set(),
+    "array": {"items", "prefixItems", "minItems", "maxItems"},
+    "object": {"properties", "required"},
+}
+WHOLE = {"enum", "const", "anyOf", "$ref"}  # each says everything
+INTEGER = r"-?(0|[1-9]\d{0,14})"
+NUMBER = rf"{INTEGER}(\.\d{{1,15}})?([eE][+-]?\d\d?)?"
+CHARACTER = r'[^"\\\x00-\x1f\x7f]'
+STRING = rf'({CHARACTER}|\\["\\/bfnrt])'
+FORMATS = {
+    "date": r"(19|20)\d\d-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])",
+    "time": r"([01]\d|2[0-3]):[0-5]\d:[0-5]\dZ",
+    "uuid": "-".join(rf"[0-9a-f]{{{n}}}" for n in (8, 4, 4, 4, 12)),
+    "email": r"[a-z0-9]+(\.[a-z0-9]+)*@[a-z0-9]+(\.[a-z0-9]+)+",
+    "ipv4": r"\.".join([r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"] * 4),
+}
+FORMATS["date-time"] = FORMATS["date"] + "T" + FORMATS["time"]
+# Integers between bounds are listed.
+MOST_LISTED = 10_000
+# What stands in a string without an escape.
+UNESCAPED = ranges_of([(0x20, 0x21), (0x23, 0x5B), (0x5D, 0x7E), (0x80, LAST)])
+
+
+def add_schema(network: Network, place: int, text: str) -> int:
+    """Lead from a place to a new one by the JSON that a schema describes.
+
+    Raises:
+        UsageError: it is no schema, has a keyword that is not followed, or is too large.
+    """
+    short = len(text) <= MOST_CHARACTERS
+    require(short, f"it has {len(text):,} characters, and at most {MOST_CHARACTERS:,} are read")
+    try:
+        schema = json.loads(text)
+        rules = _Rules(network, schema)
+        return Builder(network, rules.rules).add(place, "#")
+    except json.JSONDecodeError as error:
+        raise UsageError(f"it is no JSON: {error}") from None
+    except RecursionError:
+        raise UsageError("it is nested too deeply") from None
+
+
+class _Rules:
+    """The rules of a schema: one for each part of it, named by the path to it."""
+
+    def __init__(self, network: Network, schema: Any) -> None:
+        self.network, self.schema, self.rules = network, schema, {}
+        self._reader, self._plain = Reader(network), Reader(network, UNESCAPED)
+        self._rule("#", schema)
+
+    def _matches(self, pattern: str) -> Terminal:
+        return lambda place: self._reader.add(place, pattern, re.ASCII)
+
+    def _writes(self, text: str) -> Terminal:
+        return lambda place: self.network.write(place, text)
+
+    def _value(self, value: Any) -> Terminal:
+        return self._writes(json.dumps(value, ensure_ascii=False))
+
+    def _rule(self, path: str, schema: Any) -> str:
+        """Make the rule of a schema that stands at `path`, and return its name."""
+        if path in self.rules:
+            return path
+        self.rules[path] = productions = []
+        if schema is True or schema == {}:
+            schema = {"type": ["string", "number", "boolean", "null"]}
+        kind_is_right = isinstance(schema, dict)
+        require(kind_is_right, f"{path} is {json.dumps(schema)[:40]}, which is no schema to write")
+        whole = [word for word in schema if word in WHOLE]
+        kinds = schema.get("type", _implied(schema))
+        kinds = [kinds] if isinstance(kinds, str) else list(kinds)
+        unknown = next((kind for kind in kinds if kind not in KEYWORDS), None)
+        require(unknown is None, f"{path} has the type {unknown!r}, which JSON Schema has not")
+        understood = {"type"} | ANNOTATIONS | set(whole[:1])
+        if not whole:
+            understood = understood.union(*(KEYWORDS[kind] for kind in kinds))
+        other = next((word for word in schema if word not in understood), None)
+        require(other is None, f"{path} has the keyword {other!r}, which is not followed here")
+        if whole:
+            productions += self._whole(path, whole[0], schema)
+        else:
+            require(bool(kinds), f"{path} has no type")
+            for kind in kinds:
+                productions += getattr(self, f"_{kind}")(path, schema)
+        return path
+
+    def _whole(self, path: str, word: str, schema: dict) -> list[list[Symbol]]:
+        kinds = schema.get("type")
+        require(kinds is None or word in ("enum", "const"), f"{path} has type beside {word}")
+        if word == "$ref":
+            return [[self._rule(*self._referred(path, schema["$ref"]))]]
+        if word == "anyOf":
+            return [[self._rule(f"{path}/{n}", one)] for n, one in enumerate(schema["anyOf"])]
+        values = [schema["const"]] if word == "const" else schema["enum"]
+        kinds = [kinds] if isinstance(kinds, str) else kinds
+        allowed = [value for value in values if kinds is None or _kind_of(value) & set(kinds)]
+        return [[self._value(value)] for value in allowed]
+
+    def _referred(self, path: str, name: Any) -> tuple[str, Any]:
+        within = isinstance(name, str) and name.startswith("#")
+        require(within, f"{path} refers to {name!r}; only #/... is followed")
+        found = self.schema
+        for step in filter(None, name[1:].split("/")):
+            step = step.replace("~1", "/").replace("~0", "~")
+            at = int(step) if isinstance(found, list) and step.isdecimal() else step
+            try:
+                found = found[at]
+            except (LookupError, TypeError):
+                raise UsageError(f"{path} refers to {name!r}, which there is not") from None
+        return name, found
+
+    def _string(self, path: str, schema: dict) -> list[list[Symbol]]:
+        least, most = _count(path, schema, "Length")
+        pattern = schema.get("pattern")
+        if "format" in schema:
+            named = FORMATS.get(schema["format"])
+            require(named is not None, f"{path} has the format {schema['format']!r}; " + _formats())
+            alone = pattern is None and not least and most is None
+            require(alone, f"{path} has format beside pattern or a length")
+            return [[self._matches(f'"{named}"')]]
+        if pattern is None:
+            return [[self._matches(f'"{STRING}{{{least},{"" if most is None else most}}}"')]]
+        require(not least and most is None, f"{path} has a length beside pattern")
+        anywhere = f"{CHARACTER}*"
+        before = "" if pattern.startswith("^") else anywhere
+        after = "" if pattern.endswith("$") and not pattern.endswith(r"\$") else anywhere
+        parts = [before, f"(?:{pattern})", after]
+
+        def match(place: int) -> int:
+            for part in parts:
+                place = self._plain.add(place, part, re.ASCII)
+            return place
+
+        return [[self._writes('"'), match, self._writes('"')]]
+
+    def _number(self, path: str, schema: dict) -> list[list[Symbol]]:
+        return [[self._matches(NUMBER)]]
+
+    def _integer(self, path: str, schema: dict) -> list[list[Symbol]]:
+        low, high = schema.get("minimum"), schema.get("maximum")
+        if low is None and high is None:
+            return [[self._matches(INTEGER)]]
+        if high is None and low in (0, 1):
+            return [[self._matches(r"0|[1-9]\d{0,14}" if low == 0 else r"[1-9]\d{0,14}")]]
+        both = all(isinstance(bound, int) for bound in (low, high)) and high - low < MOST_LISTED
+        require(both, f"{path} needs a minimum and a maximum, {MOST_LISTED:,} apart at most")
+        return [[self._value(number)] for number in range(low, high + 1)]
+
+    def _boolean(self, path: str, schema: dict) -> list[list[Symbol]]:
+        return [[self._writes("true")], [self._writes("false")]]
+
+    def _null(self, path: str, schema: dict) -> list[list[Symbol]]:
+        return [[self._writes("null")]]
+
+    def _array(self, path: str, schema: dict) -> list[list[Symbol]]:
+        first = schema.get("prefixItems", [])
+        least, most = _count(path, schema, "Items")
+        names = [self._rule(f"{path}/prefixItems/{n}", one) for n, one in enumerate(first)]
+        more = None
+        if schema.get("items", True) is not False and most != len(first):
+            more = self._rule(f"{path}/items", schema.get("items", True))
+        elif most is None or most > len(first):
+            most = len(first)
+        return [[self._writes("["), self._listed(f"{path}/list", names, more, least, most)]]
+
+    def _listed(
+        self, path: str, names: Sequence[str], more: str | None, least: int, most: int | None
+    ) -> str:
+        """Return the rule of an array's items and its end, which are written one after another."""
+        count = max(least, len(names) if most is None else most, len(names))
+        require(count <= MOST_LISTED, f"{path} has more than {MOST_LISTED:,} items")
+        end = self._writes("]")
+        rule = None
+        if most is None:  # any number more
+            rule = f"{path}/more"
+            self.rules[rule] = [[end], [self._writes(", "), more, rule]]
+        for at in range(count, -1, -1):
+            productions: list[list[Symbol]] = []
+            if at >= least:
+                productions.append([end])
+            if at < count or most is None:
+                item = names[at] if at < len(names) else more
+                following = f"{path}/{at + 1}" if at < count else rule
+                comma = [self._writes(", ")] if at else []
+                productions.append([*comma, item, following])
+            self.rules[f"{path}/{at}"] = productions
+        return f"{path}/0"
+
+    def _object(self, path: str, schema: dict) -> list[list[Symbol]]:
+        properties, required = schema.get("properties", {}), schema.get("required", [])
+        lacking = next((name for name in required if name not in properties), None)
+        require(lacking is None, f"{path} requires {lacking!r}, which is no property")
+        members = [
+            (name in required, [self._value(name), self._writes(": "), rule])
+            for name, one in properties.items()
+            for rule in [self._rule(f"{path}/properties/{name}", one)]
+        ]
+        # Of each member on: after none that was written, and after one.
+        for at in range(len(members), -1, -1):
+            for written in (False, True):
+                name = f"{path}/from/{at}/{written}"
+                if at == len(members):
+                    self.rules[name] = [[self._writes("}")]]
+                    continue
+                needed, member = members[at]
+                comma = [self._writes(", ")] if written else []
+                self.rules[name] = [[*comma, *member, f"{path}/from/{at + 1}/True"]]
+                if not needed:
+                    self.rules[name].append([f"{path}/from/{at + 1}/{written}"])
+        return [[self._writes("{"), f"{path}/from/0/False"]]
+
+
+def _implied(schema: dict) -> list[str]:
+    """Return the types whose keywords a schema without a type has."""
+    return [kind for kind, words in KEYWORDS.items() if words & schema.keys()]
+
+
+def _kind_of(value: Any) -> set[str]:
+    """Return the types of JSON Schema that a value has."""
+    if isinstance(value, bool) or value is None:
+        return {"null" if value is None else "boolean"}
+    if isinstance(value, int | float):
+        return {"number", "integer"} if value == int(value) else {"number"}
+    return {{str: "string", list: "array", dict: "object"}[type(value)]}
+
+
+def _count(path: str, schema: dict, of: str) -> tuple[int, int | None]:
+    """Return the least and the most of something."""
+    least, most = schema.get(f"min{of}", 0), schema.get(f"max{of}")
+    whole = all(isinstance(n, int) and n >= 0 for n in (least, most) if n is not None)
+    require(whole, f"{path}: min{of} and max{of} are whole numbers")
+    require(most is None or least <= most, f"{path}: min{of} is more than max{of}")
+    return least, most
+
+
+def _formats() -> str:
+    return f"{', '.join(FORMATS)} are known"
