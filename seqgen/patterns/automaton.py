@@ -186,9 +186,9 @@ class Automaton:
                 accepts |= here == network.end or here in network.returns
             else:
                 for rule, after in network.calls[here]:
-                    call = self._called(after, around)
-                    if call is not None:
-                        following.append((network.rules[rule][0], call))
+                    inner = self._called(after, around)
+                    if inner is not None:
+                        following.append((network.rules[rule][0], inner))
                 if around and here in network.returns:
                     following.append(self._calls[around])
                 accepts |= here == network.end and not around
