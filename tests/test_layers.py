@@ -9,6 +9,7 @@ import pytest
 
 import seqgen
 from seqgen import formats, registry
+from seqgen.cli import COMMANDS
 
 PACKAGE = Path(seqgen.__file__).parent
 # From the top. What stands on one line does not import its neighbours either.
@@ -88,9 +89,9 @@ def test_imports_point_down(module):
             assert LEVEL[layer(target)] > LEVEL[here], f"{module} imports {target}"
 
 
-def at_load(start):
-    """Return all that is imported when `start` is, packages on the way included."""
-    found, waiting = set(), [start]
+def at_load(*starts):
+    """Return all that is imported when `starts` are, packages on the way included."""
+    found, waiting = set(), list(starts)
     while waiting:
         module = waiting.pop()
         if module in found:
@@ -103,11 +104,13 @@ def at_load(start):
     return found
 
 
-@pytest.mark.parametrize("start", ["seqgen.cli", "seqgen.store", "seqgen.formats"])
-def test_nothing_the_command_line_loads_imports_torch(start):
-    found = at_load(start)
-    assert "seqgen.registry" in found or start == "seqgen.store"
-    assert not {m for m in found if m.split(".")[0] in ("torch", "safetensors", "sacrebleu")}
+def test_nothing_the_command_line_loads_imports_torch():
+    places = [place for commands in COMMANDS.values() for place in commands.values()]
+    commands = [f"seqgen.cli.{place.partition(':')[0]}" for place in places]
+    found = at_load("seqgen.cli", "seqgen.store", "seqgen.formats", *commands)
+    assert "seqgen.registry" in found and found >= {*commands}
+    heavy = ("torch", "numpy", "safetensors", "sacrebleu")
+    assert not {m for m in found if m.split(".")[0] in heavy}
 
 
 def test_the_entry_point_loads_next_to_nothing():
@@ -129,7 +132,8 @@ LOADS = """
 import sys
 from seqgen.cli import run
 code = run(sys.argv[1:])
-sys.stderr.write(str(sorted({m.split('.')[0] for m in sys.modules} & {'torch', 'safetensors'})))
+loaded = {m.split('.')[0] for m in sys.modules}
+sys.stderr.write(str(sorted(loaded & {'torch', 'safetensors'})))
 sys.exit(code)
 """
 
@@ -180,6 +184,19 @@ def test_commands_that_need_no_torch_load_none(command, tmp_path):
     assert done.stderr.endswith("[]")
     assert model.exists() == ("remove" not in command)
     assert done.stdout or "remove" in command
+
+
+@pytest.mark.parametrize("command", ["--version", "train --help", "models path", "nothing --x"])
+def test_only_the_command_that_is_called_is_loaded(command):
+    """All of them for help and for a name that is wrong, of which another may be meant."""
+    program = "import sys; from seqgen.cli import run; run(sys.argv[1:]); print(*sys.modules)"
+    asked = [sys.executable, "-c", program, *command.split()]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True)
+    loaded = done.stdout.splitlines()[-1].split()
+    called = {f"seqgen.cli.{name}" for name in ("train", "models", "sample", "vectors")}
+    name = command.split()[0]
+    wanted = called if name == "nothing" else called & {f"seqgen.cli.{name}"}
+    assert called & {*loaded} == wanted
 
 
 def modules_named(path):

@@ -3,44 +3,18 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import sys
 from typing import Annotated, Any
 
 import typer
 
-from seqgen import __version__, ranks, registry
-from seqgen.cli import (
-    beam_search,
-    bench,
-    bleu,
-    compare,
-    diagnose,
-    evaluate,
-    exchange,
-    fill,
-    find_lr,
-    inspect,
-    mix,
-    models,
-    perplexity,
-    predict,
-    report,
-    restore,
-    sample,
-    sweep,
-    tokenize,
-    train,
-    tune,
-    vectors,
-)
+from seqgen import __version__, ranks
 from seqgen.cli.help import MEASURE, STORED, TEXTS, TRAIN, WRITE, Command, Group
 from seqgen.cli.numbers import read_numbers
 from seqgen.cli.output import announce, forget_announced, is_terminal, put, say, say_announced
 from seqgen.cli.process import prepare
-from seqgen.cli.settings import SETTING_OF
-from seqgen.configs import TrainingConfig
-from seqgen.configs.config_files import NAMES_ELSEWHERE
 from seqgen.errors import Interrupted, SeqgenError, UsageError, first_line, ran_out_of_memory
 
 # Characters of a message, which may name a file or repeat an argument.
@@ -60,38 +34,45 @@ FORMER_FLAGS = {
 _UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
+# Where each command is: "module:name" in this package. Only those that are asked for are imported.
 COMMANDS = {
     TRAIN: {
-        "train": train.train,
-        "find-lr": find_lr.find_lr,
-        "tune": tune.tune,
-        "sweep": sweep.sweep,
-        "mix": mix.mix,
+        "train": "train:train",
+        "find-lr": "find_lr:find_lr",
+        "tune": "tune:tune",
+        "sweep": "sweep:sweep",
+        "mix": "mix:mix",
     },
     WRITE: {
-        "sample": sample.sample,
-        "beam-search": beam_search.beam_search,
-        "fill": fill.fill,
-        "restore": restore.restore,
+        "sample": "sample:sample",
+        "beam-search": "beam_search:beam_search",
+        "fill": "fill:fill",
+        "restore": "restore:restore",
     },
     MEASURE: {
-        "perplexity": perplexity.perplexity,
-        "eval": evaluate.evaluate,
-        "compare": compare.compare,
-        "bleu": bleu.bleu,
-        "predict": predict.predict,
-        "vectors": vectors.vectors,
-        "diagnose": diagnose.diagnose,
-        "inspect": inspect.inspect,
-        "report": report.report,
+        "perplexity": "perplexity:perplexity",
+        "eval": "evaluate:evaluate",
+        "compare": "compare:compare",
+        "bleu": "bleu:bleu",
+        "predict": "predict:predict",
+        "vectors": "vectors:vectors",
+        "diagnose": "diagnose:diagnose",
+        "inspect": "inspect:inspect",
+        "report": "report:report",
+        "bench": "bench:app",
     },
-    TEXTS: {"tokenize": tokenize.tokenize},
-    STORED: {"import": exchange.import_, "export": exchange.export},
+    TEXTS: {"tokenize": "tokenize:tokenize"},
+    STORED: {"import": "exchange:import_", "export": "exchange:export", "models": "models:app"},
 }
 
 
-def make_app(boxes: bool = False) -> typer.Typer:
-    """Return the application; its help has boxes and colour, or is plain."""
+def make_app(boxes: bool = False, only: str | None = None) -> typer.Typer:
+    """Return the application.
+
+    Args:
+        boxes: its help has boxes and colour; else it is plain.
+        only: the one command to make; None for all.
+    """
     app = typer.Typer(
         name="seqgen",
         cls=Group,
@@ -103,18 +84,29 @@ def make_app(boxes: bool = False) -> typer.Typer:
     )
     app.callback()(_options)
     for panel, commands in COMMANDS.items():
-        for name, function in commands.items():
-            app.command(name, cls=Command, rich_help_panel=panel)(function)
-    app.add_typer(models.app, name="models", rich_help_panel=STORED)
-    app.add_typer(bench.app, name="bench", rich_help_panel=MEASURE)
+        for name, place in commands.items():
+            if only in (None, name):
+                module, _, attribute = place.partition(":")
+                command = getattr(importlib.import_module(f"seqgen.cli.{module}"), attribute)
+                if isinstance(command, typer.Typer):
+                    app.add_typer(command, name=name, rich_help_panel=panel)
+                else:
+                    app.command(name, cls=Command, rich_help_panel=panel)(command)
     read_numbers(app)
     return app
 
 
 @functools.cache
-def _command(boxes: bool) -> Any:
-    """Return the tree of commands; making it takes a tenth of a second."""
-    return typer.main.get_command(make_app(boxes))
+def _tree(boxes: bool, only: str | None) -> Any:
+    """Return the tree of commands, or the part of it with one; all take a tenth of a second."""
+    return typer.main.get_command(make_app(boxes, only))
+
+
+def _tree_for(arguments: list[str]) -> Any:
+    """Return the tree with the command that is called, or with all: for help, or a wrong name."""
+    first = next(iter(arguments), None)
+    known = first == "--version" or any(first in commands for commands in COMMANDS.values())
+    return _tree(is_terminal(sys.stdout), first if known else None)
 
 
 def _show_version(asked_for: bool) -> None:
@@ -147,8 +139,9 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
         name: the program's.
     """
     try:
-        command = _command(boxes=is_terminal(sys.stdout)) if tree is None else tree
-        code = command(as_spelled_now(arguments), prog_name=name, standalone_mode=False)
+        arguments = as_spelled_now(arguments)
+        command = _tree_for(arguments) if tree is None else tree
+        code = command(arguments, prog_name=name, standalone_mode=False)
         say_announced()
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -226,13 +219,18 @@ def _unforeseen(error: Exception) -> str:
 
 def _setting_meant(context: Any, option: str) -> str:
     """Return how to set what another tool has the option for, such as --learning-rate."""
+    from seqgen.cli.settings import SETTING_OF
+    from seqgen.configs import TrainingConfig
+    from seqgen.configs.config_files import NAMES_ELSEWHERE
+    from seqgen.registry import SHARED_DOCS
+
     name = option.removeprefix("--").replace("-", "_")
     meant = NAMES_ELSEWHERE.get(name, name)
     short = {setting: flag for flag, setting in SETTING_OF.items()}.get(meant, meant)
     flag = f"--{short.replace('_', '-')}"
     if any(flag in parameter.opts for parameter in context.command.params):
         return f"; did you mean {flag}?"
-    is_setting = meant in TrainingConfig.fields() or meant in registry.SHARED_DOCS
+    is_setting = meant in TrainingConfig.fields() or meant in SHARED_DOCS
     return f"; set it by --set {meant}=VALUE" if is_setting else ""
 
 

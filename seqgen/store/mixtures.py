@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from seqgen.errors import SeqgenError
 from seqgen.files import regular
@@ -19,6 +18,9 @@ from seqgen.store import layout
 from seqgen.store.folder import copy_folder, link_file
 from seqgen.store.layout import models_folder
 from seqgen.store.model import Reference, StoredModel
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,7 @@ def mixture_weights(stored: StoredModel) -> tuple[Weights, tuple[Weights, ...]]:
     Raises:
         SeqgenError: they are missing or damaged, or do not fit the parts.
     """
+    import numpy as np
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -188,6 +191,7 @@ def write_mixture(folder: StoredModel, mixture: StoredMixture, copy: bool) -> No
     Raises:
         SeqgenError: it cannot be written; or a part has changed meanwhile.
     """
+    import numpy as np
     from safetensors.numpy import save
 
     first = mixture.parts[0]
