@@ -139,11 +139,16 @@ def _put_heads(diagnosis: Diagnosis) -> None:
     if not diagnosis.heads:
         return
     put("\n")
-    rows = [
-        [f"layer {h.layer}, head {h.head}", figure(h.entropy, 3), figure(h.entropy_unscaled, 3)]
-        for h in diagnosis.heads
-    ]
-    put_table(["attention entropy, nats", "as trained", "without 1/sqrt(D)"], rows)
+    measures = {
+        "attention entropy, nats": lambda h: (h.entropy, h.entropy_unscaled),
+        "gradient of its softmax": lambda h: (h.softmax_gradient, h.softmax_gradient_unscaled),
+    }
+    for name, measure in measures.items():
+        rows = [
+            [f"layer {h.layer}, head {h.head}", *(figure(x, 3) for x in measure(h))]
+            for h in diagnosis.heads
+        ]
+        put_table([name, "as trained", "without 1/sqrt(D)"], rows)
     loss, without = diagnosis.summary.loss, diagnosis.summary.loss_unscaled
     uniform = figure(diagnosis.heads[0].entropy_uniform, 3)
     put(

@@ -203,14 +203,17 @@ def test_attention_entropy_by_hand():
     figures = attention_figures(model, tokens)
     assert [(h.layer, h.head) for h in figures] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     q, k = (x.detach().numpy()[:, 1] for x in seen[0])  # what reaches layer 0 is the same
-    for name, scale in (("entropy", q.shape[-1] ** -0.5), ("entropy_unscaled", 1.0)):
-        entropies = []
+    for after, scale in (("", q.shape[-1] ** -0.5), ("_unscaled", 1.0)):
+        entropies, traces = [], []
         for row in range(2):
             for place in range(5):
                 scores = np.exp(scale * (k[row, : place + 1] @ q[row, place]))
                 p = scores / scores.sum()
                 entropies.append(-(p * np.log(p)).sum())
-        assert getattr(figures[1], name) == pytest.approx(np.mean(entropies), rel=1e-9)
+                traces.append(np.trace(np.diag(p) - np.outer(p, p)))  # of dp / ds
+        assert getattr(figures[1], f"entropy{after}") == pytest.approx(np.mean(entropies), rel=1e-9)
+        found = getattr(figures[1], f"softmax_gradient{after}")
+        assert found == pytest.approx(np.mean(traces), rel=1e-9)
     assert figures[0].entropy_uniform == pytest.approx(math.log(math.factorial(5)) / 5)
 
 

@@ -255,14 +255,18 @@ class Update:
 
 @dataclass(frozen=True, kw_only=True)
 class HeadFigures:
-    """The entropy of a head's attention, in nats, as a mean over windows and positions.
+    """How peaked a head's attention is, as a mean over windows and positions.
 
     Attributes:
         layer: from 0.
         head: from 0.
-        entropy: of the model's attention, softmax(Q K^T / sqrt(D)) unless it leaves out the scale.
+        entropy: in nats, of the model's attention, softmax(Q K^T / sqrt(D)) unless it leaves out
+            the scale.
         entropy_unscaled: of softmax(Q K^T), for the same queries and keys.
         entropy_uniform: of a head that reads all positions it sees alike, which is the most.
+        softmax_gradient: sum_l dp_l / ds_l = 1 - sum_l p_l^2, the trace of the Jacobian of the
+            model's softmax p by its scores s: 0 where it reads one position alone.
+        softmax_gradient_unscaled: of softmax(Q K^T).
     """
 
     layer: int
@@ -270,6 +274,8 @@ class HeadFigures:
     entropy: float
     entropy_unscaled: float
     entropy_uniform: float
+    softmax_gradient: float
+    softmax_gradient_unscaled: float
 
 
 def weights(q: Tensor, k: Tensor, scale: float) -> Tensor:
@@ -297,7 +303,9 @@ def attention_figures(model: Transformer, tokens: Tensor) -> list[HeadFigures]:
     def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         own, unscaled = (weights(q, k, scale) for scale in scales)
         both = (entropies(p).mean((0, 2)).tolist() for p in (own, unscaled))
-        for head, (entropy, without) in enumerate(zip(*both, strict=True)):
+        traces = ((1 - p.square().sum(-1)).mean((0, 2)).tolist() for p in (own, unscaled))
+        for head, found in enumerate(zip(*both, *traces, strict=True)):
+            entropy, without, trace, trace_without = found
             figures.append(
                 HeadFigures(
                     layer=layer,
@@ -305,6 +313,8 @@ def attention_figures(model: Transformer, tokens: Tensor) -> list[HeadFigures]:
                     entropy=entropy,
                     entropy_unscaled=without,
                     entropy_uniform=uniform,
+                    softmax_gradient=trace,
+                    softmax_gradient_unscaled=trace_without,
                 )
             )
         return own @ for_each_query(q, v)
