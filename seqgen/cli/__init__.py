@@ -59,6 +59,7 @@ COMMANDS = {
         "diagnose": "diagnose:diagnose",
         "inspect": "inspect:inspect",
         "report": "report:report",
+        "novelty": "novelty:novelty",
         "bench": "bench:app",
     },
     TEXTS: {"tokenize": "tokenize:tokenize"},

@@ -63,6 +63,12 @@ class Asked(Options):
         False,
         panel=SCORES,
     )
+    novelty: bool = setting(
+        "Measure how much the texts written have in common with the training text, as `seqgen "
+        "novelty` does.",
+        False,
+        panel=SCORES,
+    )
     pairs: tuple[str, ...] = setting(
         "Count how often the first text of a pair is more probable: lines "
         "better<TAB>worse[<TAB>group]; - is standard input.",
@@ -72,6 +78,11 @@ class Asked(Options):
         reads="file",
     )
     passages: int = setting("Largest number of passages to continue.", 100, low=1, panel=SCORES)
+
+    @property
+    def writes(self) -> bool:
+        """Whether it is asked for something that the model writes."""
+        return self.bleu or self.diversity or self.novelty
 
 
 @takes_options
@@ -90,7 +101,8 @@ def evaluate(
 ) -> None:
     """Measure everything that applies to a model, or only what is asked for.
 
-    Several models are shown side by side. --bleu and --diversity use passages of 64 words, taken
+    Several models are shown side by side. --bleu, --diversity and
+    --novelty use passages of 64 words, taken
     evenly from the text: the model reads the first 32 words and writes as many tokens as the
     other 32 have, at temperature 1. A model of lines continues the first half of a line. A
     translator translates the sources by beam search. Of a classifier or a tagger, accuracy, F1
@@ -132,11 +144,12 @@ def _measurements(
     from seqgen.commands.scoring.evaluate import Measurements
     from seqgen.commands.writing.continuations import Protocol
 
-    everything = not (asked.perplexity or asked.bleu or asked.diversity or asked.pairs)
+    everything = not (asked.perplexity or asked.writes or asked.pairs)
     return Measurements(
         perplexity=asked.perplexity or everything,
         bleu=asked.bleu or everything,
         diversity=asked.diversity or everything,
+        novelty=asked.novelty,
         pairs=_pairs(inputs.open(asked.pairs)),
         scoring=Scoring(**asdict(scoring)),
         protocol=Protocol(passages=asked.passages, seed=seed.seed, batch_size=scoring.batch_size),
@@ -148,15 +161,15 @@ def _check_files(files: MeasuredText, asked: Asked) -> None:
     """Refuse standard input that is wanted twice, and a FILE that nothing reads."""
     if "-" in (files.file, files.source, files.target) and "-" in asked.pairs:
         raise UsageError("standard input can be only one of the files")
-    reads = asked.perplexity or asked.bleu or asked.diversity
+    reads = asked.perplexity or asked.writes
     if files.any and asked.pairs and not reads:
         raise UsageError("--pairs alone reads no FILE: add --perplexity, --bleu or --diversity")
 
 
 def _check_for_kind(loaded: LoadedModel, asked: Asked, of_pairs: str | None) -> None:
     """Refuse options that are for the other kind of model than those that are measured."""
-    if loaded.given.is_source and asked.pairs:
-        loaded.given.require_nothing("--pairs")
+    if loaded.given.is_source and (asked.pairs or asked.novelty):
+        loaded.given.require_nothing("--pairs" if asked.pairs else "--novelty")
     check_translates(loaded, of_pairs)
 
 
@@ -262,8 +275,11 @@ def _table(evaluations: list[Evaluation], out: Output) -> None:
                 for whose in ("model", "text")
             )
             rows.append([label, *of_models, _common_value(texts)])
+    if any(one.novelty for one in evaluations):
+        rows += _novelty_rows([one.novelty or {} for one in evaluations])
     rows += _pair_rows(evaluations)
-    if not any(one.diversity or (one.bleu and one not in of_pairs) for one in evaluations):
+    of_text = any(one.diversity or one.novelty for one in evaluations)
+    if not of_text and not any(one.bleu and one not in of_pairs for one in evaluations):
         rows = [row[:-1] for row in rows]
     names = [
         "",
@@ -272,6 +288,25 @@ def _table(evaluations: list[Evaluation], out: Output) -> None:
     ]
     put_table(names[: len(rows[0])], rows)
     _explain(evaluations, out)
+
+
+def _novelty_rows(records: list[dict[str, Any]]) -> Iterator[list[str]]:
+    """Yield the longest part copied, then the shares of n-grams of characters that are."""
+    of_models, texts = ([record.get(whose) for record in records] for whose in ("model", "text"))
+
+    def row(label: str, show: Callable[[dict[str, Any]], str]) -> list[str]:
+        others = [_shown(show, one) for one in texts]
+        return [label, *(_shown(show, one) for one in of_models), _common_value(others)]
+
+    yield row("longest copy, characters", lambda one: count(one["longest"]))
+    for n in ("10", "20", "50"):
+        yield row(
+            f"{n} characters copied", lambda one, n=n: _percentage(one["share"]["characters"][n])
+        )
+
+
+def _percentage(share: float | None) -> str:
+    return MISSING if share is None else percentage(share)
 
 
 def _shown(show: Callable[[dict[str, Any]], str], record: dict[str, Any] | None) -> str:
@@ -314,7 +349,8 @@ def _share_preferred(record: dict[str, Any]) -> str:
 
 def _signatures(one: Evaluation) -> list[str]:
     made = getattr(one, "translations", None)
-    parts = [one.perplexity, made or one.bleu or one.diversity, *(one.pairs or [])]
+    written = made or one.bleu or one.diversity or one.novelty
+    parts = [one.perplexity, written, *(one.pairs or [])]
     signatures = [part["signature"] for part in parts if part]
     if made:
         signatures += [f"{metric['metric']}|{metric['signature']}" for metric in made["metrics"]]

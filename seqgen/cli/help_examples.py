@@ -115,6 +115,14 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("seqgen report book-lstm book-gpt --out both.html", "Set two side by side."),
         ("seqgen report --watch", "Watch the latest run in a browser."),
     ),
+    "novelty": (
+        ("seqgen novelty", "See what the latest model copies when it writes."),
+        ("seqgen novelty essay.txt -m book-lstm", "Find what a text has in common with the book."),
+        (
+            "seqgen novelty lines.txt --documents line --against a.txt b.txt",
+            "Look every line up in two files.",
+        ),
+    ),
     "bleu": (
         ("seqgen bleu output.txt reference.txt", "Score a translation."),
         ("seqgen bleu output.txt ref.txt --metric bleu --metric chrf --json", "Use two metrics."),

@@ -19,6 +19,7 @@ from seqgen.store.kept_data import (
     clear_cache,
     data_of,
     keep_text,
+    kept_index,
     measurements,
     text_of,
     tokens_folder,

@@ -1,4 +1,4 @@
-"""The cache: texts, tokens, and what was measured on this machine."""
+"""The cache: texts, their tokens and indexes, and what was measured on this machine."""
 
 from __future__ import annotations
 
@@ -11,8 +11,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from seqgen.data.suffix_index import EMPTY, SuffixIndex, order_of
 from seqgen.errors import SeqgenError, reported
-from seqgen.files import is_temporary, json_bytes, named_when_written, remove_leftovers
+from seqgen.files import (
+    is_temporary,
+    json_bytes,
+    named_when_written,
+    parse_json,
+    remove_leftovers,
+    replacing,
+    write_bytes,
+)
 from seqgen.store.layout import home
 
 # The name of a text while it is being received.
@@ -50,6 +59,37 @@ def tokens_folder() -> Path:
     return home() / "cache" / "tokens"
 
 
+def indexes_folder() -> Path:
+    """Return the folder of texts that have been indexed, each with its suffix array."""
+    return home() / "cache" / "index"
+
+
+def kept_index(
+    about: dict[str, Any], text: Callable[[], tuple[bytes, dict[str, Any]]]
+) -> tuple[SuffixIndex, dict[str, Any]]:
+    """Return the index of a text, which is made once, and what is kept beside it.
+
+    Args:
+        about: what tells the text from others, as JSON can hold it.
+        text: reads it, as UTF-8, and what is kept beside it.
+
+    Raises:
+        SeqgenError: the cache cannot be written, or the text cannot be read.
+    """
+    key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
+    folder = indexes_folder()
+    facts, texts, orders = (folder / f"{key}.{end}" for end in ("json", "text", "order"))
+    if not all(path.exists() for path in (facts, texts, orders)):
+        content, beside = text()
+        with reported(f"{folder} cannot be written"):
+            folder.mkdir(parents=True, exist_ok=True)
+            with replacing(orders) as file:
+                order_of(content).tofile(file)
+            write_bytes(texts, content, EMPTY)
+            write_bytes(facts, json_bytes(beside))
+    return SuffixIndex.open(texts, orders), parse_json(facts.read_bytes())
+
+
 def measurements_folder() -> Path:
     """Return the folder that keeps what was measured on this machine, so that it is done once."""
     return home() / "cache" / "machine"
@@ -61,12 +101,12 @@ def measurements() -> list[Path]:
 
 
 def cached_files() -> list[Path]:
-    """Return every file of the cache: tokens, then texts that came by standard input."""
+    """Return every file of the cache: tokens, indexes, then texts that came by standard input."""
     return [path for path in _files() if not _is_arriving(path)]
 
 
 def _files() -> Iterator[Path]:
-    for folder in (tokens_folder(), texts_folder()):
+    for folder in (tokens_folder(), indexes_folder(), texts_folder()):
         yield from filter(Path.is_file, sorted(folder.iterdir()) if folder.is_dir() else ())
 
 
@@ -81,11 +121,12 @@ def clear_leftovers() -> list[Path]:
 
 
 def clear_cache() -> list[Path]:
-    """Delete cached tokens and measurements, which can be made again; return what was deleted.
+    """Delete what can be made again: tokens, indexes, measurements; return what was deleted.
 
     Texts that came by standard input stay: a run that was trained on one needs it to go on.
     """
-    gone = [path for path in cached_files() if path.parent == tokens_folder()] + measurements()
+    made = [path for path in cached_files() if path.parent != texts_folder()]
+    gone = made + measurements()
     for path in gone:
         path.unlink(missing_ok=True)
     return gone

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from seqgen import registry, store
 from seqgen.commands.inspect.heads import Attended, attended
@@ -13,21 +13,14 @@ from seqgen.commands.inspect.passage import passages as passages_of
 from seqgen.commands.inspect.steps import UnitValues, unit_values
 from seqgen.commands.inspect.units import Unit, units
 from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.novelty import training_text, written
 from seqgen.commands.portrait.figures import PredictionFigures, figures
 from seqgen.commands.scoring.perplexity import for_model, protocol, scoring_signature
 from seqgen.commands.writing.beam_search import BeamOptions, Tree, explain
-from seqgen.commands.writing.sample import SampleOptions, sample
-from seqgen.data.split import path_of, split_text
-from seqgen.data.text import Text
-from seqgen.data.tokenfile import is_token_file
 from seqgen.errors import SeqgenError
 from seqgen.metrics.novelty import Novelty, novelty
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.transformer.model import Transformer
-from seqgen.tasks.datasets.prepared import survey_text
-
-# The texts that are written, from the default prompt.
-SAMPLES = SampleOptions(num_samples=16, max_tokens=200, seed=0)
 
 
 @dataclass(frozen=True)
@@ -53,10 +46,10 @@ def originality(loaded: LoadedModel, text: str) -> Originality:
     Raises:
         SeqgenError: the training text is not known, is gone, or has changed; says so.
     """
-    chunks = training_text(loaded)
-    written = [record.text for record in sample(loaded, [""], SAMPLES)]
-    lengths = [len(one.split()) for one in written]
-    samples, of_text = novelty([written, list(_cut(text.split(), lengths))], chunks)
+    _, train, _ = training_text(loaded)
+    texts = written(loaded)
+    lengths = [len(one.split()) for one in texts]
+    samples, of_text = novelty([texts, list(_cut(text.split(), lengths))], train())
     return Originality(samples, of_text)
 
 
@@ -66,31 +59,6 @@ def _cut(words: Sequence[str], lengths: Sequence[int]) -> Iterator[str]:
     for length in lengths:
         yield " ".join(words[begin : begin + length])
         begin += length
-
-
-def training_text(loaded: LoadedModel) -> Iterator[str]:
-    """Return the part of a text that a model was trained on, in pieces.
-
-    Raises:
-        SeqgenError: it is not known, is gone, or has changed; says so.
-    """
-    stored, known = loaded.stored, loaded.stored.record.get("data")
-    mixed = isinstance(stored, store.StoredMixture) or not isinstance(known, dict)
-    if mixed or not {"files", "sha256"} <= known.keys():
-        raise SeqgenError(f"no training text of {stored.name} is known")
-    try:
-        paths = store.text_of(known)
-    except SeqgenError:
-        raise SeqgenError(f"the training text of {stored.name} is gone") from None
-    if is_token_file(paths[0]):
-        raise SeqgenError(f"{stored.name} was trained on a token file")
-    text, config = Text(paths, loaded.data.newlines), loaded.data
-    facts = survey_text(text)
-    if facts.sha256 != known["sha256"]:
-        raise SeqgenError(f"{', '.join(map(str, paths))} has changed since {stored.name} read it")
-    if path_of(config.val) is not None:
-        config = replace(config, val="none")  # a file of its own is held out, perhaps gone
-    return split_text(text, facts, config, loaded.tokenizer).train()
 
 
 # Tokens of the text that figures are made from, at most; and numbers of whole distributions.

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.novelty import known_to, novelty
 from seqgen.commands.scoring.minimal_pairs import Pair, score_pairs
 from seqgen.commands.scoring.perplexity import (
     for_model,
@@ -39,6 +40,7 @@ class Measurements:
         bleu: continue passages of the text, and compare with how they really go on; or translate
             the sources of pairs, and compare with their targets.
         diversity: how varied these continuations or translations are, and the real ones.
+        novelty: what these continuations have copied from the training text.
         pairs: pairs of texts, a better and a worse one, by the name of their file.
         scoring: how text is scored.
         protocol: how passages are continued.
@@ -49,6 +51,7 @@ class Measurements:
     perplexity: bool = True
     bleu: bool = True
     diversity: bool = True
+    novelty: bool = False
     pairs: Mapping[str, Sequence[Pair]] = field(default_factory=dict)
     scoring: Scoring = field(default_factory=Scoring)
     protocol: Protocol = field(default_factory=Protocol)
@@ -58,7 +61,12 @@ class Measurements:
     @property
     def needs_text(self) -> bool:
         """Whether there must be a text."""
-        return self.perplexity or self.bleu or self.diversity
+        return self.perplexity or self.writes
+
+    @property
+    def writes(self) -> bool:
+        """Whether the model writes."""
+        return self.bleu or self.diversity or self.novelty
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,8 @@ class Evaluation:
         bleu: see `continuation_bleu`; of pairs, where BLEU is one of the metrics, the same keys.
         diversity: of what the model wrote, of the real texts (`text`), and a signature.
         pairs: the keys of `PairScore`, a record a group.
+        novelty: the longest part that the model copied and the shares of n-grams, and those of the
+            real texts (`text`); see `seqgen novelty`.
         missing: what could not be had of all that applies, and why.
     """
 
@@ -85,6 +95,7 @@ class Evaluation:
     bleu: dict[str, Any] | None
     diversity: dict[str, Any] | None
     pairs: list[dict[str, Any]] | None
+    novelty: dict[str, Any] | None
     missing: dict[str, str]
 
 
@@ -152,7 +163,7 @@ def evaluate(
         scored = [text] if isinstance(text, str) else text
         how = {"file": file, "scoring": to_measure.scoring}
         score = attempt("perplexity", lambda: asdict(perplexity(loaded, scored, **how)))
-    if to_measure.bleu or to_measure.diversity:
+    if to_measure.writes:
         what, write = "continuations", _continue
         if loaded.given.is_source:
             what, write = "translations", _translate
@@ -176,6 +187,7 @@ def evaluate(
         bleu=written.get("bleu"),
         diversity=written.get("diversity"),
         pairs=pairs or None,
+        novelty=written.get("novelty"),
         missing=attempt.missing,
         **more,
     )
@@ -221,6 +233,9 @@ def _continue(
         figures["bleu"] = continuation_bleu(passages, written) | signature
     if to_measure.diversity:
         figures["diversity"] = _diversity([one.rest for one in passages], written) | signature
+    if to_measure.novelty:
+        real = [one.rest for one in passages]
+        figures["novelty"] = _novelty(loaded, real, written) | signature
     return figures
 
 
@@ -319,6 +334,14 @@ def continuation_bleu(passages: Sequence[Passage], written: Sequence[str]) -> di
 
 def _diversity(real: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
     return {"model": asdict(diversity(written)), "text": asdict(diversity(real))}
+
+
+def _novelty(loaded: LoadedModel, real: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
+    known, found = known_to(loaded), {}
+    for name, texts in (("model", written), ("text", real)):
+        copied, share = novelty(known, texts)
+        found[name] = {"longest": max(one.longest for one in copied), "share": share}
+    return found
 
 
 def _plain(text: str) -> str:

@@ -1,0 +1,151 @@
+"""`seqgen novelty`: what texts have copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from seqgen.cli.flags import takes_options
+from seqgen.cli.inputs import Inputs, given_or_piped
+from seqgen.cli.output import Output, one_line, put_record
+from seqgen.cli.reading import Device, ModelName
+from seqgen.cli.tables import MISSING, count, percentage, put_table
+from seqgen.configs.options import TEXT, Options, choice
+from seqgen.configs.settings import setting
+from seqgen.errors import UsageError
+from seqgen.limits import whole
+
+if TYPE_CHECKING:
+    from seqgen.commands.novelty import Copied, KnownText, Shares
+
+# Characters of a copied part that a table shows.
+SHOWN = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looked(Options):
+    """The texts that are looked up, and what they are looked up in."""
+
+    file: str | None = setting(
+        "The text to look up; - is standard input. Without one, the model writes 16 texts.",
+        None,
+        metavar="[FILE]",
+        reads="file",
+        positional=True,
+    )
+    against: tuple[str, ...] = setting(
+        "Look it up in this file instead of the training text of a model. Can be repeated.",
+        (),
+        metavar="FILE",
+        panel=TEXT,
+        reads="file",
+    )
+    documents: str = setting(
+        "Look FILE up as one text (stream), or each of its lines as a text of its own (line).",
+        "stream",
+        metavar="stream|line",
+        panel=TEXT,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choice("--documents", self.documents, ("stream", "line"))
+
+
+@takes_options
+def novelty(looked: Looked, model: ModelName, machine: Device, out: Output) -> None:
+    """Find what texts have copied from the text that a model was trained on, and where.
+
+    For each text: its longest part that occurs in the training text, and the file and line of the
+    first place. Then the share of n-grams that occur there, beside that of as much held-out text.
+    An n-gram of tokens occurs if its characters do. The held-out part is no training text. A
+    suffix array of the training text is made once, and kept in the cache.
+    """
+    from seqgen.commands.novelty import like_lengths
+    from seqgen.commands.novelty import novelty as compare
+
+    if looked.against and model.model is not None:
+        raise UsageError("--against takes the place of -m: give one of them")
+    inputs = Inputs(out.quiet)
+    known, texts, held_out = (
+        _against(looked, inputs) if looked.against else _of(looked, model, machine, inputs)
+    )
+    records, shares = compare(known, texts)
+    others = like_lengths(held_out, texts)
+    of_others = compare(known, others)[1] if others else None
+    if not out.json:
+        _table(records, shares, of_others)
+        return
+    for record in records:
+        put_record(record)
+    total = {
+        "texts": len(texts),
+        "characters": sum(map(len, texts)),
+        "longest": max((record.longest for record in records), default=0),
+        "share": shares,
+        "held_out": of_others,
+    }
+    put_record({"total": total})
+
+
+def _texts(looked: Looked, inputs: Inputs, name: str) -> list[str]:
+    text = inputs.read_text(name)
+    if looked.documents == "stream":
+        return [text]
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _against(looked: Looked, inputs: Inputs) -> tuple[KnownText, list[str], str]:
+    """Return the files to look up in, the texts, and no held-out text."""
+    from seqgen.commands.novelty import known_files
+
+    (name,) = given_or_piped([looked.file] if looked.file else None, "seqgen novelty FILE")
+    if name == "-" and "-" in looked.against:
+        raise UsageError("standard input can be only one of the files")
+    files = [(source.title, source.chunks) for source in inputs.open(looked.against)]
+    return known_files(files), _texts(looked, inputs, name), ""
+
+
+def _of(
+    looked: Looked, model: ModelName, machine: Device, inputs: Inputs
+) -> tuple[KnownText, list[str], str]:
+    """Return the training text of a model, the texts, and the model's held-out text."""
+    from seqgen.commands.loading import load
+    from seqgen.commands.novelty import known_to, written
+
+    texts = None if looked.file is None else _texts(looked, inputs, looked.file)
+    loaded = load(model.model, machine.device)
+    known = known_to(loaded)
+    path = loaded.stored.validation_text
+    held_out = ""
+    if path is not None:
+        held_out = whole(chain.from_iterable(s.chunks() for s in inputs.open([str(path)])), "it")
+    return known, written(loaded) if texts is None else texts, held_out
+
+
+def _table(records: Sequence[Copied], shares: Shares, of_others: Shares | None) -> None:
+    """Write a row a text, then a row for each kind of n-gram."""
+    rows = [
+        [
+            count(record.index),
+            count(record.longest),
+            MISSING if record.file is None else f"{record.file}:{record.line + 1}",
+            one_line(record.copied[:SHOWN]),
+        ]
+        for record in records
+    ]
+    put_table(["text", "copied", "place", "text copied"], rows)
+    rows = [
+        [f"{n} {unit}", *(_share(given, unit, n) for given in (shares, of_others))]
+        for unit, by_n in shares.items()
+        for n in by_n
+    ]
+    put_table(["n-grams of", "found", "held-out text"], rows)
+
+
+def _share(shares: Shares | None, unit: str, n: str) -> str:
+    share = None if shares is None else shares[unit][n]
+    return MISSING if share is None else percentage(share)
