@@ -9,9 +9,8 @@ import platform
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from seqgen.data.suffix_index import EMPTY, SuffixIndex, order_of
 from seqgen.errors import SeqgenError, reported
 from seqgen.files import (
     is_temporary,
@@ -23,6 +22,9 @@ from seqgen.files import (
     write_bytes,
 )
 from seqgen.store.layout import home
+
+if TYPE_CHECKING:
+    from seqgen.data.suffix_index import SuffixIndex
 
 # The name of a text while it is being received.
 ARRIVING = "arriving"
@@ -76,6 +78,8 @@ def kept_index(
     Raises:
         SeqgenError: the cache cannot be written, or the text cannot be read.
     """
+    from seqgen.data.suffix_index import EMPTY, SuffixIndex, order_of
+
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
     folder = indexes_folder()
     facts, texts, orders = (folder / f"{key}.{end}" for end in ("json", "text", "order"))
