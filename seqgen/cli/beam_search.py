@@ -70,7 +70,7 @@ def beam_search(
     texts, piped = prompts.texts(loaded, out)
     if tree.explain:
         for found in searching.explain(loaded, texts, search):
-            _put_tree(found, loaded.given.prompt, out.json)
+            _put_tree(found, loaded.given.prompt, out)
         return
     echoed = not from_sources and echo.on_this_terminal
     aligned = search.of_source.align or search.of_source.align_words
@@ -98,11 +98,9 @@ STYLE = {"live": "", "finished": "bold green", "pruned": "dim"}
 SIGN = {"live": "", "finished": "■ ", "pruned": "✗ "}
 
 
-def _put_tree(tree: Tree, what: str, json: bool) -> None:
+def _put_tree(tree: Tree, what: str, out: Output) -> None:
     """Write a search as records of its candidates, or as the lectures draw it."""
-    if json:
-        for node in tree.nodes:
-            put_record(node)
+    if out.records(tree.nodes):
         return
     from rich.text import Text
     from rich.tree import Tree as Drawing
@@ -115,8 +113,8 @@ def _put_tree(tree: Tree, what: str, json: bool) -> None:
         logprobs = f"{figure(node.logprob, 3)} → {figure(node.total, 3)}"
         label = f"{SIGN[node.fate]}{group}{node.text!r}  {logprobs}{rank}"
         drawn[node.node] = drawn[node.parent].add(Text(label, style=STYLE[node.fate]))
-    out = console(standard_output())
-    out.print(root)
+    screen = console(standard_output())
+    screen.print(root)
     for beam in tree.hypotheses:
         line = f"rank {beam.rank}: score {figure(beam.score)}, logprob {figure(beam.logprob)}, "
-        out.print(line + f"{beam.finish_reason}: {beam.text!r}")
+        screen.print(line + f"{beam.finish_reason}: {beam.text!r}")

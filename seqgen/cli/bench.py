@@ -10,7 +10,7 @@ import typer
 from seqgen.cli.flags import takes_options
 from seqgen.cli.help import Command, Group
 from seqgen.cli.numbers import listed_numbers
-from seqgen.cli.output import Output, put_record
+from seqgen.cli.output import Output
 from seqgen.cli.reading import Threads
 from seqgen.cli.tables import byte_size, count, number, put_table, short_count
 from seqgen.configs import MOST_LAYERS, MOST_TOKENS, MOST_WIDTH, require
@@ -106,9 +106,7 @@ def plan(model: Planned, step: PlannedStep, threads: Threads, out: Output) -> No
     )
     numbers = _ranks(step.ranks, step.batch_size)
     plans = [planned(shape, timed, number, step.shard) for number in numbers]
-    if out.json:
-        for one in plans:
-            put_record(one)
+    if out.records(plans):
         return
     _put(plans)
     out.notice(

@@ -98,9 +98,7 @@ def _put_corpus(texts: ComparedTexts, options: BleuOptions, test: BleuTest, out:
     from seqgen.commands.scoring import bleu as scoring
 
     score = scoring.bleu(texts, options, test.samples if test.confidence else 0, test.seed)
-    if out.json:
-        put_record(scoring.record_of(score))
-    else:
+    if not out.record(scoring.record_of(score)):
         put((score.text if out.explains else score.short_text) + "\n")
 
 
@@ -126,8 +124,7 @@ def _put_paired(texts: ComparedTexts, options: BleuOptions, test: BleuTest, out:
 
     rows = []
     for name, score in paired_bleu(texts, options, test.paired_test, test.samples, test.seed):
-        if out.json:
-            put_record(record_of(score, file=name))
+        out.record(record_of(score, file=name))
         mean = "" if score.interval is None else interval(score.mean, score.interval)
         p_value = "" if score.p_value is None else figure(score.p_value)
         rows.append((name, figure(score.score), mean, p_value))

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from seqgen.cli.output import console, put, say, standard_output
+from seqgen.cli.output import Output, console, put, say, standard_output
 from seqgen.report.coloured_text import Scale
 
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from seqgen.commands.scoring.surprisal import Token
+
+# From green by yellow to red; a token of 12 bits, or more, is as red as can be: 1 in 4,096.
+BITS = Scale(0, 12, ((0, 255, 90), (255, 255, 90), (255, 0, 90)))
+LEGEND = (
+    "bits: from green, 0, to red, 12 and more",
+    "bits: as a digit below each token, 9 for 9 or more",
+)
 # The pieces of a line, with their values.
 Line = list[tuple[str, float]]
 
@@ -68,3 +76,21 @@ def _in_colour(line: Line, scale: Scale) -> Text:
         background = Color.from_rgb(*scale.rgb(value)).name
         shown.append(text, Style(color="black", bgcolor=background))
     return shown
+
+
+def put_coloured(tokens: Iterable[Token], out: Output) -> None:
+    """Write a text, line by line: expected tokens green, surprising ones red."""
+    put_lines(lines_of(_pieces(tokens)), BITS, _digit, None if out.quiet else LEGEND)
+
+
+def _pieces(tokens: Iterable[Token]) -> Iterator[tuple[str, float]]:
+    """Yield what each token adds to the text, with its bits."""
+    held = 0.0  # bits of what is no whole character yet
+    for token in tokens:
+        bits = held + token.surprisal_bits
+        held = 0.0 if token.text else bits
+        yield token.text, bits
+
+
+def _digit(bits: float) -> str:
+    return f"{round(min(bits, 9))}"

@@ -11,7 +11,7 @@ import typer
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs
 from seqgen.cli.kinds import served
-from seqgen.cli.output import Output, put_record, say
+from seqgen.cli.output import Output, say
 from seqgen.cli.pairs import (
     HeldOutPairs,
     PairFiles,
@@ -162,10 +162,7 @@ def compare(
         seed=seed.seed,
         resamples=tests.resamples,
     )
-    if out.json:
-        for one in records:
-            put_record(one)
-    else:
+    if not out.records(records):
         _table(records)
     for one in records if by_bleu else ():
         say_cut(one.model, one.cut, one.bleu["pairs"], one.max_tokens, out)

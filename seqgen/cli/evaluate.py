@@ -14,7 +14,7 @@ from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Input, Inputs
 from seqgen.cli.kinds import served
 from seqgen.cli.label_scores import MeasuredFile
-from seqgen.cli.output import Output, put_record, say
+from seqgen.cli.output import Output, say
 from seqgen.cli.pairs import (
     PairFiles,
     as_pairs,
@@ -128,8 +128,7 @@ def evaluate(
     for one in loaded:
         _announce(one, to_measure, out)
         evaluations.append(measure(one, *read(one), to_measure))
-        if out.json:
-            put_record(evaluations[-1])
+        out.record(evaluations[-1])
     if not out.json:
         _table(evaluations, out)
     for one in evaluations if loaded[0].given.is_source else ():

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from seqgen.cli.flags import takes_options
-from seqgen.cli.output import Output, put_bytes, put_record
+from seqgen.cli.output import Output, put_bytes
 from seqgen.cli.outputs import (
     Overwrite,
     check_out,
@@ -69,8 +69,7 @@ def import_(imported: Imported, threads: Threads, out: Output) -> None:
     if imported.overwrite:
         check_replaced_model(name, [file])
     stored = import_model(file, name=name, like=imported.like, overwrite=imported.overwrite)
-    if out.json:
-        put_record(describe(stored))
+    out.record(describe(stored))
     out.notice(f"{stored.name}: imported from {file}")
 
 
@@ -125,6 +124,5 @@ def export(model: StoredName, written: Exported, threads: Threads, out: Output) 
         return
     export_model(loaded, file_format, path, merge)
     name = loaded.stored.name
-    if out.json:
-        put_record({"name": name, "format": file_format, "path": str(path)})
+    out.record({"name": name, "format": file_format, "path": str(path)})
     out.notice(f"{name}: written to {path}")

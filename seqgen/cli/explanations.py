@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from seqgen.cli.output import console, one_line, put, put_record, standard_output
+from seqgen.cli.output import Output, console, one_line, put, standard_output
 from seqgen.cli.tables import MISSING, count, figure, table
 
 if TYPE_CHECKING:
@@ -14,37 +14,34 @@ if TYPE_CHECKING:
     from seqgen.commands.writing.explain import Explanation, Suggestion
 
 
-def put_suggestions(suggestions: Iterable[Suggestion], json: bool) -> None:
+def put_suggestions(suggestions: Iterable[Suggestion], out: Output) -> None:
     """Write the likeliest next tokens: records, or lines of prompt number, probability, token."""
     for suggestion in suggestions:
-        if json:
-            put_record(suggestion)
-        else:
+        if not out.record(suggestion):
             put(
                 f"{suggestion.index}\t{figure(suggestion.probability)}\t{one_line(suggestion.text)}\n"
             )
 
 
-def put_explanations(explanations: Iterable[Explanation], what: str, json: bool) -> None:
+def put_explanations(explanations: Iterable[Explanation], what: str, out: Output) -> None:
     """Write how each token came about: records, or a table each.
 
     Args:
         explanations: a token each.
         what: they go on from, as "prompt".
-        json: write records.
+        out: takes them.
     """
     for explanation in explanations:
-        if json:
-            put_record(explanation)
+        if out.record(explanation):
             continue
-        out = console(standard_output())
+        screen = console(standard_output())
         which = f"{what} {explanation.index}, sample {explanation.sample}"
-        out.print(f"{which}, token {explanation.step}: {explanation.text!r}")
-        out.print(_candidates(explanation))
+        screen.print(f"{which}, token {explanation.step}: {explanation.text!r}")
+        screen.print(_candidates(explanation))
         for removed in explanation.removed:
             mass, tokens = figure(removed.mass), " ".join(map(repr, removed.tokens))
-            out.print(f"{removed.filter} removed {count(removed.count)} (mass {mass}): {tokens}")
-        out.print()
+            screen.print(f"{removed.filter} removed {count(removed.count)} (mass {mass}): {tokens}")
+        screen.print()
 
 
 def _candidates(explanation: Explanation) -> Table:

@@ -11,7 +11,7 @@ from seqgen import ranks
 from seqgen.cli.curve import curve
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs, given_or_piped
-from seqgen.cli.output import Output, put, put_record
+from seqgen.cli.output import Output, put
 from seqgen.cli.outputs import Curves, check_picture
 from seqgen.cli.tables import number
 from seqgen.cli.train_flags import Recipe, SeededDevice, TrainingFiles, check_no_model_name
@@ -57,18 +57,12 @@ def find_lr(
             parameters=recipe.parameters,
             device=machine.device,
             report=report,
-            put=put_record if out.json else _nothing,
+            put=out.record,
         )
     if place is not None:
         _draw(place, points, unit)
-    if out.json:
-        put_record(best_rate)
-    else:
+    if not out.record(best_rate):
         _put(points, best_rate, unit)
-
-
-def _nothing(point: RampPoint) -> None:
-    """Leave a point for the picture."""
 
 
 def _put(points: Sequence[RampPoint], best_rate: FoundRate, unit: str) -> None:

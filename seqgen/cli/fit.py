@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from seqgen.cli.inputs import Input
-from seqgen.cli.output import Output, put, put_record
+from seqgen.cli.output import Output, put
 from seqgen.cli.pairs import as_text
 from seqgen.cli.tables import figure, weight
 from seqgen.wording import plural
@@ -30,9 +30,7 @@ def fit_on(source: Input, loaded: LoadedModel, scoring: Scoring, out: Output) ->
     text = as_text(loaded, source)
     mixed, result = fit(loaded, text, scoring)
     cache = mixed.cache
-    if out.json:
-        put_record(result)
-    else:
+    if not out.record(result):
         put(f"{result.model}\n" if cache is None else f"{result.model} {cache}\n")
     stored = getattr(mixed.stored, "parts", (mixed.stored,))
     for part, value, perplexity in zip(stored, result.weights, result.components, strict=True):

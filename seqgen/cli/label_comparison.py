@@ -11,7 +11,7 @@ from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs
 from seqgen.cli.kinds import OwnWay
 from seqgen.cli.label_scores import share
-from seqgen.cli.output import Output, put_record, say
+from seqgen.cli.output import Output, say
 from seqgen.cli.reading import Device, FixedSeed
 from seqgen.cli.tables import MISSING, count, figure, put_table, short_count
 from seqgen.configs.options import Options, same
@@ -44,9 +44,7 @@ def put_label_comparison(
         examples = labellers[0].format.read(source.chunks(), source.title)
         given = {"examples": examples, "name": source.title}
     records = compare_labels(labellers, **given, seed=seed.seed, resamples=compared.resamples)
-    if out.json:
-        for one in records:
-            put_record(one)
+    if out.records(records):
         return
     _table(records)
     if out.explains:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs
 from seqgen.cli.kinds import OwnWay
-from seqgen.cli.output import Output, put, put_record, say
+from seqgen.cli.output import Output, put, say
 from seqgen.cli.reading import Device, ModelNames
 from seqgen.cli.tables import MISSING, count, figure, percentage, put_table
 from seqgen.configs.options import Options
@@ -57,8 +57,7 @@ def put_label_scores(
     for loaded in labellers:
         out.notice(f"measuring {loaded.stored.name}")
         evaluations.append(evaluate_labels(loaded, **given))
-        if out.json:
-            put_record(evaluations[-1])
+        out.record(evaluations[-1])
     if out.json:
         return
     _table(evaluations)

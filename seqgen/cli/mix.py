@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from seqgen.cli.fit import HELD_OUT
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs
-from seqgen.cli.output import Output, put_record, say
+from seqgen.cli.output import Output, say
 from seqgen.cli.outputs import check_replaced_model
 from seqgen.cli.pairs import ScoredInput, as_text, held_out_by
 from seqgen.cli.reading import BatchSize, ExactMachine
@@ -112,8 +112,7 @@ def mix(mixing: Mixing, batches: BatchSize, machine: ExactMachine, out: Output) 
         overwrite=mixing.overwrite,
         batch_size=batches.batch_size,
     )
-    if out.json:
-        put_record(mixed)
+    out.record(mixed)
     if not out.quiet:
         _report(mixed)
 

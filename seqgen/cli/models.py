@@ -84,7 +84,7 @@ def models(
         if context.invoked_subcommand:
             raise UsageError("--architectures stands alone: seqgen models --architectures")
         if settings_of is not None:
-            put_settings(settings_of, out.json)
+            put_settings(settings_of, out)
         else:
             _list_architectures(out)
     elif context.invoked_subcommand is None:
@@ -100,10 +100,9 @@ def list_models(threads: Threads, out: Output) -> None:
 
 def _list(out: Output) -> None:
     rows = list(map(describe, store.list_models()))
-    if out.json:
-        for row in rows:
-            put_record(row)
-    elif rows:
+    if out.records(rows):
+        return
+    if rows:
         names = ("name", "architecture", "tokenizer", "parameters", "bits/char", "created")
         put_table(names, map(_row, rows), left=3)
         if any(map(store.leaves_unknowns_out, rows)):
@@ -125,22 +124,22 @@ def _row(facts: dict[str, Any]) -> list[str]:
 
 
 def _list_architectures(out: Output) -> None:
-    for kind in registry.ARCHITECTURES.values() if out.json else ():
-        put_record({"name": kind.name, "summary": kind.summary})
-    if not out.json:
-        put_facts({kind.name: kind.summary for kind in registry.ARCHITECTURES.values()})
+    known = registry.ARCHITECTURES.values()
+    if not out.records({"name": kind.name, "summary": kind.summary} for kind in known):
+        put_facts({kind.name: kind.summary for kind in known})
 
 
-def put_presets(json: bool) -> None:
+def put_presets(out: Output) -> None:
     """Write what each preset is."""
-    for preset in presets.PRESETS.values() if json else ():
-        facts = {"architecture": preset.architecture, "summary": preset.summary}
-        put_record({"name": preset.name, **facts})
-    if not json:
+    known = [
+        {"name": one.name, "architecture": one.architecture, "summary": one.summary}
+        for one in presets.PRESETS.values()
+    ]
+    if not out.records(known):
         put_facts({preset.name: preset.summary for preset in presets.PRESETS.values()})
 
 
-def put_settings(architecture: str, json: bool, only: str | None = None) -> None:
+def put_settings(architecture: str, out: Output, only: str | None = None) -> None:
     """Write every setting of an architecture, of training and of the data, or one of them.
 
     Raises:
@@ -149,9 +148,7 @@ def put_settings(architecture: str, json: bool, only: str | None = None) -> None
     from seqgen.cli.settings import facts_line, settings_of
 
     records = settings_of(architecture, only)
-    if json:
-        for record in records:
-            put_record(record)
+    if out.records(records):
         return
     for number, group in enumerate(dict.fromkeys(record["group"] for record in records)):
         heading = architecture if group == "model" else group
@@ -222,9 +219,7 @@ def _samples(model: store.StoredModel, out: Output) -> None:
     """Print what a model wrote along the way, always from the same draws."""
     records = model.logged(store.SAMPLES)
     for record in records:
-        if out.json:
-            put_record(record)
-        else:
+        if not out.record(record):
             put(f"── step {record['step']} ──\n{record['text']}\n\n")
     if not records:
         out.notice(f"{model.name} has no samples")
@@ -249,9 +244,7 @@ def rename(renamed: Renamed, threads: Threads, out: Output) -> None:
     """Give a trained model another name."""
     before = store.find(renamed.old)
     model = store.rename(before, renamed.new)
-    if out.json:
-        put_record(describe(model))
-    else:
+    if not out.record(describe(model)):
         out.notice(f"{before.name} is now {model.name}")
 
 
@@ -275,8 +268,7 @@ def remove(removed: Removed, threads: Threads, out: Output) -> None:
     confirm_deleting(chosen, removed.yes)
     for place, model in chosen.items():
         store.remove(model)
-        if out.json:
-            put_record({"name": model.name, "path": str(place)})
+        out.record({"name": model.name, "path": str(place)})
         out.notice(f"removed {place}")
 
 
@@ -285,9 +277,7 @@ def remove(removed: Removed, threads: Threads, out: Output) -> None:
 def path(name: StoredName, threads: Threads, out: Output) -> None:
     """Print the folder of a model."""
     model = store.find(name.name)
-    if out.json:
-        put_record({"name": model.name, "path": str(model.path)})
-    else:
+    if not out.record({"name": model.name, "path": str(model.path)}):
         put(f"{model.path}\n")
 
 
@@ -315,16 +305,13 @@ def cache(clearing: Clearing, threads: Threads, out: Output) -> None:
         gone = store.clear_cache()
         left = store.clean()
         size = sum(sizes.get(path, 0) for path in gone)
-        if out.json:
-            put_record({"removed": len(gone), "bytes": size, "leftovers": len(left)})
+        out.record({"removed": len(gone), "bytes": size, "leftovers": len(left)})
         out.notice(f"removed {plural(len(gone), 'file')}, {byte_size(size)}")
         if left:
             out.notice(f"removed {plural(len(left), 'leftover')} of runs that were killed")
         return
     rows = [{"kind": path.parent.name, "bytes": size, "path": str(path)} for path, size in _sizes()]
-    if out.json:
-        for row in rows:
-            put_record(row)
+    if out.records(rows):
         return
     for row in rows:
         put(f"{row['kind']:<7}  {count(row['bytes']):>15}  {row['path']}\n")

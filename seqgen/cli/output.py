@@ -114,6 +114,16 @@ class Output(Options):
         panel=OUTPUT,
     )
 
+    def record(self, record: Any) -> bool:
+        """Write a record if records are asked for; return whether they are."""
+        return self.records((record,))
+
+    def records(self, records: Iterable[Any]) -> bool:
+        """Write records, each as it comes, if they are asked for; return whether they are."""
+        for record in records if self.json else ():
+            put_record(record)
+        return self.json
+
     def announce(self, message: str) -> None:
         """Say something before the first result, unless the user wants nothing but errors."""
         if not self.quiet:

@@ -228,8 +228,7 @@ def _whole(models: list[LoadedModel], sources: list[Input], scoring: Scoring, ou
         for source in sources:
             text = as_text(loaded, source)
             records.append(score(loaded, text, file=source.name, scoring=scoring))
-            if out.json:
-                put_record(records[-1])
+            out.record(records[-1])
     if not out.json:
         _table(records, out)
 
@@ -299,7 +298,7 @@ def _put_line_record(
 def _per_token(
     loaded: LoadedModel, sources: list[Input], scoring: Scoring, show: bool, out: Output
 ) -> None:
-    from seqgen.cli.surprisal import put_coloured
+    from seqgen.cli.coloured import put_coloured
     from seqgen.commands.scoring.perplexity import for_model, protocol
     from seqgen.commands.scoring.surprisal import score_tokens
     from seqgen.data.text import Surveyor

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Input, Inputs, piped_input
 from seqgen.cli.kinds import OwnWay
-from seqgen.cli.output import Output, one_line, put, put_record, say, say_protocols
+from seqgen.cli.output import Output, one_line, put, say, say_protocols
 from seqgen.cli.pairs import held_out_by
 from seqgen.cli.reading import ExactMachine, ModelNames
 from seqgen.cli.tables import count, figure, percentage, put_table
@@ -89,8 +89,7 @@ def put_pseudo_perplexity(
             chunks = source.chunks(one.data.newlines)
             documents = by_line.documents
             records.append(pseudo_perplexity(one, chunks, file=source.name, documents=documents))
-            if out.json:
-                put_record(records[-1])
+            out.record(records[-1])
     if not out.json and not by_line.per_line:
         _table(records, out)
 
@@ -101,8 +100,7 @@ def _put_lines(loaded: LoadedModel, source: Input, out: Output) -> None:
 
     record = None
     for record in pseudo_lines(loaded, source.chunks(loaded.data.newlines), file=source.name):
-        if out.json:
-            put_record(record)
+        if out.record(record):
             continue
         put(f"{figure(record.pseudo_log_likelihood)}\t{one_line(record.text)}\n")
         if out.explains:

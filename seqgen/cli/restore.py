@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import piped_input
-from seqgen.cli.output import Output, one_line, put, put_record
+from seqgen.cli.output import Output, one_line, put
 from seqgen.cli.prompts import piped_lines
 from seqgen.cli.reading import FixedSeed, ModelName, Threads
 from seqgen.configs.options import SEARCH, Options
@@ -58,9 +58,7 @@ def restore(
     texts = corrupted.lines or piped_lines("nothing to restore", out)
     how = {"synchronous": corrupted.synchronous, "seed": seed.seed}
     for record in restored(memory, texts, **how):
-        if out.json:
-            put_record(record)
-        else:
+        if not out.record(record):
             put(one_line(record.text) + "\n")
         if record.ended in UNSETTLED:
             out.notice(f"line {record.index + 1} {UNSETTLED[record.ended]}")

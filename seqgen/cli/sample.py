@@ -80,7 +80,7 @@ def sample(
         return
     texts, piped = prompts.texts(loaded, out)
     if instead.suggest or instead.explain:
-        _put_reasons(loaded, texts, sampling, instead.suggest, out.json)
+        _put_reasons(loaded, texts, sampling, instead.suggest, out)
         return
     echoed = not from_sources and echo.on_this_terminal
     aligned = sampling.of_source.align or sampling.of_source.align_words
@@ -123,7 +123,7 @@ def _put_reasons(
     texts: Iterable[str],
     sampling: SampleOptions,
     suggest: int | None,
-    json: bool,
+    out: Output,
 ) -> None:
     """Write the most probable next tokens, or how every token of a text was chosen."""
     from seqgen.cli import explanations
@@ -131,10 +131,10 @@ def _put_reasons(
 
     if suggest:
         suggestions = explaining.suggest(loaded, texts, suggest, sampling.batch_size)
-        explanations.put_suggestions(suggestions, json)
+        explanations.put_suggestions(suggestions, out)
     else:
         tokens = explaining.explain(loaded, texts, sampling)
-        explanations.put_explanations(tokens, loaded.given.prompt, json)
+        explanations.put_explanations(tokens, loaded.given.prompt, out)
 
 
 def _put_one(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from seqgen.cli.curve import curve
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs, given_or_piped
-from seqgen.cli.output import Output, put, put_record
+from seqgen.cli.output import Output, put
 from seqgen.cli.outputs import Curves, check_picture
 from seqgen.cli.reading import Device
 from seqgen.cli.settings import assignment
@@ -94,8 +94,7 @@ def sweep(swept: Swept, curves: Curves, machine: Device, out: Output) -> None:
     records = []
     for record in _trained(asked, out):
         records.append(record)
-        if out.json:
-            put_record(record)
+        out.record(record)
     if not out.json:
         put_sizes(records)
         for line in picture(records):

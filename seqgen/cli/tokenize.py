@@ -181,8 +181,7 @@ def _train(
     check_tokenizer_folder(folder, sources, saved.overwrite)
     text = join(sources, newlines)
     made = train_tokenizer(encoder.train, text, encoder.vocab_size, encoder.min_count, folder)
-    if out.json:
-        put_record({"path": str(folder), "kind": made.kind, "vocab_size": made.vocab_size})
+    out.record({"path": str(folder), "kind": made.kind, "vocab_size": made.vocab_size})
     out.notice(f"{folder}: {made.kind}, {plural(made.vocab_size, 'token')}")
 
 
@@ -205,10 +204,7 @@ def _put_lines(
 ) -> None:
     unknown = 0
     for lines in encoded:
-        if out.json:
-            for line in lines:
-                put_record(line)
-        else:
+        if not out.records(lines):
             put("".join([_shown(line, pieces) for line in lines]))
         for line in lines:
             unknown += line.ids.count(tokenizer.unk_id)
@@ -292,8 +288,7 @@ def _documents(file: TokenFile) -> Iterator[list[int]]:
 
 
 def _show_statistics(figures: Statistics, out: Output) -> None:
-    if out.json:
-        put_record(figures)
+    if out.record(figures):
         return
     rows: dict[str, str] = {
         "tokens": count(figures.tokens),

@@ -12,7 +12,7 @@ import typer
 from seqgen import ranks, store
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs, given_or_piped
-from seqgen.cli.output import Output, put_record
+from seqgen.cli.output import Output
 from seqgen.cli.outputs import Curves, check_picture, check_replaced_model
 from seqgen.cli.process import return_freed_memory
 from seqgen.cli.train_flags import Recipe, SeededDevice, TrainingFiles, check_no_model_name, refuse
@@ -136,8 +136,7 @@ def train(
         raise typer.Exit(Interrupted.exit_code if result.stopped == "interrupted" else 0)
     if place is not None:
         report.draw(place, result.name)
-    if out.json:
-        put_record(result)
+    out.record(result)
     if result.stopped == "interrupted":
         raise Interrupted(how_to_go_on(result))
     if not out.quiet:

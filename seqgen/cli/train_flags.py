@@ -194,14 +194,14 @@ class Recipe(Options, panel=WHAT):
         from seqgen.cli.models import put_presets, put_settings
 
         if self.kind.preset == "help":
-            put_presets(out.json)
+            put_presets(out)
             return True
         for key, _, name in (text.partition("=") for text in self.more.set_):
             if key == "help":
                 architecture = None if self.kind.model == registry.AUTO else self.kind.model
                 if architecture is None and self.kind.preset:
                     architecture = presets.preset(self.kind.preset).architecture
-                put_settings(architecture or registry.DEFAULT, out.json, name or None)
+                put_settings(architecture or registry.DEFAULT, out, name or None)
                 return True
         return False
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from seqgen import registry
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs, given_or_piped
-from seqgen.cli.output import Output, put, put_record, say
+from seqgen.cli.output import Output, put, say
+from seqgen.cli.outputs import confirm_deleting
 from seqgen.cli.settings import SETTING_OF
-from seqgen.cli.studies import delete_studies, put_studies
 from seqgen.cli.tables import duration, figure, number, percentage, put_table
 from seqgen.cli.train_flags import ModelKind, MoreSettings, SeededDevice, TrainingFiles
 from seqgen.configs import BUDGETS, MOST_STEPS, DataConfig, Dimension, read_search, require
@@ -118,7 +118,7 @@ def tune(
         require(not (studies.list_ and studies.delete), f"give either {names}")
         asked = files.data or trials.trials is not None or trials.minutes is not None
         require(not asked, f"{names} searches nothing")
-        put_studies(out) if studies.list_ else delete_studies(studies.delete, studies.yes, out)
+        _put_studies(out) if studies.list_ else _delete_studies(studies.delete, studies.yes, out)
         return
     given = trials.trials is not None or trials.minutes is not None
     require(given, "give --trials N or --minutes X")
@@ -161,8 +161,7 @@ def tune(
     if not out.quiet:
         _introduce(tuning)
     result = tuning.run(trials.trials, trials.minutes, _taker(out, kept := [], tuning.unit))
-    if out.json:
-        put_record(result)
+    if out.record(result):
         return
     _put_trials(kept, result)
     if not out.quiet:
@@ -205,8 +204,7 @@ def _taker(out: Output, kept: list[TrialRecord], unit: str) -> Callable[[TrialRe
 
     def take(record: TrialRecord) -> None:
         kept.append(record)
-        if out.json:
-            put_record(record)
+        out.record(record)
         settings = _settings_line(record.settings)
         out.notice(f"trial {record.trial}: {_outcome(record, unit)}; {settings}")
 
@@ -285,3 +283,34 @@ def _next_command(files: TrainingFiles, kind: ModelKind, result: TuningResult) -
         for value in filter(None, values):
             parts += [flag, value]
     return shlex.join([*parts, "--config", result.config])
+
+
+def _put_studies(out: Output) -> None:
+    """Write a table of all studies, or a record for each."""
+    from seqgen.commands.tuning.study import kept_studies
+
+    found = list(kept_studies())
+    if out.records(found):
+        return
+    if not found:
+        out.notice("there are no studies; seqgen tune DATA begins one")
+        return
+    rows = [
+        [record.name, str(record.trials), str(record.complete), figure(record.val_loss)]
+        if record.trials is not None
+        else [record.name, "damaged", "", ""]
+        for record in found
+    ]
+    put_table(["name", "trials", "complete", "val loss"], rows)
+
+
+def _delete_studies(names: Sequence[str], yes: bool, out: Output) -> None:
+    """Delete studies, once that is confirmed."""
+    from seqgen.commands.tuning.study import check_deletable, delete_study
+
+    paths = {name: check_deletable(name) for name in dict.fromkeys(names)}
+    confirm_deleting(paths.values(), yes)
+    for name, path in paths.items():
+        delete_study(path)
+        out.record({"name": name, "path": str(path)})
+        out.notice(f"removed {path}")

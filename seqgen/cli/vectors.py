@@ -153,18 +153,18 @@ def vectors(asked: Asked, model: ModelName, machine: Device, out: Output) -> Non
         how = asked.pool or "mean"
         check_pooling(loaded, how, asked.layer)
         records = text_vectors(loaded, _lines(inputs[0], out), how, asked.layer)
-        _put_texts(asked, _with_note(records, inputs[0].title, out), out.json)
+        _put_texts(asked, _with_note(records, inputs[0].title, out), out)
         return
     words = WordVectors.of(loaded)
     if asked.similarity is not None:
-        _put_agreement(words, inputs[0], out.json)
+        _put_agreement(words, inputs[0], out)
     elif asked.neighbours or asked.analogy:
-        _answer(asked, words, out.json)
+        _answer(asked, words, out)
     else:
         if asked.plot is not None:
             _draw(asked, words, words.most_frequent(DRAWN))
         if out.json or not asked.picture_alone:
-            _put_words(asked, words, out.json)
+            _put_words(asked, words, out)
     if asked.plot is not None:
         out.notice(f"picture: {asked.plot}")
 
@@ -206,16 +206,13 @@ def _with_note(
         )
 
 
-def _answer(asked: Asked, words: WordVectors, json: bool) -> None:
+def _answer(asked: Asked, words: WordVectors, out: Output) -> None:
     """Show neighbours and what completes analogies; and draw all of these words."""
     top = asked.top or ANSWERS
     lists = [words.neighbours(word, top) for word in asked.neighbours]
     lists += [words.analogy(analogy, top) for analogy in asked.analogy]
     answers = [neighbour for answer in lists for neighbour in answer]
-    if json:
-        for neighbour in answers:
-            put_record(neighbour)
-    else:
+    if not out.records(answers):
         rows = [(n.word, n.neighbour, figure(n.similarity)) for n in answers]
         put_table(("word", "neighbour", "similarity"), rows, left=2)
     if asked.plot is not None:
@@ -238,22 +235,21 @@ def _draw(asked: Asked, words: WordVectors, chosen: list[str]) -> None:
     draw_words(asked.plot, chosen, words.directions[places], title)
 
 
-def _put_agreement(words: WordVectors, source: Input, json: bool) -> None:
+def _put_agreement(words: WordVectors, source: Input, out: Output) -> None:
     from seqgen.commands.vectors.words import agreement
 
     result = agreement(words, source.chunks(), source.title)
-    if json:
-        put_record(result)
+    if out.record(result):
         return
     row = [result.file, count(result.pairs), count(result.oov), figure(result.spearman)]
     put_table(("file", "pairs", "out of vocabulary", "spearman"), [row])
 
 
-def _put_words(asked: Asked, words: WordVectors, json: bool) -> None:
+def _put_words(asked: Asked, words: WordVectors, out: Output) -> None:
     """Write the vectors of all words."""
     from seqgen.formats import word_vectors
 
-    if json:
+    if out.json:
         for word, vector in zip(words.words, words.vectors, strict=True):
             put_record({"word": word, "vector": vector.tolist(), "model": words.model})
     elif asked.format == "npy":
@@ -263,11 +259,11 @@ def _put_words(asked: Asked, words: WordVectors, json: bool) -> None:
         _write(asked, word_vectors.write(words.words, words.vectors, head))
 
 
-def _put_texts(asked: Asked, records: Iterable[TextVector | TokenVector], json: bool) -> None:
+def _put_texts(asked: Asked, records: Iterable[TextVector | TokenVector], out: Output) -> None:
     """Write a vector for each text or token; to standard output each as soon as it is made."""
     from seqgen.formats import word_vectors
 
-    if json:
+    if out.json:
         for record in records:
             put_record(record)
     elif asked.format == "npy":

@@ -569,8 +569,7 @@ def test_per_line_and_per_token_commands(cli, trained):
 
 
 def test_surprise_is_coloured_from_green_to_red():
-    from seqgen.cli.coloured import _in_colour
-    from seqgen.cli.surprisal import BITS
+    from seqgen.cli.coloured import BITS, _in_colour
 
     shown = _in_colour([("a", 0.0), ("bc", 6.0), ("d", 40.0)], BITS)
     assert shown.plain == "abcd"
@@ -617,8 +616,7 @@ def test_crlf_does_not_count_against_the_worse_text():
 
 
 def test_bits_stand_below_whole_characters():
-    from seqgen.cli.coloured import lines_of
-    from seqgen.cli.surprisal import _pieces
+    from seqgen.cli.coloured import _pieces, lines_of
     from seqgen.commands.scoring.surprisal import Token
 
     tokens = [

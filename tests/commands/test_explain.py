@@ -12,6 +12,7 @@ from prefix_tables import Table
 
 from seqgen.cli.beam_search import _put_tree
 from seqgen.cli.explanations import put_explanations
+from seqgen.cli.output import Output
 from seqgen.commands.writing import beam_search as beams
 from seqgen.commands.writing.explain import explain, suggest
 from seqgen.commands.writing.sample import sample
@@ -85,9 +86,9 @@ def test_explanations_tell_what_sample_does():
 def test_brackets_are_shown_as_they_are(capfd):
     loaded = fake(KINDS["whitespace"].train(["[ [bold] [/bold] :smile: a"]))
     options = SampleOptions(seed=3, max_tokens=4, force="[bold]", top_k=1)
-    put_explanations(explain(loaded, [""], options, candidates=99), "prompt", json=False)
+    put_explanations(explain(loaded, [""], options, candidates=99), "prompt", Output())
     (tree,) = beams.explain(loaded, ["[bold]"], beams.BeamOptions(nbest=3, max_tokens=2))
-    _put_tree(tree, "prompt", json=False)
+    _put_tree(tree, "prompt", Output())
     explained, searched = capfd.readouterr().out.split("prompt 0: '[bold]'\n")
     for token in ("[", "[bold]", "[/bold]", ":smile:"):
         assert f" '{token}' " in explained
