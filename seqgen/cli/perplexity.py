@@ -30,8 +30,8 @@ from seqgen.cli.pseudo_perplexity import (
 from seqgen.cli.reading import Machine, ModelNames
 from seqgen.cli.source_attention import Picture, Shown
 from seqgen.cli.tables import count, figure, percentage, put_table
-from seqgen.configs.decoding import LookOptions
-from seqgen.configs.options import MODEL, OUTPUT, TEXT, Options, group, same
+from seqgen.configs.decoding import LookOptions, WritingOptions
+from seqgen.configs.options import MODEL, OUTPUT, TEXT, Options, group, same, with_default
 from seqgen.configs.scoring import CacheOptions, Scoring
 from seqgen.configs.settings import setting
 from seqgen.errors import SeqgenError, UsageError
@@ -94,10 +94,27 @@ class Views(Options):
             raise UsageError(f"give {self.given[0]} or {self.given[1]}, not both")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Language(Options):
+    """A pattern whose texts are scored all together."""
+
+    pattern: str | None = setting(
+        "Print the log-probability that an n-gram model writes a text that matches this regular "
+        "expression, in place of scoring a text.",
+        None,
+        panel=TEXT,
+        metavar="REGEX",
+    )
+    max_tokens: int = with_default(
+        WritingOptions, "max_tokens", 100, panel=TEXT, without="with --pattern: 100"
+    )
+
+
 @takes_options
 def perplexity(
     context: typer.Context,
     text: ScoredText,
+    language: Language,
     models: ModelNames,
     looked_up: CacheOptions,
     scoring: Scoring,
@@ -123,6 +140,9 @@ def perplexity(
     _check(models, scoring, views, look, looked_up)
     loaded = _load(models, looked_up, scoring, views, machine)
     loaded = [one.with_labels(text.label) for one in loaded]
+    if language.given:
+        _of_pattern(loaded, text, language, out)
+        return
     _check_scoring(loaded, scoring, out)
     check_one_kind(loaded)
     check_sources(look, loaded[0])
@@ -147,6 +167,24 @@ def perplexity(
         _per_token(loaded[0], sources, scoring, views.show, out)
     else:
         _whole(loaded, sources, scoring, out)
+
+
+def _of_pattern(
+    loaded: Sequence[LoadedModel], text: ScoredText, language: Language, out: Output
+) -> None:
+    """Write how probable it is that each model writes a text of a pattern."""
+    from seqgen.commands.writing.forms import log_prob_of
+
+    language.refuse_without("--pattern", *([] if language.pattern else ["--max-tokens"]))
+    if text.given:
+        raise UsageError(f"give --pattern or {text.given[0]}, not both")
+    for one in loaded:
+        log_prob = log_prob_of(one, language.pattern, language.max_tokens)
+        facts = {"model": one.name, "pattern": language.pattern, "max_tokens": language.max_tokens}
+        if out.json:
+            put_record({**facts, "logprob": log_prob})
+        else:
+            put(f"{figure(log_prob)}\t{one.name}\n")
 
 
 def _check(

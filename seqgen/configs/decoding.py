@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 # R times a number of tokens, R being a decimal fraction, may fall just short of a whole number.
 ROUNDING = 1e-9
 LengthNormKind = Literal["avg", "gnmt", "none"]
+PatternMode = Literal["mask", "exact", "resample"]
 # The numbers of samples, and of the candidates of each, together fit the 64 bits that are hashed.
 MOST_SAMPLES, MOST_CANDIDATES = 10**12, 10**6
 # e^-1000 is 0 in float64; far larger penalties would overflow float32.
@@ -276,6 +277,20 @@ class SampleOptions(WritingOptions, panel=FILTERS):
         (),
         reads="escapes",
     )
+    pattern_mode: PatternMode = setting(
+        "How a form is kept: mask what cannot be completed (mask), draw from the true conditional "
+        "distribution of an n-gram model (exact), or weigh --particles masked texts and draw one "
+        "(resample).",
+        "mask",
+        panel=FORM,
+    )
+    particles: int = setting(
+        "With --pattern-mode resample: number of texts to draw from.",
+        16,
+        low=2,
+        high=MOST_CANDIDATES,
+        panel=FORM,
+    )
     greedy: bool = setting("Always write the most probable token.", False)
     num_samples: int = setting(
         "Number of texts to write for each prompt.", 1, low=1, high=MOST_SAMPLES, panel=LENGTH
@@ -292,6 +307,20 @@ class SampleOptions(WritingOptions, panel=FILTERS):
     def __post_init__(self) -> None:
         super().__post_init__()
         texts("--ban", self.ban)
+        if self.pattern_mode == "mask":
+            require(self.particles == 16, "--particles belongs to --pattern-mode resample")
+            return
+        mode = f"--pattern-mode {self.pattern_mode}"
+        require(bool(self.form.given), f"{mode} needs --pattern, --grammar or --json-schema")
+        kept = {"--num-samples", "--max-tokens", "--seed", "--batch-size", "--pattern-mode"}
+        kept |= {"--particles", *self.form.given, *self.of_source.given}
+        other = next((flag for flag in self.given if flag not in kept), None)
+        require(other is None, f"{mode} draws from the model itself, without {other}")
+
+    @property
+    def candidates(self) -> int:
+        """How many texts are written for each that is kept."""
+        return self.particles if self.pattern_mode == "resample" else self.best_of
 
     @property
     def draws(self) -> bool:

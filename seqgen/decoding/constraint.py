@@ -82,9 +82,13 @@ class Constraint:
                 tokens.state = self, len(tokens), state
         return state
 
+    def begin(self, prompt: Sequence[int]) -> int:
+        """Return the state where a text begins after the ids of a prompt."""
+        fresh = not prompt or prompt[-1] in self._fresh_after
+        return self.automaton.fresh if fresh else self.automaton.start
+
     def _from_start(self, tokens: Sequence[int], begin: int) -> int:
-        fresh = begin == 0 or tokens[begin - 1] in self._fresh_after
-        start = self.automaton.fresh if fresh else self.automaton.start
+        start = self.begin(tokens[:begin])
         key = (start, *tokens[begin:])
         if key not in self._states:
             if len(self._states) > MOST_REMEMBERED:
@@ -102,11 +106,14 @@ class Constraint:
 
         A number that allows everything is as good as any larger one, and is given for it.
         """
-        state = self.state(tokens)
+        left = self.max_tokens - len(tokens) + getattr(tokens, "prompt", 0)
+        return self.limited(self.state(tokens), left)
+
+    def limited(self, state: int, left: int) -> tuple[int, int]:
+        """Return a state and a number of tokens as a place; see `place`."""
         if state not in self._longest:
             costs = self.automaton.costs(state)
             self._longest[state] = int(costs[costs < NEVER].max(initial=-1)) + 1
-        left = self.max_tokens - len(tokens) + getattr(tokens, "prompt", 0)
         return state, min(left, self._longest[state])
 
     def endings(self, place: tuple[int, int]) -> np.ndarray:

@@ -69,6 +69,7 @@ class Continuation:
         text: what is certain so far.
         ids: the tokens that were drawn, EOS and a trimmed stop's included.
         logprob: their total log-probability under the model, in nats.
+        weight: the log of what a draw among several texts weighs it by.
         finish_reason: None while it grows, then "eos", "stop" or "length", or what `eos_id` says.
 
     Args:
@@ -91,7 +92,7 @@ class Continuation:
         self._max_tokens, self._reasons = max_tokens, reasons_of(eos_id)
         self._at_limit = self._reasons.get(LIMIT, "length")
         self._min_tokens = min_tokens
-        self.text, self.logprob = "", 0.0
+        self.text, self.logprob, self.weight = "", 0.0, 0.0
         self.ids: list[int] = []
         self.finish_reason: str | None = None
         if max_tokens == 0:

@@ -128,7 +128,7 @@ def explain(
         SeqgenError: a prompt has something the model does not know.
     """
     writer = Writer(loaded, options)
-    samples = options.num_samples * options.best_of
+    samples = options.num_samples * options.candidates
     for (prompt,) in batches(loaded, prompts, 1):
         opens, (handle,) = opening(loaded, [prompt])
         for number in range(samples):

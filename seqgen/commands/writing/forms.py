@@ -10,10 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from seqgen.commands.loaded import LoadedModel
-from seqgen.configs.decoding import WritingOptions
+from seqgen.configs.decoding import Form, SampleOptions, WritingOptions
 from seqgen.decoding.backward import BackwardDecoder
 from seqgen.decoding.constraint import Constraint
+from seqgen.decoding.exact import Exact
+from seqgen.decoding.processors import normalise
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.ngram.array_model import NGramArrays
 from seqgen.patterns.automaton import NEVER, Automaton, Vocabulary
 from seqgen.patterns.grammar import add_grammar
 from seqgen.patterns.json_schema import add_schema
@@ -50,6 +53,54 @@ def constraint_of(
         return _constraint(*how, *ids, loaded.backward)
     except UsageError as error:
         raise UsageError(f"{flag}: {error}") from None
+
+
+class Grams:
+    """An n-gram model's contexts, of which texts that it cannot tell apart have the same."""
+
+    def __init__(self, model: NGramArrays) -> None:
+        self._model = model
+
+    def first(self) -> tuple[int, ...]:
+        """Return the context of no token."""
+        return (-1,) * (self._model.order - 1)
+
+    def after(self, context: tuple[int, ...], token: int) -> tuple[int, ...]:
+        """Return the context after one more token."""
+        return tuple(self._model.steps.after(context, token))
+
+    def log_probs(self, context: tuple[int, ...]) -> np.ndarray:
+        """Return the log-probabilities of the next token, (V,) in float64."""
+        return normalise(self._model.steps.row(context).astype(np.float64))
+
+
+def exactly(loaded: LoadedModel, form: Constraint) -> Exact:
+    """Return a constraint whose texts have their true conditional probabilities.
+
+    Raises:
+        UsageError: that cannot be computed of this model, or of this form.
+    """
+    model = getattr(loaded.model, "arrays", loaded.model)
+    if not isinstance(model, NGramArrays):
+        raise UsageError(
+            f"only what follows an n-gram model can be summed, and {loaded.stored.name} is another "
+            "kind; use --pattern-mode resample"
+        )
+    return Exact.of(form, Grams(model))
+
+
+def log_prob_of(loaded: LoadedModel, pattern: str, max_tokens: int) -> float:
+    """Return the log-probability, in nats, that a model writes a text of a pattern.
+
+    The text stands at the beginning, has at most `max_tokens` tokens, and then ends, as a text that
+    is sampled does: by any token that cannot continue it, or at `max_tokens`.
+
+    Raises:
+        UsageError: it is no pattern, or this cannot be computed of this model; says why.
+    """
+    options = SampleOptions(form=Form(pattern=pattern), max_tokens=max_tokens)
+    exact = exactly(loaded, constraint_of(loaded, options))
+    return exact.product(loaded.framing.opened(())).log_prob
 
 
 def containing(

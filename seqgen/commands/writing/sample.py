@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 
+import numpy as np
+
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.writing.filters import begin_and_end
-from seqgen.commands.writing.forms import constraint_of
+from seqgen.commands.writing.forms import constraint_of, exactly
 from seqgen.commands.writing.from_source import (
     SourceReader,
     check_sources,
@@ -19,6 +21,7 @@ from seqgen.commands.writing.from_source import (
 from seqgen.commands.writing.prompts import Prompt, batches, opening
 from seqgen.commands.writing.records import OfSource, Written
 from seqgen.configs.decoding import SampleOptions
+from seqgen.configs.settings import MOST_TOKENS
 from seqgen.data.sources import Vectors
 from seqgen.decoding import sampling
 from seqgen.decoding.constraint import Constraint
@@ -95,7 +98,8 @@ class Writer:
     @cached_property
     def constraint(self) -> Constraint | None:
         """What keeps texts in the form that is asked for."""
-        return constraint_of(self.loaded, self.options)
+        form = constraint_of(self.loaded, self.options)
+        return exactly(self.loaded, form) if self.options.pattern_mode == "exact" else form
 
     @cached_property
     def processors(self) -> list[Processor]:
@@ -131,6 +135,21 @@ class Writer:
         ends = None if self.constraint is None else self.constraint.reasons
         return self.loaded.continuation(decoder, options.stop, limit, options.min_tokens, ends)
 
+    @cached_property
+    def weights(self) -> dict[Row, float]:
+        """The log of the probability that masks have kept, of each text."""
+        return {}
+
+    def weigh(
+        self, rows: Sequence[Row], _: int, stages: Sequence[np.ndarray], chosen: Sequence[int]
+    ) -> None:
+        """Add what a step has kept to the weight of each text."""
+        for number, (row, token) in enumerate(zip(rows, chosen, strict=True)):
+            kept = float(stages[0][number, token]) - float(stages[-1][number, token])
+            if token == self.constraint.dead_id:
+                kept = -1e9  # it counts only beside others that could not go on either
+            self.weights[row] = self.weights.get(row, 0.0) + kept
+
     def record(self, prompt: Prompt, row: Row, text: Continuation) -> Sample:
         """Return the record of a finished text."""
         written, of_source = text.text, None
@@ -140,7 +159,7 @@ class Writer:
             ((written, of_source),) = reader.finish(prompt, [text.ids], begin)
         return Sample(
             index=row.prompt,
-            sample=row.sample // self.options.best_of,
+            sample=row.sample // self.options.candidates,
             prompt=prompt.text,
             text=written,
             tokens=text.tokens,
@@ -170,7 +189,7 @@ def stream(loaded: LoadedModel, prompt: str | Vectors, options: SampleOptions) -
     Raises:
         SeqgenError: the prompt has something the model does not know.
     """
-    if options.best_of > 1 or options.of_source.copy_unknown:
+    if options.candidates > 1 or options.of_source.copy_unknown:
         yield next(sample(loaded, [prompt], options)).text
         return
     writer = Writer(loaded, options)
@@ -193,7 +212,7 @@ def sample(
             before it have been yielded.
     """
     writer = Writer(loaded, options)
-    each = options.num_samples * options.best_of
+    each = options.num_samples * options.candidates
     for batch in batches(loaded, prompts, max(1, options.batch_size // each)):
         opens, handles = opening(loaded, batch)
         rows = (
@@ -202,7 +221,9 @@ def sample(
             for j in range(each)
         )
         given = {prompt.index: prompt for prompt in batch}
-        for row, text in _best(_finished(writer, rows, opens), options.best_of):
+        finished = _finished(writer, rows, opens)
+        keep = _resampled if options.pattern_mode == "resample" else _best
+        for row, text in keep(finished, options):
             yield writer.record(given[row.prompt], row, text)
 
 
@@ -213,14 +234,15 @@ def _finished(
 
     There may be many millions of rows: only those of one batch are in memory.
     """
-    rows = iter(rows)
+    rows, weighed = iter(rows), writer.options.pattern_mode == "resample"
     while batch := list(islice(rows, writer.options.batch_size)):
         finished: dict[Row, Continuation] = {}
         waiting = iter(batch)
         row = next(waiting)
-        for step in writer.steps(batch, opens=opens):
+        for step in writer.steps(batch, writer.weigh if weighed else None, opens):
             if step.continuation.finish_reason is None:
                 continue
+            step.continuation.weight = writer.weights.pop(step.row, 0.0)
             finished[step.row] = step.continuation
             while row in finished:
                 yield row, finished.pop(row)
@@ -228,13 +250,30 @@ def _finished(
 
 
 def _best(
-    texts: Iterable[tuple[Row, Continuation]], best_of: int
+    texts: Iterable[tuple[Row, Continuation]], options: SampleOptions
 ) -> Iterator[tuple[Row, Continuation]]:
     """Of every `best_of` texts in a row yield the likeliest by token; of equals the first."""
     texts = iter(texts)
     for first in texts:
-        group = chain([first], islice(texts, best_of - 1))  # none of which is kept but the best
+        group = chain(
+            [first], islice(texts, options.best_of - 1)
+        )  # none of which is kept but the best
         yield max(group, key=lambda candidate: candidate[1].logprob / max(1, candidate[1].tokens))
+
+
+def _resampled(
+    texts: Iterable[tuple[Row, Continuation]], options: SampleOptions
+) -> Iterator[tuple[Row, Continuation]]:
+    """Of every `particles` texts in a row draw one by their weights: the masses that were kept."""
+    texts = iter(texts)
+    for first in texts:
+        group = [first, *islice(texts, options.particles - 1)]
+        row = first[0]
+        weights = np.array([[text.weight for _, text in group]])
+        # Tokens draw with the steps from 0 on.
+        place = [(row.prompt, row.sample // options.particles)]
+        (kept,) = CounterDraw(options.seed)(place, MOST_TOKENS + 1, weights - weights.max())
+        yield group[kept]
 
 
 def fixed_sample(loaded: LoadedModel, prompt: str | Vectors = "", tokens: int = 160) -> str:
