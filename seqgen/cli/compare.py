@@ -94,7 +94,6 @@ class ComparedText(PairFiles):
     data: str | None = setting(
         "Text to compare on, or pairs for models that read those; - is standard input.",
         None,
-        metavar="FILE",
         panel=TEXT,
         reads="file",
         without="the text that all of them held out",

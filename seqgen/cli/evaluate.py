@@ -73,7 +73,6 @@ class Asked(Options):
         "Count how often the first text of a pair is more probable: lines "
         "better<TAB>worse[<TAB>group]; - is standard input.",
         (),
-        metavar="FILE",
         panel=SCORES,
         reads="file",
     )

@@ -44,7 +44,6 @@ class Imported(Options):
     like: str | None = setting(
         "Use the tokenizer of this model.",
         None,
-        metavar="NAME",
         panel=TEXT,
         without="split at spaces",
         completes="models",

@@ -45,7 +45,9 @@ COMPLETIONS: dict[str, Callable[[str], list[str]]] = {
     "precisions": completion.precisions,
     "reading precisions": completion.reading_precisions,
 }
-METAVARS = {int: "N", float: "X", str: "TEXT"}
+# What stands for a value in help: by how it is read or completed, else by its type.
+METAVARS = {"file": "FILE", "path": "FILE", "models": "NAME", "presets": "NAME"}
+METAVARS_OF_TYPES = {int: "N", float: "X", str: "TEXT"}
 
 
 def takes_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -128,7 +130,7 @@ def _typer_info(name: str, field: dataclasses.Field, kind: Any) -> Any:
     if leaf is bool:
         return typer.Option(*names, rich_help_panel=flag.panel, **common)
     common |= {
-        "metavar": flag.metavar or "|".join(choices) or METAVARS.get(leaf, "TEXT"),
+        "metavar": flag.metavar or "|".join(choices) or _metavar(flag, leaf),
         "parser": _reader(names[0], field, kind),
         "autocompletion": completion.one_of(*choices)
         if choices
@@ -137,6 +139,11 @@ def _typer_info(name: str, field: dataclasses.Field, kind: Any) -> Any:
     if flag.positional:
         return typer.Argument(**common)
     return typer.Option(*names, rich_help_panel=flag.panel, **common)
+
+
+def _metavar(flag: Flag, kind: Any) -> str:
+    named = METAVARS.get(flag.reads) or METAVARS.get(flag.completes)
+    return named or METAVARS_OF_TYPES.get(kind, "TEXT")
 
 
 def _reader(flag_name: str, field: dataclasses.Field, kind: Any) -> Callable[[str], Any] | None:

@@ -145,7 +145,6 @@ class Asked(Options):
     html: Path | None = setting(
         "Write a page into this .html file instead, where hovering shows each value.",
         None,
-        metavar="FILE",
         panel=OUTPUT,
         reads="path",
     )

@@ -47,7 +47,6 @@ class Mixing(Options):
     fit: str | None = setting(
         "Fit the weights on this text.",
         None,
-        metavar="FILE",
         reads="file",
         panel=MODEL,
         without="the first half of what all parts hold out",

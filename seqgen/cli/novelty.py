@@ -38,7 +38,6 @@ class Looked(Options):
     against: tuple[str, ...] = setting(
         "Look it up in this file instead of the training text of a model. Can be repeated.",
         (),
-        metavar="FILE",
         panel=TEXT,
         reads="file",
     )

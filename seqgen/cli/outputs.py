@@ -26,7 +26,6 @@ class Curves(Options):
     plot: Path | None = setting(
         "Draw the curves into an .svg or .png file as well. Needs matplotlib.",
         None,
-        metavar="FILE",
         panel=OUTPUT,
         reads="path",
     )

@@ -28,7 +28,6 @@ class SourceVectors(Options):
     source_vectors: str | None = setting(
         "The .npy or .safetensors file of the vectors that a model of vectors writes from.",
         None,
-        metavar="FILE",
         panel=TEXT,
         reads="file",
     )
@@ -131,7 +130,6 @@ class PairFiles(Options):
     source: str | None = setting(
         "For pairs in two files: the sources, a line each; needs --target.",
         None,
-        metavar="FILE",
         panel=TEXT,
         reads="file",
     )
@@ -140,7 +138,6 @@ class PairFiles(Options):
         "For pairs in two files: the targets; line n belongs to line n of --source, or to source n "
         "of --source-vectors.",
         None,
-        metavar="FILE",
         panel=TEXT,
         reads="file",
     )

@@ -61,7 +61,6 @@ class ScoredText(TextFiles):
     source: str | None = setting(
         "Line n of this file is the source of line n of FILE, for a model of pairs.",
         None,
-        metavar="FILE",
         panel=TEXT,
         reads="file",
     )
@@ -83,7 +82,6 @@ class Views(Options):
         "Fit the weights of the mixture -m A+B on this text, and with --cache its strength and "
         "flatness; print the options to use. FILE may be held-out, the model's held-out text.",
         None,
-        metavar="FILE",
         panel=MODEL,
         reads="file",
     )

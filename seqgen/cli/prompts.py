@@ -38,17 +38,12 @@ class GivenPrompts(Options):
         positional=True,
     )
     prompt_file: str | None = setting(
-        "Use a whole file as one prompt; - is standard input.",
-        None,
-        metavar="FILE",
-        panel=TEXT,
-        reads="file",
+        "Use a whole file as one prompt; - is standard input.", None, panel=TEXT, reads="file"
     )
     source: str | None = setting(
         "Read sources from this file, one a line, for a model that writes from sources; - is "
         "standard input.",
         None,
-        metavar="FILE",
         panel=TEXT,
         reads="file",
     )

@@ -33,7 +33,6 @@ class TextFiles(Options):
         "Text or token files, or - for standard input. Without a FILE, the model's held-out text "
         "is scored.",
         (),
-        metavar="FILE",
         reads="file",
         positional=True,
     )

@@ -45,19 +45,15 @@ class Shown(ModelNames):
     out: Path = setting(
         "The .html file to write. A page of seqgen there is replaced.",
         OUT,
-        metavar="FILE",
         panel=OUTPUT,
         reads="path",
     )
     watch: bool = setting(
-        "Write the page again while the models are trained; it reloads itself.",
-        False,
-        panel=OUTPUT,
+        "Write the page again while the models are trained; it reloads itself.", False, panel=OUTPUT
     )
     text: str | None = setting(
         "Use the beginning of this text; - is standard input.",
         None,
-        metavar="FILE",
         panel=TEXT,
         reads="file",
         without="the model's held-out text",

@@ -40,7 +40,6 @@ class Picture(Options):
         "Draw the heat map into an .svg or .png file as well; further texts get FILE-1, FILE-2 and "
         "so on. Needs matplotlib.",
         None,
-        metavar="FILE",
         panel=ATTENTION,
         reads="path",
     )

@@ -47,8 +47,7 @@ class Swept(Options, panel=WHAT):
         completes="architectures",
     )
     parameters: str = setting(
-        "Numbers of parameters to train each of them with, such as 3e4,100k,1.5M.",
-        metavar="N,...",
+        "Numbers of parameters to train each of them with, such as 3e4,100k,1.5M.", metavar="N,..."
     )
     seeds: str = setting(
         "Train from each of these seeds, to see how far the results differ.", "1", metavar="N,..."

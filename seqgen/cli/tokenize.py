@@ -36,7 +36,6 @@ class Texts(Options):
     files: tuple[str, ...] = setting(
         "Text files, folders or patterns, or - for standard input.",
         (),
-        metavar="FILE",
         reads="file",
         positional=True,
     )

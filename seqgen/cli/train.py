@@ -31,11 +31,7 @@ class DataOption(Options, panel=WHAT):
     """DATA by a flag, as a run that is resumed is told of it."""
 
     data_option: tuple[str, ...] = setting(
-        "The same as DATA; for --resume, its new place.",
-        (),
-        names=("--data",),
-        metavar="FILE",
-        reads="file",
+        "The same as DATA; for --resume, its new place.", (), names=("--data",), reads="file"
     )
 
 
@@ -54,10 +50,7 @@ class Run(Options, panel=SAVING):
     )
     overwrite: bool = setting("Replace the model of that name.", False)
     resume: str | None = setting(
-        "Continue a stopped run: a name, a path or latest.",
-        None,
-        metavar="NAME",
-        completes="models",
+        "Continue a stopped run: a name, a path or latest.", None, completes="models"
     )
     changed_data: bool = setting("Resume even if the text has changed.", False)
     tensorboard: bool = setting(
@@ -76,8 +69,7 @@ class Ranks(Options, panel=MACHINE):
     """How the processes that torchrun has started work together."""
 
     shard: bool = setting(
-        "Under torchrun: divide parameters, gradients and optimizer states (FSDP).",
-        False,
+        "Under torchrun: divide parameters, gradients and optimizer states (FSDP).", False
     )
     timeout: float | None = setting(
         "Under torchrun: seconds that a process waits for another one, which may be validating.",

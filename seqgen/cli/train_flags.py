@@ -52,27 +52,23 @@ class TrainingFiles(Options, panel=WHAT):
         "For pairs in two files: the sources, one per line; needs --target. Pairs in one file are "
         "given as DATA, with a source, a tab and a target on each line.",
         (),
-        metavar="FILE",
         reads="file",
     )
     source_vectors: str | None = setting(
         "Train on pairs of vectors and texts: a .npy or .safetensors file with a vector, a "
         "sequence or a grid of vectors for each target; needs --target.",
         None,
-        metavar="FILE",
         reads="file",
     )
     target: tuple[str, ...] = setting(
         "For pairs in two files: the targets; line n belongs to line n of --source, or to source n "
         "of --source-vectors.",
         (),
-        metavar="FILE",
         reads="file",
     )
     val_source: str | None = setting(
         "For pairs in two files: the held-out sources; needs --val-target.",
         None,
-        metavar="FILE",
         panel=TEXT,
         reads="file",
     )
@@ -123,7 +119,6 @@ class ModelKind(Options, panel=WHAT):
         f"Use the settings of a known model: {', '.join(presets.PRESETS)}. Your own flags override "
         "them; --preset help describes them.",
         None,
-        metavar="NAME",
         completes="presets",
     )
 
@@ -133,10 +128,7 @@ class MoreSettings(Options, panel=OPTIMISATION):
     """Settings that have no flag, or come from a file."""
 
     config: Path | None = setting(
-        "Read settings from a TOML file, or from a model's config.json.",
-        None,
-        metavar="FILE",
-        reads="path",
+        "Read settings from a TOML file, or from a model's config.json.", None, reads="path"
     )
     set_: tuple[str, ...] = setting(
         "Set any other setting; can be repeated. `seqgen train --set help` lists them all, --set "

@@ -50,14 +50,12 @@ class Asked(Options):
         "Compare cosines with people's scores, by Spearman's correlation. Each line is two words "
         "and a score.",
         None,
-        metavar="FILE",
         reads="file",
         panel=MEASURED,
     )
     text: str | None = setting(
         "Write a vector for each line of a text; - is standard input.",
         None,
-        metavar="FILE",
         reads="file",
         panel=MEASURED,
     )
@@ -86,14 +84,11 @@ class Asked(Options):
         panel=OUTPUT,
         without="text",
     )
-    out: Path | None = setting(
-        "File to write vectors to.", None, metavar="FILE", reads="path", panel=OUTPUT
-    )
+    out: Path | None = setting("File to write vectors to.", None, reads="path", panel=OUTPUT)
     plot: Path | None = setting(
         "Draw the words of the answers in a plane, or else the most frequent words, by their two "
         "principal components, into an .svg or .png file. Needs matplotlib.",
         None,
-        metavar="FILE",
         reads="path",
         panel=OUTPUT,
     )

@@ -84,7 +84,6 @@ class DataConfig(Config):
         "For pairs in two files: the held-out targets. Give their sources as --val-source (in a "
         "--config file, as val).",
         None,
-        metavar="FILE",
         reads="file",
         panel=TEXT,
     )

@@ -155,14 +155,10 @@ class Form(Options, panel=FORM):
         "Write only texts of this context-free grammar, in the syntax of lark, from its rule "
         "`start`.",
         None,
-        metavar="FILE",
         reads="file",
     )
     json_schema: str | None = setting(
-        "Write only JSON that is valid under this JSON Schema.",
-        None,
-        metavar="FILE",
-        reads="file",
+        "Write only JSON that is valid under this JSON Schema.", None, reads="file"
     )
 
     def __post_init__(self) -> None:
@@ -369,7 +365,6 @@ class BeamOptions(WritingOptions, panel=SEARCH):
         "occur in the text wherever the source contains it.",
         None,
         panel=FORM,
-        metavar="FILE",
         reads="file",
     )
     coverage_penalty: float = setting(

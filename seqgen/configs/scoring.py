@@ -232,7 +232,6 @@ class BleuTest(Options, panel=TESTS):
     against: tuple[str, ...] = setting(
         "Output of another system: test whether its score differs significantly from HYP's.",
         (),
-        metavar="FILE",
         reads="file",
     )
     paired_test: Literal["bootstrap", "randomization"] = setting("Test of --against.", "bootstrap")

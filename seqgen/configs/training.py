@@ -248,7 +248,6 @@ class TrainingConfig(RegimeConfig):
         "Fine-tune: start from the weights and the tokenizer of this trained model.",
         None,
         panel=SAVING,
-        metavar="NAME",
         completes="models",
     )
     lora: int | None = setting(
