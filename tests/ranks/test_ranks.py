@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -190,6 +191,40 @@ def test_if_one_process_ends_so_do_the_others(ends, said, tmp_path):
     found = subprocess.run([*launcher, script], capture_output=True, text=True, timeout=100)
     assert found.returncode == 1
     assert said in found.stderr
+
+
+ONE_FREEZES = """
+import os, signal, sys, time
+from pathlib import Path
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from seqgen.cli import run
+
+def freeze(*_):
+    Path("frozen").write_text(str(time.time()))
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+if os.environ["RANK"] == "1":
+    register_optimizer_step_pre_hook(freeze)
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+@pytest.mark.long
+def test_a_frozen_process_is_given_up_after_the_timeout(tmp_path, home):
+    """torchrun sees nothing, as it lives; it ends it once the one that waited has given up."""
+    (tmp_path / "script.py").write_text(ONE_FREEZES)
+    (tmp_path / "a.txt").write_text("to be or not to be\n" * 20)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    small = ["--hidden-size", "8", "--layers", "1", "--seq-len", "8", "--batch-size", "4"]
+    train = ["train", "a.txt", *small, "--steps", "9", "--timeout", "15", "--quiet"]
+    command = [*launcher, "script.py", *train]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        said = {line: time.time() for line in process.stderr}
+    (line,) = (line for line in said if line.startswith("seqgen: "))
+    assert "a process has died or does not answer" in line
+    after = said[line] - float((tmp_path / "frozen").read_text())
+    assert 14 < after < 25
+    assert process.returncode == 1
 
 
 def test_one_process_has_nothing_to_divide(capsys, tmp_path):
