@@ -93,18 +93,19 @@ def test_any_split_gives_the_same_logits(case, cuts):
     torch.testing.assert_close(in_pieces(model, tokens, cuts), whole, **EXACT)
 
 
-@pytest.mark.parametrize("one", ["single", "threaded"])
 @pytest.mark.parametrize("rows", [1, 3, 12])
 @over(CASES)
-def test_a_step_is_a_call_of_one_token(case, rows, one, monkeypatch):
-    monkeypatch.setattr(arrays._Settings, "products", arrays.Products(one))
+def test_a_step_is_a_call_of_one_token(case, rows, monkeypatch):
     model, tokens = case.loud(), ids(rows, LENGTH)
     expected = in_pieces(model, tokens, range(1, LENGTH))
-    state = model.start(rows)
-    for t, column in enumerate(tokens.T.tolist()):
-        logits, state = model.step(column, state)
-        assert logits.dtype == np.float64
-        torch.testing.assert_close(torch.from_numpy(logits), expected[:, t], **EXACT)
+    for products in ("single", "threaded"):
+        monkeypatch.setattr(arrays._Settings, "products", arrays.Products(products))
+        model = case.loud()  # what was prepared for the other products is not kept
+        state = model.start(rows)
+        for t, column in enumerate(tokens.T.tolist()):
+            logits, state = model.step(column, state)
+            assert logits.dtype == np.float64
+            torch.testing.assert_close(torch.from_numpy(logits), expected[:, t], **EXACT)
 
 
 @over(CASES)
