@@ -10,7 +10,7 @@ from seqgen.cli.output import Output, one_line, put, put_record
 from seqgen.cli.prompts import piped_lines, say_unknown
 from seqgen.cli.reading import Device, ModelName
 from seqgen.cli.tables import figure
-from seqgen.configs.options import OUTPUT, Options
+from seqgen.configs.options import FORM, OUTPUT, Options
 from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 
@@ -33,6 +33,12 @@ class Blanks(Options):
         low=1,
         panel=OUTPUT,
     )
+    pattern: str | None = setting(
+        "Fill blanks only with tokens that match this regular expression as a whole.",
+        None,
+        panel=FORM,
+        metavar="REGEX",
+    )
 
 
 @takes_options
@@ -51,7 +57,7 @@ def fill(blanks: Blanks, model: ModelName, machine: Device, out: Output) -> None
         raise UsageError("give a text with [MASK] in it, or pipe lines in")
     loaded = load_masked(model.model, machine.device)
     lines = blanks.texts or piped_lines("nothing to fill in", out, unix_newlines)
-    for record in filled(loaded, lines, blanks.top or 1):
+    for record in filled(loaded, lines, blanks.top or 1, blanks.pattern):
         say_unknown(record.unknown, out, "text")
         if out.json:
             put_record(record)

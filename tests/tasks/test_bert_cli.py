@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -113,6 +114,21 @@ def test_blanks_are_filled_from_both_sides(model, capsys, stdin):
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [len(row) for row in rows] == [2] * 6
     assert float(rows[0][0]) == pytest.approx(found[1]["probabilities"][0][0], abs=1e-4)
+
+
+def test_blanks_are_filled_with_what_matches_a_pattern(model, capsys):
+    text = "the [MASK] sat on [MASK]"
+    (every,) = records(capsys, "fill", text, "-m", model, "--top", 1000)
+    for pattern in ("[a-z]{3}", "(?i)M.*|.*t"):
+        (found,) = records(capsys, "fill", text, "-m", model, "--top", 5, "--pattern", pattern)
+        for blank in (0, 1):
+            pairs = zip(every["tokens"][blank], every["probabilities"][blank], strict=True)
+            matching = [pair for pair in pairs if re.fullmatch(pattern, pair[0])][:5]
+            assert found["tokens"][blank] == [token for token, _ in matching] != []
+            np.testing.assert_allclose(found["probabilities"][blank], [p for _, p in matching])
+    for pattern, told in (("q+", "no token of the model matches"), ("(a", "missing )")):
+        refused = refusal(capsys, "fill", text, "-m", model, "--pattern", pattern)
+        assert "--pattern: " in refused and told in refused
 
 
 def test_a_word_is_listed_once(tmp_path, capsys):

@@ -11,9 +11,13 @@ import torch
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.vectors.words import SHOWN_SPACE
 from seqgen.commands.writing.prompts import Lines
-from seqgen.errors import SeqgenError
+from seqgen.configs import require
+from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.encoders.bert import Bert, tokens_besides
 from seqgen.models.engines.precision import in_float64
+from seqgen.patterns.automaton import Automaton, Vocabulary
+from seqgen.patterns.network import Network
+from seqgen.patterns.regex import add_pattern
 from seqgen.tokenizers import Tokenizer
 
 # What stands for a hidden token in a text.
@@ -43,7 +47,9 @@ class Filled:
     model: str
 
 
-def fill(loaded: LoadedModel, texts: Iterable[str], top: int = 1) -> Iterator[Filled]:
+def fill(
+    loaded: LoadedModel, texts: Iterable[str], top: int = 1, pattern: str | None = None
+) -> Iterator[Filled]:
     """Yield the most probable tokens for the blanks of each text, as soon as it is read.
 
     Each [MASK] is predicted from all other tokens of its text, of which other [MASK]s are part:
@@ -53,9 +59,12 @@ def fill(loaded: LoadedModel, texts: Iterable[str], top: int = 1) -> Iterator[Fi
     Args:
         loaded: a masked model.
         texts: each with one or several [MASK].
-        top: how many tokens for each blank.
+        top: how many tokens for each blank, at most.
+        pattern: only tokens are considered that match this regular expression as a whole, without
+            the spaces around them. Their probabilities remain the model's own.
 
     Raises:
+        UsageError: it is no pattern, or no token matches it.
         SeqgenError: a text has no [MASK], or more tokens than the model reads at once.
     """
     tokenizer, model = loaded.tokenizer, loaded.model
@@ -64,6 +73,7 @@ def fill(loaded: LoadedModel, texts: Iterable[str], top: int = 1) -> Iterator[Fi
     words = list(dict.fromkeys(spelled))
     number = {word: n for n, word in enumerate(words)}
     word_of = np.array([number[word] for word in spelled])  # (T,) the word of each token
+    allowed = np.flatnonzero(matching(words, pattern))
     for index, text in enumerate(texts):
         where = f"{texts.source}, line" if isinstance(texts, Lines) else "text"
         parts = parts_of(tokenizer, text)
@@ -71,7 +81,8 @@ def fill(loaded: LoadedModel, texts: Iterable[str], top: int = 1) -> Iterator[Fi
         _check(loaded, ids, places, f"{where} {index + 1}")
         by_token = probabilities_at(model, ids, places)[:, tokens]  # (M, T)
         by_word = np.array([np.bincount(word_of, row, len(words)) for row in by_token])  # (M, W)
-        order = np.argsort(-by_word, axis=1, kind="stable")[:, :top]  # (M, top)
+        ranked = np.argsort(-by_word[:, allowed], axis=1, kind="stable")
+        order = allowed[ranked[:, :top]]  # (M, top)
         likeliest = [
             tokens[np.where(word_of == best, row, -1.0).argmax()].item()
             for row, best in zip(by_token, order[:, 0], strict=True)
@@ -85,6 +96,26 @@ def fill(loaded: LoadedModel, texts: Iterable[str], top: int = 1) -> Iterator[Fi
             unknown=ids.count(tokenizer.unk_id),
             model=loaded.stored.name,
         )
+
+
+def matching(words: Sequence[str], pattern: str | None) -> np.ndarray:
+    """Return which words match a pattern as a whole, (W,) of bool; all do without one.
+
+    Raises:
+        UsageError: it is no pattern, or no word matches it.
+    """
+    if pattern is None:
+        return np.ones(len(words), dtype=bool)
+    try:
+        network = Network()
+        network.finish(add_pattern(network, network.start, pattern))
+        automaton = Automaton(network, Vocabulary([word.encode() for word in words]))
+        after = automaton.after(automaton.start)
+        matched = np.array([automaton.accepts(state) for state in after.tolist()])
+        require(bool(matched.any()), "no token of the model matches it")
+    except UsageError as error:
+        raise UsageError(f"--pattern: {error}") from None
+    return matched
 
 
 def line_breaks(tokenizer: Tokenizer) -> list[int]:
