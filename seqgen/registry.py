@@ -212,7 +212,11 @@ _ROWS = (
         "Grid LSTM over time and depth (Kalchbrenner et al. 2016)",
     ),
     Architecture(
-        "hawk", ".recurrent.hawk:Hawk", "linear recurrences with gates, in blocks (De et al. 2024)"
+        "hawk",
+        ".recurrent.hawk:Hawk",
+        "linear recurrences with gates, in blocks (De et al. 2024)",
+        config=".recurrent.hawk_arrays:HawkConfig",
+        arrays=".recurrent.hawk_arrays:HawkArrays",
     ),
     Architecture(
         "transformer",

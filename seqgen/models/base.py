@@ -168,7 +168,7 @@ def require_no_graph(state: State) -> None:
     Raises:
         ValueError: it carries a graph.
     """
-    if any(tensor.requires_grad for tensor in state.tensors()):
+    if any(getattr(leaf, "requires_grad", False) for leaf in state.tensors()):
         raise ValueError("a decoding step takes no part in a graph: pass state.detach()")
 
 

@@ -10,7 +10,8 @@ import torch
 from architectures import Case, ids
 
 from seqgen.errors import UsageError
-from seqgen.models.recurrent.hawk import DECAYS, LEAST, RGLRU, Hawk, HawkConfig
+from seqgen.models.recurrent.hawk import DECAYS, RGLRU, Hawk
+from seqgen.models.recurrent.hawk_arrays import LEAST, HawkConfig
 
 
 def sigmoid(x):

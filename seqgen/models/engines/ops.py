@@ -40,6 +40,7 @@ class ArrayOps:
     """NumPy's arrays."""
 
     tanh, exp, where, cos, sin = np.tanh, np.exp, np.where, np.cos, np.sin
+    sqrt, expm1, at_least = np.sqrt, np.expm1, np.maximum
 
     @staticmethod
     def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -138,6 +139,11 @@ class ArrayOps:
     def like(x: np.ndarray, other: np.ndarray) -> np.ndarray:
         """Return x in the type of another."""
         return x.astype(other.dtype, copy=False)
+
+    @staticmethod
+    def wide(x: np.ndarray) -> np.ndarray:
+        """Return x in float32, or in its own type if that is wider."""
+        return x
 
     @staticmethod
     def below(*parts: np.ndarray) -> np.ndarray:

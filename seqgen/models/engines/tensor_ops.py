@@ -16,6 +16,7 @@ class TensorOps:
 
     sigmoid, tanh, relu, exp, where = torch.sigmoid, torch.tanh, torch.relu, torch.exp, torch.where
     silu, gelu_exact, cos, sin = F.silu, F.gelu, torch.cos, torch.sin
+    sqrt, expm1, at_least = torch.sqrt, torch.expm1, torch.clamp
 
     @staticmethod
     def gelu(x: Tensor) -> Tensor:
@@ -70,6 +71,11 @@ class TensorOps:
     def like(x: Tensor, other: Tensor) -> Tensor:
         """Return x in the type of another."""
         return x.to(other.dtype)
+
+    @staticmethod
+    def wide(x: Tensor) -> Tensor:
+        """Return x in float32, or in its own type if that is wider."""
+        return x.to(torch.promote_types(x.dtype, torch.float32))
 
     @staticmethod
     def below(*parts: Tensor) -> Tensor:

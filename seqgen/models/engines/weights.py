@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -10,6 +11,12 @@ from seqgen.models.engines.arrays import Affine, ArrayMap
 
 # By name, the shape of each weight.
 Shapes = dict[str, tuple[int, ...]]
+
+
+def parameter_count(shapes: Shapes, shared: Iterable[Sequence[str]]) -> int:
+    """Return how many numbers weights of some shapes are, those counted once that share names."""
+    again = {name for names in shared for name in names[1:]}
+    return sum(math.prod(shape) for name, shape in shapes.items() if name not in again)
 
 
 class Weights(Mapping[str, np.ndarray]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from seqgen.models.engines.arrays import ArrayMap, attend_each, attend_to_past
 from seqgen.models.engines.ops import ArrayOps, Ops
-from seqgen.models.engines.weights import Shapes, Weights
+from seqgen.models.engines.weights import Shapes, Weights, parameter_count
 from seqgen.models.reader import ArrayModel
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.context import AnchoredContext
@@ -88,9 +87,7 @@ class TransformerArrays(AnchoredContext, ArrayModel):
         return block_over_arrays(self.ops, config, weights, index)
 
     def parameter_count(self) -> int:
-        again = {name for names in self.config.shared_weights() for name in names[1:]}
-        shapes = self.shapes(self.config).items()
-        return sum(math.prod(shape) for name, shape in shapes if name not in again)
+        return parameter_count(self.shapes(self.config), self.config.shared_weights())
 
     def start(self, batch: int, stride: int | None = None) -> KVCache:
         return self.open_cache(batch, stride, np.empty(0, self.dtype))
@@ -163,7 +160,7 @@ def head_norm(ops: Ops, config: TransformerConfig, weights: Weights) -> ArrayMap
     return functools.partial(ops.rms_norm, gain=weights.weight, eps=config.norm_eps)
 
 
-def linear_shapes(name: str, inputs: int, outputs: int, bias: bool) -> Shapes:
+def linear_shapes(name: str, inputs: int, outputs: int, bias: bool = True) -> Shapes:
     """Return the shapes of a linear layer's weights."""
     shapes: Shapes = {f"{name}.weight": (outputs, inputs)}
     return shapes | ({f"{name}.bias": (outputs,)} if bias else {})
