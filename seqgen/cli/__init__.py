@@ -12,7 +12,6 @@ import typer
 
 from seqgen import __version__, ranks
 from seqgen.cli.help import MEASURE, STORED, TEXTS, TRAIN, WRITE, Command, Group
-from seqgen.cli.numbers import read_numbers
 from seqgen.cli.output import announce, forget_announced, is_terminal, put, say, say_announced
 from seqgen.cli.process import prepare
 from seqgen.errors import Interrupted, SeqgenError, UsageError, first_line, ran_out_of_memory
@@ -93,7 +92,6 @@ def make_app(boxes: bool = False, only: str | None = None) -> typer.Typer:
                     app.add_typer(command, name=name, rich_help_panel=panel)
                 else:
                     app.command(name, cls=Command, rich_help_panel=panel)(command)
-    read_numbers(app)
     return app
 
 

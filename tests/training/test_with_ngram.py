@@ -262,7 +262,9 @@ def test_what_cannot_be_mixed_is_refused_in_one_line(text, capsys):
     said = refusal(capsys, "train", pairs, "--model", "seq2seq", "--with-ngram")
     assert "is for models of text" in said
     assert "held-out" in refusal(capsys, "train", text, "--val", "none", "--with-ngram")
-    assert "with_ngram" in refusal(capsys, "train", text, "--with-ngram", 256)
+    assert "--with-ngram must be from 0 to 255" in refusal(
+        capsys, "train", text, "--with-ngram", 256
+    )
     text.write_text("abcdefgh\n")
     assert "two held-out tokens" in refusal(capsys, "train", text, "--with-ngram", "--steps", 1)
     assert names() == []
