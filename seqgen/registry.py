@@ -126,6 +126,7 @@ _ROWS = (
         "counted n-grams, up to modified Kneser-Ney smoothing",
         (LANGUAGE_MODELING,),
         config=".ngram.config:NGramConfig",
+        arrays=".ngram.array_model:NGramArrays",
         estimator="seqgen.commands.training.estimate:COUNTING",
     ),
     Architecture(
@@ -134,6 +135,7 @@ _ROWS = (
         "hidden Markov model, by Baum and Welch's EM (Rabiner 1989)",
         (LANGUAGE_MODELING,),
         config=".hmm.array_model:HMMConfig",
+        arrays=".hmm.array_model:HMMArrays",
         estimator="seqgen.commands.training.estimate:EXPECTATION",
     ),
     Architecture(

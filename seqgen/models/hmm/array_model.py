@@ -6,6 +6,7 @@ distribution pi, transitions a_ij = p(state j | state i), emissions b_j(v) = p(t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -60,15 +61,30 @@ class HMMArrays(ArrayModel):
     Args:
         config: how many states.
         tables: `initial`, pi (K,); `transition`, a (K, K), from and to; `emission`, b (K, V).
+
+    Raises:
+        ValueError: there are others, or they have other shapes.
     """
 
     config: HMMConfig
 
     def __init__(self, config: HMMConfig, tables: Mapping[str, np.ndarray]) -> None:
-        self.config = config
+        found = {name: table.shape for name, table in tables.items()}
+        if wrong := dict(found.items() ^ self.shapes(config).items()):
+            raise ValueError(f"tensors do not fit: {', '.join(sorted(wrong)[:3])}")
+        self.config, self.dtype = config, tables["initial"].dtype
         self.transition, self.emission = tables["transition"], tables["emission"]
         with np.errstate(divide="ignore"):
             self.log_initial = np.log(tables["initial"])
+
+    @staticmethod
+    def suits(config: HMMConfig) -> bool:
+        """Return whether there is an array model of these settings."""
+        return True
+
+    def parameter_count(self) -> int:
+        """Return how many numbers the tables hold."""
+        return sum(math.prod(shape) for shape in self.shapes(self.config).values())
 
     @staticmethod
     def shapes(config: HMMConfig) -> dict[str, tuple[int, ...]]:

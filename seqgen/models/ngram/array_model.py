@@ -72,6 +72,9 @@ class NGramArrays(ArrayModel):
     def __init__(self, config: NGramConfig, tables: Mapping[str, np.ndarray]) -> None:
         self.config, self.order, self.orders = config, config.order, config.order
         orders = range(1, self.order + 1)
+        if tables.keys() != self.shapes(config).keys():
+            wrong = sorted(tables.keys() ^ self.shapes(config).keys())
+            raise ValueError(f"tensors do not fit: {', '.join(wrong[:3])}")
         self.log_probs = [None, *(tables[f"log_probs_{n}"] for n in orders)]
         self.keys = [None, None, *(tables[f"keys_{n}"] for n in orders[1:])]
         self.backoffs = [None, *(tables[f"backoffs_{n}"] for n in orders[:-1])]
@@ -83,6 +86,20 @@ class NGramArrays(ArrayModel):
                 raise ValueError(f"the {n}-grams' tables are not of one size")
             if n > 1 and not _are_keys(self.keys[n], self.log_probs[n - 1].size * self.vocab_size):
                 raise ValueError(f"the {n}-grams are out of order, or continue what is not stored")
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of its probabilities."""
+        return self.log_probs[1].dtype
+
+    @staticmethod
+    def suits(config: NGramConfig) -> bool:
+        """Return whether there is an array model of these settings."""
+        return True
+
+    def parameter_count(self) -> int:
+        """Return how many numbers the tables hold."""
+        return sum(table.size for table in self.log_probs[1:] + self.backoffs[1:])
 
     @staticmethod
     def shapes(config: NGramConfig) -> dict[str, tuple[int | None, ...]]:
