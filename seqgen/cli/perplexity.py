@@ -97,7 +97,7 @@ class Language(Options):
     """A pattern whose texts are scored all together."""
 
     pattern: str | None = setting(
-        "Print the log-probability that an n-gram model writes a text that matches this regular "
+        "Print the log-probability that an n-gram model or HMM writes a text that matches this regular "
         "expression, in place of scoring a text.",
         None,
         panel=TEXT,

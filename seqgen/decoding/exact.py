@@ -19,6 +19,10 @@ from seqgen.errors import UsageError
 
 # Tokens that are followed in the product of contexts, states and lengths, all in all.
 MOST_EDGES = 1_000_000
+TOO_LARGE = (
+    f"its contexts, states and lengths make more than {MOST_EDGES:,} steps; use --pattern-mode "
+    "resample, or a smaller --max-tokens"
+)
 Context = tuple[int, ...]
 
 
@@ -70,10 +74,7 @@ class Product:
                 tokens = tokens[row[tokens] > IMPOSSIBLE]
                 edges += len(tokens)
                 if edges > MOST_EDGES:
-                    raise UsageError(
-                        f"its contexts, states and lengths make more than {MOST_EDGES:,} steps; "
-                        "use --pattern-mode resample, or a smaller --max-tokens"
-                    )
+                    raise UsageError(TOO_LARGE)
                 states = constraint.automaton.after(pair_state)[tokens].tolist()
                 children = np.array(
                     [
@@ -143,6 +144,113 @@ class Exact(Constraint):
             ids, children, own, end = product.levels[level][pair]
             kept[row, ids] = own + product.log_probs[level + 1][children]
             kept[row, self.end_id] = end
+        return self._or_dead(kept)
+
+    def _or_dead(self, kept: np.ndarray) -> np.ndarray:
+        """Return log-probabilities (B, V), normalised; a row without any is a dead end."""
         impossible = np.maximum.reduce(kept, -1) == IMPOSSIBLE
         kept[impossible, self.dead_id] = 0.0
         return normalise(kept)
+
+
+class HiddenStates(Protocol):
+    """A hidden Markov model: `transition` (K, K), `emission` (K, V), and its forward algorithm."""
+
+    transition: np.ndarray
+    emission: np.ndarray
+
+    def belief(self, tokens: Sequence[int]) -> np.ndarray:
+        """Return the probability of each hidden state (K,) that emits the token after these."""
+
+
+class HiddenProduct:
+    """The product of hidden states, states of the automaton and lengths.
+
+    The probability that a text is completed is linear in the belief, so that one vector is summed
+    for each state and length, with a logarithm beside it that keeps it from becoming 0.
+
+    Args:
+        constraint: of the form.
+        model: a hidden Markov model.
+        belief: after the prompt.
+        state: of the automaton where the text begins.
+
+    Raises:
+        UsageError: it is too large.
+    """
+
+    def __init__(
+        self, constraint: Constraint, model: HiddenStates, belief: np.ndarray, state: int
+    ) -> None:
+        self.constraint, self.model, self.belief, self.state = constraint, model, belief, state
+        levels, work = [{state}], 0
+        while len(levels) <= constraint.max_tokens:
+            left = constraint.max_tokens + 1 - len(levels)
+            after = {s: self._after(s, left)[0] for s in levels[-1]}
+            work += sum(map(len, after.values())) * len(belief)
+            if work > MOST_EDGES:
+                raise UsageError(TOO_LARGE)
+            levels.append({other for others in after.values() for other in others.tolist()})
+        self.levels: list[dict[int, tuple[np.ndarray, float]]] = [{} for _ in levels]
+        for level in range(len(levels) - 1, -1, -1):
+            for s in levels[level]:
+                scores = self.scores(level, s)
+                most = scores.max(initial=IMPOSSIBLE)
+                most = most if most > IMPOSSIBLE else 0.0
+                self.levels[level][s] = np.exp(scores - most).sum(1), float(most)
+
+    @property
+    def log_prob(self) -> float:
+        """The log-probability of the whole form."""
+        vector, scale = self.levels[0][self.state]
+        with np.errstate(divide="ignore"):
+            return float(np.log(self.belief @ vector)) + scale
+
+    def _after(self, state: int, left: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the states that tokens lead to, and the tokens (V,) that lead to any."""
+        allowed = self.constraint.automaton.costs(state) < left
+        return np.unique(self.constraint.automaton.after(state)[allowed]), allowed
+
+    def scores(self, level: int, state: int) -> np.ndarray:
+        """Return log P(token, completed | hidden state), (K, V + 1); the last one is the end."""
+        left, automaton = self.constraint.max_tokens - level, self.constraint.automaton
+        with np.errstate(divide="ignore"):
+            scores = np.full((len(self.belief), self.model.emission.shape[1] + 1), IMPOSSIBLE)
+            if left == 0:
+                scores[:, -1] = 0.0 if automaton.accepts(state) else IMPOSSIBLE
+                return scores
+            others, allowed = self._after(state, left)
+            for other in others.tolist():
+                vector, scale = self.levels[level + 1][other]
+                tokens = np.flatnonzero(allowed & (automaton.after(state) == other))
+                ahead = np.log(self.model.transition @ vector) + scale  # (K,)
+                scores[:, tokens] = np.log(self.model.emission[:, tokens]) + ahead[:, None]
+            ends = self.constraint.endings(self.constraint.limited(state, left))
+            scores[:, -1] = np.log(self.model.emission[:, ends].sum(1))
+        return scores
+
+
+class ExactHidden(Exact):
+    """The same for a hidden Markov model."""
+
+    model: HiddenStates
+
+    def product(self, prompt: tuple[int, ...]) -> HiddenProduct:
+        """Return what can follow the ids of a prompt."""
+        if prompt not in self._products:
+            belief, start = self.model.belief(prompt), self.begin(prompt)
+            self._products[prompt] = HiddenProduct(self, self.model, belief, start)
+        return self._products[prompt]
+
+    def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
+        kept = np.full_like(log_probs, IMPOSSIBLE, dtype=np.float64)
+        for row, tokens in enumerate(history):
+            begin = getattr(tokens, "prompt", 0)
+            product = self.product(tuple(tokens[:begin]))
+            scores = product.scores(len(tokens) - begin, self.state(tokens))
+            with np.errstate(divide="ignore"):
+                joint = scores + np.log(self.model.belief(tokens))[:, None]
+            totals = np.logaddexp.reduce(joint, axis=0)
+            kept[row] = totals[:-1]
+            kept[row, self.end_id] = totals[-1]
+        return self._or_dead(kept)

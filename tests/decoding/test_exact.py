@@ -22,7 +22,10 @@ def trained(home, tmp_path, request):
     documents, smoothing = request.param
     data = tmp_path / "text.txt"
     data.write_text("abbabaab\n" * 5 + "bbab\naab\nac\n")
-    how = ["--model", "ngram", "--order", "3", "--documents", documents, "--smoothing", smoothing]
+    kind = ["--model", "ngram", "--order", "3", "--smoothing", smoothing]
+    if smoothing == "hmm":
+        kind = ["--model", "hmm", "--set", "num_states=5", "--seed", "1", "--steps", "4"]
+    how = [*kind, "--documents", documents]
     assert run(["train", str(data), "--name", "m", "--quiet", *how]) == 0
     return load("m")
 
@@ -58,6 +61,7 @@ def enumerated(loaded, pattern, most):
 
 
 CASES = [("stream", "modified-kneser-ney"), ("line", "maximum-likelihood"), ("line", "add-delta")]
+CASES += [("stream", "hmm"), ("line", "hmm")]
 
 
 @pytest.mark.parametrize("trained", CASES, indirect=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +13,10 @@ from seqgen.commands.loaded import LoadedModel
 from seqgen.configs.decoding import Form, SampleOptions, WritingOptions
 from seqgen.decoding.backward import BackwardDecoder
 from seqgen.decoding.constraint import Constraint
-from seqgen.decoding.exact import Exact
+from seqgen.decoding.exact import Exact, ExactHidden
 from seqgen.decoding.processors import normalise
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.hmm.array_model import HMMArrays
 from seqgen.models.ngram.array_model import NGramArrays
 from seqgen.patterns.automaton import NEVER, Automaton, Vocabulary
 from seqgen.patterns.grammar import add_grammar
@@ -74,6 +75,21 @@ class Grams:
         return normalise(self._model.steps.row(context).astype(np.float64))
 
 
+class Hidden:
+    """A hidden Markov model's tables, and what it believes of its state after tokens."""
+
+    def __init__(self, model: HMMArrays) -> None:
+        self._model = model
+        self.transition = model.transition.astype(np.float64)
+        self.emission = model.emission.astype(np.float64)
+
+    def belief(self, tokens: Sequence[int]) -> np.ndarray:
+        """Return the probability of each hidden state (K,) that emits the token after these."""
+        state = self._model.start(1)
+        _, state = self._model(np.array([tokens]), state, last=1)
+        return np.exp(state.predicted[0].astype(np.float64))
+
+
 def exactly(loaded: LoadedModel, form: Constraint) -> Exact:
     """Return a constraint whose texts have their true conditional probabilities.
 
@@ -81,12 +97,14 @@ def exactly(loaded: LoadedModel, form: Constraint) -> Exact:
         UsageError: that cannot be computed of this model, or of this form.
     """
     model = getattr(loaded.model, "arrays", loaded.model)
-    if not isinstance(model, NGramArrays):
-        raise UsageError(
-            f"only what follows an n-gram model can be summed, and {loaded.stored.name} is another "
-            "kind; use --pattern-mode resample"
-        )
-    return Exact.of(form, Grams(model))
+    if isinstance(model, NGramArrays):
+        return Exact.of(form, Grams(model))
+    if isinstance(model, HMMArrays):
+        return ExactHidden.of(form, Hidden(model))
+    raise UsageError(
+        f"only what an n-gram or a hidden Markov model writes can be summed, and "
+        f"{loaded.stored.name} is another kind; use --pattern-mode resample"
+    )
 
 
 def log_prob_of(loaded: LoadedModel, pattern: str, max_tokens: int) -> float:
