@@ -97,8 +97,8 @@ class Language(Options):
     """A pattern whose texts are scored all together."""
 
     pattern: str | None = setting(
-        "Print the log-probability that an n-gram model or HMM writes a text that matches this regular "
-        "expression, in place of scoring a text.",
+        "Print the log-probability that an n-gram model or HMM writes a text that matches this "
+        "regular expression, in place of scoring a text.",
         None,
         panel=TEXT,
         metavar="REGEX",
