@@ -275,8 +275,8 @@ class SampleOptions(WritingOptions, panel=FILTERS):
     )
     pattern_mode: PatternMode = setting(
         "How a form is kept: mask what cannot be completed (mask), draw from the true conditional "
-        "distribution of an n-gram model or HMM (exact), or weigh --particles masked texts and draw "
-        "one (resample).",
+        "distribution of an n-gram model or HMM (exact), or weigh --particles masked texts and "
+        "draw one (resample).",
         "mask",
         panel=FORM,
     )
