@@ -30,7 +30,7 @@ from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 from seqgen.registry import SHARED_DOCS
 
-# As `models.ngram.model.Smoothing`, which is not loaded here.
+# As `models.ngram.config.Smoothing`, which is not loaded here.
 Smoothing = Literal[
     "maximum-likelihood", "add-delta", "stupid-backoff", "kneser-ney", "modified-kneser-ney"
 ]
