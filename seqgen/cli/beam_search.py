@@ -51,8 +51,8 @@ def beam_search(
     A model of pairs takes sources instead of prompts, and writes their targets.
 
     Filters apply in this order: tokens that are never written, --min-tokens, --force,
-    --pattern, --no-repeat-ngram. The search stops when no live hypothesis can still beat the n-th
-    best finished one.
+    --pattern, --no-repeat-ngram, --max-copy. The search stops when no live hypothesis can still
+    beat the n-th best finished one.
     """
     search = replace(search, of_source=picture.of(search.of_source))
     if tree.explain:

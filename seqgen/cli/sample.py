@@ -55,9 +55,10 @@ def sample(
     instead of prompts, and writes their targets.
 
     Filters apply in this order: tokens that are never written, --ban, --min-tokens, --force,
-    --pattern, repetition, presence and frequency penalties, --no-repeat-ngram, --temperature,
-    --top-k, --top-p, --min-p, --typical. Then a token is drawn. A filter that would remove every
-    token keeps the most probable one; only --pattern ends the text instead.
+    --pattern, --max-copy, repetition, presence and frequency penalties, --no-repeat-ngram,
+    --temperature, --top-k, --top-p, --min-p, --typical. Then a token is drawn. A filter that would
+    remove every token keeps the most probable one; only --pattern and --max-copy end the text
+    instead.
     """
     if instead.interactive:
         _check_interactive(prompts, instead, sampling, out)

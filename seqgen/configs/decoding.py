@@ -174,6 +174,12 @@ class WritingOptions(Options, panel=LENGTH):
     no_repeat_ngram: int | None = setting(
         "Never repeat a sequence of N tokens, prompt included.", None, low=1, panel=FILTERS
     )
+    max_copy: int | None = setting(
+        "Never write N characters in a row that occur in the text the model was trained on.",
+        None,
+        low=1,
+        panel=FILTERS,
+    )
     force: str = setting(
         r"Begin every text with this string; \n, \t and \\ are read as escapes.",
         "",

@@ -49,10 +49,11 @@ class SuffixIndex:
     @classmethod
     def open(cls, text_file: Path, order_file: Path) -> SuffixIndex:
         """Map two files: a text followed by `EMPTY`, and its `order_of`."""
-        text = np.memmap(text_file, np.uint8, "r")
+        text = np.memmap(text_file, np.uint8, "r").view(np.ndarray)
         size = text.size - WIDTH
         kind = np.int32 if size < 1 << 31 else np.int64
-        return cls(text, np.memmap(order_file, kind, "r") if size else np.zeros(0, kind))
+        order = np.memmap(order_file, kind, "r").view(np.ndarray) if size else np.zeros(0, kind)
+        return cls(text, order)
 
     @property
     def size(self) -> int:

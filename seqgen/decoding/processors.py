@@ -1,10 +1,11 @@
 """Filters on the next token's distribution: pure functions of history and log-probabilities.
 
 They apply in a fixed order, `ORDER`: tokens that are never written (`Forbid`), banned sequences,
-the minimum length, forced tokens, a pattern, the three penalties, no repeated n-gram, temperature,
-top-k, top-p, min-p, locally typical. Each takes and returns normalised log-probabilities (B, V), so
-each works on the output of the previous one. No filter removes every token: the most probable one
-always stays. A pattern alone (`constraint.Constraint`) may end a text instead.
+the minimum length, forced tokens, a pattern, no copies, the three penalties, no repeated n-gram,
+temperature, top-k, top-p, min-p, locally typical. Each takes and returns normalised
+log-probabilities (B, V), so each works on the output of the previous one. No filter removes every
+token: the most probable one always stays. Only a pattern (`constraint.Constraint`) and
+`max_copy.MaxCopy` may end a text instead.
 
 They work on NumPy arrays, whatever device the model is on. That gives the same numbers everywhere,
 and for small vocabularies a call costs a fraction of torch's.
@@ -33,6 +34,7 @@ ORDER = (
     "min-tokens",
     "forced",
     "pattern",
+    "max-copy",
     "repetition, presence and frequency penalties",
     "no-repeat n-gram",
     "temperature",

@@ -10,7 +10,7 @@ from functools import cached_property
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.source_attention import Attention, coverage_penalty
 from seqgen.commands.writing.filters import begin_and_end
-from seqgen.commands.writing.forms import Terms, constraint_of, containing
+from seqgen.commands.writing.forms import Terms, constraint_of, containing, max_copy
 from seqgen.commands.writing.from_source import (
     SourceReader,
     check_sources,
@@ -169,7 +169,7 @@ class Searcher:
 
         return wanted
 
-    @property
+    @cached_property
     def processors(self) -> list[Processor]:
         """What is possible: first without what can never be written."""
         options, form = self.options, self.constraint
@@ -179,7 +179,7 @@ class Searcher:
         processors += [] if form is None else [form]
         if options.no_repeat_ngram is not None:
             processors.append(NoRepeatNgram(options.no_repeat_ngram))
-        return processors
+        return [*processors, *max_copy(self.loaded, options, dead_ends=False)]
 
     @property
     def ends(self) -> Ends | None:

@@ -10,10 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.novelty import known_to
+from seqgen.configs import require
 from seqgen.configs.decoding import Form, SampleOptions, WritingOptions
 from seqgen.decoding.backward import BackwardDecoder
 from seqgen.decoding.constraint import Constraint
 from seqgen.decoding.exact import Exact, ExactHidden
+from seqgen.decoding.max_copy import MaxCopy
 from seqgen.decoding.processors import normalise
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.hmm.array_model import HMMArrays
@@ -196,11 +199,43 @@ def _constraint(
         character = next(filter(tokenizer.first_unknown, automaton.network.single), None)
         what = "any text of it" if character is None else repr(character)
         raise UsageError(f"the model's tokens cannot write {what}")
-    reserved = [i for i in tokenizer.special_ids if i not in (None, tokenizer.unk_id)]
-    end = tokenizer.eos_id if tokenizer.eos_id in reserved else reserved[0]
-    dead = next(i for i in reserved if i != end) if dead_ends else None
+    end, dead = _end_and_dead_end(tokenizer)
+    dead = dead if dead_ends else None
     fresh_after = (tokenizer.newline_id, tokenizer.bos_id)
     return Constraint(automaton, max_tokens, end, ends, never, fresh_after, dead)
+
+
+def _end_and_dead_end(tokenizer: Tokenizer) -> tuple[int, int]:
+    """Return two tokens without text: for the end of a text, and for one that cannot go on."""
+    reserved = [i for i in tokenizer.special_ids if i not in (None, tokenizer.unk_id)]
+    end = tokenizer.eos_id if tokenizer.eos_id in reserved else reserved[0]
+    return end, next(i for i in reserved if i != end)
+
+
+def max_copy(loaded: LoadedModel, options: WritingOptions, dead_ends: bool = True) -> list[MaxCopy]:
+    """Return the filter that keeps texts from copying, or nothing if none is asked for.
+
+    Args:
+        loaded: the model.
+        options: how many characters are a copy.
+        dead_ends: a token ends a text that cannot go on; otherwise no token is left to it.
+
+    Raises:
+        UsageError: the model writes from right to left.
+        SeqgenError: the text that it was trained on is not known.
+    """
+    if options.max_copy is None:
+        return []
+    require(not loaded.backward, "--max-copy is for models that write from left to right")
+    tokenizer = loaded.tokenizer
+    known = [i for i in range(tokenizer.vocab_size) if i not in tokenizer.special_ids]
+    inside = next((i for i in known if tokenizer.decode([i]).strip()), known[0])
+    tables = [dict(_bytes(tokenizer, known, past, False)) for past in ((inside,), ())]
+    within, first = ([table.get(i) for i in range(tokenizer.vocab_size)] for table in tables)
+    dead = _end_and_dead_end(tokenizer)[1] if dead_ends else None
+    fresh_after = (tokenizer.newline_id, tokenizer.bos_id)
+    index = known_to(loaded).index
+    return [MaxCopy(index, options.max_copy, within, first, fresh_after, dead)]
 
 
 @functools.lru_cache(maxsize=64)

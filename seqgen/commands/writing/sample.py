@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
@@ -12,7 +12,7 @@ import numpy as np
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.writing.filters import begin_and_end
-from seqgen.commands.writing.forms import constraint_of, exactly
+from seqgen.commands.writing.forms import constraint_of, exactly, max_copy
 from seqgen.commands.writing.from_source import (
     SourceReader,
     check_sources,
@@ -25,8 +25,9 @@ from seqgen.configs.settings import MOST_TOKENS
 from seqgen.data.sources import Vectors
 from seqgen.decoding import sampling
 from seqgen.decoding.constraint import Constraint
-from seqgen.decoding.continuation import Continuation
+from seqgen.decoding.continuation import DEAD_END, Continuation, reasons_of
 from seqgen.decoding.draw import Choose, CounterDraw, greedy
+from seqgen.decoding.max_copy import MaxCopy
 from seqgen.decoding.processors import (
     Ban,
     Forbid,
@@ -102,6 +103,18 @@ class Writer:
         return exactly(self.loaded, form) if self.options.pattern_mode == "exact" else form
 
     @cached_property
+    def max_copy(self) -> list[MaxCopy]:
+        """What keeps texts from copying, if that is asked for."""
+        return max_copy(self.loaded, self.options)
+
+    @cached_property
+    def ends(self) -> Mapping[int, str]:
+        """The tokens that end a text, and why each does."""
+        form, stops = self.constraint, self.loaded.framing.stops
+        reasons = reasons_of(stops) if form is None else form.reasons
+        return reasons | {each.dead_id: DEAD_END for each in self.max_copy}
+
+    @cached_property
     def processors(self) -> list[Processor]:
         """Every filter in order, first the one for tokens that are never written."""
         options, form = self.options, self.constraint
@@ -112,6 +125,7 @@ class Writer:
             processors.append(Ban(tuple(map(self.loaded.ids, known))))
         processors += begin_and_end(self.loaded, options.min_tokens, options.force)
         processors += [] if form is None else [form]
+        processors += self.max_copy
         return [*processors, *filters(options)]
 
     @property
@@ -132,8 +146,8 @@ class Writer:
         """Begin a text, whose tokens `decoder` turns into characters."""
         options = self.options
         limit = options.max_tokens if row.max_tokens is None else row.max_tokens
-        ends = None if self.constraint is None else self.constraint.reasons
-        return self.loaded.continuation(decoder, options.stop, limit, options.min_tokens, ends)
+        how = (options.stop, limit, options.min_tokens, self.ends)
+        return self.loaded.continuation(decoder, *how)
 
     @cached_property
     def weights(self) -> dict[Row, float]:
