@@ -113,7 +113,8 @@ def _of(
 ) -> tuple[KnownText, list[str], str]:
     """Return the training text of a model, the texts, and the model's held-out text."""
     from seqgen.commands.loading import load
-    from seqgen.commands.novelty import known_to, written
+    from seqgen.commands.novelty import known_to
+    from seqgen.commands.writing.sample import texts_of
 
     texts = None if looked.file is None else _texts(looked, inputs, looked.file)
     loaded = load(model.model, machine.device)
@@ -122,7 +123,7 @@ def _of(
     held_out = ""
     if path is not None:
         held_out = whole(chain.from_iterable(s.chunks() for s in inputs.open([str(path)])), "it")
-    return known, written(loaded) if texts is None else texts, held_out
+    return known, texts_of(loaded) if texts is None else texts, held_out
 
 
 def _table(records: Sequence[Copied], shares: Shares, of_others: Shares | None) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seqgen import store
-from seqgen.configs.decoding import SampleOptions
 from seqgen.data.split import held_out_fraction, held_out_lines, path_of, split_text
 from seqgen.data.suffix_index import MOST, SuffixIndex
 from seqgen.data.text import Surveyor, Text, decoded
@@ -21,8 +20,6 @@ from seqgen.tasks.datasets.prepared import survey_text
 if TYPE_CHECKING:
     from seqgen.commands.loaded import LoadedModel
 
-# The texts that are written, from the default prompt.
-SAMPLES = SampleOptions(num_samples=16, max_tokens=200, seed=0)
 # The lengths of n-grams whose share is reported.
 LENGTHS = (5, 10, 15, 20, 30, 50)
 # The settings that decide which part of a text a model is trained on.
@@ -236,10 +233,3 @@ def like_lengths(text: str, others: Sequence[str]) -> list[str]:
     """Return consecutive parts of a text as long as others, as far as it goes."""
     ends = np.cumsum([0, *map(len, others)]).tolist()
     return [text[begin:end] for begin, end in pairwise(ends) if text[begin:end]]
-
-
-def written(loaded: LoadedModel) -> list[str]:
-    """Return texts that a model writes from the start of a text, always the same."""
-    from seqgen.commands.writing.sample import sample
-
-    return [record.text for record in sample(loaded, [""], SAMPLES)]

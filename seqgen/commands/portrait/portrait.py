@@ -13,10 +13,11 @@ from seqgen.commands.inspect.passage import passages as passages_of
 from seqgen.commands.inspect.steps import UnitValues, unit_values
 from seqgen.commands.inspect.units import Unit, units
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.novelty import training_text, written
+from seqgen.commands.novelty import training_text
 from seqgen.commands.portrait.figures import PredictionFigures, figures
 from seqgen.commands.scoring.perplexity import for_model, protocol, scoring_signature
 from seqgen.commands.writing.beam_search import BeamOptions, Tree, explain
+from seqgen.commands.writing.sample import texts_of
 from seqgen.errors import SeqgenError
 from seqgen.metrics.novelty import Novelty, novelty
 from seqgen.models.recurrent.model import RecurrentLM
@@ -47,7 +48,7 @@ def originality(loaded: LoadedModel, text: str) -> Originality:
         SeqgenError: the training text is not known, is gone, or has changed; says so.
     """
     _, train, _ = training_text(loaded)
-    texts = written(loaded)
+    texts = texts_of(loaded)
     lengths = [len(one.split()) for one in texts]
     samples, of_text = novelty([texts, list(_cut(text.split(), lengths))], train())
     return Originality(samples, of_text)

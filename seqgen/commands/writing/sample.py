@@ -296,3 +296,9 @@ def fixed_sample(loaded: LoadedModel, prompt: str | Vectors = "", tokens: int = 
         loaded = loaded.with_labels(loaded.labels.names[:1])
     options = SampleOptions(seed=0, temperature=0.8, max_tokens=tokens)
     return "".join(islice(stream(loaded, prompt, options), tokens))
+
+
+def texts_of(loaded: LoadedModel) -> list[str]:
+    """Return 16 texts that a model writes from the start of a text, always the same."""
+    options = SampleOptions(num_samples=16, max_tokens=200, seed=0)
+    return [record.text for record in sample(loaded, [""], options)]
