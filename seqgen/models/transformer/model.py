@@ -15,9 +15,14 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.dropout import Dropout
 from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.engines.onednn_linear import Linear
-from seqgen.models.engines.ops import ArrayOps, Ops
+from seqgen.models.engines.ops import Ops
 from seqgen.models.engines.tensor_ops import TensorOps
-from seqgen.models.engines.tensor_products import as_array, as_tensor, weights_as_arrays
+from seqgen.models.engines.tensor_products import (
+    FusedArrayOps,
+    as_array,
+    as_tensor,
+    weights_as_arrays,
+)
 from seqgen.models.transformer.array_model import TransformerArrays
 from seqgen.models.transformer.attention import causal_attention, for_each_query
 from seqgen.models.transformer.blocks import Block, norm_of
@@ -100,7 +105,7 @@ class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
     def over_arrays(self) -> TransformerArrays:
         """Return the same model over arrays, whose weights are these."""
         return self.prepared(
-            lambda: self.arrays(self.config, weights_as_arrays(self), ArrayOps, self.reduced)
+            lambda: self.arrays(self.config, weights_as_arrays(self), FusedArrayOps, self.reduced)
         )
 
     def hidden(self, tokens: Tensor, state: KVCache | None) -> tuple[Tensor, KVCache | None]:
