@@ -119,6 +119,17 @@ def load_object(target: str) -> Any:
     return getattr(importlib.import_module(module, "seqgen.models"), name)
 
 
+# What all recurrent cells are run by, each with a configuration that names its equation.
+RECURRENT = ".recurrent.model:RecurrentLM"
+RECURRENT_ARRAYS = ".recurrent.array_model:RecurrentArrays"
+
+
+def _cell(name: str, config: str, summary: str) -> Architecture:
+    """Return the row of a recurrent cell, whose file has its name."""
+    config = f".recurrent.cells.{name}:{config}"
+    return Architecture(name, RECURRENT, summary, config=config, arrays=RECURRENT_ARRAYS)
+
+
 _ROWS = (
     Architecture(
         "ngram",
@@ -141,78 +152,21 @@ _ROWS = (
     Architecture(
         "window", ".window:Window", "network over the last few tokens (Bengio et al. 2003)"
     ),
-    Architecture(
-        "rnn", ".recurrent.cells.rnn:RNN", "Elman's recurrent network (1990); tanh, sigmoid or ReLU"
-    ),
-    Architecture(
-        "gru", ".recurrent.cells.gru:GRU", "gated recurrent unit (Cho et al. 2014), in two forms"
-    ),
-    Architecture(
-        "lstm",
-        ".recurrent.cells.lstm:LSTM",
-        "long short-term memory (Gers et al. 2000) and its forms",
-    ),
-    Architecture(
-        "ugrnn",
-        ".recurrent.cells.ugrnn:UGRNN",
-        "update gate recurrent network (Collins et al. 2017)",
-    ),
-    Architecture(
-        "mgu",
-        ".recurrent.cells.mgu:MGU",
-        "minimal gated unit, with one gate (Zhou et al. 2016)",
-        config=".recurrent.config:RecurrentConfig",
-    ),
-    Architecture(
-        "mut1",
-        ".recurrent.cells.mut1:MUT1",
-        "first cell of a search by mutation (Jozefowicz 2015)",
-        config=".recurrent.config:RecurrentConfig",
-    ),
-    Architecture(
-        "mut2",
-        ".recurrent.cells.mut2:MUT2",
-        "second cell of a search by mutation (Jozefowicz 2015)",
-        config=".recurrent.config:RecurrentConfig",
-    ),
-    Architecture(
-        "mut3",
-        ".recurrent.cells.mut3:MUT3",
-        "third cell of a search by mutation (Jozefowicz 2015)",
-        config=".recurrent.config:RecurrentConfig",
-    ),
-    Architecture(
-        "mlstm", ".recurrent.cells.mlstm:MLSTM", "multiplicative LSTM (Krause et al. 2016)"
-    ),
-    Architecture(
-        "rhn", ".recurrent.cells.rhn:RHN", "recurrent highway network (Zilly et al. 2017)"
-    ),
-    Architecture(
-        "nas",
-        ".recurrent.cells.nas:NAS",
-        "cell of a search by reinforcement (Zoph and Le 2017)",
-        config=".recurrent.config:RecurrentConfig",
-    ),
-    Architecture(
-        "mingru",
-        ".recurrent.cells.mingru:MinGRU",
-        "minimal GRU, for a parallel scan (Feng et al. 2024)",
-    ),
-    Architecture(
-        "minlstm",
-        ".recurrent.cells.minlstm:MinLSTM",
-        "minimal LSTM, for a parallel scan (Feng et al. 2024)",
-    ),
-    Architecture(
-        "jordan",
-        ".recurrent.cells.jordan:Jordan",
-        "Jordan's network: its own predictions read back (1986)",
-    ),
-    Architecture(
-        "grid",
-        ".recurrent.cells.grid:Grid",
-        "Grid LSTM over time and depth (Kalchbrenner et al. 2016)",
-    ),
+    _cell("rnn", "RNNConfig", "Elman's recurrent network (1990); tanh, sigmoid or ReLU"),
+    _cell("gru", "GRUConfig", "gated recurrent unit (Cho et al. 2014), in two forms"),
+    _cell("lstm", "LSTMConfig", "long short-term memory (Gers et al. 2000) and its forms"),
+    _cell("ugrnn", "UGRNNConfig", "update gate recurrent network (Collins et al. 2017)"),
+    _cell("mgu", "MGUConfig", "minimal gated unit, with one gate (Zhou et al. 2016)"),
+    _cell("mut1", "MUT1Config", "first cell of a search by mutation (Jozefowicz 2015)"),
+    _cell("mut2", "MUT2Config", "second cell of a search by mutation (Jozefowicz 2015)"),
+    _cell("mut3", "MUT3Config", "third cell of a search by mutation (Jozefowicz 2015)"),
+    _cell("mlstm", "MLSTMConfig", "multiplicative LSTM (Krause et al. 2016)"),
+    _cell("rhn", "RHNConfig", "recurrent highway network (Zilly et al. 2017)"),
+    _cell("nas", "NASConfig", "cell of a search by reinforcement (Zoph and Le 2017)"),
+    _cell("mingru", "MinGRUConfig", "minimal GRU, for a parallel scan (Feng et al. 2024)"),
+    _cell("minlstm", "MinLSTMConfig", "minimal LSTM, for a parallel scan (Feng et al. 2024)"),
+    _cell("jordan", "JordanConfig", "Jordan's network: its own predictions read back (1986)"),
+    _cell("grid", "GridConfig", "Grid LSTM over time and depth (Kalchbrenner et al. 2016)"),
     Architecture(
         "hawk",
         ".recurrent.hawk:Hawk",

@@ -189,7 +189,7 @@ class Case:
 
     def widths(self) -> tuple[int, ...]:
         """Return how wide the parts are that a recurrent architecture's cell hands on."""
-        return registry.architecture(self.architecture).load_model().cell.widths(self.config())
+        return self.config().equation.widths(self.config())
 
     @property
     def neural(self) -> bool:

@@ -16,7 +16,8 @@ from benchmarks.baselines import PlainGPT, PlainWindow
 from benchmarks.pair_baselines import PlainSeq2Seq, PlainTranslator
 from seqgen.data.sources import TokenSources
 from seqgen.errors import SeqgenError
-from seqgen.models.recurrent.cells.lstm import LSTM, LSTMConfig
+from seqgen.models.recurrent.cells.lstm import LSTMConfig
+from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.seq2seq.recurrent import Seq2Seq, Seq2SeqConfig
 from seqgen.models.seq2seq.transformer import (
     Seq2SeqTransformer,
@@ -29,7 +30,7 @@ from seqgen.presets import FORM_OF_2017
 
 
 def test_operations_by_hand():
-    lstm = LSTM(LSTMConfig(vocab_size=7, hidden_size=4, num_layers=1, embedding_size=3))
+    lstm = RecurrentLM(LSTMConfig(vocab_size=7, hidden_size=4, num_layers=1, embedding_size=3))
     # Per token: four gates of 4 x 3 and 4 x 4, a head of 7 x 4; 2 operations, three times.
     assert train.flops_per_token(lstm, 9) == 6 * (4 * (12 + 16) + 28)
     shape = {"vocab_size": 7, "window": 9, "hidden_size": 4, "num_layers": 2, "num_heads": 2}

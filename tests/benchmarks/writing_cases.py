@@ -17,7 +17,8 @@ from seqgen.decoding.processors import Forbid
 from seqgen.decoding.sampling import Row, sample
 from seqgen.models.base import LanguageModel
 from seqgen.models.engines.precision import in_precision
-from seqgen.models.recurrent.cells.lstm import LSTM, LSTMConfig
+from seqgen.models.recurrent.cells.lstm import LSTMConfig
+from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.seq2seq.transformer import (
     Seq2SeqTransformer,
 )
@@ -105,7 +106,7 @@ def lstm(tokens: int, precision: str = "float32") -> Case:
     """Return the case of our LSTM beside a loop over `nn.LSTM` in float32."""
     tokenizer = CharTokenizer(ALPHABET)
     texts = Texts((tokenizer.newline_id,), tokens)
-    model = LSTM(LSTMConfig(vocab_size=tokenizer.vocab_size, hidden_size=256, num_layers=2))
+    model = RecurrentLM(LSTMConfig(vocab_size=tokenizer.vocab_size, hidden_size=256, num_layers=2))
     return Case(
         name=f"lstm 2 x 256, batch 1{_in_title(precision)}",
         baseline="a loop over nn.LSTM",

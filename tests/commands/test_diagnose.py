@@ -14,7 +14,7 @@ from helpers_cli import records, refusal
 from seqgen.cli import run
 from seqgen.configs import TrainingConfig
 from seqgen.data.corpus import Corpus
-from seqgen.models.recurrent.cells.watched import Steps, watching
+from seqgen.models.recurrent.watched import Steps, watching
 from seqgen.training.diagnosis.distance import gradients_by_distance, windows
 from seqgen.training.diagnosis.layers import (
     Update,
@@ -150,7 +150,7 @@ def test_every_cell_agrees_with_states_that_are_leaves(architecture):
     expected = by_brute_force(model, tokens, targets, 0)
     assert [d.grad_norm for d in found] == pytest.approx(expected, rel=1e-9)
     assert (found[0].bound is None) == (architecture != "rnn")
-    assert (found[0].weight_grad_norm is None) == (not model.layers[0].reads_past)
+    assert (found[0].weight_grad_norm is None) == (not model.layers[0].equation.reads_past)
 
 
 @pytest.mark.parametrize("architecture", RECURRENT)

@@ -24,7 +24,7 @@ from seqgen.commands.inspect.steps import steps, trace, unit_values
 from seqgen.commands.inspect.units import correlations, features, lags, units
 from seqgen.commands.scoring.surprisal import score_tokens
 from seqgen.configs.scoring import Scoring
-from seqgen.models.recurrent.cells.watched import Steps, watching
+from seqgen.models.recurrent.watched import Steps, watching
 from seqgen.models.transformer.positions import rotate
 from seqgen.report.coloured_text import Scale, share_scale, signed_scale, surprisal_scale
 from seqgen.report.inspection import unit_section
@@ -125,11 +125,12 @@ def test_every_cell_names_the_gates_that_it_says_keep_replace_and_reset(architec
     seen = Steps()
     with watching({cell: seen}), torch.no_grad():
         model(torch.tensor([[1, 2, 3]]), None)
-    assert len(seen.shown) == 3 and not set(seen.shown[0]) & set(cell.parts)
-    for gate in filter(None, (cell.keeps, cell.replaces, cell.resets)):
+    equation = cell.equation
+    assert len(seen.shown) == 3 and not set(seen.shown[0]) & set(cell.equation.parts)
+    for gate in filter(None, (equation.keeps, equation.replaces, equation.resets)):
         values = torch.cat([step[gate] for step in seen.shown])
         assert ((values >= 0) & (values <= 1)).all()
-    assert not (cell.keeps and cell.replaces)
+    assert not (equation.keeps and equation.replaces)
 
 
 @pytest.mark.parametrize("architecture", ["lstm", "gru", "mgu", "ugrnn", "mut1", "mingru"])
@@ -144,7 +145,8 @@ def test_the_share_kept_is_how_the_memory_follows_its_past(architecture):
     new = {"lstm": lambda: shown["i"] * shown["g"]}.get(
         architecture, lambda: (1 - kept) * shown.get("n", shown.get("c"))
     )
-    kept = shown[cell.keeps] if cell.keeps else 1 - shown[cell.replaces]
+    keeps, replaces = cell.equation.keeps, cell.equation.replaces
+    kept = shown[keeps] if keeps else 1 - shown[replaces]
     torch.testing.assert_close(last[-1], kept * last[-2] + new())
 
 

@@ -23,8 +23,9 @@ from seqgen.decoding.hypotheses import LengthNorm
 from seqgen.decoding.processors import Forbid, MinTokens, NoRepeatNgram
 from seqgen.decoding.stochastic_beam import conditioned, gumbel
 from seqgen.errors import UsageError
-from seqgen.models.recurrent.cells.gru import GRU, GRUConfig
-from seqgen.models.recurrent.cells.lstm import LSTM, LSTMConfig
+from seqgen.models.recurrent.cells.gru import GRUConfig
+from seqgen.models.recurrent.cells.lstm import LSTMConfig
+from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.model import Transformer
 
@@ -150,9 +151,8 @@ def neural(kind):
         )
         model = Transformer(config)
     else:
-        model = {"lstm": LSTM, "gru": GRU}[kind](
-            {"lstm": LSTMConfig, "gru": GRUConfig}[kind](vocab_size=7, hidden_size=12)
-        )
+        config = {"lstm": LSTMConfig, "gru": GRUConfig}[kind](vocab_size=7, hidden_size=12)
+        model = RecurrentLM(config)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.6)
     return model.double().eval()

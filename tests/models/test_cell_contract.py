@@ -14,6 +14,8 @@ from torch.func import functional_call
 from seqgen import registry
 from seqgen.models.engines.ops import ArrayOps
 from seqgen.models.engines.tensor_ops import TensorOps
+from seqgen.models.recurrent import array_model
+from seqgen.models.recurrent.cell import Cell
 from seqgen.models.recurrent.linear_maps import over_loop, over_tensors
 from seqgen.models.recurrent.model import RecurrentLM
 
@@ -43,9 +45,8 @@ RECURRENT = cells()
 
 def made(case, **more):
     """Return a layer of the case's cell with random parameters, its input and the parts before."""
-    kind = registry.architecture(case.architecture).load_model().cell
     torch.manual_seed(4)
-    layer = kind(E, case.config(**{"hidden_size": 5, **more})).double()
+    layer = Cell(E, case.config(**{"hidden_size": 5, **more})).double()
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.normal_(0, 0.6)
@@ -83,7 +84,7 @@ def test_what_is_faster_is_the_loop(case, graph):
     layer, x, before = made(case)
     wanted = layer.loop(x, before)
     with torch.set_grad_enabled(graph):
-        got = layer.fast_sequence(x, before, layer.noise(B))
+        got = layer.equation.fast_sequence(layer, x, before, layer.noise(B))
         same(layer.sequence(x, before), wanted)
     if got is not None:
         same(got, wanted)
@@ -103,18 +104,28 @@ def test_what_is_faster_is_the_loop(case, graph):
 def test_the_step_over_arrays_is_the_step(case, rows, given):
     layer, _, before = made(case)
     vectors = torch.randn(V, E, dtype=torch.float64)
-    step = layer.array_step(vectors if given == "ids" else None)
+    of_arrays = layer.over_arrays(vectors.numpy() if given == "ids" else None)
     tensors = tuple(part[:rows].clone() for part in before)
     arrays = tuple(part.numpy().copy() for part in tensors)
     for t in range(T):
         ids = np.arange(t, t + rows) % V
         kept = [part.copy() for part in arrays]
-        after = step(ids if given == "ids" else vectors.numpy()[ids], arrays)
+        after = of_arrays.step(ids if given == "ids" else vectors.numpy()[ids], arrays)
         for part, copy in zip(arrays, kept, strict=True):
             np.testing.assert_array_equal(part, copy)  # a state is not written over
         tensors, arrays = layer.step(vectors[ids], tensors), after
         for tensor, array in zip(tensors, arrays, strict=True):
             np.testing.assert_allclose(array, tensor.numpy(), **EXACT)
+
+
+@over(RECURRENT)
+@pytest.mark.parametrize("piece", [2, 100])
+@torch.no_grad()
+def test_a_sequence_over_arrays_is_the_sequence(case, piece, monkeypatch):
+    monkeypatch.setattr(array_model, "PIECE", piece)
+    layer, x, before = made(case)
+    y, after = layer.over_arrays().sequence(x.numpy(), tuple(part.numpy() for part in before))
+    same((torch.from_numpy(y), tuple(map(torch.from_numpy, after))), layer.sequence(x, before))
 
 
 @over(RECURRENT)

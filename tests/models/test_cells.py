@@ -13,9 +13,10 @@ from torch import nn
 
 from seqgen.errors import UsageError
 from seqgen.models.engines.tensor_ops import TensorOps
-from seqgen.models.recurrent.cells.gru import GRUCell, GRUConfig
-from seqgen.models.recurrent.cells.lstm import LSTMCell, LSTMConfig
-from seqgen.models.recurrent.cells.rnn import RNNCell, RNNConfig
+from seqgen.models.recurrent.cell import Cell
+from seqgen.models.recurrent.cells.gru import GRUConfig
+from seqgen.models.recurrent.cells.lstm import LSTMConfig
+from seqgen.models.recurrent.cells.rnn import RNNConfig
 from seqgen.models.transformer import context
 from seqgen.models.transformer.positions import rotate, rotations, sinusoids
 
@@ -62,26 +63,26 @@ def lstm(w, u, b, extra, x, state):
 
 SIZE = {"vocab_size": 5, "hidden_size": H}
 CELLS = {
-    "rnn-tanh": (RNNCell, RNNConfig(**SIZE), rnn(np.tanh)),
-    "rnn-relu": (RNNCell, RNNConfig(**SIZE, activation="relu"), rnn(lambda x: np.maximum(x, 0))),
-    "gru-before": (GRUCell, GRUConfig(**SIZE, reset="before"), gru_before),
-    "gru-after": (GRUCell, GRUConfig(**SIZE, reset="after"), gru_after),
-    "lstm": (LSTMCell, LSTMConfig(**SIZE), lstm),
+    "rnn-tanh": (RNNConfig(**SIZE), rnn(np.tanh)),
+    "rnn-relu": (RNNConfig(**SIZE, activation="relu"), rnn(lambda x: np.maximum(x, 0))),
+    "gru-before": (GRUConfig(**SIZE, reset="before"), gru_before),
+    "gru-after": (GRUConfig(**SIZE, reset="after"), gru_after),
+    "lstm": (LSTMConfig(**SIZE), lstm),
 }
 
 
 @pytest.mark.parametrize("name", CELLS)
 @torch.no_grad()
 def test_a_cell_is_its_equation(name):
-    kind, config, equation = CELLS[name]
+    config, equation = CELLS[name]
     torch.manual_seed(0)
-    layer = kind(E, config).double()
+    layer = Cell(E, config).double()
     for parameter in layer.parameters():
         parameter.normal_(0, 0.7)
     x = torch.randn(B, T, E, dtype=torch.float64)
-    start = tuple(torch.randn(B, H, dtype=torch.float64) for _ in kind.parts)
+    start = tuple(torch.randn(B, H, dtype=torch.float64) for _ in config.equation.parts)
     by_gate = [
-        [part.numpy() for part in tensor.chunk(kind.inputs)]
+        [part.numpy() for part in tensor.chunk(config.equation.inputs)]
         for tensor in (layer.weight_ih, layer.weight_hh, layer.bias)
     ]
     bias_hn = getattr(layer, "bias_hn", None)
@@ -156,13 +157,13 @@ def test_one_hot_input_is_a_column_of_the_matrix():
 
 @pytest.mark.parametrize("name", CELLS)
 def test_recurrent_weights_begin_as_the_literature_has_them(name):
-    kind, config, _ = CELLS[name]
+    config, _ = CELLS[name]
     torch.manual_seed(0)
-    layer = kind(E, config)
+    layer = Cell(E, config)
     limit = math.sqrt(6 / (E + H))  # Glorot and Bengio, for each gate
     assert layer.weight_ih.abs().max() <= limit
     assert layer.weight_ih.abs().max() > 0.7 * limit
-    for gate in layer.weight_hh.detach().chunk(kind.inputs):
+    for gate in layer.weight_hh.detach().chunk(config.equation.inputs):
         torch.testing.assert_close(gate @ gate.T, torch.eye(H), rtol=0, atol=1e-5)
     if name == "rnn-relu":
         assert torch.equal(layer.weight_hh, torch.eye(H))
@@ -174,13 +175,13 @@ def test_recurrent_weights_begin_as_the_literature_has_them(name):
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_the_recurrent_gain_scales_the_initial_matrix(activation):
-    cell = RNNCell(E, RNNConfig(**SIZE, activation=activation, recurrent_gain=2.5))
+    cell = Cell(E, RNNConfig(**SIZE, activation=activation, recurrent_gain=2.5))
     norms = torch.linalg.svdvals(cell.weight_hh.detach())
     torch.testing.assert_close(norms, torch.full((H,), 2.5), rtol=1e-5, atol=0)
 
 
 def test_the_forget_bias_can_be_set():
-    layer = LSTMCell(E, LSTMConfig(**SIZE, forget_bias=2.5))
+    layer = Cell(E, LSTMConfig(**SIZE, forget_bias=2.5))
     assert layer.bias.detach().chunk(4)[1].tolist() == [2.5] * H
 
 

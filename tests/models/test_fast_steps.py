@@ -14,9 +14,10 @@ from torch.autograd import gradcheck
 from seqgen.models.engines import arrays, tensor_products
 from seqgen.models.engines.precision import choose_precision, step_arithmetic
 from seqgen.models.recurrent.bptt import GRURecurrence
-from seqgen.models.recurrent.cells.gru import GRUCell, GRUConfig
-from seqgen.models.recurrent.cells.lstm import LSTMCell, LSTMConfig
-from seqgen.models.recurrent.cells.rnn import RNNCell, RNNConfig
+from seqgen.models.recurrent.cell import Cell
+from seqgen.models.recurrent.cells.gru import GRUConfig
+from seqgen.models.recurrent.cells.lstm import LSTMConfig
+from seqgen.models.recurrent.cells.rnn import RNNConfig
 from seqgen.models.transformer.attention import causal_attention
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.rms_norm import Normalisation, RMSNorm
@@ -25,10 +26,10 @@ from seqgen.training.optimizers import Muon
 B, T, E, H = 3, 7, 5, 16
 CPU = torch.device("cpu")
 LAYERS = {
-    "tanh": (RNNCell, RNNConfig(vocab_size=2, hidden_size=H), nn.RNN),
-    "relu": (RNNCell, RNNConfig(vocab_size=2, hidden_size=H, activation="relu"), nn.RNN),
-    "gru": (GRUCell, GRUConfig(vocab_size=2, hidden_size=H), nn.GRU),
-    "lstm": (LSTMCell, LSTMConfig(vocab_size=2, hidden_size=H), nn.LSTM),
+    "tanh": (RNNConfig(vocab_size=2, hidden_size=H), nn.RNN),
+    "relu": (RNNConfig(vocab_size=2, hidden_size=H, activation="relu"), nn.RNN),
+    "gru": (GRUConfig(vocab_size=2, hidden_size=H), nn.GRU),
+    "lstm": (LSTMConfig(vocab_size=2, hidden_size=H), nn.LSTM),
 }
 # bf16 has 8 bits: a rounding is within 2^-8 of its value, and here some dozen follow another.
 BF16 = 0.06
@@ -41,7 +42,7 @@ def random(*shape, dtype=torch.float64):
 def as_torch_has_it(name, layer):
     """Return torch's module with the layer's weights."""
     options = {"nonlinearity": name} if name in ("tanh", "relu") else {}
-    module = LAYERS[name][2](E, H, batch_first=True, **options)
+    module = LAYERS[name][1](E, H, batch_first=True, **options)
     bias_hh = torch.zeros_like(layer.bias)
     if name == "gru":
         bias_hh[2 * H :] = layer.bias_hn
@@ -60,13 +61,13 @@ def relative_error(got, wanted):
 @pytest.mark.parametrize("bf16", [False, True])
 def test_a_layer_and_its_gradients_are_those_of_torch(name, bf16):
     torch.manual_seed(0)
-    kind, config, _ = LAYERS[name]
-    layer = kind(E, config)
+    config, _ = LAYERS[name]
+    layer = Cell(E, config)
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.normal_(0, 0.3)
     module = as_torch_has_it(name, layer)
-    x, start = torch.randn(B, T, E), torch.randn(len(kind.parts), B, H)
+    x, start = torch.randn(B, T, E), torch.randn(len(config.equation.parts), B, H)
     towards = torch.randn(B, T, H)
     mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
     begin = start.clone().requires_grad_()

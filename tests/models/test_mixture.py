@@ -27,7 +27,8 @@ from seqgen.models.mixture.model import Mixture, fit_weights, weighted_sum
 from seqgen.models.ngram.array_model import NGramArrays
 from seqgen.models.ngram.config import NGramConfig
 from seqgen.models.ngram.model import NGram
-from seqgen.models.recurrent.cells.lstm import LSTM, LSTMConfig
+from seqgen.models.recurrent.cells.lstm import LSTMConfig
+from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.model import Transformer
 from seqgen.training.counting import fit as fit_counts
@@ -45,7 +46,7 @@ def own_home(tmp_path, monkeypatch):
 def some_mixture(weights=(0.2, 0.5, 0.3)):
     torch.manual_seed(1)
     sizes = {"vocab_size": V, "hidden_size": 8, "num_layers": 1}
-    lstm = LSTM(LSTMConfig(**sizes, dropout=0))
+    lstm = RecurrentLM(LSTMConfig(**sizes, dropout=0))
     transformer = Transformer(TransformerConfig(**sizes, num_heads=2, window=6, dropout=0))
     parts = [NGram(NGramConfig(vocab_size=V, order=3)), lstm, transformer]
     for parameter in [*lstm.parameters(), *transformer.parameters()]:

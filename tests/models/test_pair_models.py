@@ -404,18 +404,12 @@ def test_without_a_memory_there_is_no_model(case):
 @torch.no_grad()
 def test_recurrent_encoders_are_torchs_over_packed_rows(cell, directions):
     """Against nn.LSTM and nn.GRU, which read rows packed by their lengths."""
-    model = Seq2Seq(
-        Seq2SeqConfig(
-            vocab_size=9, hidden_size=6, num_layers=2, cell=cell, dropout=0.0, embedding_size=5
-        )
-    ).double()
-    one = model.decoder.layers[0]
     config = LSTMConfig(vocab_size=9, hidden_size=3, num_layers=2, dropout=0.0)
     if cell == "gru":
         from seqgen.models.recurrent.cells.gru import GRUConfig
 
         config = GRUConfig(vocab_size=9, hidden_size=3, num_layers=2, dropout=0.0)
-    encoder = RecurrentEncoder(nn.Identity(), 5, type(one), config, directions).double()
+    encoder = RecurrentEncoder(nn.Identity(), 5, config, directions).double()
     both = len(directions) == 2
     theirs = {"lstm": nn.LSTM, "gru": nn.GRU}[cell](
         5, 3, 2, batch_first=True, bidirectional=both, dtype=torch.float64

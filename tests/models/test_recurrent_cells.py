@@ -12,6 +12,7 @@ from places import STORED
 from seqgen import registry
 from seqgen.configs import DataConfig, TrainingConfig, resolve
 from seqgen.errors import UsageError
+from seqgen.models.recurrent.cell import Cell
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.scan import linear_scan
 
@@ -288,7 +289,7 @@ def layer_of(name, random=True):
     row = registry.architecture(architecture)
     config = row.load_config()(vocab_size=V, hidden_size=H, **settings)
     torch.manual_seed(0)
-    layer = row.load_model().cell(width, config).double()
+    layer = Cell(width, config).double()
     if random:
         for parameter in layer.parameters():
             parameter.data.normal_(0, 0.7)
@@ -331,7 +332,7 @@ def test_gates_begin_open_where_papers_have_them_so():
 def test_only_the_plain_lstm_is_the_kernels(name):
     layer = layer_of(name)
     x = torch.randn(B, T, 3, dtype=torch.float64)
-    assert layer.fast_sequence(x, layer.start(B), layer.noise(B)) is None
+    assert layer.equation.fast_sequence(layer, x, layer.start(B), layer.noise(B)) is None
 
 
 def test_an_input_gate_needs_a_forget_gate_to_be_coupled_to():

@@ -12,7 +12,8 @@ from seqgen import registry
 from seqgen.errors import UsageError
 from seqgen.models.dropout import Dropout, WordDropout, kept
 from seqgen.models.recurrent.batch_norm import BatchNorm
-from seqgen.models.recurrent.cells.noise import Noise
+from seqgen.models.recurrent.cell import Cell
+from seqgen.models.recurrent.noise import Noise
 from seqgen.models.seq2seq.encoders import ragged_sequence
 from seqgen.training.reading import ActivationPenalties
 
@@ -34,9 +35,8 @@ DROPS = {
 
 def layer_of(name, **more):
     """Return a layer of an architecture with random parameters, its input and the parts before."""
-    kind = registry.architecture(name).load_model().cell
     torch.manual_seed(4)
-    layer = kind(E, Case(name, "", {}).config(hidden_size=H, **more)).double()
+    layer = Cell(E, Case(name, "", {}).config(hidden_size=H, **more)).double()
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.normal_(0, 0.6)
@@ -85,7 +85,7 @@ def test_the_equations_with_masks(name, by_hand, monkeypatch):
     w_mask, past, update = mask_like(weight.shape, 1), mask_like((B, H), 2), mask_like((B, H), 3)
     zoned = mask_like((T, len(before), B, H), 5) / 2  # h first, then c
     drawn = iter(1 - zoned.flatten(0, 1))
-    monkeypatch.setattr("seqgen.models.recurrent.cells.cell.kept", lambda *_: next(drawn))
+    monkeypatch.setattr("seqgen.models.recurrent.cell.kept", lambda *_: next(drawn))
     noise = Noise({"hh": (weight * w_mask, bias)}, {"hh": past}, shared=update)
     y, after = layer.train().loop(x, before, noise)
     for row in range(B):
@@ -109,7 +109,7 @@ def test_kernels_take_dropped_weights(name, monkeypatch):
     zeros = weight == 0
     assert 0 < zeros.sum() < zeros.numel()
     torch.testing.assert_close(weight[~zeros], 2 * layer.weight_hh[~zeros])
-    fast, _ = layer.fast_sequence(x, before, noise) or layer.loop(x, before, noise)
+    fast, _ = layer.equation.fast_sequence(layer, x, before, noise) or layer.loop(x, before, noise)
     wanted, _ = layer.loop(x, before, noise)
     torch.testing.assert_close(fast, wanted, **EXACT)
     (gradient,) = torch.autograd.grad(fast.square().sum(), [layer.weight_hh])
@@ -132,7 +132,7 @@ def test_a_scan_drops_updates_as_the_loop_does(name):
 @pytest.mark.parametrize("name", RECURRENT)
 def test_every_cell_takes_what_suits_it(name, normed):
     """Or refuses it in a line; and in evaluation steps over arrays are the training call."""
-    cell = registry.architecture(name).load_model().cell
+    cell = registry.architecture(name).load_config().equation
     suits = {
         "update_dropout": cell.has_update,
         "state_dropout": cell.reads_past,

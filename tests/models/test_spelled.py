@@ -11,7 +11,8 @@ from helpers_cli import records, refusal
 
 from seqgen.cli import run
 from seqgen.commands.loading import load
-from seqgen.models.recurrent.cells.gru import GRU, GRUConfig
+from seqgen.models.recurrent.cells.gru import GRUConfig
+from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.words.char_cnn import BEGIN, BYTES, END, SpelledEmbedding
 
 SETTINGS = {
@@ -92,7 +93,7 @@ def test_filters_grow_with_their_width_up_to_200():
 
 def test_steps_over_arrays_read_the_same_vectors():
     torch.manual_seed(0)
-    model = GRU(GRUConfig(**SETTINGS)).eval()
+    model = RecurrentLM(GRUConfig(**SETTINGS)).eval()
     tokens = [3, 1, 1, 6]
     with torch.no_grad():
         whole, _ = model(torch.tensor([tokens]), model.start(1))

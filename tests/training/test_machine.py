@@ -23,7 +23,8 @@ from seqgen.errors import SeqgenError
 from seqgen.models.engines import arrays, tensor_products
 from seqgen.models.engines.arrays import Products
 from seqgen.models.network import copied
-from seqgen.models.recurrent.cells.lstm import LSTM, LSTMConfig
+from seqgen.models.recurrent.cells.lstm import LSTMConfig
+from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.store import kept_data as kept
 from seqgen.store.kept_data import keep_measurement, kept_measurement
 from seqgen.training import speed
@@ -146,10 +147,10 @@ def test_what_diverges_in_bf16_trains_in_float32(monkeypatch):
 SHORT = TrainingConfig(minutes=1.0, seq_len=8, batch_size=4, lr=1e-2, optimizer="muon")
 
 
-def untrained() -> tuple[LSTM, Batches]:
+def untrained() -> tuple[RecurrentLM, Batches]:
     """Return a small network with dropout, and the windows of a short text."""
     torch.manual_seed(0)
-    model = LSTM(LSTMConfig(vocab_size=9, hidden_size=16, num_layers=1, dropout=0.3))
+    model = RecurrentLM(LSTMConfig(vocab_size=9, hidden_size=16, num_layers=1, dropout=0.3))
     corpus = Corpus(np.arange(400, dtype=np.uint8) ** 2 % 9, np.array([400]), start=1)
     return model, training_batches(corpus, "stream", True, 4, 8, seed=0)
 

@@ -14,9 +14,9 @@ from seqgen.commands.inspect.passage import InspectedText, Passages
 from seqgen.commands.loaded import LoadedModel
 from seqgen.configs import require
 from seqgen.errors import named
-from seqgen.models.recurrent.cells.cell import Cell, LayerState
-from seqgen.models.recurrent.cells.watched import Steps, watching
+from seqgen.models.recurrent.cell import Cell, LayerState
 from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.models.recurrent.watched import Steps, watching
 
 # A model with more parameters is not followed by hand.
 MOST_WEIGHTS = 500
@@ -61,7 +61,7 @@ class _Recording:
         values = {name: _column([step[name] for step in shown]) for name in shown[0]}
         values |= {
             part: _column([step[number] for step in states])
-            for number, part in enumerate(cell.parts)
+            for number, part in enumerate(cell.equation.parts)
         }
         return LayerTrace(cell, torch.cat(self.inputs, 1)[0].double().cpu().numpy(), values)
 
@@ -205,7 +205,7 @@ def _step(passage: InspectedText, traced: Trace, number: int, logits: np.ndarray
     layers = []
     for index, layer in enumerate(traced.layers):
         values = {name: of_all[number].tolist() for name, of_all in layer.values.items()}
-        state = {part: values.pop(part) for part in layer.cell.parts}
+        state = {part: values.pop(part) for part in layer.cell.equation.parts}
         layers.append(LayerStep(index, layer.inputs[number].tolist(), values, state))
     piece, target_piece = loaded.tokenizer.pieces([token, target])
     return InspectedStep(
@@ -286,7 +286,8 @@ def unit_values(passages: Passages, layer: int, unit: int, name: str | None = No
         after[passage.order] = values[1:, unit]
         places += _unit_places(passage, after)
     each = np.array([place.value for place in places])
-    gate = name not in loaded.model.layers[layer].parts and bool(((each >= 0) & (each <= 1)).all())
+    parts = loaded.model.layers[layer].equation.parts
+    gate = name not in parts and bool(((each >= 0) & (each <= 1)).all())
     return UnitValues(layer, unit, name, gate, places)
 
 
@@ -303,7 +304,7 @@ def _values(
 
 def memory_of(cell: Cell) -> str:
     """Return which part of a cell's state is its memory: the last, as c of h and c."""
-    return cell.parts[-1]
+    return cell.equation.parts[-1]
 
 
 def _unit_places(passage: InspectedText, values: np.ndarray) -> list[UnitValue]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from seqgen.commands.inspect.passage import InspectedText, Passages
 from seqgen.commands.inspect.steps import LayerTrace, memory_of, require_recurrent, trace
-from seqgen.models.recurrent.cells.cell import Cell
+from seqgen.models.recurrent.cell import Cell
 
 # Values that differ by less are those of a unit that never moves.
 STILL = 1e-9
@@ -145,9 +145,9 @@ def _units(
     ]
     of_text = features(texts)
     correlated = correlations(values, np.stack(list(of_text.values()), 1))  # (H, features)
-    kept, reset = _mean(layers, cell.keeps), _mean(layers, cell.resets)
-    if cell.replaces is not None:
-        kept = 1 - _mean(layers, cell.replaces)
+    kept, reset = _mean(layers, cell.equation.keeps), _mean(layers, cell.equation.resets)
+    if cell.equation.replaces is not None:
+        kept = 1 - _mean(layers, cell.equation.replaces)
     return [
         _unit(model, number, unit, kept, reset, lag, dict(zip(of_text, row, strict=True)))
         for unit, (lag, row) in enumerate(zip(lags(values), correlated.tolist(), strict=True))

@@ -74,7 +74,7 @@ class BiRNN(SentenceEncoder):
 
     def __init__(self, config: BiRNNConfig, width: int | None = None) -> None:
         super().__init__()
-        layer, cell = recurrent_cell(config)
+        cell = recurrent_cell(config)
         directions = DIRECTIONS[config.directions]
         cell = replace(cell, hidden_size=config.hidden_size // len(directions))
         size, inputs = config.embedding_size or config.hidden_size, nn.Identity()
@@ -83,7 +83,7 @@ class BiRNN(SentenceEncoder):
             width, inputs = size, nn.Embedding(config.vocab_size, size)
         self.beside = width - size if config.features_at == "first" else 0
         read = width - self.beside
-        self.encoder = RecurrentEncoder(inputs, read, layer, cell, directions, self.beside)
+        self.encoder = RecurrentEncoder(inputs, read, cell, directions, self.beside)
         self.size = self.encoder.size
 
     @property

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from seqgen.configs import Size, ranges, require, setting
 from seqgen.models.base import Model
 from seqgen.models.network import Network
-from seqgen.models.recurrent.cells.lstm import LSTM, LSTMConfig
+from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.config import MOST_FILTERS
+from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.seq2seq.encoders import mirrored, turned
 from seqgen.registry import SHARED_DOCS
 
@@ -86,8 +87,8 @@ class ELMo(Model, Network):
     def __init__(self, config: ELMoConfig, predicts: bool = True) -> None:
         super().__init__()
         self.config = config
-        self.forwards = LSTM(config, predicts=predicts)
-        self.backwards = LSTM(config, shares=self.forwards)
+        self.forwards = RecurrentLM(config, predicts=predicts)
+        self.backwards = RecurrentLM(config, shares=self.forwards)
         self.size = 2 * config.output_size
 
     @property
@@ -141,5 +142,5 @@ class ELMo(Model, Network):
         return torch.stack([torch.cat([h, turned(g, mirror)], -1) for h, g in pairs])
 
     @staticmethod
-    def _outputs(model: LSTM, tokens: Tensor) -> list[Tensor]:
+    def _outputs(model: RecurrentLM, tokens: Tensor) -> list[Tensor]:
         return model.outputs(tokens, model.start(len(tokens)))[0]

@@ -136,6 +136,11 @@ class ArrayOps:
         return np.broadcast_to(x, shape)
 
     @staticmethod
+    def cut(x: np.ndarray, *parts: int) -> list[np.ndarray]:
+        """Cut x (N, ...) into blocks of rows whose numbers are to one another as `parts`."""
+        return [x[cut] for cut in _cuts(len(x), parts)]
+
+    @staticmethod
     def like(x: np.ndarray, other: np.ndarray) -> np.ndarray:
         """Return x in the type of another."""
         return x.astype(other.dtype, copy=False)

@@ -68,6 +68,12 @@ class TensorOps:
         return x.expand(shape)
 
     @staticmethod
+    def cut(x: Tensor, *parts: int) -> Sequence[Tensor]:
+        """Cut x (N, ...) into blocks of rows whose numbers are to one another as `parts`."""
+        unit = len(x) // sum(parts)
+        return x.split([unit * part for part in parts])
+
+    @staticmethod
     def like(x: Tensor, other: Tensor) -> Tensor:
         """Return x in the type of another."""
         return x.to(other.dtype)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from seqgen import ranks
 from seqgen.models.dropout import rows_are_blank
+from seqgen.models.recurrent.norm_terms import EPS, scale_and_shift
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -22,7 +23,7 @@ class BatchNorm(nn.BatchNorm1d):
     """
 
     def __init__(self, size: int, has_bias: bool = True) -> None:
-        super().__init__(size)
+        super().__init__(size, eps=EPS)
         if not has_bias:
             self.register_parameter("bias", None)
 
@@ -53,8 +54,7 @@ class BatchNorm(nn.BatchNorm1d):
 
     def scale_and_shift(self) -> tuple[Tensor, Tensor]:
         """Return what evaluation multiplies each feature by (H,), and what it then adds (H,)."""
-        scale = self.weight / torch.sqrt(self.running_var + self.eps)
-        return scale, self._shifted(-self.running_mean * scale)
+        return scale_and_shift(self)
 
     def _shifted(self, x: Tensor) -> Tensor:
         return x if self.bias is None else x + self.bias

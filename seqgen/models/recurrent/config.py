@@ -16,6 +16,7 @@ from seqgen.configs import (
     require,
     setting,
 )
+from seqgen.models.recurrent.equation import Equation
 from seqgen.registry import SHARED_DOCS
 
 
@@ -119,6 +120,9 @@ class RecurrentConfig(CellRegularisers):
 
     bf16_pays_from: ClassVar[int] = 1 << 20
     """The multiplications of a gate, a time step, from which bf16 is faster (measured)."""
+
+    equation: ClassVar[type[Equation]]
+    """What a step of each layer does."""
 
     hidden_size: int = setting(
         SHARED_DOCS["hidden_size"], 256, ranges.WIDTHS, search=SHARED_SEARCH["hidden_size"]
@@ -255,6 +259,25 @@ class RecurrentConfig(CellRegularisers):
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         return batch_size * self.hidden_size**2 >= self.bf16_pays_from
+
+    def equations(self) -> list[Equation]:
+        """Return the equation of each layer."""
+        equations: list[Equation] = []
+        read = [self.input_size]
+        for layer in [self] * (self.num_layers - 1) + [self.last]:
+            equations.append(layer.equation(sum(read), layer))
+            size = equations[-1].sizes[0]
+            read = [*read, size] if self.dense else [size]
+        return equations
+
+    def shared_weights(self) -> list[list[str]]:
+        """Return the names of each weight that several parts of a model share."""
+        names = {name: [f"head.{name}"] for name in ("weight", "bias")}
+        for own, name in self.equation.of_head.items():
+            names[name] += [f"layers.{i}.{own}" for i in range(self.num_layers)]
+        if self.tie_weights:
+            names["weight"].append("embedding.weight")
+        return list(names.values())
 
     @property
     def output_size(self) -> int:

@@ -1,7 +1,8 @@
-"""Linear maps of the past, as an equation calls them: over tensors, in a loop, over arrays.
+"""Linear maps of the past, as an equation calls them: over tensors, and in a loop.
 
-An equation writes `w.hh(h)` for W h + b, and `w.hh(h, x)` for x + W h + b, whichever of the
-three kinds of map it is given. The second form takes one call where the sum would take two.
+An equation writes `w.hh(h)` for W h + b, and `w.hh(h, x)` for x + W h + b, whichever kind of map
+it is given; those over arrays are in `row_maps.py`. The second form takes one call where the sum
+would take two.
 """
 
 from __future__ import annotations
@@ -11,18 +12,13 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from seqgen.models.engines.arrays import Affine, ArrayMap
 from seqgen.models.engines.onednn_linear import product, suits_onednn
-from seqgen.models.engines.tensor_products import as_array
-
-# By name, W (O, I) and b (O,), or no b.
-Maps = Mapping[str, tuple[Tensor, Tensor | None]]
+from seqgen.models.recurrent.equation import Maps
 
 
 class TensorMap:
@@ -147,73 +143,3 @@ def over_loop(
     begun = x, *state
     x, *state = _Collect.apply([*called.values()], len(begun), *begun, *pairs)
     return SimpleNamespace(**called, **vectors), x, tuple(state)
-
-
-class RowInput(np.lib.mixins.NDArrayOperatorsMixin):
-    """W_x x + b of one token a row, made when it is asked for, or never.
-
-    An equation that does nothing with it but `w.hh(h, x)` gets both products in one: see `RowMap`.
-    Everything else sees the array that it stands for.
-    """
-
-    __slots__ = "product", "source"
-
-    def __init__(self, product: ArrayMap, source: np.ndarray) -> None:
-        self.product, self.source = product, source
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return self.product(self.source)
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        arrays = [np.asarray(x) if isinstance(x, RowInput) else x for x in inputs]
-        return getattr(ufunc, method)(*arrays, **options)
-
-
-class RowMap:
-    """W h + b over arrays, for weights that do not change.
-
-    Args:
-        weight: W (O, I).
-        bias: b (O,) or none.
-        beside: W_x (O, E) and its bias, where an input may be joined to h: the product of both
-            matrices side by side takes less time than two.
-    """
-
-    def __init__(
-        self, weight: Tensor, bias: Tensor | None, beside: tuple[Tensor, Tensor] | None
-    ) -> None:
-        self.affine = Affine(as_array(weight), as_array(bias))
-        self._pair, self._beside = (weight, bias), beside
-
-    def __call__(self, h: np.ndarray, plus: np.ndarray | RowInput | None = None) -> np.ndarray:
-        """Return W h + b, and `plus` (B, O) added to it if given, for h (B, I)."""
-        if self._beside is not None and isinstance(plus, RowInput):
-            return self._joined(plus.source, h)
-        y = self.affine(h)
-        return y if plus is None else np.add(y, np.asarray(plus), y)
-
-    @functools.cached_property
-    def _joined(self) -> Affine:
-        (weight, bias), (weight_x, bias_x) = self._pair, self._beside
-        both = torch.hstack([weight_x, weight])
-        bias = bias_x if bias is None else bias_x + bias
-        return Affine(as_array(both), as_array(bias), self.affine.reduced)
-
-
-def over_arrays(
-    maps: Maps, vectors: Mapping[str, Tensor], beside: tuple[Tensor, Tensor] | None
-) -> SimpleNamespace:
-    """Return the maps for steps over arrays.
-
-    Args:
-        maps: what `over_tensors` takes.
-        vectors: as there.
-        beside: the input's W_x and b, where it is a vector and not an id; joined to the maps that
-            have as many outputs.
-    """
-    rows = {}
-    for name, (weight, bias) in maps.items():
-        fits = beside is not None and len(beside[0]) == len(weight)
-        rows[name] = RowMap(weight, bias, beside if fits else None)
-    arrays = {name: vector.detach().numpy() for name, vector in vectors.items()}
-    return SimpleNamespace(**rows, **arrays)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -15,75 +13,21 @@ from seqgen.configs import require
 from seqgen.models.base import NeuralLanguageModel, require_no_graph
 from seqgen.models.dropout import Dropout, WordDropout
 from seqgen.models.engines.array_steps import ArraySteps
-from seqgen.models.engines.arrays import ArrayMap, Arrays, ArrayStep
 from seqgen.models.engines.onednn_linear import Linear
-from seqgen.models.engines.tensor_products import affine_of
+from seqgen.models.engines.tensor_products import affine_of, as_array
+from seqgen.models.engines.weights import Weights
 from seqgen.models.memory.pointer import Pointer
 from seqgen.models.memory.recent import Recent
+from seqgen.models.recurrent.array_model import RecurrentArrays
 from seqgen.models.recurrent.batch_norm import BatchNorm
-from seqgen.models.recurrent.cells.cell import Cell, LayerState
+from seqgen.models.recurrent.cell import Cell, LayerState
 from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.models.recurrent.state import RecurrentState
 from seqgen.models.state import State
 from seqgen.models.words.char_cnn import SpelledEmbedding
 
 # So few rows step faster in NumPy, whose calls cost a fraction of torch's.
 FEW_ROWS = 8
-
-
-@dataclass
-class RecurrentState(State):
-    """What the layers hand on, and what a pointer looks back at.
-
-    Attributes:
-        layers: for each layer, the parts that its cell hands on, (B, H) unless it says otherwise.
-        recent: the last positions; None in a model without a pointer.
-    """
-
-    layers: tuple[LayerState, ...]
-    recent: Recent | None = None
-
-
-@dataclass(frozen=True)
-class ArrayStack:
-    """The layers of a model over arrays, with weights that do not change.
-
-    Attributes:
-        steps: how each layer goes on.
-        norms: for each layer what its output is multiplied by, and what is added; or none.
-        vectors: the first layer's input (B, E) of ids (B,), where later layers read it too; None
-            without dense connections.
-    """
-
-    steps: list[ArrayStep]
-    norms: list[Arrays]
-    vectors: ArrayMap | None
-
-
-class ArrayState(RecurrentState):
-    """The state between one-token steps over arrays: tensors are made when someone asks.
-
-    A model with a pointer has none.
-
-    Attributes:
-        arrays: for each layer the parts of its state.
-        stack: how the layers go on.
-        head: logits from the last layer's h.
-    """
-
-    def __init__(self, arrays: list[Arrays], stack: ArrayStack, head: ArrayMap) -> None:
-        self.arrays, self.stack, self.head = arrays, stack, head
-
-    @property
-    def layers(self) -> tuple[LayerState, ...]:
-        """The same arrays as tensors."""
-        return tuple(tuple(map(torch.from_numpy, layer)) for layer in self.arrays)
-
-    def _each(self, leaf: Callable, child: Callable) -> RecurrentState:
-        return RecurrentState(self.layers)._each(leaf, child)
-
-    @classmethod
-    def cat(cls, states: Sequence[RecurrentState]) -> RecurrentState:
-        return RecurrentState.cat([RecurrentState(state.layers) for state in states])
 
 
 class RecurrentLM(ArraySteps, NeuralLanguageModel):
@@ -97,7 +41,6 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
 
     carries_state = True
     reducible = True
-    cell: ClassVar[type[Cell]]
     config: RecurrentConfig
 
     def __init__(
@@ -109,12 +52,9 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         super().__init__()
         self.config = config
         self.embedding = _embedding(config) if shares is None else shares.embedding
-        self.cell.require_suits(config)
-        self.layers, size, below = nn.ModuleList(), config.input_size, 0
-        for layer in [config] * (config.num_layers - 1) + [config.last]:
-            below = below + size if config.dense else size
-            self.layers.append(self.cell(below, layer))
-            size = self.layers[-1].sizes[0]
+        config.equation.require_suits(config)
+        cells = [Cell(equation.input_size, equation.config) for equation in config.equations()]
+        self.layers, size = nn.ModuleList(cells), cells[-1].sizes[0]
         self.norms = nn.ModuleList(
             BatchNorm(layer.sizes[0]) for layer in self.layers if config.norms == "output"
         )
@@ -130,6 +70,9 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
             nn.init.zeros_(self.head.bias)
             if config.tie_weights:
                 self.embedding.weight = self.head.weight
+        for own, name in config.equation.of_head.items() if self.head else ():
+            for layer in self.layers:
+                setattr(layer, own, getattr(self.head, name))
         self.pointer = Pointer(size, config.pointer) if config.pointer else None
 
     def spell(self, words: Iterable[str], spelled_out: bool) -> None:
@@ -142,9 +85,9 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         return RecurrentState(tuple(layer.start(batch) for layer in self.layers), recent)
 
     def hidden(self, tokens: Tensor, state: RecurrentState | None) -> tuple[Tensor, RecurrentState]:
-        state = state or self.start(tokens.shape[0])
+        state = _over_tensors(state or self.start(tokens.shape[0]))
         if self.reduced is not None:
-            x, after = self._by_steps(tokens, state.layers)
+            x, after = self._by_steps(tokens, state)
         else:
             outputs, after = self.outputs(tokens, state)
             x = outputs[-1]
@@ -202,7 +145,7 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         return self.pointer(logits, features, recent.extended(features, tokens))
 
     def suits_arrays(self) -> bool:
-        return not self.pointer and super().suits_arrays()
+        return RecurrentArrays.suits(self.config) and super().suits_arrays()
 
     def _input(self, tokens: Tensor) -> Tensor:
         if self.embedding is not None:
@@ -212,74 +155,36 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         return self.word_dropout(x, tokens)
 
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
-        if not isinstance(state, ArrayState):
-            if len(tokens) > FEW_ROWS or not self.suits_arrays():
-                return super().step(tokens, state)
-            require_no_graph(state)
-            arrays = [tuple(part.numpy() for part in layer) for layer in state.layers]
-            state = ArrayState(arrays, *self.prepared(self._arrays))
-        x, after = self._stepped(np.asarray(tokens), state.arrays, state.stack)
-        return state.head(x), ArrayState(after, state.stack, state.head)
+        if len(tokens) > FEW_ROWS or not self.suits_arrays():
+            return super().step(tokens, _over_tensors(state))
+        require_no_graph(state)
+        return self.over_arrays().step(tokens, state.map(as_array))
 
-    def _stepped(
-        self, tokens: np.ndarray, past: list[Arrays], stack: ArrayStack
-    ) -> tuple[np.ndarray, list[Arrays]]:
-        """Read a token of each row; return the features (B, H), and each layer's state after."""
-        x, after = tokens, []
-        outputs = [] if stack.vectors is None else [stack.vectors(tokens)]
-        for index, (step, before) in enumerate(zip(stack.steps, past, strict=True)):
-            arrays = step(np.hstack(outputs) if outputs and index > 0 else x, before)
-            y = arrays[0]
-            if stack.norms:
-                scale, shift = stack.norms[index]
-                y = y * scale + shift
-            # What a residual layer adds to is its input; the first layer has none.
-            x = x + y if self.config.residual and index > 0 else y
-            if outputs:
-                outputs.append(x)
-            after.append(arrays)
-        return x, after
+    def over_arrays(self) -> RecurrentArrays:
+        """Return the same model over arrays, whose weights are these."""
+        return self.prepared(self._arrays)
+
+    def _arrays(self) -> RecurrentArrays:
+        weights = Weights({name: as_array(x) for name, x in self.state_dict().items()})
+        return RecurrentArrays(self.config, weights, affine_of(self.head))
 
     def _by_steps(
-        self, tokens: Tensor, layers: tuple[LayerState, ...]
+        self, tokens: Tensor, state: RecurrentState
     ) -> tuple[Tensor, tuple[LayerState, ...]]:
         """Return the features (B, T, H) and the layers' states, token by token over arrays.
 
         So matrices in fewer bits give the same numbers in a long text as in a step.
         """
-        arrays = [tuple(part.numpy() for part in layer) for layer in layers]
-        stack, _ = self.prepared(self._arrays)
-        outputs = []
+        model, state, outputs = self.over_arrays(), state.map(as_array), []
         for ids in tokens.numpy().T:
-            x, arrays = self._stepped(ids, arrays, stack)
+            x, state = model.features(ids, state)
             outputs.append(x)
-        after = tuple(tuple(map(torch.from_numpy, layer)) for layer in arrays)
-        return torch.from_numpy(np.stack(outputs, 1)), after
+        return torch.from_numpy(np.stack(outputs, 1)), _over_tensors(state).layers
 
-    def _arrays(self) -> tuple[ArrayStack, ArrayMap]:
-        every = self._one_hots() if self.embedding is None else self.embedding.weight
-        inputs = [every, *[None] * (len(self.layers) - 1)]
-        steps = [layer.array_step(x) for layer, x in zip(self.layers, inputs, strict=True)]
-        norms = [
-            tuple(part.detach().numpy() for part in norm.scale_and_shift()) for norm in self.norms
-        ]
-        vectors = None
-        if self.config.dense and self.embedding is None:
-            vectors = self._one_hot_rows
-        elif self.config.dense:
-            vectors = every.detach().numpy().__getitem__
-        return ArrayStack(steps, norms, vectors), affine_of(self.head)
 
-    def _one_hot_rows(self, ids: np.ndarray) -> np.ndarray:
-        """Return the one-hot vectors (B, V) of ids (B,)."""
-        rows = np.zeros((len(ids), self.vocab_size), self.head.weight.detach().numpy().dtype)
-        rows[np.arange(len(ids)), ids] = 1
-        return rows
-
-    def _one_hots(self) -> Tensor:
-        """Return the identity (V, V), of which only its ones take memory."""
-        ids, ones = torch.arange(self.vocab_size), self.head.weight.new_ones(self.vocab_size)
-        return torch.sparse_coo_tensor(ids.expand(2, -1), ones, check_invariants=True)
+def _over_tensors(state: RecurrentState) -> RecurrentState:
+    """Return a state of tensors, whichever engine it comes from."""
+    return state.map(lambda x: torch.from_numpy(x) if isinstance(x, np.ndarray) else x)
 
 
 def _embedding(config: RecurrentConfig) -> nn.Module | None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from seqgen import registry
 from seqgen.errors import UsageError, did_you_mean
-from seqgen.models.recurrent.cells.cell import Cell
 from seqgen.models.recurrent.config import CellRegularisers, RecurrentConfig
-from seqgen.models.recurrent.model import RecurrentLM
 
 
-def recurrent_cell(config: CellRegularisers) -> tuple[type[Cell], RecurrentConfig]:
-    """Return the layer that `config.cell` names, and the configuration of its cells.
+def recurrent_cell(config: CellRegularisers) -> RecurrentConfig:
+    """Return the configuration of the cells that `config.cell` names.
 
     Args:
         config: with `cell`, and the size of the cells as recurrent language models name it.
@@ -19,10 +17,8 @@ def recurrent_cell(config: CellRegularisers) -> tuple[type[Cell], RecurrentConfi
         UsageError: no recurrent architecture has that name.
     """
     kind = registry.ARCHITECTURES.get(config.cell)
-    model = kind and kind.load_model()
-    if model is None or not issubclass(model, RecurrentLM):
-        every = registry.ARCHITECTURES.items()
-        known = [name for name, row in every if issubclass(row.load_model(), RecurrentLM)]
+    if kind is None or not _is_recurrent(kind):
+        known = [name for name, row in registry.ARCHITECTURES.items() if _is_recurrent(row)]
         hint = did_you_mean(config.cell, known) if kind is None else ""
         raise UsageError(
             f"cell is a recurrent architecture ({', '.join(known)}), not {config.cell}{hint}"
@@ -30,5 +26,9 @@ def recurrent_cell(config: CellRegularisers) -> tuple[type[Cell], RecurrentConfi
     names = ("hidden_size", "num_layers", "residual", "dropout", "vocab_size")
     shared = {name: getattr(config, name) for name in names} | config.cell_regularisers()
     cell = kind.load_config()(**shared)
-    model.cell.require_suits(cell)
-    return model.cell, cell
+    cell.equation.require_suits(cell)
+    return cell
+
+
+def _is_recurrent(row: registry.Architecture) -> bool:
+    return row.model == registry.RECURRENT

@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen.models.dropout import Dropout
-from seqgen.models.recurrent.cells.cell import Cell, LayerState
+from seqgen.models.recurrent.cell import Cell, LayerState
 from seqgen.models.recurrent.config import RecurrentConfig
 
 # Which ways each kind of encoder reads: False from the left, True from the right.
@@ -27,8 +27,7 @@ class RecurrentEncoder(nn.Module):
     Args:
         inputs: makes vectors (S, L, E) of the source's values.
         input_size: their width E.
-        layer: the cell's class.
-        cell: its configuration, in the size of one direction.
+        cell: the configuration of its cells, in the size of one direction.
         directions: a value of `DIRECTIONS`.
         beside_first: width of vectors that stand beside the first layer's output, 0 for none.
 
@@ -40,7 +39,6 @@ class RecurrentEncoder(nn.Module):
         self,
         inputs: nn.Module,
         input_size: int,
-        layer: type[Cell],
         cell: RecurrentConfig,
         directions: Sequence[bool],
         beside_first: int = 0,
@@ -50,7 +48,7 @@ class RecurrentEncoder(nn.Module):
         self.residual, self.dropout = cell.residual, Dropout(cell.dropout, cell.dropout_shares)
         self.layers, self.size = nn.ModuleList(), input_size
         for _ in range(cell.num_layers):
-            cells = nn.ModuleList(layer(self.size, cell) for _ in self.directions)
+            cells = nn.ModuleList(Cell(self.size, cell) for _ in self.directions)
             self.layers.append(cells)
             self.size = sum(one.sizes[0] for one in cells) + beside_first
             beside_first = 0

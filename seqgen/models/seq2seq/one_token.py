@@ -52,7 +52,7 @@ class RowSeq2Seq:
     ) -> None:
         self.config = config
         self.embedding = embedding.detach().numpy()
-        self.steps = [layer.array_step(None) for layer in decoder.layers]
+        self.steps = [layer.over_arrays().step for layer in decoder.layers]
         self.score = None if alignment is None else RowScore(alignment)
         self.combine = None if combine is None else Affine(as_array(combine.weight), None)
         self.head = affine_of(head)

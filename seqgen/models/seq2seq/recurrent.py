@@ -16,7 +16,7 @@ from seqgen.models.base import require_no_graph
 from seqgen.models.dropout import Dropout
 from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.engines.onednn_linear import Linear
-from seqgen.models.recurrent.cells.cell import Cell, LayerState
+from seqgen.models.recurrent.cell import LayerState
 from seqgen.models.recurrent.config import RecurrentConfig
 from seqgen.models.recurrent.named_cell import recurrent_cell
 from seqgen.models.seq2seq.attention import Additive, Dot, Fertility, General, Score, read
@@ -78,8 +78,8 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
         self.config = config
-        layer, cell = recurrent_cell(config)
-        size = layer.widths(cell)[0]
+        cell = recurrent_cell(config)
+        size = cell.equation.widths(cell)[0]
         of_source = config.input_size if config.encoder == "none" else size
         joined = size + of_source * (config.attention != "none") + size * (config.bridge == "each")
         self.feature_size = joined if config.readout == "concat" else config.hidden_size
@@ -91,9 +91,9 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
             self.embedding.weight = self.head.weight
         beside = self.feature_size * config.input_feeding
         beside += of_source * (config.decoder == "bahdanau")
-        self.decoder = RecurrentDecoder(config.input_size + beside, layer, cell)
+        self.decoder = RecurrentDecoder(config.input_size + beside, cell)
         begins = [one.sizes for one in self.decoder.layers]
-        self.encoder = self._encoder(layer, cell, begins)
+        self.encoder = self._encoder(cell, begins)
         self.bridge = None
         if config.bridge == "input":
             self.bridge = Bridge([self.encoder.widths[-1][:1]], [(config.input_size,)])
@@ -107,16 +107,14 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
         elif joined != self.feature_size:
             self.combine = Linear(joined, self.feature_size, bias=False)
 
-    def _encoder(
-        self, layer: type[Cell], cell: RecurrentConfig, begins: list[tuple[int, ...]]
-    ) -> nn.Module:
+    def _encoder(self, cell: RecurrentConfig, begins: list[tuple[int, ...]]) -> nn.Module:
         config = self.config
         inputs = source_input(config, config.input_size, self.embedding)
         if config.encoder == "none":
             return PlainEncoder(inputs, config.input_size, begins)
         directions = DIRECTIONS[config.encoder]
         cell = replace(cell, hidden_size=config.hidden_size // len(directions))
-        return RecurrentEncoder(inputs, config.input_size, layer, cell, directions)
+        return RecurrentEncoder(inputs, config.input_size, cell, directions)
 
     def _alignment(self) -> Score | None:
         config = self.config

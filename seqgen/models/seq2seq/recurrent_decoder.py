@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from seqgen.models.dropout import Dropout
-from seqgen.models.recurrent.cells.cell import Cell, LayerState
-from seqgen.models.recurrent.cells.noise import Noise
+from seqgen.models.recurrent.cell import Cell, LayerState
 from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.models.recurrent.noise import Noise
 
 # What a training call drops: the mask of a layer's input, if it has one for all T, and the layer's.
 LayerNoise = tuple[Tensor | None, Noise]
@@ -21,12 +21,12 @@ class RecurrentDecoder(nn.Module):
         size: the width H of what comes out.
     """
 
-    def __init__(self, input_size: int, layer: type[Cell], cell: RecurrentConfig) -> None:
+    def __init__(self, input_size: int, cell: RecurrentConfig) -> None:
         super().__init__()
         self.input_size = input_size
         self.layers, self.size = nn.ModuleList(), input_size
         for _ in range(cell.num_layers):
-            self.layers.append(layer(self.size, cell))
+            self.layers.append(Cell(self.size, cell))
             self.size = self.layers[-1].sizes[0]
         self.residual = cell.residual
         self.dropout = Dropout(cell.dropout, cell.dropout_shares)
@@ -34,7 +34,7 @@ class RecurrentDecoder(nn.Module):
     def noise(self, rows: int) -> list[LayerNoise]:
         """Draw what one training call drops in `rows` rows, in each layer and in its input."""
         return [
-            (self.dropout.shared_mask(rows, layer.weight_ih.shape[1], layer.bias), noise)
+            (self.dropout.shared_mask(rows, layer.equation.input_size, layer.bias), noise)
             for layer in self.layers
             for noise in [layer.noise(rows)]
         ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from seqgen.models.recurrent.cells.cell import LayerState
+from seqgen.models.recurrent.cell import LayerState
 from seqgen.models.seq2seq.memory import Memory
 from seqgen.models.state import State
 

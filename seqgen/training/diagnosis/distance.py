@@ -12,8 +12,8 @@ from torch import Tensor
 from seqgen.configs import require
 from seqgen.data.corpus import Corpus
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.recurrent.cells.cell import Cell, LayerState
-from seqgen.models.recurrent.cells.watched import Steps, watching
+from seqgen.models.recurrent.cell import Cell, LayerState
+from seqgen.models.recurrent.watched import Steps, watching
 from seqgen.training.diagnosis.layers import features_of
 
 # How far back is looked unless the user says.
@@ -117,7 +117,9 @@ def _of_cell(
     with watching({cell: steps}):
         loss = _last_loss(model, tokens, targets)
     parts = [part for state in steps.states for part in state]
-    weights = [w for name, (w, _) in cell.maps_of_past().items() if name not in cell.readouts]
+    weights = [
+        w for name, (w, _) in cell.maps_of_past().items() if name not in cell.equation.readouts
+    ]
     gradients = torch.autograd.grad(loss, [*parts, *weights], allow_unused=True)
     width, rows = len(steps.states[0]), len(tokens)
     norms = [
@@ -154,12 +156,12 @@ def _bounds(cell: Cell, states: list[LayerState], first: Tensor) -> list[Tensor]
         states: after each step.
         first: (B,), the norms at distance 0.
     """
-    if cell.slope(states[0][0]) is None or cell.zones_out:
+    if cell.equation.slope(states[0][0]) is None or cell.equation.zones_out:
         return None
     norm = torch.linalg.matrix_norm(cell.weight_hh, ord=2)
     bounds = [first]
     for h, *_ in reversed(states[1:]):
-        bounds.append(bounds[-1] * norm * cell.slope(h).amax(-1))
+        bounds.append(bounds[-1] * norm * cell.equation.slope(h).amax(-1))
     return bounds
 
 

@@ -15,8 +15,8 @@ from seqgen.data.sources import Source
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.engines.precision import in_float64
 from seqgen.models.network import Network
-from seqgen.models.recurrent.cells.cell import Cell
-from seqgen.models.recurrent.cells.watched import Steps, watching
+from seqgen.models.recurrent.cell import Cell
+from seqgen.models.recurrent.watched import Steps, watching
 from seqgen.models.transformer.attention import for_each_query
 from seqgen.models.transformer.blocks import FeedForward
 from seqgen.models.transformer.equations import query_gain

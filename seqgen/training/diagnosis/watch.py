@@ -16,7 +16,7 @@ from seqgen.data.batches import Batch
 from seqgen.data.corpus import Corpus
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.network import copied
-from seqgen.models.recurrent.cells.cell import Cell
+from seqgen.models.recurrent.cell import Cell
 from seqgen.models.transformer.model import Transformer
 from seqgen.training.diagnosis.distance import (
     gradients_by_distance,

@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import torch
-import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
+from typing import Any, ClassVar
 
 from seqgen.configs import ranges, setting
-from seqgen.models.engines.ops import Ops
-from seqgen.models.recurrent.cells.cell import Cell
+from seqgen.models.engines.ops import Leaf, Ops
 from seqgen.models.recurrent.config import RecurrentConfig
-from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.models.recurrent.equation import GLOROT, ORTHOGONAL, Equation, Parameter
 
 
-@dataclass(frozen=True, kw_only=True)
-class GridConfig(RecurrentConfig):
-    """A stack of Grid LSTM layers."""
-
-    forget_bias: float = setting(
-        "Initial bias of the forget gates of both dimensions.", 1.0, ranges.SIGNED_TO_1000
-    )
-
-    @property
-    def output_size(self) -> int:
-        return 2 * self.hidden_size
-
-
-class GridCell(Cell):
+class Grid(Equation):
     """A block: an LSTM over time and one over depth, which both read both outputs.
 
     The input of a block is the pair [h'; m'] that comes from the layer below, and its output the
@@ -50,22 +32,24 @@ class GridCell(Cell):
     keeps = "f"
     passing = frozenset({"up"})
 
-    def __init__(self, input_size: int, config: GridConfig) -> None:
-        super().__init__(config.hidden_size, config)
-        self.weight_in = self.map_to_width(input_size, 2 * config.hidden_size)
-        with torch.no_grad():
-            for forget in self.bias.chunk(8)[1::4]:
-                forget.fill_(config.forget_bias)
+    def parameters(self) -> dict[str, Parameter]:
+        return super().parameters() | {"weight_ih": self.matrix(8, self.hidden_size, GLOROT)}
 
-    def make_recurrent(self, config: GridConfig) -> None:
-        self.weight_hh = self.stack("weight_hh", 8, config.hidden_size, torch.nn.init.orthogonal_)
+    def recurrent(self) -> dict[str, Parameter]:
+        return {"weight_hh": self.matrix(8, self.hidden_size, ORTHOGONAL)}
 
-    def map_of_input(self) -> tuple[Tensor, Tensor]:
-        of_h, of_m = self.matrix_to_width(self.weight_in, 2 * self.hidden_size).chunk(2)
-        weight = torch.cat([self.weight_ih @ of_h, of_m])  # (9 H, E): of the gates, and m' itself
-        return weight, F.pad(self.bias, (0, self.hidden_size))
+    def biases(self) -> Parameter:
+        return self.vector(*[0.0, self.config.forget_bias, 0.0, 0.0] * 2)
 
-    def equation(self, ops: Ops, w: Any, x: Any, up: Any, h: Any, m: Any) -> tuple[Any, Any, Any]:
+    def more(self) -> dict[str, Parameter]:
+        return self.map_to_width(self.input_size, 2 * self.hidden_size)
+
+    def map_of_input(self, ops: Ops, p: Any) -> tuple[Leaf, Leaf]:
+        of_h, of_m = ops.cut(self.matrix_to_width(ops, p, 2 * self.hidden_size), 1, 1)
+        weight = ops.below(p.weight_ih @ of_h, of_m)  # (9 H, E): of the gates, and m' itself
+        return weight, ops.join(p.bias, ops.zeros(p.bias, self.hidden_size))
+
+    def __call__(self, ops: Ops, w: Any, x: Any, up: Any, h: Any, m: Any) -> tuple[Any, Any, Any]:
         x_gates, m_up = ops.split(x, 8, 1)
         functions = ops.sigmoid, ops.sigmoid, ops.tanh, ops.sigmoid
         gates = ops.gates(w.hh(h, x_gates), *functions, *functions)
@@ -75,7 +59,16 @@ class GridCell(Cell):
         return ops.join(ops.tanh(o_up * m_up), m_up), ops.tanh(o * m), m
 
 
-class Grid(RecurrentLM):
-    """The registry's `grid`."""
+@dataclass(frozen=True, kw_only=True)
+class GridConfig(RecurrentConfig):
+    """A stack of Grid LSTM layers."""
 
-    cell = GridCell
+    equation: ClassVar[type[Equation]] = Grid
+
+    forget_bias: float = setting(
+        "Initial bias of the forget gates of both dimensions.", 1.0, ranges.SIGNED_TO_1000
+    )
+
+    @property
+    def output_size(self) -> int:
+        return 2 * self.hidden_size

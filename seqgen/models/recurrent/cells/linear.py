@@ -5,19 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from seqgen.configs import ModelConfig
-from seqgen.models.engines.ops import Ops
-from seqgen.models.engines.tensor_ops import TensorOps
-from seqgen.models.recurrent.cells.cell import Cell, LayerState
-from seqgen.models.recurrent.cells.noise import Noise
-from seqgen.models.recurrent.linear_maps import Maps, over_tensors
-from seqgen.models.recurrent.scan import linear_scan
+from seqgen.models.engines.ops import Leaf, Ops
+from seqgen.models.recurrent.equation import Equation, Maps, Parameter, Parts
 
 
-class LinearCell(Cell):
+class LinearEquation(Equation):
     """h_t = a_t * h_{t-1} + b_t, where a_t and b_t follow from x_t alone.
 
     A cell defines `inputs` and `terms`.
@@ -26,28 +18,33 @@ class LinearCell(Cell):
     has_update = True
     reads_past = False
 
-    def fits_kernel(self, noise: Noise) -> bool:
+    def fits_kernel(self, noise: Any) -> bool:
         return True
 
-    def make_recurrent(self, config: ModelConfig) -> None:
-        """Make nothing: no matrix acts on the past."""
+    def recurrent(self) -> dict[str, Parameter]:
+        """Return nothing: no matrix acts on the past."""
+        return {}
 
-    def maps_of_past(self) -> Maps:
+    def maps_of_past(self, ops: Ops, p: Any) -> Maps:
         return {}
 
     @abstractmethod
     def terms(self, ops: Ops, w: Any, x: Any) -> tuple[Any, Any]:
-        """Return a_t and b_t, for the arguments of `equation`; x may have an axis of time."""
+        """Return a_t and b_t, for the arguments of the equation; x may have an axis of time."""
 
-    def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
+    def __call__(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
         a, b = self.terms(ops, w, x)
         return (a * h + b,)
 
-    def fast_sequence(
-        self, x: Tensor, state: LayerState, noise: Noise
-    ) -> tuple[Tensor, LayerState]:
-        from_input = self.read_input(x.transpose(0, 1))  # (T, B, G H)
+    def fast_sequence(self, cell: Any, x: Leaf, state: Parts, noise: Any) -> tuple[Leaf, Parts]:
+        import torch
+
+        from seqgen.models.engines.tensor_ops import TensorOps
+        from seqgen.models.recurrent.linear_maps import over_tensors
+        from seqgen.models.recurrent.scan import linear_scan
+
+        from_input = cell.read_input(x.transpose(0, 1))  # (T, B, G H)
         wide = from_input.to(torch.promote_types(from_input.dtype, torch.float32))
-        a, b = self.terms(TensorOps, noise.into(over_tensors({}, self.vectors())), wide)
+        a, b = self.terms(TensorOps, noise.into(over_tensors({}, cell.vectors())), wide)
         y = linear_scan(a, b, state[0])
         return y.transpose(0, 1).to(from_input.dtype), (y[-1].to(state[0].dtype),)

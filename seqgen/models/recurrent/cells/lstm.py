@@ -6,17 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import torch
-from torch import Tensor, nn
-
 from seqgen.configs import by_ratio, ranges, require, setting
-from seqgen.models.engines.ops import Ops
-from seqgen.models.engines.precision import kernel_arithmetic
-from seqgen.models.recurrent.cells.cell import Cell, LayerState
-from seqgen.models.recurrent.cells.noise import Noise
+from seqgen.models.engines.ops import Leaf, Ops
 from seqgen.models.recurrent.config import RecurrentConfig
-from seqgen.models.recurrent.linear_maps import Maps
-from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.models.recurrent.equation import GLOROT, Equation, Maps, Parameter, Parts
 
 # From this ratio on (`ModelConfig.regularised`) the learning rate is doubled, and dropout is by
 # these rows: found by runs on texts of 20 kB to 1 MB (docs/recipes.md).
@@ -31,9 +24,135 @@ DROPOUT_AT_HIGH_RATE = (
 )
 
 
+class LSTM(Equation):
+    """The cell, with blocks in the order i, f, g, o.
+
+    i_t = sigma(W_xi x_t + W_hi h_{t-1} + b_i)
+    f_t = sigma(W_xf x_t + W_hf h_{t-1} + b_f)
+    g_t = tanh(W_xg x_t + W_hg h_{t-1} + b_g)
+    o_t = sigma(W_xo x_t + W_ho h_{t-1} + b_o)
+    c_t = f_t * c_{t-1} + i_t * g_t
+    h_t = o_t * tanh(c_t)
+
+    The forms, by their settings:
+
+    forget_gate=false          f_t = 1
+    coupled=true               i_t = 1 - f_t
+    peepholes=true             i_t, f_t and o_t also add p_i * c_{t-1}, p_f * c_{t-1}, p_o * c_t
+    output_activation=none     h_t = o_t * c_t
+    projection=P               h_t = W_r (o_t * tanh(c_t)), of P units
+    layer_norm=true            LN(W_x x_t) + LN(W_h h_{t-1}) + b over all blocks together, with a
+                               gain each, and h_t = o_t * tanh(LN(c_t)) with a gain and a bias
+    """
+
+    inputs = 4
+    parts = "h", "c"
+    has_update = True
+    keeps = "f"
+    readouts = frozenset({"hr"})
+
+    @classmethod
+    def blocks_of(cls, config: LSTMConfig) -> int:
+        return len(config.gates) + 2
+
+    def recurrent(self) -> dict[str, Parameter]:
+        matrices, size = super().recurrent(), self.config.projection
+        if size is not None:
+            matrices["weight_hr"] = Parameter((size, self.hidden_size), GLOROT, (size,))
+        return matrices
+
+    def biases(self) -> Parameter:
+        of_gates = [self.config.forget_bias * (name == "f") for name in self.config.gates]
+        return self.vector(*of_gates, 0.0, 0.0)
+
+    def more(self) -> dict[str, Parameter]:
+        vectors = {}
+        if self.config.peepholes:
+            vectors["peephole"] = self.vector(*[0.0] * len(self.peeping))
+        if self.config.layer_norm:
+            gain = self.vector(*[1.0] * self.blocks)
+            vectors |= {"gain_x": gain, "gain_h": gain}
+            vectors |= {"gain_c": self.vector(1.0), "bias_c": self.vector(0.0)}
+        return vectors
+
+    @property
+    def peeping(self) -> tuple[str, ...]:
+        """The gates that read the memory where there are peepholes, in order."""
+        return (*self.config.gates, "o")
+
+    def map_of_input(self, ops: Ops, p: Any) -> tuple[Leaf, Leaf]:
+        if self.config.layer_norm:  # the bias follows after it
+            return p.weight_ih, ops.zeros(p.bias, len(p.bias))
+        return super().map_of_input(ops, p)
+
+    def maps_of_past(self, ops: Ops, p: Any) -> Maps:
+        maps = {"hh": (p.weight_hh, None)}
+        return maps if self.config.projection is None else {**maps, "hr": (p.weight_hr, None)}
+
+    def vectors(self, ops: Ops, p: Any) -> dict[str, Leaf]:
+        found = {}
+        if self.config.peepholes:
+            parts = ops.cut(p.peephole, *[1] * len(self.peeping))
+            found |= zip([f"p_{name}" for name in self.peeping], parts, strict=True)
+        if self.config.layer_norm:
+            names = "bias", "gain_x", "gain_h", "gain_c", "bias_c"
+            found |= {name: getattr(p, name) for name in names}
+        return found
+
+    def __call__(self, ops: Ops, w: Any, x: Any, h: Any, c: Any) -> tuple[Any, Any]:
+        form = self.config
+        if form.layer_norm:
+            total = ops.layer_norm(x, w.gain_x, w.bias) + ops.layer_norm(w.hh(h), w.gain_h, None)
+        else:
+            total = w.hh(h, x)
+        if form.peepholes:
+            gates, g, o = self._peeping(ops, w, total, c)
+        else:
+            sigmoids = (ops.sigmoid,) * len(self.config.gates)
+            *gates, g, o = ops.gates(total, *sigmoids, ops.tanh, ops.sigmoid)
+        g = w.dropped(g)
+        if len(gates) == 2:
+            i, f = gates
+            ops.show(i=i, f=f)
+            c = f * c + i * g
+        else:  # coupled, or of 1997
+            ops.show(**{self.config.gates[0]: gates[0]})
+            c = g + gates[0] * (c - g) if form.coupled else c + gates[0] * g
+        if form.peepholes:
+            o = ops.sigmoid(o + w.p_o * c)
+        ops.show(g=g, o=o)
+        seen = ops.layer_norm(c, w.gain_c, w.bias_c) if form.layer_norm else c
+        h = o * (ops.tanh(seen) if form.output_activation == "tanh" else seen)
+        return (h if form.projection is None else w.hr(h)), c
+
+    def _peeping(self, ops: Ops, w: Any, total: Any, c: Any) -> tuple[list[Any], Any, Any]:
+        """Return the memory's gates, which read c_{t-1}; g; and what o adds p_o * c_t to."""
+        *gates, g, o = ops.split(total, *[1] * self.blocks)
+        named = zip(self.config.gates, gates, strict=True)
+        return [ops.sigmoid(a + getattr(w, f"p_{n}") * c) for n, a in named], ops.tanh(g), o
+
+    def fast_sequence(
+        self, cell: Any, x: Leaf, state: Parts, noise: Any
+    ) -> tuple[Leaf, Parts] | None:
+        if not self.config.plain:
+            return None
+        import torch
+
+        from seqgen.models.engines.precision import kernel_arithmetic
+
+        past = [part[None] for part in state]
+        of_past, _ = noise.maps["hh"]
+        weights = [cell.weight_ih, of_past, cell.bias, torch.zeros_like(cell.bias)]
+        with kernel_arithmetic(x.device):
+            y, h, c = torch.lstm(x, past, weights, True, 1, 0.0, cell.training, False, True)
+        return y, (h[0], c[0])
+
+
 @dataclass(frozen=True, kw_only=True)
 class LSTMConfig(RecurrentConfig):
     """A stack of LSTM layers."""
+
+    equation: ClassVar[type[Equation]] = LSTM
 
     # oneDNN's kernel keeps its weights in bf16 and its states in float32.
     bf16_pays_from: ClassVar[int] = 1 << 17
@@ -93,124 +212,3 @@ class LSTMConfig(RecurrentConfig):
         """Whether the cell is the one that kernels have."""
         more = self.peepholes or self.layer_norm or self.projection is not None
         return len(self.gates) == 2 and self.output_activation == "tanh" and not more
-
-
-class LSTMCell(Cell):
-    """The cell, with blocks in the order i, f, g, o.
-
-    i_t = sigma(W_xi x_t + W_hi h_{t-1} + b_i)
-    f_t = sigma(W_xf x_t + W_hf h_{t-1} + b_f)
-    g_t = tanh(W_xg x_t + W_hg h_{t-1} + b_g)
-    o_t = sigma(W_xo x_t + W_ho h_{t-1} + b_o)
-    c_t = f_t * c_{t-1} + i_t * g_t
-    h_t = o_t * tanh(c_t)
-
-    The forms, by their settings:
-
-    forget_gate=false          f_t = 1
-    coupled=true               i_t = 1 - f_t
-    peepholes=true             i_t, f_t and o_t also add p_i * c_{t-1}, p_f * c_{t-1}, p_o * c_t
-    output_activation=none     h_t = o_t * c_t
-    projection=P               h_t = W_r (o_t * tanh(c_t)), of P units
-    layer_norm=true            LN(W_x x_t) + LN(W_h h_{t-1}) + b over all blocks together, with a
-                               gain each, and h_t = o_t * tanh(LN(c_t)) with a gain and a bias
-    """
-
-    inputs = 4
-    parts = "h", "c"
-    has_update = True
-    keeps = "f"
-    readouts = frozenset({"hr"})
-
-    def __init__(self, input_size: int, config: LSTMConfig) -> None:
-        super().__init__(input_size, config)
-        self.form, size = config, config.hidden_size
-        self.gates = config.gates
-        with torch.no_grad():
-            for name, bias in zip(config.gates, self.bias.split(size), strict=False):
-                bias.fill_(config.forget_bias if name == "f" else 0.0)
-        if config.peepholes:
-            self.peephole = nn.Parameter(torch.zeros((len(config.gates) + 1) * size))
-        if config.layer_norm:
-            self.gain_x, self.gain_h = (nn.Parameter(torch.ones_like(self.bias)) for _ in "xh")
-            self.gain_c = nn.Parameter(torch.ones(size))
-            self.bias_c = nn.Parameter(torch.zeros(size))
-
-    @classmethod
-    def blocks(cls, config: LSTMConfig) -> int:
-        return len(config.gates) + 2
-
-    def make_recurrent(self, config: LSTMConfig) -> None:
-        super().make_recurrent(config)
-        if config.projection is not None:
-            weight = torch.empty(config.projection, config.hidden_size)
-            self.weight_hr = nn.Parameter(nn.init.xavier_uniform_(weight))
-
-    def map_of_input(self) -> tuple[Tensor, Tensor]:
-        if self.form.layer_norm:  # the bias follows after it
-            return self.weight_ih, torch.zeros_like(self.bias)
-        return super().map_of_input()
-
-    def maps_of_past(self) -> Maps:
-        maps = {"hh": (self.weight_hh, None)}
-        return maps if self.form.projection is None else {**maps, "hr": (self.weight_hr, None)}
-
-    def vectors(self) -> dict[str, Tensor]:
-        tensors = {}
-        if self.form.peepholes:
-            peepholes = self.peephole.split(self.hidden_size)
-            tensors |= zip([f"p_{name}" for name in (*self.gates, "o")], peepholes, strict=True)
-        if self.form.layer_norm:
-            names = "bias", "gain_x", "gain_h", "gain_c", "bias_c"
-            tensors |= {name: getattr(self, name) for name in names}
-        return tensors
-
-    def equation(self, ops: Ops, w: Any, x: Any, h: Any, c: Any) -> tuple[Any, Any]:
-        form = self.form
-        if form.layer_norm:
-            total = ops.layer_norm(x, w.gain_x, w.bias) + ops.layer_norm(w.hh(h), w.gain_h, None)
-        else:
-            total = w.hh(h, x)
-        if form.peepholes:
-            gates, g, o = self._peeping(ops, w, total, c)
-        else:
-            sigmoids = (ops.sigmoid,) * len(self.gates)
-            *gates, g, o = ops.gates(total, *sigmoids, ops.tanh, ops.sigmoid)
-        g = w.dropped(g)
-        if len(gates) == 2:
-            i, f = gates
-            ops.show(i=i, f=f)
-            c = f * c + i * g
-        else:  # coupled, or of 1997
-            ops.show(**{self.gates[0]: gates[0]})
-            c = g + gates[0] * (c - g) if form.coupled else c + gates[0] * g
-        if form.peepholes:
-            o = ops.sigmoid(o + w.p_o * c)
-        ops.show(g=g, o=o)
-        seen = ops.layer_norm(c, w.gain_c, w.bias_c) if form.layer_norm else c
-        h = o * (ops.tanh(seen) if form.output_activation == "tanh" else seen)
-        return (h if form.projection is None else w.hr(h)), c
-
-    def _peeping(self, ops: Ops, w: Any, total: Any, c: Any) -> tuple[list[Any], Any, Any]:
-        """Return the memory's gates, which read c_{t-1}; g; and what o adds p_o * c_t to."""
-        *gates, g, o = ops.split(total, *[1] * self.blocks(self.form))
-        named = zip(self.gates, gates, strict=True)
-        return [ops.sigmoid(a + getattr(w, f"p_{n}") * c) for n, a in named], ops.tanh(g), o
-
-    def fast_sequence(
-        self, x: Tensor, state: LayerState, noise: Noise
-    ) -> tuple[Tensor, LayerState] | None:
-        if not self.form.plain:
-            return None
-        past = [part[None] for part in state]
-        of_past, _ = noise.maps["hh"]
-        weights = [self.weight_ih, of_past, self.bias, torch.zeros_like(self.bias)]
-        with kernel_arithmetic(x.device):
-            y, h, c = torch.lstm(x, past, weights, True, 1, 0.0, self.training, False, True)
-        return y, (h[0], c[0])
-
-
-class LSTM(RecurrentLM):
-    """The registry's `lstm`."""
-
-    cell = LSTMCell

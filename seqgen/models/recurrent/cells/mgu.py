@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from seqgen.models.engines.ops import Ops
-from seqgen.models.recurrent.cells.cell import Cell
-from seqgen.models.recurrent.linear_maps import Maps
-from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.models.recurrent.equation import Equation, Maps
 
 
-class MGUCell(Cell):
+class MGU(Equation):
     """A GRU whose one gate resets and updates; blocks in the order f, n.
 
     f_t = sigma(W_xf x_t + W_hf h_{t-1} + b_f)
@@ -23,11 +23,11 @@ class MGUCell(Cell):
     replaces = "f"
     resets = "f"
 
-    def maps_of_past(self) -> Maps:
-        of_gate, of_candidate = self.weight_hh.chunk(2)
+    def maps_of_past(self, ops: Ops, p: Any) -> Maps:
+        of_gate, of_candidate = ops.cut(p.weight_hh, 1, 1)
         return {"gate": (of_gate, None), "candidate": (of_candidate, None)}
 
-    def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
+    def __call__(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
         x_f, x_n = ops.split(x, 1, 1)
         f = ops.sigmoid(w.gate(h, x_f))
         n = ops.tanh(w.candidate(f * h, x_n))
@@ -36,7 +36,8 @@ class MGUCell(Cell):
         return (h + f * (n - h),)
 
 
-class MGU(RecurrentLM):
-    """The registry's `mgu`."""
+@dataclass(frozen=True, kw_only=True)
+class MGUConfig(RecurrentConfig):
+    """A stack of MGU layers."""
 
-    cell = MGUCell
+    equation: ClassVar[type[Equation]] = MGU

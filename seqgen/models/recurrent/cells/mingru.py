@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from seqgen.configs import setting
 from seqgen.models.engines.ops import Ops
-from seqgen.models.recurrent.cells.linear import LinearCell
+from seqgen.models.recurrent.cells.linear import LinearEquation
 from seqgen.models.recurrent.config import RecurrentConfig
-from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.models.recurrent.equation import Equation
 
 
-@dataclass(frozen=True, kw_only=True)
-class MinGRUConfig(RecurrentConfig):
-    """A stack of minimal GRU layers."""
-
-    positive: bool = setting(
-        "Pass new values through g, which is positive (the paper's appendix B); false: as they "
-        "are (its section 3).",
-        True,
-    )
-
-
-class MinGRUCell(LinearCell):
+class MinGRU(LinearEquation):
     """The cell, with blocks in the order z, n.
 
     z_t = sigma(W_z x_t + b_z)
@@ -34,14 +23,10 @@ class MinGRUCell(LinearCell):
     inputs = 2
     replaces = "z"
 
-    def __init__(self, input_size: int, config: MinGRUConfig) -> None:
-        super().__init__(input_size, config)
-        self.positive = config.positive
-
     def terms(self, ops: Ops, w: Any, x: Any) -> tuple[Any, Any]:
         z, n = ops.split(x, 1, 1)
         z = ops.sigmoid(z)
-        n = made_positive(ops, n) if self.positive else n
+        n = made_positive(ops, n) if self.config.positive else n
         ops.show(z=z, n=n)
         n = w.dropped(n)
         return 1 - z, z * n
@@ -52,7 +37,14 @@ def made_positive(ops: Ops, a: Any) -> Any:
     return ops.where(a >= 0, a + 0.5, ops.sigmoid(a))
 
 
-class MinGRU(RecurrentLM):
-    """The registry's `mingru`."""
+@dataclass(frozen=True, kw_only=True)
+class MinGRUConfig(RecurrentConfig):
+    """A stack of minimal GRU layers."""
 
-    cell = MinGRUCell
+    equation: ClassVar[type[Equation]] = MinGRU
+
+    positive: bool = setting(
+        "Pass new values through g, which is positive (the paper's appendix B); false: as they "
+        "are (its section 3).",
+        True,
+    )

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import torch
+from typing import Any, ClassVar
 
 from seqgen.configs import ranges, setting
 from seqgen.models.engines.ops import Ops
-from seqgen.models.recurrent.cells.linear import LinearCell
+from seqgen.models.recurrent.cells.linear import LinearEquation
 from seqgen.models.recurrent.cells.mingru import MinGRUConfig, made_positive
-from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.models.recurrent.equation import Equation, Parameter
 
 
-@dataclass(frozen=True, kw_only=True)
-class MinLSTMConfig(MinGRUConfig):
-    """A stack of minimal LSTM layers."""
-
-    forget_bias: float = setting(
-        "Initial bias of the forget gate (Feng et al. 2024).", 1.0, ranges.SIGNED_TO_1000
-    )
-
-
-class MinLSTMCell(LinearCell):
+class MinLSTM(LinearEquation):
     """The cell, with blocks in the order f, i, n, and g as in the minimal GRU.
 
     f_t = sigma(W_f x_t + b_f)
@@ -35,23 +24,25 @@ class MinLSTMCell(LinearCell):
     inputs = 3
     keeps = "kept"
 
-    def __init__(self, input_size: int, config: MinLSTMConfig) -> None:
-        super().__init__(input_size, config)
-        self.positive = config.positive
-        with torch.no_grad():
-            self.bias.chunk(3)[0].fill_(config.forget_bias)
+    def biases(self) -> Parameter:
+        return self.vector(self.config.forget_bias, 0.0, 0.0)
 
     def terms(self, ops: Ops, w: Any, x: Any) -> tuple[Any, Any]:
         gates, n = ops.split(x, 2, 1)
         f, i = ops.split(ops.sigmoid(gates), 1, 1)
         kept = f / (f + i)
-        n = made_positive(ops, n) if self.positive else n
+        n = made_positive(ops, n) if self.config.positive else n
         ops.show(f=f, i=i, n=n, kept=kept)
         n = w.dropped(n)
         return kept, (1 - kept) * n
 
 
-class MinLSTM(RecurrentLM):
-    """The registry's `minlstm`."""
+@dataclass(frozen=True, kw_only=True)
+class MinLSTMConfig(MinGRUConfig):
+    """A stack of minimal LSTM layers."""
 
-    cell = MinLSTMCell
+    equation: ClassVar[type[Equation]] = MinLSTM
+
+    forget_bias: float = setting(
+        "Initial bias of the forget gate (Feng et al. 2024).", 1.0, ranges.SIGNED_TO_1000
+    )

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import torch
-from torch import nn
+from typing import Any, ClassVar
 
 from seqgen.configs import ranges, setting
 from seqgen.models.engines.ops import Ops
-from seqgen.models.recurrent.cells.cell import Cell
 from seqgen.models.recurrent.config import RecurrentConfig
-from seqgen.models.recurrent.linear_maps import Maps
-from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.models.recurrent.equation import ORTHOGONAL, Equation, Maps, Parameter
 
 
-@dataclass(frozen=True, kw_only=True)
-class MLSTMConfig(RecurrentConfig):
-    """A stack of multiplicative LSTM layers."""
-
-    forget_bias: float = setting(
-        "Initial bias of the forget gate (Jozefowicz et al. 2015).", 1.0, ranges.SIGNED_TO_1000
-    )
-
-
-class MLSTMCell(Cell):
+class MLSTM(Equation):
     """An LSTM whose recurrent map depends on the input; blocks in the order m, i, f, g, o.
 
     m_t = (W_xm x_t + b_m) * (W_hm h_{t-1})
@@ -42,20 +28,17 @@ class MLSTMCell(Cell):
     has_update = True
     keeps = "f"
 
-    def __init__(self, input_size: int, config: MLSTMConfig) -> None:
-        super().__init__(input_size, config)
-        with torch.no_grad():
-            self.bias.chunk(5)[2].fill_(config.forget_bias)
+    def biases(self) -> Parameter:
+        return self.vector(0.0, 0.0, self.config.forget_bias, 0.0, 0.0)
 
-    def make_recurrent(self, config: MLSTMConfig) -> None:
-        size = config.hidden_size
-        self.weight_hm = self.stack("weight_hm", 1, size, nn.init.orthogonal_)
-        self.weight_mh = self.stack("weight_mh", 4, size, nn.init.orthogonal_)
+    def recurrent(self) -> dict[str, Parameter]:
+        blocks = {"weight_hm": 1, "weight_mh": 4}
+        return {n: self.matrix(count, self.hidden_size, ORTHOGONAL) for n, count in blocks.items()}
 
-    def maps_of_past(self) -> Maps:
-        return {"hm": (self.weight_hm, None), "gates": (self.weight_mh, None)}
+    def maps_of_past(self, ops: Ops, p: Any) -> Maps:
+        return {"hm": (p.weight_hm, None), "gates": (p.weight_mh, None)}
 
-    def equation(self, ops: Ops, w: Any, x: Any, h: Any, c: Any) -> tuple[Any, Any]:
+    def __call__(self, ops: Ops, w: Any, x: Any, h: Any, c: Any) -> tuple[Any, Any]:
         x_m, x_gates = ops.split(x, 1, 4)
         m = x_m * w.hm(h)
         i, f, g, o = ops.gates(w.gates(m, x_gates), ops.sigmoid, ops.sigmoid, ops.tanh, ops.sigmoid)
@@ -64,7 +47,12 @@ class MLSTMCell(Cell):
         return o * ops.tanh(c), c
 
 
-class MLSTM(RecurrentLM):
-    """The registry's `mlstm`."""
+@dataclass(frozen=True, kw_only=True)
+class MLSTMConfig(RecurrentConfig):
+    """A stack of multiplicative LSTM layers."""
 
-    cell = MLSTMCell
+    equation: ClassVar[type[Equation]] = MLSTM
+
+    forget_bias: float = setting(
+        "Initial bias of the forget gate (Jozefowicz et al. 2015).", 1.0, ranges.SIGNED_TO_1000
+    )

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-import torch
-import torch.nn.functional as F  # noqa: N812
-from torch import Tensor, nn
-
-from seqgen.models.engines.onednn_linear import linear
-from seqgen.models.engines.ops import Ops
-from seqgen.models.recurrent.cells.cell import Cell
+from seqgen.models.engines.ops import Leaf, Ops
 from seqgen.models.recurrent.config import RecurrentConfig
-from seqgen.models.recurrent.linear_maps import Maps
-from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.models.recurrent.equation import Equation, Linear, Maps, Parameter
 
 
-class MUT1Cell(Cell):
+class MUT1(Equation):
     """The cell, with blocks in the order z, r, and those of the past in the order r, n.
 
     z_t = sigma(W_xz x_t + b_z)
@@ -33,26 +27,25 @@ class MUT1Cell(Cell):
     replaces = "z"
     resets = "r"
 
-    def __init__(self, input_size: int, config: RecurrentConfig) -> None:
-        super().__init__(input_size, config)
-        self.weight_in = self.map_to_width(input_size, config.hidden_size)
-        self.bias_n = nn.Parameter(torch.zeros(config.hidden_size))
+    def more(self) -> dict[str, Parameter]:
+        return {**self.map_to_width(self.input_size, self.hidden_size), "bias_n": self.vector(0.0)}
 
-    def map_of_input(self) -> tuple[Tensor, Tensor]:
-        itself = self.matrix_to_width(self.weight_in, self.hidden_size)
-        return torch.cat([self.weight_ih, itself]), F.pad(self.bias, (0, self.hidden_size))
+    def map_of_input(self, ops: Ops, p: Any) -> tuple[Leaf, Leaf]:
+        itself = self.matrix_to_width(ops, p, self.hidden_size)
+        bias = ops.join(p.bias, ops.zeros(p.bias, self.hidden_size))
+        return ops.below(p.weight_ih, itself), bias
 
-    def read_input(self, x: Tensor) -> Tensor:
-        if self.weight_in is not None:
-            return super().read_input(x)
-        of_gates = linear(x, self.weight_ih, self.bias)
-        return torch.cat([of_gates, x.to(of_gates.dtype)], -1)  # no product with the identity
+    def read_input(self, ops: Ops, p: Any, x: Leaf, linear: Linear) -> Leaf:
+        if self.input_size != self.hidden_size:
+            return super().read_input(ops, p, x, linear)
+        of_gates = linear(x, p.weight_ih, p.bias)
+        return ops.join(of_gates, ops.like(x, of_gates))  # no product with the identity
 
-    def maps_of_past(self) -> Maps:
-        of_reset, of_candidate = self.weight_hh.chunk(2)
-        return {"reset": (of_reset, None), "candidate": (of_candidate, self.bias_n)}
+    def maps_of_past(self, ops: Ops, p: Any) -> Maps:
+        of_reset, of_candidate = ops.cut(p.weight_hh, 1, 1)
+        return {"reset": (of_reset, None), "candidate": (of_candidate, p.bias_n)}
 
-    def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
+    def __call__(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
         x_z, x_r, itself = ops.split(x, 1, 1, 1)
         z, r = ops.sigmoid(x_z), ops.sigmoid(w.reset(h, x_r))
         n = ops.tanh(w.candidate(r * h, ops.tanh(itself)))
@@ -61,7 +54,8 @@ class MUT1Cell(Cell):
         return (h + z * (n - h),)
 
 
-class MUT1(RecurrentLM):
-    """The registry's `mut1`."""
+@dataclass(frozen=True, kw_only=True)
+class MUT1Config(RecurrentConfig):
+    """A stack of MUT1 layers."""
 
-    cell = MUT1Cell
+    equation: ClassVar[type[Equation]] = MUT1

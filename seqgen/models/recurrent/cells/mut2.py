@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-import torch
-from torch import Tensor, nn
-
-from seqgen.models.engines.onednn_linear import linear
-from seqgen.models.engines.ops import Ops
-from seqgen.models.recurrent.cells.cell import Cell
+from seqgen.models.engines.ops import Leaf, Ops
 from seqgen.models.recurrent.config import RecurrentConfig
-from seqgen.models.recurrent.linear_maps import Maps
-from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.models.recurrent.equation import ORTHOGONAL, Equation, Linear, Maps, Parameter
 
 
-class MUT2Cell(Cell):
+class MUT2(Equation):
     """The cell, with blocks in the order z, n, and those of the past in the order z, r, n.
 
     z_t = sigma(W_xz x_t + W_hz h_{t-1} + b_z)
@@ -32,31 +27,28 @@ class MUT2Cell(Cell):
     replaces = "z"
     resets = "r"
 
-    def __init__(self, input_size: int, config: RecurrentConfig) -> None:
-        super().__init__(input_size, config)
-        self.weight_in = self.map_to_width(input_size, config.hidden_size)
-        self.bias_r = nn.Parameter(torch.zeros(config.hidden_size))
+    def recurrent(self) -> dict[str, Parameter]:
+        return {"weight_hh": self.matrix(3, self.hidden_size, ORTHOGONAL)}
 
-    def make_recurrent(self, config: RecurrentConfig) -> None:
-        self.weight_hh = self.stack("weight_hh", 3, config.hidden_size, nn.init.orthogonal_)
+    def more(self) -> dict[str, Parameter]:
+        return {**self.map_to_width(self.input_size, self.hidden_size), "bias_r": self.vector(0.0)}
 
-    def map_of_input(self) -> tuple[Tensor, Tensor]:
-        (of_z, of_n), (b_z, b_n) = self.weight_ih.chunk(2), self.bias.chunk(2)
-        itself = self.matrix_to_width(self.weight_in, self.hidden_size)
-        return torch.cat([of_z, itself, of_n]), torch.cat([b_z, self.bias_r, b_n])
+    def map_of_input(self, ops: Ops, p: Any) -> tuple[Leaf, Leaf]:
+        (of_z, of_n), (b_z, b_n) = ops.cut(p.weight_ih, 1, 1), ops.cut(p.bias, 1, 1)
+        itself = self.matrix_to_width(ops, p, self.hidden_size)
+        return ops.below(of_z, itself, of_n), ops.join(b_z, p.bias_r, b_n)
 
-    def read_input(self, x: Tensor) -> Tensor:
-        if self.weight_in is not None:
-            return super().read_input(x)
-        of_z, of_n = linear(x, self.weight_ih, self.bias).chunk(2, -1)
-        itself = (x + self.bias_r).to(of_z.dtype)  # no product with the identity
-        return torch.cat([of_z, itself, of_n], -1)
+    def read_input(self, ops: Ops, p: Any, x: Leaf, linear: Linear) -> Leaf:
+        if self.input_size != self.hidden_size:
+            return super().read_input(ops, p, x, linear)
+        of_z, of_n = ops.split(linear(x, p.weight_ih, p.bias), 1, 1)
+        return ops.join(of_z, ops.like(x + p.bias_r, of_z), of_n)  # no product with the identity
 
-    def maps_of_past(self) -> Maps:
-        of_gates, of_candidate = self.weight_hh.split([2 * self.hidden_size, self.hidden_size])
+    def maps_of_past(self, ops: Ops, p: Any) -> Maps:
+        of_gates, of_candidate = ops.cut(p.weight_hh, 2, 1)
         return {"gates": (of_gates, None), "candidate": (of_candidate, None)}
 
-    def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
+    def __call__(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
         x_gates, x_n = ops.split(x, 2, 1)
         z, r = ops.gates(w.gates(h, x_gates), ops.sigmoid, ops.sigmoid)
         n = ops.tanh(w.candidate(r * h, x_n))
@@ -65,7 +57,8 @@ class MUT2Cell(Cell):
         return (h + z * (n - h),)
 
 
-class MUT2(RecurrentLM):
-    """The registry's `mut2`."""
+@dataclass(frozen=True, kw_only=True)
+class MUT2Config(RecurrentConfig):
+    """A stack of MUT2 layers."""
 
-    cell = MUT2Cell
+    equation: ClassVar[type[Equation]] = MUT2

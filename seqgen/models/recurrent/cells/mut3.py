@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from seqgen.models.engines.ops import Ops
-from seqgen.models.recurrent.cells.cell import Cell
-from seqgen.models.recurrent.linear_maps import Maps
-from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.models.recurrent.equation import Equation, Maps
 
 
-class MUT3Cell(Cell):
+class MUT3(Equation):
     """The cell, with blocks in the order z, r, n.
 
     z_t = sigma(W_xz x_t + W_hz tanh(h_{t-1}) + b_z)
@@ -24,11 +24,13 @@ class MUT3Cell(Cell):
     replaces = "z"
     resets = "r"
 
-    def maps_of_past(self) -> Maps:
+    def maps_of_past(self, ops: Ops, p: Any) -> Maps:
         names = "update", "reset", "candidate"
-        return {n: (block, None) for n, block in zip(names, self.weight_hh.chunk(3), strict=True)}
+        return {
+            n: (block, None) for n, block in zip(names, ops.cut(p.weight_hh, 1, 1, 1), strict=True)
+        }
 
-    def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
+    def __call__(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
         x_z, x_r, x_n = ops.split(x, 1, 1, 1)
         z = ops.sigmoid(w.update(ops.tanh(h), x_z))
         r = ops.sigmoid(w.reset(h, x_r))
@@ -38,7 +40,8 @@ class MUT3Cell(Cell):
         return (h + z * (n - h),)
 
 
-class MUT3(RecurrentLM):
-    """The registry's `mut3`."""
+@dataclass(frozen=True, kw_only=True)
+class MUT3Config(RecurrentConfig):
+    """A stack of MUT3 layers."""
 
-    cell = MUT3Cell
+    equation: ClassVar[type[Equation]] = MUT3

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from seqgen.models.engines.ops import Ops
-from seqgen.models.recurrent.cells.cell import Cell
-from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.models.recurrent.equation import Equation
 
 
-class NASCell(Cell):
+class NAS(Equation):
     """The cell of the paper's figure 8, whose tree has eight leaves.
 
     With x_k = W_xk x_t + b_k and u_k = W_hk h_{t-1}, each leaf reads one of both:
@@ -27,7 +28,7 @@ class NASCell(Cell):
     parts = "h", "c"
     has_update = True
 
-    def equation(self, ops: Ops, w: Any, x: Any, h: Any, c: Any) -> tuple[Any, Any]:
+    def __call__(self, ops: Ops, w: Any, x: Any, h: Any, c: Any) -> tuple[Any, Any]:
         sigmoid, tanh = ops.sigmoid, ops.tanh
         x_sum, x_2, x_4 = ops.split(x, 6, 1, 1)
         u_sum, u_2, u_4 = ops.split(w.hh(h), 6, 1, 1)
@@ -40,7 +41,8 @@ class NASCell(Cell):
         return tanh(c * tanh(tanh(a_5 * a_6) + sigmoid(a_7 + a_8))), c
 
 
-class NAS(RecurrentLM):
-    """The registry's `nas`."""
+@dataclass(frozen=True, kw_only=True)
+class NASConfig(RecurrentConfig):
+    """A stack of NAS layers."""
 
-    cell = NASCell
+    equation: ClassVar[type[Equation]] = NAS

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import torch
+from typing import Any, ClassVar
 
 from seqgen.configs import ranges, setting
 from seqgen.models.engines.ops import Ops
-from seqgen.models.recurrent.cells.cell import Cell
 from seqgen.models.recurrent.config import RecurrentConfig
-from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.models.recurrent.equation import Equation, Parameter
 
 
-@dataclass(frozen=True, kw_only=True)
-class UGRNNConfig(RecurrentConfig):
-    """A stack of update gate layers."""
-
-    forget_bias: float = setting(
-        "Initial bias of the gate: how much of the past is kept.", 1.0, ranges.SIGNED_TO_1000
-    )
-
-
-class UGRNNCell(Cell):
+class UGRNN(Equation):
     """The cell, with blocks in the order g, c.
 
     g_t = sigma(W_xg x_t + W_hg h_{t-1} + b_g)
@@ -35,19 +23,22 @@ class UGRNNCell(Cell):
     has_update = True
     keeps = "g"
 
-    def __init__(self, input_size: int, config: UGRNNConfig) -> None:
-        super().__init__(input_size, config)
-        with torch.no_grad():
-            self.bias.chunk(2)[0].fill_(config.forget_bias)
+    def biases(self) -> Parameter:
+        return self.vector(self.config.forget_bias, 0.0)
 
-    def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
+    def __call__(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
         g, c = ops.gates(w.hh(h, x), ops.sigmoid, ops.tanh)
         ops.show(g=g, c=c)
         c = w.dropped(c)
         return (c + g * (h - c),)
 
 
-class UGRNN(RecurrentLM):
-    """The registry's `ugrnn`."""
+@dataclass(frozen=True, kw_only=True)
+class UGRNNConfig(RecurrentConfig):
+    """A stack of update gate layers."""
 
-    cell = UGRNNCell
+    equation: ClassVar[type[Equation]] = UGRNN
+
+    forget_bias: float = setting(
+        "Initial bias of the gate: how much of the past is kept.", 1.0, ranges.SIGNED_TO_1000
+    )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seqgen.models.engines.tensor_ops import TensorOps
-from seqgen.models.recurrent.cells.cell import Cell, LayerState, Watch
+from seqgen.models.recurrent.cell import Cell, LayerState, Watch
 from seqgen.models.recurrent.linear_maps import over_tensors
 
 # Takes the name of an activation, and its values.
@@ -77,7 +77,7 @@ class Steps:
         noise = cell.noise(len(x))
         for x_t in from_input.unbind(0):
             maps = {
-                name: (weight if name in cell.readouts else self._counted(weight), bias)
+                name: (weight if name in cell.equation.readouts else self._counted(weight), bias)
                 for name, (weight, bias) in noise.maps.items()
             }
             w = noise.into(over_tensors(maps, cell.vectors()))

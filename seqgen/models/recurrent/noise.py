@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from seqgen.models.dropout import masked
-from seqgen.models.recurrent.linear_maps import Maps
+from seqgen.models.recurrent.equation import Maps, unchanged
 
 # Cuts an update vector (B, H), or (T, B, H) of a linear cell.
 Cut = Callable[[Any], Any]
@@ -69,8 +69,3 @@ class Masked:
     def __call__(self, h: Tensor, plus: Tensor | None = None) -> Tensor:
         """Return W (h * mask) + b, and `plus` added to it if given."""
         return self.map(masked(h, self.mask), plus)
-
-
-def unchanged(g: Any) -> Any:
-    """Return an update vector of which nothing is dropped."""
-    return g

@@ -1,0 +1,183 @@
+"""Recurrent language models over arrays: layers, stacks and heads whose weights do not change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from seqgen.models.engines.arrays import (
+    ArrayMap,
+    Arrays,
+    input_map,
+    input_map_of_ids,
+)
+from seqgen.models.engines.ops import ArrayOps
+from seqgen.models.engines.weights import Shapes, Weights
+from seqgen.models.reader import ArrayModel
+from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.models.recurrent.equation import Equation, unchanged
+from seqgen.models.recurrent.norm_terms import norm_shapes, scale_and_shift
+from seqgen.models.recurrent.row_maps import RowInput, over_arrays
+from seqgen.models.recurrent.state import RecurrentState
+
+# Positions of a text whose products with the input are made at once.
+PIECE = 512
+
+
+class ArrayLayer:
+    """A recurrent layer over arrays.
+
+    Args:
+        equation: what a step does.
+        p: its weights.
+        inputs: (V, E), the vectors that ids stand for, where the layer is to take ids; `one_hot`
+            where they are the identity; None where it takes vectors.
+    """
+
+    one_hot = "one-hot"
+
+    def __init__(
+        self, equation: Equation, p: Weights, inputs: np.ndarray | str | None = None
+    ) -> None:
+        self.equation, self.takes_ids = equation, inputs is not None
+        weight, bias = equation.map_of_input(ArrayOps, p)
+        if equation.config.norms == "input":
+            scale, shift = scale_and_shift(p.part("input_norm"))
+            weight, bias = weight * scale[:, None], bias + shift
+        of_input, self.width = (weight, bias), len(bias)
+        if inputs is self.one_hot:
+            self.product = input_map_of_ids(*of_input)
+        else:
+            self.product = input_map(*of_input, inputs)
+        beside = None if self.takes_ids else of_input
+        maps = equation.maps_of_past(ArrayOps, p)
+        self.w: Any = over_arrays(maps, equation.vectors(ArrayOps, p), beside)
+        self.w.dropped = unchanged
+
+    def step(self, x: np.ndarray, state: Arrays) -> Arrays:
+        """Take one step: x (B, E), or ids (B,), and the parts to the next ones."""
+        read = self.product(x) if self.takes_ids else RowInput(self.product, x)
+        return self.equation.expected(state, self.equation(ArrayOps, self.w, read, *state))
+
+    def sequence(self, x: np.ndarray, state: Arrays) -> tuple[np.ndarray, Arrays]:
+        """Take x (B, T, E), or ids (B, T), to every h (B, T, H) and the parts after it.
+
+        The input's products are made for many steps at once.
+        """
+        rows, length = x.shape[:2]
+        outputs = []
+        for begin in range(0, length, PIECE):
+            piece = x[:, begin : begin + PIECE].swapaxes(0, 1)  # (T, B, E), or (T, B)
+            read = self.product(piece.reshape(-1, *piece.shape[2:])).reshape(-1, rows, self.width)
+            for x_t in read:
+                new = self.equation(ArrayOps, self.w, x_t, *state)
+                state = self.equation.expected(state, new)
+                outputs.append(state[0])
+        return np.stack(outputs, 1), state
+
+
+class RecurrentArrays(ArrayModel):
+    """A stack of recurrent layers between an embedding and a softmax; see `RecurrentLM`.
+
+    Args:
+        config: without a pointer, and with another input than char-cnn.
+        weights: see `shapes`.
+        head: logits from the last layer's h, where the weights' own are not to be taken.
+    """
+
+    config: RecurrentConfig
+
+    def __init__(
+        self, config: RecurrentConfig, weights: Weights, head: ArrayMap | None = None
+    ) -> None:
+        self.config, weights = config, weights.shared(config.shared_weights())
+        self.vectors = weights.get("embedding.weight")
+        first = ArrayLayer.one_hot if self.vectors is None else self.vectors
+        self.layers = [
+            ArrayLayer(equation, weights.part("layers", i), first if i == 0 else None)
+            for i, equation in enumerate(config.equations())
+        ]
+        self.norms = []
+        if config.norms == "output":
+            parts = [weights.part("norms", i) for i in range(config.num_layers)]
+            self.norms = [scale_and_shift(part) for part in parts]
+        self.dtype = weights["layers.0.bias"].dtype
+        self.head = head or weights.affine("head")
+
+    @staticmethod
+    def suits(config: RecurrentConfig) -> bool:
+        """Return whether there is an array model of these settings."""
+        return not config.pointer and config.input != "char-cnn"
+
+    @staticmethod
+    def shapes(config: RecurrentConfig) -> Shapes:
+        """Return the shape of every weight, by name; of shared ones, under each of their names."""
+        shapes: Shapes = {}
+        if config.input != "onehot":
+            shapes["embedding.weight"] = config.vocab_size, config.input_size
+        for i, equation in enumerate(config.equations()):
+            prefix = f"layers.{i}."
+            declared = equation.parameters()
+            shapes |= {prefix + name: about.shape for name, about in declared.items()}
+            if config.norms == "input":
+                blocks = declared["bias"].shape[0]
+                shapes |= norm_shapes(f"{prefix}input_norm.", blocks, has_bias=False)
+            if config.norms == "output":
+                shapes |= norm_shapes(f"norms.{i}.", equation.sizes[0])
+            size = equation.sizes[0]
+        shapes |= {"head.weight": (config.vocab_size, size), "head.bias": (config.vocab_size,)}
+        return shapes
+
+    def start(self, batch: int, stride: int | None = None) -> RecurrentState:
+        return RecurrentState(
+            tuple(
+                tuple(np.zeros((batch, size), self.dtype) for size in layer.equation.sizes)
+                for layer in self.layers
+            )
+        )
+
+    def step(
+        self, tokens: Sequence[int], state: RecurrentState
+    ) -> tuple[np.ndarray, RecurrentState]:
+        x, state = self.features(np.asarray(tokens), state)
+        return self.head(x), state
+
+    def __call__(
+        self, tokens: np.ndarray, state: RecurrentState | None = None, last: int | None = None
+    ) -> tuple[np.ndarray, RecurrentState]:
+        x, state = self.features(tokens, state or self.start(len(tokens)))
+        x = x if last is None else x[:, -last:]  # (B, T, H)
+        return self.head(x.reshape(-1, x.shape[-1])).reshape(*x.shape[:2], -1), state
+
+    def features(
+        self, tokens: np.ndarray, state: RecurrentState
+    ) -> tuple[np.ndarray, RecurrentState]:
+        """Read a token of each row (B,), or several (B, T); return h (B, H) or (B, T, H)."""
+        x, after = tokens, []
+        outputs = [self._inputs(tokens)] if self.config.dense else []
+        for index, (layer, past) in enumerate(zip(self.layers, state.layers, strict=True)):
+            below = np.concatenate(outputs, -1) if outputs and index > 0 else x
+            if tokens.ndim == 1:
+                parts = layer.step(below, past)
+                y = parts[0]
+            else:
+                y, parts = layer.sequence(below, past)
+            if self.norms:
+                scale, shift = self.norms[index]
+                y = y * scale + shift
+            # What a residual layer adds to is its input; the first layer has none.
+            x = x + y if self.config.residual and index > 0 else y
+            if outputs:
+                outputs.append(x)
+            after.append(parts)
+        return x, RecurrentState(tuple(after))
+
+    def _inputs(self, ids: np.ndarray) -> np.ndarray:
+        """Return the first layer's input (..., E) of ids, where later layers read it too."""
+        if self.vectors is not None:
+            return self.vectors[ids]
+        rows = np.zeros((*ids.shape, self.vocab_size), self.dtype)
+        np.put_along_axis(rows, ids[..., None], 1, -1)
+        return rows

@@ -1,0 +1,183 @@
+"""A recurrent layer as a torch module: an equation with its weights, noise and kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seqgen.models.dropout import Dropout, kept, scaled_mask
+from seqgen.models.engines.onednn_linear import linear
+from seqgen.models.engines.tensor_ops import TensorOps
+from seqgen.models.engines.tensor_products import as_array
+from seqgen.models.engines.weights import Weights
+from seqgen.models.recurrent.array_model import ArrayLayer
+from seqgen.models.recurrent.batch_norm import BatchNorm
+from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.models.recurrent.equation import GLOROT, IDENTITY, Maps, Parameter
+from seqgen.models.recurrent.linear_maps import over_loop, over_tensors
+from seqgen.models.recurrent.noise import Noise
+
+# The parts of a cell's state, each (B, its width); the output h is first.
+LayerState = tuple[Tensor, ...]
+# (cell, inputs (B, T, E), the parts before) to every h (B, T, H), and the parts after.
+Watch = Callable[["Cell", Tensor, LayerState], tuple[Tensor, LayerState]]
+
+
+class Cell(nn.Module):
+    """A recurrent layer, whose parameters are those that its equation declares.
+
+    What keeps a cell from overfitting stands around the equation: masks on what the maps of the
+    past read, dropped weights (`noise`) and zoneout (`after`). An equation with an update vector,
+    what is new in a step, passes it through `w.dropped` and says so by `has_update`.
+
+    Args:
+        input_size: the width E of the input.
+        config: which equation, and its settings.
+
+    Attributes:
+        equation: what a step does.
+        maps: for each matrix that is several maps below one another, the rows of each.
+        input_norm: normalises W_x x, b added after it: W_hh h + BN(W_x x) + b is the form of
+            Laurent et al. (2016), with b as the bias of the normalisation.
+        watch: takes a sequence in the place of `sequence`, where each step is to be looked at.
+    """
+
+    watch: Watch | None = None
+
+    def __init__(self, input_size: int, config: RecurrentConfig) -> None:
+        super().__init__()
+        self.equation, self.config = config.equation(input_size, config), config
+        self.sizes, self.hidden_size = self.equation.sizes, config.hidden_size
+        declared = self.equation.parameters()
+        self.maps = {name: about.maps for name, about in declared.items() if about.maps}
+        for name, about in declared.items():
+            setattr(self, name, _begun(about))
+        self.input_norm = BatchNorm(len(self.bias), False) if config.norms == "input" else None
+
+    def map_of_input(self) -> tuple[Tensor, Tensor]:
+        """Return W_x (N, E) and b (N,); see `Equation.map_of_input`."""
+        return self.equation.map_of_input(TensorOps, self)
+
+    def read_input(self, x: Tensor) -> Tensor:
+        """Return W_x x + b (..., N) of x (..., E): as `map_of_input` has it, normalised or not."""
+        if self.input_norm is None:
+            return self.equation.read_input(TensorOps, self, x, linear)
+        weight, bias = self.map_of_input()
+        product = linear(x, weight, None)
+        return (self.input_norm(product) + bias).to(product.dtype)
+
+    def maps_of_past(self) -> Maps:
+        """Return the maps of the past; see `Equation.maps_of_past`."""
+        return self.equation.maps_of_past(TensorOps, self)
+
+    def vectors(self) -> dict[str, Tensor]:
+        """Return the vectors that the equation finds in `w`; see `Equation.vectors`."""
+        return self.equation.vectors(TensorOps, self)
+
+    def start(self, batch: int) -> LayerState:
+        """Return the parts before the first step: zeros."""
+        return tuple(self.bias.new_zeros(batch, size) for size in self.sizes)
+
+    def noise(self, rows: int) -> Noise:
+        """Draw what one training call drops in `rows` rows; in evaluation nothing."""
+        maps, config = self.maps_of_past(), self.config
+        if not self.training:
+            return Noise(maps, {})
+        past, update, shared = {}, None, None
+        of_past = [name for name in maps if name not in self.equation.readouts]
+        if config.weight_drop:
+            for name in of_past:
+                weight, bias = maps[name]
+                mask = scaled_mask(weight.shape, config.weight_drop, weight, None)
+                maps = {**maps, name: (weight * mask, bias)}
+        if config.state_dropout:
+            # Maps that read vectors of the same width read the same ones, gated or not.
+            widths = {name: maps[name][0].shape[1] for name in of_past}
+            distinct = dict.fromkeys(widths.values())
+            masks = {n: scaled_mask((rows, n), config.state_dropout, self.bias) for n in distinct}
+            past = {name: masks[width] for name, width in widths.items()}
+        if config.update_dropout and config.variational:
+            shared = scaled_mask((rows, self.hidden_size), config.update_dropout, self.bias)
+        elif config.update_dropout:
+            update = Dropout(config.update_dropout, rows=-2)  # (B, H), or (T, B, H)
+        return Noise(maps, past, update, shared)
+
+    def after(self, old: LayerState, new: LayerState) -> LayerState:
+        """Return the parts after a step, some elements as before it: zoneout (Krueger et al. 2017).
+
+        Args:
+            old: the parts before.
+            new: what the equation made of them.
+        """
+        if not (self.training and self.equation.zones_out):
+            return self.equation.expected(old, new)
+        return tuple(
+            torch.where(kept(now.shape, rate, now) == 1, now, before.to(now.dtype)) if rate else now
+            for rate, before, now in zip(self.equation.zoneout, old, new, strict=True)
+        )
+
+    def step(self, x: Tensor, state: LayerState, noise: Noise | None = None) -> LayerState:
+        """Take one step: x (B, E) and the parts to the next ones."""
+        noise = noise or self.noise(x.shape[0])
+        w = noise.into(over_tensors(noise.maps, self.vectors()))
+        new = self.equation(TensorOps, w, self.read_input(x), *state)
+        return self.after(state, new)
+
+    def over_arrays(self, inputs: np.ndarray | None = None) -> ArrayLayer:
+        """Return the same layer over arrays, whose weights are these; see `ArrayLayer`."""
+        weights = {name: as_array(tensor) for name, tensor in self.state_dict().items()}
+        return ArrayLayer(self.equation, Weights(weights), inputs)
+
+    def sequence(
+        self, x: Tensor, state: LayerState, noise: Noise | None = None
+    ) -> tuple[Tensor, LayerState]:
+        """Take a whole sequence: x (B, T, E) to every h (B, T, H), and the parts after it.
+
+        Args:
+            x: the inputs.
+            state: the parts before.
+            noise: what is dropped, where one training call takes several of these.
+        """
+        if self.watch is not None:
+            return self.watch(self, x, state)
+        noise, fast = noise or self.noise(x.shape[0]), None
+        plain = self.input_norm is None and not self.equation.zones_out
+        if plain and self.equation.fits_kernel(noise):
+            fast = self.equation.fast_sequence(self, x, state, noise)
+        return fast or self.loop(x, state, noise)
+
+    def loop(
+        self, x: Tensor, state: LayerState, noise: Noise | None = None
+    ) -> tuple[Tensor, LayerState]:
+        """Take a whole sequence step by step; the input's product is made for all of it at once."""
+        noise = noise or self.noise(x.shape[0])
+        from_input = self.read_input(x.transpose(0, 1))  # (T, B, G H)
+        w, steps, parts = over_loop(noise.maps, self.vectors(), from_input, state)
+        w = noise.into(w)
+        outputs = []
+        for x_t in steps.unbind(0):
+            parts = self.after(parts, self.equation(TensorOps, w, x_t, *parts))
+            outputs.append(parts[0])
+        after = tuple(part.to(old.dtype) for part, old in zip(parts, state, strict=True))
+        return torch.stack(outputs, 1).to(from_input.dtype), after
+
+
+def _begun(about: Parameter) -> nn.Parameter:
+    """Return a new parameter, as training begins with it."""
+    parameter = nn.Parameter(torch.empty(about.shape))
+    with torch.no_grad():
+        if isinstance(about.begin, str):
+            begin = nn.init.xavier_uniform_ if about.begin == GLOROT else nn.init.orthogonal_
+            for block in parameter.split(about.maps):
+                begin(block)
+            if about.begin == IDENTITY:  # drawn for nothing, so that one seed begins the rest alike
+                nn.init.eye_(parameter)
+        else:
+            for block, number in zip(parameter.chunk(len(about.begin)), about.begin, strict=True):
+                block.fill_(number)
+        if about.gain != 1:
+            parameter.mul_(about.gain)
+    return parameter
