@@ -61,7 +61,7 @@ def beam_search(
     reported = search.stochastic and search.seed is None
     if search.seed is None:
         search = replace(search, seed=secrets.randbelow(1 << 31))
-    loaded = model.load(search.of_source)
+    loaded = model.load(search.of_source, search.beams, search.max_tokens)
     from seqgen.commands.writing import beam_search as searching
 
     from_sources = prompts.are_sources(loaded, echo.echo)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -66,14 +66,16 @@ class Compared(Options):
         panel=MACHINE,
     )
 
-    def load(self, machine: Machine, looked_up: CacheOptions) -> list[LoadedModel]:
-        """Return the models; each in several number formats, if those are asked for.
+    def load(
+        self, machine: Machine, looked_up: CacheOptions, files: Sequence[str]
+    ) -> list[LoadedModel]:
+        """Return the models, to read files; each in several number formats, if that is asked for.
 
         Raises:
             UsageError: there is none, or a number format is unknown or given twice.
             SeqgenError: a model cannot be loaded.
         """
-        from seqgen.commands.loading import load
+        from seqgen.commands.loading import Work, load
         from seqgen.commands.scoring.compare import all_models
 
         if bool(self.models) == self.all_:
@@ -81,7 +83,8 @@ class Compared(Options):
         names = list(all_models()) if self.all_ else self.models
         device, cache = machine.device, looked_up.config
         if self.precisions is None:
-            return [load(name, device, machine.precision, cache) for name in names]
+            work = Work.of_files(files)
+            return [load(name, device, machine.precision, cache, work) for name in names]
         kinds = _kinds(self.precisions, machine.precision)
         each = [(kind, load(name, device, kind, cache)) for name in names for kind in kinds]
         return [replace(one, title=f"{one.name} in {kind}") for kind, one in each]
@@ -145,7 +148,8 @@ def compare(
         return
     from seqgen.commands.scoring.compare import compare as compared_by
 
-    loaded = compared.load(machine, looked_up)
+    given = files.data, files.source, files.target
+    loaded = compared.load(machine, looked_up, [file for file in given if file is not None])
     check_one_kind(loaded)
     scoring = Scoring(**asdict(scoring))
     text, what = _text(loaded, Inputs(out.quiet), files)

@@ -109,7 +109,7 @@ def evaluate(
     """
     if served(context, models.names):
         return
-    from seqgen.commands.loading import load
+    from seqgen.commands.loading import Work, load
     from seqgen.commands.scoring.evaluate import evaluate as measure
 
     asked = replace(asked, bleu=asked.bleu or bool(scores.given))
@@ -118,7 +118,9 @@ def evaluate(
     to_measure = _measurements(asked, inputs, scoring, seed)
     translating = translations.translating(translation, scores, scoring.batch_size)
     to_measure = replace(to_measure, translating=translating)
-    how = machine.device, machine.precision, looked_up.config
+    read = [file for file in (files.file, files.source, files.target, *asked.pairs) if file]
+    work = Work.of_files(read, rows=to_measure.protocol.batch_size)
+    how = machine.device, machine.precision, looked_up.config, work
     loaded = [load(name, *how) for name in models.names]
     check_one_kind(loaded)
     _check_for_kind(loaded[0], asked, files.of_pairs or next(iter(scores.given), None))

@@ -136,7 +136,7 @@ def perplexity(
     look = picture.of(look)
     views = replace(views, per_line=views.per_line or look.looks)
     _check(models, scoring, views, look, looked_up)
-    loaded = _load(models, looked_up, scoring, views, machine)
+    loaded = _load(models, looked_up, scoring, views, machine, text.or_piped)
     loaded = [one.with_labels(text.label) for one in loaded]
     if language.given:
         _of_pattern(loaded, text, language, out)
@@ -212,16 +212,18 @@ def _load(
     scoring: Scoring,
     views: Views,
     machine: Machine,
+    files: Sequence[str],
 ) -> list[LoadedModel]:
     """Return the models; one that reads both ways as two, where that is possible."""
     from seqgen.commands.both_ways import load_directions
-    from seqgen.commands.loading import load
+    from seqgen.commands.loading import Work, load
 
+    work = None if scoring.learns or views.fit is not None else Work.of_files(files)
     of_one = views.per_token or views.show or views.fit is not None or scoring.learns
     place, precision, cache = machine.device, machine.precision, looked_up.config
     if of_one:
-        return [load(name, place, precision, cache) for name in models.names]
-    each = (load_directions(name, place, precision, cache) for name in models.names)
+        return [load(name, place, precision, cache, work) for name in models.names]
+    each = (load_directions(name, place, precision, cache, work) for name in models.names)
     return list(chain.from_iterable(each))
 
 

@@ -166,24 +166,27 @@ class ReadModel(ModelName):
     )
     machine: Machine = group(Machine)
 
-    def load(self, of_source: LookOptions) -> LoadedModel:
+    def load(self, of_source: LookOptions, rows: int, max_tokens: int) -> LoadedModel:
         """Return the model, with its cache and the labels of its texts.
 
         Args:
             of_source: what is asked of a model that writes from sources, which others refuse
                 before they are loaded.
+            rows: how many texts are written side by side.
+            max_tokens: at most so many tokens of each.
 
         Raises:
             SeqgenError: there is none, or it cannot be loaded.
             UsageError: it needs a label and none is given, or the other way round.
         """
-        from seqgen.commands.loading import load
+        from seqgen.commands.loading import Work, load
         from seqgen.commands.writing.from_source import check_stored
 
         machine = self.machine
         looked_up = self.looked_up.config
         check_stored(of_source, self.model)
-        loaded = load(self.model, machine.device, machine.precision, looked_up)
+        work = Work(rows=rows, written=rows * max_tokens)
+        loaded = load(self.model, machine.device, machine.precision, looked_up, work)
         loaded = loaded.with_labels(self.label)
         loaded.given.require_chosen()
         return loaded

@@ -70,7 +70,8 @@ def sample(
     reported = sampling.seed is None and sampling.draws
     if sampling.seed is None:
         sampling = replace(sampling, seed=secrets.randbelow(1 << 31))
-    loaded = model.load(sampling.of_source)
+    rows = sampling.num_samples * sampling.best_of
+    loaded = model.load(sampling.of_source, rows, sampling.max_tokens)
     from_sources = not instead.interactive and prompts.are_sources(loaded, echo.echo)
     if echo.echo and loaded.given.is_source:
         loaded.given.require_nothing("--echo")

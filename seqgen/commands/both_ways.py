@@ -6,14 +6,17 @@ import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seqgen import registry, store
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.loading import load, load_stored, require_int8
+from seqgen.commands.loading import Work, load, load_stored, require_int8
 from seqgen.configs import Direction
 from seqgen.configs.scoring import CacheConfig
-from seqgen.models.engines.precision import Precision, choose_device
 from seqgen.store import StoredMixture, StoredModel
+
+if TYPE_CHECKING:
+    from seqgen.models.engines.precision import Precision
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ def load_directions(
     device: str = "auto",
     precision: Precision = "auto",
     cache: CacheConfig | None = None,
+    work: Work | None = None,
 ) -> list[LoadedModel]:
     """Load a language model for scoring; of one that reads both ways, both that it consists of.
 
@@ -64,10 +68,13 @@ def load_directions(
     """
     stored = store.find_all(name)
     row = registry.known_architecture(stored.config["architecture"])
-    mixed = isinstance(stored, StoredMixture)
-    if cache is None and not mixed and row is not None and row.load_model().both_ways:
+    plain = cache is None and not isinstance(stored, StoredMixture) and row is not None
+    # What has an array model reads one way: its class, and with it PyTorch, need not be loaded.
+    if plain and row.arrays is None and row.load_model().both_ways:
+        from seqgen.models.engines.precision import choose_device
+
         loaded = load_stored(stored, choose_device(device), precision)
         if precision == "int8":
             require_int8(loaded)
         return directions_of(loaded)
-    return [load(name, device, precision, cache)]
+    return [load(name, device, precision, cache, work)]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-
-import torch
 
 from seqgen.commands.given import Given, GivenLabels, GivenTokens, GivenVectors, Nothing
 from seqgen.configs import DataConfig, Documents, require
@@ -17,9 +14,7 @@ from seqgen.data.labels import Labels, joined
 from seqgen.data.pairs import Tokenizers
 from seqgen.decoding.backward import BackwardContinuation, BackwardDecoder
 from seqgen.decoding.continuation import Continuation, EndIds
-from seqgen.models.base import LanguageModel
-from seqgen.models.memory.continuous_cache import parts_of
-from seqgen.models.mixture.model import Mixture
+from seqgen.models.reader import Reader
 from seqgen.models.scores import Want
 from seqgen.scoring import Scored, score_corpus
 from seqgen.store import StoredMixture, StoredModel
@@ -44,7 +39,7 @@ class LoadedModel:
     """
 
     stored: StoredModel
-    model: LanguageModel
+    model: Reader
     tokenizer: Tokenizer
     data: DataConfig
     source_tokenizer: Tokenizer | Labels | None = None
@@ -66,8 +61,7 @@ class LoadedModel:
     @property
     def given(self) -> Given:
         """What its texts are given."""
-        model = self.model.components[0] if isinstance(self.model, Mixture) else self.model
-        features = getattr(model.config, "source_features", None)
+        features = getattr(self.model.parts[0].config, "source_features", None)
         if self.labels is not None:
             return GivenLabels(self.stored.name, self.labels, self.label)
         if features is not None:
@@ -126,12 +120,8 @@ class LoadedModel:
     @property
     def precision(self) -> str:
         """The type that it computes in; that of its matrices, if they are kept in fewer bits."""
-        reduced = {getattr(part, "reduced", None) for part in parts_of(self.model)} - {None}
-        if reduced:
-            return {"bf16": "bfloat16"}.get(*reduced, *reduced)
-        tensors = itertools.chain(self.model.parameters(), self.model.buffers())
-        kinds = (tensor.dtype for tensor in tensors if tensor.is_floating_point())
-        return str(next(kinds, torch.float32)).removeprefix("torch.")
+        kinds = [part.precision for part in self.model.parts]
+        return next((kind for kind in kinds if kind in ("int8", "bfloat16")), kinds[0])
 
     @property
     def backward(self) -> bool:

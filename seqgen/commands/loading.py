@@ -3,25 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from seqgen import registry, store
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.machine import choose_products
 from seqgen.commands.mixable import require_alike
 from seqgen.configs import DataConfig, require
 from seqgen.configs.scoring import CacheConfig
 from seqgen.data.labels import Labels
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.base import LanguageModel, NeuralLanguageModel
-from seqgen.models.engines.precision import Precision, choose_device, in_precision
-from seqgen.models.memory.continuous_cache import Cached, parts_of
-from seqgen.models.mixture.by_order import MixtureByOrder
-from seqgen.models.mixture.model import Mixture
+from seqgen.models.reader import Reader
 from seqgen.store import StoredMixture, StoredModel
+from seqgen.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    import torch
+
+    from seqgen.models.engines.precision import Precision
+    from seqgen.models.mixture.model import Mixture
+
+# Loading PyTorch takes as long as reading about so many tokens over arrays does (docs/speed.md).
+MOST_READ = 40_000
+# With so few texts side by side both engines take the same steps.
+FEW_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a command is going to ask of a model, as far as it is known beforehand.
+
+    Attributes:
+        read: tokens to score, or more; None for those that the model has held out.
+        written: tokens to write, of all texts together.
+        rows: texts that are written side by side.
+    """
+
+    read: int | None = 0
+    written: int = 0
+    rows: int = 1
+
+    @classmethod
+    def of_files(cls, names: Sequence[str], **more: int) -> Work:
+        """Return the work of reading files; None of them stands for what is held out.
+
+        A token has at least a byte. What comes through a pipe counts nothing, for its size is not
+        known.
+        """
+        if not names:
+            return cls(read=None, **more)
+        files = [path for name in names if (path := Path(name)).is_file()]
+        return cls(read=sum(path.stat().st_size for path in files), **more)
+
+    def suits_arrays(self, stored: StoredModel) -> bool:
+        """Return whether it is done before PyTorch would be loaded and had done it."""
+        read = self.read
+        if read is None:
+            held_out = stored.validation_text or (stored.validation_pairs or [None])[-1]
+            read = held_out.stat().st_size if held_out else 0
+        few = self.rows <= FEW_ROWS or self.written <= MOST_READ
+        return read <= MOST_READ and few
 
 
 def load(
@@ -29,8 +71,12 @@ def load(
     device: str = "auto",
     precision: Precision = "auto",
     cache: CacheConfig | None = None,
+    work: Work | None = None,
 ) -> LoadedModel:
     """Load a trained model.
+
+    Work that suits arrays is done by an array model where there is one of the stored model, on a
+    CPU and in the model's own precision; PyTorch is not loaded then.
 
     Args:
         name: a name, a path, or None for the latest written; a mixture such as A:0.7+B:0.3.
@@ -38,11 +84,19 @@ def load(
         precision: "auto" is float32: decoding and scoring never round more than they must. bf16
             and int8 keep matrices in fewer bits.
         cache: a continuous cache to put beside it.
+        work: what it is to do; None for anything, which is PyTorch's.
 
     Raises:
         UsageError: the model, or the device, has no int8.
         SeqgenError: there is no such model, or it is damaged, or it can have no cache.
     """
+    plain = device in ("auto", "cpu") and precision in ("auto", "float32") and cache is None
+    if work is not None and plain:
+        stored = store.find_all(name)
+        if work.suits_arrays(stored) and (loaded := load_over_arrays(stored)) is not None:
+            return loaded
+    from seqgen.models.engines.precision import choose_device
+
     place = choose_device(device)
     stored = store.find_all(name)
     if isinstance(stored, StoredMixture):
@@ -75,8 +129,11 @@ def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
         UsageError: the model writes from sources.
         SeqgenError: it is estimated from counts.
     """
+    from seqgen.models.base import NeuralLanguageModel
+    from seqgen.models.memory.continuous_cache import Cached
+
     loaded.given.require_nothing("--cache")
-    parts = parts_of(loaded.model)
+    parts = loaded.model.parts
     cached = [Cached(p, cache) if isinstance(p, NeuralLanguageModel) else p for p in parts]
     if not any(isinstance(part, Cached) for part in cached):
         raise SeqgenError(
@@ -89,9 +146,36 @@ def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
     return replace(loaded, model=model.eval(), cache=cache)
 
 
+def load_over_arrays(stored: StoredModel) -> LoadedModel | None:
+    """Load what is stored as an array model; None where there is none of it.
+
+    Raises:
+        UsageError: it is no language model.
+        SeqgenError: it is damaged.
+    """
+    if isinstance(stored, StoredMixture):
+        return None
+    require_language_model(stored)
+    found = stored.load_arrays()
+    return None if found is None else _assembled(stored, *found)
+
+
 def load_stored(stored: StoredModel, device: torch.device, precision: Precision) -> LoadedModel:
     """Load what `stored` holds; see `load`."""
-    model, tokenizer = stored.load()
+    from seqgen.commands.machine import choose_products
+    from seqgen.models.engines.precision import in_precision
+
+    loaded = _assembled(stored, *stored.load())
+    choose_products(device)
+    return replace(loaded, model=in_precision(loaded.model.to(device), precision))
+
+
+def _assembled(stored: StoredModel, model: Reader, tokenizer: Tokenizer) -> LoadedModel:
+    """Return a stored model with its tokenizers and the way its text is read.
+
+    Raises:
+        SeqgenError: its parts do not fit.
+    """
     source_tokenizer = stored.load_source_tokenizer(tokenizer)
     labels = source_tokenizer if isinstance(source_tokenizer, Labels) else ()
     if model.vocab_size != tokenizer.vocab_size + len(labels):
@@ -99,7 +183,6 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
             f"{stored.path} is damaged: its model has {model.vocab_size} tokens and its "
             f"tokenizer {tokenizer.vocab_size + len(labels)}"
         )
-    choose_products(device)
     joint = labels or source_tokenizer is None or source_tokenizer is tokenizer
     sizes = {None} if joint else {source_tokenizer.vocab_size}
     if not joint and source_tokenizer.vocab_size == tokenizer.vocab_size:
@@ -108,9 +191,7 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
         raise SeqgenError(
             f"{stored.path} is damaged: its model and the tokenizer of its sources do not fit"
         )
-    data = stored.settings("data", DataConfig)
-    model = in_precision(model.to(device), precision)
-    framing = stored.framing(tokenizer)
+    data, framing = stored.settings("data", DataConfig), stored.framing(tokenizer)
     return LoadedModel(stored, model, tokenizer, data, source_tokenizer, own_framing=framing)
 
 
@@ -145,12 +226,15 @@ def load_mixture(stored: StoredMixture, device: torch.device, precision: Precisi
     return replace(first, stored=stored, model=model.eval())
 
 
-def mixture_of(parts: Sequence[LanguageModel], stored: StoredMixture) -> Mixture:
+def mixture_of(parts: Sequence[Reader], stored: StoredMixture) -> Mixture:
     """Return models as one, with the weights that a mixture is stored with.
 
     Raises:
         SeqgenError: there are weights for other orders than the n-gram part has.
     """
+    from seqgen.models.mixture.by_order import MixtureByOrder
+    from seqgen.models.mixture.model import Mixture
+
     if not stored.by_order:
         return Mixture(parts, stored.weights)
     try:

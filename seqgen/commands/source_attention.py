@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-import torch
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.configs import require
 from seqgen.configs.decoding import Heads
 from seqgen.data.sources import Vectors, handles_of
+from seqgen.models.engines.ops import ops_of
+from seqgen.models.reader import without_gradients
 from seqgen.tokenizers import Tokenizer
 
 # What a place is covered at least, so that the logarithm of its coverage is finite.
@@ -46,13 +47,13 @@ class Attention:
         source: the ids of L tokens, the end included; or L vectors.
     """
 
-    @torch.inference_mode()
+    @without_gradients
     def __init__(self, loaded: LoadedModel, source: Sequence[int] | Vectors) -> None:
         self.model, self.start = loaded.model, loaded.framing.start
         sources, _ = handles_of([source if isinstance(source, Vectors) else tuple(source)])
         self.memory = self.model.remember(sources.rows([0]))
 
-    @torch.inference_mode()
+    @without_gradients
     def __call__(self, targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
         """Return how much each token of some targets reads of each place of the source.
 
@@ -71,11 +72,9 @@ class Attention:
         read = np.full((len(targets), longest), self.start, np.int64)
         for row, target in zip(read, targets, strict=True):
             row[1 : len(target)] = target[:-1]
-        tokens = torch.from_numpy(read).to(self.model.device)
         memory = self.memory.select([0] * len(targets))
-        weights = (
-            self.model.attend(tokens, memory).float().cpu().numpy()
-        )  # (B, layers, heads, T, L)
+        weights = self.model.attend(self.model.ids(read), memory)  # (B, layers, heads, T, L)
+        weights = ops_of(weights).array(weights).astype(np.float32)
         return [one[:, :, : len(target)] for one, target in zip(weights, targets, strict=True)]
 
 

@@ -85,6 +85,10 @@ class ModelConfig(Config):
             return {}
         return {"dropout": by_ratio(DROPOUT_BY_OVERFITTING_RATIO, overfitting_ratio)}
 
+    def shared_weights(self) -> list[list[str]]:
+        """Return the names of each weight that several parts of a model share."""
+        return []
+
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         """Return whether products in bf16 units pay on a CPU: for small ones casting costs more."""
         return True

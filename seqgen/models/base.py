@@ -52,6 +52,16 @@ class Model(nn.Module):
         tensor = next(itertools.chain(self.parameters(), self.buffers()), None)
         return torch.device("cpu") if tensor is None else tensor.device
 
+    @property
+    def precision(self) -> str:
+        """The type that it computes in; that of its matrices, if they are kept in fewer bits."""
+        reduced = getattr(self, "reduced", None)
+        if reduced:
+            return {"bf16": "bfloat16"}.get(reduced, reduced)
+        tensors = itertools.chain(self.parameters(), self.buffers())
+        kinds = (tensor.dtype for tensor in tensors if tensor.is_floating_point())
+        return str(next(kinds, torch.float32)).removeprefix("torch.")
+
     def spell(self, words: Iterable[str], spelled_out: bool) -> None:
         """Tell a new model how its tokens are spelled; most do not ask.
 

@@ -11,7 +11,7 @@ import functools
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -56,6 +56,20 @@ class Reader(ABC):
     def vocab_size(self) -> int:
         """The number of tokens V."""
         return self.config.vocab_size
+
+    @property
+    def parts(self) -> Sequence[Reader]:
+        """The models that it consists of, without their caches: of most, itself."""
+        return [self]
+
+    @property
+    @abstractmethod
+    def precision(self) -> str:
+        """The type that it computes in; that of its matrices, if they are kept in fewer bits."""
+
+    @abstractmethod
+    def parameter_count(self) -> int:
+        """Return the number of trained numbers; shared ones count once, adapters not at all."""
 
     @abstractmethod
     def __call__(
@@ -169,7 +183,21 @@ class ArrayModel(Reader):
     """A language model over NumPy arrays, whose weights do not change.
 
     It answers as the torch module of the same configuration and weights does, but for rounding.
+
+    Attributes:
+        dtype: the type of its numbers.
     """
+
+    dtype: np.dtype
+
+    @staticmethod
+    def suits(config: Any) -> bool:
+        """Return whether there is an array model of these settings."""
+        return True
+
+    @property
+    def precision(self) -> str:
+        return self.dtype.name
 
     def ids(self, ids: np.ndarray) -> np.ndarray:
         return ids

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from seqgen import __version__
 from seqgen.configs import Config
-from seqgen.errors import SeqgenError, UsageError
+from seqgen.errors import SeqgenError, UsageError, first_line
 from seqgen.files import json_bytes
 from seqgen.store import layout
 from seqgen.store.folder import MetricsLog, ModelFolder, TrainingFolder, is_whole, tensor_pieces
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from seqgen.data.framing import Framing
     from seqgen.data.labels import Labels
     from seqgen.models.base import LanguageModel
+    from seqgen.models.reader import ArrayModel
+    from seqgen.registry import Architecture
     from seqgen.tasks.task import Task
     from seqgen.tokenizers import Tokenizer
 
@@ -317,6 +319,38 @@ class StoredModel(TrainingFolder):
         self.check(largest=CHEAP)
         return model.eval(), tokenizer
 
+    def load_arrays(self) -> tuple[ArrayModel, Tokenizer] | None:
+        """Return the model over arrays and its tokenizer, as `load` does, without loading PyTorch.
+
+        None where its architecture, settings or types have no array model.
+
+        Raises:
+            SeqgenError: see `load`.
+        """
+        from seqgen.models.engines.weights import Weights
+        from seqgen.store.mapped import mapped_arrays
+        from seqgen.tokenizers import load_tokenizer
+
+        kind = self.architecture.load_arrays()
+        if kind is None or self.is_adapter:
+            return None
+        config = self.settings("model", self.architecture.load_config())
+        if not kind.suits(config):
+            return None
+        weights = self.path / layout.WEIGHTS
+        try:
+            arrays = mapped_arrays(weights)
+            if arrays is None:
+                return None
+            fitting = Weights(arrays).fitting(kind.shapes(config), config.shared_weights())
+            model = kind(config, fitting)
+        except (OSError, ValueError) as error:
+            reason = first_line(error)
+            raise SeqgenError(f"{weights} is missing or damaged: {reason}") from None
+        tokenizer = load_tokenizer(self.path / layout.TOKENIZER)
+        self.check(largest=CHEAP)
+        return model, tokenizer
+
     def load_to_train(self) -> tuple[LanguageModel, Tokenizer]:
         """Build the model as `load` does, but with its adapters, if it has any, beside the base.
 
@@ -340,13 +374,22 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: the configuration is missing or damaged.
         """
+        kind = self.architecture
+        return kind.load_model(), self.settings("model", kind.load_config())
+
+    @property
+    def architecture(self) -> Architecture:
+        """Its row in the registry.
+
+        Raises:
+            SeqgenError: the configuration is missing or damaged.
+        """
         from seqgen.registry import architecture
 
         try:
-            kind = architecture(self.config["architecture"])
+            return architecture(self.config["architecture"])
         except UsageError as error:
             raise SeqgenError(f"{self.path / layout.CONFIG} is damaged: {error}") from None
-        return kind.load_model(), self.settings("model", kind.load_config())
 
     def weights(self) -> dict[str, Tensor]:
         """Return every weight by name; if only adapters are stored, those of their base with them.

@@ -20,7 +20,9 @@ from seqgen.models.engines.weights import Weights
 CASES = [
     case
     for case in architectures.CASES
-    if (row := registry.ARCHITECTURES.get(case.architecture)) and row.arrays
+    if (row := registry.ARCHITECTURES.get(case.architecture))
+    and row.arrays
+    and row.load_arrays().suits(case.config())
 ]
 LENGTH = 21  # past every window here, several times
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
@@ -29,12 +31,12 @@ TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 def both(case, dtype=torch.float64):
     """Return a model, and the array model of what would be stored of it."""
     model = case.loud(dtype)
-    tensors = weights_of(model)
+    kind, config = registry.architecture(case.architecture).load_arrays(), model.config
+    arrays = Weights({name: x.numpy().copy() for name, x in weights_of(model).items()})
+    arrays = dict(arrays.fitting(kind.shapes(config), config.shared_weights()))
     if dtype == torch.float64:  # as sines of float32 they are alike to 1e-7 only
-        tensors |= {name: x for name, x in model.named_buffers() if name == "waves"}
-    arrays = Weights({name: x.numpy().copy() for name, x in tensors.items()})
-    kind = registry.architecture(case.architecture).load_arrays()
-    return model, kind(model.config, arrays)
+        arrays |= {name: x.numpy() for name, x in model.named_buffers() if name == "waves"}
+    return model, kind(config, Weights(arrays))
 
 
 def normalised(logits):

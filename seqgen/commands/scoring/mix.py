@@ -20,7 +20,7 @@ from seqgen.data.pairs import Pairs, encode_pairs
 from seqgen.data.tokenfile import TokenFile
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
-from seqgen.models.memory.continuous_cache import SeveralCaches, parts_of
+from seqgen.models.memory.continuous_cache import SeveralCaches
 from seqgen.models.mixture.by_order import MatchedOrders, fit_by_order, guide_of
 from seqgen.models.mixture.model import Mixture, fit_weights
 from seqgen.scoring import score_corpus
@@ -199,7 +199,7 @@ def fit(
             "--cache N"
         )
     columns = _columns(loaded, text, scoring)
-    parts = parts_of(loaded.model)
+    parts = loaded.model.parts
     if loaded.cache is not None:
         fitted_cache = fit_cache(parts, loaded.cache.size, columns)
         log_probs, weights = fitted_cache.model_log_probs, fitted_cache.weights
@@ -246,7 +246,7 @@ def fit_mixture(
         UsageError: as of `fit`; or with `by_order`, no part is an n-gram model.
         SeqgenError: as of `fit`.
     """
-    parts = parts_of(loaded.model)
+    parts = loaded.model.parts
     guide = require_guide(loaded) if by_order else None
     columns = _columns(loaded, text, scoring)
     log_probs = torch.stack(list(map(columns, parts)), 1)  # (N, K)
@@ -272,7 +272,7 @@ def require_guide(loaded: LoadedModel) -> int:
     """
     loaded.given.require_nothing("--by order")
     try:
-        return guide_of(parts_of(loaded.model))
+        return guide_of(loaded.model.parts)
     except ValueError:
         names = ", ".join(part.name for part in loaded.stored.parts)
         raise UsageError(f"--by order needs an n-gram model among the parts, not {names}") from None
@@ -297,7 +297,7 @@ def with_weights(loaded: LoadedModel, weights: Sequence[float]) -> LoadedModel:
     if not isinstance(loaded.stored, StoredMixture):
         return loaded
     stored = loaded.stored.with_weights(weights)
-    return replace(loaded, stored=stored, model=Mixture(parts_of(loaded.model), weights).eval())
+    return replace(loaded, stored=stored, model=Mixture(loaded.model.parts, weights).eval())
 
 
 def _columns(

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.scoring import dynamic
 from seqgen.configs import Documents, require
 from seqgen.configs.scoring import Scoring
 from seqgen.data.corpus import Corpus, Unknowns, encode_corpus
@@ -40,6 +39,8 @@ def for_model(loaded: LoadedModel, scoring: Scoring | None = None) -> Scoring:
     require(fits, f"--stride must be {most}, not {stride}")
     documents, learning = scoring.documents or loaded.data.documents, scoring.learning
     if scoring.learns:
+        from seqgen.commands.scoring import dynamic
+
         learning = dynamic.for_model(learning, loaded, documents)
     return replace(scoring, documents=documents, learning=learning)
 
@@ -260,6 +261,8 @@ def _score(loaded: LoadedModel, corpus: Corpus, facts: Survey, scoring: Scoring)
 def score_as(scoring: Scoring, loaded: LoadedModel, corpus: Corpus) -> Iterator[Scored]:
     """Score a corpus in the way that `scoring` says; see `LoadedModel.score`."""
     if scoring.learns:
+        from seqgen.commands.scoring import dynamic
+
         return dynamic.score_dynamically(loaded.model, corpus, scoring.learning, scoring.want)
     return loaded.score(corpus, scoring.batch_size, scoring.stride, scoring.want)
 

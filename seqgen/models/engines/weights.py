@@ -9,8 +9,8 @@ import numpy as np
 
 from seqgen.models.engines.arrays import Affine, ArrayMap
 
-# By name, the shape of each weight.
-Shapes = dict[str, tuple[int, ...]]
+# By name, the shape of each weight; None stands for any size.
+Shapes = dict[str, tuple[int | None, ...]]
 
 
 def parameter_count(shapes: Shapes, shared: Iterable[Sequence[str]]) -> int:
@@ -66,14 +66,27 @@ class Weights(Mapping[str, np.ndarray]):
         known = self._maps.get(layer._prefix)
         return known or Affine(layer["weight"], layer.get("bias"))
 
-    def shared(self, groups: Iterable[Sequence[str]]) -> Weights:
-        """Return these weights with each one that is stored once also under its other names.
+    def fitting(self, shapes: Shapes, groups: Iterable[Sequence[str]] = ()) -> Weights:
+        """Return these weights, each that parts of the model share under all of its names.
 
         Args:
-            groups: of each weight that several parts of the model share, its names.
+            shapes: what the model needs, by every name.
+            groups: of each weight that is shared, its names; it is stored under one of them.
+
+        Raises:
+            ValueError: there are others, or they have other shapes.
         """
         arrays = dict(self._arrays)
         for names in groups:
             known = next((name for name in names if name in arrays), None)
             arrays |= {name: arrays[known] for name in names if known is not None}
+        known = shapes.keys() & arrays.keys()
+        wrong = (shapes.keys() | arrays.keys()) - {n for n in known if _fits(arrays[n], shapes[n])}
+        if wrong:
+            raise ValueError(f"tensors do not fit: {', '.join(sorted(wrong)[:3])}")
         return Weights(arrays, self._prefix, self._maps)
+
+
+def _fits(array: np.ndarray, shape: tuple[int | None, ...]) -> bool:
+    sizes = zip(array.shape, shape, strict=False)
+    return array.ndim == len(shape) and all(wanted in (None, size) for size, wanted in sizes)

@@ -77,11 +77,6 @@ class HMMArrays(ArrayModel):
         with np.errstate(divide="ignore"):
             self.log_initial = np.log(tables["initial"])
 
-    @staticmethod
-    def suits(config: HMMConfig) -> bool:
-        """Return whether there is an array model of these settings."""
-        return True
-
     def parameter_count(self) -> int:
         """Return how many numbers the tables hold."""
         return sum(math.prod(shape) for shape in self.shapes(self.config).values())

@@ -21,7 +21,6 @@ from seqgen.models.memory.recent import (
     recall,
     with_weights,
 )
-from seqgen.models.mixture.model import Mixture
 from seqgen.models.scores import Predictions, Scores, Want, WrittenOut, first_best, ranks_in
 from seqgen.models.state import State
 
@@ -54,6 +53,10 @@ class Cached(LanguageModel):
         super().__init__()
         self.inner, self.cache, self.config = inner, cache, inner.config
         self.window, self.rows_at_least = inner.window, inner.rows_at_least
+
+    @property
+    def parts(self) -> Sequence[LanguageModel]:
+        return [self.inner]
 
     def parameter_count(self) -> int:
         """Return the number of the model's numbers."""
@@ -177,9 +180,3 @@ class SeveralCaches(Cached):
             each = [torch.where(empty, model, cached) for cached in each]
             pieces.append(Scores(torch.stack([model, *each], -1)))
         return Scores.cat(pieces), state
-
-
-def parts_of(model: LanguageModel) -> list[LanguageModel]:
-    """Return the components of a mixture, or the model alone; without their caches."""
-    parts = list(model.components) if isinstance(model, Mixture) else [model]
-    return [part.inner if isinstance(part, Cached) else part for part in parts]

@@ -48,6 +48,10 @@ class Mixture(LanguageModel):
         self.source_window = _least(part.source_window for part in components)
         self.rows_at_least = min(part.rows_at_least for part in components)
 
+    @property
+    def parts(self) -> Sequence[LanguageModel]:
+        return [part for component in self.components for part in component.parts]
+
     def parameter_count(self) -> int:
         """Return the number of the components' numbers."""
         return sum(part.parameter_count() for part in self.components)

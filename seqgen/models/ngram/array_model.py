@@ -92,11 +92,6 @@ class NGramArrays(ArrayModel):
         """The type of its probabilities."""
         return self.log_probs[1].dtype
 
-    @staticmethod
-    def suits(config: NGramConfig) -> bool:
-        """Return whether there is an array model of these settings."""
-        return True
-
     def parameter_count(self) -> int:
         """Return how many numbers the tables hold."""
         return sum(table.size for table in self.log_probs[1:] + self.backoffs[1:])

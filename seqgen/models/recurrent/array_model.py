@@ -8,17 +8,16 @@ from typing import Any
 import numpy as np
 
 from seqgen.models.engines.arrays import (
-    ArrayMap,
     Arrays,
     input_map,
     input_map_of_ids,
 )
 from seqgen.models.engines.ops import ArrayOps
-from seqgen.models.engines.weights import Shapes, Weights
+from seqgen.models.engines.weights import Shapes, Weights, parameter_count
 from seqgen.models.reader import ArrayModel
 from seqgen.models.recurrent.config import RecurrentConfig
 from seqgen.models.recurrent.equation import Equation, unchanged
-from seqgen.models.recurrent.norm_terms import norm_shapes, scale_and_shift
+from seqgen.models.recurrent.norm_terms import is_statistic, norm_shapes, scale_and_shift
 from seqgen.models.recurrent.row_maps import RowInput, over_arrays
 from seqgen.models.recurrent.state import RecurrentState
 
@@ -83,16 +82,13 @@ class RecurrentArrays(ArrayModel):
 
     Args:
         config: without a pointer, and with another input than char-cnn.
-        weights: see `shapes`.
-        head: logits from the last layer's h, where the weights' own are not to be taken.
+        weights: of `shapes`.
     """
 
     config: RecurrentConfig
 
-    def __init__(
-        self, config: RecurrentConfig, weights: Weights, head: ArrayMap | None = None
-    ) -> None:
-        self.config, weights = config, weights.shared(config.shared_weights())
+    def __init__(self, config: RecurrentConfig, weights: Weights) -> None:
+        self.config = config
         self.vectors = weights.get("embedding.weight")
         first = ArrayLayer.one_hot if self.vectors is None else self.vectors
         self.layers = [
@@ -104,7 +100,7 @@ class RecurrentArrays(ArrayModel):
             parts = [weights.part("norms", i) for i in range(config.num_layers)]
             self.norms = [scale_and_shift(part) for part in parts]
         self.dtype = weights["layers.0.bias"].dtype
-        self.head = head or weights.affine("head")
+        self.head = weights.affine("head")
 
     @staticmethod
     def suits(config: RecurrentConfig) -> bool:
@@ -129,6 +125,11 @@ class RecurrentArrays(ArrayModel):
             size = equation.sizes[0]
         shapes |= {"head.weight": (config.vocab_size, size), "head.bias": (config.vocab_size,)}
         return shapes
+
+    def parameter_count(self) -> int:
+        shapes = self.shapes(self.config).items()
+        trained = {name: shape for name, shape in shapes if not is_statistic(name)}
+        return parameter_count(trained, self.config.shared_weights())
 
     def start(self, batch: int, stride: int | None = None) -> RecurrentState:
         return RecurrentState(

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from seqgen.models.dropout import Dropout, kept, scaled_mask
 from seqgen.models.engines.onednn_linear import linear
 from seqgen.models.engines.tensor_ops import TensorOps
-from seqgen.models.engines.tensor_products import as_array
-from seqgen.models.engines.weights import Weights
+from seqgen.models.engines.tensor_products import weights_as_arrays
 from seqgen.models.recurrent.array_model import ArrayLayer
 from seqgen.models.recurrent.batch_norm import BatchNorm
 from seqgen.models.recurrent.config import RecurrentConfig
@@ -128,8 +127,7 @@ class Cell(nn.Module):
 
     def over_arrays(self, inputs: np.ndarray | None = None) -> ArrayLayer:
         """Return the same layer over arrays, whose weights are these; see `ArrayLayer`."""
-        weights = {name: as_array(tensor) for name, tensor in self.state_dict().items()}
-        return ArrayLayer(self.equation, Weights(weights), inputs)
+        return ArrayLayer(self.equation, weights_as_arrays(self), inputs)
 
     def sequence(
         self, x: Tensor, state: LayerState, noise: Noise | None = None

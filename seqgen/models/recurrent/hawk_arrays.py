@@ -187,16 +187,11 @@ class HawkArrays(ArrayModel):
     config: HawkConfig
 
     def __init__(self, config: HawkConfig, weights: Weights) -> None:
-        self.config, weights = config, weights.shared(config.shared_weights())
+        self.config = config
         table = weights["embedding.weight"]
         self.embedding, self.dropout, self.dtype = table.__getitem__, unchanged, table.dtype
         self.blocks = [_block(weights.part("blocks", i)) for i in range(config.num_layers)]
         self.final_norm, self.head = _norm(weights.part("final_norm")), weights.affine("head")
-
-    @staticmethod
-    def suits(config: HawkConfig) -> bool:
-        """Return whether there is an array model of these settings."""
-        return True
 
     @staticmethod
     def shapes(config: HawkConfig) -> Shapes:

@@ -14,8 +14,7 @@ from seqgen.models.base import NeuralLanguageModel, require_no_graph
 from seqgen.models.dropout import Dropout, WordDropout
 from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.engines.onednn_linear import Linear
-from seqgen.models.engines.tensor_products import affine_of, as_array
-from seqgen.models.engines.weights import Weights
+from seqgen.models.engines.tensor_products import as_array, as_tensor, weights_as_arrays
 from seqgen.models.memory.pointer import Pointer
 from seqgen.models.memory.recent import Recent
 from seqgen.models.recurrent.array_model import RecurrentArrays
@@ -85,7 +84,7 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         return RecurrentState(tuple(layer.start(batch) for layer in self.layers), recent)
 
     def hidden(self, tokens: Tensor, state: RecurrentState | None) -> tuple[Tensor, RecurrentState]:
-        state = _over_tensors(state or self.start(tokens.shape[0]))
+        state = (state or self.start(tokens.shape[0])).map(as_tensor)
         if self.reduced is not None:
             x, after = self._by_steps(tokens, state)
         else:
@@ -156,7 +155,7 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
 
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
         if len(tokens) > FEW_ROWS or not self.suits_arrays():
-            return super().step(tokens, _over_tensors(state))
+            return super().step(tokens, state.map(as_tensor))
         require_no_graph(state)
         return self.over_arrays().step(tokens, state.map(as_array))
 
@@ -165,8 +164,7 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         return self.prepared(self._arrays)
 
     def _arrays(self) -> RecurrentArrays:
-        weights = Weights({name: as_array(x) for name, x in self.state_dict().items()})
-        return RecurrentArrays(self.config, weights, affine_of(self.head))
+        return RecurrentArrays(self.config, weights_as_arrays(self))
 
     def _by_steps(
         self, tokens: Tensor, state: RecurrentState
@@ -179,12 +177,7 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         for ids in tokens.numpy().T:
             x, state = model.features(ids, state)
             outputs.append(x)
-        return torch.from_numpy(np.stack(outputs, 1)), _over_tensors(state).layers
-
-
-def _over_tensors(state: RecurrentState) -> RecurrentState:
-    """Return a state of tensors, whichever engine it comes from."""
-    return state.map(lambda x: torch.from_numpy(x) if isinstance(x, np.ndarray) else x)
+        return torch.from_numpy(np.stack(outputs, 1)), state.map(as_tensor).layers
 
 
 def _embedding(config: RecurrentConfig) -> nn.Module | None:

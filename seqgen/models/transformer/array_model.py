@@ -43,7 +43,6 @@ class TransformerArrays(AnchoredContext, ArrayModel):
         reduced: str | None = None,
     ) -> None:
         self.config, self.window, self.ops = config, config.window, ops
-        weights = weights.shared(config.shared_weights())
         table = weights["embedding.weight"]
         self.embedding, self.dropout = table.__getitem__, unchanged
         self.dtype = table.dtype
@@ -61,11 +60,6 @@ class TransformerArrays(AnchoredContext, ArrayModel):
         self.head = weights.affine("head")
         # What is rounded would magnify the least difference between a row alone and among others.
         self.attend_to_past = attend_each if reduced else attend_to_past
-
-    @staticmethod
-    def suits(config: TransformerConfig) -> bool:
-        """Return whether there is an array model of these settings."""
-        return True
 
     @staticmethod
     def shapes(config: TransformerConfig) -> Shapes:

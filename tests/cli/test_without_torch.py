@@ -1,0 +1,92 @@
+"""Commands on stored models that need no PyTorch: its import fails, and the answers are its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from make_kinds import EXACT, RECIPES
+from places import STORED, TESTS
+from stored_answers import records
+
+from seqgen.store import StoredModel
+
+BLOCKED = """
+import json, sys
+sys.modules["torch"] = None  # so that importing it fails
+from stored_answers import records
+for command in json.loads(sys.argv[1]):
+    print(json.dumps(records(*command)))
+"""
+TEXT = str(STORED / "tiny.txt")
+COMMANDS = [
+    ("sample", "--seed", "3", "--num-samples", "3", "--max-tokens", "12"),
+    ("sample", "--greedy", "--max-tokens", "8"),
+    ("beam-search", "--beams", "3", "--nbest", "2", "--max-tokens", "8"),
+    ("perplexity", TEXT),
+    ("perplexity",),
+    ("eval", TEXT, "--perplexity"),
+    ("compare", "{}", "--data", TEXT),
+    ("tokenize", TEXT),
+    ("models", "show", "{}"),
+]
+NEED_TORCH = {"models", "tokenize"}  # never, so that they take no precision
+
+
+def over_arrays(name):
+    stored = StoredModel(STORED / "kinds" / "models" / name)
+    return not stored.is_mixture and stored.load_arrays() is not None
+
+
+def filled(command, model):
+    if "{}" in command:
+        return [part.replace("{}", model) for part in command]
+    return [*command, "-m", model]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_answers_are_those_of_torch(name, home):
+    if RECIPES[name].needs or not over_arrays(name):
+        pytest.skip("its models are run by torch")
+    model = str(home / "models" / name)
+    shutil.copytree(STORED / "kinds" / "models" / name, model)
+    stored = StoredModel(home / "models" / name)
+    of_labels = stored.config["data"].get("labels")
+    questions = COMMANDS if stored.holds_out else [c for c in COMMANDS if c != ("perplexity",)]
+    commands = [filled(command, model) for command in questions]
+    if of_labels:
+        commands = [[*c, "--label", "long"] for c in commands if c[0] in ("sample", "beam-search")]
+    search = os.pathsep.join([str(TESTS), str(STORED), *sys.path])
+    environment = os.environ | {"PYTHONPATH": search}
+    ran = subprocess.run(
+        [sys.executable, "-c", BLOCKED, json.dumps(commands)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    for command, line in zip(commands, ran.stdout.splitlines(), strict=True):
+        exact = () if command[0] in NEED_TORCH else EXACT
+        assert_alike(json.loads(line), records(*command, *exact))
+
+
+def assert_alike(found, wanted):
+    """Hold records of float32 to those of float64: texts are equal, numbers but for rounding."""
+    if isinstance(wanted, dict):
+        assert found.keys() == wanted.keys()
+        for key in wanted:
+            if key not in ("seconds", "precision", "protocol", "signature"):
+                assert_alike(found[key], wanted[key])
+    elif isinstance(wanted, list):
+        assert len(found) == len(wanted)
+        for one, other in zip(found, wanted, strict=True):
+            assert_alike(one, other)
+    elif isinstance(wanted, float):
+        assert found == pytest.approx(wanted, rel=2e-5, abs=1e-6)
+    else:
+        assert found == wanted
