@@ -26,6 +26,7 @@ def main() -> None:
     try:
         catch_interrupts()
         use_utf8()
+        set_up_numpy()
         from seqgen.cli import main as run_command
 
         code = run_command()
@@ -36,7 +37,20 @@ def main() -> None:
         leave()
     if code == INTERRUPTED:
         leave()
+    if "torch" in sys.modules and "LOCAL_RANK" not in os.environ:
+        finish(code)
     sys.exit(code)
+
+
+def set_up_numpy() -> None:
+    """Choose NumPy's threads and memory before it is loaded, unless the environment does.
+
+    One thread: products of a few rows take some 60 microseconds, and waking a second thread on a
+    busy machine takes milliseconds. PyTorch has threads of its own. No huge pages: of a cache with
+    room for more, each would be filled with zeros at the first touch of any part of it.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("NUMPY_MADVISE_HUGEPAGE", "0")
 
 
 def use_utf8() -> None:
@@ -91,6 +105,24 @@ def say_interrupted() -> None:
         os.write(2, b"seqgen: interrupted\n")
     except OSError:  # standard error is closed
         pass
+
+
+def finish(code: int) -> NoReturn:
+    """End the process as Python does, but for taking its modules apart.
+
+    That takes half a second once PyTorch is loaded. Threads are waited for, exit handlers run and
+    output is flushed first.
+    """
+    import atexit
+    import contextlib
+    import threading
+
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # none, or it is closed
+            stream.flush()
+    os._exit(code)
 
 
 def leave() -> NoReturn:

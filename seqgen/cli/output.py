@@ -19,6 +19,8 @@ from seqgen.errors import SeqgenError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from seqgen.commands.loaded import LoadedModel
+
 
 # Off a terminal no column is shortened or wrapped to fit.
 ANY_WIDTH = 1 << 16
@@ -133,6 +135,16 @@ class Output(Options):
         """Say something about the results, unless the user wants nothing but errors."""
         if not self.quiet:
             say(message)
+
+    def say_engines(self, models: Iterable[LoadedModel]) -> None:
+        """With --verbose, say which engine runs each model."""
+        if not self.explains:
+            return
+        from seqgen.models.reader import ArrayModel
+
+        for loaded in models:
+            engine = "NumPy arrays" if isinstance(loaded.model, ArrayModel) else "PyTorch"
+            self.announce(f"{loaded.name}: run by {engine}")
 
     @property
     def explains(self) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from seqgen.models.engines.precision import Precision
     from seqgen.models.mixture.model import Mixture
 
-# Loading PyTorch takes as long as reading about so many tokens over arrays does (docs/speed.md).
+# Loading PyTorch takes as long as reading about so many tokens over arrays (docs/benchmarks.md).
 MOST_READ = 40_000
 # With so few texts side by side both engines take the same steps.
 FEW_ROWS = 64

@@ -13,6 +13,7 @@ from make_kinds import EXACT, RECIPES
 from places import STORED, TESTS
 from stored_answers import records
 
+from seqgen.cli import run
 from seqgen.store import StoredModel
 
 BLOCKED = """
@@ -73,6 +74,19 @@ def test_the_answers_are_those_of_torch(name, home):
     for command, line in zip(commands, ran.stdout.splitlines(), strict=True):
         exact = () if command[0] in NEED_TORCH else EXACT
         assert_alike(json.loads(line), records(*command, *exact))
+
+
+@pytest.mark.parametrize(
+    ("flags", "engine"),
+    [((), "NumPy arrays"), (("--precision", "float64"), "PyTorch"), (("--cache", "5"), "PyTorch")],
+)
+def test_verbose_says_which_engine_runs(flags, engine, home, capsys):
+    shutil.copytree(STORED / "kinds" / "models" / "gru", home / "models" / "gru")
+    command = ["sample", "-m", "gru", "--max-tokens", "2", *flags]
+    assert run([*command, "--verbose"]) == 0
+    assert f"gru: run by {engine}" in capsys.readouterr().err
+    assert run(command) == 0
+    assert "run by" not in capsys.readouterr().err
 
 
 def assert_alike(found, wanted):

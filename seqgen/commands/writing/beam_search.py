@@ -6,11 +6,11 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.source_attention import Attention, coverage_penalty
 from seqgen.commands.writing.filters import begin_and_end
-from seqgen.commands.writing.forms import Terms, constraint_of, containing, max_copy
 from seqgen.commands.writing.from_source import (
     SourceReader,
     check_sources,
@@ -30,6 +30,9 @@ from seqgen.decoding.hypotheses import Hypothesis, LengthNorm
 from seqgen.decoding.include import Wanted
 from seqgen.decoding.processors import Forbid, NoRepeatNgram, Processor
 from seqgen.tokenizers import Decoder
+
+if TYPE_CHECKING:
+    from seqgen.commands.writing.forms import Terms
 
 
 def norm_of(options: BeamOptions) -> LengthNorm:
@@ -135,6 +138,10 @@ class Searcher:
     @cached_property
     def constraint(self) -> Constraint | None:
         """What keeps texts in the form that is asked for."""
+        if not self.options.form.given:
+            return None
+        from seqgen.commands.writing.forms import constraint_of
+
         return constraint_of(self.loaded, self.options, dead_ends=False)
 
     @cached_property
@@ -149,6 +156,8 @@ class Searcher:
             return None
         self.loaded.given.require_sources("--terms")
         require(self.loaded.source_tokenizer is not None, "--terms is for sources of text")
+        from seqgen.commands.writing.forms import Terms
+
         return Terms(self.options.terms)
 
     def required(self, prompt: Prompt) -> list[str]:
@@ -162,10 +171,14 @@ class Searcher:
 
         def wanted(source: SearchPrompt) -> Wanted | None:
             texts = required[source.number]
+            if not texts:
+                return None
+            from seqgen.commands.writing.forms import containing
+
             flag = "--include" if self.options.include else "--terms"
             most = self.options.max_tokens
             languages = {text: containing(self.loaded, text, most, flag) for text in texts}
-            return Wanted(languages, source.tokens) if languages else None
+            return Wanted(languages, source.tokens)
 
         return wanted
 
@@ -179,6 +192,10 @@ class Searcher:
         processors += [] if form is None else [form]
         if options.no_repeat_ngram is not None:
             processors.append(NoRepeatNgram(options.no_repeat_ngram))
+        if options.max_copy is None:
+            return processors
+        from seqgen.commands.writing.forms import max_copy
+
         return [*processors, *max_copy(self.loaded, options, dead_ends=False)]
 
     @property

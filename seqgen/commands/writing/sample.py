@@ -12,7 +12,6 @@ import numpy as np
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.writing.filters import begin_and_end
-from seqgen.commands.writing.forms import constraint_of, exactly, max_copy
 from seqgen.commands.writing.from_source import (
     SourceReader,
     check_sources,
@@ -99,12 +98,20 @@ class Writer:
     @cached_property
     def constraint(self) -> Constraint | None:
         """What keeps texts in the form that is asked for."""
+        if not self.options.form.given and self.options.pattern_mode != "exact":
+            return None
+        from seqgen.commands.writing.forms import constraint_of, exactly
+
         form = constraint_of(self.loaded, self.options)
         return exactly(self.loaded, form) if self.options.pattern_mode == "exact" else form
 
     @cached_property
     def max_copy(self) -> list[MaxCopy]:
         """What keeps texts from copying, if that is asked for."""
+        if self.options.max_copy is None:
+            return []
+        from seqgen.commands.writing.forms import max_copy
+
         return max_copy(self.loaded, self.options)
 
     @cached_property

@@ -30,11 +30,16 @@ from seqgen.models.engines.weights import Weights
 Way = Callable[[np.ndarray, np.ndarray | None], ArrayMap]
 
 
+def own_tensor(x: np.ndarray) -> Tensor:
+    """Return an array as a tensor; a copy of one that must not be written to, as mapped ones."""
+    return torch.from_numpy(x if x.flags.writeable else x.copy())
+
+
 class _Threaded:
     """W x + b (1, O) of x (1, I), by all threads: each core's cache then holds its part of W."""
 
     def __init__(self, weight: np.ndarray, bias: np.ndarray | None) -> None:
-        self.weight, self.bias = torch.from_numpy(weight), None if bias is None else bias[None]
+        self.weight, self.bias = own_tensor(weight), None if bias is None else bias[None]
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         y = torch.mv(self.weight, torch.from_numpy(x)[0]).numpy()[None]
@@ -45,8 +50,8 @@ class _Packed:
     """W x + b (B, O) of x (B, I) by oneDNN, W being laid out in the blocks its kernels read."""
 
     def __init__(self, weight: np.ndarray, bias: np.ndarray | None) -> None:
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(torch.from_numpy(weight))
-        self.bias = None if bias is None else torch.from_numpy(bias)
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(own_tensor(weight))
+        self.bias = None if bias is None else own_tensor(bias)
         self.linear = torch.ops.mkldnn._linear_pointwise.default
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
