@@ -90,7 +90,7 @@ def load(
         UsageError: the model, or the device, has no int8.
         SeqgenError: there is no such model, or it is damaged, or it can have no cache.
     """
-    plain = device in ("auto", "cpu") and precision in ("auto", "float32") and cache is None
+    plain = device in ("auto", "cpu") and precision == "auto" and cache is None
     if work is not None and plain:
         stored = store.find_all(name)
         if work.suits_arrays(stored) and (loaded := load_over_arrays(stored)) is not None:

@@ -53,6 +53,11 @@ class Model(nn.Module):
         return torch.device("cpu") if tensor is None else tensor.device
 
     @property
+    def parts(self) -> Sequence[Model]:
+        """The models that it consists of, without their caches: of most, itself."""
+        return [self]
+
+    @property
     def precision(self) -> str:
         """The type that it computes in; that of its matrices, if they are kept in fewer bits."""
         reduced = getattr(self, "reduced", None)

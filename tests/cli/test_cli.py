@@ -288,7 +288,7 @@ def test_training_gives_one_record_and_its_val_loss_is_perplexity(own, cli, text
     assert (record["name"], record["steps"], record["stopped"]) == ("x", 3, "steps")
     assert record["path"] == str(own / "x")
     assert "\x1b" not in err and "x: 3 steps" in err
-    code, out, _ = cli("perplexity", "--json")
+    code, out, _ = cli("perplexity", "--precision", "float32", "--json")
     score = with_keys("perplexity", out)
     assert score["file"] == "validation"
     assert score["nll_nats"] / score["tokens"] == pytest.approx(record["val_loss"], rel=1e-9)
@@ -304,7 +304,7 @@ def test_every_architecture_on_lines(own, cli, text, architecture):
     code, out, _ = cli("train", text, *flags)
     assert code == 0
     val_loss = with_keys("train", out)["val_loss"]
-    score = json.loads(cli("perplexity", "--json")[1])
+    score = json.loads(cli("perplexity", "--precision", "float32", "--json")[1])
     assert score["nll_nats"] / score["tokens"] == pytest.approx(val_loss, rel=1e-6)
     code, out, _ = cli("sample", "--json", "--max-tokens", "40", "--seed", "1")
     assert code == 0 and with_keys("sample", out)["model"] == "x"

@@ -368,7 +368,7 @@ def test_the_parts_score_a_text_once(models, monkeypatch):
         read.clear()
         how = {"name": "O", "overwrite": True, "by_order": by_order}
         store_mixture(combine(["A", "B"]), text=text, **how)
-        assert sorted(scored) == sorted(["NGram", "LSTM", *own]) and len(read) == 2
+        assert sorted(scored) == sorted(["NGram", "RecurrentLM", *own]) and len(read) == 2
 
 
 def test_weights_by_order(models, capsys):
