@@ -18,7 +18,6 @@ from seqgen.configs.scoring import CacheConfig
 from seqgen.data.corpus import Corpus
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
 from seqgen.models.memory.continuous_cache import Cached
-from seqgen.models.mixture.by_order import MixtureByOrder
 from seqgen.models.mixture.model import Mixture
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
@@ -218,7 +217,7 @@ class MixtureCase(Case):
         weights = [0.2, 0.3, 0.5]
         if self.variant == "by-order":
             table = [weights, [0.5, 0.4, 0.1], [0.1, 0.1, 0.8]]
-            return MixtureByOrder(parts, weights, table).to(dtype).eval()
+            return Mixture(parts, weights, table).to(dtype).eval()
         return Mixture(parts, weights).to(dtype).eval()
 
     @property

@@ -14,7 +14,7 @@ from seqgen.configs import DataConfig, require
 from seqgen.configs.scoring import CacheConfig
 from seqgen.data.labels import Labels
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.reader import Reader
+from seqgen.models.reader import ArrayModel, Reader
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.tokenizers import Tokenizer
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
 
     from seqgen.models.engines.precision import Precision
-    from seqgen.models.mixture.model import Mixture
+    from seqgen.models.mixture.mixed import Mixed
 
 # Loading PyTorch takes as long as reading about so many tokens over arrays (docs/benchmarks.md).
 MOST_READ = 40_000
@@ -154,7 +154,8 @@ def load_over_arrays(stored: StoredModel) -> LoadedModel | None:
         SeqgenError: it is damaged.
     """
     if isinstance(stored, StoredMixture):
-        return None
+        parts = [load_over_arrays(part) for part in stored.parts]
+        return None if None in parts else _mixed(stored, parts)
     require_language_model(stored)
     found = stored.load_arrays()
     return None if found is None else _assembled(stored, *found)
@@ -218,26 +219,30 @@ def load_mixture(stored: StoredMixture, device: torch.device, precision: Precisi
     """
     for part in stored.parts:
         require_language_model(part)
-    parts = [load_stored(part, device, precision) for part in stored.parts]
+    mixed = _mixed(stored, [load_stored(part, device, precision) for part in stored.parts])
+    return replace(mixed, model=mixed.model.eval())
+
+
+def _mixed(stored: StoredMixture, parts: Sequence[LoadedModel]) -> LoadedModel:
+    """Return loaded parts as the mixture that they are stored as; see `load_mixture`."""
     first = parts[0]
     for other in parts[1:]:
         require_alike(first, other)
-    model = mixture_of([part.model for part in parts], stored)
-    return replace(first, stored=stored, model=model.eval())
+    return replace(first, stored=stored, model=mixture_of([part.model for part in parts], stored))
 
 
-def mixture_of(parts: Sequence[Reader], stored: StoredMixture) -> Mixture:
-    """Return models as one, with the weights that a mixture is stored with.
+def mixture_of(parts: Sequence[Reader], stored: StoredMixture) -> Mixed:
+    """Return models of one engine as one, with the weights that a mixture is stored with.
 
     Raises:
         SeqgenError: there are weights for other orders than the n-gram part has.
     """
-    from seqgen.models.mixture.by_order import MixtureByOrder
-    from seqgen.models.mixture.model import Mixture
+    if all(isinstance(part, ArrayModel) for part in parts):
+        from seqgen.models.mixture.mixed import MixtureArrays as Mixture
+    else:
+        from seqgen.models.mixture.model import Mixture
 
-    if not stored.by_order:
-        return Mixture(parts, stored.weights)
     try:
-        return MixtureByOrder(parts, stored.weights, stored.by_order)
+        return Mixture(parts, stored.weights, stored.by_order or None)
     except ValueError as error:
         raise SeqgenError(f"{stored.path} is damaged: {error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -13,8 +14,10 @@ from make_kinds import EXACT, RECIPES
 from places import STORED, TESTS
 from stored_answers import records
 
+from seqgen import registry, store
 from seqgen.cli import run
-from seqgen.store import StoredModel
+from seqgen.commands.loading import load_over_arrays
+from seqgen.errors import UsageError
 
 BLOCKED = """
 import json, sys
@@ -39,8 +42,9 @@ NEED_TORCH = {"models", "tokenize"}  # never, so that they take no precision
 
 
 def over_arrays(name):
-    stored = StoredModel(STORED / "kinds" / "models" / name)
-    return not stored.is_mixture and stored.load_arrays() is not None
+    """Return a model in the home over arrays; None if it is run by torch."""
+    with contextlib.suppress(UsageError):  # no language model
+        return load_over_arrays(store.find_all(name))
 
 
 def filled(command, model):
@@ -51,15 +55,14 @@ def filled(command, model):
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_answers_are_those_of_torch(name, home):
-    if RECIPES[name].needs or not over_arrays(name):
+    for one in (name, *RECIPES[name].needs):
+        shutil.copytree(STORED / "kinds" / "models" / one, home / "models" / one)
+    if (loaded := over_arrays(name)) is None:
         pytest.skip("its models are run by torch")
-    model = str(home / "models" / name)
-    shutil.copytree(STORED / "kinds" / "models" / name, model)
-    stored = StoredModel(home / "models" / name)
-    of_labels = stored.config["data"].get("labels")
+    model, stored = str(home / "models" / name), loaded.stored
     questions = COMMANDS if stored.holds_out else [c for c in COMMANDS if c != ("perplexity",)]
     commands = [filled(command, model) for command in questions]
-    if of_labels:
+    if loaded.labels is not None:
         commands = [[*c, "--label", "long"] for c in commands if c[0] in ("sample", "beam-search")]
     search = os.pathsep.join([str(TESTS), str(STORED), *sys.path])
     environment = os.environ | {"PYTHONPATH": search}
@@ -74,6 +77,15 @@ def test_the_answers_are_those_of_torch(name, home):
     for command, line in zip(commands, ran.stdout.splitlines(), strict=True):
         exact = () if command[0] in NEED_TORCH else EXACT
         assert_alike(json.loads(line), records(*command, *exact))
+
+
+def test_those_that_need_no_torch_are_of_every_such_kind(home):
+    shutil.copytree(STORED / "kinds" / "models", home / "models")
+    found = {name for name in RECIPES if over_arrays(name) is not None}
+    kinds = {name for name, row in registry.ARCHITECTURES.items() if row.arrays}
+    assert found >= {"mixture", "mixture-by-order", "lstm-labels", "imported-arpa"}
+    stored = {store.find(name).config["architecture"] for name in found}
+    assert kinds <= stored
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from seqgen import registry
 from seqgen.models.base import weights_of
 from seqgen.models.engines.weights import Weights
+from seqgen.models.mixture.mixed import MixtureArrays
+from seqgen.models.mixture.model import Mixture
 
 CASES = [
     case
@@ -125,6 +127,33 @@ def test_scores(case, want):
     np.testing.assert_allclose(found.log_probs, wanted.log_probs.numpy(), rtol=1e-9, atol=1e-9)
     if want == "ranks":
         assert (found.ranks == wanted.ranks.numpy()).all()
+
+
+@pytest.mark.parametrize("table", [None, [[0.3, 0.7], [0.6, 0.4], [0.9, 0.1]]])
+@torch.no_grad()
+def test_mixtures(table):
+    cases = [next(c for c in CASES if c.architecture == name) for name in ("ngram", "gru")]
+    each = [both(case) for case in cases]
+    order = each[0][0].orders
+    rows = None if table is None else [table[min(n, 2)] for n in range(order)]
+    model = Mixture([one for one, _ in each], [0.4, 0.6], rows).double().eval()
+    arrays = MixtureArrays([other for _, other in each], [0.4, 0.6], rows)
+    tokens, targets = ids(3, LENGTH), ids(3, LENGTH, seed=1)
+    wanted, _ = model(tokens[:, :9], model.start(3))
+    found, state = arrays(tokens[:, :9].numpy(), arrays.start(3))
+    agree(found, wanted)
+    state = type(state).cat([state.select([2, 0]), state.copy()])
+    of_torch = model(torch.cat([tokens[[2, 0], :9], tokens[:, :9]]), model.start(5))[1]
+    for t in (9, 10):
+        step = [*tokens[[2, 0], t].tolist(), *tokens[:, t].tolist()]
+        (found, state), (wanted, of_torch) = arrays.step(step, state), model.step(step, of_torch)
+        agree(found, wanted)
+    for want in ("hits", "ranks"):
+        scores, _ = model.score(tokens, targets, model.start(3), want)
+        others, _ = arrays.score(tokens.numpy(), targets.numpy(), arrays.start(3), want)
+        np.testing.assert_allclose(others.log_probs, scores.log_probs.numpy(), rtol=1e-9)
+        assert (others.hits == scores.hits.numpy()).all()
+    assert arrays.parameter_count() == model.parameter_count()
 
 
 def test_none_of_them_imports_torch():

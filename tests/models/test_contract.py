@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from seqgen.models import base, reader
 from seqgen.models.engines import arrays
-from seqgen.models.mixture import model as mixture_model
+from seqgen.models.mixture import mixed as mixture_model
 from seqgen.models.ngram import look_ups
 from seqgen.models.seq2seq.memory import Memory
 

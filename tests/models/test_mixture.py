@@ -22,8 +22,9 @@ from seqgen.commands.training.train import train
 from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.distributions import weighted_sum_of
-from seqgen.models.mixture.by_order import MixtureByOrder, fit_by_order
-from seqgen.models.mixture.model import Mixture, fit_weights, weighted_sum
+from seqgen.models.mixture.by_order import fit_by_order
+from seqgen.models.mixture.mixed import weighted_sum
+from seqgen.models.mixture.model import Mixture, fit_weights
 from seqgen.models.ngram.array_model import NGramArrays
 from seqgen.models.ngram.config import NGramConfig
 from seqgen.models.ngram.model import NGram
@@ -361,7 +362,7 @@ def by_order(table, order=3, length=300):
     text = ids(length, seed=9)
     ngram, lstm = NGram(NGramConfig(vocab_size=V, order=order)), some_mixture().components[1]
     fit_counts(ngram, Corpus(text.numpy(), np.array([length]), start=0), [])
-    return MixtureByOrder([lstm, ngram.double().eval()], [0.5, 0.5], table), text
+    return Mixture([lstm, ngram.double().eval()], [0.5, 0.5], table), text
 
 
 TABLE = [[0.9, 0.1], [0.3, 0.7], [0.6, 0.4]]

@@ -21,7 +21,8 @@ from seqgen.data.tokenfile import TokenFile
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
 from seqgen.models.memory.continuous_cache import SeveralCaches
-from seqgen.models.mixture.by_order import MatchedOrders, fit_by_order, guide_of
+from seqgen.models.mixture.by_order import MatchedOrders, fit_by_order
+from seqgen.models.mixture.mixed import guide_of
 from seqgen.models.mixture.model import Mixture, fit_weights
 from seqgen.scoring import score_corpus
 from seqgen.store import StoredMixture

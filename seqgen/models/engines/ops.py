@@ -199,6 +199,21 @@ class ArrayOps:
         return y
 
     @staticmethod
+    def log_softmax(x: np.ndarray) -> np.ndarray:
+        """Return x less the logarithm of the sum of exp(x)."""
+        return x - ArrayOps.logsumexp(x)
+
+    @staticmethod
+    def log_of_sum(*terms: np.ndarray) -> np.ndarray:
+        """Return log(exp(a) + exp(b) + ...) of terms of one shape, in float32 or wider."""
+        return np.logaddexp.reduce(terms)
+
+    @staticmethod
+    def of(array: np.ndarray, like: np.ndarray) -> np.ndarray:
+        """Return an array where `like` is."""
+        return array
+
+    @staticmethod
     def logsumexp(x: np.ndarray) -> np.ndarray:
         """Return log(sum(exp(x))) of the last axis, (..., 1)."""
         most = np.maximum.reduce(x, -1, keepdims=True)

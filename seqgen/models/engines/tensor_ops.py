@@ -129,6 +129,22 @@ class TensorOps:
         return x.softmax(-1)
 
     @staticmethod
+    def log_softmax(x: Tensor) -> Tensor:
+        """Return x less the logarithm of the sum of exp(x)."""
+        return x.log_softmax(-1)
+
+    @staticmethod
+    def log_of_sum(*terms: Tensor) -> Tensor:
+        """Return log(exp(a) + exp(b) + ...) of terms of one shape, in float32 or wider."""
+        total = torch.stack(terms).logsumexp(0)
+        return total.to(torch.promote_types(total.dtype, torch.float32))
+
+    @staticmethod
+    def of(array: np.ndarray, like: Tensor) -> Tensor:
+        """Return an array as a tensor where `like` is."""
+        return torch.from_numpy(array).to(like.device)
+
+    @staticmethod
     def logsumexp(x: Tensor) -> Tensor:
         """Return log(sum(exp(x))) of the last axis, (..., 1)."""
         return x.logsumexp(-1, keepdim=True)

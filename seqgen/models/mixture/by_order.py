@@ -4,68 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from seqgen.models.base import LanguageModel
-from seqgen.models.distributions import weighted_sum_of
 from seqgen.models.engines.precision import in_float64
-from seqgen.models.mixture.model import Mixture, MixtureState, fit_weights
+from seqgen.models.mixture.model import fit_weights
 from seqgen.models.scores import Scores, Want
 from seqgen.models.state import State
 
 # Contexts of an order that has fewer held-out tokens get the weights of all contexts.
 LEAST_TOKENS = 50
-
-
-class MixtureByOrder(Mixture):
-    """p(w | past) = sum over components k of weight_(m, k) p_k(w | past).
-
-    m, the order matched, is how many of the last tokens the n-gram component has stored as a
-    context. It depends on the past alone, so that the probabilities sum to 1 after every past.
-
-    Args:
-        components: models with one vocabulary, an n-gram model among them.
-        weights: one for each component; those of all contexts together.
-        by_order: a row for each m = 0 to N - 1, which sums to 1.
-    """
-
-    def __init__(
-        self,
-        components: Sequence[LanguageModel],
-        weights: Sequence[float],
-        by_order: Sequence[Sequence[float]],
-    ) -> None:
-        super().__init__(components, weights)
-        self.guide = guide_of(components)
-        # (K, N)
-        table = torch.tensor(by_order, dtype=torch.float64).T.contiguous()
-        self.log_table, self.table = table.log(), table.numpy()
-        if self.log_table.shape[1] != components[self.guide].orders:
-            raise ValueError(f"there are weights for {self.log_table.shape[1]} orders")
-
-    def log_weights_after(self, tokens: Tensor, state: MixtureState | None) -> tuple[Tensor, ...]:
-        child = None if state is None else state.children[self.guide]
-        matched = self.components[self.guide].matched(tokens, child)  # (B, T)
-        return self.log_table.to(matched.device)[:, matched].unbind()
-
-    def step(self, tokens: Sequence[int], state: MixtureState) -> tuple[np.ndarray, MixtureState]:
-        logits, after = self.read_step(tokens, state)
-        matched = self._in_order[self.guide].matched_by(after.children[self.guide])
-        return weighted_sum_of(logits, self.table[:, matched, None]), after  # weights: (K, B, 1)
-
-
-def guide_of(components: Sequence[LanguageModel]) -> int:
-    """Return the number of the first component that tells which order it matches.
-
-    Raises:
-        ValueError: none does.
-    """
-    for number, component in enumerate(components):
-        if component.orders is not None:
-            return number
-    raise ValueError("no component is an n-gram model")
 
 
 class MatchedOrders(LanguageModel):

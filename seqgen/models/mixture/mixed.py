@@ -1,0 +1,277 @@
+"""Linear interpolation of models with one vocabulary, over arrays or tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seqgen.configs import ModelConfig
+from seqgen.data.sources import Source, Sources
+from seqgen.models.distributions import weighted_sum_of
+from seqgen.models.engines.ops import Leaf, ops_of
+from seqgen.models.reader import LOGITS_AT_ONCE, ArrayModel, Reader
+from seqgen.models.scores import Predictions, first_best, ranks_in
+from seqgen.models.state import State
+
+
+@dataclass
+class MixtureState(State):
+    """The components' states."""
+
+    children: tuple[State, ...]
+
+
+class Mixed(Reader):
+    """p(w | past) = sum over components k of weight_k p_k(w | past), whichever engine runs them.
+
+    With a table of weights by order, they are weight_(m, k), where m, the order matched, is how
+    many of the last tokens the n-gram component has stored as a context. It depends on the past
+    alone, so that the probabilities sum to 1 after every past.
+
+    Attributes:
+        components: models with one vocabulary.
+        guide: the number of the n-gram component that tells m; None without a table.
+    """
+
+    normalised = True
+    components: Sequence[Reader]
+
+    def mix(
+        self,
+        components: Sequence[Reader],
+        weights: Sequence[float],
+        by_order: Sequence[Sequence[float]] | None = None,
+    ) -> None:
+        """Take models to mix.
+
+        Args:
+            components: models with one vocabulary.
+            weights: one for each, not negative; they are divided by their sum.
+            by_order: a row of weights for each m = 0 to N - 1, which sums to 1.
+
+        Raises:
+            ValueError: the table does not fit the n-gram component, or there is none.
+        """
+        self.config = ModelConfig(vocab_size=components[0].vocab_size)
+        self._in_order = tuple(components)  # quicker to go through, as every step does
+        total = sum(weights)
+        self.log_weights = [math.log(w / total) if w else -math.inf for w in weights]
+        self.weights = np.array(weights)[:, None, None] / total  # (K, 1, 1)
+        self.window = _least(part.window for part in components)
+        self.source_window = _least(part.source_window for part in components)
+        self.rows_at_least = min(part.rows_at_least for part in components)
+        self.guide, self.table = None, None
+        if by_order is not None:
+            self.guide = guide_of(components)
+            self.table = np.array(by_order, np.float64).T.copy()  # (K, N)
+            if self.table.shape[1] != components[self.guide].orders:
+                raise ValueError(f"there are weights for {self.table.shape[1]} orders")
+            with np.errstate(divide="ignore"):
+                self.log_table = np.log(self.table)
+
+    @property
+    def parts(self) -> Sequence[Reader]:
+        return [part for component in self.components for part in component.parts]
+
+    def parameter_count(self) -> int:
+        """Return the number of the components' numbers."""
+        return sum(part.parameter_count() for part in self.components)
+
+    def start(self, batch: int, stride: int | None = None) -> MixtureState:
+        return MixtureState(tuple(part.start(batch, stride) for part in self.components))
+
+    def opens(
+        self, sources: Sources, stride: int | None = None
+    ) -> Callable[[Sequence[int]], MixtureState]:
+        """Return what opens states on sources; see `EncoderDecoder.opens`, which each part has."""
+        each = [part.opens(sources, stride) for part in self.components]
+        return lambda handles: MixtureState(tuple(opened(handles) for opened in each))
+
+    def remember(self, source: Source) -> MixtureState:
+        """Encode sources by each part; see `EncoderDecoder.remember`."""
+        return MixtureState(tuple(part.remember(source) for part in self.components))
+
+    def interpolated(
+        self, tokens: Leaf, state: MixtureState | None = None, last: int | None = None
+    ) -> tuple[Leaf, MixtureState | None]:
+        """Return the log-probabilities (B, T, V), or those of the `last`, and the state after."""
+        weights = self.log_weights_after(tokens, state)
+        weights = [each if isinstance(each, float) else each[..., None] for each in weights]
+        if last is not None:
+            weights = [each if isinstance(each, float) else each[:, -last:] for each in weights]
+        children = (None,) * len(self.components) if state is None else state.children
+        log_probs, after = [], []
+        for part, child in zip(self.components, children, strict=True):
+            logits, child = part(tokens, child, last)
+            log_probs.append(ops_of(logits).log_softmax(logits))
+            after.append(child)
+        mixed = weighted_sum(log_probs, weights)
+        return mixed, None if state is None else MixtureState(tuple(after))
+
+    def step(self, tokens: Sequence[int], state: MixtureState) -> tuple[np.ndarray, MixtureState]:
+        logits, children = [], []
+        for part, child in zip(self._in_order, state.children, strict=True):
+            of_part, child = part.step(tokens, child)
+            logits.append(of_part)
+            children.append(child)
+        weights, after = self.weights, MixtureState(tuple(children))
+        if self.guide is not None:
+            matched = self._in_order[self.guide].matched_by(children[self.guide])
+            weights = self.table[:, matched, None]  # (K, B, 1)
+        return weighted_sum_of(logits, weights), after
+
+    def log_weights_after(self, tokens: Leaf, state: MixtureState | None) -> Sequence[float | Leaf]:
+        """Return the log of each component's weight after tokens (B, T): a number, or (B, T)."""
+        if self.guide is None:
+            return self.log_weights
+        child = None if state is None else state.children[self.guide]
+        matched = self.components[self.guide].matched(tokens, child)  # (B, T)
+        return list(ops_of(matched).of(self.log_table, matched)[:, matched])
+
+    def predictions(
+        self, tokens: Leaf, state: MixtureState
+    ) -> tuple[MixedPredictions, MixtureState]:
+        weights = self.log_weights_after(tokens, state)
+        read = [
+            part.predictions(tokens, child)
+            for part, child in zip(self.components, state.children, strict=True)
+        ]
+        parts, after = zip(*read, strict=True)
+        rows_at_once = max(1, LOGITS_AT_ONCE // self.vocab_size)
+        return MixedPredictions(parts, weights, rows_at_once), MixtureState(after)
+
+    @property
+    def most_at_once(self) -> int:
+        return min(part.most_at_once for part in self.components)
+
+    @property
+    def quick_ranks(self) -> bool:
+        return all(part.quick_ranks for part in self.components)
+
+
+class MixtureArrays(Mixed, ArrayModel):
+    """A mixture of array models; see `Mixed.mix` for its arguments."""
+
+    def __init__(
+        self,
+        components: Sequence[ArrayModel],
+        weights: Sequence[float],
+        by_order: Sequence[Sequence[float]] | None = None,
+    ) -> None:
+        self.components = components
+        self.mix(components, weights, by_order)
+        self.dtype = components[0].dtype
+
+    def __call__(
+        self, tokens: np.ndarray, state: MixtureState | None = None, last: int | None = None
+    ) -> tuple[np.ndarray, MixtureState | None]:
+        return self.interpolated(tokens, state or self.start(len(tokens)), last)
+
+
+class MixedPredictions(Predictions):
+    """The predictions of a mixture, whose parts write out no more rows than needed.
+
+    Args:
+        parts: the components' predictions.
+        log_weights: one for each, which may differ from place to place: a number or (B, T).
+        rows_at_once: how many rows (V) there is memory for.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Predictions],
+        log_weights: Sequence[float | Leaf],
+        rows_at_once: int,
+    ) -> None:
+        self.rows_at_once = rows_at_once
+        # Components of weight 0 need not be evaluated.
+        pairs = zip(parts, log_weights, strict=True)
+        weighted = [(p, w) for p, w in pairs if not isinstance(w, float) or w > -math.inf]
+        self.parts, self.log_weights = zip(*weighted, strict=True)
+
+    def log_probs(self, targets: Leaf) -> Leaf:
+        return weighted_sum([part.log_probs(targets) for part in self.parts], self.log_weights)
+
+    def rows(self, places: Leaf) -> Leaf:
+        weights = [
+            each if isinstance(each, float) else each.flatten()[places, None]
+            for each in self.log_weights
+        ]
+        return weighted_sum([part.rows(places) for part in self.parts], weights)
+
+    def best(self) -> Leaf:
+        one = self.parts[0].best()  # only for its shape and device
+        best = [first_best(self.rows(some)) for some in self._some(_all_places(one))]
+        return ops_of(one).below(*best).reshape(one.shape)
+
+    def ranks(self, targets: Leaf) -> Leaf:
+        return self._ranks_at(_all_places(targets), targets.flatten()).reshape(targets.shape)
+
+    def _some(self, places: Leaf) -> list[Leaf]:
+        """Return places (M,) in pieces, for whose rows there is memory."""
+        most = self.rows_at_once
+        return [places[at : at + most] for at in range(0, len(places), most)]
+
+    def _ranks_at(self, places: Leaf, targets: Leaf) -> Leaf:
+        """Return the ranks (M,) of those of the flat targets that stand at places (M,)."""
+        ranks = [ranks_in(self.rows(p), targets[p]) for p in self._some(places)]
+        return ops_of(targets).below(*ranks)
+
+    def hits(self, targets: Leaf) -> Leaf:
+        """Return whether each target is the most probable token, with few rows written out.
+
+        A target that is every component's favourite is the mixture's too; one that is less
+        probable than some component's favourite is not. Rows are computed only for the others.
+        """
+        mine = self.log_probs(targets)
+        beaten = mine > math.inf  # nowhere yet
+        sure = ~beaten
+        for favourite in [part.best() for part in self.parts]:
+            value = self.log_probs(favourite)
+            beaten |= (value > mine) | ((value == mine) & (favourite < targets))
+            sure &= favourite == targets
+        unsure, hits = (~(sure | beaten)).flatten(), sure.flatten()
+        places = _all_places(targets)[unsure]
+        if len(places):
+            hits[places] = self._ranks_at(places, targets.flatten()) == 0
+        return hits.reshape(targets.shape)
+
+
+def _all_places(like: Leaf) -> Leaf:
+    """Return 0 to the number of elements of (B, T)."""
+    return ops_of(like).count(like, math.prod(like.shape))
+
+
+def weighted_sum(log_probs: Sequence[Leaf], log_weights: Sequence[float | Leaf]) -> Leaf:
+    """Return the log of the weighted sum of probabilities, in float32 or wider.
+
+    Args:
+        log_probs: of each component.
+        log_weights: a number for each, or one that broadcasts.
+    """
+    ops = ops_of(log_probs[0])
+    terms = [
+        lp + (weight if isinstance(weight, float) else ops.like(weight, lp))
+        for lp, weight in zip(log_probs, log_weights, strict=True)
+    ]
+    return ops.log_of_sum(*terms)
+
+
+def guide_of(components: Sequence[Reader]) -> int:
+    """Return the number of the first component that tells which order it matches.
+
+    Raises:
+        ValueError: none does.
+    """
+    for number, component in enumerate(components):
+        if component.orders is not None:
+            return number
+    raise ValueError("no component is an n-gram model")
+
+
+def _least(limits: Iterable[int | None]) -> int | None:
+    """Return the least of some limits, or None where there is none."""
+    return min((limit for limit in limits if limit is not None), default=None)
