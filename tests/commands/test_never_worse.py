@@ -77,8 +77,8 @@ def names(size: int) -> str:
 
 
 def code(size: int) -> str:
-    """Return so many characters of this project's own source."""
-    files = sorted((ROOT / "seqgen").rglob("*.py"))
+    """Return so many characters of this project's own scripts, which seldom change."""
+    files = sorted(path for folder in ("corpora", "docs") for path in (ROOT / folder).glob("*.py"))
     return "".join(path.read_text(encoding="utf-8") for path in files)[:size]
 
 

@@ -168,6 +168,9 @@ def test_every_command_leaves_them_as_they_are(models, tmp_path, monkeypatch, ca
         ["tokenize", file, "-m", "net"],
         ["fill", "so [MASK]", "-m", "net"],
         ["restore", file, "-m", "net"],
+        ["novelty", file, "-m", "net"],
+        ["find-lr", file, *TINY],
+        ["sweep", file, "--models", "ngram", "--parameters", "100"],
         ["tune", "--list"],
         ["bench", "plan"],
     ]

@@ -66,6 +66,11 @@ class ArraySteps:
                 known = self.__dict__["_prepared"] = Prepared(tensors, make)
         return known.value
 
+    def kept(self, make: Callable[[], T]) -> T:
+        """Return what `prepared` has kept, without looking whether a weight has changed since."""
+        known = self.__dict__.get("_prepared")
+        return self.prepared(make) if known is None else known.value
+
 
 class Prepared:
     """A value computed from weights, and marks of the weights as they were then.

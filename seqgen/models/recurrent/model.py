@@ -156,6 +156,8 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
         if len(tokens) > FEW_ROWS or not self.suits_arrays():
             return super().step(tokens, state.map(as_tensor))
+        if isinstance(state.layers[0][0], np.ndarray):  # from the step before, of the same weights
+            return self.kept(self._arrays).step(tokens, state)
         require_no_graph(state)
         return self.over_arrays().step(tokens, state.map(as_array))
 

@@ -51,6 +51,10 @@ class LSTM(Equation):
     keeps = "f"
     readouts = frozenset({"hr"})
 
+    def __init__(self, input_size: int, config: LSTMConfig) -> None:
+        super().__init__(input_size, config)
+        self.gates = config.gates  # asked for in every step
+
     @classmethod
     def blocks_of(cls, config: LSTMConfig) -> int:
         return len(config.gates) + 2
@@ -62,7 +66,7 @@ class LSTM(Equation):
         return matrices
 
     def biases(self) -> Parameter:
-        of_gates = [self.config.forget_bias * (name == "f") for name in self.config.gates]
+        of_gates = [self.config.forget_bias * (name == "f") for name in self.gates]
         return self.vector(*of_gates, 0.0, 0.0)
 
     def more(self) -> dict[str, Parameter]:
@@ -78,7 +82,7 @@ class LSTM(Equation):
     @property
     def peeping(self) -> tuple[str, ...]:
         """The gates that read the memory where there are peepholes, in order."""
-        return (*self.config.gates, "o")
+        return (*self.gates, "o")
 
     def map_of_input(self, ops: Ops, p: Any) -> tuple[Leaf, Leaf]:
         if self.config.layer_norm:  # the bias follows after it
@@ -108,7 +112,7 @@ class LSTM(Equation):
         if form.peepholes:
             gates, g, o = self._peeping(ops, w, total, c)
         else:
-            sigmoids = (ops.sigmoid,) * len(self.config.gates)
+            sigmoids = (ops.sigmoid,) * len(self.gates)
             *gates, g, o = ops.gates(total, *sigmoids, ops.tanh, ops.sigmoid)
         g = w.dropped(g)
         if len(gates) == 2:
@@ -116,7 +120,7 @@ class LSTM(Equation):
             ops.show(i=i, f=f)
             c = f * c + i * g
         else:  # coupled, or of 1997
-            ops.show(**{self.config.gates[0]: gates[0]})
+            ops.show(**{self.gates[0]: gates[0]})
             c = g + gates[0] * (c - g) if form.coupled else c + gates[0] * g
         if form.peepholes:
             o = ops.sigmoid(o + w.p_o * c)
@@ -128,7 +132,7 @@ class LSTM(Equation):
     def _peeping(self, ops: Ops, w: Any, total: Any, c: Any) -> tuple[list[Any], Any, Any]:
         """Return the memory's gates, which read c_{t-1}; g; and what o adds p_o * c_t to."""
         *gates, g, o = ops.split(total, *[1] * self.blocks)
-        named = zip(self.config.gates, gates, strict=True)
+        named = zip(self.gates, gates, strict=True)
         return [ops.sigmoid(a + getattr(w, f"p_{n}") * c) for n, a in named], ops.tanh(g), o
 
     def fast_sequence(
