@@ -21,6 +21,7 @@ LARGEST_HEADER = 100_000_000
 def mapped_arrays(path: Path) -> dict[str, np.ndarray] | None:
     """Return the weights of a file of safetensors, which take no memory until they are read.
 
+    Those in float64 are rounded to float32, which models compute in unless they are asked for more.
     None where one has another type than those of array models, such as bf16.
 
     Raises:
@@ -31,7 +32,10 @@ def mapped_arrays(path: Path) -> dict[str, np.ndarray] | None:
         length = int.from_bytes(file.read(8), "little")
         if not 0 < length <= min(LARGEST_HEADER, size - 8):
             raise ValueError("the header does not fit the file")
-        header = json.loads(file.read(length))
+        try:
+            header = json.loads(file.read(length))
+        except RecursionError:
+            header = None
         if not isinstance(header, dict):
             raise ValueError("the header is no table")
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -55,4 +59,6 @@ def _array(content: mmap.mmap, first: int, name: str, about: dict[str, Any]) -> 
         array = np.frombuffer(content, kind, count, first + begin).reshape(shape)
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"{name} is not where the header says") from None
+    if kind == np.float64:
+        return array.astype(np.float32)
     return array if array.flags.aligned else array.copy()
