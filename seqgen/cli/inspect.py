@@ -189,9 +189,11 @@ def inspect(looked: Looked, model: ModelName, asked: Asked, machine: Device, out
     heads, layer = asked.heads, asked.layer
     from seqgen.cli import inspected
     from seqgen.commands.inspect.passage import passages as passages_of
-    from seqgen.commands.loading import load
+    from seqgen.commands.loading import Work, load
 
-    loaded = load(model.model, machine.device)
+    # A few thousand tokens at most; how heads attend is torch's to show.
+    work = None if asked.chosen == "--attention" else Work(read=looked.max_tokens)
+    loaded = load(model.model, machine.device, work=work)
     loaded.given.require_nothing("inspect")
     source = looked.source(loaded, out)
     html = asked.html

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqgen.cli.coloured import lines_of, put_lines
 from seqgen.cli.output import Output, console, is_terminal, one_line, put, standard_output
 from seqgen.cli.tables import MISSING, count, figure, percentage, put_table
-from seqgen.commands.inspect.heads import Attended, HeadWeights, attended
 from seqgen.commands.inspect.passage import InspectedToken, Passages, likeliest
 from seqgen.commands.inspect.steps import (
     InspectedStep,
@@ -25,6 +24,9 @@ from seqgen.report import inspection
 from seqgen.report.coloured_text import share_scale, signed_scale
 from seqgen.report.page import PageSection
 from seqgen.wording import plural
+
+if TYPE_CHECKING:
+    from seqgen.commands.inspect.heads import Attended, HeadWeights
 
 # What is shown unless the user says.
 CANDIDATES, UNITS = 5, 20
@@ -170,6 +172,8 @@ def attention(
     passages: Passages, layer: int | None, heads: Sequence[int] | None, word: str | None
 ) -> View:
     """Return what heads read for a word, and their entropies."""
+    from seqgen.commands.inspect.heads import attended
+
     seen = attended(passages, layer, heads, word)
     return View(
         [*seen.words, *seen.heads],

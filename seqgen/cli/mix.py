@@ -92,13 +92,15 @@ def mix(mixing: Mixing, batches: BatchSize, machine: ExactMachine, out: Output) 
     The probability of a token is the weighted sum of what the parts give it. They must have the
     same tokenizer. The new model refers to its parts; with --copy it keeps copies.
     """
+    from seqgen.commands.loading import Work
     from seqgen.commands.mixing import combine, store_mixture
 
     fit = mixing.fit
     numbers = None if mixing.weights is None else _numbers(mixing.weights)
     if mixing.overwrite and fit not in (None, "-", HELD_OUT):
         check_replaced_model(mixing.name, [fit])
-    loaded = combine(mixing.parts, machine.device, machine.precision)
+    work = Work.of_files([] if fit in (None, HELD_OUT) else [fit])
+    loaded = combine(mixing.parts, machine.device, machine.precision, work)
     source = _text(loaded, None if fit == HELD_OUT else fit, numbers is None, out)
     mixed = store_mixture(
         loaded,

@@ -219,7 +219,9 @@ def _load(
     from seqgen.commands.both_ways import load_directions
     from seqgen.commands.loading import Work, load
 
-    work = None if scoring.learns or views.fit is not None else Work.of_files(files)
+    fit = views.fit
+    work = Work.of_files([] if fit == HELD_OUT else files if fit is None else [*files, fit])
+    work = None if scoring.learns else work
     of_one = views.per_token or views.show or views.fit is not None or scoring.learns
     place, precision, cache = machine.device, machine.precision, looked_up.config
     if of_one:

@@ -90,23 +90,33 @@ def load(
         UsageError: the model, or the device, has no int8.
         SeqgenError: there is no such model, or it is damaged, or it can have no cache.
     """
-    plain = device in ("auto", "cpu") and precision == "auto" and cache is None
-    if work is not None and plain:
-        stored = store.find_all(name)
-        if work.suits_arrays(stored) and (loaded := load_over_arrays(stored)) is not None:
+    stored = store.find_all(name)
+    for part in stored.parts if isinstance(stored, StoredMixture) else [stored]:
+        require_language_model(part)
+    loaded = load_any(stored, device, precision, None if cache else work)
+    if precision == "int8":
+        require_int8(loaded)
+    return loaded if cache is None else with_cache(loaded, cache)
+
+
+def load_any(
+    stored: StoredModel | StoredMixture,
+    device: str = "auto",
+    precision: Precision = "auto",
+    work: Work | None = None,
+) -> LoadedModel:
+    """Load what is stored, whether or not it is a language model; see `load`."""
+    plain = device in ("auto", "cpu") and precision == "auto"
+    if work is not None and plain and work.suits_arrays(stored):
+        loaded = load_over_arrays(stored)
+        if loaded is not None:
             return loaded
     from seqgen.models.engines.precision import choose_device
 
     place = choose_device(device)
-    stored = store.find_all(name)
     if isinstance(stored, StoredMixture):
-        loaded = load_mixture(stored, place, precision)
-    else:
-        require_language_model(stored)
-        loaded = load_stored(stored, place, precision)
-    if precision == "int8":
-        require_int8(loaded)
-    return loaded if cache is None else with_cache(loaded, cache)
+        return load_mixture(stored, place, precision)
+    return load_stored(stored, place, precision)
 
 
 def require_language_model(stored: StoredModel) -> None:
@@ -150,13 +160,11 @@ def load_over_arrays(stored: StoredModel) -> LoadedModel | None:
     """Load what is stored as an array model; None where there is none of it.
 
     Raises:
-        UsageError: it is no language model.
         SeqgenError: it is damaged.
     """
     if isinstance(stored, StoredMixture):
         parts = [load_over_arrays(part) for part in stored.parts]
         return None if None in parts else _mixed(stored, parts)
-    require_language_model(stored)
     found = stored.load_arrays()
     return None if found is None else _assembled(stored, *found)
 
@@ -214,13 +222,9 @@ def load_mixture(stored: StoredMixture, device: torch.device, precision: Precisi
     """Load models that read text alike, as one; see `load`.
 
     Raises:
-        UsageError: one of them is no language model.
         SeqgenError: two of them have different tokens, or different ends of a text.
     """
-    for part in stored.parts:
-        require_language_model(part)
-    mixed = _mixed(stored, [load_stored(part, device, precision) for part in stored.parts])
-    return replace(mixed, model=mixed.model.eval())
+    return _mixed(stored, [load_stored(part, device, precision) for part in stored.parts])
 
 
 def _mixed(stored: StoredMixture, parts: Sequence[LoadedModel]) -> LoadedModel:
@@ -237,12 +241,14 @@ def mixture_of(parts: Sequence[Reader], stored: StoredMixture) -> Mixed:
     Raises:
         SeqgenError: there are weights for other orders than the n-gram part has.
     """
-    if all(isinstance(part, ArrayModel) for part in parts):
+    over_arrays = all(isinstance(part, ArrayModel) for part in parts)
+    if over_arrays:
         from seqgen.models.mixture.mixed import MixtureArrays as Mixture
     else:
         from seqgen.models.mixture.model import Mixture
 
     try:
-        return Mixture(parts, stored.weights, stored.by_order or None)
+        mixture = Mixture(parts, stored.weights, stored.by_order or None)
     except ValueError as error:
         raise SeqgenError(f"{stored.path} is damaged: {error}") from None
+    return mixture if over_arrays else mixture.eval()

@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqgen import __version__, store
 from seqgen.commands.interrupts import ending_as_ctrl_c
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.loading import load_mixture
+from seqgen.commands.loading import Work, load_any, require_language_model
 from seqgen.commands.scoring.mix import fit_mixture, require_guide, with_weights
 from seqgen.commands.scoring.perplexity import Perplexity, perplexity
 from seqgen.configs import require
 from seqgen.configs.scoring import Scoring
 from seqgen.data.pairs import Pairs
 from seqgen.data.tokenfile import TokenFile
-from seqgen.models.engines.precision import Precision, choose_device
 from seqgen.store import StoredMixture, StoredModel
+
+if TYPE_CHECKING:
+    from seqgen.models.engines.precision import Precision
 
 # How far the sum of given weights may be from 1.
 ROUNDING = 1e-4
@@ -52,7 +54,10 @@ class Mixed:
 
 
 def combine(
-    names: Sequence[str], device: str = "auto", precision: Precision = "auto"
+    names: Sequence[str],
+    device: str = "auto",
+    precision: Precision = "auto",
+    work: Work | None = None,
 ) -> LoadedModel:
     """Load models that read text alike as a mixture with equal weights.
 
@@ -60,9 +65,10 @@ def combine(
         names: two or more, by name or path.
         device: auto, cpu, cuda or mps.
         precision: see `load`.
+        work: see `load`.
 
     Raises:
-        UsageError: there are too few, the same one twice, or a mixture.
+        UsageError: there are too few, the same one twice, or a mixture; or no language model.
         SeqgenError: there is no such model, or they cannot be mixed.
     """
     require(len(names) > 1, "a mixture has two parts or more: seqgen mix A B --name N")
@@ -70,9 +76,10 @@ def combine(
     places = [part.path.resolve() for part in parts]
     twice = next((p.name for p in parts if places.count(p.path.resolve()) > 1), None)
     require(twice is None, f"{twice} is given twice: the parts of a mixture are different models")
+    for part in parts:
+        require_language_model(part)
     even = (1 / len(parts),) * len(parts)
-    mixture = StoredMixture(parts[0].path, parts, even)
-    return load_mixture(mixture, choose_device(device), precision)
+    return load_any(StoredMixture(parts[0].path, parts, even), device, precision, work)
 
 
 def check_weights(weights: Sequence[float], parts: int) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
-from seqgen.commands.inspect.heads import Attended, HeadWeights
 from seqgen.commands.inspect.passage import InspectedToken
 from seqgen.commands.inspect.steps import InspectedStep, InspectedWeights, UnitValues
 from seqgen.commands.inspect.units import Unit
@@ -17,6 +17,9 @@ from seqgen.report.coloured_text import (
     surprisal_scale,
 )
 from seqgen.report.page import PageSection, beside, table
+
+if TYPE_CHECKING:
+    from seqgen.commands.inspect.heads import Attended, HeadWeights
 
 UNIT_COLUMNS = ("layer", "unit", "kept", "memory", "reset", "lag", "correlation", "follows")
 

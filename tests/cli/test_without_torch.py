@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -16,8 +15,8 @@ from stored_answers import records
 
 from seqgen import registry, store
 from seqgen.cli import run
-from seqgen.commands.loading import load_over_arrays
-from seqgen.errors import UsageError
+from seqgen.commands.loading import Work, load_over_arrays
+from seqgen.models.recurrent.array_model import RecurrentArrays
 
 BLOCKED = """
 import json, sys
@@ -37,14 +36,18 @@ COMMANDS = [
     ("compare", "{}", "--data", TEXT),
     ("tokenize", TEXT),
     ("models", "show", "{}"),
+    ("inspect", TEXT, "--max-tokens", "9"),
 ]
-NEED_TORCH = {"models", "tokenize"}  # never, so that they take no precision
+OF_RECURRENT = [
+    ("inspect", TEXT, "--max-tokens", "9", view, *more)
+    for view, *more in (["--steps"], ["--units"], ["--unit", "1"])
+]
+WITH_PRECISION = {"sample", "beam-search", "perplexity", "eval", "compare"}
 
 
 def over_arrays(name):
     """Return a model in the home over arrays; None if it is run by torch."""
-    with contextlib.suppress(UsageError):  # no language model
-        return load_over_arrays(store.find_all(name))
+    return load_over_arrays(store.find_all(name))
 
 
 def filled(command, model):
@@ -53,30 +56,38 @@ def filled(command, model):
     return [*command, "-m", model]
 
 
+def without_torch(commands):
+    """Return the records of commands in a process in which importing PyTorch fails."""
+    search = os.pathsep.join([str(TESTS), str(STORED), *sys.path])
+    ran = subprocess.run(
+        [sys.executable, "-c", BLOCKED, json.dumps(commands)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": search},
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
 @pytest.mark.parametrize("name", RECIPES)
-def test_the_answers_are_those_of_torch(name, home):
+def test_the_answers_are_those_of_torch(name, home, monkeypatch):
     for one in (name, *RECIPES[name].needs):
         shutil.copytree(STORED / "kinds" / "models" / one, home / "models" / one)
     if (loaded := over_arrays(name)) is None:
         pytest.skip("its models are run by torch")
     model, stored = str(home / "models" / name), loaded.stored
     questions = COMMANDS if stored.holds_out else [c for c in COMMANDS if c != ("perplexity",)]
+    questions = [*questions, *(OF_RECURRENT if isinstance(loaded.model, RecurrentArrays) else [])]
     commands = [filled(command, model) for command in questions]
     if loaded.labels is not None:
+        commands = [command for command in commands if command[0] != "inspect"]
         commands = [[*c, "--label", "long"] for c in commands if c[0] in ("sample", "beam-search")]
-    search = os.pathsep.join([str(TESTS), str(STORED), *sys.path])
-    environment = os.environ | {"PYTHONPATH": search}
-    ran = subprocess.run(
-        [sys.executable, "-c", BLOCKED, json.dumps(commands)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    for command, line in zip(commands, ran.stdout.splitlines(), strict=True):
-        exact = () if command[0] in NEED_TORCH else EXACT
-        assert_alike(json.loads(line), records(*command, *exact))
+    found = without_torch(commands)
+    monkeypatch.setattr(Work, "suits_arrays", lambda *_: False)
+    for command, answer in zip(commands, found, strict=True):
+        exact = EXACT if command[0] in WITH_PRECISION else ()
+        assert_alike(answer, records(*command, *exact))
 
 
 def test_those_that_need_no_torch_are_of_every_such_kind(home):
@@ -99,6 +110,17 @@ def test_verbose_says_which_engine_runs(flags, engine, home, capsys):
     assert f"gru: run by {engine}" in capsys.readouterr().err
     assert run(command) == 0
     assert "run by" not in capsys.readouterr().err
+
+
+def test_mixing_needs_no_torch(home, monkeypatch):
+    for name in ("lstm", "ngram"):
+        shutil.copytree(STORED / "kinds" / "models" / name, home / "models" / name)
+    mixing = ["mix", "lstm", "ngram", "--name", "N", "--overwrite", "--fit", TEXT]
+    commands = [mixing, [*mixing, "--by", "order"], ["perplexity", TEXT, "-m", "N", "--fit", TEXT]]
+    found = without_torch(commands)
+    monkeypatch.setattr(Work, "suits_arrays", lambda *_: False)
+    for command, answer in zip(commands, found, strict=True):
+        assert_alike(answer, records(*command))
 
 
 def assert_alike(found, wanted):

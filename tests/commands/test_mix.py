@@ -21,8 +21,6 @@ from seqgen.files import write_bytes
 
 TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 8
 HELD_OUT = "the dog sat on a mat\na cat and a dog\n"
-# In the arithmetic that `mix` scores with: without it `perplexity` may read over arrays.
-SCORES = "perplexity", "--precision", "float32"
 
 
 def trained(folder, name, architecture="ngram", text=TEXT, held_out=HELD_OUT, **more):
@@ -66,14 +64,14 @@ def test_the_stored_mixture_is_what_the_same_weights_give(models, capsys):
     assert mixed["by_order"] is None
     assert (mixed["name"], mixed["parts"]) == ("M", ["A", "B"])
     assert sum(mixed["weights"]) == pytest.approx(1)
-    (fitted,) = records(capsys, *SCORES, "-m", "A+B", "--fit", text, "-q")
+    (fitted,) = records(capsys, "perplexity", "-m", "A+B", "--fit", text, "-q")
     assert mixed["weights"] == fitted["weights"]
     for of in ("M", mixed["path"], "latest"):
-        (found,) = records(capsys, *SCORES, "-m", of, "-q")
+        (found,) = records(capsys, "perplexity", "-m", of, "-q")
         assert (found["model"], found["nll_nats"]) == ("M", mixed["nll_nats"])
-    (given,) = records(capsys, *SCORES, "-m", fitted["model"], "-q")
+    (given,) = records(capsys, "perplexity", "-m", fitted["model"], "-q")
     assert given["nll_nats"] == pytest.approx(mixed["nll_nats"], rel=1e-6)
-    (again,) = records(capsys, *SCORES, "-m", "M", "--fit", text, "-q")
+    (again,) = records(capsys, "perplexity", "-m", "M", "--fit", text, "-q")
     assert again["model"] == fitted["model"]  # what the weights stand for can be typed
 
 
@@ -106,7 +104,7 @@ def test_half_of_the_held_out_text_is_kept_from_the_weights(by, models, capsys):
         assert mixed["held_out_loss"] == pytest.approx(expected, abs=1e-4)
     record = store.find_all("M").record
     assert record["held_out_loss"] == mixed["held_out_loss"]
-    (whole,) = records(capsys, *SCORES, "-m", "M", "-q")
+    (whole,) = records(capsys, "perplexity", "-m", "M", "-q")
     assert record["result"]["val_loss"] == pytest.approx(whole["nll_nats"] / len(ids))
     # No weights that were fitted elsewhere, or given, have such a figure.
     (models / "fit.txt").write_text(TEXT)
@@ -120,14 +118,14 @@ def test_given_weights_and_another_text(models, capsys):
     (mixed,) = records(capsys, "mix", "A", "B", "--name", "M", "--weights", "0.25,0.75", "-q")
     assert mixed["weights"] == [0.25, 0.75]
     assert store.find_all("M").weights == (0.25, 0.75)
-    (found,) = records(capsys, *SCORES, "-m", "A:0.25+B:0.75", "-q")
+    (found,) = records(capsys, "perplexity", "-m", "A:0.25+B:0.75", "-q")
     assert found["nll_nats"] == pytest.approx(mixed["nll_nats"], rel=1e-6)
     (none,) = records(capsys, "mix", "A", "H", "--name", "N", "--weights", "0.5,0.5", "-q")
     assert none["nll_nats"] is None
     text = models / "fit.txt"
     text.write_text("the mat and the dog\n" * 3)
     (other,) = records(capsys, "mix", "A", "B", "H", "--name", "O", "--fit", text, "-q")
-    (scored,) = records(capsys, *SCORES, text, "-m", "O", "-q")
+    (scored,) = records(capsys, "perplexity", text, "-m", "O", "-q")
     assert scored["nll_nats"] == other["nll_nats"]
     (listed,) = (row for row in records(capsys, "models") if row["name"] == "O")
     assert listed["val_bits_per_char"] is None  # that text was not held out
@@ -136,7 +134,7 @@ def test_given_weights_and_another_text(models, capsys):
 def test_every_command_takes_it(models, capsys):
     (mixed,) = records(capsys, "mix", "A", "B", "--name", "M", "-q")
     (row,) = (row for row in records(capsys, "models") if row["name"] == "M")
-    (whole,) = records(capsys, *SCORES, "-m", "M", "-q")
+    (whole,) = records(capsys, "perplexity", "-m", "M", "-q")
     assert (row["architecture"], row["tokenizer"]) == ("mixture", "char")
     assert row["val_bits_per_char"] == pytest.approx(whole["bits_per_char"])
     for command in ("sample", "beam-search"):
@@ -154,7 +152,7 @@ def test_every_command_takes_it(models, capsys):
     (path,) = records(capsys, "models", "path", "M")
     assert path["path"] == mixed["path"]
     assert records(capsys, "models", "rename", "M", "N", "-q")[0]["name"] == "N"
-    assert records(capsys, *SCORES, "-m", "N", "-q")[0]["nll_nats"] == mixed["nll_nats"]
+    assert records(capsys, "perplexity", "-m", "N", "-q")[0]["nll_nats"] == mixed["nll_nats"]
     records(capsys, "models", "remove", "N", "--yes", "-q")
     assert {model.name for model in store.list_models()} == set("ABLRXH")
 
@@ -179,7 +177,7 @@ def test_a_part_that_is_gone_or_has_changed_is_named(models, capsys):
     (mixed,) = records(capsys, "mix", "A", "B", "--name", "M", "-q")
     place = models / "home/models"
     (place / "A").rename(place / "A2")  # found by its hash
-    assert records(capsys, *SCORES, "-m", "M", "-q")[0]["nll_nats"] == mixed["nll_nats"]
+    assert records(capsys, "perplexity", "-m", "M", "-q")[0]["nll_nats"] == mixed["nll_nats"]
     (place / "A2").rename(models / "elsewhere")
     assert "its part A is gone" in refusal(capsys, "sample", "-m", "M", "-q")
     assert records(capsys, "sample", "-q", "--max-tokens", 1)[0]["model"] != "M"  # the latest
@@ -192,7 +190,7 @@ def test_copies_work_elsewhere_and_are_removed_with_it(models, capsys, monkeypat
     moved = models / "moved"
     shutil.copytree(mixed["path"], moved)
     shutil.move(models / "home", models / "old")
-    (found,) = records(capsys, *SCORES, "-m", moved, "-q")  # no model is at home
+    (found,) = records(capsys, "perplexity", "-m", moved, "-q")  # no model is at home
     assert found["nll_nats"] == mixed["nll_nats"]
     assert store.find_all(moved).digest == store.StoredModel(models / "old/models/M").digest
     (moved / "parts/A/mine.txt").write_text("")
@@ -241,7 +239,7 @@ def test_parts_elsewhere_are_known_by_path(models, capsys):
     shutil.move(models / "home/models/A", models / "A")
     (mixed,) = records(capsys, "mix", models / "A", "B", "--name", "M", "-q")
     assert mixed["parts"] == ["A", "B"]
-    assert records(capsys, *SCORES, "-m", "M", "-q")[0]["nll_nats"] == mixed["nll_nats"]
+    assert records(capsys, "perplexity", "-m", "M", "-q")[0]["nll_nats"] == mixed["nll_nats"]
 
 
 def test_what_cannot_be_mixed_is_one_line(models, capsys):
@@ -386,11 +384,11 @@ def test_weights_by_order(models, capsys):
     assert [sum(row) for row in mixed["by_order"]] == pytest.approx([1] * 4)
     assert mixed["by_order"][0] == plain["weights"]  # no text begins without a token
     assert len({tuple(row) for row in mixed["by_order"]}) > 1
-    (scored,) = records(capsys, *SCORES, text, "-m", "O", "-q")
+    (scored,) = records(capsys, "perplexity", text, "-m", "O", "-q")
     assert scored["nll_nats"] == mixed["nll_nats"]
     (lines,) = {found["text"] for found in records(capsys, "sample", "-m", "O", "--greedy", "-q")}
     assert lines
-    (cached,) = records(capsys, *SCORES, text, "-m", "O", "--cache", 50, "-q")
+    (cached,) = records(capsys, "perplexity", text, "-m", "O", "--cache", 50, "-q")
     assert cached["nll_nats"] != scored["nll_nats"]
     for name, noted in (("O", True), ("M", False)):
         assert run(["perplexity", "-m", name, "--fit", str(text)]) == 0

@@ -22,9 +22,9 @@ from seqgen.commands.training.train import train
 from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.distributions import weighted_sum_of
-from seqgen.models.mixture.by_order import fit_by_order
+from seqgen.models.mixture.fitting import fit_by_order, fit_weights
 from seqgen.models.mixture.mixed import weighted_sum
-from seqgen.models.mixture.model import Mixture, fit_weights
+from seqgen.models.mixture.model import Mixture
 from seqgen.models.ngram.array_model import NGramArrays
 from seqgen.models.ngram.config import NGramConfig
 from seqgen.models.ngram.model import NGram

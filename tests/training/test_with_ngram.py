@@ -18,7 +18,7 @@ from seqgen.commands.scoring.mix import LEAST_QUARTER, fit_columns, token_log_pr
 from seqgen.commands.training import choosing, with_ngram
 from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train
-from seqgen.models.mixture.model import fit_weights
+from seqgen.models.mixture.fitting import fit_weights
 from seqgen.store import StoredModel
 from seqgen.training.events import Notice
 
@@ -422,9 +422,9 @@ def test_weights_are_fitted_on_the_first_half_alone():
     generator = torch.Generator().manual_seed(3)
     own = torch.rand(200, 2, generator=generator, dtype=torch.float64).log()
     matched = torch.zeros(200, dtype=torch.int64)
-    found = fit_columns(own, matched, 3)
+    found = fit_columns(own.numpy(), matched.numpy(), 3)
     assert found.by_order == () and found.tokens == 100
-    weights, _ = fit_weights(own[:100])
+    weights, _ = fit_weights(own[:100].numpy())
     assert found.weights == pytest.approx(weights, abs=1e-4)
     probabilities = own.exp().numpy()
     mixed = np.log(probabilities @ np.array(found.weights))
@@ -432,7 +432,7 @@ def test_weights_are_fitted_on_the_first_half_alone():
     assert found.losses == pytest.approx(wanted)
     assert found.all_nats == pytest.approx(-mixed.sum())
     other = torch.cat([own[:100], own[:100].flip(1)])  # the second half changes no weight
-    assert fit_columns(other, matched, 3).weights == found.weights
+    assert fit_columns(other.numpy(), matched.numpy(), 3).weights == found.weights
 
 
 def test_weights_by_order_are_taken_where_they_help():
@@ -442,12 +442,12 @@ def test_weights_by_order_are_taken_where_they_help():
     right, wrong = math.log(0.9), math.log(0.1)
     own = torch.full((size, 2), wrong, dtype=torch.float64)
     own[torch.arange(size), matched] = right
-    found = fit_columns(own, matched, 2)
+    found = fit_columns(own.numpy(), matched.numpy(), 2)
     assert found.by_order[0] == pytest.approx((1, 0), abs=1e-3)
     assert found.by_order[1] == pytest.approx((0, 1), abs=1e-3)
     assert found.losses[2] == pytest.approx(-right, abs=1e-3)
     alike = torch.full((size, 2), right, dtype=torch.float64)
-    assert fit_columns(alike, matched, 2).by_order == ()
+    assert fit_columns(alike.numpy(), matched.numpy(), 2).by_order == ()
 
 
 def test_a_small_text_gets_a_line_or_with_auto_a_mixture(text, capsys):

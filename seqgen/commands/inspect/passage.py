@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.configs import require
@@ -16,12 +14,16 @@ from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.direction import reading_order
 from seqgen.errors import SeqgenError
 from seqgen.metrics.perplexity import LN2
+from seqgen.models.engines.ops import Leaf, ops_of
+from seqgen.models.reader import without_gradients
 from seqgen.models.scores import ranks_in
 from seqgen.models.state import State
 
 NEWLINE = "\n"
 # No token is read from more characters than this, on average.
 CHARACTERS_OF_TOKEN = 64
+# A finite number below every logarithm of a probability that is not 0.
+LEAST = -1e9
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,9 @@ class InspectedText:
         return np.append(self.read, self.targets[-1])
 
     @property
-    def batch(self) -> Tensor:
+    def batch(self) -> Leaf:
         """`read` as a batch of one row."""
-        return torch.from_numpy(self.read)[None].to(self.loaded.model.device)
+        return self.loaded.model.ids(self.read[None])
 
     @property
     def row_of(self) -> np.ndarray:
@@ -230,8 +232,10 @@ def likeliest(passages: Passages, count: int) -> Iterator[InspectedToken]:
         yield from _places(passage, count)
 
 
-@torch.inference_mode()
-def distributions(passage: InspectedText) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+@without_gradients
+def distributions(
+    passage: InspectedText,
+) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
     """Yield what a model predicts in a document, some places at a time, in the order of reading.
 
     Yields:
@@ -240,27 +244,28 @@ def distributions(passage: InspectedText) -> Iterator[tuple[list[int], Tensor, T
     """
     model = passage.loaded.model
     state: State = model.start(1)
-    targets = torch.from_numpy(passage.targets).to(model.device)
-    order = passage.order.tolist()
+    targets, order = passage.targets, passage.order.tolist()
     for begin in range(0, len(order), max(1, model.most_at_once)):
         piece = slice(begin, begin + max(1, model.most_at_once))
         predictions, state = model.predictions(passage.batch[:, piece], state)
         places = order[piece]
-        rows = predictions.rows(torch.arange(len(places), device=model.device))
-        yield places, targets[piece], rows.double()
+        rows = predictions.rows(model.ids(np.arange(len(places))))
+        yield places, targets[piece], ops_of(rows).array(rows).astype(np.float64)
 
 
 def _places(passage: InspectedText, count: int) -> list[InspectedToken]:
     """Return the places of a document, in the order of the text."""
     by_place: dict[int, InspectedToken] = {}
     for places, targets, rows in distributions(passage):
-        best = (-rows).argsort(dim=-1, stable=True)[:, :count]
+        best = (-rows).argsort(-1, kind="stable")[:, :count]
+        # No probability times the logarithm of none is nothing.
+        entropies = -(np.exp(rows) * np.maximum(rows, LEAST)).sum(-1) / LN2
         columns = (
-            rows.gather(1, targets[:, None])[:, 0].tolist(),
+            rows[np.arange(len(rows)), targets].tolist(),
             ranks_in(rows, targets).tolist(),
-            (-torch.xlogy(rows.exp(), rows.exp()).sum(-1) / LN2).tolist(),
+            entropies.tolist(),
             best.tolist(),
-            rows.gather(1, best).exp().tolist(),
+            np.exp(np.take_along_axis(rows, best, 1)).tolist(),
         )
         for place, *figures in zip(places, *columns, strict=True):
             by_place[place] = _place(passage, place, *figures)

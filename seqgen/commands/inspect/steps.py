@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from seqgen.commands.inspect.passage import InspectedText, Passages
 from seqgen.commands.loaded import LoadedModel
 from seqgen.configs import require
 from seqgen.errors import named
-from seqgen.models.recurrent.cell import Cell, LayerState
-from seqgen.models.recurrent.model import RecurrentLM
-from seqgen.models.recurrent.watched import Steps, watching
+from seqgen.models.engines.arrays import Arrays
+from seqgen.models.engines.ops import ArrayOps, Leaf, ops_of
+from seqgen.models.reader import Reader, without_gradients
+from seqgen.models.recurrent.array_model import ArrayLayer, RecurrentArrays
+from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.models.recurrent.equation import Equation
 
 # A model with more parameters is not followed by hand.
 MOST_WEIGHTS = 500
@@ -27,12 +29,12 @@ class LayerTrace:
     """What a layer did at T steps.
 
     Attributes:
-        cell: the layer.
+        equation: the layer's.
         inputs: (T, E), what it read.
         values: by name (T, width): its gates as the equation shows them, then its state.
     """
 
-    cell: Cell
+    equation: Equation
     inputs: np.ndarray
     values: dict[str, np.ndarray]
 
@@ -42,33 +44,30 @@ class Trace:
     """What a network did while it read T tokens; its head predicts from `features` (1, T, H)."""
 
     layers: list[LayerTrace]
-    features: Tensor
+    features: Leaf
 
 
 class _Recording:
-    """A `Watch` that also keeps what the layer reads."""
+    """An array layer that keeps what a row makes of it; see `watched.Recording`."""
 
-    def __init__(self) -> None:
-        self.steps, self.inputs = Steps(), []
+    def __init__(self, layer: ArrayLayer) -> None:
+        self.layer, self.equation, self.inputs = copy.copy(layer), layer.equation, np.empty(0)
+        self.shown, self.states = [], []
 
-    def __call__(self, cell: Cell, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
-        self.inputs.append(x.detach())
-        return self.steps(cell, x, state)
+        def show(**values: np.ndarray) -> None:
+            self.shown[-1] |= {name: y[0].astype(np.float64) for name, y in values.items()}
 
-    def trace(self, cell: Cell) -> LayerTrace:
-        """Return what was kept of one row."""
-        shown, states = self.steps.shown, self.steps.states
-        values = {name: _column([step[name] for step in shown]) for name in shown[0]}
-        values |= {
-            part: _column([step[number] for step in states])
-            for number, part in enumerate(cell.equation.parts)
-        }
-        return LayerTrace(cell, torch.cat(self.inputs, 1)[0].double().cpu().numpy(), values)
+        self.layer.ops = type("WatchedArrays", (ArrayOps,), {"show": staticmethod(show)})
 
-
-def _column(steps: list[Tensor]) -> np.ndarray:
-    """Return the first row of T tensors (B, width) as (T, width)."""
-    return torch.stack([step.detach()[0] for step in steps]).double().cpu().numpy()
+    def sequence(self, x: np.ndarray, state: Arrays) -> tuple[np.ndarray, Arrays]:
+        """Take a sequence step by step; see `ArrayLayer.sequence`."""
+        self.inputs, outputs = x[0], []
+        for x_t in x.swapaxes(0, 1):
+            self.shown.append({})
+            state = self.layer.step(x_t, state)
+            self.states.append([part[0].astype(np.float64) for part in state])
+            outputs.append(state[0])
+        return np.stack(outputs, 1), state
 
 
 def require_recurrent(loaded: LoadedModel, flag: str) -> None:
@@ -77,9 +76,9 @@ def require_recurrent(loaded: LoadedModel, flag: str) -> None:
     Raises:
         UsageError: it is none; names the flag.
     """
-    name = loaded.stored.name
+    name, config = loaded.stored.name, loaded.model.config
     require(
-        isinstance(loaded.model, RecurrentLM),
+        isinstance(config, RecurrentConfig) and isinstance(loaded.model, Reader),
         f"{flag} is for recurrent networks, such as rnn, gru and lstm, which {name} is not",
     )
 
@@ -91,13 +90,25 @@ def trace(loaded: LoadedModel, tokens: np.ndarray) -> Trace:
         loaded: the model.
         tokens: (T,) of int64.
     """
-    recordings = {cell: _Recording() for cell in loaded.model.layers}
-    batch = torch.from_numpy(tokens)[None].to(loaded.model.device)
-    # Without a graph one token goes through `Cell.step`, which no watch sees.
-    with torch.set_grad_enabled(len(tokens) == 1), watching(recordings):
-        features, _ = loaded.model.hidden(batch, None)
-    layers = [recording.trace(cell) for cell, recording in recordings.items()]
-    return Trace(layers, features.detach())
+    model = loaded.model
+    if isinstance(model, RecurrentArrays):
+        every = [_Recording(layer) for layer in model.layers]
+        watched = copy.copy(model)
+        watched.layers = every
+        features, _ = watched.features(tokens[None], model.start(1))
+        every[0].inputs = model.inputs(every[0].inputs)  # instead of ids
+        recordings = [(each.equation, each) for each in every]
+    else:
+        from seqgen.models.recurrent.watched import recorded
+
+        recordings, features = recorded(model, tokens)
+    layers = []
+    for equation, of_layer in recordings:
+        shown, states = of_layer.shown, zip(*of_layer.states, strict=True)
+        values = {name: np.stack([step[name] for step in shown]) for name in shown[0]}
+        values |= dict(zip(equation.parts, map(np.stack, states), strict=True))
+        layers.append(LayerTrace(equation, of_layer.inputs.astype(np.float64), values))
+    return Trace(layers, features)
 
 
 @dataclass(frozen=True)
@@ -121,7 +132,9 @@ def weights(loaded: LoadedModel, most: int = MOST_WEIGHTS) -> InspectedWeights:
     vocabulary = loaded.tokenizer.pieces(range(model.vocab_size))
     numbers = None
     if model.parameter_count() <= most:
-        numbers = {n: p.detach().tolist() for n, p in model.named_parameters()}
+        over_arrays = isinstance(model, RecurrentArrays)
+        named = model.parameters().items() if over_arrays else model.named_parameters()
+        numbers = {name: array.tolist() for name, array in named}
     return InspectedWeights(loaded.stored.name, vocabulary, numbers)
 
 
@@ -191,11 +204,11 @@ def steps(passages: Passages) -> Iterator[InspectedStep]:
             yield _step(passage, traced, number, logits)
 
 
-@torch.inference_mode()
+@without_gradients
 def _logits(passage: InspectedText, traced: Trace) -> np.ndarray:
     """Return what a network predicts at each of its T steps, (T, V)."""
     logits = passage.loaded.model.logits(traced.features, passage.batch, None)
-    return logits[0].double().cpu().numpy()
+    return ops_of(logits).array(logits)[0].astype(np.float64)
 
 
 def _step(passage: InspectedText, traced: Trace, number: int, logits: np.ndarray) -> InspectedStep:
@@ -205,7 +218,7 @@ def _step(passage: InspectedText, traced: Trace, number: int, logits: np.ndarray
     layers = []
     for index, layer in enumerate(traced.layers):
         values = {name: of_all[number].tolist() for name, of_all in layer.values.items()}
-        state = {part: values.pop(part) for part in layer.cell.equation.parts}
+        state = {part: values.pop(part) for part in layer.equation.parts}
         layers.append(LayerStep(index, layer.inputs[number].tolist(), values, state))
     piece, target_piece = loaded.tokenizer.pieces([token, target])
     return InspectedStep(
@@ -298,13 +311,13 @@ def _values(
     last = len(traced.layers) - 1
     require(layer <= last, f"--layer is from 0 to {last} for {loaded.stored.name}, not {layer}")
     of_layer = traced.layers[layer]
-    name = name or memory_of(of_layer.cell)
+    name = name or memory_of(of_layer.equation)
     return named("value of this layer", name, of_layer.values), name
 
 
-def memory_of(cell: Cell) -> str:
-    """Return which part of a cell's state is its memory: the last, as c of h and c."""
-    return cell.equation.parts[-1]
+def memory_of(equation: Equation) -> str:
+    """Return which part of a layer's state is its memory: the last, as c of h and c."""
+    return equation.parts[-1]
 
 
 def _unit_places(passage: InspectedText, values: np.ndarray) -> list[UnitValue]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from seqgen.commands.inspect.passage import InspectedText, Passages
 from seqgen.commands.inspect.steps import LayerTrace, memory_of, require_recurrent, trace
-from seqgen.models.recurrent.cell import Cell
+from seqgen.models.recurrent.equation import Equation
 
 # Values that differ by less are those of a unit that never moves.
 STILL = 1e-9
@@ -124,20 +124,20 @@ def units(passages: Passages) -> list[Unit]:
     require_recurrent(loaded, "--units")
     traces = [(passage, trace(loaded, passage.read)) for passage in passages.documents]
     every: list[Unit] = []
-    for number, cell in enumerate(loaded.model.layers):
+    for number, layer in enumerate(loaded.model.layers):
         layers = [(passage, each.layers[number]) for passage, each in traces]
-        every += _units(loaded.stored.name, number, cell, layers)
+        every += _units(loaded.stored.name, number, layer.equation, layers)
     return sorted(every, key=lambda unit: (-(unit.kept or 0.0), -(unit.lag or math.inf)))
 
 
 def _units(
-    model: str, number: int, cell: Cell, layers: list[tuple[InspectedText, LayerTrace]]
+    model: str, number: int, equation: Equation, layers: list[tuple[InspectedText, LayerTrace]]
 ) -> list[Unit]:
     """Return the units of a layer, in order.
 
     The values of a step are those after the token that it reads.
     """
-    values = np.concatenate([layer.values[memory_of(cell)] for _, layer in layers])
+    values = np.concatenate([layer.values[memory_of(equation)] for _, layer in layers])
     texts = [
         "" if step == 0 else passage.texts[place]
         for passage, _ in layers
@@ -145,9 +145,9 @@ def _units(
     ]
     of_text = features(texts)
     correlated = correlations(values, np.stack(list(of_text.values()), 1))  # (H, features)
-    kept, reset = _mean(layers, cell.equation.keeps), _mean(layers, cell.equation.resets)
-    if cell.equation.replaces is not None:
-        kept = 1 - _mean(layers, cell.equation.replaces)
+    kept, reset = _mean(layers, equation.keeps), _mean(layers, equation.resets)
+    if equation.replaces is not None:
+        kept = 1 - _mean(layers, equation.replaces)
     return [
         _unit(model, number, unit, kept, reset, lag, dict(zip(of_text, row, strict=True)))
         for unit, (lag, row) in enumerate(zip(lags(values), correlated.tolist(), strict=True))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from seqgen.commands.inspect.passage import InspectedText, Passages, distributions
 from seqgen.metrics.perplexity import LN2
@@ -83,13 +82,12 @@ class _Bins:
     def __init__(self) -> None:
         self.sums = np.zeros((3, len(BIN_ENDS)))  # of probabilities, of hits, of counts
 
-    def add(self, p: torch.Tensor, hits: torch.Tensor) -> None:
+    def add(self, p: np.ndarray, hits: np.ndarray) -> None:
         """Add predictions (...), and whether the token of each came."""
-        ends = torch.tensor(BIN_ENDS[:-1], dtype=p.dtype, device=p.device)
-        at = torch.bucketize(p.flatten(), ends)
-        for row, weights in enumerate((p, hits.to(p.dtype), torch.ones_like(p))):
-            totals = torch.bincount(at, weights.flatten(), minlength=len(BIN_ENDS))
-            self.sums[row] += totals.cpu().numpy()
+        at = np.searchsorted(BIN_ENDS[:-1], p.ravel())
+        for row, weights in enumerate((p, hits, None)):
+            weights = None if weights is None else weights.ravel()
+            self.sums[row] += np.bincount(at, weights, minlength=len(BIN_ENDS))
 
     def bins(self) -> list[Bin]:
         """Return those that hold a prediction."""
@@ -112,12 +110,12 @@ def figures(passages: Passages) -> PredictionFigures:
     for passage in passages.documents:
         log_probs = np.empty(len(passage.tokens))
         for places, targets, rows in distributions(passage):
-            log_probs[places] = rows.gather(1, targets[:, None])[:, 0].cpu().numpy()
-            p = rows.exp()
-            came = torch.zeros_like(p, dtype=torch.bool).scatter_(1, targets[:, None], True)
+            p, each = np.exp(rows), np.arange(len(rows))
+            log_probs[places] = rows[each, targets]
+            came = np.zeros(p.shape, bool)
+            came[each, targets] = True
             everything.add(p, came)
-            most, best = p.max(1)
-            likeliest.add(most, best == targets)
+            likeliest.add(p.max(1), p.argmax(1) == targets)
         bits.append(-log_probs / LN2)
         positions += _positions(passage)
         classes += _classes(passage)

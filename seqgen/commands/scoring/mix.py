@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import mixture_of, with_cache
@@ -19,11 +17,14 @@ from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.pairs import Pairs, encode_pairs
 from seqgen.data.tokenfile import TokenFile
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.base import LanguageModel, NeuralLanguageModel
-from seqgen.models.memory.continuous_cache import SeveralCaches
-from seqgen.models.mixture.by_order import MatchedOrders, fit_by_order
+from seqgen.models.mixture.fitting import (
+    MatchedOrders,
+    fit_by_order,
+    fit_weights,
+    mixed_log_probs,
+)
 from seqgen.models.mixture.mixed import guide_of
-from seqgen.models.mixture.model import Mixture, fit_weights
+from seqgen.models.reader import Reader
 from seqgen.scoring import score_corpus
 from seqgen.store import StoredMixture
 
@@ -37,7 +38,7 @@ LEAST = 1e-300
 EXACT = 12
 
 # A model -> what `score` gives for each token of a text: (N,), or (N, 1 + F) of `SeveralCaches`.
-Columns = Callable[[LanguageModel], Tensor]
+Columns = Callable[[Reader], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,11 @@ class FittedCache:
     weights: list[float]
     cache: CacheConfig
     nats: float
-    model_log_probs: Tensor
+    model_log_probs: np.ndarray
     rounds: int
 
 
-def fit_cache(parts: Sequence[LanguageModel], size: int, columns: Columns) -> FittedCache:
+def fit_cache(parts: Sequence[Reader], size: int, columns: Columns) -> FittedCache:
     """Find the strength, the flatness and the weights under which a text is most probable.
 
     For each flatness EM finds the rest, and all caches share one strength; flatnesses are tried
@@ -70,7 +71,10 @@ def fit_cache(parts: Sequence[LanguageModel], size: int, columns: Columns) -> Fi
         size: positions in the cache.
         columns: scores the text.
     """
-    has = torch.tensor([isinstance(part, NeuralLanguageModel) for part in parts])
+    from seqgen.models.base import NeuralLanguageModel
+    from seqgen.models.memory.continuous_cache import SeveralCaches
+
+    has = np.array([isinstance(part, NeuralLanguageModel) for part in parts])
     counted = {part: columns(part) for part in parts if not isinstance(part, NeuralLanguageModel)}
 
     def tried(flatnesses: Sequence[float]) -> list[FittedCache]:
@@ -81,8 +85,8 @@ def fit_cache(parts: Sequence[LanguageModel], size: int, columns: Columns) -> Fi
             else counted[part]
             for part, cached in zip(parts, has.tolist(), strict=True)
         ]
-        model_log_probs = torch.stack([x[:, 0] if x.ndim > 1 else x for x in each], 1)  # (N, K)
-        caches = torch.stack([x[:, 1:] for x in each if x.ndim > 1], 1)  # (N, J, F)
+        model_log_probs = np.stack([x[:, 0] if x.ndim > 1 else x for x in each], 1)  # (N, K)
+        caches = np.stack([x[:, 1:] for x in each if x.ndim > 1], 1)  # (N, J, F)
         return [
             _fit_weights(model_log_probs, caches[..., i], has, CacheConfig(size, flatness=flatness))
             for i, flatness in enumerate(rounded_flatnesses)
@@ -96,40 +100,40 @@ def fit_cache(parts: Sequence[LanguageModel], size: int, columns: Columns) -> Fi
 
 
 def _fit_weights(
-    model_log_probs: Tensor, cached: Tensor, has: Tensor, cache: CacheConfig
+    model_log_probs: np.ndarray, cached: np.ndarray, has: np.ndarray, cache: CacheConfig
 ) -> FittedCache:
     """Fit the weights of parts (N, K), and one strength for all of their caches (N, J), by EM.
 
     What is returned is rounded, so that what is printed is what was measured.
     """
-    columns, count = torch.cat([model_log_probs, cached], 1), model_log_probs.shape[1]
+    columns, count = np.concatenate([model_log_probs, cached], 1), model_log_probs.shape[1]
 
-    def tied(shares: Tensor) -> Tensor:
+    def tied(shares: np.ndarray) -> np.ndarray:
         """Return shares in which every cache has the same part of its model's."""
         weights, strength = _parted(shares, count, has)
         return _all_weights(weights, strength, has)
 
     shares, history = fit_weights(columns, tied=tied)
-    weights, strength = _parted(torch.tensor(shares, dtype=torch.float64), count, has)
+    weights, strength = _parted(np.array(shares), count, has)
     weights = rounded(weights.tolist(), columns.shape[0])
-    strength = min(round(strength.item(), DIGITS), MOST)
-    shares = _all_weights(torch.tensor(weights, dtype=torch.float64), strength, has)
-    nats = -(columns + shares.log()).logsumexp(1).mean().item()
+    strength = min(round(strength, DIGITS), MOST)
+    shares = _all_weights(np.array(weights), strength, has)
+    nats = -float(mixed_log_probs(columns, shares).mean())
     cache = replace(cache, strength=strength)
     return FittedCache(weights, cache, nats, model_log_probs, len(history) - 1)
 
 
-def _parted(shares: Tensor, count: int, has: Tensor) -> tuple[Tensor, Tensor]:
+def _parted(shares: np.ndarray, count: int, has: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the weights (K,) of parts with their caches, and the strength of all caches."""
-    weights, caches = shares[:count].clone(), shares[count:]
+    weights, caches = shares[:count].copy(), shares[count:]
     weights[has] += caches
-    return weights, caches.sum() / weights[has].sum().clamp(min=LEAST)
+    return weights, float(caches.sum() / max(weights[has].sum(), LEAST))
 
 
-def _all_weights(weights: Tensor, strength: Tensor | float, has: Tensor) -> Tensor:
+def _all_weights(weights: np.ndarray, strength: float, has: np.ndarray) -> np.ndarray:
     """Return the shares (K + J,) of parts without their caches, and of the caches."""
-    models = torch.where(has, weights * (1 - strength), weights)
-    return torch.cat([models, weights[has] * strength])
+    models = np.where(has, weights * (1 - strength), weights)
+    return np.concatenate([models, weights[has] * strength])
 
 
 def rounded(weights: Sequence[float], tokens: int) -> list[float]:
@@ -208,7 +212,7 @@ def fit(
         nats, cache = fitted_cache.nats, asdict(fitted_cache.cache)
         rounds = fitted_cache.rounds
     else:
-        log_probs, cache = torch.stack([columns(part) for part in parts], 1), None  # (N, K)
+        log_probs, cache = np.stack([columns(part) for part in parts], 1), None  # (N, K)
         weights, rounds, nats = _fit_parts(log_probs)
         mixed = with_weights(loaded, weights)
     return mixed, FittedWeights(
@@ -216,7 +220,7 @@ def fit(
         weights=weights,
         tokens=int(log_probs.shape[0]),
         perplexity=_perplexity(nats),
-        components=[_perplexity(-column.mean().item()) for column in log_probs.unbind(1)],
+        components=[_perplexity(-float(column.mean())) for column in log_probs.T],
         rounds=rounds,
         cache=cache,
     )
@@ -250,19 +254,19 @@ def fit_mixture(
     parts = loaded.model.parts
     guide = require_guide(loaded) if by_order else None
     columns = _columns(loaded, text, scoring)
-    log_probs = torch.stack(list(map(columns, parts)), 1)  # (N, K)
+    log_probs = np.stack(list(map(columns, parts)), 1)  # (N, K)
     fitted = log_probs.shape[0] // 2 if half else log_probs.shape[0]
     stored = loaded.stored.with_weights(_fit_parts(log_probs[:fitted])[0])
-    weights = torch.tensor([stored.weights], dtype=torch.float64)
+    weights = np.array(stored.weights)
     if guide is not None:
-        matched = columns(MatchedOrders(parts[guide])).long()
+        matched = columns(MatchedOrders(parts[guide])).astype(np.int64)
         table = (log_probs[:fitted], matched[:fitted], parts[guide].orders, stored.weights)
         rows = tuple(tuple(rounded(row, fitted)) for row in fit_by_order(*table))
         stored = replace(stored, by_order=rows)
-        weights = torch.tensor(rows, dtype=torch.float64)[matched]
-    mixed = replace(loaded, stored=stored, model=mixture_of(parts, stored).eval())
-    rest = (log_probs + weights.log()).logsumexp(1)[fitted:]
-    return mixed, -rest.mean().item() if half else None
+        weights = np.array(rows)[matched]
+    mixed = replace(loaded, stored=stored, model=mixture_of(parts, stored))
+    rest = mixed_log_probs(log_probs, weights)[fitted:]
+    return mixed, -float(rest.mean()) if half else None
 
 
 def require_guide(loaded: LoadedModel) -> int:
@@ -279,18 +283,18 @@ def require_guide(loaded: LoadedModel) -> int:
         raise UsageError(f"--by order needs an n-gram model among the parts, not {names}") from None
 
 
-def _fit_parts(log_probs: Tensor) -> tuple[list[float], int, float]:
+def _fit_parts(log_probs: np.ndarray) -> tuple[list[float], int, float]:
     """Return the best weights of parts (N, K), the rounds of EM, and the nats per token.
 
     Raises:
         SeqgenError: the text is impossible under every part.
     """
-    if not (log_probs > -torch.inf).any():
+    if not (log_probs > -np.inf).any():
         raise SeqgenError("there is no token to fit weights on")
     weights, history = fit_weights(log_probs)
     weights = rounded(weights, log_probs.shape[0])
-    log_weights = torch.tensor(weights, dtype=torch.float64).log()
-    return weights, len(history) - 1, -(log_probs + log_weights).logsumexp(1).mean().item()
+    nats = -float(mixed_log_probs(log_probs, np.array(weights)).mean())
+    return weights, len(history) - 1, nats
 
 
 def with_weights(loaded: LoadedModel, weights: Sequence[float]) -> LoadedModel:
@@ -298,7 +302,7 @@ def with_weights(loaded: LoadedModel, weights: Sequence[float]) -> LoadedModel:
     if not isinstance(loaded.stored, StoredMixture):
         return loaded
     stored = loaded.stored.with_weights(weights)
-    return replace(loaded, stored=stored, model=Mixture(loaded.model.parts, weights).eval())
+    return replace(loaded, stored=stored, model=mixture_of(loaded.model.parts, stored))
 
 
 def _columns(
@@ -315,7 +319,7 @@ def _columns(
     if not corpus.tokens.size:
         raise SeqgenError("there is no token to fit weights on")
     how = scoring.batch_size, loaded.data.direction, scoring.stride
-    return lambda part: torch.from_numpy(token_log_probs(part, corpus, *how))
+    return lambda part: token_log_probs(part, corpus, *how)
 
 
 def _corpus(
@@ -332,7 +336,7 @@ def _corpus(
 
 
 def token_log_probs(
-    model: LanguageModel,
+    model: Reader,
     corpus: Corpus,
     batch_size: int = 32,
     direction: Direction = "forward",
@@ -374,8 +378,8 @@ class HalvesFit:
 
 
 def fit_on_half(
-    network: LanguageModel,
-    ngram: LanguageModel,
+    network: Reader,
+    ngram: Reader,
     corpus: Corpus,
     batch_size: int = 32,
     direction: Direction = "forward",
@@ -390,14 +394,14 @@ def fit_on_half(
         direction: in which both read.
     """
     network_column, ngram_column, matched = (
-        torch.from_numpy(token_log_probs(model, corpus, batch_size, direction))
+        token_log_probs(model, corpus, batch_size, direction)
         for model in (network, ngram, MatchedOrders(ngram))
     )
-    log_probs = torch.stack([network_column, ngram_column], 1)
-    return fit_columns(log_probs, matched.long(), ngram.orders)
+    log_probs = np.stack([network_column, ngram_column], 1)
+    return fit_columns(log_probs, matched.astype(np.int64), ngram.orders)
 
 
-def fit_columns(log_probs: Tensor, matched: Tensor, orders: int) -> HalvesFit:
+def fit_columns(log_probs: np.ndarray, matched: np.ndarray, orders: int) -> HalvesFit:
     """Fit weights on the first half of a text and score the second.
 
     Weights by order are taken if, fitted on the first quarter, they are better on the second.
@@ -415,11 +419,9 @@ def fit_columns(log_probs: Tensor, matched: Tensor, orders: int) -> HalvesFit:
             return weights, []
         return weights, fit_by_order(log_probs[:end], matched[:end], orders, weights)
 
-    def mixed(weights: list[float], table: list[list[float]]) -> Tensor:
-        rows = torch.tensor([weights], dtype=torch.float64)
-        if table:
-            rows = torch.tensor(table, dtype=torch.float64)[matched]
-        return (log_probs + rows.log()).logsumexp(1)
+    def mixed(weights: list[float], table: list[list[float]]) -> np.ndarray:
+        rows = np.array(table)[matched] if table else np.array(weights)
+        return mixed_log_probs(log_probs, rows)
 
     by_order = False
     if quarter >= LEAST_QUARTER:
@@ -428,11 +430,11 @@ def fit_columns(log_probs: Tensor, matched: Tensor, orders: int) -> HalvesFit:
     weights, table = table_of(half, by_order)
     weights, table = rounded(weights, half), [rounded(row, half) for row in table]
     whole = mixed(weights, table)
-    columns = torch.cat([log_probs, whole[:, None]], 1)[half:]
+    columns = np.concatenate([log_probs, whole[:, None]], 1)[half:]
     return HalvesFit(
         weights=tuple(weights),
         by_order=tuple(map(tuple, table)),
         tokens=columns.shape[0],
         losses=tuple((-columns.mean(0)).tolist()),
-        all_nats=-whole.sum().item(),
+        all_nats=-float(whole.sum()),
     )

@@ -1,9 +1,9 @@
-"""Linear interpolation of torch modules, and the weights under which it fits a text best."""
+"""Linear interpolation of torch modules."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -48,39 +48,3 @@ class Mixture(Mixed, LanguageModel):
             for part, child, weight in parts
         ]
         return torch.stack(each).sum(0)
-
-
-def fit_weights(
-    log_probs: Tensor,
-    tolerance: float = 1e-7,
-    rounds: int = 1000,
-    tied: Callable[[Tensor], Tensor] = lambda weights: weights,
-) -> tuple[list[float], list[float]]:
-    """Find the weights under which held-out text is most probable, by EM (Jelinek 1980).
-
-    Each round gives every component the share of the text that it is likely to have written.
-    The likelihood has one maximum and never falls.
-
-    Args:
-        log_probs: (N, K), of each token under each component, in nats.
-        tolerance: stop when a round gains less than so many nats a token.
-        rounds: stop after so many.
-        tied: returns the most probable weights among those allowed, from the shares (K,) of the
-            text that a round gave; all weights that sum to 1 are allowed if not given.
-
-    Returns:
-        The K weights, and the mean log-probability before every round and after the last.
-    """
-    possible = (log_probs > -torch.inf).any(1)
-    log_probs = log_probs[possible].double()
-    parts = log_probs.shape[1]
-    weights = tied(torch.full((parts,), 1 / parts, dtype=torch.float64))
-    history: list[float] = []
-    while True:
-        joint = log_probs + weights.log()  # (N, K)
-        mixed = joint.logsumexp(1, keepdim=True)
-        history.append(mixed.mean().item())
-        gain = history[-1] - history[-2] if len(history) > 1 else torch.inf
-        if gain < tolerance or len(history) > rounds:
-            return weights.tolist(), history
-        weights = tied((joint - mixed).exp().mean(0))

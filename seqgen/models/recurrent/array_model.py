@@ -12,8 +12,8 @@ from seqgen.models.engines.arrays import (
     input_map,
     input_map_of_ids,
 )
-from seqgen.models.engines.ops import ArrayOps
-from seqgen.models.engines.weights import Shapes, Weights, parameter_count
+from seqgen.models.engines.ops import ArrayOps, Ops
+from seqgen.models.engines.weights import Shapes, Weights
 from seqgen.models.reader import ArrayModel
 from seqgen.models.recurrent.config import RecurrentConfig
 from seqgen.models.recurrent.equation import Equation, unchanged
@@ -36,6 +36,7 @@ class ArrayLayer:
     """
 
     one_hot = "one-hot"
+    ops: Ops = ArrayOps
 
     def __init__(
         self, equation: Equation, p: Weights, inputs: np.ndarray | str | None = None
@@ -58,7 +59,7 @@ class ArrayLayer:
     def step(self, x: np.ndarray, state: Arrays) -> Arrays:
         """Take one step: x (B, E), or ids (B,), and the parts to the next ones."""
         read = self.product(x) if self.takes_ids else RowInput(self.product, x)
-        return self.equation.expected(state, self.equation(ArrayOps, self.w, read, *state))
+        return self.equation.expected(state, self.equation(self.ops, self.w, read, *state))
 
     def sequence(self, x: np.ndarray, state: Arrays) -> tuple[np.ndarray, Arrays]:
         """Take x (B, T, E), or ids (B, T), to every h (B, T, H) and the parts after it.
@@ -71,7 +72,7 @@ class ArrayLayer:
             piece = x[:, begin : begin + PIECE].swapaxes(0, 1)  # (T, B, E), or (T, B)
             read = self.product(piece.reshape(-1, *piece.shape[2:])).reshape(-1, rows, self.width)
             for x_t in read:
-                new = self.equation(ArrayOps, self.w, x_t, *state)
+                new = self.equation(self.ops, self.w, x_t, *state)
                 state = self.equation.expected(state, new)
                 outputs.append(state[0])
         return np.stack(outputs, 1), state
@@ -88,7 +89,7 @@ class RecurrentArrays(ArrayModel):
     config: RecurrentConfig
 
     def __init__(self, config: RecurrentConfig, weights: Weights) -> None:
-        self.config = config
+        self.config, self.weights = config, weights
         self.vectors = weights.get("embedding.weight")
         first = ArrayLayer.one_hot if self.vectors is None else self.vectors
         self.layers = [
@@ -127,9 +128,13 @@ class RecurrentArrays(ArrayModel):
         return shapes
 
     def parameter_count(self) -> int:
-        shapes = self.shapes(self.config).items()
-        trained = {name: shape for name, shape in shapes if not is_statistic(name)}
-        return parameter_count(trained, self.config.shared_weights())
+        return sum(array.size for array in self.parameters().values())
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return what is trained by name; what several parts share, under the first name."""
+        again = {name for names in self.config.shared_weights() for name in names[1:]}
+        names = self.shapes(self.config).keys() - again
+        return {name: self.weights[name] for name in names if not is_statistic(name)}
 
     def start(self, batch: int, stride: int | None = None) -> RecurrentState:
         return RecurrentState(
@@ -148,16 +153,25 @@ class RecurrentArrays(ArrayModel):
     def __call__(
         self, tokens: np.ndarray, state: RecurrentState | None = None, last: int | None = None
     ) -> tuple[np.ndarray, RecurrentState]:
-        x, state = self.features(tokens, state or self.start(len(tokens)))
-        x = x if last is None else x[:, -last:]  # (B, T, H)
-        return self.head(x.reshape(-1, x.shape[-1])).reshape(*x.shape[:2], -1), state
+        x, after = self.features(tokens, state or self.start(len(tokens)))
+        return self.logits(x, tokens, state, last), after
+
+    def logits(
+        self,
+        features: np.ndarray,
+        tokens: np.ndarray,
+        past: RecurrentState | None,
+        last: int | None = None,
+    ) -> np.ndarray:
+        """Return the logits of features (B, T, H); see `NeuralLanguageModel.logits`."""
+        return self.head(features if last is None else features[:, -last:])
 
     def features(
         self, tokens: np.ndarray, state: RecurrentState
     ) -> tuple[np.ndarray, RecurrentState]:
         """Read a token of each row (B,), or several (B, T); return h (B, H) or (B, T, H)."""
         x, after = tokens, []
-        outputs = [self._inputs(tokens)] if self.config.dense else []
+        outputs = [self.inputs(tokens)] if self.config.dense else []
         for index, (layer, past) in enumerate(zip(self.layers, state.layers, strict=True)):
             below = np.concatenate(outputs, -1) if outputs and index > 0 else x
             if tokens.ndim == 1:
@@ -175,7 +189,7 @@ class RecurrentArrays(ArrayModel):
             after.append(parts)
         return x, RecurrentState(tuple(after))
 
-    def _inputs(self, ids: np.ndarray) -> np.ndarray:
+    def inputs(self, ids: np.ndarray) -> np.ndarray:
         """Return the first layer's input (..., E) of ids, where later layers read it too."""
         if self.vectors is not None:
             return self.vectors[ids]

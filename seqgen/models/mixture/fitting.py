@@ -1,0 +1,107 @@
+"""The weights under which a mixture fits a text best: for all of it, or by the order matched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from seqgen.models.engines.ops import ArrayOps, Leaf, ops_of
+from seqgen.models.reader import Reader
+from seqgen.models.scores import Scores, Want
+from seqgen.models.state import State
+
+# Contexts of an order that has fewer held-out tokens get the weights of all contexts.
+LEAST_TOKENS = 50
+
+
+class MatchedOrders:
+    """An n-gram model whose `score` gives, for each token, the order matched before it."""
+
+    def __init__(self, inner: Reader) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def score(
+        self, tokens: Leaf, targets: Leaf, state: State, want: Want = "log_probs"
+    ) -> tuple[Scores, State]:
+        """See the class; and return the state after the tokens."""
+        matched = self.inner.matched(tokens, state)
+        matched = ops_of(matched).array(matched).astype(np.float64)
+        return Scores(matched), self.inner.predictions(tokens, state)[1]
+
+
+def mixed_log_probs(log_probs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the log-probabilities (N,) of parts (N, K) mixed by weights (K,), or (N, K)."""
+    with np.errstate(divide="ignore"):
+        return np.logaddexp.reduce(log_probs + np.log(weights), axis=1)
+
+
+def fit_weights(
+    log_probs: np.ndarray,
+    tolerance: float = 1e-7,
+    rounds: int = 1000,
+    tied: Callable[[np.ndarray], np.ndarray] = lambda weights: weights,
+) -> tuple[list[float], list[float]]:
+    """Find the weights under which held-out text is most probable, by EM (Jelinek 1980).
+
+    Each round gives every component the share of the text that it is likely to have written.
+    The likelihood has one maximum and never falls.
+
+    Args:
+        log_probs: (N, K), of each token under each component, in nats.
+        tolerance: stop when a round gains less than so many nats a token.
+        rounds: stop after so many.
+        tied: returns the most probable weights among those allowed, from the shares (K,) of the
+            text that a round gave; all weights that sum to 1 are allowed if not given.
+
+    Returns:
+        The K weights, and the mean log-probability before every round and after the last.
+    """
+    log_probs = np.asarray(log_probs, np.float64)
+    log_probs = log_probs[(log_probs > -np.inf).any(1)]
+    parts = log_probs.shape[1]
+    weights, history = tied(np.full(parts, 1 / parts)), []
+    while True:
+        with np.errstate(divide="ignore"):
+            joint = log_probs + np.log(weights)  # (N, K)
+        mixed = ArrayOps.logsumexp(joint)
+        history.append(float(mixed.mean()))
+        gain = history[-1] - history[-2] if len(history) > 1 else math.inf
+        if gain < tolerance or len(history) > rounds:
+            return weights.tolist(), history
+        weights = tied(np.exp(joint - mixed).mean(0))
+
+
+def fit_by_order(
+    log_probs: np.ndarray,
+    matched: np.ndarray,
+    orders: int,
+    overall: Sequence[float],
+    least: int = LEAST_TOKENS,
+) -> list[list[float]]:
+    """Find the weights for each order matched under which held-out text is most probable, by EM.
+
+    The text's likelihood is a product over the orders, so that each one's weights are fitted on
+    the tokens after its contexts alone.
+
+    Args:
+        log_probs: (N, K), of each token under each component, in nats.
+        matched: (N,) of int64, the order matched before each token, 0 to `orders` - 1.
+        orders: how many there are.
+        overall: K weights for orders with too few tokens.
+        least: so many tokens are enough.
+
+    Returns:
+        K weights for each order.
+    """
+    table = []
+    for order in range(orders):
+        of_order = log_probs[matched == order]
+        enough = np.count_nonzero((of_order > -np.inf).any(1)) >= least
+        table.append(fit_weights(of_order)[0] if enough else list(overall))
+    return table
