@@ -53,6 +53,8 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "restore": ["tea", "-m", memory],
         "perplexity": [text, "-m", lstm],
         "tokenize": [text, "-m", lstm],
+        "compress": [text, "-m", lstm],
+        "decompress": [text, "-m", lstm],
         "bleu": [text, text],
         "eval": ["-m", lstm, "--passages", "2"],
         "compare": [lstm, gru, "--data", text],

@@ -61,7 +61,11 @@ COMMANDS = {
         "novelty": "novelty:novelty",
         "bench": "bench:app",
     },
-    TEXTS: {"tokenize": "tokenize:tokenize"},
+    TEXTS: {
+        "tokenize": "tokenize:tokenize",
+        "compress": "compress:compress",
+        "decompress": "compress:decompress",
+    },
     STORED: {"import": "exchange:import_", "export": "exchange:export", "models": "models:app"},
 }
 

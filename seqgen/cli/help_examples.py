@@ -123,6 +123,16 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "Look every line up in two files.",
         ),
     ),
+    "compress": (
+        ("seqgen compress book.txt -m book-ngram > book.sg", "Compress a text."),
+        ("seqgen compress book.txt -m book-lstm --json", "See how small it gets."),
+        ("seqgen compress - -m book-ngram < book.txt | wc -c", "The same in a pipe."),
+    ),
+    "decompress": (
+        ("seqgen decompress book.sg -m book-ngram > book.txt", "Get the text back."),
+        ("seqgen decompress book.sg -m book-ngram | cmp - book.txt", "Compare it."),
+        ("seqgen decompress book.sg -m book-ngram --json", "Check the file, and write sizes."),
+    ),
     "bleu": (
         ("seqgen bleu output.txt reference.txt", "Score a translation."),
         ("seqgen bleu output.txt ref.txt --metric bleu --metric chrf --json", "Use two metrics."),

@@ -33,10 +33,12 @@ STEPS = frozenset(
         "perplexity",
         "eval",
         "compare",
+        "compress",
+        "decompress",
         "bench",
     }
 )
-ONE_TOKEN = frozenset({"sample", "beam-search", "bench"})
+ONE_TOKEN = frozenset({"sample", "beam-search", "compress", "decompress", "bench"})
 
 
 def prepare(command: str | None) -> None:

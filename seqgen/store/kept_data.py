@@ -216,16 +216,18 @@ def _machine() -> dict[str, Any]:
 
     return {
         "node": platform.node(),
-        "processor": _processor(),
+        "processor": processor(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
     }
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return what this machine's processor is called."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return platform.processor()
-    return next((line for line in lines if line.startswith("model name")), platform.processor())
+    names = (line.partition(": ")[2] for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())

@@ -100,6 +100,8 @@ ROWS: dict[str, set[str]] = {
     "perplexity {scored} -m {model} --dynamic 0.1": NETWORKS - {"lstm-backward"},
     "eval -m {model} {briefly}": LANGUAGE - IMPORTED | LABELLERS,
     "eval {measured} -m {model} {briefly}": LANGUAGE | LABELLERS,
+    "compress {file} -m {model} --json": OF_TEXT - {"lstm-backward"} - NGRAMS | {"ngram"},
+    "decompress {file} -m {model}": set(),
     "compare {model} --resamples 20": LANGUAGE - IMPORTED | LABELLERS,
     "compare {model} {compared} --resamples 20": LANGUAGE | LABELLERS,
     "predict {file} -m {model}": LABELLERS,

@@ -169,6 +169,8 @@ def test_every_command_leaves_them_as_they_are(models, tmp_path, monkeypatch, ca
         ["fill", "so [MASK]", "-m", "net"],
         ["restore", file, "-m", "net"],
         ["novelty", file, "-m", "net"],
+        ["compress", file, "-m", "net"],
+        ["decompress", file, "-m", "net"],
         ["find-lr", file, *TINY],
         ["sweep", file, "--models", "ngram", "--parameters", "100"],
         ["tune", "--list"],
