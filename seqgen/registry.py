@@ -200,12 +200,16 @@ _ROWS = (
         ".words.word2vec:Word2Vec",
         "vectors of words (Mikolov et al. 2013); no language model",
         (WORD_VECTORS,),
+        config=".words.config:Word2VecConfig",
+        arrays=".words.array_model:WordArrays",
     ),
     Architecture(
         "glove",
         ".words.glove:GloVe",
         "vectors of words from counts (Pennington et al. 2014)",
         (WORD_VECTORS,),
+        config=".words.config:GloVeConfig",
+        arrays=".words.array_model:WordArrays",
     ),
     Architecture(
         "bert",
@@ -237,6 +241,8 @@ _ROWS = (
         ".memory.hopfield:Hopfield",
         "restores lines (Hopfield 1982); not a language model",
         (ASSOCIATIVE_MEMORY,),
+        config=".memory.hopfield_arrays:HopfieldConfig",
+        arrays=".memory.hopfield_arrays:HopfieldArrays",
         estimator="seqgen.commands.training.estimate:STORING",
     ),
 )

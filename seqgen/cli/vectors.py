@@ -134,6 +134,7 @@ def vectors(asked: Asked, model: ModelName, machine: Device, out: Output) -> Non
     --tokenizer word` learns nothing else. Without a question, the vectors of all words are
     written.
     """
+    from seqgen.commands.loading import Work
     from seqgen.commands.vectors.words import WordVectors, load_vectors
 
     for name in ("--format", "--out") if out.json else ():
@@ -141,7 +142,8 @@ def vectors(asked: Asked, model: ModelName, machine: Device, out: Output) -> Non
             raise UsageError(f"{name} does not go with --json, which writes records")
     inputs = [Inputs().open_one(name) for name in (asked.similarity, asked.text) if name]
     asked = _checked(asked, inputs)
-    loaded = load_vectors(model.model, machine.device)
+    work = Work.of_files([] if asked.text is None else [asked.text])
+    loaded = load_vectors(model.model, machine.device, work)
     if asked.text is not None:
         from seqgen.commands.vectors.texts import check_pooling, text_vectors
 

@@ -135,7 +135,8 @@ def read_model(
     """
     import torch
 
-    from seqgen.models.words.word2vec import Word2Vec, Word2VecConfig
+    from seqgen.models.words.config import Word2VecConfig
+    from seqgen.models.words.word2vec import Word2Vec
 
     require(like is None, "--like is for n-gram models: vectors come with their own words")
     words, vectors = read(lines, str(path))

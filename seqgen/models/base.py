@@ -52,6 +52,10 @@ class Model(nn.Module):
         tensor = next(itertools.chain(self.parameters(), self.buffers()), None)
         return torch.device("cpu") if tensor is None else tensor.device
 
+    def ids(self, ids: np.ndarray) -> Tensor:
+        """Return ids, of int64 and any shape, as a call takes them."""
+        return torch.from_numpy(ids).to(self.device)
+
     @property
     def parts(self) -> Sequence[Model]:
         """The models that it consists of, without their caches: of most, itself."""
@@ -111,9 +115,6 @@ class LanguageModel(Model, Reader):
             Logits (B, T, V), or (B, last, V), in float32 or the parameters' type if wider; some
             may be -inf, never NaN, never all -inf. And the state after the tokens.
         """
-
-    def ids(self, ids: np.ndarray) -> Tensor:
-        return torch.from_numpy(ids).to(self.device)
 
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
         """Read one token of each row; see `Reader.step`.

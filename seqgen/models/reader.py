@@ -11,10 +11,11 @@ import functools
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
+from seqgen.models.array_network import ArrayNetwork
 from seqgen.models.engines.ops import Leaf
 from seqgen.models.scores import Predictions, Scores, Want, WrittenOut
 
@@ -179,28 +180,8 @@ class Reader(ABC):
         return True
 
 
-class ArrayModel(Reader):
-    """A language model over NumPy arrays, whose weights do not change.
-
-    It answers as the torch module of the same configuration and weights does, but for rounding.
-
-    Attributes:
-        dtype: the type of its numbers.
-    """
-
-    dtype: np.dtype
-
-    @staticmethod
-    def suits(config: Any) -> bool:
-        """Return whether there is an array model of these settings."""
-        return True
-
-    @property
-    def precision(self) -> str:
-        return self.dtype.name
-
-    def ids(self, ids: np.ndarray) -> np.ndarray:
-        return ids
+class ArrayModel(ArrayNetwork, Reader):
+    """A language model over NumPy arrays."""
 
 
 def without_gradients(function: F) -> F:

@@ -13,7 +13,7 @@ import numpy as np
 from seqgen.files import regular
 
 # What safetensors call the types that array models compute in.
-TYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8"}
+TYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I16": "<i2", "I8": "<i1", "BOOL": "|b1"}
 # A header beyond this is damage: it has some hundred bytes for each weight.
 LARGEST_HEADER = 100_000_000
 

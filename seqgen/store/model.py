@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from seqgen.configs import ModelConfig
     from seqgen.data.framing import Framing
     from seqgen.data.labels import Labels
+    from seqgen.models.array_network import ArrayNetwork
     from seqgen.models.base import LanguageModel
-    from seqgen.models.reader import ArrayModel
     from seqgen.registry import Architecture
     from seqgen.tasks.task import Task
     from seqgen.tokenizers import Tokenizer
@@ -319,7 +319,7 @@ class StoredModel(TrainingFolder):
         self.check(largest=CHEAP)
         return model.eval(), tokenizer
 
-    def load_arrays(self) -> tuple[ArrayModel, Tokenizer] | None:
+    def load_arrays(self) -> tuple[ArrayNetwork, Tokenizer] | None:
         """Return the model over arrays and its tokenizer, as `load` does, without loading PyTorch.
 
         None where its architecture, settings or types have no array model.
@@ -342,7 +342,7 @@ class StoredModel(TrainingFolder):
             arrays = mapped_arrays(weights)
             if arrays is None:
                 return None
-            fitting = Weights(arrays).fitting(kind.shapes(config), config.shared_weights())
+            fitting = Weights(arrays).fitting(kind.shapes(config), kind.shared(config))
             model = kind(config, fitting)
         except (OSError, ValueError) as error:
             reason = first_line(error)

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 from make_kinds import EXACT, RECIPES
-from places import STORED, TESTS
+from places import STORED
 from stored_answers import records
+from without_torch import assert_alike, without_torch
 
 from seqgen import registry, store
 from seqgen.cli import run
 from seqgen.commands.loading import Work, load_over_arrays
 from seqgen.models.recurrent.array_model import RecurrentArrays
 
-BLOCKED = """
-import json, sys
-sys.modules["torch"] = None  # so that importing it fails
-from stored_answers import records
-for command in json.loads(sys.argv[1]):
-    print(json.dumps(records(*command)))
-"""
 TEXT = str(STORED / "tiny.txt")
 COMMANDS = [
     ("sample", "--seed", "3", "--num-samples", "3", "--max-tokens", "12"),
@@ -46,28 +36,15 @@ WITH_PRECISION = {"sample", "beam-search", "perplexity", "eval", "compare"}
 
 
 def over_arrays(name):
-    """Return a model in the home over arrays; None if it is run by torch."""
-    return load_over_arrays(store.find_all(name))
+    """Return a language model in the home over arrays; None if it is run by torch, or is none."""
+    stored = store.find_all(name)
+    return None if stored.task.model_is else load_over_arrays(stored)
 
 
 def filled(command, model):
     if "{}" in command:
         return [part.replace("{}", model) for part in command]
     return [*command, "-m", model]
-
-
-def without_torch(commands):
-    """Return the records of commands in a process in which importing PyTorch fails."""
-    search = os.pathsep.join([str(TESTS), str(STORED), *sys.path])
-    ran = subprocess.run(
-        [sys.executable, "-c", BLOCKED, json.dumps(commands)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": search},
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -93,7 +70,8 @@ def test_the_answers_are_those_of_torch(name, home, monkeypatch):
 def test_those_that_need_no_torch_are_of_every_such_kind(home):
     shutil.copytree(STORED / "kinds" / "models", home / "models")
     found = {name for name in RECIPES if over_arrays(name) is not None}
-    kinds = {name for name, row in registry.ARCHITECTURES.items() if row.arrays}
+    rows = registry.ARCHITECTURES.items()
+    kinds = {name for name, row in rows if row.arrays and not row.task.model_is}
     assert found >= {"mixture", "mixture-by-order", "lstm-labels", "imported-arpa"}
     stored = {store.find(name).config["architecture"] for name in found}
     assert kinds <= stored
@@ -121,20 +99,3 @@ def test_mixing_needs_no_torch(home, monkeypatch):
     monkeypatch.setattr(Work, "suits_arrays", lambda *_: False)
     for command, answer in zip(commands, found, strict=True):
         assert_alike(answer, records(*command))
-
-
-def assert_alike(found, wanted):
-    """Hold records of float32 to those of float64: texts are equal, numbers but for rounding."""
-    if isinstance(wanted, dict):
-        assert found.keys() == wanted.keys()
-        for key in wanted:
-            if key not in ("seconds", "precision", "protocol", "signature"):
-                assert_alike(found[key], wanted[key])
-    elif isinstance(wanted, list):
-        assert len(found) == len(wanted)
-        for one, other in zip(found, wanted, strict=True):
-            assert_alike(one, other)
-    elif isinstance(wanted, float):
-        assert found == pytest.approx(wanted, rel=2e-5, abs=1e-6)
-    else:
-        assert found == wanted

@@ -11,7 +11,8 @@ from places import CORPORA
 from word_classes import right_neighbours
 
 from seqgen.commands.vectors.words import WordVectors, load_vectors
-from seqgen.models.words.glove import GloVe, GloVeConfig
+from seqgen.models.words.config import GloVeConfig
+from seqgen.models.words.glove import GloVe
 
 VOCAB, WIDTH = 8, 5
 

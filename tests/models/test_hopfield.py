@@ -14,8 +14,8 @@ from seqgen import store
 from seqgen.cli import run
 from seqgen.commands.writing.restore import load_memory
 from seqgen.errors import UsageError
-from seqgen.models.memory.hopfield import (
-    Hopfield,
+from seqgen.models.memory.hopfield import Hopfield
+from seqgen.models.memory.hopfield_arrays import (
     HopfieldConfig,
     energy,
     hebbian,

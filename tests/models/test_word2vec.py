@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from seqgen.models.words.config import Word2VecConfig
 from seqgen.models.words.network import Draws
-from seqgen.models.words.word2vec import Word2Vec, Word2VecConfig
+from seqgen.models.words.word2vec import Word2Vec
 
 VOCAB, WIDTH = 9, 5
 

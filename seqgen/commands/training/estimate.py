@@ -26,7 +26,8 @@ from seqgen.configs import TrainingConfig
 from seqgen.data.corpus import Corpus
 from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError
-from seqgen.models.memory.hopfield import CAPACITY, RULES, Hopfield
+from seqgen.models.memory.hopfield import Hopfield
+from seqgen.models.memory.hopfield_arrays import CAPACITY, RULES
 from seqgen.store import METRICS
 from seqgen.tasks.datasets.prepared import Prepared
 from seqgen.tokenizers import Tokenizer

@@ -7,17 +7,13 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-import torch
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.vectors.words import WordVectors
 from seqgen.configs import require
 from seqgen.errors import SeqgenError
-from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.encoders.bert import Bert
-from seqgen.models.encoders.labeller import Labeller
-from seqgen.models.network import Network
-from seqgen.models.words.network import WordNetwork
+from seqgen.models.engines.ops import ops_of
+from seqgen.models.reader import Reader, without_gradients
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.word import VocabularyTokenizer
 from seqgen.wording import plural
@@ -76,21 +72,23 @@ def check_pooling(loaded: LoadedModel, pooling: str, layer: int | None = None) -
     """
     kinds = get_args(Pooling)
     require(pooling in kinds, f"--pool is mean, last or none, not {pooling!r}")
-    if not isinstance(loaded.model, Network):
+    knows_context = hasattr(loaded.model, "layer_features")
+    vectors_of = getattr(loaded.model, "token_vectors", None)
+    if not knows_context and (vectors_of is None or vectors_of() is None):
         raise SeqgenError(
             f"{loaded.stored.name} has no vectors for texts: give a network, not a model that is "
             "estimated from counts, nor a mixture"
         )
     name, model = loaded.stored.name, loaded.model
-    if isinstance(model, NeuralLanguageModel):
+    if isinstance(model, Reader):
         loaded.given.require_nothing("--text")
     else:
         require(pooling != "last", f"{name} has no state after a text: only --pool mean or none")
-    if isinstance(model, WordNetwork):
+    if not knows_context:
         require(pooling == "mean", f"{name} knows no context: only --pool mean")
         require(layer is None, f"{name} has one vector for each word: leave out --layer")
         return
-    layers = len(model.layer_features(torch.tensor([[loaded.framing.start]], device=model.device)))
+    layers = len(model.layer_features(model.ids(np.array([[loaded.framing.start]]))))
     what = plural(layers, "layer")
     require(layer is None or layer < layers, f"--layer counts from 0, and {name} has {what}")
 
@@ -114,7 +112,7 @@ def text_vectors(
     Raises:
         SeqgenError: a line has more tokens than the model reads at once.
     """
-    words = WordVectors.of(loaded) if isinstance(loaded.model, WordNetwork) else None
+    words = None if hasattr(loaded.model, "layer_features") else WordVectors.of(loaded)
     for index, line in enumerate(lines):
         if words is not None:
             vector, tokens, unknown = words.mean(pieces_of(loaded.tokenizer, line))
@@ -141,7 +139,7 @@ def _token_vectors(
         yield TokenVector(index, position, piece, vector, loaded.stored.name)
 
 
-@torch.inference_mode()
+@without_gradients
 def _features(loaded: LoadedModel, ids: Sequence[int], layer: int | None, index: int) -> np.ndarray:
     """Return the features (T, H) of a line's tokens; those of its start, (1, H), of no tokens.
 
@@ -149,25 +147,24 @@ def _features(loaded: LoadedModel, ids: Sequence[int], layer: int | None, index:
         SeqgenError: it is longer than the window, where that is read at once; names the line.
     """
     model = loaded.model
-    if isinstance(model, Bert):
-        symbols = model.config.symbols
+    if (symbols := getattr(model, "symbols", None)) is not None:
         row, inside = [symbols.cls, *ids, symbols.sep], slice(1, -1) if ids else slice(1)
     else:
         row, inside = loaded.framing.opened(ids), slice(-max(1, len(ids)), None)
-    tokens = torch.tensor([row], device=model.device)
-    if layer is None and isinstance(model, NeuralLanguageModel):
+    tokens = model.ids(np.array([row], np.int64))
+    if layer is None and isinstance(model, Reader):
         features, _ = model.hidden(tokens, model.start(1))  # (1, N, H)
     else:
         window = model.window
-        if window is not None and isinstance(model, Labeller):
-            window -= 1  # which counts the start symbol
+        if window is not None and getattr(model, "counts_start", False):
+            window -= 1
         if window is not None and len(ids) > window:
             raise SeqgenError(
                 f"line {index + 1} has {len(ids):,} tokens, and {loaded.stored.name} reads at most "
                 f"{window:,}"
             )
         features = model.layer_features(tokens)[-1 if layer is None else layer]
-    return features[0, inside].float().cpu().numpy()
+    return ops_of(features).array(features)[0, inside].astype(np.float32, copy=False)
 
 
 def pieces_of(tokenizer: Tokenizer, line: str) -> list[str]:

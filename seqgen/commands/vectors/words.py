@@ -14,13 +14,12 @@ import numpy as np
 
 from seqgen import store
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.loading import load_stored
+from seqgen.commands.loading import Work, load_any
 from seqgen.configs import require
 from seqgen.data.text import lines
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
 from seqgen.metrics.bootstrap import spearman
-from seqgen.models.engines.precision import choose_device
-from seqgen.models.network import Network
+from seqgen.models.engines.ops import ops_of
 from seqgen.store import StoredMixture
 from seqgen.tokenizers import Tokenizer
 
@@ -44,12 +43,15 @@ class Neighbour:
     similarity: float
 
 
-def load_vectors(name: str | Path | None = None, device: str = "auto") -> LoadedModel:
+def load_vectors(
+    name: str | Path | None = None, device: str = "auto", work: Work | None = None
+) -> LoadedModel:
     """Load a trained model for its vectors, whether or not it is a language model.
 
     Args:
         name: a name, a path, or None for the latest.
         device: auto, cpu, cuda or mps.
+        work: see `load`.
 
     Raises:
         SeqgenError: there is no such model, or it is damaged.
@@ -57,7 +59,7 @@ def load_vectors(name: str | Path | None = None, device: str = "auto") -> Loaded
     stored = store.find_all(name)
     if isinstance(stored, StoredMixture):
         raise UsageError(f"{stored.name} is a mixture: give one of its parts")
-    return load_stored(stored, choose_device(device), "auto")
+    return load_any(stored, device, work=work)
 
 
 @dataclass(frozen=True)
@@ -84,14 +86,14 @@ class WordVectors:
         Raises:
             SeqgenError: its tokens have no vectors.
         """
-        name = loaded.stored.name
-        table = loaded.model.token_vectors() if isinstance(loaded.model, Network) else None
+        name, vectors_of = loaded.stored.name, getattr(loaded.model, "token_vectors", None)
+        table = vectors_of and vectors_of()
         if table is None:
             raise SeqgenError(
                 f"the tokens of {name} have no vectors: give a network with an embedding, or "
                 "train one with --model word2vec"
             )
-        vectors = table.float().cpu().numpy()
+        vectors = ops_of(table).array(table).astype(np.float32, copy=False)
         places = _places(loaded.tokenizer, vectors.any(1))
         return cls(name, list(places), vectors[list(places.values())])
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from seqgen import registry, store
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.loading import load_stored
+from seqgen.commands.loading import Work, load_any
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.engines.precision import choose_device
-from seqgen.models.memory.hopfield import recall
+from seqgen.models.engines.ops import ops_of
+from seqgen.models.memory.hopfield_arrays import recall
 from seqgen.store import StoredMixture
 
 
@@ -59,7 +59,7 @@ def load_memory(name: str | Path | None = None) -> LoadedModel:
             f"{stored.name} is no associative memory, which restore needs: give a model of "
             "seqgen train LINES --model hopfield"
         )
-    return load_stored(stored, choose_device("cpu"), "auto")
+    return load_any(stored, "cpu", work=Work())
 
 
 def restore(
@@ -77,7 +77,7 @@ def restore(
         SeqgenError: a line is longer than the patterns.
     """
     model, tokenizer = memory.model, memory.tokenizer
-    weights = model.weights.double().cpu().numpy()
+    weights = ops_of(model.weights).array(model.weights).astype(np.float64)
     for index, line in enumerate(lines):
         ids = tokenizer.encode(line).tolist()
         most = model.config.length

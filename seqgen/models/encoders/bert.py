@@ -202,6 +202,11 @@ class Bert(Model, Network):
             follows = wide(self.next_sentence(self.pooler(features[:, 0]).tanh()))
         return wide(self.head(transformed)), follows
 
+    @property
+    def symbols(self) -> Symbols:
+        """The ids of [CLS], [SEP] and [MASK]."""
+        return self.config.symbols
+
     def layer_features(self, tokens: Tensor) -> list[Tensor]:
         """Return what each block makes of whole rows of one length, (B, L, H), the first first."""
         return self.encoder.layers(tokens, None)

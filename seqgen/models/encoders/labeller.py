@@ -28,11 +28,13 @@ class Predictor(Model, Network):
     """A network that predicts classes of what it has read as a whole; it is no language model.
 
     Attributes:
+        counts_start: `window` counts the start symbol.
         window: how many tokens it reads at most, its start included; None for any number.
     """
 
     trained_by: ClassVar[str] = "seqgen.training.regimes.teacher_forcing:BY_PREDICTING"
     over_tensors: ClassVar[Callable[..., Tensor] | None] = None
+    counts_start: ClassVar[bool] = True
     window: int | None = None
     source_window: int | None = None
 

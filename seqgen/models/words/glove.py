@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import setting
-from seqgen.models.words.network import Windows, WordConfig, WordNetwork
-
-
-@dataclass(frozen=True, kw_only=True)
-class GloVeConfig(WordConfig):
-    """Weighted least squares on the logarithms of co-occurrence counts."""
-
-    recipe: ClassVar[Mapping[str, Any]] = {
-        **WordConfig.recipe,
-        "lr": 0.01,
-        "batch_size": 64,
-        "seq_len": 128,
-    }
-
-    count_limit: float = setting(
-        "Pairs that occur more often than this, x_max, count no more than those that occur as "
-        "often.",
-        100.0,
-        above=0,
-        high=1e9,
-    )
-    count_power: float = setting(
-        "Rarer pairs count (x / x_max) to this power, alpha.", 0.75, above=0, high=10
-    )
+from seqgen.models.words.config import GloVeConfig
+from seqgen.models.words.network import Windows, WordNetwork
 
 
 class GloVe(WordNetwork):
@@ -102,9 +77,6 @@ class GloVe(WordNetwork):
         weight = (x / self.config.count_limit).pow(self.config.count_power).clamp_max(1.0)
         share = known / (distance * x)
         return (share * weight * (scores - x.log()).square()).sum()
-
-    def token_vectors(self) -> Tensor:
-        return (self.embedding.weight + self.context.weight).detach()
 
 
 def _pairs_at(

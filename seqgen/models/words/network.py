@@ -3,78 +3,19 @@
 from __future__ import annotations
 
 import functools
+import operator
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import ModelConfig, ranges, setting
 from seqgen.models.base import Model
 from seqgen.models.dropout import drawn
 from seqgen.models.network import Network
-
-# With noise words, more frequent ones than this share of a text are left out at times.
-SUBSAMPLE = 1e-3
-
-
-@dataclass(frozen=True, kw_only=True)
-class WordConfig(ModelConfig):
-    """What configurations of word vectors have in common."""
-
-    recipe: ClassVar[Mapping[str, Any]] = {
-        "optimizer": "adam",
-        "beta2": 0.999,
-        "weight_decay": 0.0,
-    }
-
-    embedding_size: int = setting("Width of the vectors.", 100, ranges.WIDTHS)
-    context_size: int = setting(
-        "How many words before and after a word are its context.", 5, ranges.FROM_1_TO_1000
-    )
-
-    def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
-        return False  # looking vectors up takes longer than products with them
-
-
-@dataclass(frozen=True, kw_only=True)
-class SampledWordConfig(WordConfig):
-    """What configurations have of networks that leave words and contexts to chance."""
-
-    negatives: int = setting(
-        "Number of noise words that a prediction is told from (negative sampling). With 0 it is "
-        "made by the full softmax, for small vocabularies.",
-        5,
-        low=0,
-        high=1000,
-    )
-    dynamic: bool | None = setting(
-        "Draw the size of each word's context from 1 to context_size, so that near words count "
-        "more; by default with noise words only.",
-        None,
-    )
-    subsample: float | None = setting(
-        "Leave out words that are more frequent than this share of the text, the more often the "
-        "more frequent they are: each is kept with probability sqrt(subsample / share) + "
-        "subsample / share. With 0 all are kept. By default 0.001 with noise words, and 0 without.",
-        None,
-        ranges.SHARES,
-    )
-
-    @property
-    def draws_contexts(self) -> bool:
-        """Whether the size of each word's context is drawn."""
-        return bool(self.negatives) if self.dynamic is None else self.dynamic
-
-    @property
-    def kept_share(self) -> float:
-        """The share of the text above which a word is left out at times; 0 keeps all words."""
-        if self.subsample is None:
-            return SUBSAMPLE if self.negatives else 0.0
-        return self.subsample
+from seqgen.models.words.config import SampledWordConfig, WordConfig
 
 
 class Draws(NamedTuple):
@@ -136,6 +77,10 @@ class WordNetwork(Model, Network):
     def layers_in_order(self) -> list[list[nn.Module]]:
         """Return all tables as one group, for none comes before another."""
         return [list(self.children())]
+
+    def token_vectors(self) -> Tensor:
+        tables = (getattr(self, name).weight for name in self.config.vectors)
+        return functools.reduce(operator.add, tables).detach()
 
     def survey(
         self, tokens: np.ndarray, no_words: Sequence[int], ends: np.ndarray | None = None

@@ -3,52 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from seqgen.configs import ranges, setting
 from seqgen.hashing import uniforms
 from seqgen.models.dropout import drawn
 from seqgen.models.engines.precision import in_float64
-from seqgen.models.words.network import SampledWordConfig, Windows, WordNetwork
+from seqgen.models.words.config import Word2VecConfig
+from seqgen.models.words.network import Windows, WordNetwork
 
 # The words of a row that share so many noise words.
 SHARING = 128
 # Where evaluation draws noise words from: always the same numbers.
 EVALUATION = 29
-
-
-@dataclass(frozen=True, kw_only=True)
-class Word2VecConfig(SampledWordConfig):
-    """Skip-gram or CBOW, with negative sampling or the full softmax."""
-
-    recipe: ClassVar[Mapping[str, Any]] = {
-        **SampledWordConfig.recipe,
-        "optimizer": "adagrad",
-        "lr": 0.3,
-        "batch_size": 64,
-        "seq_len": 128,
-    }
-
-    form: Literal["skip-gram", "cbow"] = setting(
-        "skip-gram predicts the words around each word from it; cbow predicts a word from the "
-        "mean of the words around it.",
-        "skip-gram",
-    )
-    noise_power: float = setting(
-        "Noise words are drawn in proportion to their counts to this power.", 0.75, low=0, high=10
-    )
-    noise_words: int = setting(
-        "How many noise words are drawn for each 128 words of a row of text, which share them.",
-        64,
-        ranges.WIDTHS,
-    )
 
 
 class Word2Vec(WordNetwork):
