@@ -19,6 +19,7 @@ class ArrayNetwork:
     Attributes:
         config: what built it.
         dtype: the type of its numbers.
+        vectors: (V, D), those of the tokens; None where they have none.
         window: how many tokens it reads at most; None for any number.
         both_ways: see `Model`.
     """
@@ -26,6 +27,7 @@ class ArrayNetwork:
     both_ways: ClassVar[bool] = False
     config: ModelConfig
     dtype: np.dtype
+    vectors: np.ndarray | None = None
     window: int | None = None
 
     def __init__(self, config: ModelConfig, weights: Weights) -> None:
@@ -71,4 +73,4 @@ class ArrayNetwork:
 
     def token_vectors(self) -> np.ndarray | None:
         """Return a vector for each token, (V, D); None where tokens have none."""
-        return None
+        return self.vectors

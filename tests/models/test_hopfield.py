@@ -149,7 +149,7 @@ def test_a_threshold_no_unit_exceeds_turns_all_off(memory, tmp_path, capsys):
     flags = ("--model", "hopfield", "--set", "threshold=1000", "--name", "high", "--seed", 1)
     records(capsys, "train", tmp_path / "lines.txt", *flags)
     (found,) = records(capsys, "restore", LINES[0], "-m", "high")
-    weights = load_memory("high").model.weights.double().numpy()
+    weights = load_memory("high").model.weights.astype(np.float64)
     assert found["ended"] == "stable"
     assert found["energies"][-1] == pytest.approx(-0.5 * weights.sum() - 1024 * 1000)
 

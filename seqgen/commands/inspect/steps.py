@@ -95,7 +95,7 @@ def trace(loaded: LoadedModel, tokens: np.ndarray) -> Trace:
         every = [_Recording(layer) for layer in model.layers]
         watched = copy.copy(model)
         watched.layers = every
-        features, _ = watched.features(tokens[None], model.start(1))
+        features, _ = watched.hidden(tokens[None], None)
         every[0].inputs = model.inputs(every[0].inputs)  # instead of ids
         recordings = [(each.equation, each) for each in every]
     else:

@@ -147,13 +147,13 @@ class RecurrentArrays(ArrayModel):
     def step(
         self, tokens: Sequence[int], state: RecurrentState
     ) -> tuple[np.ndarray, RecurrentState]:
-        x, state = self.features(np.asarray(tokens), state)
+        x, state = self.hidden(np.asarray(tokens), state)
         return self.head(x), state
 
     def __call__(
         self, tokens: np.ndarray, state: RecurrentState | None = None, last: int | None = None
     ) -> tuple[np.ndarray, RecurrentState]:
-        x, after = self.features(tokens, state or self.start(len(tokens)))
+        x, after = self.hidden(tokens, state)
         return self.logits(x, tokens, state, last), after
 
     def logits(
@@ -166,14 +166,25 @@ class RecurrentArrays(ArrayModel):
         """Return the logits of features (B, T, H); see `NeuralLanguageModel.logits`."""
         return self.head(features if last is None else features[:, -last:])
 
-    def features(
-        self, tokens: np.ndarray, state: RecurrentState
+    def hidden(
+        self, tokens: np.ndarray, state: RecurrentState | None
     ) -> tuple[np.ndarray, RecurrentState]:
         """Read a token of each row (B,), or several (B, T); return h (B, H) or (B, T, H)."""
-        x, after = tokens, []
-        outputs = [self.inputs(tokens)] if self.config.dense else []
+        outputs, after = self.outputs(tokens, state or self.start(len(tokens)))
+        return outputs[-1], after
+
+    def layer_features(self, tokens: np.ndarray) -> list[np.ndarray]:
+        """See `NeuralLanguageModel.layer_features`."""
+        return self.outputs(tokens, self.start(len(tokens)))[0]
+
+    def outputs(
+        self, tokens: np.ndarray, state: RecurrentState
+    ) -> tuple[list[np.ndarray], RecurrentState]:
+        """Return what `hidden` does, but of every layer, the first first."""
+        x, outputs, after = tokens, [], []
+        read = [self.inputs(tokens)] if self.config.dense else []
         for index, (layer, past) in enumerate(zip(self.layers, state.layers, strict=True)):
-            below = np.concatenate(outputs, -1) if outputs and index > 0 else x
+            below = np.concatenate([*read, *outputs], -1) if read and index > 0 else x
             if tokens.ndim == 1:
                 parts = layer.step(below, past)
                 y = parts[0]
@@ -184,10 +195,9 @@ class RecurrentArrays(ArrayModel):
                 y = y * scale + shift
             # What a residual layer adds to is its input; the first layer has none.
             x = x + y if self.config.residual and index > 0 else y
-            if outputs:
-                outputs.append(x)
+            outputs.append(x)
             after.append(parts)
-        return x, RecurrentState(tuple(after))
+        return outputs, RecurrentState(tuple(after))
 
     def inputs(self, ids: np.ndarray) -> np.ndarray:
         """Return the first layer's input (..., E) of ids, where later layers read it too."""

@@ -188,7 +188,7 @@ class HawkArrays(ArrayModel):
 
     def __init__(self, config: HawkConfig, weights: Weights) -> None:
         self.config = config
-        table = weights["embedding.weight"]
+        self.vectors = table = weights["embedding.weight"]
         self.embedding, self.dropout, self.dtype = table.__getitem__, unchanged, table.dtype
         self.blocks = [_block(weights.part("blocks", i)) for i in range(config.num_layers)]
         self.final_norm, self.head = _norm(weights.part("final_norm")), weights.affine("head")
@@ -230,8 +230,16 @@ class HawkArrays(ArrayModel):
     def __call__(
         self, tokens: np.ndarray, state: HawkState | None = None, last: int | None = None
     ) -> tuple[np.ndarray, HawkState]:
-        x, state = features(self, tokens, state or self.start(len(tokens)))
+        x, state = self.hidden(tokens, state)
         return self.head(x if last is None else x[:, -last:]), state
+
+    def hidden(self, tokens: np.ndarray, state: HawkState | None) -> tuple[np.ndarray, HawkState]:
+        """Return the features (B, T, H) after tokens (B, T), and the state after."""
+        return features(self, tokens, state or self.start(len(tokens)))
+
+    def layer_features(self, tokens: np.ndarray) -> list[np.ndarray]:
+        """See `NeuralLanguageModel.layer_features`."""
+        return [self.hidden(tokens, None)[0]]
 
 
 def _block(weights: Weights) -> functools.partial:

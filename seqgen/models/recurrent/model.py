@@ -177,7 +177,7 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         """
         model, state, outputs = self.over_arrays(), state.map(as_array), []
         for ids in tokens.numpy().T:
-            x, state = model.features(ids, state)
+            x, state = model.hidden(ids, state)
             outputs.append(x)
         return torch.from_numpy(np.stack(outputs, 1)), state.map(as_tensor).layers
 

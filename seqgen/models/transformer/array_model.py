@@ -43,7 +43,7 @@ class TransformerArrays(AnchoredContext, ArrayModel):
         reduced: str | None = None,
     ) -> None:
         self.config, self.window, self.ops = config, config.window, ops
-        table = weights["embedding.weight"]
+        self.vectors = table = weights["embedding.weight"]
         self.embedding, self.dropout = table.__getitem__, unchanged
         self.dtype = table.dtype
         if config.positions == "learned":
@@ -93,8 +93,11 @@ class TransformerArrays(AnchoredContext, ArrayModel):
     def __call__(
         self, tokens: np.ndarray, state: KVCache | None = None, last: int | None = None
     ) -> tuple[np.ndarray, KVCache]:
-        x, state = self.read(tokens, state or self.start(len(tokens)))
+        x, state = self.hidden(tokens, state)
         return self.head(x if last is None else x[:, -last:]), state
+
+    def hidden(self, tokens: np.ndarray, state: KVCache | None) -> tuple[np.ndarray, KVCache]:
+        return self.read(tokens, state or self.start(len(tokens)))
 
     def attend_within(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
         seen = np.tri(q.shape[2], dtype=bool)[None, None]

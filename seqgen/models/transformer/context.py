@@ -82,6 +82,21 @@ class AnchoredContext:
             x = block(x, rotation, attend)
         return self.final_norm(x)
 
+    def in_window(self, tokens: Leaf) -> tuple[Leaf, Leaf | None]:
+        """Return what `embedded` makes of tokens (B, T) that nothing comes before."""
+        if tokens.shape[1] > self.window:
+            raise ValueError(f"{tokens.shape[1]} tokens do not fit the window {self.window}")
+        return self.embedded(tokens, self.ops.count(tokens, tokens.shape[1]))
+
+    def layer_features(self, tokens: Leaf) -> list[Leaf]:
+        """See `NeuralLanguageModel.layer_features`."""
+        x, rotation = self.in_window(tokens)
+        features = []
+        for block in self.blocks:
+            x = block(x, rotation, self.attend_within)
+            features.append(x)
+        return [*features[:-1], self.final_norm(x)]
+
     def read(self, tokens: Leaf, state: KVCache) -> tuple[Leaf, KVCache]:
         """Run tokens (B, T) after what the cache holds, letting full rows fall back."""
         pieces = []

@@ -120,20 +120,6 @@ class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
             )
         return self.read(tokens, state.map(as_tensor))
 
-    def in_window(self, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return what `embedded` makes of tokens (B, T) that nothing comes before."""
-        if tokens.shape[1] > self.window:
-            raise ValueError(f"{tokens.shape[1]} tokens do not fit the window {self.window}")
-        return self.embedded(tokens, torch.arange(tokens.shape[1], device=tokens.device))
-
-    def layer_features(self, tokens: Tensor) -> list[Tensor]:
-        x, rotation = self.in_window(tokens)
-        features = []
-        for block in self.blocks:
-            x = block(x, rotation, self.attend_within)
-            features.append(x)
-        return [*features[:-1], self.final_norm(x)]
-
     def over_tensors(self, x: Tensor, rotation: Tensor | None) -> Tensor:
         """Run the blocks on windows that nothing comes before.
 
