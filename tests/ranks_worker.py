@@ -21,6 +21,7 @@ from seqgen.data.batches import training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.sources import TokenSources
 from seqgen.models.engines.deferred_init import Unfilled
+from seqgen.models.engines.precision import parameter_type
 from seqgen.ranks.group import together
 from seqgen.training import loop
 from seqgen.training.events import Progress
@@ -126,6 +127,7 @@ def trainer_of(case: Case, shard: bool, events: list[Any], stop_at: int | None) 
     model = unfilled.shell(torch.device("cpu")) if unfilled else make()
     given = {"steps": STEPS, "precision": "float64", "seed": 4, "batch_size": 5, "lr": 0.02}
     config = TrainingConfig(**{**given, **case.training})
+    model.to(dtype=parameter_type(config.precision))
     carry = getattr(model, "carries_state", False)
     batches = training_batches(corpus, case.documents, carry, config.batch_size, 6, config.seed)
     hooks = Hooks(
@@ -149,7 +151,8 @@ def run(case: Case, shard: bool, stop_at: int | None, begun: Any) -> dict[str, A
     trainer.train()
     losses = [event.train_loss for event in events if isinstance(event, Progress)]
     tensors, facts = trainer.snapshot()
-    return {"losses": losses, "snapshot": ({n: t.clone() for n, t in tensors.items()}, facts)}
+    snapshot = {name: tensor.clone() for name, tensor in tensors.items()}, facts
+    return {"losses": losses, "snapshot": snapshot, "figures": trainer.objective.figures()}
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ BUDGETS = ("steps", "epochs", "minutes")
 FINISHED = (*BUDGETS, "patience")
 RESUMABLE = frozenset({*BUDGETS, "checkpoint_every", "keep", "with_ngram"})
 DEFAULT_MINUTES = 5.0
+MOST_ROW_THREADS = 64
 
 # With these optimizers, these settings replace an architecture's recipe, which is tuned for adamw
 # and muon: they add the weight decay to the gradient, and sgd takes steps of a different size.
@@ -319,6 +320,13 @@ class TrainingConfig(RegimeConfig):
         "Compile the training step, which takes up to a minute; by default seqgen tries it "
         "in runs of ten minutes or more.",
         None,
+    )
+    row_threads: int | None = setting(
+        "Divide the rows of each step among this many threads, each with one core; 1 leaves every "
+        "operation to PyTorch's threads. By default the faster way on this machine.",
+        None,
+        low=1,
+        high=MOST_ROW_THREADS,
     )
     seed: int = setting(
         "Random seed of initial weights, windows and dropout; `train` draws one if none is given.",

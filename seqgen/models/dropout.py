@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -17,62 +18,75 @@ LEVELS = 1 << 16
 
 @dataclass(frozen=True)
 class SomeRows:
-    """Rows `first` to `first + count - 1` of `total`, which other processes have the rest of.
+    """Rows `first` to `first + count - 1` of `total`; other processes or threads have the rest.
 
     Attributes:
         blank: another process has these too, and nothing that is computed of them counts.
+        generator: what the rows are drawn by; None for torch's own.
     """
 
     first: int
     count: int
     total: int
     blank: bool = False
+    generator: torch.Generator | None = None
 
 
-_rows: SomeRows | None = None
+class _OfThread(threading.local):
+    rows: SomeRows | None = None
+
+
+_thread = _OfThread()
+
+
+class Draw(Protocol):
+    """Makes random numbers of a shape by a generator, None for torch's own."""
+
+    def __call__(self, shape: Sequence[int], *, generator: torch.Generator | None) -> Tensor: ...
 
 
 @contextlib.contextmanager
 def drawing_for(rows: SomeRows | None) -> Iterator[None]:
-    """Draw within what these rows would get if all rows were in this process; None for all."""
-    global _rows
-    before, _rows = _rows, rows
+    """Have this thread draw within what these rows would get if it had all rows; None for all."""
+    before, _thread.rows = _thread.rows, rows
     try:
         yield
     finally:
-        _rows = before
+        _thread.rows = before
 
 
 def draws_for_some_rows() -> bool:
-    """Return whether other processes have some of the rows that a call is about."""
-    return _rows is not None
+    """Return whether others have some of the rows that a call is about."""
+    return _thread.rows is not None
 
 
 def rows_are_blank() -> bool:
     """Return whether nothing counts that is computed of the rows of a call."""
-    return _rows is not None and _rows.blank
+    return _thread.rows is not None and _thread.rows.blank
 
 
-def drawn(
-    draw: Callable[[Sequence[int]], Tensor], shape: Sequence[int], dim: int | None = 0
-) -> Tensor:
+def drawn(draw: Draw, shape: Sequence[int], dim: int | None = 0) -> Tensor:
     """Return random numbers (..., B, ...) with rows along `dim`; see `drawing_for`.
 
-    All processes draw for all rows and keep their own, so their generators stay alike. A row may
-    stand for several, one below the other. Where the rows are only some of the process's, as those
-    of an encoder that have not ended yet, they are drawn as they are.
+    All processes and threads draw for all rows and keep their own, so their generators stay alike.
+    A row may stand for several, one below the other. Where the rows are only some of the process's,
+    as those of an encoder that have not ended yet, they are drawn as they are.
 
     Args:
-        draw: takes a shape.
+        draw: makes the numbers.
         shape: of what is returned.
         dim: where its rows are; None if it has none.
     """
-    if _rows is None or dim is None or shape[dim] % _rows.count:
-        return draw(shape)
-    times = shape[dim] // _rows.count
+    rows = _thread.rows
+    if rows is None:
+        return draw(shape, generator=None)
+    if dim is None or shape[dim] % rows.count:
+        return draw(shape, generator=rows.generator)
+    times = shape[dim] // rows.count
     whole = list(shape)
-    whole[dim] = times * _rows.total
-    return draw(whole).narrow(dim, times * _rows.first, shape[dim])
+    whole[dim] = times * rows.total
+    numbers = draw(whole, generator=rows.generator)
+    return numbers.narrow(dim, times * rows.first, shape[dim])
 
 
 class Dropout(nn.Module):
@@ -163,22 +177,20 @@ def kept(shape: Sequence[int], p: float, like: Tensor, rows: int | None = 0) -> 
     wide = torch.promote_types(like.dtype, torch.float32)
     if like.device.type != "cpu":
 
-        def draw(shape: Sequence[int]) -> Tensor:
+        def draw(shape: Sequence[int], generator: torch.Generator | None) -> Tensor:
             ones = torch.empty(*shape, dtype=wide, device=like.device)
-            return ones.bernoulli_(1 - _dropped(p) / LEVELS)
+            return ones.bernoulli_(1 - _dropped(p) / LEVELS, generator=generator)
 
         return drawn(draw, shape, rows)
 
-    def draw_bits(shape: Sequence[int]) -> Tensor:
-        """Return sixteen random bits for each element, as a number.
-
-        It is no view of what is drawn: a compiled function that returned one would fail.
-        """
+    def draw_bits(shape: Sequence[int], generator: torch.Generator | None) -> Tensor:
+        """Return sixteen random bits for each element."""
         size = torch.Size(shape)
-        words = torch.empty(-(-size.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None)
-        return words.view(torch.int16)[: size.numel()].view(size).to(wide)
+        words = torch.empty(-(-size.numel() // 4), dtype=torch.int64)
+        words.random_(-(1 << 63), None, generator=generator)
+        return words.view(torch.int16)[: size.numel()].view(size)
 
-    bits = drawn(draw_bits, shape, rows)
+    bits = drawn(draw_bits, shape, rows).to(wide)
     # Values above the threshold survive; clamp turns the comparison into a 0/1 mask without
     # a branch.
     return bits.sub_(_dropped(p) - LEVELS // 2 - 1).clamp_(0, 1)

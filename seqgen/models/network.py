@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -104,8 +104,13 @@ def hidden_matrices(network: Network) -> Iterator[tuple[nn.Parameter, tuple[int,
                     yield parameter, declared.get(name, (len(parameter),))
 
 
-def copied(network: AnyModule) -> AnyModule:
-    """Return a copy with weights of its own; what it was shown of a text is shared, not read."""
+def copied(network: AnyModule, weights: Iterable[Tensor] = ()) -> AnyModule:
+    """Return a copy with weights of its own; what it was shown of a text is shared, not read.
+
+    Args:
+        network: what is copied.
+        weights: those of its tensors that the copy is to share.
+    """
     attributes = [value for part in network.modules() for value in vars(part).values()]
     shown = [value for value in attributes if isinstance(value, (np.ndarray, Joined))]
-    return copy.deepcopy(network, {id(value): value for value in shown})
+    return copy.deepcopy(network, {id(value): value for value in (*shown, *weights)})

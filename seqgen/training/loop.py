@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch import Tensor
 from seqgen import ranks
 from seqgen.configs import MOST_NATS, TrainingConfig
 from seqgen.configs.regimes import READING_REGIMES
-from seqgen.data.batches import Batch, Batches, portions
+from seqgen.data.batches import Batch, Batches, Portion, portions
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.engines.arrays import products_in_use
 from seqgen.models.engines.deferred_init import Unfilled, lend_memory
@@ -28,6 +29,7 @@ from seqgen.training.optimizers import Average, UpdateRule, clip, rate
 from seqgen.training.parallel import Parallel
 from seqgen.training.parts import CarriedState, CheckpointPart, ModelWeights, RandomStates
 from seqgen.training.regimes.base import StepProgress, TextRules
+from seqgen.training.row_threads import Part, RowThreads, can_divide_rows
 from seqgen.training.run import Budget, Decision, Diverged, Hooks, Losses, LossWindow, Run
 from seqgen.training.sharding import Shards
 
@@ -60,11 +62,14 @@ class Trainer:
     ) -> None:
         whole, model = model, model if unfilled is None else unfilled.model
         self.model, self.batches, self.config, self.hooks = model, batches, config, hooks
-        self.objective = Objective(model, config, text_rules or TextRules())
+        rules = text_rules or TextRules()
+        self.objective = Objective(model, config, rules)
         self.objective.regimes.to(whole.device)
         writes = any(phase.regime not in READING_REGIMES for phase in config.phases)
         shards = unfilled and Shards(self.objective, unfilled, whole, writes)
         self.parallel = Parallel(self.objective, shards)
+        divides = (config.row_threads or 1) > 1 and can_divide_rows(model, config)
+        self.threads = RowThreads(self.objective, config, rules) if divides else None
         self.rule = UpdateRule(model, config)
         self.average = Average(model, config.ema) if config.ema else None
         self._steps_per_epoch = batches.steps_per_epoch
@@ -189,11 +194,8 @@ class Trainer:
         batch = self.batches.batch(progress.step)
         self._thaw(progress.share)
         self.objective.begin_step()
-        total = 0.0
         with step_arithmetic(self.config.precision, self.model.device):
-            for loss, nats in self._losses(batch, progress):
-                loss.backward()
-                total = total + nats.detach()
+            total = self._add_gradients(batch, progress)
         self.parallel.add_up_others()
         with self.hooks.watch.updating(self.run, batch):
             norm = clip(self.model.parameters(), self.config)
@@ -202,6 +204,25 @@ class Trainer:
         if self.average is not None:
             self.average.update(progress.step)
         return ranks.total(total.item()), norm.item(), batch.count
+
+    def _add_gradients(self, batch: Batch, progress: StepProgress) -> Tensor:
+        """Add up the gradients of this rank's rows; return their share of the plain nats."""
+        total: Tensor | float = 0.0
+        if self.threads is None:
+            for loss, nats in self._losses(batch, progress):
+                loss.backward()
+                total = total + nats.detach()
+            return total
+        pieces = self.threads.portions(len(batch.tokens), self.config.accumulate)
+        pairs = self._with_pasts(batch, [portion for piece in pieces for portion in piece])
+        states: list[State | None] = []
+        for piece in pieces:
+            parts = [Part(*pair, progress) for pair in itertools.islice(pairs, len(piece))]
+            for loss in self.threads.add_gradients(batch, parts):
+                total = total + loss.nats / batch.count
+                states.append(loss.state)
+        self._carry(batch, states)
+        return total
 
     def _thaw(self, share: float) -> None:
         if self.rule.thaw(share):
@@ -213,24 +234,33 @@ class Trainer:
         Both are divided by the targets of the whole batch, so that the gradients of the pieces
         add up to that of the batch. Afterwards the carried state is the one after the batch.
         """
-        past = None if batch.fresh or not self._carries else self.carried.state.detach()
-        rows = len(batch.tokens)
-        chosen = portions(rows, self.config.accumulate, ranks.rank(), ranks.world())
+        chosen = portions(len(batch.tokens), self.config.accumulate, ranks.rank(), ranks.world())
         states: list[State | None] = []
-        begin = 0
-        for portion in chosen:
-            past_of_rows, own = past, slice(begin, begin + portion.count)
-            begin = own.stop
-            if past is not None and len(chosen) > 1:
-                past_of_rows = past.map(lambda x, own=own: x[own])
+        for portion, past in self._with_pasts(batch, chosen):
             place = dataclasses.replace(progress, first_row=portion.rows.start)
             with self.parallel.computing(portion, last=portion is chosen[-1]):
-                loss, nats, after = self.parallel(portion.of(batch), past_of_rows, place)
+                loss, nats, after = self.parallel(portion.of(batch), past, place)
             states.append(after)
             if portion.blank:
                 loss, nats = 0.0 * loss, 0.0 * nats
             yield loss / self.parallel.divisor(batch.count), nats / batch.count
-        self.carried.rows = rows
+        self._carry(batch, states)
+
+    def _with_pasts(
+        self, batch: Batch, chosen: Sequence[Portion]
+    ) -> Iterator[tuple[Portion, State | None]]:
+        """Yield portions of a batch, all of this process, each with the state before its rows."""
+        past = None if batch.fresh or not self._carries else self.carried.state.detach()
+        begin = 0
+        for portion in chosen:
+            own = slice(begin, begin + portion.count)
+            begin = own.stop
+            divided = past is not None and len(chosen) > 1
+            yield portion, past.map(lambda x, own=own: x[own]) if divided else past
+
+    def _carry(self, batch: Batch, states: Sequence[State | None]) -> None:
+        """Keep the states after the portions of a batch for the next one."""
+        self.carried.rows = len(batch.tokens)
         carried = self._carries and states[0] is not None
         if carried and len(states) > 1:
             states = [type(states[0]).cat([state.detach() for state in states])]

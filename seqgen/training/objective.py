@@ -100,6 +100,10 @@ class Objective(nn.Module):
             held.enter_context(regime.without_figures())
         return held
 
+    def take_notes(self, other: Objective) -> None:
+        """Add to the figures of this step those of some rows that another objective computed."""
+        self.current.take_notes(other.current)
+
     def figures(self) -> dict[str, float]:
         """Return what the regime has to log of the last step, by name."""
         return self.current.figures()

@@ -97,7 +97,7 @@ TENTHS = 10
 # So many trials in a row that cannot be trained are enough.
 MOST_FAILURES = 20
 # Settings that depend on the machine: `train` chooses them anew.
-OF_MACHINE = ("precision", "compile", "validate_every", "seed")
+OF_MACHINE = ("precision", "compile", "row_threads", "validate_every", "seed")
 
 
 class _Pruned(Exception):  # noqa: N818

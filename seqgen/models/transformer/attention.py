@@ -87,10 +87,10 @@ def full_weights(q: Tensor, k: Tensor, there: Tensor | None) -> Tensor:
 def _dropping(weights: Tensor, v: Tensor, p: float) -> Tensor:
     """Return what weights (B, heads, T, L) with dropout make of values, as torch's kernel does."""
 
-    def draw(shape: Sequence[int]) -> Tensor:
-        return weights.new_empty(shape).bernoulli_(1 - p).div_(1 - p)
+    def draw(shape: Sequence[int], generator: torch.Generator | None) -> Tensor:
+        return weights.new_empty(shape).bernoulli_(1 - p, generator=generator)
 
-    return (weights * drawn(draw, weights.shape)).to(v.dtype) @ v
+    return (weights * drawn(draw, weights.shape).div_(1 - p)).to(v.dtype) @ v
 
 
 def _keeps_weights(q: Tensor, k: Tensor) -> bool:

@@ -124,7 +124,8 @@ class WordNetwork(Model, Network):
             return Draws(kept, reach, self.draw_noise(tuple(tokens.shape)))
         if config.kept_share:
             keep = self.of_counts("keep", self._keep)
-            uniform = drawn(lambda shape: torch.rand(shape, device=tokens.device), tokens.shape)
+            draw = functools.partial(torch.rand, device=tokens.device)
+            uniform = drawn(draw, tokens.shape)
             kept = kept & (uniform < keep[known])
         if config.draws_contexts:
             draw = functools.partial(

@@ -170,6 +170,12 @@ class Regime(nn.Module):
         before, counted = self._noted.get(name, (0.0, 0))
         self._noted[name] = (before + total, counted + count)
 
+    def take_notes(self, other: Regime) -> None:
+        """Add to the figures of this step those of another regime, which forgets them."""
+        for name, (total, count) in other._noted.items():
+            self.note(name, total, count)
+        other.begin_step()
+
     def figures(self) -> dict[str, float]:
         """Return the figures of the last step over all ranks' rows, for the log."""
         sums: dict[str, tuple[float, int]] = {}

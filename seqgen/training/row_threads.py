@@ -1,0 +1,157 @@
+"""The rows of a step divided among threads of this process, each of which computes on one core.
+
+Within an operation PyTorch's threads wait for each other, several times in every time step of a
+recurrent network. Here each thread computes its rows from the first layer to the gradients alone,
+and they meet once a step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from seqgen import ranks
+from seqgen.configs import TrainingConfig
+from seqgen.configs.regimes import READING_REGIMES
+from seqgen.data.batches import Batch, Portion, portions
+from seqgen.models.dropout import SomeRows, drawing_for
+from seqgen.models.network import Network, copied
+from seqgen.models.recurrent.batch_norm import BatchNorm
+from seqgen.models.state import State
+from seqgen.training.objective import Objective
+from seqgen.training.regimes.base import Loss, StepProgress, TextRules
+
+
+def can_divide_rows(model: Network, config: TrainingConfig) -> bool:
+    """Return whether threads can compute the rows of a step apart.
+
+    They cannot where rows meet, as in the statistics of batch normalisation, or where the model
+    writes texts, whose lengths decide about what is drawn. On GPUs, under torchrun and in compiled
+    code the work is divided already.
+    """
+    alone = ranks.world() == 1 and model.device.type == "cpu" and not config.compile
+    reads = all(phase.regime in READING_REGIMES for phase in config.phases)
+    return alone and reads and not any(isinstance(part, BatchNorm) for part in model.modules())
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a thread computes: rows of a batch, the state before them, and where training is."""
+
+    portion: Portion
+    past: State | None
+    progress: StepProgress
+
+
+class RowThreads:
+    """Computes the gradients of a batch by several threads, each for some of its rows.
+
+    Every thread has a copy of the model that shares its weights, and a copy of torch's generator:
+    it draws for all rows and keeps what its own get, so losses are those of one thread but for
+    rounding. Gradients are added up in the order of the threads, and so the same every time.
+
+    Args:
+        objective: what is minimised; the first thread is the caller's and computes with it.
+        config: with a number of threads.
+        text_rules: see `Objective`.
+    """
+
+    def __init__(self, objective: Objective, config: TrainingConfig, text_rules: TextRules) -> None:
+        self._count, model = config.row_threads, objective.model
+        weights = list(itertools.chain(model.parameters(), model.buffers()))
+        others = (copied(model, weights) for _ in range(self._count - 1))
+        copies = (Objective(other, config, text_rules).train() for other in others)
+        self._objectives = [objective, *copies]
+        self._generators = [torch.Generator() for _ in self._objectives]
+        self._pool = ThreadPoolExecutor(self._count - 1, initializer=_use_one_core)
+
+    def portions(self, rows: int, pieces: int) -> list[list[Portion]]:
+        """Return who computes which rows of a batch: for each piece, a portion a thread."""
+        threads = range(self._count)
+        divided = zip(*(portions(rows, pieces, i, self._count) for i in threads), strict=True)
+        return [[one for one in piece if not one.blank] for piece in divided]
+
+    def add_gradients(self, batch: Batch, parts: Sequence[Part]) -> list[Loss]:
+        """Add the gradients of a piece of a batch to the parameters'; return its losses.
+
+        Args:
+            batch: all of it.
+            parts: of the piece, one a thread at most.
+        """
+        trained = [p for p in self._objectives[0].parameters() if p.requires_grad]
+        random = torch.get_rng_state()
+        for generator in self._generators:
+            generator.set_state(random)
+        compute = functools.partial(self._compute, batch, trained)
+        first, *others = zip(self._objectives, self._generators, parts, strict=False)
+        with _one_core():
+            promised = [self._pool.submit(compute, *other) for other in others]
+            try:
+                computed = [compute(*first)]
+            finally:
+                wait(promised)
+            computed += [each.result() for each in promised]
+        torch.set_rng_state(self._generators[0].get_state())
+        for other in self._objectives[1 : len(parts)]:
+            self._objectives[0].take_notes(other)
+        with torch.no_grad():
+            for parameter, *gradients in zip(trained, *(each for _, each in computed), strict=True):
+                for gradient in gradients:
+                    _add(parameter, gradient)
+        return [loss for loss, _ in computed]
+
+    def _compute(
+        self,
+        batch: Batch,
+        trained: Sequence[Tensor],
+        objective: Objective,
+        generator: torch.Generator,
+        part: Part,
+    ) -> tuple[Loss, Sequence[Tensor | None]]:
+        """Return the loss of some rows without its graph, and the gradients of `trained`."""
+        portion = part.portion
+        total = portion.piece.stop - portion.piece.start
+        first = portion.rows.start - portion.piece.start
+        with drawing_for(SomeRows(first, portion.count, total, generator=generator)):
+            place = replace(part.progress, first_row=portion.rows.start)
+            loss = objective(portion.of(batch), part.past, place)
+        gradients = torch.autograd.grad(loss.minimised / batch.count, trained, allow_unused=True)
+        state = None if loss.state is None else loss.state.detach()
+        return Loss(loss.minimised.detach(), loss.nats.detach(), state), gradients
+
+
+def _add(parameter: Tensor, gradient: Tensor | None) -> None:
+    if gradient is None:
+        return
+    if parameter.grad is None:
+        parameter.grad = gradient
+    else:
+        parameter.grad += gradient
+
+
+def _use_one_core() -> None:
+    """Have this thread compute alone, and keep casts of weights to itself.
+
+    Threads would find each other's in the cache, or not: sums of gradients could round either way.
+    """
+    torch.set_num_threads(1)
+    torch.set_autocast_cache_enabled(False)
+
+
+@contextlib.contextmanager
+def _one_core() -> Iterator[None]:
+    """Do the same within, and as before afterwards."""
+    threads, caches = torch.get_num_threads(), torch.is_autocast_cache_enabled()
+    _use_one_core()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_autocast_cache_enabled(caches)
