@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
+import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+
+import torch
 
 from seqgen import ranks
 from seqgen.configs import TrainingConfig
@@ -15,13 +17,13 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.engines.precision import Precision, restored_randomness
 from seqgen.models.network import copied
 from seqgen.training.loop import Trainer
+from seqgen.training.row_threads import can_divide_rows
 from seqgen.training.run import Hooks, Run, Watch
 
-# At least one step of each, however long it takes.
-WARM_UP_SECONDS, MEASURED_SECONDS = 0.2, 0.8
-PAIRS = 3
-# Of a trial of bf16, of one whose steps are long, and of each piece of it.
-TRIAL_SECONDS, LONG_TRIAL_SECONDS, SLICE_SECONDS = 0.8, 5.0, 0.1
+# Speeds are measured in slices of a trial, each of at least a step, until the two fastest of every
+# way to train agree to within a share of them, or the trial has been long.
+SLICE_SECONDS, LEAST_SLICES, AGREEMENT, LONG_TRIAL_SECONDS = 0.1, 3, 0.03, 5.0
+MEASURED_SECONDS = 0.8  # of a compiled model
 # bf16 is worth its rounding from this speedup on.
 LEAST_BF16_SPEEDUP = 1.1
 # The losses of so long a training may be larger in bf16 than in float32 by this share. Measured:
@@ -35,45 +37,77 @@ def speed(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig
     return ranks.broadcast(run.tokens / run.seconds)
 
 
+def fastest(
+    model: NeuralLanguageModel, batches: Batches, ways: Sequence[TrainingConfig]
+) -> list[float]:
+    """Return the highest speed of each way to train, in tokens per second, from short slices.
+
+    Raises:
+        SeqgenError: training diverges.
+    """
+    timed = [_timed(way, SLICE_SECONDS) for way in ways]
+    return highest([functools.partial(speed, model, batches, way) for way in timed])
+
+
+def highest(measures: Sequence[Callable[[], float]]) -> list[float]:
+    """Return the highest of several values of each measure, taken in alternation.
+
+    Of speeds the highest count, because other load on the machine, allocating memory and selecting
+    kernels only slow steps down.
+    """
+    values: list[list[float]] = [[] for _ in measures]
+    began, done = time.monotonic(), False
+    while not done:
+        for measure, found in zip(measures, values, strict=True):
+            found.append(measure())
+        enough = len(values[0]) >= LEAST_SLICES and all(map(_agree, values))
+        done = ranks.broadcast(enough or time.monotonic() - began > LONG_TRIAL_SECONDS)
+    return [max(found) for found in values]
+
+
+def _timed(training: TrainingConfig, seconds: float) -> TrainingConfig:
+    """Return the settings of a training for so long, without validations."""
+    often = dict.fromkeys(("steps", "epochs", "validate_every", "patience", "checkpoint_every"))
+    return replace(training, **often, minutes=seconds / 60)
+
+
+def _agree(speeds: Sequence[float]) -> bool:
+    """Return whether the two highest of some speeds are about the same."""
+    *_, second, highest = sorted(speeds)
+    return second >= (1 - AGREEMENT) * highest
+
+
 def speed_at_first(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:
-    """Return tokens per second, measured in a second of training."""
-    # The first steps allocate memory and select kernels.
-    speed(model, batches, replace(training, minutes=WARM_UP_SECONDS / 60))
-    return speed(model, batches, replace(training, minutes=MEASURED_SECONDS / 60))
+    """Return tokens per second at the start of training, in the faster way if that is open."""
+    return max(fastest(model, batches, ways_to_divide(model, training)))
+
+
+def ways_to_divide(model: NeuralLanguageModel, training: TrainingConfig) -> list[TrainingConfig]:
+    """Return the ways to use the cores, if that is open: within operations, or by rows."""
+    threads = torch.get_num_threads()
+    is_open = training.row_threads is None and can_divide_rows(model, training)
+    counts = (1, threads) if is_open and threads > 1 else (training.row_threads,)
+    return [replace(training, row_threads=count) for count in counts]
 
 
 def times_as_fast(one: Callable[[], float], other: Callable[[], float]) -> float:
-    """Return the median ratio of two speeds, measured in alternation.
-
-    Measurements next to each other in time share the load of the machine.
-    """
-    return statistics.median(one() / other() for _ in range(PAIRS))
+    """Return the ratio of two speeds; see `highest`."""
+    speeds = highest([one, other])
+    return speeds[0] / speeds[1]
 
 
 def bf16_speedup(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:
     """Return the training speed in bf16 over that in float32; 0 if training suffers from bf16.
 
     That is where it diverges, or where the first steps reach a higher loss than in float32.
-    Measuring takes about a second, or two steps of each if steps are long, or one if they are very
-    long. The fastest measurement of each counts, because other load on the machine, allocating
-    memory and selecting kernels only slow steps down.
     """
-    often = dict.fromkeys(("steps", "epochs", "validate_every", "patience", "checkpoint_every"))
-    short = replace(training, **often, minutes=SLICE_SECONDS / 60, compile=False)
-    fastest = {"bf16": 0.0, "float32": 0.0}
     untrained = copied(model)
-    began, pairs = time.monotonic(), 0
+    ways = [replace(training, precision=kind, compile=False) for kind in ("bf16", "float32")]
     try:
-        while ranks.broadcast(pairs < 2 or time.monotonic() - began < TRIAL_SECONDS):
-            for precision in fastest:  # in alternation: they share the machine's load
-                reached = speed(model, batches, replace(short, precision=precision))
-                fastest[precision] = max(fastest[precision], reached)
-            pairs += 1
-            if ranks.broadcast(time.monotonic() - began > LONG_TRIAL_SECONDS):
-                break
-        speedup = fastest["bf16"] / fastest["float32"]
+        in_bf16, in_float32 = fastest(model, batches, ways)
+        speedup = in_bf16 / in_float32
         faster = faster_precision(speedup) == "bf16"
-        if faster and _loss_gap(untrained, batches, short) > MOST_LOSS_GAP:
+        if faster and _loss_gap(untrained, batches, ways[1]) > MOST_LOSS_GAP:
             return 0.0
     except SeqgenError:
         return 0.0
@@ -86,19 +120,36 @@ def _loss_gap(model: NeuralLanguageModel, batches: Batches, training: TrainingCo
     Both begin with the same weights, batches and random states, and take the same steps. Where
     training diverges in float32 too, it is not bf16's fault.
     """
-    timed = replace(training, minutes=CURVE_SECONDS / 60, precision="float32")
+    timed = _timed(replace(training, precision="float32"), CURVE_SECONDS)
     with restored_randomness(model.device):
         try:
             steps = _trainer(copied(model), batches, timed).train().step
         except SeqgenError:
             return 0.0
-    same = replace(training, minutes=None, steps=round(ranks.broadcast(float(steps))))
+    same = replace(timed, minutes=None, steps=round(ranks.broadcast(float(steps))))
     losses = {}
     for precision in ("float32", "bf16"):
         with restored_randomness(model.device):
             trained = copied(model)
             losses[precision] = sum(_losses(trained, batches, replace(same, precision=precision)))
     return ranks.broadcast(losses["bf16"] / losses["float32"] - 1)
+
+
+def row_threads_speedup(
+    model: NeuralLanguageModel, batches: Batches, training: TrainingConfig
+) -> float:
+    """Return the speed with rows divided among threads over that with operations divided.
+
+    It is 0 if rows cannot be divided, or training diverges.
+    """
+    ways = ways_to_divide(model, training)
+    if len(ways) == 1:
+        return 0.0
+    try:
+        within, by_rows = fastest(model, batches, ways)
+    except SeqgenError:
+        return 0.0
+    return by_rows / within
 
 
 class _Curve(Watch):
@@ -134,11 +185,11 @@ def compiled_speedup(
     why_not = _trainer(model, batches, training).compile()
     if why_not is not None:
         return 0.0, why_not
-    training = replace(training, minutes=MEASURED_SECONDS / 60)
+    training = _timed(training, MEASURED_SECONDS)
 
     def compiled() -> float:
         model.compile_training()
-        return speed(model, batches, training)
+        return speed(model, batches, replace(training, compile=True))
 
     def plain() -> float:
         model.forget_compiled()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from seqgen import store
 from seqgen.commands import machine
 from seqgen.commands.training import choosing
 from seqgen.commands.training.resume import resume
@@ -60,6 +61,29 @@ def trained(text, **settings):
     )
     config = json.loads((Path(result.path) / "config.json").read_text())
     return config["training"]["precision"], [text for text in said if "bf16" in text]
+
+
+def config_of(name):
+    return store.find(name).config["training"]
+
+
+def trained_with_rows(text, architecture="lstm", **settings):
+    """Train a step in float32; return the resolved threads, and what was said of rows."""
+    said = []
+    settings = {"precision": "float32", "hidden_size": 8, "num_layers": 1, "seed": 1, **settings}
+    if settings.get("minutes") is None:
+        settings.setdefault("steps", 2)
+    train(
+        [text],
+        architecture=architecture,
+        name="x",
+        overwrite=True,
+        settings=settings,
+        report=lambda event: said.append(event.text) if isinstance(event, Notice) else None,
+        stop_after=1,
+    )
+    about_rows = [text.split(": ")[1] for text in said if "rows are divided" in text]
+    return config_of("x")["row_threads"], about_rows
 
 
 @pytest.mark.parametrize(
@@ -135,6 +159,81 @@ def test_a_trial_ends_after_a_step_of_each_where_steps_are_long(monkeypatch):
     assert speed.bf16_speedup(*untrained(), choosing.TrainingConfig(steps=5)) == 2.5
 
 
+@pytest.fixture
+def two_threads():
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+LONG = {"steps": None, "minutes": 0.5}
+
+
+@pytest.mark.parametrize(("times", "threads"), [(1.31, 2), (1.02, 1)])
+def test_rows_are_divided_where_a_trial_finds_it_faster(
+    text, times, threads, two_threads, monkeypatch
+):
+    """The answer is kept on this machine, in the model's settings, and resuming asks no more."""
+    monkeypatch.setattr(choosing, "speed_at_first", lambda *_: 1e5)
+    monkeypatch.setattr(choosing, "row_threads_speedup", lambda *_: times)
+    said = trained_with_rows(text, **LONG)
+    assert said == (threads, ["1.31 times as fast as dividing each operation"][: threads - 1])
+    monkeypatch.setattr(choosing, "row_threads_speedup", lambda *_: pytest.fail("tried"))
+    assert trained_with_rows(text, **LONG) == said
+    resume("x", stop_after=2)
+    assert config_of("x")["row_threads"] == threads
+
+
+@pytest.mark.parametrize(
+    ("settings", "threads"), [({}, 1), ({"row_threads": 3}, 3), ({**LONG, "row_threads": 1}, 1)]
+)
+def test_rows_are_not_tried_in_short_runs_or_where_it_is_given(
+    text, settings, threads, two_threads, monkeypatch
+):
+    monkeypatch.setattr(choosing, "speed_at_first", lambda *_: 1e5)
+    monkeypatch.setattr(choosing, "row_threads_speedup", lambda *_: pytest.fail("tried"))
+    assert trained_with_rows(text, **settings) == (threads, [])
+
+
+def test_one_thread_divides_nothing(text, monkeypatch):
+    monkeypatch.setattr(choosing, "speed_at_first", lambda *_: 1e5)
+    monkeypatch.setattr(choosing, "row_threads_speedup", lambda *_: pytest.fail("tried"))
+    assert trained_with_rows(text, **LONG) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("minutes", "steps", "long"), [(0.4, None, False), (0.5, None, True), (None, 10**6, True)]
+)
+def test_how_long_a_run_is_worth_a_trial(text, minutes, steps, long, two_threads, monkeypatch):
+    tried = []
+    monkeypatch.setattr(choosing, "speed_at_first", lambda *_: 1e5)
+    monkeypatch.setattr(choosing, "row_threads_speedup", lambda *_: tried.append(1) or 1.0)
+    trained_with_rows(text, minutes=minutes, steps=steps)
+    assert bool(tried) == long
+
+
+def test_ways_to_divide_are_measured_beside_each_other(two_threads, monkeypatch):
+    asked = []
+
+    def measured(model, batches, config):
+        asked.append(config.row_threads)
+        return 10.0 * config.row_threads
+
+    monkeypatch.setattr(speed, "speed", measured)
+    assert speed.row_threads_speedup(*untrained(), SHORT) == 2.0
+    assert asked == [1, 2] * speed.LEAST_SLICES
+    assert speed.speed_at_first(*untrained(), SHORT) == 20.0
+    assert speed.speed_at_first(*untrained(), replace(SHORT, row_threads=1)) == 10.0
+
+
+def test_values_are_taken_until_the_highest_agree(monkeypatch):
+    """A burst of other work slows some of them down, at the start or later."""
+    values = [1.0, 5.0, 8.0, 9.0, 7.0, 9.1]
+    left = iter(values)
+    assert speed.highest([lambda: next(left)]) == [9.1]
+    assert next(left, None) is None
+
+
 def test_what_diverges_in_bf16_trains_in_float32(monkeypatch):
     def diverges(*_):
         raise SeqgenError("training has diverged")
@@ -194,7 +293,6 @@ def test_bf16_is_not_taken_where_it_costs_loss(worse, taken, monkeypatch):
 
     monkeypatch.setattr(speed, "_losses", losses)
     rates = {"bf16": 3.0, "float32": 1.0}
-    monkeypatch.setattr(speed, "TRIAL_SECONDS", 0.0)
     monkeypatch.setattr(speed, "speed", lambda _, __, config: rates[config.precision])
     found = speed.bf16_speedup(*untrained(), SHORT)
     assert found == (3.0 if taken else 0.0)
@@ -204,7 +302,6 @@ def test_bf16_is_not_taken_where_it_costs_loss(worse, taken, monkeypatch):
 
 
 def test_losses_are_compared_only_where_bf16_is_faster(monkeypatch):
-    monkeypatch.setattr(speed, "TRIAL_SECONDS", 0.0)
     monkeypatch.setattr(speed, "speed", lambda *_: 1.0)
     monkeypatch.setattr(speed, "_losses", lambda *_: pytest.fail("compared"))
     assert speed.bf16_speedup(*untrained(), SHORT) == 1.0

@@ -104,6 +104,10 @@ def test_resuming_in_bf16_with_the_state_in_bf16(text):
     both_ways(text, "gru", [3], precision="bf16")
 
 
+def test_resuming_with_rows_divided_among_threads(text):
+    both_ways(text, "lstm", [3], row_threads=2)
+
+
 EVERYTHING = {
     "variational": True,
     "word_dropout": 0.1,

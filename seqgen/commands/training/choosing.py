@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -28,10 +28,12 @@ from seqgen.models.engines.precision import parameter_type, restored_randomness
 from seqgen.store.kept_data import keep_measurement, kept_measurement
 from seqgen.tasks.datasets.prepared import Prepared, VocabSizes, batches_for
 from seqgen.training.events import Notice, Report
+from seqgen.training.run import Budget
 from seqgen.training.speed import (
     bf16_speedup,
     compiled_speedup,
     faster_precision,
+    row_threads_speedup,
     speed_at_first,
     times_as_fast,
 )
@@ -59,6 +61,9 @@ LEAST_PASSES = 1
 # Compiling takes up to a minute, so it is tried only in runs of at least this many minutes, and
 # kept if steps are at least `LEAST_SPEEDUP` times as fast.
 COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 10, 1.03
+# Dividing rows among threads is tried in runs of at least so many minutes, or operations if the
+# budget is none of time, and done if it trains at least so many times as fast.
+TRIED_FROM_MINUTES, TRIED_FROM_OPERATIONS, LEAST_ROW_SPEEDUP = 0.5, 1e12, 1.03
 
 
 @dataclass(frozen=True)
@@ -102,10 +107,23 @@ class SpeedTrial:
 
     def bf16_speedup(self) -> float:
         """Return the speed in bf16 over that in float32; measured once on this machine."""
+        return self._measured_once("training in bf16, as fast and as well", bf16_speedup)
+
+    def row_threads_speedup(self) -> float:
+        """Return the same of rows over operations that are divided among threads; see there."""
+        question = f"a thread for some of the rows each, in {self.training.precision}"
+        return self._measured_once(question, row_threads_speedup)
+
+    def _measured_once(
+        self,
+        question: str,
+        measure: Callable[[NeuralLanguageModel, Batches, TrainingConfig], float],
+    ) -> float:
+        """Return a ratio of two speeds, which is measured once on this machine."""
         shape = self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
         settings = ("batch_size", "seq_len", "accumulate", "optimizer")
         about = {
-            "question": "training in bf16, as fast and as well",
+            "question": question,
             "architecture": self.plan.architecture,
             "model": {k: v for k, v in shape.to_dict().items() if k != "dropout"},
             "training": {name: getattr(self.training, name) for name in settings},
@@ -116,7 +134,7 @@ class SpeedTrial:
         known = ranks.from_first(lambda: kept_measurement(about))
         if known is None:
             with restored_randomness(self.device):
-                times_as_fast = bf16_speedup(self.model(), self.batches(), self.training)
+                times_as_fast = measure(self.model(), self.batches(), self.training)
             known = {"times_as_fast": times_as_fast}
             known = ranks.from_first(lambda: keep_measurement(about, known) or known)
         return known["times_as_fast"]
@@ -325,6 +343,32 @@ def choose_training_precision(
     return training
 
 
+def choose_row_threads(
+    plan: Plan, training: TrainingConfig, prepared: Prepared, device: torch.device, report: Report
+) -> TrainingConfig:
+    """Choose among how many threads the rows of a step are divided: by a trial in long runs."""
+    threads, trial = torch.get_num_threads(), SpeedTrial(plan, training, prepared, device)
+    if training.row_threads is not None:
+        return training
+    pays = threads > 1 and device.type == "cpu" and ranks.world() == 1 and _is_long(trial)
+    pays = pays and (times := trial.row_threads_speedup()) >= LEAST_ROW_SPEEDUP
+    if pays:
+        faster = f"{times:.2f} times as fast as dividing each operation"
+        report(Notice(text=f"each step's rows are divided among {threads} threads: {faster}"))
+    return replace(training, row_threads=threads if pays else 1)
+
+
+def _is_long(trial: SpeedTrial) -> bool:
+    """Return whether a run is long enough for a trial of some seconds to be worth its time."""
+    training = trial.training
+    if training.minutes is not None:
+        return training.minutes >= TRIED_FROM_MINUTES
+    steps = Budget.of(training, trial.batches().steps_per_epoch).steps
+    shape = trial.plan.model_config(trial.prepared.vocab_sizes, training.seq_len)
+    tokens = steps * training.batch_size * training.seq_len
+    return 6 * parameter_count(trial.plan.model_class, shape) * tokens >= TRIED_FROM_OPERATIONS
+
+
 def choose_compilation(
     plan: Plan, training: TrainingConfig, prepared: Prepared, device: torch.device, report: Report
 ) -> TrainingConfig:
@@ -341,6 +385,7 @@ def choose_compilation(
     with restored_randomness(device):
         times, why_not = compiled_speedup(trial.model(), trial.batches(), training)
     pays = times >= LEAST_SPEEDUP
+    training = replace(training, row_threads=1) if pays else training
     measured = f"{times:.2f} times as fast" if why_not is None else why_not
     report(Notice(text=f"steps are {'' if pays else 'not '}compiled: {measured}"))
     return replace(training, compile=pays)

@@ -19,6 +19,7 @@ from seqgen.commands.machine import choose_products
 from seqgen.commands.training.board import require_tensorboard
 from seqgen.commands.training.choosing import (
     choose_compilation,
+    choose_row_threads,
     choose_size,
     choose_training_precision,
     with_open_width,
@@ -383,6 +384,7 @@ def _choose(
     check_regimes(plan, training, report)
     if not tries:
         plain = {"precision": "float32"} if training.precision == "auto" else {}
-        return plan, replace(training, compile=False, **plain)
+        return plan, replace(training, compile=False, row_threads=1, **plain)
     training = choose_training_precision(plan, training, prepared, device, report)
+    training = choose_row_threads(plan, training, prepared, device, report)
     return plan, choose_compilation(plan, training, prepared, device, report)
