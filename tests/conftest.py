@@ -15,6 +15,7 @@ import torch
 from places import ROOT
 
 from seqgen.commands.training import session
+from seqgen.models.engines.native.library import VARIABLE, library
 from seqgen.tasks.validations import text
 
 BESIDE = ROOT.parent / "shared" / "data"
@@ -65,6 +66,16 @@ def home(
         folder.parent.mkdir()
     monkeypatch.setenv("SEQGEN_HOME", str(folder))
     return folder
+
+
+@pytest.fixture
+def numpy_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Array models as on a machine where nothing is compiled."""
+    with monkeypatch.context() as patch:
+        patch.setenv(VARIABLE, "0")
+        library.cache_clear()
+        yield
+    library.cache_clear()
 
 
 @pytest.fixture

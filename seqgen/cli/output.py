@@ -140,10 +140,13 @@ class Output(Options):
         """With --verbose, say which engine runs each model."""
         if not self.explains:
             return
+        from seqgen.models.engines.native.library import library
         from seqgen.models.reader import ArrayModel
 
+        kernels = "without" if library() is None else "with"
         for loaded in models:
-            engine = "NumPy arrays" if isinstance(loaded.model, ArrayModel) else "PyTorch"
+            arrays = isinstance(loaded.model, ArrayModel)
+            engine = f"NumPy arrays {kernels} compiled kernels" if arrays else "PyTorch"
             self.announce(f"{loaded.name}: run by {engine}")
 
     @property

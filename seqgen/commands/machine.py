@@ -12,7 +12,7 @@ from seqgen.models.engines.arrays import Products, use_products
 from seqgen.models.engines.tensor_products import fastest_products
 from seqgen.store.kept_data import keep_measurement, kept_measurement
 
-STEPS = {"question": "products of decoding steps", "version": 1}
+STEPS = {"question": "products of decoding steps", "version": 2}
 
 
 def choose_products(device: torch.device, of_run: Mapping[str, Any] | None = None) -> None:

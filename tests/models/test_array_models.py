@@ -67,9 +67,12 @@ def test_weights_have_the_shapes_that_are_declared(case):
 
 
 @over(CASES)
-@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("kind", ["float64", "float32", "float32, NumPy alone"])
 @torch.no_grad()
-def test_texts_in_pieces_and_steps(case, dtype):
+def test_texts_in_pieces_and_steps(case, kind, request):
+    dtype = torch.float64 if kind == "float64" else torch.float32
+    if kind.endswith("alone"):
+        request.getfixturevalue("numpy_alone")
     model, arrays = both(case, dtype)
     tokens = ids(3, LENGTH)
     wanted, _ = model(tokens, model.start(3))

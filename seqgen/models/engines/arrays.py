@@ -10,11 +10,16 @@ from typing import Literal
 
 import numpy as np
 
+from seqgen.models.engines.native.library import library
+from seqgen.models.engines.native.maps import NativeMap
+
 Arrays = tuple[np.ndarray, ...]
 # One step of a layer: its input (B, E), or the ids (B,) of its inputs, and the past state's
 # arrays (B, H), to the next ones; h is first.
 ArrayStep = Callable[[np.ndarray, Arrays], Arrays]
 ArrayMap = Callable[[np.ndarray], np.ndarray]
+# W (O, I) and b (O,), or none, to W x + b.
+Way = Callable[[np.ndarray, np.ndarray | None], ArrayMap]
 # For more inputs than these, a table of what each comes to is slow to make and large.
 MOST_KNOWN = 2048
 # So few rows take less time one by one: OpenBLAS packs a matrix for any product of several.
@@ -42,21 +47,18 @@ class Affine:
         self._pair = weight, bias
         self.reduced = reduced or _Settings.reduced
         self._ways = _Settings.products
-        self._made: dict[str, ArrayMap] = {}
+        self._made: dict[Way, ArrayMap] = {}
 
     def __call__(self, *parts: np.ndarray) -> np.ndarray:
         """Return W x + b (..., O), x being the `parts` (..., I_1) ... side by side."""
         x = parts[0] if len(parts) == 1 else np.concatenate(parts, -1)
         if x.ndim > 2:
             return self(x.reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], -1)
-        way = self._ways.one if len(x) == 1 else self._ways.some
-        return (self._made.get(way) or self._make(way))(x)
-
-    def _make(self, way: str) -> ArrayMap:
-        kind = WAYS[self.reduced or way]
-        known = (made for made in self._made.values() if type(made) is kind)
-        self._made[way] = made = next(known, None) or kind(*self._pair)
-        return made
+        way = WAYS[self.reduced or (self._ways.one if len(x) == 1 else self._ways.some)]
+        made = self._made.get(way)
+        if made is None:
+            made = self._made[way] = way(*self._pair)
+        return made(x)
 
 
 class Product:
@@ -73,11 +75,14 @@ class Product:
         return y if self.bias is None else np.add(y, self.bias, out=y)
 
 
+def by_one_thread(weight: np.ndarray, bias: np.ndarray | None) -> ArrayMap:
+    """Return W x + b by the compiled library where there is one, or else by NumPy."""
+    native = weight.dtype == np.float32 and library() is not None
+    return (NativeMap if native else Product)(weight, bias)
+
+
 # By name; `tensor_products.py` adds those that need torch.
-WAYS: dict[str, Callable[[np.ndarray, np.ndarray | None], ArrayMap]] = {
-    "single": Product,
-    "whole": Product,
-}
+WAYS: dict[str, Way] = {"single": by_one_thread, "whole": by_one_thread}
 
 
 @dataclass(frozen=True)
@@ -85,9 +90,9 @@ class Products:
     """How W x + b is asked for. Which way is fastest differs by processor, and so does rounding.
 
     Attributes:
-        one: for one row, by one thread ("single", NumPy) or by all ("threaded", torch).
-        some: for several, by NumPy ("whole") or over oneDNN's packed weights ("packed", float32
-            only), which recurrent layers are then trained with, too
+        one: for one row, by one thread ("single") or by all ("threaded", torch).
+        some: for several, by one thread ("whole") or over oneDNN's packed weights ("packed",
+            float32 only), which recurrent layers are then trained with, too
             (`models/engines/onednn_linear.py`).
 
     Raises:

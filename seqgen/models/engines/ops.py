@@ -80,7 +80,7 @@ class ArrayOps:
     @staticmethod
     def gelu_exact(x: np.ndarray) -> np.ndarray:
         """Return x P(X <= x) for a standard normal X; number by number, so for few of them."""
-        y = _erf(x * math.sqrt(0.5)).astype(x.dtype)
+        y = _erf(x * math.sqrt(0.5)).astype(x.dtype, copy=False)
         y += 1
         y *= x
         y *= 0.5
@@ -93,7 +93,7 @@ class ArrayOps:
     @staticmethod
     def split(x: np.ndarray, *parts: int) -> list[np.ndarray]:
         """Cut x (..., N) into blocks whose widths are to one another as `parts`."""
-        x = np.asarray(x)
+        x = np.asanyarray(x)
         return [x[..., cut] for cut in _cuts(x.shape[-1], parts)]
 
     @staticmethod
@@ -103,7 +103,7 @@ class ArrayOps:
         Sigmoid is tanh of half its argument, halved and raised (`sigmoid`). So where there is
         nothing but these two, one call of tanh does for all blocks.
         """
-        x = np.asarray(x)
+        x = np.asanyarray(x)
         folded = _folded(functions, x.shape[1], x.dtype.char)
         if folded is None:
             blocks = ArrayOps.split(x, *[1] * len(functions))
@@ -249,7 +249,7 @@ class ArrayOps:
         x: np.ndarray, gain: np.ndarray, bias: np.ndarray | None, eps: float = 1e-5
     ) -> np.ndarray:
         """Return (x - mean) / sqrt(variance + eps) * gain + bias."""
-        x = np.asarray(x)
+        x = np.asanyarray(x)
         reciprocal = 1 / x.shape[-1]
         y = x - reciprocal * np.add.reduce(x, -1, keepdims=True)
         y /= np.sqrt(reciprocal * np.add.reduce(y * y, -1, keepdims=True) + eps)

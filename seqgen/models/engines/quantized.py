@@ -14,6 +14,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from seqgen.models.engines.native.library import library
+from seqgen.models.engines.native.maps import NativeInt8Map
+
 # The largest magnitude of an int8 that is used; -128 has no positive counterpart.
 LARGEST = 127
 # Rows that are multiplied at a time; what is made on the way takes several times x's memory.
@@ -69,9 +72,14 @@ class Int8Map(ReducedMap):
         scales = weight.abs().amax(1).clamp_min(float(TINY)) / LARGEST  # (O,)
         # (I, O), a view: the kernel reads the rows of W.
         self.whole = (weight / scales[:, None]).round().to(torch.int8).t()
-        self.scales = scales.numpy()
+        self.scales, self.native = scales.numpy(), None
+        if library() is not None:
+            self.native = NativeInt8Map(self.whole.t().numpy(), self.scales, None)
+            self.whole = None
 
     def product(self, x: np.ndarray) -> np.ndarray:
+        if self.native is not None:
+            return self.native(x)
         scale = np.maximum.reduce(np.abs(x), 1, keepdims=True)  # (B, 1)
         np.maximum(scale, TINY, out=scale)
         scale *= np.float32(1 / LARGEST)

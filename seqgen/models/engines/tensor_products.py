@@ -6,7 +6,7 @@ import functools
 import math
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -18,16 +18,16 @@ from seqgen.models.engines.arrays import (
     WAYS,
     Affine,
     ArrayMap,
-    Product,
     Products,
+    Way,
+    by_one_thread,
     products_in_use,
 )
+from seqgen.models.engines.native.recording import Recorded
 from seqgen.models.engines.ops import ArrayOps
 from seqgen.models.engines.quantized import REDUCED, ReducedMap
 from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.engines.weights import Weights
-
-Way = Callable[[np.ndarray, np.ndarray | None], ArrayMap]
 
 
 def own_tensor(x: np.ndarray) -> Tensor:
@@ -60,7 +60,7 @@ class _Packed:
 
 def _packed(weight: np.ndarray, bias: np.ndarray | None) -> ArrayMap:
     """Return `_Packed`, where it is to be had."""
-    return (_Packed if weight.dtype == np.float32 and has_packed() else Product)(weight, bias)
+    return (_Packed if weight.dtype == np.float32 and has_packed() else by_one_thread)(weight, bias)
 
 
 def _in_fewer_bits(kind: type[ReducedMap]) -> Way:
@@ -73,16 +73,19 @@ WAYS |= {"threaded": _Threaded, "packed": _packed}
 WAYS |= {name: _in_fewer_bits(kind) for name, kind in REDUCED.items()}
 
 
-def _over_arrays(f: Callable[[Tensor], Tensor]) -> staticmethod:
-    return staticmethod(lambda x: f(torch.from_numpy(x)).numpy())
+def _over_arrays(name: str) -> staticmethod:
+    plain, f = getattr(ArrayOps, name), getattr(TensorOps, name)
+
+    def fused(x: np.ndarray) -> np.ndarray:
+        return plain(x) if isinstance(x, Recorded) else f(torch.from_numpy(x)).numpy()
+
+    return staticmethod(fused)
 
 
 class FusedArrayOps(ArrayOps):
     """NumPy's arrays, by kernels of torch where it is loaded anyway and they are faster."""
 
-    gelu, gelu_exact, silu = map(
-        _over_arrays, (TensorOps.gelu, TensorOps.gelu_exact, TensorOps.silu)
-    )
+    gelu, gelu_exact, silu = map(_over_arrays, ("gelu", "gelu_exact", "silu"))
 
 
 def affine_of(linear: nn.Linear) -> ArrayMap:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +14,7 @@ from seqgen.models.engines.arrays import (
     input_map,
     input_map_of_ids,
 )
+from seqgen.models.engines.native.recording import Program, Recorded, recorded
 from seqgen.models.engines.ops import ArrayOps, Ops
 from seqgen.models.engines.weights import Shapes, Weights
 from seqgen.models.reader import ArrayModel
@@ -57,8 +60,14 @@ class ArrayLayer:
         self.w.dropped = unchanged
 
     def step(self, x: np.ndarray, state: Arrays) -> Arrays:
-        """Take one step: x (B, E), or ids (B,), and the parts to the next ones."""
-        read = self.product(x) if self.takes_ids else RowInput(self.product, x)
+        """Take one step: x (B, E), or ids (B,), and the parts to the next ones.
+
+        Where it takes ids, a recorded x is what the products of an id are.
+        """
+        if self.takes_ids:
+            read = x if isinstance(x, Recorded) else self.product(x)
+        else:
+            read = RowInput(self.product, x)
         return self.equation.expected(state, self.equation(self.ops, self.w, read, *state))
 
     def sequence(self, x: np.ndarray, state: Arrays) -> tuple[np.ndarray, Arrays]:
@@ -147,8 +156,31 @@ class RecurrentArrays(ArrayModel):
     def step(
         self, tokens: Sequence[int], state: RecurrentState
     ) -> tuple[np.ndarray, RecurrentState]:
-        x, state = self.hidden(np.asarray(tokens), state)
-        return self.head(x), state
+        ids = np.asarray(tokens)
+        if self.program is None:
+            x, state = self.hidden(ids, state)
+            return self.head(x), state
+        inputs = [self.layers[0].product(ids), *itertools.chain(*state.layers)]
+        logits, *parts = self.program(len(ids), inputs)
+        found = iter(parts)
+        layers = (tuple(itertools.islice(found, len(past))) for past in state.layers)
+        return logits, RecurrentState(tuple(layers))
+
+    @functools.cached_property
+    def program(self) -> Program | None:
+        """The step after the first layer's input in one call; None where NumPy takes it."""
+        if self.dtype != np.float32 or self.config.dense:
+            return None
+        sizes = [layer.equation.sizes for layer in self.layers]
+
+        def step(read: Recorded, *parts: Recorded) -> list[Recorded]:
+            found = iter(parts)
+            past = [tuple(itertools.islice(found, len(of_layer))) for of_layer in sizes]
+            x, after = self.hidden(read, RecurrentState(tuple(past)))
+            return [self.head(x), *itertools.chain(*after.layers)]
+
+        widths = self.layers[0].width, *itertools.chain(*sizes)
+        return recorded(step, [(width,) for width in widths])
 
     def __call__(
         self, tokens: np.ndarray, state: RecurrentState | None = None, last: int | None = None
@@ -180,12 +212,16 @@ class RecurrentArrays(ArrayModel):
     def outputs(
         self, tokens: np.ndarray, state: RecurrentState
     ) -> tuple[list[np.ndarray], RecurrentState]:
-        """Return what `hidden` does, but of every layer, the first first."""
+        """Return what `hidden` does, but of every layer, the first first.
+
+        A recorded `tokens` is what the first layer's products of a token are; see `program`.
+        """
+        one = tokens.ndim == 1 or isinstance(tokens, Recorded)
         x, outputs, after = tokens, [], []
         read = [self.inputs(tokens)] if self.config.dense else []
         for index, (layer, past) in enumerate(zip(self.layers, state.layers, strict=True)):
             below = np.concatenate([*read, *outputs], -1) if read and index > 0 else x
-            if tokens.ndim == 1:
+            if one:
                 parts = layer.step(below, past)
                 y = parts[0]
             else:

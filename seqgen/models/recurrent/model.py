@@ -13,6 +13,7 @@ from seqgen.configs import require
 from seqgen.models.base import NeuralLanguageModel, require_no_graph
 from seqgen.models.dropout import Dropout, WordDropout
 from seqgen.models.engines.array_steps import ArraySteps
+from seqgen.models.engines.native.library import library
 from seqgen.models.engines.onednn_linear import Linear
 from seqgen.models.engines.tensor_products import as_array, as_tensor, weights_as_arrays
 from seqgen.models.memory.pointer import Pointer
@@ -25,7 +26,8 @@ from seqgen.models.recurrent.state import RecurrentState
 from seqgen.models.state import State
 from seqgen.models.words.char_cnn import SpelledEmbedding
 
-# So few rows step faster in NumPy, whose calls cost a fraction of torch's.
+# So few rows step faster in NumPy, whose calls cost a fraction of torch's; any number does where
+# the kernels are compiled.
 FEW_ROWS = 8
 
 
@@ -154,7 +156,8 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         return self.word_dropout(x, tokens)
 
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
-        if len(tokens) > FEW_ROWS or not self.suits_arrays():
+        few = len(tokens) <= FEW_ROWS or self.reduced or library() is not None
+        if not few or not self.suits_arrays():
             return super().step(tokens, state.map(as_tensor))
         if isinstance(state.layers[0][0], np.ndarray):  # from the step before, of the same weights
             return self.kept(self._arrays).step(tokens, state)

@@ -9,13 +9,15 @@ from types import SimpleNamespace
 import numpy as np
 
 from seqgen.models.engines.arrays import ArrayMap, attend_each, attend_to_past
+from seqgen.models.engines.native.recording import Program, Recorded, Recording, recorded
 from seqgen.models.engines.ops import ArrayOps, Ops
 from seqgen.models.engines.weights import Shapes, Weights, parameter_count
 from seqgen.models.reader import ArrayModel
 from seqgen.models.transformer.config import TransformerConfig
-from seqgen.models.transformer.context import AnchoredContext
+from seqgen.models.transformer.context import AnchoredContext, Appending
 from seqgen.models.transformer.equations import (
     ACTIVATIONS,
+    Attend,
     Heads,
     attention,
     block,
@@ -98,6 +100,39 @@ class TransformerArrays(AnchoredContext, ArrayModel):
 
     def hidden(self, tokens: np.ndarray, state: KVCache | None) -> tuple[np.ndarray, KVCache]:
         return self.read(tokens, state or self.start(len(tokens)))
+
+    def stacked(self, x: np.ndarray, rotation: np.ndarray | None, attend: Attend) -> np.ndarray:
+        one = isinstance(attend, Appending) and attend.length == 1 and x.dtype == np.float32
+        if not one or self.program is None:
+            return super().stacked(x, rotation, attend)
+        past, _kept = self._past_of(attend.state)
+        inputs = [x] if rotation is None else [x, rotation]
+        return self.program(len(x), inputs, past.ctypes.data)[0]
+
+    @functools.cached_property
+    def program(self) -> Program | None:
+        """The blocks' step of one token in one call; None where NumPy takes it."""
+        shapes, recording = [(1, self.config.hidden_size)], Recording()
+        if self.config.positions == "rope":
+            shapes.append((1, 2, self.config.head_width // 2))
+
+        def step(x: Recorded, rotation: Recorded | None = None) -> list[Recorded]:
+            return [super(TransformerArrays, self).stacked(x, rotation, recording.attend)]
+
+        return recorded(step, shapes, recording)
+
+    def _past_of(self, state: KVCache) -> tuple[np.ndarray, ...]:
+        """Return what the library reads a cache by, and what must live as long."""
+        keys, values = (
+            np.array([x.ctypes.data for x in blocks], np.int64)
+            for blocks in (state.keys, state.values)
+        )
+        starts = np.array(state.starts, np.int64)
+        weights = np.empty(state.end, np.float32)
+        arrays = keys, values, starts, weights
+        places = [x.ctypes.data for x in arrays]
+        sizes = state.end, state.keys[0].shape[2]
+        return np.array([*places[:3], *sizes, places[3]], np.int64), arrays
 
     def attend_within(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
         seen = np.tri(q.shape[2], dtype=bool)[None, None]

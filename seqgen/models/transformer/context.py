@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from seqgen.models.engines.ops import Leaf, Ops
@@ -12,6 +13,32 @@ from seqgen.models.transformer.kv_cache import KVCache, empty_cache
 
 # Tokens, over all windows, that a long text is worked through at a time.
 SKIMMED = 8192
+
+
+@dataclass
+class Appending:
+    """What blocks attend by while they run on tokens that come after what a cache holds.
+
+    Attributes:
+        attend: see `AnchoredContext.attend_to_past`.
+        state: the cache, whose last slots are taken for the tokens.
+        length: how many tokens there are.
+        begin: the first slot that any row sees.
+        seen: see `AnchoredContext.attend_to_past`.
+    """
+
+    attend: Callable[[Leaf, Leaf, Leaf, Leaf | None], Leaf]
+    state: KVCache
+    length: int
+    begin: int
+    seen: Leaf | None
+
+    def __call__(self, layer: int, q: Leaf, k: Leaf, v: Leaf) -> Leaf:
+        begin, end = self.begin, self.state.end
+        keys, values = self.state.keys[layer], self.state.values[layer]
+        keys[:, :, end - self.length : end] = k
+        values[:, :, end - self.length : end] = v
+        return self.attend(q, keys[:, :, begin:end], values[:, :, begin:end], self.seen)
 
 
 class AnchoredContext:
@@ -129,12 +156,7 @@ class AnchoredContext:
             own = (past >= starts)[:, None, None]  # (B, 1, 1, n)
             seen = own if seen is None else own & seen
 
-        def attend(layer: int, q: Leaf, k: Leaf, v: Leaf) -> Leaf:
-            keys, values = state.keys[layer], state.values[layer]
-            keys[:, :, end - length : end] = k
-            values[:, :, end - length : end] = v
-            return self.attend_to_past(q, keys[:, :, begin:end], values[:, :, begin:end], seen)
-
+        attend = Appending(self.attend_to_past, state, length, begin, seen)
         rows = range(len(state.starts))
         return self.features_at(tokens, positions, self.attending(attend, state, rows))
 

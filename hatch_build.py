@@ -1,0 +1,32 @@
+"""Compiles the kernels into the wheel, if there is a C compiler; else NumPy does their work."""
+
+import importlib.util
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+FOLDER = Path("seqgen/models/engines/native")
+
+
+class CustomBuildHook(BuildHookInterface):
+    """Adds the compiled library, and says for which machine the wheel is."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile; see hatchling for the arguments."""
+        spec = importlib.util.spec_from_file_location(
+            "compiling", Path(self.root) / FOLDER / "compiling.py"
+        )
+        compiling = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(compiling)
+        try:
+            compiling.compile_kernels(compiling.LIBRARY)
+        except OSError as error:
+            self.app.display_warning(f"the kernels are left out: {error}")
+            compiling.LIBRARY.unlink(missing_ok=True)
+            return
+        build_data["artifacts"].append(f"/{FOLDER / compiling.LIBRARY.name}")
+        build_data["pure_python"] = False
+        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        build_data["tag"] = f"py3-none-{platform}"

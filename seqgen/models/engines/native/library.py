@@ -1,0 +1,34 @@
+"""The compiled library, if there is one."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from pathlib import Path
+
+from seqgen.models.engines.native.compiling import LIBRARY, SOURCE, mark_of
+
+# Names another library, or none by "0".
+VARIABLE = "SEQGEN_NATIVE"
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """Return the compiled library; None where there is none of this source for this processor."""
+    named = os.environ.get(VARIABLE)
+    path = Path(named) if named else LIBRARY
+    if named == "0" or not path.is_file():
+        return None
+    try:
+        found = ctypes.CDLL(str(path))
+        found.mark.restype = ctypes.c_uint32
+        if found.mark() != mark_of(SOURCE) or not found.suits():
+            return None
+    except (OSError, AttributeError):  # of another machine, or another version
+        return None
+    number, pointer = ctypes.c_int64, ctypes.c_void_p
+    found.product.argtypes = [pointer, number, pointer, number, pointer, number, pointer]
+    found.run.argtypes = [pointer, number, number, pointer, pointer, pointer]
+    found.product.restype = found.run.restype = None
+    return found

@@ -1,0 +1,97 @@
+"""Linear maps by the compiled library, which must be there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seqgen.models.engines.native.library import library
+from seqgen.models.engines.native.recording import LibraryMap, Recorded
+
+# Outputs that lie side by side, in float32 and in int8; inputs that int8 takes at a time, and rows.
+PANEL, INT8_PANEL, GROUP, INT8_ROWS = 16, 8, 4, 4
+
+
+class NativeMap(LibraryMap):
+    """W x + b (B, O) of x (B, I), in float32, for weights that do not change.
+
+    Args:
+        weight: W (O, I).
+        bias: b (O,) or none.
+    """
+
+    def __init__(self, weight: np.ndarray, bias: np.ndarray | None) -> None:
+        panels = _in_panels(weight, PANEL)  # (O / 16, 16, I)
+        packed = np.ascontiguousarray(panels.swapaxes(1, 2))
+        self._keep(weight.shape, packed, _filled(bias, PANEL, len(weight)), None)
+
+    def _keep(
+        self,
+        shape: tuple[int, int],
+        packed: np.ndarray,
+        bias: np.ndarray,
+        scales: np.ndarray | None,
+    ) -> None:
+        self.outputs, self.inputs = shape
+        self._product = library().product
+        arrays = packed, bias, scales
+        places = [0 if x is None else x.ctypes.data for x in arrays]
+        self._kept = arrays, np.array([*shape, *places], np.int64)
+        self.address = self._kept[1].ctypes.data
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """Return W x + b (B, O)."""
+        if isinstance(x, Recorded):
+            return x.recording.product(self, x)
+        if x.dtype != np.float32 or x.strides[1] != 4 or x.strides[0] % 4:
+            x = np.ascontiguousarray(x, np.float32)
+        rows = len(x)
+        y = np.empty((rows, self.outputs), np.float32)
+        scratch = np.empty(self.scratch, np.int8)
+        self._product(
+            self.address,
+            rows,
+            x.ctypes.data,
+            x.strides[0] // 4,
+            y.ctypes.data,
+            self.outputs,
+            scratch.ctypes.data,
+        )
+        return y
+
+
+class NativeInt8Map(NativeMap):
+    """The same by whole numbers; see `quantized.Int8Map`.
+
+    Args:
+        whole: W (O, I), int8 from -127 to 127.
+        scales: of each row of W, (O,).
+        bias: b (O,) or none.
+    """
+
+    def __init__(self, whole: np.ndarray, scales: np.ndarray, bias: np.ndarray | None) -> None:
+        outputs, inputs = whole.shape
+        wide = np.pad(whole, ((0, 0), (0, -inputs % GROUP)))
+        panels = _in_panels(wide, INT8_PANEL).reshape(-1, INT8_PANEL, wide.shape[1] // GROUP, GROUP)
+        packed = np.ascontiguousarray(panels.swapaxes(1, 2))  # (O / 8, I / 4, 8, 4)
+        vectors = (_filled(x, INT8_PANEL, outputs) for x in (bias, scales))
+        self._keep(whole.shape, packed, *vectors)
+
+    @property
+    def scratch(self) -> int:
+        return INT8_ROWS * (self.inputs + GROUP)
+
+
+def _in_panels(weight: np.ndarray, panel: int) -> np.ndarray:
+    """Return W (O, I) as (O / panel, panel, I), filled up with zeros."""
+    outputs, inputs = weight.shape
+    wide = np.zeros((-(-outputs // panel), panel, inputs), weight.dtype)
+    wide.reshape(-1, inputs)[:outputs] = weight
+    return wide
+
+
+def _filled(x: np.ndarray | None, panel: int, size: int) -> np.ndarray:
+    """Return a vector, or zeros for none, in float32 and filled up with zeros."""
+    wide = np.zeros(size + -size % panel, np.float32)
+    if x is not None:
+        wide[:size] = x
+    return wide

@@ -1,0 +1,234 @@
+"""The compiled library beside NumPy: products, recorded steps, and how it is built."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqgen.models.engines.arrays import Affine, Product, attend
+from seqgen.models.engines.native import compiling
+from seqgen.models.engines.native.library import library
+from seqgen.models.engines.native.maps import NativeInt8Map, NativeMap
+from seqgen.models.engines.native.recording import Recording, recorded
+from seqgen.models.engines.ops import ArrayOps
+
+needs_library = pytest.mark.skipif(library() is None, reason="the kernels are not compiled here")
+SHAPES = [(65, 48), (16, 7), (97, 33), (1, 1), (200, 384)]
+ROWS = [1, 2, 3, 4, 5, 6, 7, 8, 10, 16, 99]
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+@needs_library
+@pytest.mark.parametrize("shape", SHAPES)
+def test_products_in_float32(shape):
+    """Near those of float64, and each row's the same bits whatever the rows beside it."""
+    weight, bias, x = numbers(*shape), numbers(shape[0], seed=1), numbers(99, shape[1], seed=2)
+    for b in (bias, None):
+        product = NativeMap(weight, b)
+        exact = x.astype(float) @ weight.T + (0 if b is None else b)
+        alone = np.concatenate([product(row[None]) for row in x])
+        np.testing.assert_allclose(alone, exact, rtol=0, atol=1e-6 * shape[1])
+        for rows in ROWS:
+            assert (product(x[:rows]) == alone[:rows]).all()
+    wide = np.hstack([x, x])[:, 1:]  # rows that lie apart, at any address
+    assert (product(wide[:, : shape[1]]) == product(wide[:, : shape[1]].copy())).all()
+
+
+@needs_library
+@pytest.mark.parametrize("shape", SHAPES)
+def test_products_of_whole_numbers(shape):
+    """The sums are exact, up to those of the largest numbers; rows are rounded by themselves."""
+    whole = np.random.default_rng(0).integers(-127, 128, shape).astype(np.int8)
+    whole[0], scales = 127, np.abs(numbers(shape[0]))
+    x, bias = numbers(99, shape[1], seed=2), numbers(shape[0], seed=3)
+    x[0], x[1] = 1, 0
+    product = NativeInt8Map(whole, scales, bias)
+    of_x = np.maximum(np.abs(x).max(1, keepdims=True), np.float32(1e-30)) * np.float32(1 / 127)
+    sums = np.rint(x / of_x).astype(np.int64) @ whole.astype(np.int64).T
+    wanted = sums * scales.astype(float) * of_x + bias
+    alone = np.concatenate([product(row[None]) for row in x])
+    np.testing.assert_allclose(alone, wanted, rtol=1e-6, atol=1e-6 * abs(wanted).max())
+    assert (alone[1] == bias).all()
+    for rows in ROWS:
+        assert (product(x[:rows]) == alone[:rows]).all()
+
+
+EXACT = {
+    "tanh": (np.tanh, (-12, 12)),
+    "exp": (np.exp, (-100, 88.7)),
+    "sqrt": (np.sqrt, (0, 9)),
+    "expm1": (np.expm1, (-5, 5)),
+    "negative": (np.negative, (-5, 5)),
+    "absolute": (np.absolute, (-5, 5)),
+    "log": (np.log, (1e-6, 9)),
+}
+
+
+@needs_library
+@pytest.mark.parametrize("name", EXACT)
+def test_functions_of_a_number(name):
+    exact, (low, high) = EXACT[name]
+    x = np.linspace(low, high, 4001, dtype=np.float32)[None]
+    program = recorded(lambda x: [getattr(np, name)(x)], [x.shape[1:]])
+    (found,) = program(1, [x])
+    # Below e^-87 float32 has subnormal numbers, of which zero is made.
+    np.testing.assert_allclose(found, exact(x.astype(float)), rtol=4e-7, atol=1.2e-38)
+    edges = np.array([[np.inf, -np.inf, np.nan, 0, -0.0]], np.float32)
+    (found,) = recorded(lambda x: [getattr(np, name)(x)], [(5,)])(1, [edges])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        np.testing.assert_array_equal(found, exact(edges))
+
+
+def equation(x, y):
+    """All kinds of what equations do, rows staying apart."""
+    first, second = ArrayOps.split(x, 1, 1)
+    i, g, o = ArrayOps.gates(y, ArrayOps.sigmoid, np.tanh, ArrayOps.relu)
+    normed = ArrayOps.layer_norm(ArrayOps.join(first, o), np.arange(12, dtype=np.float32), None)
+    by_head = normed.reshape(len(x), 3, 4)
+    by_head = ArrayOps.rms_norm(by_head, np.arange(4, dtype=np.float32)) * 2
+    by_head = (3 - by_head.swapaxes(1, 2)).reshape(len(x), -1)
+    soft = ArrayOps.softmax(second)
+    soft *= -1.5
+    soft[:, 2:4] = first[:, :2]
+    return [by_head, ArrayOps.gelu(i) + ArrayOps.gelu_exact(g) / 3, x, soft, np.maximum(i, 0.5)]
+
+
+@needs_library
+def test_a_recorded_step_is_numpys_for_any_rows():
+    program = recorded(equation, [(12,), (18,)])
+    for rows in (1, 2, 5):
+        x, y = numbers(rows, 12), numbers(rows, 18, seed=1)
+        found = program(rows, [x, y])
+        for one, other in zip(found, equation(x, y), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    again = program(5, [x, y])
+    assert all((one == other).all() for one, other in zip(found, again, strict=True))
+    # A row (1, ...) is every row's.
+    shared = program(5, [x, y[:1]])[1]
+    np.testing.assert_array_equal(shared, np.repeat(shared[:1], 5, 0))
+
+
+@needs_library
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        lambda x: [np.where(x > 0, x, 0)],
+        lambda x: [x.sum(0, keepdims=True)],
+        lambda x: [np.concatenate([x, x])],
+        lambda x: [x @ x.T],
+        lambda x: [np.asarray(x) * 2],
+        lambda x: [np.asarray(x) * 2 + x],
+        lambda x: [x.copy() + 1],
+        lambda x: [np.power(x, 3)],
+        lambda x: [x[0]],
+        lambda x: [np.add(x[:, 1:], 1, out=x[:, :-1])[:, :1] if x[0, 0] else x],
+        lambda x: [np.add(x[:, :-1], 1, out=x[:, 1:])],
+        lambda x: [x * np.ones(6)],
+    ],
+)
+def test_what_cannot_be_recorded_is_left_to_numpy(unfit):
+    assert recorded(unfit, [(6,)]) is None
+
+
+@needs_library
+def test_attention_to_a_cache():
+    """One query a row, heads of keys shared, rows that begin at different slots."""
+    rows, heads, of_keys, width, slots, end = 3, 6, 2, 20, 24, 19
+    recording, starts = Recording(), [0, 7, 18]
+    shapes = [(n, 1, width) for n in (heads, of_keys, of_keys)]
+    program = recorded(lambda *qkv: [recording.attend(1, *qkv)], shapes, recording)
+    q, k, v = (numbers(rows, *shape, seed=i) for i, shape in enumerate(shapes))
+    caches = [
+        [numbers(rows, of_keys, slots, width, seed=9 * i + j) for j in (3, 4)] for i in (0, 1)
+    ]
+    before = [[x.copy() for x in kind] for kind in caches]
+    addresses = [np.array([x.ctypes.data for x in kind], np.int64) for kind in caches]
+    arrays = *addresses, np.array(starts, np.int64), np.empty(end, np.float32)
+    places = [x.ctypes.data for x in arrays]
+    past = np.array([*places[:3], end, slots, places[3]], np.int64)
+    (read,) = program(rows, [q, k, v], past.ctypes.data)
+    for cache, old, new in zip(caches, before, (k, v), strict=True):
+        old[1][:, :, end - 1] = new[:, :, 0]
+        assert all((x == y).all() for x, y in zip(cache, old, strict=True))
+    for row, start in enumerate(starts):
+        keys, values = (x[1][row : row + 1, :, start:end] for x in caches)
+        wanted = attend(q[row : row + 1], keys, values)
+        np.testing.assert_allclose(read[row], wanted[0], rtol=1e-5, atol=1e-6)
+
+
+def test_without_a_library_numpy_multiplies(numpy_alone):
+    weight, x = numbers(5, 4), numbers(3, 4, seed=1)
+    affine = Affine(weight, None)
+    np.testing.assert_allclose(affine(x), x @ weight.T, rtol=1e-6)
+    assert [type(made) for made in affine._made.values()] == [Product]
+    assert recorded(lambda x: [x + 1], [(4,)]) is None
+
+
+def test_a_library_of_another_source_or_none_is_not_used(tmp_path, monkeypatch, numpy_alone):
+    damaged = tmp_path / "kernels.so"
+    for content in (b"", b"\x7fELF"):
+        damaged.write_bytes(content)
+        monkeypatch.setenv("SEQGEN_NATIVE", str(damaged))
+        library.cache_clear()
+        assert library() is None
+    if compiling.LIBRARY.is_file():
+        monkeypatch.setenv("SEQGEN_NATIVE", str(compiling.LIBRARY))
+        monkeypatch.setattr("seqgen.models.engines.native.library.mark_of", lambda source: 1)
+        library.cache_clear()
+        assert library() is None
+
+
+def test_a_machine_without_a_compiler_is_told_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CC", "nothing")
+    with pytest.raises(OSError, match="no C compiler"):
+        compiling.compile_kernels(tmp_path / "kernels.so")
+    failing = tmp_path / "cc"
+    failing.write_text("#!/bin/sh\necho 'kernels.c:1: bad' >&2; exit 1\n")
+    failing.chmod(0o755)
+    monkeypatch.setenv("CC", str(failing))
+    with pytest.raises(OSError, match=r"fails: kernels\.c:1: bad"):
+        compiling.compile_kernels(tmp_path / "kernels.so")
+    assert list(tmp_path.iterdir()) == [failing]
+
+
+@pytest.mark.long
+def test_no_undefined_behaviour_and_no_address_out_of_bounds(tmp_path):
+    """All products and steps of these tests and of the array models, with GCC's sanitizers."""
+    made, command = tmp_path / "kernels.so", compiling.compiler()
+    if command is None or sys.platform != "linux":
+        pytest.skip("there is no compiler")
+    checks = "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"
+    try:
+        compiling.compile_kernels(made, ("-O0", *checks))
+    except OSError as error:
+        pytest.skip(str(error))
+    asan = subprocess.run(
+        [*command, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+    )
+    chosen = [
+        str(Path(__file__).with_name(name)) for name in ("test_native.py", "test_array_models.py")
+    ]
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": asan.stdout.strip(),
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "SEQGEN_NATIVE": str(made),
+    }
+    options = "-n0", "-q", "-p", "no:cacheprovider", "-k", "not source and not torch"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *chosen],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
