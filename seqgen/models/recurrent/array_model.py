@@ -157,7 +157,8 @@ class RecurrentArrays(ArrayModel):
         self, tokens: Sequence[int], state: RecurrentState
     ) -> tuple[np.ndarray, RecurrentState]:
         ids = np.asarray(tokens)
-        if self.program is None:
+        watched = any(layer.ops is not ArrayOps for layer in self.layers)
+        if watched or self.program is None:
             x, state = self.hidden(ids, state)
             return self.head(x), state
         inputs = [self.layers[0].product(ids), *itertools.chain(*state.layers)]
