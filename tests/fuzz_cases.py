@@ -54,6 +54,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "perplexity": [text, "-m", lstm],
         "tokenize": [text, "-m", lstm],
         "compress": [text, "-m", lstm],
+        "replay": [text],
         "decompress": [text, "-m", lstm],
         "bleu": [text, text],
         "eval": ["-m", lstm, "--passages", "2"],

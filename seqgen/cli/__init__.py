@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from seqgen import __version__, ranks
+from seqgen.cli import recording
 from seqgen.cli.help import MEASURE, STORED, TEXTS, TRAIN, WRITE, Command, Group
 from seqgen.cli.output import announce, forget_announced, is_terminal, put, say, say_announced
 from seqgen.cli.process import prepare
@@ -52,6 +53,7 @@ COMMANDS = {
         "perplexity": "perplexity:perplexity",
         "eval": "evaluate:evaluate",
         "compare": "compare:compare",
+        "replay": "replay:replay",
         "bleu": "bleu:bleu",
         "predict": "predict:predict",
         "vectors": "vectors:vectors",
@@ -143,6 +145,7 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
     """
     try:
         arguments = as_spelled_now(arguments)
+        recording.begin(arguments)
         command = _tree_for(arguments) if tree is None else tree
         code = command(arguments, prog_name=name, standalone_mode=False)
         say_announced()

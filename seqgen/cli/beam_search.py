@@ -62,7 +62,7 @@ def beam_search(
     if search.seed is None:
         search = replace(search, seed=secrets.randbelow(1 << 31))
     loaded = model.load(search.of_source, search.beams, search.max_tokens)
-    out.say_engines([loaded])
+    out.uses([loaded], search.seed)
     from seqgen.commands.writing import beam_search as searching
 
     from_sources = prompts.are_sources(loaded, echo.echo)

@@ -150,6 +150,7 @@ def compare(
 
     given = files.data, files.source, files.target
     loaded = compared.load(machine, looked_up, [file for file in given if file is not None])
+    out.uses(loaded)
     check_one_kind(loaded)
     scoring = Scoring(**asdict(scoring))
     text, what = _text(loaded, Inputs(out.quiet), files)

@@ -122,7 +122,7 @@ def evaluate(
     work = Work.of_files(read, rows=to_measure.protocol.batch_size)
     how = machine.device, machine.precision, looked_up.config, work
     loaded = [load(name, *how) for name in models.names]
-    out.say_engines(loaded)
+    out.uses(loaded)
     check_one_kind(loaded)
     _check_for_kind(loaded[0], asked, files.of_pairs or next(iter(scores.given), None))
     read = _reader(loaded, inputs, files, to_measure)

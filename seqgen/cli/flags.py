@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from seqgen.cli import completion
+from seqgen.cli import completion, recording
 from seqgen.cli.inputs import file_name, file_path
 from seqgen.cli.output import unescape
 from seqgen.cli.process import use_threads
@@ -70,6 +70,9 @@ def takes_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def run(**values: Any) -> Any:
+        if values.get("record_run"):
+            own_values = {name for name in own if name not in groups}
+            recording.run.take({k: v for k, v in values.items() if k not in own_values})
         given = {name: value for name, value in values.items() if value is not None}
         filled = {name: group.take(given) for name, group in groups.items()}
         return command(**filled, **{name: values[name] for name in own if name not in groups})

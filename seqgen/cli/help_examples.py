@@ -123,6 +123,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "Look every line up in two files.",
         ),
     ),
+    "replay": (
+        ("seqgen replay results.jsonl", "Say of each record whether it comes out equal."),
+        ("seqgen replay results.jsonl.gz --json", "Name what differs, in JSON."),
+        ("seqgen replay results.jsonl --update", "Keep what the records are now."),
+    ),
     "compress": (
         ("seqgen compress book.txt -m book-ngram > book.sg", "Compress a text."),
         ("seqgen compress book.txt -m book-lstm --json", "See how small it gets."),

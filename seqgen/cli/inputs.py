@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from seqgen.cli import recording
 from seqgen.cli.output import announce
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import title_of
@@ -62,6 +63,7 @@ def input_bytes() -> Iterator[bytes]:
     """
     if sys.stdin is None:
         raise SeqgenError("there is no standard input to read")
+    recording.run.stdin = True
     # Past Python's buffer, whose lock a thread that waits for input would hold when the program
     # ends: Python then aborts.
     descriptor = sys.stdin.fileno()
@@ -321,6 +323,7 @@ class Inputs:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             return self._pipe(str(path), _identity(status))
+        recording.run.read(path)
         source = Input(str(path), _identity(status), path)
         self._known.setdefault(source.identity, source)
         return source

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
+from seqgen.cli import recording
 from seqgen.configs.options import OUTPUT, Options
 from seqgen.configs.settings import setting
 from seqgen.errors import SeqgenError
@@ -115,6 +116,16 @@ class Output(Options):
         names=("--verbose", "-v"),
         panel=OUTPUT,
     )
+    record_run: bool = setting(
+        "Write JSON Lines, each with how it was made, so that seqgen replay can make it again.",
+        False,
+        names=("--record",),
+        panel=OUTPUT,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "json", self.json or self.record_run)
 
     def record(self, record: Any) -> bool:
         """Write a record if records are asked for; return whether they are."""
@@ -136,8 +147,11 @@ class Output(Options):
         if not self.quiet:
             say(message)
 
-    def say_engines(self, models: Iterable[LoadedModel]) -> None:
-        """With --verbose, say which engine runs each model."""
+    def uses(self, models: Iterable[LoadedModel], seed: int | None = None) -> None:
+        """Note models, and a seed that was drawn, for --record; say engines with --verbose."""
+        models = list(models)
+        recording.run.use(models)
+        recording.run.seed = recording.run.seed if seed is None else seed
         if not self.explains:
             return
         from seqgen.models.engines.native.library import library
@@ -205,6 +219,8 @@ def put_record(record: Any) -> None:
     What is not finite is null. A byte of a file's name that is not UTF-8 is written as `\xe9`.
     """
     values = record if isinstance(record, dict) else dataclasses.asdict(record)
+    if recording.run.recording:
+        values = {**values, "run": recording.run.facts()}
     put_bytes([json.dumps(_as_json(values), ensure_ascii=False).encode() + b"\n"])
 
 

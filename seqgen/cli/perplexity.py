@@ -137,7 +137,7 @@ def perplexity(
     views = replace(views, per_line=views.per_line or look.looks)
     _check(models, scoring, views, look, looked_up)
     loaded = _load(models, looked_up, scoring, views, machine, text.or_piped)
-    out.say_engines(loaded)
+    out.uses(loaded)
     loaded = [one.with_labels(text.label) for one in loaded]
     if language.given:
         _of_pattern(loaded, text, language, out)

@@ -72,7 +72,7 @@ def sample(
         sampling = replace(sampling, seed=secrets.randbelow(1 << 31))
     rows = sampling.num_samples * sampling.best_of
     loaded = model.load(sampling.of_source, rows, sampling.max_tokens)
-    out.say_engines([loaded])
+    out.uses([loaded], sampling.seed)
     from_sources = not instead.interactive and prompts.are_sources(loaded, echo.echo)
     if echo.echo and loaded.given.is_source:
         loaded.given.require_nothing("--echo")

@@ -83,7 +83,10 @@ def commands(command, name=""):
         yield from commands(found, f"{name} {own}".strip())
 
 
-SAME_EVERYWHERE = {f"--{name}": field for name, field, _ in (*Threads.flags(), *Output.flags())}
+SAME_EVERYWHERE = {
+    (field.metadata["flag"].names or (f"--{name}",))[0]: field
+    for name, field, _ in (*Threads.flags(), *Output.flags())
+}
 ALL = dict(commands(typer.main.get_command(make_app())))
 
 
@@ -465,7 +468,8 @@ def test_numbers_are_refused_in_our_words(cli):
 @pytest.mark.parametrize("name", [name for name in ALL if name not in ("", "bench")])
 def test_every_command_takes_the_options_that_mean_the_same_everywhere(name):
     named = {flag: option for option in ALL[name].params for flag in option.opts}
-    assert SAME_EVERYWHERE.keys() == {"--threads", "--json", "--quiet", "--verbose"}
+    shared = {"--threads", "--json", "--quiet", "--verbose", "--record"}
+    assert SAME_EVERYWHERE.keys() == shared
     for flag, field in SAME_EVERYWHERE.items():
         assert named[flag].help == field.metadata["doc"]
 

@@ -137,7 +137,16 @@ ROWS: dict[str, set[str]] = {
     "models remove other --yes --json": MODELS,
 }
 # Commands that no stored model is given to.
-WITHOUT_MODEL = {"bench plan", "bleu", "find-lr", "novelty", "sweep", "tune", "models cache"}
+WITHOUT_MODEL = {
+    "bench plan",
+    "bleu",
+    "find-lr",
+    "novelty",
+    "replay",
+    "sweep",
+    "tune",
+    "models cache",
+}
 
 
 def arguments(row: str, name: str) -> list[str]:

@@ -170,6 +170,7 @@ def test_every_command_leaves_them_as_they_are(models, tmp_path, monkeypatch, ca
         ["restore", file, "-m", "net"],
         ["novelty", file, "-m", "net"],
         ["compress", file, "-m", "net"],
+        ["replay", file],
         ["decompress", file, "-m", "net"],
         ["find-lr", file, *TINY],
         ["sweep", file, "--models", "ngram", "--parameters", "100"],

@@ -1,0 +1,200 @@
+"""`seqgen replay`: make recorded results again, and say what differs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from seqgen.cli.flags import takes_options
+from seqgen.cli.inputs import Inputs, given_or_piped
+from seqgen.cli.output import Output, put
+from seqgen.cli.tables import count
+from seqgen.configs.options import SAVING, Options
+from seqgen.configs.settings import setting
+from seqgen.data.text import UNPACKED, lines
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.files import write_bytes
+from seqgen.wording import plural
+
+# Commands whose results follow from what is recorded.
+REPLAYED = ("sample", "beam-search", "perplexity", "eval", "compare", "sweep")
+# What takes another value each time, or is a place.
+TIMES = frozenset({"seconds", "tokens_per_second", "validation_seconds", "path", "run"})
+# What tells the records of one command apart.
+NUMBERS = ("index", "sample", "rank", "line", "file", "model", "name")
+# Parts of `run` that a difference can come from.
+CAUSES = ("models", "files", "options", "versions", "machine")
+# Characters of a value that a difference shows.
+SHOWN = 40
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded(Options):
+    """The records that are made again."""
+
+    file: str | None = setting(
+        "Records made with --record, as JSON Lines, perhaps compressed; - is standard input.",
+        None,
+        metavar="[FILE]",
+        reads="file",
+        positional=True,
+    )
+    update: bool = setting(
+        "Write what the records are now into FILE, in their place.", False, panel=SAVING
+    )
+
+
+@takes_options
+def replay(recorded: Recorded, out: Output) -> None:
+    """Make recorded results again, and say of each whether it is equal, or what differs.
+
+    Results are recorded by --record of sample, beam-search, perplexity, eval, compare and sweep.
+    Each command is run once more, with its seed, in the working directory. A difference is named
+    with what it may come from: a model or a file that has changed, options, versions, the machine.
+    The exit code is 1 if anything differs. A sweep trains its models again, in a folder of its
+    own.
+    """
+    (name,) = given_or_piped([recorded.file] if recorded.file else None, "seqgen replay FILE")
+    source = Inputs(out.quiet).open_one(name)
+    plain = isinstance(source.content, Path) and source.content.suffix.lower() not in UNPACKED
+    if recorded.update and not plain:
+        raise UsageError("--update needs a file, and none that is compressed")
+    old = [_read(line, number) for number, line in enumerate(lines(source.chunks()), start=1)]
+    now, different = [], 0
+    for index, (before, after, differs) in enumerate(_replayed(old)):
+        now.append(before if after is None else after)
+        different += bool(differs)
+        if not out.record({"index": index, "equal": not differs, "differs": differs}):
+            put(f"{index}\t{'; '.join(['differs', *differs]) if differs else 'equal'}\n")
+    if recorded.update:
+        text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in now)
+        write_bytes(source.content, text.encode())
+        out.notice(f"{plural(different, 'record')} of {count(len(old))} updated")
+    elif different:
+        raise SeqgenError(f"{plural(different, 'record')} of {count(len(old))} cannot be repeated")
+
+
+def _read(line: str, number: int) -> Record:
+    """Return a record.
+
+    Raises:
+        SeqgenError: the line is none.
+    """
+    with contextlib.suppress(ValueError):
+        record = json.loads(line)
+        if isinstance(record, dict):
+            return record
+    raise SeqgenError(f"line {number} is no JSON record")
+
+
+def _replayed(old: Iterable[Record]) -> Iterator[tuple[Record, Record | None, list[str]]]:
+    """Yield each record, what it is now if it could be made, and what differs.
+
+    Consecutive records of one command are made by running it once.
+    """
+    for _, group in groupby(old, lambda record: json.dumps(record.get("run"), sort_keys=True)):
+        records = list(group)
+        try:
+            made = _made_again(records)
+        except SeqgenError as error:
+            yield from ((record, None, [str(error)]) for record in records)
+            continue
+        by_number = {_numbers(record): record for record in made}
+        for record in records:
+            after = by_number.get(_numbers(record))
+            differs = ["there is no such record now"] if after is None else _values(record, after)
+            causes = _causes(record["run"], made[0]["run"]) if differs and made else []
+            yield record, after, causes + differs
+
+
+def _numbers(record: Record) -> str:
+    return json.dumps([record.get(key) for key in NUMBERS])
+
+
+def _made_again(records: Sequence[Record]) -> list[Record]:
+    """Run the command of some records once more; return the records that it makes.
+
+    Raises:
+        SeqgenError: it is not recorded, cannot be repeated, or fails.
+    """
+    run = records[0].get("run")
+    try:
+        command, arguments = run["command"], [*map(str, run["arguments"])]
+        seed, models, options = run["seed"], list(run["models"]), run["options"]
+        stdin = _prompts(records, command) if run["stdin"] else None
+    except (TypeError, KeyError):
+        raise SeqgenError("it was not made with --record") from None
+    if command not in REPLAYED:
+        raise SeqgenError(f"only {', '.join(REPLAYED)} can be repeated, not {command}")
+    more = ["--record", "--quiet"]
+    if seed is not None and not any(one.partition("=")[0] == "--seed" for one in arguments):
+        more += ["--seed", str(seed)]
+    if len(models) == 1 and command != "compare" and not options.get("model"):
+        more += ["-m", models[0]]  # which was the latest then
+    with tempfile.TemporaryDirectory() as home:
+        of_sweep = {"SEQGEN_HOME": home} if command == "sweep" else {}
+        done = subprocess.run(
+            [sys.executable, "-m", "seqgen", command, *more, *arguments],
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            env={**os.environ, **of_sweep},
+            check=False,
+        )
+    if done.returncode:
+        said = done.stderr.strip().rpartition("\n")[2].removeprefix("seqgen: ")
+        raise SeqgenError(said or f"it ends with exit code {done.returncode}")
+    return [json.loads(line) for line in done.stdout.split("\n") if line]
+
+
+def _prompts(records: Sequence[Record], command: str) -> str:
+    """Return what standard input was, from the prompts of the records.
+
+    Raises:
+        SeqgenError: it was something else, or some of the records are missing.
+    """
+    prompts = {record.get("index"): record.get("prompt") for record in records}
+    if command not in ("sample", "beam-search") or any(r.get("source") for r in records):
+        raise SeqgenError("it read standard input, which is not recorded")
+    if list(prompts) != list(range(len(prompts))):
+        raise SeqgenError("records of earlier prompts of the same command are missing")
+    return "".join(f"{prompt}\n" for prompt in prompts.values())
+
+
+def _values(before: Record, after: Record) -> list[str]:
+    """Return which results differ, and how."""
+    names = [name for name in {**before, **after} if name not in TIMES]
+    return [
+        f"{name} was {_short(before.get(name))}, is {_short(after.get(name))}"
+        for name in names
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _causes(before: Record, after: Record) -> list[str]:
+    """Return how a command, its models and files, versions and machine differ."""
+    causes = []
+    for part in CAUSES:
+        old, new = before.get(part, {}), after[part]
+        for name in {**old, **new}:
+            if old.get(name) != new.get(name):
+                was, now = _short(old.get(name)), _short(new.get(name))
+                causes.append(f"{part.removesuffix('s')} {name} was {was}, is {now}")
+    return causes
+
+
+def _short(value: Any) -> str:
+    text = "missing" if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."

@@ -1,0 +1,150 @@
+"""Records say how they were made; replay makes them again and names what differs."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+from helpers_cli import records, refusal
+from places import STORED
+from safetensors.numpy import load_file, save_file
+
+from seqgen import store
+from seqgen.cli import run
+from seqgen.cli.replay import TIMES
+
+TEXT = STORED / "tiny.txt"
+
+
+@pytest.fixture
+def place(home, tmp_path, monkeypatch):
+    """A folder with a text, and a home with an n-gram model, an LSTM and an HMM."""
+    shutil.copy(TEXT, tmp_path / "t.txt")
+    for name, stored in {"grams": "ngram-whitespace", "net": "lstm-char"}.items():
+        shutil.copytree(STORED / "models" / stored, home / "models" / name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def replayed(capsys, *arguments) -> tuple[int, list[dict]]:
+    """Return the exit code of a replay and its records."""
+    capsys.readouterr()
+    code = run(["replay", *arguments, "--json", "-q"])
+    return code, [json.loads(line) for line in capsys.readouterr().out.split("\n") if line]
+
+
+def write(path, found: list[dict]) -> None:
+    path.write_text("".join(json.dumps(record) + "\n" for record in found))
+
+
+def recorded(capsys, *arguments) -> list[dict]:
+    return records(capsys, *arguments, "--record", "-q")
+
+
+def test_a_record_says_how_it_was_made(place, capsys):
+    (found,) = recorded(capsys, "perplexity", "t.txt", "-m", "net")
+    about = found["run"]
+    assert about["command"] == "perplexity" and about["arguments"][:3] == ["t.txt", "-m", "net"]
+    assert about["models"] == {"net": store.find("net").digest}
+    assert about["files"] == {"t.txt": store.manifest.digest_of(TEXT)}
+    assert about["options"]["batch_size"] == 32 and about["versions"].keys() >= {"seqgen", "numpy"}
+    assert not about["stdin"] and about["machine"]["platform"]
+    (plain,) = records(capsys, "perplexity", "t.txt", "-m", "net")
+    assert plain == {key: value for key, value in found.items() if key != "run"}
+    # --record asks for JSON by itself; a seed that was drawn is recorded.
+    capsys.readouterr()
+    assert run(["sample", "-m", "net", "--max-tokens", "2", "--record"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["run"]["seed"] == found["seed"] is not None
+
+
+@pytest.mark.slow
+def test_what_differs_is_named(place, capsys):
+    (found,) = recorded(capsys, "sample", "-m", "net", "--max-tokens", "5", "--seed", "3")
+    weights = store.find("net").path / store.WEIGHTS
+    tensors = load_file(weights)
+    name = next(name for name in tensors if "head" in name and tensors[name].ndim == 1)
+    tensors[name][:] += 0.01 * (tensors[name] == tensors[name].max())  # one weight
+    save_file(tensors, weights)
+    (weights.parent / "manifest.json").unlink()
+    found["run"]["versions"]["numpy"] = "0.1"
+    found["run"]["options"]["top_p"] = 0.3
+    write(place / "log.jsonl", [found])
+    code, ((one),) = replayed(capsys, "log.jsonl")
+    assert code == 1 and not one["equal"]
+    said = " ".join(one["differs"])
+    for part in ("model net was", "version numpy was", "option top_p was 0.3, is 1.0", "logprob"):
+        assert part in said
+    # The log takes over what the records are now.
+    assert run(["replay", "log.jsonl", "--update", "-q"]) == 0
+    capsys.readouterr()
+    assert replayed(capsys, "log.jsonl") == (0, [{"index": 0, "equal": True, "differs": []}])
+
+
+def test_what_cannot_be_repeated(place, capsys):
+    (found,) = recorded(capsys, "sample", "-m", "net", "--max-tokens", "1", "--seed", "3")
+    gone, other, piped = (json.loads(json.dumps(found)) for _ in range(3))
+    gone["run"]["arguments"][1] = "nobody"
+    other["run"]["command"] = "models"
+    piped["run"]["stdin"], piped["index"] = True, 2
+    bare = {key: value for key, value in found.items() if key != "run"}
+    write(place / "log.jsonl", [gone, other, piped, bare])
+    code, lines = replayed(capsys, "log.jsonl")
+    said = [line["differs"][0] for line in lines]
+    assert code == 1 and not any(line["equal"] for line in lines)
+    assert "nobody" in said[0] and "only sample" in said[1]
+    assert "earlier prompts" in said[2] and "--record" in said[3]
+    (place / "bad.jsonl").write_text("{}\nno\n")
+    assert "line 2" in refusal(capsys, "replay", "bad.jsonl")
+    with gzip.open(place / "log.jsonl.gz", "wt") as file:
+        file.write(json.dumps(bare) + "\n")
+    assert "--update" in refusal(capsys, "replay", "log.jsonl.gz", "--update")
+
+
+def in_a_process(arguments: list[str], piped: bytes = b"") -> int:
+    """Run a command as a shell does: pytest's process has other threads, and rounds otherwise."""
+    done = subprocess.run(
+        [sys.executable, "-m", "seqgen", *arguments], input=piped, stdout=subprocess.PIPE
+    )
+    sys.stdout.write(done.stdout.decode())
+    return done.returncode
+
+
+@pytest.mark.slow
+def test_everything_comes_out_equal(place, capsys):
+    assert run(["train", "t.txt", "--model", "ngram", "--order", "3", "--name", "last", "-q"]) == 0
+    commands = (
+        ("sample", "--num-samples", "2", "--max-tokens", "9"),
+        ("sample", "ten", "net", "-m", "net", "--max-tokens", "9", "--top-p", "0.9"),
+        ("beam-search", "ten", "-m", "net", "--max-tokens", "4", "--nbest", "2"),
+        ("beam-search", "-m", "last", "--stochastic", "--max-tokens", "4"),
+        ("perplexity", "t.txt", "-m", "net", "-m", "last"),
+        ("perplexity", "t.txt", "-m", "net", "--per-line"),
+        ("eval", "-m", "last", "--passages", "2"),
+        ("compare", "net", "last", "--data", "t.txt", "--resamples", "9"),
+        ("sweep", "t.txt", "--models", "rnn", "--parameters", "2000", "--steps", "2"),
+    )
+
+    def made(*command):
+        return records(capsys, *command, "--record", "-q", by=in_a_process)
+
+    found = [one for command in commands for one in made(*command)]
+    piped = functools.partial(in_a_process, piped=b"net\n\nten\n")
+    of_pipe = ("sample", "-m", "net", "--max-tokens", "3", "--record", "-q")
+    found += records(capsys, *of_pipe, by=piped)
+    with gzip.open(place / "log.jsonl.gz", "wt") as file:
+        file.write("".join(json.dumps(record) + "\n" for record in found))
+    code, lines = replayed(capsys, "log.jsonl.gz")
+    assert [line for line in lines if not line["equal"]] == [] and code == 0
+    assert len(lines) == len(found) > 20 and [one["prompt"] for one in found[-3:]] == [
+        "net",
+        "",
+        "ten",
+    ]
+    # Only times and places may be another.
+    assert {"seconds", "tokens_per_second", "validation_seconds", "path", "run"} == TIMES
