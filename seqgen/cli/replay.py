@@ -17,6 +17,7 @@ from typing import Any
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output, put
+from seqgen.cli.reading import Threads
 from seqgen.cli.tables import count
 from seqgen.configs.options import SAVING, Options
 from seqgen.configs.settings import setting
@@ -55,7 +56,7 @@ class Recorded(Options):
 
 
 @takes_options
-def replay(recorded: Recorded, out: Output) -> None:
+def replay(recorded: Recorded, threads: Threads, out: Output) -> None:
     """Make recorded results again, and say of each whether it is equal, or what differs.
 
     Results are recorded by --record of sample, beam-search, perplexity, eval, compare and sweep.
