@@ -187,6 +187,7 @@ _ROWS = (
         "recurrent encoder-decoder, with attention or without",
         (TRANSLATION,),
         config=".seq2seq.recurrent_config:Seq2SeqConfig",
+        arrays=".seq2seq.recurrent_arrays:Seq2SeqArrays",
     ),
     Architecture(
         "seq2seq-transformer",
@@ -194,6 +195,7 @@ _ROWS = (
         "encoder-decoder transformer (Vaswani et al. 2017)",
         (TRANSLATION,),
         config=".seq2seq.transformer_config:Seq2SeqTransformerConfig",
+        arrays=".seq2seq.transformer_arrays:Seq2SeqTransformerArrays",
     ),
     Architecture(
         "word2vec",

@@ -11,11 +11,12 @@ import functools
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
 from seqgen.models.array_network import ArrayNetwork
+from seqgen.models.engines.arrays import ArrayMap
 from seqgen.models.engines.ops import Leaf
 from seqgen.models.scores import Predictions, Scores, Want, WrittenOut
 
@@ -182,6 +183,53 @@ class Reader(ABC):
 
 class ArrayModel(ArrayNetwork, Reader):
     """A language model over NumPy arrays."""
+
+
+class NeuralArrays(ArrayModel):
+    """An array model that makes features of the past and a linear `head` over them."""
+
+    head: ArrayMap
+
+    @abstractmethod
+    def hidden(self, tokens: np.ndarray, state: Any) -> tuple[np.ndarray, State]:
+        """Return the features (B, T, H) from which the head predicts, and the state after.
+
+        Args:
+            tokens: (B, T).
+            state: of what came before, used up; None for nothing.
+        """
+
+    @property
+    def like(self) -> np.ndarray:
+        """An array of the type of the features."""
+        return np.empty(0, self.dtype)
+
+    def layer_features(self, tokens: np.ndarray) -> list[np.ndarray]:
+        """See `NeuralLanguageModel.layer_features`."""
+        return [self.hidden(tokens, None)[0]]
+
+    def __call__(
+        self, tokens: np.ndarray, state: Any = None, last: int | None = None
+    ) -> tuple[np.ndarray, State]:
+        features, after = self.hidden(tokens, state)
+        return self.logits(features, tokens, state, last), after
+
+    def logits(
+        self, features: np.ndarray, tokens: np.ndarray, past: Any, last: int | None = None
+    ) -> np.ndarray:
+        """Return the logits (B, T, V) after tokens, or after the `last` of them.
+
+        Args:
+            features: (B, T, H) of `hidden`.
+            tokens: (B, T), which `hidden` read.
+            past: the state that `hidden` was given, which may be used up.
+            last: see `Reader.__call__`.
+        """
+        return self.head(features if last is None else features[:, -last:])
+
+    def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
+        logits, state = self(np.array(tokens)[:, None], state)
+        return logits[:, 0], state
 
 
 def without_gradients(function: F) -> F:

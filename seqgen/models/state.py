@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from seqgen.models.engines.ops import Leaf, is_leaf, ops_of
 
 S = TypeVar("S", bound="State")
@@ -27,6 +29,16 @@ class State:
     def _each(self: S, leaf: Callable[[Leaf], Leaf], child: Callable[[State], State]) -> S:
         changed = {f.name: _visit(getattr(self, f.name), leaf, child) for f in _parts(self)}
         return dataclasses.replace(self, **changed)
+
+    @property
+    def is_of_arrays(self) -> bool:
+        """Whether the leaves are arrays, as the first is."""
+        value: Any = self
+        while not is_leaf(value):
+            if not isinstance(value, tuple):
+                value = list(vars(value).values())
+            value = value[0]
+        return isinstance(value, np.ndarray)
 
     def map(self: S, f: Callable[[Leaf], Leaf]) -> S:
         """Return the state with `f` applied to every leaf."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from make_kinds import EXACT, RECIPES
+from make_kinds import EXACT, PAIRS_FILE, RECIPES, TARGETS, VECTORS, filled_in
 from places import STORED
 from stored_answers import records
 from without_torch import assert_alike, without_torch
@@ -15,19 +15,28 @@ from seqgen.cli import run
 from seqgen.commands.loading import Work, load_over_arrays
 from seqgen.models.recurrent.array_model import RecurrentArrays
 
-TEXT = str(STORED / "tiny.txt")
-COMMANDS = [
+TEXT = "{}/tiny.txt"
+WRITE = [
     ("sample", "--seed", "3", "--num-samples", "3", "--max-tokens", "12"),
     ("sample", "--greedy", "--max-tokens", "8"),
     ("beam-search", "--beams", "3", "--nbest", "2", "--max-tokens", "8"),
-    ("perplexity", TEXT),
-    ("perplexity",),
-    ("eval", TEXT, "--perplexity"),
-    ("compare", "{}", "--data", TEXT),
-    ("tokenize", TEXT),
-    ("models", "show", "{}"),
-    ("inspect", TEXT, "--max-tokens", "9"),
 ]
+SEE_SOURCES = [
+    ("sample", "--seed", "5", "--max-tokens", "8", "--force", "B", "--attention"),
+    ("beam-search", "--max-tokens", "6", "--align", "--coverage-penalty", "0.2"),
+    ("beam-search", "--max-tokens", "6", "--max-ratio", "1.5", "--copy-unknown"),
+]
+SCORE = [
+    ("perplexity",),
+    ("eval", "--perplexity"),
+    ("compare", "{model}", "--no-bleu", "--data"),
+    ("tokenize",),
+]
+# What models write from, and the files that they score, by kind.
+GIVEN = {"pairs": ("abc", "edcb"), "vectors": VECTORS, "labels": ("--label", "long")}
+SCORED = {"pairs": (PAIRS_FILE,), "vectors": (*VECTORS, TARGETS)}
+NO_ATTENTION = {"seq2seq-plain", "mixture-of-pairs"}
+OF_TEXT = [("inspect", TEXT, "--max-tokens", "9")]
 OF_RECURRENT = [
     ("inspect", TEXT, "--max-tokens", "9", view, *more)
     for view, *more in (["--steps"], ["--units"], ["--unit", "1"])
@@ -41,10 +50,24 @@ def over_arrays(name):
     return None if stored.task.model_is else load_over_arrays(stored)
 
 
-def filled(command, model):
-    if "{}" in command:
-        return [part.replace("{}", model) for part in command]
-    return [*command, "-m", model]
+def questions(name, model, loaded):
+    """Yield the commands that a model is asked."""
+    kind = RECIPES[name].kind
+    given, files = GIVEN.get(kind, ()), SCORED.get(kind, (TEXT,))
+    write = WRITE if kind not in SCORED or name in NO_ATTENTION else WRITE + SEE_SOURCES
+    commands = [(*command, *given) for command in write]
+    if kind != "labels":
+        commands += [(*command, *files) for command in SCORE] + [("models", "show", "{model}")]
+        commands += [("perplexity",)] * loaded.stored.holds_out
+    if kind not in GIVEN:
+        commands += OF_TEXT + OF_RECURRENT * isinstance(loaded.model, RecurrentArrays)
+    others = set()
+    if kind == "vectors":
+        others = {"eval", "compare", "tokenize", "--copy-unknown", "--force"}
+    for command in commands:
+        told = [part.replace("{model}", model) for part in command]
+        if not others.intersection(command):
+            yield filled_in(told if "{model}" in command else [*told, "-m", model], STORED)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -53,13 +76,8 @@ def test_the_answers_are_those_of_torch(name, home, monkeypatch):
         shutil.copytree(STORED / "kinds" / "models" / one, home / "models" / one)
     if (loaded := over_arrays(name)) is None:
         pytest.skip("its models are run by torch")
-    model, stored = str(home / "models" / name), loaded.stored
-    questions = COMMANDS if stored.holds_out else [c for c in COMMANDS if c != ("perplexity",)]
-    questions = [*questions, *(OF_RECURRENT if isinstance(loaded.model, RecurrentArrays) else [])]
-    commands = [filled(command, model) for command in questions]
-    if loaded.labels is not None:
-        commands = [command for command in commands if command[0] != "inspect"]
-        commands = [[*c, "--label", "long"] for c in commands if c[0] in ("sample", "beam-search")]
+    model = str(home / "models" / name)
+    commands = list(questions(name, model, loaded))
     found = without_torch(commands)
     monkeypatch.setattr(Work, "suits_arrays", lambda *_: False)
     for command, answer in zip(commands, found, strict=True):
@@ -93,8 +111,9 @@ def test_verbose_says_which_engine_runs(flags, engine, home, capsys):
 def test_mixing_needs_no_torch(home, monkeypatch):
     for name in ("lstm", "ngram"):
         shutil.copytree(STORED / "kinds" / "models" / name, home / "models" / name)
-    mixing = ["mix", "lstm", "ngram", "--name", "N", "--overwrite", "--fit", TEXT]
-    commands = [mixing, [*mixing, "--by", "order"], ["perplexity", TEXT, "-m", "N", "--fit", TEXT]]
+    text = str(STORED / "tiny.txt")
+    mixing = ["mix", "lstm", "ngram", "--name", "N", "--overwrite", "--fit", text]
+    commands = [mixing, [*mixing, "--by", "order"], ["perplexity", TEXT, "-m", "N", "--fit", text]]
     found = without_torch(commands)
     monkeypatch.setattr(Work, "suits_arrays", lambda *_: False)
     for command, answer in zip(commands, found, strict=True):

@@ -4,41 +4,71 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import architectures
 import numpy as np
 import pytest
 import torch
-from architectures import ids, over
+from architectures import PAIRS, ids, over
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqgen import registry
+from seqgen.data.sources import TokenSources, VectorSources
+from seqgen.errors import UsageError
 from seqgen.models.base import weights_of
+from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.engines.weights import Weights
 from seqgen.models.mixture.mixed import MixtureArrays
 from seqgen.models.mixture.model import Mixture
+from seqgen.models.seq2seq import encoding
+from seqgen.models.seq2seq.base import FromSource
 
 CASES = [
     case
-    for case in architectures.CASES
+    for case in [*architectures.CASES, *PAIRS]
     if (row := registry.ARCHITECTURES.get(case.architecture))
     and row.arrays
     and row.load_arrays().suits(case.config())
 ]
+# What models that write from a source have in each row.
+SOURCES = TokenSources.of([[3, 1, 4], [5, 2, 6, 5, 3], [1], [6, 2, 6, 2]])
 LENGTH = 21  # past every window here, several times
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 
 
-def both(case, dtype=torch.float64):
+def both(case, dtype=torch.float64, **more):
     """Return a model, and the array model of what would be stored of it."""
-    model = case.loud(dtype)
+    model = case.loud(dtype, **more)
     kind, config = registry.architecture(case.architecture).load_arrays(), model.config
     arrays = Weights({name: x.numpy().copy() for name, x in weights_of(model).items()})
     arrays = dict(arrays.fitting(kind.shapes(config), config.shared_weights()))
     if dtype == torch.float64:  # as sines of float32 they are alike to 1e-7 only
         arrays |= {name: x.numpy() for name, x in model.named_buffers() if name == "waves"}
     return model, kind(config, Weights(arrays))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def equal_waves():
+    """Give encoders torch's sines: those of float32 are alike to 1e-7 only, as `both` has it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("waves_of", "sinusoids"):
+            own = getattr(encoding, name)
+            patch.setattr(encoding, name, lambda ops, *about, own=own: of_torch(ops, own, about))
+        yield
+
+
+def of_torch(ops, own, about):
+    waves = own(TensorOps, *about)
+    return waves if ops is TensorOps else waves.numpy()
+
+
+def opened(model, rows, stride=None):
+    """Return a state of some rows that have read nothing, two of them from one source."""
+    if isinstance(model, FromSource):
+        return model.opens(SOURCES, stride)([0, *range(rows)][:rows])
+    return model.start(rows, stride)
 
 
 def normalised(logits):
@@ -75,8 +105,8 @@ def test_texts_in_pieces_and_steps(case, kind, request):
         request.getfixturevalue("numpy_alone")
     model, arrays = both(case, dtype)
     tokens = ids(3, LENGTH)
-    wanted, _ = model(tokens, model.start(3))
-    found, state = arrays(tokens[:, :4].numpy(), arrays.start(3))
+    wanted, _ = model(tokens, opened(model, 3))
+    found, state = arrays(tokens[:, :4].numpy(), opened(arrays, 3))
     agree(found, wanted[:, :4], dtype)
     for t in (4, 5, 6):
         found, state = arrays.step(tokens[:, t].tolist(), state)
@@ -108,7 +138,7 @@ def test_features(case):
 def test_random_programs_of_states(case, data):
     model, arrays = both(case)
     stride = data.draw(st.sampled_from([None, 1, min(3, model.window or 3)]))
-    pair = [(one, one.start(2, stride)) for one in (model, arrays)]
+    pair = [(one, opened(one, 2, stride)) for one in (model, arrays)]
     rows = 2
     for _ in range(5):
         verb = data.draw(st.sampled_from(["read", "step", "select", "cat"]))
@@ -126,10 +156,10 @@ def test_random_programs_of_states(case, data):
             pair, rows = [(one, state.select(order)) for one, state in pair], len(order)
         elif rows <= 3:
             more = ids(1, data.draw(st.integers(1, 5)), seed=5).numpy()
-            opened = [one(one.ids(more), one.start(1, stride))[1] for one, _ in pair]
+            others = [one(one.ids(more), opened(one, 1, stride))[1] for one, _ in pair]
             pair = [
                 (one, type(state).cat([state.copy(), other]))
-                for (one, state), other in zip(pair, opened, strict=True)
+                for (one, state), other in zip(pair, others, strict=True)
             ]
             rows += 1
 
@@ -140,11 +170,35 @@ def test_random_programs_of_states(case, data):
 def test_scores(case, want):
     model, arrays = both(case)
     tokens, targets = ids(2, LENGTH), ids(2, LENGTH, seed=1)
-    wanted, _ = model.score(tokens, targets, model.start(2), want)
-    found, _ = arrays.score(tokens.numpy(), targets.numpy(), arrays.start(2), want)
+    wanted, _ = model.score(tokens, targets, opened(model, 2), want)
+    found, _ = arrays.score(tokens.numpy(), targets.numpy(), opened(arrays, 2), want)
     np.testing.assert_allclose(found.log_probs, wanted.log_probs.numpy(), rtol=1e-9, atol=1e-9)
     if want == "ranks":
         assert (found.ranks == wanted.ranks.numpy()).all()
+
+
+@over([case for case in CASES if case in PAIRS])
+@torch.no_grad()
+def test_sources_of_vectors_and_what_is_read_of_them(case):
+    case = replace(case, settings={**case.settings, "source_vocab_size": None})
+    model, arrays = both(case, share_embeddings=False, source_features=5)
+    vectors = np.random.default_rng(0).normal(size=(9, 5)).astype(np.float32)
+    source = VectorSources(vectors, np.array([4, 9])).rows([0, 1, 0])
+    tokens = ids(3, LENGTH)
+    kept = [one.remember(source) for one in (model, arrays)]
+    assert type(kept[1].keys[0] if kept[1].keys else kept[1].first[0][0]) is np.ndarray
+    (found, _), (wanted, _) = (
+        one(one.ids(tokens.numpy()), one.start(memory))
+        for one, memory in zip((arrays, model), kept[::-1], strict=True)
+    )
+    agree(found, wanted)
+    if case.settings.get("attention") == "none":
+        with pytest.raises(UsageError, match="no attention"):
+            arrays.attend(tokens.numpy(), kept[1])
+        return
+    found = arrays.attend(tokens.numpy(), kept[1])
+    wanted = model.attend(tokens, kept[0]).numpy()
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("table", [None, [[0.3, 0.7], [0.6, 0.4], [0.9, 0.1]]])

@@ -33,11 +33,12 @@ from seqgen.decoding.sampling import Row, sample
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import load_weights, weights_of
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
-from seqgen.models.seq2seq import attention
-from seqgen.models.seq2seq.attention import Additive, Dot, General, read
+from seqgen.models.seq2seq import scores as scoring
+from seqgen.models.seq2seq.attention import Additive, Dot, General
 from seqgen.models.seq2seq.encoders import RecurrentEncoder
 from seqgen.models.seq2seq.memory import Memory
 from seqgen.models.seq2seq.recurrent import Seq2Seq, Seq2SeqConfig
+from seqgen.models.seq2seq.scores import read
 from seqgen.models.seq2seq.transformer import (
     Reading,
     Seq2SeqTransformer,
@@ -505,17 +506,17 @@ def test_long_texts_are_compared_in_pieces(most, coverage, monkeypatch):
             lambda x: kept.append(x.numel()) or x, lambda x: x
         )
         with hooks:
-            scores = attention.scores_of(score, queries, score.keys(encoded), covered)
+            scores = score.in_pieces(queries, score.keys(encoded), covered)
         loss = scores.softmax(-1).square().sum()
         return scores, torch.autograd.grad(loss, leaves, retain_graph=True), max(kept)
 
     scores, gradients, kept = measured()
     assert kept == 3 * 7 * 6 * 5
-    monkeypatch.setattr(attention, "MOST_NUMBERS", most)
+    monkeypatch.setattr(scoring, "MOST_NUMBERS", most)
     in_pieces, same, kept = measured()
     assert kept <= 3 * 7 * 6  # what goes in and out
     with torch.no_grad():
-        read_only = attention.scores_of(score, queries, score.keys(encoded), covered)
+        read_only = score.in_pieces(queries, score.keys(encoded), covered)
     for ours in (in_pieces, read_only):
         torch.testing.assert_close(ours, scores, rtol=0, atol=1e-12)
     torch.testing.assert_close(same, gradients, rtol=0, atol=1e-12)
@@ -769,5 +770,5 @@ def test_cross_attention_by_plain_dot_products_of_activated_maps():
         weights = (query[:, own] @ keys[:, own].T).softmax(-1)
         read.append(weights @ values[:, own])
     wanted = torch.cat(read, 1) @ cross.output.weight.T
-    reading = Reading(model.attend_within, memory, model.attend_to_all)
+    reading = Reading(model.attend_within, memory, model.encoder.attend_to_all)
     torch.testing.assert_close(cross(x, reading)[0], wanted, rtol=1e-9, atol=1e-9)

@@ -14,7 +14,7 @@ from seqgen.models.dropout import Dropout, WordDropout, kept
 from seqgen.models.recurrent.batch_norm import BatchNorm
 from seqgen.models.recurrent.cell import Cell
 from seqgen.models.recurrent.noise import Noise
-from seqgen.models.seq2seq.encoders import ragged_sequence
+from seqgen.models.seq2seq.source_layers import ragged_sequence
 from seqgen.training.reading import ActivationPenalties
 
 B, T, E, H = 2, 5, 3, 4

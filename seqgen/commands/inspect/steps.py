@@ -52,6 +52,7 @@ class _Recording:
 
     def __init__(self, layer: ArrayLayer) -> None:
         self.layer, self.equation, self.inputs = copy.copy(layer), layer.equation, np.empty(0)
+        self.start = layer.start
         self.shown, self.states = [], []
 
         def show(**values: np.ndarray) -> None:

@@ -15,7 +15,8 @@ from seqgen.models.encoders.sentence_encoder import SentenceEncoder, at_ends
 from seqgen.models.network import groups_in_order
 from seqgen.models.recurrent.config import CellRegularisers, RecurrentConfig
 from seqgen.models.recurrent.named_cell import recurrent_cell
-from seqgen.models.seq2seq.encoders import DIRECTIONS, RecurrentEncoder
+from seqgen.models.seq2seq.encoders import RecurrentEncoder
+from seqgen.models.seq2seq.recurrent_config import DIRECTIONS
 from seqgen.registry import SHARED_DOCS
 
 

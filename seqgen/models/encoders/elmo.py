@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from seqgen.configs import Size, ranges, require, setting
 from seqgen.models.base import Model
+from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.network import Network
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.config import MOST_FILTERS
 from seqgen.models.recurrent.model import RecurrentLM
-from seqgen.models.seq2seq.encoders import mirrored, turned
+from seqgen.models.seq2seq.source_layers import mirrored
 from seqgen.registry import SHARED_DOCS
 
 
@@ -135,11 +136,11 @@ class ELMo(Model, Network):
         """
         values = values[:, : max(lengths)]
         # A sentence turns around behind its start symbol.
-        mirror = mirrored(lengths, values.shape[1], values.device, first=1)
+        mirror = mirrored(lengths, values, first=1)
         there = self._outputs(self.forwards, values)
         back = self._outputs(self.backwards, values.gather(1, mirror))
         pairs = zip(there, back, strict=True)
-        return torch.stack([torch.cat([h, turned(g, mirror)], -1) for h, g in pairs])
+        return torch.stack([torch.cat([h, TensorOps.at_places(g, mirror)], -1) for h, g in pairs])
 
     @staticmethod
     def _outputs(model: RecurrentLM, tokens: Tensor) -> list[Tensor]:

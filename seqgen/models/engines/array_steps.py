@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from seqgen.models.base import require_no_graph
 from seqgen.models.engines.arrays import in_fewer_bits
 from seqgen.models.engines.onednn_linear import reduce_linear_layers
+from seqgen.models.engines.tensor_products import as_array, as_tensor, weights_as_arrays
+from seqgen.models.reader import NeuralArrays
+from seqgen.models.state import State
 
 T = TypeVar("T")
 
 
 class ArraySteps:
-    """Beside a `NeuralLanguageModel`: steps over arrays that are made of its weights once."""
+    """Beside a `NeuralLanguageModel`: steps over arrays that are made of its weights once.
 
+    Attributes:
+        arrays: the class of its array model.
+    """
+
+    arrays: ClassVar[type[NeuralArrays]]
     head: nn.Linear
     reducible: ClassVar[bool] = False
     """Whether its matrices can be kept in fewer bits; see `reduce`."""
@@ -48,6 +58,26 @@ class ArraySteps:
         exact = weight.dtype in (torch.float32, torch.float64)
         plain = not self.training and not torch.is_autocast_enabled("cpu")
         return self.takes_arrays and exact and plain and weight.device.type == "cpu"
+
+    def takes_arrays_for(self, rows: int) -> bool:
+        """Return whether a step of so many rows is faster over arrays."""
+        return True
+
+    def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
+        if not (self.takes_arrays_for(len(tokens)) and self.suits_arrays()):
+            return super().step(tokens, state.map(as_tensor))
+        if state.is_of_arrays:  # from the step before, of the same weights
+            return self.kept(self.as_arrays).step(tokens, state)
+        require_no_graph(state)
+        return self.over_arrays().step(tokens, state.map(as_array))
+
+    def over_arrays(self) -> NeuralArrays:
+        """Return the same model over arrays, whose weights are these."""
+        return self.prepared(self.as_arrays)
+
+    def as_arrays(self) -> NeuralArrays:
+        """Make the array model."""
+        return self.arrays(self.config, weights_as_arrays(self))
 
     def forget_prepared(self) -> None:
         """Drop what `prepared` has kept, which keeps the memory of the weights."""

@@ -29,6 +29,11 @@ WEIGHTS_AT_ONCE = 1 << 22
 ONE_ROW, SOME_ROWS = ("single", "threaded"), ("whole", "packed")
 
 
+def unchanged(x: np.ndarray, *noise: None) -> np.ndarray:
+    """Return x, of which nothing is dropped and which nothing normalises."""
+    return x
+
+
 class Affine:
     """W x + b, for weights that do not change.
 
@@ -180,6 +185,22 @@ def attend_to_past(
         of_piece = q[:, :, begin:end], keys[:, :, :past], values[:, :, :past]
         pieces.append(attend(*of_piece, seen[:, :, begin:end, :past]))
     return np.concatenate(pieces, 2)
+
+
+def attend_to_all(
+    q: np.ndarray, keys: np.ndarray, values: np.ndarray, there: np.ndarray | None
+) -> np.ndarray:
+    """Return what `attend` does where each query sees every key that is there, (B, n) or all.
+
+    Many queries are taken in pieces, so that their weights take bounded memory.
+    """
+    size = max(1, WEIGHTS_AT_ONCE // (q.shape[0] * q.shape[1] * keys.shape[2]))
+    seen = None if there is None else there[:, None, None]
+    pieces = [
+        attend(q[:, :, begin : begin + size], keys, values, seen)
+        for begin in range(0, q.shape[2], size)
+    ]
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, 2)
 
 
 def attend_each(

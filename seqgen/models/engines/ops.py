@@ -36,6 +36,15 @@ def is_leaf(x: Any) -> bool:
     return hasattr(x, "ndim")
 
 
+def padded(x: Leaf, axis: int, size: int) -> Leaf:
+    """Return x with zeros after it along an axis, so that it has that size."""
+    if x.shape[axis] == size:
+        return x
+    ops, shape = ops_of(x), list(x.shape)
+    shape[axis] = size - x.shape[axis]
+    return ops.along(axis, x, ops.zeros(x, *shape))
+
+
 class ArrayOps:
     """NumPy's arrays."""
 
@@ -223,6 +232,11 @@ class ArrayOps:
     def pick(x: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """Return x[..., ids]: of x (..., V) the values at ids (..., N)."""
         return np.take_along_axis(x, ids, -1)
+
+    @staticmethod
+    def at_places(x: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Return of x (S, L, E) what stands at places (S, L) along the second axis."""
+        return np.take_along_axis(x, places[..., None], 1)
 
     @staticmethod
     def first_best(x: np.ndarray) -> np.ndarray:

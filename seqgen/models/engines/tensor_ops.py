@@ -75,8 +75,8 @@ class TensorOps:
 
     @staticmethod
     def like(x: Tensor, other: Tensor) -> Tensor:
-        """Return x in the type of another."""
-        return x.to(other.dtype)
+        """Return x in the type of another, where that is."""
+        return x.to(other)
 
     @staticmethod
     def wide(x: Tensor) -> Tensor:
@@ -153,6 +153,11 @@ class TensorOps:
     def pick(x: Tensor, ids: Tensor) -> Tensor:
         """Return x[..., ids]: of x (..., V) the values at ids (..., N)."""
         return x.gather(-1, ids)
+
+    @staticmethod
+    def at_places(x: Tensor, places: Tensor) -> Tensor:
+        """Return of x (S, L, E) what stands at places (S, L) along the second axis."""
+        return x.gather(1, places[..., None].expand_as(x))
 
     @staticmethod
     def first_best(x: Tensor) -> Tensor:

@@ -19,6 +19,12 @@ def parameter_count(shapes: Shapes, shared: Iterable[Sequence[str]]) -> int:
     return sum(math.prod(shape) for name, shape in shapes.items() if name not in again)
 
 
+def linear_shapes(name: str, inputs: int, outputs: int, bias: bool = True) -> Shapes:
+    """Return the shapes of a linear layer's weights."""
+    shapes: Shapes = {f"{name}.weight": (outputs, inputs)}
+    return shapes | ({f"{name}.bias": (outputs,)} if bias else {})
+
+
 class Weights(Mapping[str, np.ndarray]):
     """The weights of a model, or of a part of it, by name; also as attributes, for equations.
 

@@ -17,7 +17,7 @@ from seqgen.models.engines.arrays import (
 from seqgen.models.engines.native.recording import Program, Recorded, recorded
 from seqgen.models.engines.ops import ArrayOps, Ops
 from seqgen.models.engines.weights import Shapes, Weights
-from seqgen.models.reader import ArrayModel
+from seqgen.models.reader import NeuralArrays
 from seqgen.models.recurrent.config import RecurrentConfig
 from seqgen.models.recurrent.equation import Equation, unchanged
 from seqgen.models.recurrent.norm_terms import is_statistic, norm_shapes, scale_and_shift
@@ -49,7 +49,7 @@ class ArrayLayer:
         if equation.config.norms == "input":
             scale, shift = scale_and_shift(p.part("input_norm"))
             weight, bias = weight * scale[:, None], bias + shift
-        of_input, self.width = (weight, bias), len(bias)
+        of_input, self.width, self.dtype = (weight, bias), len(bias), bias.dtype
         if inputs is self.one_hot:
             self.product = input_map_of_ids(*of_input)
         else:
@@ -59,7 +59,14 @@ class ArrayLayer:
         self.w: Any = over_arrays(maps, equation.vectors(ArrayOps, p), beside)
         self.w.dropped = unchanged
 
-    def step(self, x: np.ndarray, state: Arrays) -> Arrays:
+    def start(self, batch: int) -> Arrays:
+        """Return the parts before the first step: zeros."""
+        return tuple(np.zeros((batch, size), self.dtype) for size in self.equation.sizes)
+
+    def noise(self, rows: int) -> None:
+        """Return what a call drops: nothing."""
+
+    def step(self, x: np.ndarray, state: Arrays, noise: None = None) -> Arrays:
         """Take one step: x (B, E), or ids (B,), and the parts to the next ones.
 
         Where it takes ids, a recorded x is what the products of an id are.
@@ -70,7 +77,9 @@ class ArrayLayer:
             read = RowInput(self.product, x)
         return self.equation.expected(state, self.equation(self.ops, self.w, read, *state))
 
-    def sequence(self, x: np.ndarray, state: Arrays) -> tuple[np.ndarray, Arrays]:
+    def sequence(
+        self, x: np.ndarray, state: Arrays, noise: None = None
+    ) -> tuple[np.ndarray, Arrays]:
         """Take x (B, T, E), or ids (B, T), to every h (B, T, H) and the parts after it.
 
         The input's products are made for many steps at once.
@@ -87,7 +96,12 @@ class ArrayLayer:
         return np.stack(outputs, 1), state
 
 
-class RecurrentArrays(ArrayModel):
+def layer_shapes(prefix: str, equation: Equation) -> Shapes:
+    """Return the shapes of a layer's weights."""
+    return {prefix + name: about.shape for name, about in equation.parameters().items()}
+
+
+class RecurrentArrays(NeuralArrays):
     """A stack of recurrent layers between an embedding and a softmax; see `RecurrentLM`.
 
     Args:
@@ -119,16 +133,14 @@ class RecurrentArrays(ArrayModel):
 
     @staticmethod
     def shapes(config: RecurrentConfig) -> Shapes:
-        """Return the shape of every weight, by name; of shared ones, under each of their names."""
         shapes: Shapes = {}
         if config.input != "onehot":
             shapes["embedding.weight"] = config.vocab_size, config.input_size
         for i, equation in enumerate(config.equations()):
             prefix = f"layers.{i}."
-            declared = equation.parameters()
-            shapes |= {prefix + name: about.shape for name, about in declared.items()}
+            shapes |= layer_shapes(prefix, equation)
             if config.norms == "input":
-                blocks = declared["bias"].shape[0]
+                blocks = shapes[f"{prefix}bias"][0]
                 shapes |= norm_shapes(f"{prefix}input_norm.", blocks, has_bias=False)
             if config.norms == "output":
                 shapes |= norm_shapes(f"norms.{i}.", equation.sizes[0])
@@ -146,12 +158,7 @@ class RecurrentArrays(ArrayModel):
         return {name: self.weights[name] for name in names if not is_statistic(name)}
 
     def start(self, batch: int, stride: int | None = None) -> RecurrentState:
-        return RecurrentState(
-            tuple(
-                tuple(np.zeros((batch, size), self.dtype) for size in layer.equation.sizes)
-                for layer in self.layers
-            )
-        )
+        return RecurrentState(tuple(layer.start(batch) for layer in self.layers))
 
     def step(
         self, tokens: Sequence[int], state: RecurrentState
@@ -183,22 +190,6 @@ class RecurrentArrays(ArrayModel):
         widths = self.layers[0].width, *itertools.chain(*sizes)
         return recorded(step, [(width,) for width in widths])
 
-    def __call__(
-        self, tokens: np.ndarray, state: RecurrentState | None = None, last: int | None = None
-    ) -> tuple[np.ndarray, RecurrentState]:
-        x, after = self.hidden(tokens, state)
-        return self.logits(x, tokens, state, last), after
-
-    def logits(
-        self,
-        features: np.ndarray,
-        tokens: np.ndarray,
-        past: RecurrentState | None,
-        last: int | None = None,
-    ) -> np.ndarray:
-        """Return the logits of features (B, T, H); see `NeuralLanguageModel.logits`."""
-        return self.head(features if last is None else features[:, -last:])
-
     def hidden(
         self, tokens: np.ndarray, state: RecurrentState | None
     ) -> tuple[np.ndarray, RecurrentState]:
@@ -207,7 +198,6 @@ class RecurrentArrays(ArrayModel):
         return outputs[-1], after
 
     def layer_features(self, tokens: np.ndarray) -> list[np.ndarray]:
-        """See `NeuralLanguageModel.layer_features`."""
         return self.outputs(tokens, self.start(len(tokens)))[0]
 
     def outputs(

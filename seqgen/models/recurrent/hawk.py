@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import ClassVar
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from seqgen.models.base import NeuralLanguageModel, require_no_graph
+from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.dropout import Dropout
 from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.engines.onednn_linear import Linear
 from seqgen.models.engines.tensor_ops import TensorOps
-from seqgen.models.engines.tensor_products import as_array, as_tensor, weights_as_arrays
+from seqgen.models.engines.tensor_products import as_tensor
 from seqgen.models.recurrent import hawk_arrays
 from seqgen.models.recurrent.hawk_arrays import (
     ACTIVATION,
@@ -99,6 +97,7 @@ class Hawk(ArraySteps, NeuralLanguageModel):
     """
 
     carries_state = True
+    arrays = HawkArrays
     config: HawkConfig
 
     def __init__(self, config: HawkConfig) -> None:
@@ -125,19 +124,12 @@ class Hawk(ArraySteps, NeuralLanguageModel):
                 nn.init.normal_(part.filters, std=len(part.filters) ** -0.5)
         nn.init.xavier_uniform_(self.head.weight)
 
+    def takes_arrays_for(self, rows: int) -> bool:
+        return rows <= FEW_ROWS
+
     def start(self, batch: int, stride: int | None = None) -> HawkState:
         return hawk_arrays.start(TensorOps, self.config, self.embedding.weight, batch)
 
     def hidden(self, tokens: Tensor, state: HawkState | None) -> tuple[Tensor, HawkState]:
         state = state or self.start(tokens.shape[0])
         return hawk_arrays.features(self, tokens, state.map(as_tensor))
-
-    def step(self, tokens: Sequence[int], state: HawkState) -> tuple[np.ndarray, HawkState]:
-        if len(tokens) > FEW_ROWS or not self.suits_arrays():
-            return super().step(tokens, state.map(as_tensor))
-        require_no_graph(state)
-        return self.over_arrays().step(tokens, state.map(as_array))
-
-    def over_arrays(self) -> HawkArrays:
-        """Return the same model over arrays, whose weights are these."""
-        return self.prepared(lambda: HawkArrays(self.config, weights_as_arrays(self)))

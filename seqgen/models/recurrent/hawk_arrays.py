@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -19,12 +19,12 @@ from seqgen.configs import (
     ranges,
     setting,
 )
+from seqgen.models.engines.arrays import unchanged
 from seqgen.models.engines.ops import ArrayOps, Leaf, Ops
-from seqgen.models.engines.weights import Shapes, Weights, parameter_count
-from seqgen.models.reader import ArrayModel
+from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
+from seqgen.models.reader import NeuralArrays
 from seqgen.models.recurrent.config import RecurrentConfig
 from seqgen.models.state import State
-from seqgen.models.transformer.array_model import linear_shapes, unchanged
 from seqgen.models.transformer.equations import feed_forward
 from seqgen.registry import SHARED_DOCS
 
@@ -176,7 +176,7 @@ def start(ops: Ops, config: HawkConfig, like: Leaf, batch: int) -> HawkState:
     return HawkState(read, h)
 
 
-class HawkArrays(ArrayModel):
+class HawkArrays(NeuralArrays):
     """The model of `Hawk`, see there.
 
     Args:
@@ -195,7 +195,6 @@ class HawkArrays(ArrayModel):
 
     @staticmethod
     def shapes(config: HawkConfig) -> Shapes:
-        """Return the shape of every weight, by name; of shared ones, under each of their names."""
         size, width, inner = config.hidden_size, config.width, config.feed_forward_size
         shapes: Shapes = {
             "embedding.weight": (config.vocab_size, size),
@@ -217,29 +216,11 @@ class HawkArrays(ArrayModel):
             }
         return shapes | linear_shapes("head", size, config.vocab_size, bias=False)
 
-    def parameter_count(self) -> int:
-        return parameter_count(self.shapes(self.config), self.config.shared_weights())
-
     def start(self, batch: int, stride: int | None = None) -> HawkState:
-        return start(ArrayOps, self.config, np.empty(0, self.dtype), batch)
-
-    def step(self, tokens: Sequence[int], state: HawkState) -> tuple[np.ndarray, HawkState]:
-        logits, state = self(np.array(tokens)[:, None], state)
-        return logits[:, 0], state
-
-    def __call__(
-        self, tokens: np.ndarray, state: HawkState | None = None, last: int | None = None
-    ) -> tuple[np.ndarray, HawkState]:
-        x, state = self.hidden(tokens, state)
-        return self.head(x if last is None else x[:, -last:]), state
+        return start(ArrayOps, self.config, self.like, batch)
 
     def hidden(self, tokens: np.ndarray, state: HawkState | None) -> tuple[np.ndarray, HawkState]:
-        """Return the features (B, T, H) after tokens (B, T), and the state after."""
         return features(self, tokens, state or self.start(len(tokens)))
-
-    def layer_features(self, tokens: np.ndarray) -> list[np.ndarray]:
-        """See `NeuralLanguageModel.layer_features`."""
-        return [self.hidden(tokens, None)[0]]
 
 
 def _block(weights: Weights) -> functools.partial:

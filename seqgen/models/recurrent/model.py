@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -10,12 +10,12 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen.configs import require
-from seqgen.models.base import NeuralLanguageModel, require_no_graph
+from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.dropout import Dropout, WordDropout
 from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.engines.native.library import library
 from seqgen.models.engines.onednn_linear import Linear
-from seqgen.models.engines.tensor_products import as_array, as_tensor, weights_as_arrays
+from seqgen.models.engines.tensor_products import as_array, as_tensor
 from seqgen.models.memory.pointer import Pointer
 from seqgen.models.memory.recent import Recent
 from seqgen.models.recurrent.array_model import RecurrentArrays
@@ -23,7 +23,6 @@ from seqgen.models.recurrent.batch_norm import BatchNorm
 from seqgen.models.recurrent.cell import Cell, LayerState
 from seqgen.models.recurrent.config import RecurrentConfig
 from seqgen.models.recurrent.state import RecurrentState
-from seqgen.models.state import State
 from seqgen.models.words.char_cnn import SpelledEmbedding
 
 # So few rows step faster in NumPy, whose calls cost a fraction of torch's; any number does where
@@ -42,6 +41,7 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
 
     carries_state = True
     reducible = True
+    arrays = RecurrentArrays
     config: RecurrentConfig
 
     def __init__(
@@ -155,21 +155,8 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
             x = F.one_hot(tokens, self.vocab_size).to(next(self.parameters()).dtype)
         return self.word_dropout(x, tokens)
 
-    def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
-        few = len(tokens) <= FEW_ROWS or self.reduced or library() is not None
-        if not few or not self.suits_arrays():
-            return super().step(tokens, state.map(as_tensor))
-        if isinstance(state.layers[0][0], np.ndarray):  # from the step before, of the same weights
-            return self.kept(self._arrays).step(tokens, state)
-        require_no_graph(state)
-        return self.over_arrays().step(tokens, state.map(as_array))
-
-    def over_arrays(self) -> RecurrentArrays:
-        """Return the same model over arrays, whose weights are these."""
-        return self.prepared(self._arrays)
-
-    def _arrays(self) -> RecurrentArrays:
-        return RecurrentArrays(self.config, weights_as_arrays(self))
+    def takes_arrays_for(self, rows: int) -> bool:
+        return rows <= FEW_ROWS or bool(self.reduced) or library() is not None
 
     def _by_steps(
         self, tokens: Tensor, state: RecurrentState

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
-from seqgen.models.engines.ops import Leaf, ops_of
+from seqgen.models.engines.ops import Leaf, ops_of, padded
 from seqgen.models.state import Rows, State
 
 
@@ -94,11 +94,9 @@ class Memory(State):
         return id(self.lengths), *map(id, self.tensors())
 
     def _widened(self, size: int) -> Memory:
-        def pad(x: Leaf) -> Leaf:
-            ops, missing = ops_of(x), size - self.width
-            return ops.along(-2, x, ops.zeros(x, *x.shape[:-2], missing, x.shape[-1]))
-
-        keys, values = tuple(map(pad, self.keys)), tuple(map(pad, self.values))
+        keys, values = (
+            tuple(padded(x, -2, size) for x in leaves) for leaves in (self.keys, self.values)
+        )
         return dataclasses.replace(self, keys=keys, values=values)
 
     def group(self, x: Leaf) -> Leaf:

@@ -1,15 +1,19 @@
-"""How a decoder's blocks read a source: its equations and its state, over arrays or tensors."""
+"""How a transformer's decoder reads a source: its equations and its state, of either engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from seqgen.models.engines.ops import Leaf, Ops
+from seqgen.models.seq2seq.base import FromSource, require_memory
+from seqgen.models.seq2seq.encoding import SourceBlocks
 from seqgen.models.seq2seq.memory import Memory
+from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.models.state import Rows
-from seqgen.models.transformer.equations import Attend, Heads, apart, together
+from seqgen.models.transformer.context import AnchoredContext
+from seqgen.models.transformer.equations import Attend, Heads, apart, full_weights, together
 from seqgen.models.transformer.kv_cache import KVCache
 
 
@@ -38,8 +42,7 @@ class Reading:
     Attributes:
         self_attend: the callback for the past.
         memory: with a row for each of the queries'.
-        attend_to_all: what queries (S, heads, N, D) read of keys and values (S, heads, L, D), of
-            which places (S, L) are there; None for all.
+        attend_to_all: see `SourceBlocks`.
     """
 
     self_attend: Attend
@@ -58,14 +61,75 @@ class Reading:
         return memory.ungroup(read.reshape(grouped.shape).swapaxes(1, 2))
 
 
-def cross_attention(ops: Ops, p: Any, heads: Heads, x: Leaf, attend: Reading) -> Leaf:
-    """Return softmax(Q K^T / sqrt(D)) V with Q of the target x (B, T, H), K and V of the source."""
-    q = p.query_norm(apart(heads.activated(ops, p.query(x)), heads.numbers[0]))
-    return p.output(together(attend.source(heads.index, heads.amplified(q))))
+class SourceAttention:
+    """softmax(Q K^T / sqrt(D)) V with Q of the target, K and V of the source.
+
+    K and V are made once a source, by `remember`.
+    """
+
+    ops: ClassVar[Ops]
+    heads: Heads
+    query: Callable[[Leaf], Leaf]
+    key_value: Callable[[Leaf], Leaf]
+    output: Callable[[Leaf], Leaf]
+    query_norm: Callable[[Leaf], Leaf]
+    key_norm: Callable[[Leaf], Leaf]
+
+    def remember(self, encoded: Leaf) -> tuple[Leaf, Leaf]:
+        """Return the keys and values (S, heads, L, D) of features (S, L, H)."""
+        parts = self.ops.split(self.heads.activated(self.ops, self.key_value(encoded)), 1, 1)
+        k, v = (apart(part, self.heads.numbers[0]) for part in parts)
+        return self.key_norm(k), v
+
+    def attended(self, x: Leaf, attend: Reading) -> Leaf:
+        """Return what the stream x (B, T, H) reads of the sources."""
+        q = apart(self.heads.activated(self.ops, self.query(x)), self.heads.numbers[0])
+        read = attend.source(self.heads.index, self.heads.amplified(self.query_norm(q)))
+        return self.output(together(read))
 
 
-def remembered(ops: Ops, p: Any, heads: Heads, encoded: Leaf) -> tuple[Leaf, Leaf]:
-    """Return the keys and values (S, heads, L, D) of features (S, L, H)."""
-    parts = ops.split(heads.activated(ops, p.key_value(encoded)), 1, 1)
-    k, v = (apart(part, heads.numbers[0]) for part in parts)
-    return p.key_norm(k), v
+class ContextFromSource(AnchoredContext, FromSource):
+    """A decoder, windows and all, whose blocks also read the encoder's features of a source."""
+
+    config: Seq2SeqTransformerConfig
+    encoder: SourceBlocks
+    blocks: Iterable[Any]
+
+    def encode(self, values: Leaf, lengths: Sequence[int]) -> Memory:
+        encoded, first = self.encoder(values, lengths)
+        pairs = (block.cross.remember(encoded) for block in self.blocks)
+        keys, values = zip(*pairs, strict=True)
+        return Memory(keys, values, first, list(lengths), list(range(len(lengths))))
+
+    def start(self, memory: Memory, stride: int | None = None) -> MemoryCache:
+        rows = len(require_memory(memory).owners)
+        state = MemoryCache(**vars(self.open_cache(rows, stride, self.like)), memory=memory)
+        if self.config.decoder_start is not None:
+            self.read(self.before_text(rows), state)
+        return state
+
+    def before_text(self, rows: int) -> Leaf:
+        """Return what is read before the start of a text: (rows, 1), or (rows, 0) for nothing."""
+        token = self.config.decoder_start
+        return self.ops.ints(self.like, [[] if token is None else [token]] * rows)
+
+    def attend(self, tokens: Leaf, memory: Memory) -> Leaf:
+        first = self.before_text(len(tokens))
+        weights = super().attend(self.ops.along(1, first, tokens), memory)
+        return weights[:, :, :, first.shape[1] :]
+
+    def attend_in_window(self, tokens: Leaf, memory: Memory) -> Leaf:
+        every = []
+
+        def attend_to_all(q: Leaf, k: Leaf, v: Leaf, there: Leaf | None) -> Leaf:
+            weights = full_weights(q, k, None if there is None else there[:, None, None])
+            grouped = weights.reshape(*q.shape[:2], -1, tokens.shape[1], weights.shape[-1])
+            every.append(memory.ungroup(grouped.swapaxes(1, 2)))  # (B, heads, T, L)
+            return weights @ v
+
+        reading = Reading(self.attend_within, memory, attend_to_all)
+        self.stacked(*self.in_window(tokens), reading)
+        return self.ops.stack(1, *every)
+
+    def attending(self, attend: Attend, state: MemoryCache, rows: Sequence[int]) -> Reading:
+        return Reading(attend, state.memory.select(rows), self.encoder.attend_to_all)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from seqgen import registry
 from seqgen.configs import SHARED_SEARCH, Size, ranges, require, setting
 from seqgen.models.recurrent.config import CellRegularisers, RecurrentConfig
-from seqgen.models.seq2seq.base import SourceConfig
+from seqgen.models.recurrent.equation import Equation
+from seqgen.models.recurrent.named_cell import recurrent_cell
+from seqgen.models.seq2seq.config import SourceConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,3 +125,95 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
     def input_size(self) -> int:
         """Width E of the embeddings."""
         return self.embedding_size or self.hidden_size
+
+
+# Which ways each kind of encoder reads: False from the left, True from the right.
+DIRECTIONS = {"forward": (False,), "reversed": (True,), "bidirectional": (False, True)}
+Widths = list[tuple[int, ...]]
+
+
+class Layout:
+    """How wide the parts of a model are.
+
+    Args:
+        config: of the model.
+
+    Attributes:
+        cell: the configuration of the decoder's cells.
+        decoder: the equation of each layer of the decoder.
+        encoder: for each layer of the encoder the equations of its directions; none without one.
+        source_size: the width of what the encoder makes of each place.
+        query_size: the width of what asks for places.
+        joined: the width of what the features are made of, but for the word.
+        feature_size: the width of what the head reads.
+    """
+
+    def __init__(self, config: Seq2SeqConfig) -> None:
+        self.config, self.cell, self.encoder = config, recurrent_cell(config), []
+        size = self.cell.equation.widths(self.cell)[0]
+        self.source_size = config.input_size
+        if config.encoder != "none":
+            self.encoder = stacked(self.source_cell, config.input_size, len(self.directions))
+            self.source_size = sum(one.sizes[0] for one in self.encoder[-1])
+        self.joined = size + self.source_size * (config.attention != "none")
+        self.joined += size * (config.bridge == "each")
+        self.feature_size = self.joined if config.readout == "concat" else config.hidden_size
+        beside = self.feature_size * config.input_feeding
+        beside += self.source_size * (config.decoder == "bahdanau")
+        self.decoder = [one for (one,) in stacked(self.cell, config.input_size + beside)]
+        self.query_size = size if config.query == "state" else config.input_size
+
+    @property
+    def directions(self) -> tuple[bool, ...]:
+        """Which ways the encoder reads."""
+        return DIRECTIONS[self.config.encoder]
+
+    @cached_property
+    def source_cell(self) -> RecurrentConfig:
+        """The configuration of the encoder's cells, in the size of one direction."""
+        return replace(self.cell, hidden_size=self.config.hidden_size // len(self.directions))
+
+    @property
+    def begins(self) -> Widths:
+        """For each layer of the decoder, how wide its parts are."""
+        return [one.sizes for one in self.decoder]
+
+    @property
+    def bridge(self) -> list[list[tuple[int, int]]]:
+        """For each layer that begins with an end of the encoder, how wide both are, by part."""
+        if self.config.bridge == "none":
+            return []
+        ends = [(self.source_size,) * len(parts) for parts in self.begins]
+        if self.encoder:
+            ends = [
+                tuple(map(sum, zip(*(one.sizes for one in x), strict=True))) for x in self.encoder
+            ]
+        if self.config.bridge == "input":
+            return [[(ends[-1][0], self.config.input_size)]]
+        return [[*zip(*pair, strict=True)] for pair in zip(ends, self.begins, strict=True)]
+
+    @property
+    def combined(self) -> tuple[int, int] | None:
+        """Of the map that makes features, how many numbers go in and out; None without one."""
+        if self.config.readout == "maxout":
+            return self.joined + self.config.input_size, 2 * self.feature_size
+        return (self.joined, self.feature_size) if self.joined != self.feature_size else None
+
+
+def stacked(
+    cell: RecurrentConfig, size: int, copies: int = 1, beside: int = 0
+) -> list[list[Equation]]:
+    """Return the equations of a stack of layers, each of several cells side by side.
+
+    Args:
+        cell: of each.
+        size: the width of what the first layer reads.
+        copies: cells in a layer.
+        beside: width of what stands beside the first layer's output.
+    """
+    layers = []
+    for _ in range(cell.num_layers):
+        layers.append([cell.equation(size, cell) for _ in range(copies)])
+        size = sum(one.sizes[0] for one in layers[-1]) + beside
+        beside = 0
+    return layers

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
-
-from seqgen.models.recurrent.cell import LayerState
+from seqgen.models.engines.ops import Leaf, padded
 from seqgen.models.seq2seq.memory import Memory
 from seqgen.models.state import State
 
@@ -18,16 +15,16 @@ class Seq2SeqState(State):
     """What a recurrent decoder hands on.
 
     Attributes:
-        layers: for each layer, the tensors (B, H) of its cell.
+        layers: for each layer, the parts (B, H) of its cell.
         memory: of the sources, with B rows.
         fed: the features (B, H) of the step before, with input feeding.
         covered: how much of each place has been read, (B, L), with coverage.
     """
 
-    layers: tuple[LayerState, ...]
+    layers: tuple[tuple[Leaf, ...], ...]
     memory: Memory
-    fed: Tensor | None = None
-    covered: Tensor | None = None
+    fed: Leaf | None = None
+    covered: Leaf | None = None
 
     @classmethod
     def cat(cls, states: Sequence[Seq2SeqState]) -> Seq2SeqState:
@@ -36,6 +33,5 @@ class Seq2SeqState(State):
         return super().cat([state._widened(size) for state in states])
 
     def _widened(self, size: int) -> Seq2SeqState:
-        if self.covered is None:
-            return self
-        return replace(self, covered=F.pad(self.covered, (0, size - self.covered.shape[1])))
+        known = self.covered is None
+        return self if known else replace(self, covered=padded(self.covered, 1, size))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from seqgen.configs import MOST_TOKENS, Size, ranges, require, setting
-from seqgen.models.seq2seq.base import SourceConfig
+from seqgen.models.seq2seq.config import SourceConfig
 from seqgen.models.transformer.config import TransformerConfig
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
 
-from seqgen.models.engines.arrays import ArrayMap, attend_each, attend_to_past
+from seqgen.models.engines.arrays import ArrayMap, attend_each, attend_to_past, unchanged
 from seqgen.models.engines.native.recording import Program, Recorded, Recording, recorded
 from seqgen.models.engines.ops import ArrayOps, Ops
-from seqgen.models.engines.weights import Shapes, Weights, parameter_count
-from seqgen.models.reader import ArrayModel
+from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
+from seqgen.models.reader import NeuralArrays
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.context import AnchoredContext, Appending
 from seqgen.models.transformer.equations import (
@@ -27,7 +27,7 @@ from seqgen.models.transformer.kv_cache import KVCache
 from seqgen.models.transformer.positions import waves_of
 
 
-class TransformerArrays(AnchoredContext, ArrayModel):
+class TransformerArrays(AnchoredContext, NeuralArrays):
     """The transformer of `Transformer`, see there.
 
     Args:
@@ -65,7 +65,6 @@ class TransformerArrays(AnchoredContext, ArrayModel):
 
     @staticmethod
     def shapes(config: TransformerConfig) -> Shapes:
-        """Return the shape of every weight, by name; of shared ones, under each of their names."""
         size = config.hidden_size
         shapes = {"embedding.weight": (config.vocab_size, config.embedding_width)}
         if config.positions == "learned":
@@ -82,21 +81,8 @@ class TransformerArrays(AnchoredContext, ArrayModel):
         """Return a block."""
         return block_over_arrays(self.ops, config, weights, index)
 
-    def parameter_count(self) -> int:
-        return parameter_count(self.shapes(self.config), self.config.shared_weights())
-
     def start(self, batch: int, stride: int | None = None) -> KVCache:
-        return self.open_cache(batch, stride, np.empty(0, self.dtype))
-
-    def step(self, tokens: Sequence[int], state: KVCache) -> tuple[np.ndarray, KVCache]:
-        logits, state = self(np.array(tokens)[:, None], state)
-        return logits[:, 0], state
-
-    def __call__(
-        self, tokens: np.ndarray, state: KVCache | None = None, last: int | None = None
-    ) -> tuple[np.ndarray, KVCache]:
-        x, state = self.hidden(tokens, state)
-        return self.head(x if last is None else x[:, -last:]), state
+        return self.open_cache(batch, stride, self.like)
 
     def hidden(self, tokens: np.ndarray, state: KVCache | None) -> tuple[np.ndarray, KVCache]:
         return self.read(tokens, state or self.start(len(tokens)))
@@ -137,11 +123,6 @@ class TransformerArrays(AnchoredContext, ArrayModel):
     def attend_within(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
         seen = np.tri(q.shape[2], dtype=bool)[None, None]
         return attend_to_past(q, k, v, seen)
-
-
-def unchanged(x: np.ndarray) -> np.ndarray:
-    """Return x."""
-    return x
 
 
 def block_over_arrays(
@@ -190,12 +171,6 @@ def head_norm(ops: Ops, config: TransformerConfig, weights: Weights) -> ArrayMap
     if not weights:
         return unchanged
     return functools.partial(ops.rms_norm, gain=weights.weight, eps=config.norm_eps)
-
-
-def linear_shapes(name: str, inputs: int, outputs: int, bias: bool = True) -> Shapes:
-    """Return the shapes of a linear layer's weights."""
-    shapes: Shapes = {f"{name}.weight": (outputs, inputs)}
-    return shapes | ({f"{name}.bias": (outputs,)} if bias else {})
 
 
 def norm_shapes(config: TransformerConfig, name: str) -> Shapes:

@@ -10,6 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from seqgen.models.dropout import drawn, draws_for_some_rows
+from seqgen.models.transformer.equations import full_weights
 
 # A longer window's (T, T) matrices would take more memory than the products are worth.
 LONGEST_DENSE = 1024
@@ -68,20 +69,6 @@ def for_each_query(q: Tensor, x: Tensor) -> Tensor:
     Where there are fewer, each is read by as many neighbouring heads of queries.
     """
     return x if q.shape[1] == x.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], 1)
-
-
-def full_weights(q: Tensor, k: Tensor, there: Tensor | None) -> Tensor:
-    """Return the weights (B, heads, T, L) of attention.
-
-    Args:
-        q: queries (B, heads, T, D).
-        k: keys (B, heads, L, D).
-        there: what each query sees, of a shape that fits the weights'; None where each sees all.
-    """
-    scores = (q @ k.mT) / math.sqrt(q.shape[-1])
-    if there is not None:
-        scores = scores.masked_fill(~there, -math.inf)
-    return scores.softmax(-1)
 
 
 def _dropping(weights: Tensor, v: Tensor, p: float) -> Tensor:

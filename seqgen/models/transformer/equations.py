@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from seqgen.models.engines.ops import Leaf, Ops
+from seqgen.models.engines.ops import Leaf, Ops, ops_of
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.positions import rotate
 
@@ -95,6 +95,18 @@ def attention(
     if rotation is not None:
         q, k = rotate(q, rotation), rotate(k, rotation)
     return p.output(together(attend(heads.index, heads.amplified(q), k, v)))
+
+
+def full_weights(q: Leaf, k: Leaf, there: Leaf | None) -> Leaf:
+    """Return the weights (B, heads, T, L) of attention.
+
+    Args:
+        q: queries (B, heads, T, D).
+        k: keys (B, heads, L, D).
+        there: what each query sees, of a shape that fits the weights'; None where each sees all.
+    """
+    ops, scores = ops_of(q), (q @ k.swapaxes(-1, -2)) / math.sqrt(q.shape[-1])
+    return ops.softmax(scores if there is None else ops.where(there, scores, -math.inf))
 
 
 def feed_forward(ops: Ops, p: Any, activation: str, x: Leaf) -> Leaf:

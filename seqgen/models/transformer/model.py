@@ -19,7 +19,6 @@ from seqgen.models.engines.ops import Ops
 from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.engines.tensor_products import (
     FusedArrayOps,
-    as_array,
     as_tensor,
     weights_as_arrays,
 )
@@ -93,20 +92,14 @@ class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
         return self.open_cache(batch, stride, self.head.weight)
 
     def step(self, tokens: Sequence[int], state: KVCache) -> tuple[np.ndarray, KVCache]:
-        if not self.suits_arrays():
-            return super().step(tokens, state)
-        if state.end - min(state.starts) == self.window:  # a row is full: the longest
+        full = state.end - min(state.starts) == self.window  # a row is: the longest
+        if full and self.suits_arrays():
             state = state.map(as_tensor)
             self.slide(state)
-        if not isinstance(state.tokens, np.ndarray):
-            state = state.map(as_array)
-        return self.over_arrays().step(tokens, state)
+        return super().step(tokens, state)
 
-    def over_arrays(self) -> TransformerArrays:
-        """Return the same model over arrays, whose weights are these."""
-        return self.prepared(
-            lambda: self.arrays(self.config, weights_as_arrays(self), FusedArrayOps, self.reduced)
-        )
+    def as_arrays(self) -> TransformerArrays:
+        return self.arrays(self.config, weights_as_arrays(self), FusedArrayOps, self.reduced)
 
     def hidden(self, tokens: Tensor, state: KVCache | None) -> tuple[Tensor, KVCache | None]:
         if state is None:

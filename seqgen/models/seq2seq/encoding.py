@@ -1,0 +1,162 @@
+"""The encoder of a transformer over a source, over arrays or tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from seqgen.errors import SeqgenError
+from seqgen.models.engines.arrays import ArrayMap, attend_to_all, unchanged
+from seqgen.models.engines.ops import ArrayOps, Leaf, Ops
+from seqgen.models.engines.weights import Shapes, Weights
+from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
+from seqgen.models.transformer.array_model import (
+    block_over_arrays,
+    block_shapes,
+    norm_over_arrays,
+    norm_shapes,
+)
+from seqgen.models.transformer.equations import Attend, placed
+from seqgen.models.transformer.positions import sinusoids, waves_of
+
+
+class SourceBlocks:
+    """Blocks without a causal mask over a source: every place sees all places that are there.
+
+    Attributes:
+        inputs: makes vectors (S, L, E) of the source's values, E being `embedding_width`.
+    """
+
+    ops: ClassVar[Ops]
+    config: Seq2SeqTransformerConfig
+    inputs: Callable[[Leaf], Leaf]
+    position_embedding: Callable[[Leaf], Leaf]
+    embedding_norm: Callable[[Leaf], Leaf]
+    blocks: Iterable[Callable[[Leaf, Leaf | None, Attend], Leaf]]
+    final_norm: Callable[[Leaf], Leaf]
+    dropout: Callable[[Leaf], Leaf]
+
+    def attend_to_all(self, q: Leaf, k: Leaf, v: Leaf, there: Leaf | None) -> Leaf:
+        """Return what queries (S, heads, N, D) read of keys and values (S, heads, L, D).
+
+        Args:
+            q: the queries.
+            k: the keys.
+            v: the values.
+            there: which places a source has, (S, L); None for all.
+        """
+        raise NotImplementedError
+
+    def encoded(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, tuple[()]]:
+        """Read sources.
+
+        Args:
+            values: (S, L) of int64, or (S, L, F), padded on the right.
+            lengths: S of them.
+
+        Returns:
+            Features (S, L, H), which mean nothing past a source's end; and no first states.
+
+        Raises:
+            SeqgenError: positions are learned, and there are none so far from the beginning.
+        """
+        ops, size, there = self.ops, values.shape[1], None
+        if min(lengths) < size:
+            there = ops.count(values, size) < ops.ints(values, lengths)[:, None]  # (S, L)
+        return self.read(values, there), ()
+
+    def read(self, values: Leaf, there: Leaf | None) -> Leaf:
+        """Return features (S, L, H) of values whose places are `there`, (S, L); None for all."""
+        return self.layers(values, there)[-1]
+
+    def layers(self, values: Leaf, there: Leaf | None) -> list[Leaf]:
+        """Return what each block makes of values, (S, L, H), the last normalised; see `read`."""
+        x, rotation = self._embedded(values)
+
+        def attend(layer: int, q: Leaf, k: Leaf, v: Leaf) -> Leaf:
+            return self.attend_to_all(q, k, v, there)
+
+        features = []
+        for block in self.blocks:
+            x = block(x, rotation, attend)
+            features.append(x)
+        return [*features[:-1], self.final_norm(x)]
+
+    def _embedded(self, values: Leaf) -> tuple[Leaf, Leaf | None]:
+        """Return what the blocks read, (S, L, H), and how RoPE turns it."""
+        x, rotation = self._placed(self.inputs(values))
+        return self.dropout(self.embedding_norm(x)), rotation
+
+    def _placed(self, x: Leaf) -> tuple[Leaf, Leaf | None]:
+        """Return vectors x (S, L, E) with their positions, (S, L, H), and how RoPE turns them."""
+        ops, config, size = self.ops, self.config, x.shape[1]
+        if config.positions == "learned":
+            if size > config.source_window:
+                raise SeqgenError(
+                    f"a source has {size} tokens, and this model has learned "
+                    f"{config.source_window} positions; give shorter ones"
+                )
+            vectors = self.position_embedding(ops.count(x, size))
+        else:
+            vectors = ops.like(waves_of(ops, config, size), x)
+        x, rotation = placed(ops, config, x, vectors)
+        if rotation is not None and config.source_features is not None:
+            # Rotations tell how far apart two places are. The end of a text tells where they are;
+            # vectors have no end symbol, and the cells of a grid would not know their place.
+            x = x + ops.like(sinusoids(ops, size, config.hidden_size), x)
+        return x, rotation
+
+
+class SourceBlocksArrays(SourceBlocks):
+    """`SourceBlocks` over arrays.
+
+    Args:
+        config: of the model.
+        weights: the encoder's; see `shapes`.
+        inputs: makes vectors (S, L, E) of the source's values.
+        ops: `ArrayOps`, or what does the same with arrays.
+    """
+
+    def __init__(
+        self,
+        config: Seq2SeqTransformerConfig,
+        weights: Weights,
+        inputs: ArrayMap,
+        ops: Ops = ArrayOps,
+    ) -> None:
+        self.config, self.ops, self.dropout = config, ops, unchanged
+        self.inputs = inputs
+        if config.positions == "learned":
+            self.position_embedding = weights["position_embedding.weight"].__getitem__
+        self.embedding_norm = norm_over_arrays(ops, config, weights.part("embedding_norm"))
+        self.blocks = [
+            block_over_arrays(ops, config, weights.part("blocks", i), i)
+            for i in range(config.encoder_layers or config.num_layers)
+        ]
+        self.final_norm = norm_over_arrays(ops, config, weights.part("final_norm"))
+
+    @staticmethod
+    def shapes(config: Seq2SeqTransformerConfig, name: str = "encoder") -> Shapes:
+        """Return the shapes of the weights, but for those of its inputs."""
+        shapes: Shapes = {}
+        if config.positions == "learned":
+            table = config.source_window, config.position_width
+            shapes[f"{name}.position_embedding.weight"] = table
+        if config.embedding_norm:
+            shapes |= norm_shapes(config, f"{name}.embedding_norm")
+        for i in range(config.encoder_layers or config.num_layers):
+            shapes |= block_shapes(config, f"{name}.blocks.{i}")
+        if config.norm_position == "pre":
+            shapes |= norm_shapes(config, f"{name}.final_norm")
+        return shapes
+
+    def __call__(self, values: np.ndarray, lengths: Sequence[int]) -> tuple[np.ndarray, tuple[()]]:
+        """See `encoded`."""
+        return self.encoded(values, lengths)
+
+    def attend_to_all(
+        self, q: np.ndarray, k: np.ndarray, v: np.ndarray, there: np.ndarray | None
+    ) -> np.ndarray:
+        return attend_to_all(q, k, v, there)

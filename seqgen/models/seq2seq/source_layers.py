@@ -1,0 +1,265 @@
+"""Recurrent layers over a source and over a target, over arrays or tensors.
+
+A layer is a `Cell` of tensors or an `ArrayLayer`. What a training call drops, `noise` and masks, is
+drawn by torch modules; over arrays there is none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from seqgen.models.engines.arrays import ArrayMap, unchanged
+from seqgen.models.engines.ops import Leaf, ops_of, padded
+from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
+from seqgen.models.recurrent.array_model import ArrayLayer, layer_shapes
+from seqgen.models.recurrent.equation import Parts
+from seqgen.models.seq2seq.recurrent_config import Layout
+
+
+class SourceLayers:
+    """A stack of recurrent layers over a source, read one way or both.
+
+    `reversed` reads the source from its end (Sutskever et al. 2014), `bidirectional` both ways,
+    each with half of the units, side by side in every layer (Schuster and Paliwal 1997; Bahdanau
+    et al. 2015).
+
+    Attributes:
+        inputs: makes vectors (S, L, E) of the source's values.
+        layers: the cells of each layer, one for each direction.
+        directions: a value of `DIRECTIONS`.
+        residual: layers but the first add their input to their output.
+        dropout: of the input of each layer.
+    """
+
+    inputs: Callable[[Leaf], Leaf]
+    layers: Iterable[Iterable[Any]]
+    directions: Sequence[bool]
+    residual: bool
+    dropout: Callable[[Leaf], Leaf]
+
+    def encoded(
+        self, values: Leaf, lengths: Sequence[int], beside_first: Leaf | None = None
+    ) -> tuple[Leaf, tuple[Parts, ...]]:
+        """Read sources.
+
+        Args:
+            values: (S, L) of int64, or (S, L, F), padded on the right.
+            lengths: S of them.
+            beside_first: what stands beside the first layer's output, (S, L, N).
+
+        Returns:
+            The last layer's h (S, L, H), zero past a source's end, and for each layer the
+            parts (S, H) that its cells hand on at the end of their reading.
+        """
+        x = self.inputs(values)  # (S, L, E)
+        ops = ops_of(x)
+        mirror = mirrored(lengths, x) if any(self.directions) else None
+        final = []
+        for index, cells in enumerate(self.layers):
+            seen, outputs, states = self.dropout(x), [], []
+            for cell, backwards in zip(cells, self.directions, strict=True):
+                read = ops.at_places(seen, mirror) if backwards else seen
+                y, state = ragged_sequence(cell, read, lengths)
+                outputs.append(ops.at_places(y, mirror) if backwards else y)
+                states.append(state)
+            y = ops.join(*outputs)  # (S, L, H)
+            x = x + y if self.residual and index > 0 else y
+            if index == 0 and beside_first is not None:
+                x = ops.join(x, beside_first)
+            final.append(tuple(ops.join(*parts) for parts in zip(*states, strict=True)))
+        return x, tuple(final)
+
+
+class SourceVectors:
+    """No layers: every place by itself, and their mean as the thought.
+
+    For sources that are vectors already, or bags of words.
+
+    Attributes:
+        inputs: makes vectors (S, L, H) of the source's values.
+        parts: for each layer of the decoder, how many parts it has: all begin with the mean.
+    """
+
+    inputs: Callable[[Leaf], Leaf]
+    parts: Sequence[int]
+
+    def encoded(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, tuple[Parts, ...]]:
+        """Read sources, as `SourceLayers` does."""
+        x = self.inputs(values)
+        ops = ops_of(x)
+        counts = ops.ints(x, lengths)[:, None]
+        inside = ops.count(x, x.shape[1]) < counts  # (S, L)
+        x = ops.tanh(x) * inside[..., None]  # (S, L, H)
+        mean = x.sum(1) / ops.like(counts, x)  # (S, H)
+        return x, tuple((mean,) * count for count in self.parts)
+
+
+class TargetLayers:
+    """A stack of recurrent layers over what has been written.
+
+    Attributes:
+        input_size: the width of what the first layer reads.
+        layers: the cell of each layer.
+        residual: see `SourceLayers`.
+        dropout: of the input of each layer, by a mask if it has one for all T.
+    """
+
+    input_size: int
+    layers: Sequence[Any]
+    residual: bool
+    dropout: Callable[..., Leaf]
+
+    def noise(self, rows: int) -> Sequence[tuple[Any, Any]]:
+        """Return what a call drops in `rows` rows: of each layer's input a mask, and in it."""
+        return [(None, None)] * len(self.layers)
+
+    def decoded(
+        self, x: Leaf, states: Sequence[Parts], noise: Sequence[tuple[Any, Any]]
+    ) -> tuple[Leaf, tuple[Parts, ...]]:
+        """Take inputs x (B, T, E) to the last layer's h (B, T, H), and every layer's parts."""
+        after = []
+        together = zip(self.layers, states, noise, strict=True)
+        for index, (layer, past, (mask, of_layer)) in enumerate(together):
+            seen = self.dropout(x, mask)
+            if seen.shape[1] == 1:
+                past = layer.step(seen[:, 0], past, of_layer)
+                y = past[0][:, None]
+            else:
+                y, past = layer.sequence(seen, past, of_layer)  # (B, T, H)
+            x = x + y if self.residual and index > 0 else y
+            after.append(past)
+        return x, tuple(after)
+
+
+def bridged(
+    layers: Iterable[Iterable[Callable[[Leaf], Leaf]]], final: Sequence[Parts]
+) -> tuple[Parts, ...]:
+    """Return a decoder's first states, made of an encoder's last ones by maps of their parts."""
+    return tuple(
+        tuple(map_(part) for map_, part in zip(maps, parts, strict=True))
+        for maps, parts in zip(layers, final, strict=True)
+    )
+
+
+class SourceLayersArrays(SourceLayers):
+    """`SourceLayers` over arrays, whose weights do not change."""
+
+    def __init__(self, layout: Layout, inputs: ArrayMap, weights: Weights) -> None:
+        self.inputs, self.dropout, self.directions = inputs, unchanged, layout.directions
+        self.residual = layout.cell.residual
+        self.layers = [
+            [ArrayLayer(one, weights.part("layers", i, j)) for j, one in enumerate(cells)]
+            for i, cells in enumerate(layout.encoder)
+        ]
+
+    __call__ = SourceLayers.encoded
+
+
+class SourceVectorsArrays(SourceVectors):
+    """`SourceVectors` over arrays."""
+
+    def __init__(self, layout: Layout, inputs: ArrayMap) -> None:
+        self.inputs, self.parts = inputs, [len(parts) for parts in layout.begins]
+
+    __call__ = SourceVectors.encoded
+
+
+class TargetLayersArrays(TargetLayers):
+    """`TargetLayers` over arrays, whose weights do not change."""
+
+    def __init__(self, layout: Layout, weights: Weights) -> None:
+        self.dropout, self.residual = unchanged, layout.cell.residual
+        self.input_size = layout.decoder[0].input_size
+        self.layers = [
+            ArrayLayer(one, weights.part("layers", i)) for i, one in enumerate(layout.decoder)
+        ]
+
+    __call__ = TargetLayers.decoded
+
+
+def bridge_over_arrays(layout: Layout, weights: Weights) -> list[list[ArrayMap]]:
+    """Return the maps of `bridged`."""
+    return [
+        [
+            unchanged if end == begin else weights.affine("layers", i, j)
+            for j, (end, begin) in enumerate(maps)
+        ]
+        for i, maps in enumerate(layout.bridge)
+    ]
+
+
+def stack_shapes(layout: Layout) -> Shapes:
+    """Return the shapes of the weights of both stacks and of the bridge between them."""
+    shapes: Shapes = {}
+    for i, one in enumerate(layout.decoder):
+        shapes |= layer_shapes(f"decoder.layers.{i}.", one)
+    for i, cells in enumerate(layout.encoder):
+        for j, one in enumerate(cells):
+            shapes |= layer_shapes(f"encoder.layers.{i}.{j}.", one)
+    for i, maps in enumerate(layout.bridge):
+        for j, (end, begin) in enumerate(maps):
+            if end != begin:
+                shapes |= linear_shapes(f"bridge.layers.{i}.{j}", end, begin)
+    return shapes
+
+
+def ragged_sequence(layer: Any, x: Leaf, lengths: Sequence[int]) -> tuple[Leaf, Parts]:
+    """Run a layer over rows of different lengths, none of which reads padding.
+
+    Rows are sorted by length; all of them are read up to the shortest one's end, those that are
+    longer go on from there, and so forth.
+
+    Args:
+        layer: what runs.
+        x: (S, L, E), padded on the right.
+        lengths: S of them, each at least 1.
+
+    Returns:
+        Every h (S, L, H), zero past a row's end, and each row's state at its own end.
+    """
+    rows, longest, ops = len(lengths), max(lengths), ops_of(x)
+    if longest < x.shape[1]:
+        y, state = ragged_sequence(layer, x[:, :longest], lengths)
+        return padded(y, 1, x.shape[1]), state
+    if min(lengths) == longest:
+        return layer.sequence(x, layer.start(rows))
+    noise = layer.noise(rows)
+    order = sorted(range(rows), key=lambda row: -lengths[row])
+    back = sorted(range(rows), key=order.__getitem__)
+    x, state = x[order], layer.start(rows)
+    outputs, ended = [], []
+    ends = sorted(set(lengths))
+    for end, piece in zip(ends, in_time(x, pairwise([0, *ends])), strict=True):
+        count = len(state[0])
+        y, state = layer.sequence(piece[:count], state, noise and noise.rows(count))
+        outputs.append(padded(y, 0, rows))
+        longer = sum(length > end for length in lengths)
+        ended.append(tuple(part[longer:] for part in state))
+        state = tuple(part[:longer] for part in state)
+    final = (ops.below(*parts)[back] for parts in zip(*reversed(ended), strict=True))
+    return ops.along(1, *outputs)[back], tuple(final)
+
+
+def in_time(x: Leaf, spans: Iterable[tuple[int, int]]) -> list[Leaf]:
+    """Cut x (B, T, E) into spans that follow one another.
+
+    It is one split, and not a slice each: the gradient of a slice is as large as all of x.
+    """
+    pieces = ops_of(x).cut(x.swapaxes(0, 1), *(end - begin for begin, end in spans))
+    return [piece.swapaxes(0, 1) for piece in pieces]
+
+
+def mirrored(lengths: Sequence[int], x: Leaf, first: int = 0) -> Leaf:
+    """Return where each place goes when sources turn around within their lengths, (S, L).
+
+    Args:
+        lengths: S of them.
+        x: (S, L, ...), the sources.
+        first: the place that they turn around from; those before it stay.
+    """
+    ops = ops_of(x)
+    places, counts = ops.count(x, x.shape[1]), ops.ints(x, lengths)[:, None]
+    turning = (places >= first) & (places < counts)
+    return ops.where(turning, first + counts - 1 - places, places)
