@@ -7,6 +7,7 @@ every valid text can be written.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Sequence
@@ -24,15 +25,17 @@ ANNOTATIONS = {
 }
 KEYWORDS = {
     "string": {"minLength", "maxLength", "pattern", "format"},
-    "number": set(),
-    "integer": {"minimum", "maximum"},
+    "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
+    "integer": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
     "boolean": set(),
     "null": set(),
     "array": {"items", "prefixItems", "minItems", "maxItems"},
     "object": {"properties", "required"},
 }
-WHOLE = {"enum", "const", "anyOf", "$ref"}  # each says everything
+WHOLE = {"enum", "const", "anyOf", "oneOf", "$ref"}  # each says everything
 INTEGER = r"-?(0|[1-9]\d{0,14})"
+# The largest integer that is written, so that each is exact as a float.
+LARGEST = 10**15 - 1
 NUMBER = rf"{INTEGER}(\.\d{{1,15}})?([eE][+-]?\d\d?)?"
 CHARACTER = r'[^"\\\x00-\x1f\x7f]'
 STRING = rf'({CHARACTER}|\\["\\/bfnrt])'
@@ -44,7 +47,7 @@ FORMATS = {
     "ipv4": r"\.".join([r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"] * 4),
 }
 FORMATS["date-time"] = FORMATS["date"] + "T" + FORMATS["time"]
-# Integers between bounds are listed.
+# Multiples between bounds are listed.
 MOST_LISTED = 10_000
 # What stands in a string without an escape.
 UNESCAPED = ranges_of([(0x20, 0x21), (0x23, 0x5B), (0x5D, 0x7E), (0x80, LAST)])
@@ -92,8 +95,9 @@ class _Rules:
         self.rules[path] = productions = []
         if schema is True or schema == {}:
             schema = {"type": ["string", "number", "boolean", "null"]}
-        kind_is_right = isinstance(schema, dict)
-        require(kind_is_right, f"{path} is {json.dumps(schema)[:40]}, which is no schema to write")
+        self._is_schema(path, schema)
+        if "allOf" in schema:
+            schema = self._all_of(path, schema)
         whole = [word for word in schema if word in WHOLE]
         kinds = schema.get("type", _implied(schema))
         kinds = [kinds] if isinstance(kinds, str) else list(kinds)
@@ -117,12 +121,65 @@ class _Rules:
         require(kinds is None or word in ("enum", "const"), f"{path} has type beside {word}")
         if word == "$ref":
             return [[self._rule(*self._referred(path, schema["$ref"]))]]
-        if word == "anyOf":
-            return [[self._rule(f"{path}/{n}", one)] for n, one in enumerate(schema["anyOf"])]
+        if word in ("anyOf", "oneOf"):
+            ways = schema[word]
+            if word == "oneOf":
+                for first, second in itertools.combinations(range(len(ways)), 2):
+                    apart = self._exclude(path, ways[first], ways[second])
+                    why = f"alternatives {first} and {second} may both hold; say anyOf"
+                    require(apart, f"{path} has oneOf, and its {why}")
+            return [[self._rule(f"{path}/{n}", one)] for n, one in enumerate(ways)]
         values = [schema["const"]] if word == "const" else schema["enum"]
         kinds = [kinds] if isinstance(kinds, str) else kinds
         allowed = [value for value in values if kinds is None or _kind_of(value) & set(kinds)]
         return [[self._value(value)] for value in allowed]
+
+    def _is_schema(self, path: str, schema: Any) -> None:
+        right = isinstance(schema, dict)
+        require(right, f"{path} is {json.dumps(schema)[:40]}, which is no schema to write")
+
+    def _resolved(self, path: str, schema: Any) -> dict:
+        """Return a schema without a reference or `allOf` on top."""
+        self._is_schema(path, schema)
+        if "$ref" in schema:
+            return self._resolved(path, self._referred(path, schema["$ref"])[1])
+        return self._all_of(path, schema) if "allOf" in schema else schema
+
+    def _all_of(self, path: str, schema: dict) -> dict:
+        """Return one schema for an object that several describe."""
+        rest = {word: value for word, value in schema.items() if word != "allOf"}
+        ways = [self._resolved(path, one) for one in schema["allOf"]]
+        if rest.keys() - ANNOTATIONS:
+            ways.append(rest)
+        if len(ways) == 1:
+            return ways[0]
+        properties: dict[str, Any] = {}
+        required: list[str] = []
+        for way in ways:
+            plain = way.keys() <= KEYWORDS["object"] | ANNOTATIONS | {"type"}
+            of_object = plain and way.get("type", "object") == "object"
+            open_ = way.get("additionalProperties", True) is not False
+            require(of_object and open_, f"{path} has allOf of other things than open objects")
+            for name, one in way.get("properties", {}).items():
+                known = properties.get(name, one)
+                properties[name] = one if known == one else {"allOf": [known, one]}
+            required += [name for name in way.get("required", []) if name not in required]
+        kind = {"type": "object"} if any("type" in way for way in ways) else {}
+        return {**kind, "properties": properties, "required": required}
+
+    def _exclude(self, path: str, first: Any, second: Any) -> bool:
+        """Return whether it is plain that no value is valid under both schemas."""
+        both = [self._resolved(path, one) for one in (first, second)]
+        values = [_values(one) for one in both]
+        if None not in values:
+            return not any(a == b for a in values[0] for b in values[1])
+        if not set.intersection(*map(_kinds, both)):
+            return True
+        shared = [set(one.get("required", [])) & one.get("properties", {}).keys() for one in both]
+        return all(_kinds(one) == {"object"} for one in both) and any(
+            self._exclude(path, *(one["properties"][name] for one in both))
+            for name in set.intersection(*shared)
+        )
 
     def _referred(self, path: str, name: Any) -> tuple[str, Any]:
         within = isinstance(name, str) and name.startswith("#")
@@ -162,17 +219,31 @@ class _Rules:
         return [[self._writes('"'), match, self._writes('"')]]
 
     def _number(self, path: str, schema: dict) -> list[list[Symbol]]:
-        return [[self._matches(NUMBER)]]
+        if not schema.keys() & KEYWORDS["number"]:
+            return [[self._matches(NUMBER)]]
+        low, high, above, below = _bounds(path, schema)
+        negative = _decimals(max(-high, 0), -low, below and high <= 0, above)
+        positive = _decimals(max(low, 0), high, above and low >= 0, below)
+        forms = [f"-({form})" for form in negative] + positive
+        require(bool(forms), f"{path} has no number between its bounds")
+        return [[self._matches("|".join(forms))]]
 
     def _integer(self, path: str, schema: dict) -> list[list[Symbol]]:
-        low, high = schema.get("minimum"), schema.get("maximum")
-        if low is None and high is None:
+        if not schema.keys() & KEYWORDS["integer"]:
             return [[self._matches(INTEGER)]]
-        if high is None and low in (0, 1):
-            return [[self._matches(r"0|[1-9]\d{0,14}" if low == 0 else r"[1-9]\d{0,14}")]]
-        both = all(isinstance(bound, int) for bound in (low, high)) and high - low < MOST_LISTED
-        require(both, f"{path} needs a minimum and a maximum, {MOST_LISTED:,} apart at most")
-        return [[self._value(number)] for number in range(low, high + 1)]
+        low, high, above, below = _bounds(path, schema)
+        low, high = low + above, high - below
+        if "multipleOf" in schema:
+            factor = schema["multipleOf"]
+            whole = isinstance(factor, int) and factor > 0
+            require(whole, f"{path}: multipleOf is a whole number above 0")
+            few = (high - low) // factor < MOST_LISTED
+            require(few, f"{path} has multipleOf, and its bounds are too far apart for that")
+            return [[self._value(n)] for n in range(-(-low // factor) * factor, high + 1, factor)]
+        forms = [f"-{form}" for form in _whole_numbers(max(1, -high), -low)]
+        forms += _whole_numbers(max(0, low), high)
+        require(bool(forms), f"{path} has no whole number between its bounds")
+        return [[self._matches("|".join(forms))]]
 
     def _boolean(self, path: str, schema: dict) -> list[list[Symbol]]:
         return [[self._writes("true")], [self._writes("false")]]
@@ -216,6 +287,9 @@ class _Rules:
 
     def _object(self, path: str, schema: dict) -> list[list[Symbol]]:
         properties, required = schema.get("properties", {}), schema.get("required", [])
+        others = schema.get("additionalProperties")
+        if not properties and not required and isinstance(others, dict):
+            return self._map(path, others)
         lacking = next((name for name in required if name not in properties), None)
         require(lacking is None, f"{path} requires {lacking!r}, which is no property")
         members = [
@@ -237,10 +311,73 @@ class _Rules:
                     self.rules[name].append([f"{path}/from/{at + 1}/{written}"])
         return [[self._writes("{"), f"{path}/from/0/False"]]
 
+    def _map(self, path: str, values: dict) -> list[list[Symbol]]:
+        """Make the rules of an object with any names."""
+        more, end = f"{path}/more", self._writes("}")
+        name = [self._matches(f'"{STRING}*"'), self._writes(": ")]
+        member = [*name, self._rule(f"{path}/additionalProperties", values), more]
+        self.rules[more] = [[end], [self._writes(", "), *member]]
+        return [[self._writes("{"), end], [self._writes("{"), *member]]
+
 
 def _implied(schema: dict) -> list[str]:
     """Return the types whose keywords a schema without a type has."""
     return [kind for kind, words in KEYWORDS.items() if words & schema.keys()]
+
+
+def _values(schema: dict) -> list[Any] | None:
+    """Return the values that a schema lists, or None."""
+    return [schema["const"]] if "const" in schema else schema.get("enum")
+
+
+def _kinds(schema: dict) -> set[str]:
+    """Return the types that a schema may allow, with "number" for "integer"."""
+    values = _values(schema)
+    if values is not None:
+        kinds = set().union(*map(_kind_of, values))
+    else:
+        plain = schema.keys() <= ANNOTATIONS.union({"type"}, *KEYWORDS.values())
+        named = schema.get("type", []) if plain else []  # without a type, anything else is valid
+        kinds = {named} if isinstance(named, str) else set(named)
+    return {"number" if kind == "integer" else kind for kind in kinds} or set(KEYWORDS)
+
+
+def _bounds(path: str, schema: dict) -> tuple[int, int, bool, bool]:
+    """Return the least and the largest whole bound, and whether each is itself left out."""
+    bounds = []
+    for side, sign in (("Minimum", -1), ("Maximum", 1)):
+        limits = [(LARGEST, True)]
+        for word, included in ((side.lower(), True), (f"exclusive{side}", False)):
+            bound = schema.get(word, sign * LARGEST)
+            whole = isinstance(bound, int) and not isinstance(bound, bool)
+            require(whole, f"{path} has the {word} {bound!r}; only whole numbers are followed")
+            limits += [(sign * bound, included)] if word in schema else []
+        limit, included = min(limits)  # the sharpest; of two equal ones the one that is excluded
+        bounds.append((sign * limit, not included))
+    (low, above), (high, below) = bounds
+    return low, high, above, below
+
+
+def _whole_numbers(low: int, high: int) -> list[str]:
+    """Return patterns of the whole numbers from `low` (0 or more) to `high`: 7, 8, 9, 1\\d, 20."""
+    forms = []
+    while low <= high:
+        free = 0  # digits at the end of `low` that may be any
+        while low and low % 10 ** (free + 1) == 0 and low + 10 ** (free + 1) - 1 <= high:
+            free += 1
+        forms.append(str(low // 10**free) + rf"\d{{{free}}}" * (free > 0))
+        low += 10**free
+    return forms
+
+
+def _decimals(low: int, high: int, above: bool, below: bool) -> list[str]:
+    """Return patterns of the decimal numbers from `low` (0 or more) to `high`, or between them."""
+    places = max(1, 15 - len(str(high)))  # as many as a float tells apart
+    forms = _whole_numbers(low + above, high - below)
+    if above and low < high:
+        forms.append(rf"{low}\.\d{{0,{places - 1}}}[1-9]")
+    whole = _whole_numbers(low + above, high - 1)
+    return forms + [rf"{form}\.\d{{1,{places}}}" for form in whole]
 
 
 def _kind_of(value: Any) -> set[str]:

@@ -113,6 +113,19 @@ def test_texts_are_completed_within_the_length(add_and_text):
             assert lark_accepts(parser, written), written
 
 
+def random_bounds(draw):
+    schema = {"type": draw.choice(["integer", "number"])}
+    low = draw.choice([0, 1, 18, -3, -120, -(10**12), 99])
+    far = draw.choice([2, 9, 11, 95, 100, 5_000, 10**13])
+    if draw.random() < 0.8:
+        schema[draw.choice(["minimum", "exclusiveMinimum"])] = low
+    if draw.random() < 0.8:
+        schema[draw.choice(["maximum", "exclusiveMaximum"])] = low + far
+    if len(schema) == 3 and far < 10_000 and draw.random() < 0.3:
+        return {**schema, "type": "integer", "multipleOf": draw.randrange(1, 3)}
+    return schema
+
+
 def random_schema(draw, depth):
     kind = draw.randrange(10 if depth else 6)
     if kind == 0:
@@ -120,13 +133,22 @@ def random_schema(draw, depth):
     if kind == 1:
         return {"type": "string", "pattern": draw.choice(["^[a-c]{1,4}$", "x[0-9]", "^(a|é)+"])}
     if kind == 2:
-        return {"type": "integer", "minimum": -3, "maximum": draw.randrange(0, 30)}
+        return random_bounds(draw)
     if kind == 3:
         return {"type": draw.choice(["number", "integer", "boolean", "null"])}
     if kind == 4:
         return {"enum": ["a", 'q"', 3, None, [1, {"b": 2.5}]][: draw.randrange(1, 6)]}
     if kind == 5:
         return {"type": "string", "format": draw.choice(["date", "time", "ipv4", "uuid", "email"])}
+    if kind == 6 and draw.random() < 0.5:
+        tagged = [
+            {"type": "object", "properties": {"t": {"const": n}, **more}, "required": ["t"]}
+            for n in range(draw.randrange(1, 4))
+            for more in [{"v": random_schema(draw, depth - 1)} if draw.random() < 0.5 else {}]
+        ]
+        if draw.random() < 0.5:
+            return {"oneOf": [*tagged, {"type": "string"}, {"enum": [1, None]}]}
+        return {"allOf": tagged[:1], "properties": {"w": random_schema(draw, depth - 1)}}
     if kind == 6:
         return {"anyOf": [random_schema(draw, depth - 1) for _ in range(draw.randrange(1, 3))]}
     if kind == 7:
@@ -136,6 +158,8 @@ def random_schema(draw, depth):
     if kind == 8:
         first = [random_schema(draw, depth - 1) for _ in range(draw.randrange(1, 3))]
         return {"type": "array", "prefixItems": first, "items": draw.choice([False, {}])}
+    if draw.random() < 0.2:
+        return {"type": "object", "additionalProperties": random_schema(draw, depth - 1)}
     names = draw.sample(["a", "b c", "ü", 'd"', "e"], draw.randrange(4))
     properties = {name: random_schema(draw, depth - 1) for name in names}
     required = [name for name in names if draw.random() < 0.5]
@@ -168,6 +192,66 @@ def check_schemas(count, seed, depth=3):
 
 def test_random_schemas_are_followed():
     check_schemas(60, 5)
+
+
+@pytest.mark.parametrize("kind", ["integer", "number"])
+def test_every_number_between_bounds_is_written(kind):
+    """Every decimal of two digits before and one behind the point, against the schema itself."""
+    texts = [str(n) for n in range(-31, 32)]
+    texts += [f"{n}.{tenth}" for n in range(-31, 32) for tenth in range(1, 10)]
+    texts += [f"-0.{tenth}" for tenth in range(1, 10)]
+    draw = random.Random(2)
+    for _ in range(25):
+        schema = {"type": kind}
+        schema[draw.choice(["minimum", "exclusiveMinimum"])] = low = draw.randrange(-25, 25)
+        schema[draw.choice(["maximum", "exclusiveMaximum"])] = low + draw.randrange(2, 25)
+        valid = jsonschema.Draft202012Validator(schema).is_valid
+        automaton = automaton_of(add_schema, json.dumps(schema))
+        for text in texts:
+            assert accepts(automaton, text) == valid(json.loads(text)), (schema, text)
+
+
+def test_alternatives_that_exclude_one_another():
+    schema = {
+        "oneOf": [
+            {"$ref": "#/$defs/cat"},
+            {
+                "type": "object",
+                "properties": {"kind": {"enum": ["dog", "wolf"]}, "age": {"type": "integer"}},
+                "required": ["kind"],
+            },
+            {
+                "type": "array",
+                "items": {"type": "object", "additionalProperties": {"type": "boolean"}},
+                "maxItems": 1,
+            },
+        ],
+        "$defs": {
+            "named": {
+                "type": "object",
+                "properties": {"name": {"type": "string"}},
+                "required": ["name"],
+            },
+            "cat": {
+                "allOf": [
+                    {"$ref": "#/$defs/named"},
+                    {"properties": {"kind": {"const": "cat"}}, "required": ["kind"]},
+                ]
+            },
+        },
+    }
+    automaton = automaton_of(add_schema, json.dumps(schema))
+    for text, holds in {
+        '{"name": "x", "kind": "cat"}': True,
+        '{"kind": "cat"}': False,
+        '{"kind": "wolf", "age": 3}': True,
+        '{"kind": "wolf", "age": "3"}': False,
+        '[{"a": true, "b": false}]': True,
+        '[{"a": 1}]': False,
+        "[]": True,
+    }.items():
+        assert accepts(automaton, text) == holds
+        assert jsonschema.Draft202012Validator(schema).is_valid(json.loads(text)) == holds
 
 
 def test_a_schema_that_refers_to_itself():
@@ -206,8 +290,20 @@ def test_a_schema_that_refers_to_itself():
         (add_schema, "{", "no JSON"),
         (add_schema, "3", "no schema"),
         (add_schema, '{"type": "strange"}', "strange"),
-        (add_schema, '{"type": "integer", "multipleOf": 3}', "multipleOf"),
-        (add_schema, '{"oneOf": []}', "oneOf"),
+        (add_schema, '{"type": "integer", "multipleOf": 3}', "too far apart"),
+        (add_schema, '{"type": "integer", "multipleOf": 0.5}', "whole number above 0"),
+        (add_schema, '{"type": "integer", "minimum": 3, "exclusiveMaximum": 3}', "between"),
+        (add_schema, '{"type": "number", "minimum": 3, "maximum": 2}', "no number between"),
+        (add_schema, '{"type": "number", "minimum": 0.5}', "only whole numbers"),
+        (add_schema, '{"type": "array", "uniqueItems": true}', "uniqueItems"),
+        (add_schema, '{"oneOf": []}', "no text"),
+        (add_schema, '{"oneOf": [{"type": "integer"}, {"type": "number"}]}', "0 and 1 may both"),
+        (add_schema, '{"oneOf": [{"enum": [1, 2]}, {"const": 2}]}', "0 and 1 may both hold"),
+        (add_schema, '{"oneOf": [{}, {"const": 2}]}', "0 and 1 may both hold"),
+        (add_schema, '{"oneOf": [{"required": []}, {"const": 2}]}', "0 and 1 may both hold"),
+        (add_schema, '{"allOf": [{"$ref": "#"}]}', "nested too deeply"),
+        (add_schema, '{"allOf": [{"type": "object"}, {"type": "string"}]}', "open objects"),
+        (add_schema, '{"allOf": [{"additionalProperties": false}, {}]}', "open objects"),
         (add_schema, '{"$ref": "#/no"}', "'#/no', which there is not"),
         (add_schema, '{"$ref": "#"}', "no text"),
         (add_schema, '{"type": "array", "items": {"$ref": "#"}, "minItems": 1}', "no text"),
