@@ -18,6 +18,10 @@ from seqgen.commands.training import session
 from seqgen.models.engines.native.library import VARIABLE, library
 from seqgen.tasks.validations import text
 
+# Programs that tests start, and the other processes of pytest, find compiled modules.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 BESIDE = ROOT.parent / "shared" / "data"
 
 

@@ -37,6 +37,7 @@ def test_shares_right_by_hand(xor):
     assert xor.shares_right([0.9, 1.1, 0.2, 1.0, 0.5, 0.3]) == [0.5, 0.5, 1.0]
 
 
+@pytest.mark.slow
 def test_the_recipe_predicts_the_third_bits(xor, tmp_path):
     """The network of 1990 had 85 %."""
     recipe = "--model rnn --layers 1 --hidden-size 20 --dropout 0 --seq-len 15 --batch-size 20"

@@ -455,7 +455,7 @@ def test_threads_share_a_model(name, products, monkeypatch):
     loaded = real(name)
 
     def write(seed):
-        (record,) = sample(loaded, ["ab"], SampleOptions(seed=seed, max_tokens=200))
+        (record,) = sample(loaded, ["ab"], SampleOptions(seed=seed, max_tokens=60))
         return record.text
 
     alone = [write(seed) for seed in range(4)]

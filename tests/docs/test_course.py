@@ -177,6 +177,7 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path):
     assert "nats/token" in (folder / "results.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_script_runs_benchmarks_too(script, tmp_path):
     page = "| 3:168 | a | b | `python -m tests.benchmarks points --steps 2 --json` | | none |\n"
     (row,) = script.rows(page)

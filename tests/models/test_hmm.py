@@ -210,7 +210,7 @@ def test_without_a_tolerance_the_whole_budget_is_used():
 
 def test_a_cycle_is_learned_by_as_many_states():
     """The text a b a c a b a c ... needs four states, and then nothing is left to guess."""
-    corpus = corpus_of([[1, 2, 1, 3] * 60])
+    corpus = corpus_of([[1, 2, 1, 3] * 15])
     model = HMM(HMMConfig(vocab_size=V, num_states=4, tolerance=0.0)).double()
     losses = [
         fit(model, corpus, [0], seed, lambda done: "steps" if done.number == 150 else None)

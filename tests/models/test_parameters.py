@@ -38,7 +38,8 @@ def test_gradients_of_every_parameter(case):
         return total
 
     values = tuple(p.detach().clone().requires_grad_() for p in model.parameters())
-    assert torch.autograd.gradcheck(loss, values, eps=1e-6, atol=1e-6, rtol=1e-4)
+    torch.manual_seed(1)  # the fast mode compares the Jacobian along random directions
+    assert torch.autograd.gradcheck(loss, values, eps=1e-6, atol=1e-6, rtol=1e-4, fast_mode=True)
     # And none is idle; where attention has but one key, queries and keys are.
     if length > 1:
         assert all(g.abs().max() > 0 for g in torch.autograd.grad(loss(*values), values))
