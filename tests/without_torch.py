@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -11,26 +12,43 @@ import pytest
 from places import STORED, TESTS
 
 BLOCKED = """
-import json, sys
+import json, os, sys, traceback
 sys.modules["torch"] = None  # so that importing it fails
 from stored_answers import records
-for command in json.loads(sys.argv[1]):
-    print(json.dumps(records(*command)))
+questions, sys.stdin = sys.stdin, open(os.devnull)  # commands read standard input
+for line in questions:
+    os.environ["SEQGEN_HOME"], command = json.loads(line)
+    try:
+        answer = [records(*command), None]
+    except BaseException:
+        answer = [None, traceback.format_exc()]
+    print(json.dumps(answer), flush=True)
 """
+
+
+@functools.cache
+def blocked():
+    """Start a process in which importing PyTorch fails; it answers a command a line, in turn."""
+    search = os.pathsep.join([str(TESTS), str(STORED), *sys.path])
+    return subprocess.Popen(
+        [sys.executable, "-c", BLOCKED],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | {"PYTHONPATH": search},
+    )
 
 
 def without_torch(commands):
     """Return the records of commands in a process in which importing PyTorch fails."""
-    search = os.pathsep.join([str(TESTS), str(STORED), *sys.path])
-    ran = subprocess.run(
-        [sys.executable, "-c", BLOCKED, json.dumps(commands)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": search},
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    return [json.loads(line) for line in ran.stdout.splitlines()]
+    process, answers = blocked(), []
+    for command in commands:
+        print(json.dumps([os.environ["SEQGEN_HOME"], command]), file=process.stdin, flush=True)
+        answer, failure = json.loads(process.stdout.readline())
+        assert failure is None, failure
+        answers.append(answer)
+    return answers
 
 
 def assert_alike(found, wanted):

@@ -82,7 +82,9 @@ def test_exact_texts_have_the_conditional_distribution(trained, pattern, most, c
     counts = Counter(r.text for r in drawn)
     assert set(counts) <= set(expected)
     assert chi_square(counts, expected, len(drawn))
-    masked = list(model.sample("", **how, num_samples=200))  # it may begin what the model cannot complete
+    masked = list(
+        model.sample("", **how, num_samples=200)
+    )  # it may begin what the model cannot complete
     assert {r.text for r in masked if r.finish_reason == "pattern"} <= set(expected)
     assert {r.finish_reason for r in masked} <= {"pattern", "dead-end"}
 
