@@ -207,6 +207,7 @@ def test_bench_train_measures_a_cell_beside_an_lstm_as_large(capsys):
     assert size == min(counts, key=lambda h: abs(counts[h] - record["parameters"]))
 
 
+@pytest.mark.slow
 def test_bench_train_counts_the_targets_of_pairs(capsys):
     command = ["train", "--seconds", "0.1", "--repeats", "1", "--only", "seq2seq gru"]
     assert run([*command, "--json", "--precision", "float32", "--device", "cpu", "--quiet"]) == 0

@@ -95,6 +95,7 @@ def outputs(records, folder, model) -> list[str]:
     return [found["text"] for found in records("beam-search", *sources, "-m", model)]
 
 
+@pytest.mark.slow
 def test_eval_is_what_the_pipe_of_commands_gives(records, folder):
     # Every third target is another than the models have learned, so that no score is full.
     pairs = [(s, t if n % 3 else f"NOT {t}") for n, (s, t) in enumerate(PAIRS)]

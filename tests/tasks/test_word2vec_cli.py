@@ -99,6 +99,7 @@ def test_few_passes_tell_words_apart(capsys):
     assert cosines.mean() < 0.4 and right_neighbours(vectors) > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["word2vec", "glove"])
 def test_the_defaults_warn_of_nothing(name, text, capsys):
     for budget in (("--steps", "70"), ("--steps", "5000", "--stop-after", "70")):

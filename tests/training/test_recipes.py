@@ -214,6 +214,7 @@ def test_what_is_left_open_is_chosen_beside_what_is_given(monkeypatch, tmp_path)
     assert (model["num_layers"], model["hidden_size"], model["dropout"]) == (3, 128, 0.6)
 
 
+@pytest.mark.slow
 def test_sizes_that_what_is_given_does_not_allow_are_left_out(monkeypatch, tmp_path):
     """With weights tied to embeddings of 256 no other size fits, however little time there is."""
     tied = {"tie_weights": True, "embedding_size": 256}
@@ -221,6 +222,7 @@ def test_sizes_that_what_is_given_does_not_allow_are_left_out(monkeypatch, tmp_p
     assert config["model"]["hidden_size"] == 256
 
 
+@pytest.mark.slow
 def test_a_budget_in_steps_asks_for_no_measurement(monkeypatch, tmp_path):
     config, _ = trained(monkeypatch, tmp_path, [], steps=1)
     assert (config["model"]["num_layers"], config["model"]["dropout"]) == (2, 0.1)

@@ -98,6 +98,7 @@ def test_validation_is_the_plain_loss_whatever_the_regime(text, capsys):
         assert scored["nll_nats"] / scored["tokens"] == pytest.approx(record["val_loss"], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_write_yet_is_noticed(text):
     settings, events = {"hidden_size": 8, "steps": 1, "val": "none"}, []
     train([text], architecture="rnn", name="base", settings=settings)

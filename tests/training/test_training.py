@@ -114,6 +114,7 @@ def test_the_gradient_stops_at_the_window(monkeypatch):
     assert logits.requires_grad
 
 
+@pytest.mark.slow
 def test_training_learns(monkeypatch):
     tokens = np.tile(np.array([1, 2, 3, 1, 4], dtype=np.uint8), 40)
     corpus = Corpus(tokens, np.array([tokens.size]), start=6)
