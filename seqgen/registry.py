@@ -102,6 +102,11 @@ class TaskArchitecture(Architecture):
         """Import and return the class of the models with a head on the trunk."""
         return load_object(self.task.head)(self.trunk.load_model())
 
+    def load_arrays(self) -> Any:
+        """Import and return the class of the array models; None if there is none."""
+        trunk = self.trunk.load_arrays()
+        return trunk and load_object(self.task.array_head)(trunk)
+
     def load_config(self) -> Any:
         """Import and return the class of their configuration."""
         return labelling_config(self.trunk.load_config())
@@ -218,25 +223,36 @@ _ROWS = (
         ".encoders.bert:Bert",
         "fills in masked tokens (Devlin et al. 2019); for --task",
         (MASKED_LM, *ON_FEATURES),
+        config=".encoders.config:BertConfig",
     ),
     Architecture(
         "elmo",
         ".encoders.elmo:ELMo",
         "LSTMs from both ends, for --features (Peters et al. 2018)",
         (BIDIRECTIONAL,),
+        config=".encoders.config:ELMoConfig",
     ),
     Architecture(
-        "bag", ".encoders.bag:Bag", "bag of words, for --task (Joulin et al. 2017)", ON_FEATURES
+        "bag",
+        ".encoders.bag:Bag",
+        "bag of words, for --task (Joulin et al. 2017)",
+        ON_FEATURES,
+        config=".encoders.config:BagConfig",
+        arrays=".encoders.bag_arrays:BagArrays",
     ),
     Architecture(
-        "birnn", ".encoders.birnn:BiRNN", "bidirectional recurrent encoder, for --task", ON_FEATURES
+        "birnn",
+        ".encoders.birnn:BiRNN",
+        "bidirectional recurrent encoder, for --task",
+        ON_FEATURES,
+        config=".encoders.config:BiRNNConfig",
     ),
     Architecture(
         "encoder",
         ".encoders.transformer:SentenceTransformer",
         "bidirectional transformer encoder, for --task",
         ON_FEATURES,
-        config=".encoders.transformer:EncoderConfig",
+        config=".encoders.config:EncoderConfig",
     ),
     Architecture(
         "hopfield",

@@ -36,8 +36,10 @@ def put_label_comparison(
     """Compare classifiers or taggers by accuracy, and show the tests."""
     from seqgen.commands.labelling.compare import compare_labels
     from seqgen.commands.labelling.predict import load_labeller
+    from seqgen.commands.loading import Work
 
-    labellers = [load_labeller(name, machine.device) for name in compared.models]
+    work = Work.of_files([] if compared.data is None else [compared.data])
+    labellers = [load_labeller(name, machine.device, work) for name in compared.models]
     given = {}
     if compared.data is not None:
         source = Inputs(out.quiet).open_one(compared.data)

@@ -44,8 +44,10 @@ def put_label_scores(
     """Measure classifiers or taggers on a file, or on what each held out, and show the figures."""
     from seqgen.commands.labelling.evaluate import check_labels, evaluate_labels
     from seqgen.commands.labelling.predict import load_labeller
+    from seqgen.commands.loading import Work
 
-    labellers = [load_labeller(name, machine.device) for name in models.names]
+    work = Work.of_files([] if measured.file is None else [measured.file])
+    labellers = [load_labeller(name, machine.device, work) for name in models.names]
     given = {}
     if measured.file is not None:
         source = Inputs(out.quiet).open_one(measured.file)

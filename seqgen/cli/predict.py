@@ -42,9 +42,10 @@ def predict(texts: Texts, model: ModelName, machine: Device, out: Output) -> Non
     """
     from seqgen.commands.labelling.predict import load_labeller
     from seqgen.commands.labelling.predict import predict as predict_labels
+    from seqgen.commands.loading import Work
 
     (name,) = given_or_piped([texts.file] if texts.file else None, "seqgen predict FILE")
-    loaded = load_labeller(model.model, machine.device)
+    loaded = load_labeller(model.model, machine.device, Work.of_files([name]))
     source = Inputs(out.quiet).open_one(name)
     batches = _examples(loaded, source.pass_on(), source.title, out)
     for record in predict_labels(loaded, batches, source.title):

@@ -40,6 +40,7 @@ class Task:
         stored_as: what the configuration of a mixture calls it.
         head: "module:name" of what makes a model class of the class whose features it learns on;
             None where a model learns by itself.
+        array_head: the same of array models.
         called: what a model with such a head is called: it ends the name of the architecture.
         dataset: "module:name" of the `Dataset` that reads what it learns from.
         validation: "module:name" of the `Validation` of its models.
@@ -65,6 +66,7 @@ class Task:
     takes_targets: bool = False
     stored_as: str | None = None
     head: str | None = None
+    array_head: str | None = None
     called: str | None = None
     labelled: Task | None = None
 

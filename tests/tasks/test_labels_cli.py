@@ -75,7 +75,8 @@ def test_a_classifier_learns_and_its_figures_agree(texts, capsys, stdin):
     logged = [json.loads(line) for line in _metrics("m")]
     assert [r["figures"]["accuracy"] for r in logged if "val_loss" in r][-1] == 1
     (found,) = records(capsys, "eval", "-m", "m", "--quiet")
-    assert found["nats_per_label"] == pytest.approx(record["val_loss"])
+    # Training validates by torch and `eval` reads over arrays: alike to float32's rounding.
+    assert found["nats_per_label"] == pytest.approx(record["val_loss"], abs=1e-6)
     assert found["accuracy"]["value"] == 1 and found["accuracy"]["low"] < 1
     assert found["entity_f1"] is None and found["file"] == "validation"
     stdin(b"ababx3\ny1\n")

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from seqgen import store
-from seqgen.commands.machine import choose_products
+from seqgen.commands.loading import Work, load_any
 from seqgen.configs import DataConfig, require
 from seqgen.data.corpus import Corpus, Framing
 from seqgen.data.examples import Example, ExampleEncoder, Format
 from seqgen.data.labels import Classes
 from seqgen.data.sources import Sources
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.encoders.labeller import Labeller
-from seqgen.models.engines.precision import choose_device
+from seqgen.models.encoders.labelling import LabelsOfFeatures
+from seqgen.models.engines.ops import ops_of
+from seqgen.models.reader import without_gradients
 from seqgen.store import StoredMixture, StoredModel
 
 # Texts that are read side by side; they are sorted by length within pools of so many batches.
@@ -50,9 +50,9 @@ class LabelTotals:
         return self.correct / self.labels
 
 
-@torch.inference_mode()
+@without_gradients
 def log_probs_of(
-    model: Labeller, sources: Sources, most: int | None = None, rows: int = ROWS
+    model: LabelsOfFeatures, sources: Sources, most: int | None = None, rows: int = ROWS
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the number of each text and its log-probabilities, (1, C), or (L, C) of a tagger.
 
@@ -71,12 +71,14 @@ def log_probs_of(
         for at in range(0, pool.size, rows):
             which = pool[at : at + rows]
             source = sources.rows(which)
-            log_probs = model(source).log_softmax(-1).double().cpu().numpy()  # (S, T', C)
+            logits = model(source)  # (S, T', C)
+            ops = ops_of(logits)
+            log_probs = ops.array(ops.log_softmax(logits)).astype(np.float64)
             for number, length, of_text in zip(which, source.lengths, log_probs, strict=True):
                 yield int(number), of_text[: length if len(of_text) > 1 else 1]
 
 
-def label_totals(model: Labeller, corpus: Corpus, most: int | None = None) -> LabelTotals:
+def label_totals(model: LabelsOfFeatures, corpus: Corpus, most: int | None = None) -> LabelTotals:
     """Return how well a model predicts the labels of examples.
 
     Args:
@@ -108,7 +110,7 @@ class LoadedLabeller:
     """
 
     stored: StoredModel
-    model: Labeller
+    model: LabelsOfFeatures
     encoder: ExampleEncoder
     data: DataConfig
 
@@ -167,18 +169,20 @@ class TaggedSentence:
         return self.tags
 
 
-def load_labeller(name: str | Path | None = None, device: str = "auto") -> LoadedLabeller:
+def load_labeller(
+    name: str | Path | None = None, device: str = "auto", work: Work | None = None
+) -> LoadedLabeller:
     """Load a classifier or a tagger.
 
     Args:
         name: a name, a path, or None for the latest model.
         device: auto, cpu, cuda or mps.
+        work: see `load`.
 
     Raises:
         UsageError: it is no such model.
         SeqgenError: there is no such model, or it is damaged.
     """
-    place = choose_device(device)
     stored = store.find_all(name)
     mixed = isinstance(stored, StoredMixture)
     require(not mixed, f"{stored.name} is a mixture, which tells no labels: give one of its parts")
@@ -187,16 +191,14 @@ def load_labeller(name: str | Path | None = None, device: str = "auto") -> Loade
             f"{stored.name} tells no labels; train a model that does with seqgen train FILE "
             "--task classify, or --task tag"
         )
-    model, tokenizer = stored.load()
+    loaded = load_any(stored, device, work=work)
+    model, tokenizer, data = loaded.model, loaded.tokenizer, loaded.data
     classes = Classes.load(stored.path / store.TOKENIZER)
-    whole = model.vocab_size == tokenizer.vocab_size and model.config.classes == len(classes)
-    if not whole:
+    if model.config.classes != len(classes):
         raise SeqgenError(f"{stored.path} is damaged: its model and its tokenizer do not fit")
-    choose_products(place)
-    data = stored.settings("data", DataConfig)
     start = Framing.of(tokenizer, data.documents).start
     encoder = ExampleEncoder(Format.of(model.by_word), tokenizer, classes, start)
-    return LoadedLabeller(stored, model.to(place), encoder, data)
+    return LoadedLabeller(stored, model, encoder, data)
 
 
 def log_probs_of_labels(

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from seqgen.configs import ranges, setting
 from seqgen.configs.model import Pooling
 from seqgen.data.masking import Symbols
 from seqgen.errors import UsageError
 from seqgen.models.base import Model
-from seqgen.models.encoders.sentence_encoder import SentenceEncoder, require_window
-from seqgen.models.encoders.transformer import EncoderOnlyConfig
+from seqgen.models.encoders.config import BertConfig
+from seqgen.models.encoders.labelling import require_window
+from seqgen.models.encoders.sentence_encoder import SentenceEncoder
 from seqgen.models.engines.onednn_linear import Linear
 from seqgen.models.network import Network, groups_in_order
 from seqgen.models.seq2seq.transformer import TransformerEncoder
@@ -28,58 +27,6 @@ from seqgen.models.transformer.model import initialise
 SYMBOLS = 3
 # Fewer tokens hold no [SEP] with a text on both sides of it.
 LEAST_PAIR = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class BertConfig(EncoderOnlyConfig):
-    """The transformer in BERT's form, with the symbols [CLS], [SEP] and [MASK] beside its tokens.
-
-    The window is how many tokens of text a row has; [CLS] and [SEP] come on top.
-    """
-
-    recipe: ClassVar[Mapping[str, Any]] = {
-        "optimizer": "muon",
-        "lr": 4e-3,
-        "batch_size": 32,
-        "seq_len": 64,
-        "weight_decay": 0.01,
-    }
-
-    mask: float = setting(
-        "Share of the tokens that each step of training hides and has the model tell.",
-        0.15,
-        ranges.POSITIVE_SHARES,
-    )
-    next_sentence: bool = setting(
-        "Also learn whether the second part of a row follows the first one in the text, or comes "
-        "from somewhere else.",
-        False,
-    )
-    positions: Literal["rope", "learned", "sinusoidal"] = setting("Position encoding.", "learned")
-    norm: Literal["rmsnorm", "layernorm"] = setting("Normalisation layer.", "layernorm")
-    norm_position: Literal["pre", "post"] = setting(
-        "Normalise before each sublayer (pre) or after its residual sum (post).", "post"
-    )
-    activation: Literal["swiglu", "gelu", "gelu-exact", "relu"] = setting(
-        "Activation of the feed-forward layers; gelu is GPT-2's, by a tanh.", "gelu-exact"
-    )
-    qk_norm: bool = setting("Normalise queries and keys (Henry et al. 2020).", False)
-    bias: bool = setting("Give the linear layers biases.", True)
-    tie_weights: bool = setting(
-        "Share the embedding matrix with the softmax layer (Press and Wolf 2017).", True
-    )
-    norm_eps: float = setting(
-        "Number added to the variance in normalisation.", 1e-12, ranges.SHARES
-    )
-
-    @property
-    def source_window(self) -> int:
-        return self.window + 2
-
-    @property
-    def symbols(self) -> Symbols:
-        """The ids of [CLS], [SEP] and [MASK]."""
-        return Symbols.after(self.vocab_size)
 
 
 class BertStack(TransformerEncoder):

@@ -3,63 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import SHARED_SEARCH, ranges, require, setting
-from seqgen.configs.model import SentenceConfig
-from seqgen.models.encoders.sentence_encoder import SentenceEncoder, at_ends
+from seqgen.configs import require
+from seqgen.models.encoders.config import BiRNNConfig
+from seqgen.models.encoders.labelling import at_ends
+from seqgen.models.encoders.sentence_encoder import SentenceEncoder
 from seqgen.models.network import groups_in_order
-from seqgen.models.recurrent.config import CellRegularisers, RecurrentConfig
 from seqgen.models.recurrent.named_cell import recurrent_cell
 from seqgen.models.seq2seq.encoders import RecurrentEncoder
 from seqgen.models.seq2seq.recurrent_config import DIRECTIONS
-from seqgen.registry import SHARED_DOCS
-
-
-@dataclass(frozen=True, kw_only=True)
-class BiRNNConfig(SentenceConfig, CellRegularisers):
-    """Recurrent layers that read a sentence from both ends."""
-
-    cell: str = setting("Recurrent cell: lstm, gru or another (docs/cells.md).", "lstm")
-    directions: Literal["bidirectional", "forward", "reversed"] = setting(
-        "Direction in which a sentence is read; each of two has half of the units.",
-        "bidirectional",
-    )
-    hidden_size: int = setting(
-        SHARED_DOCS["hidden_size"], 256, ranges.WIDTHS, search=SHARED_SEARCH["hidden_size"]
-    )
-    num_layers: int = setting(SHARED_DOCS["num_layers"], 1, ranges.LAYERS)
-    embedding_size: int | None = setting(
-        "Width of the embedding; by default the hidden size.", None, ranges.WIDTHS
-    )
-    features_at: Literal["input", "first"] = setting(
-        "Where the features of another model (--features) enter: beside the embedding (input; "
-        "Peters et al. 2018), or beside the first layer's output (first; Peters et al. 2017).",
-        "input",
-    )
-    residual: bool = setting(
-        "Add the input of each layer but the first to its output (residual connections).", False
-    )
-    dropout: float = setting(
-        SHARED_DOCS["dropout"] + " It applies to the input of each layer and of the head.",
-        0.2,
-        ranges.SHARES_BELOW_1,
-        search=SHARED_SEARCH["dropout"],
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        even = self.directions != "bidirectional" or self.hidden_size % 2 == 0
-        require(even, f"directions=bidirectional needs an even hidden_size, not {self.hidden_size}")
-        adds = not self.residual or self.features_at == "input"
-        require(adds, "residual adds up layers of one width: it needs features_at=input")
-
-    def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
-        return batch_size * self.hidden_size**2 >= RecurrentConfig.bf16_pays_from
 
 
 class BiRNN(SentenceEncoder):

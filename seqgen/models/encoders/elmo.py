@@ -2,62 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import Size, ranges, require, setting
 from seqgen.models.base import Model
+from seqgen.models.encoders.config import ELMoConfig
 from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.network import Network
-from seqgen.models.recurrent.cells.lstm import LSTMConfig
-from seqgen.models.recurrent.config import MOST_FILTERS
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.seq2seq.source_layers import mirrored
-from seqgen.registry import SHARED_DOCS
-
-
-@dataclass(frozen=True, kw_only=True)
-class ELMoConfig(LSTMConfig):
-    """The settings of each of its two LSTMs, whose layers all have one width."""
-
-    sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
-    recipe: ClassVar[Mapping[str, Any]] = {**LSTMConfig.recipe, "batch_size": 64}
-
-    hidden_size: int = setting(SHARED_DOCS["hidden_size"], 128, ranges.WIDTHS)
-    num_layers: int = setting(SHARED_DOCS["num_layers"], 2, ranges.LAYERS)
-    input: Literal["embedding", "onehot", "char-cnn"] = setting(
-        "Input of the first layer: a convolution over the characters of words (char-cnn; Kim et "
-        "al. 2016) with a linear map to the width of the layers, or learned embeddings.",
-        "char-cnn",
-    )
-    char_filters: int = setting(
-        "For input=char-cnn: number of filters over one character; there are w times as many of "
-        "width w, but at most 200.",
-        10,
-        low=1,
-        high=MOST_FILTERS,
-    )
-    residual: bool = setting(
-        "Add the input of each layer but the first to its output (residual connections).", True
-    )
-
-    @classmethod
-    def sizes_for(cls, vocab_size: int, given: Collection[str]) -> tuple[Size, ...]:
-        return cls.sizes  # a narrow embedding does not go with the sum of the layers
-
-    def __post_init__(self) -> None:
-        if self.embedding_size is None:
-            object.__setattr__(self, "embedding_size", self.projection or self.hidden_size)
-        super().__post_init__()
-        width = self.output_size
-        wide = self.embedding_size == width and self.last_size in (None, width)
-        require(wide, f"elmo adds up its layers: embedding_size and last_size must be {width}")
-        require(self.input != "onehot", "elmo has no input=onehot: give embedding or char-cnn")
-        require(not self.pointer, "elmo has no pointer: leave it out")
 
 
 class ELMo(Model, Network):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import ClassVar
 
 import torch
@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from seqgen.configs.model import LabellingConfig
 from seqgen.data.batches import Batch
-from seqgen.data.sources import Source
 from seqgen.models.base import Model, NeuralLanguageModel
 from seqgen.models.dropout import Dropout
 from seqgen.models.encoders.features import Featured
+from seqgen.models.encoders.labelling import LabelsOfFeatures, head_width
 from seqgen.models.encoders.sentence_encoder import LastStates, SentenceEncoder
 from seqgen.models.engines.onednn_linear import Linear
 from seqgen.models.network import Network
@@ -43,26 +43,11 @@ class Predictor(Model, Network):
         raise NotImplementedError
 
 
-class Labeller(Predictor):
-    """A linear head over features of a sentence: one label of it, or one of each token.
-
-    With f_1 ... f_L the features of a sentence's tokens after its start symbol,
-
-        tagger:      P(label_t) = softmax(W f_t + b)
-        classifier:  P(label) = softmax(W pool(f) + b)
-
-    where pool(f) is the last state, the mean, the maximum, or the three side by side. A tagger's
-    logits at the start symbol, and at tokens that do not end a word, mean nothing.
-
-    Attributes:
-        by_word: whether it is a tagger.
-        trunk: makes the features.
-        output_dropout: stands before the head.
-    """
+class Labeller(LabelsOfFeatures, Predictor):
+    """See `LabelsOfFeatures`."""
 
     trunk_class: ClassVar[type[nn.Module]]
-    by_word: ClassVar[bool]
-    config: LabellingConfig
+    forward = LabelsOfFeatures.logits
 
     def __init__(self, config: LabellingConfig) -> None:
         super().__init__()
@@ -70,14 +55,14 @@ class Labeller(Predictor):
         self.trunk = self._make_trunk(config)
         self.window = self.trunk.window
         self.pooling = config.pooling or self.trunk.pooling
-        wide = 3 if self.pooling == "all" and not self.by_word else 1
         dropout = next(
             p
             for p in (*(getattr(config, name, None) for name in HEAD_DROPOUT), 0.0)
             if p is not None
         )
         self.output_dropout = Dropout(dropout)
-        self.head = Linear(wide * self.trunk.size, config.classes)
+        width = head_width(config, self.trunk.pooling, self.by_word, self.trunk.size)
+        self.head = Linear(width, config.classes)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
@@ -87,42 +72,8 @@ class Labeller(Predictor):
         trunk = self.trunk_class(config)
         return LastStates(trunk) if isinstance(trunk, NeuralLanguageModel) else trunk
 
-    def forward(self, source: Source) -> Tensor:
-        """Return the logits of sentences, (S, L, C); of a classifier (S, 1, C).
-
-        Args:
-            source: S sentences as ids, each from its start symbol on.
-        """
-        lengths = source.lengths.tolist()
-        values = torch.from_numpy(source.values).to(self.device)
-        features, last = self.trunk(values, lengths)
-        if not self.by_word:
-            features = self._pooled(features, last, lengths).unsqueeze(1)
-        logits = self.head(self.output_dropout(features))
-        return logits.to(torch.promote_types(logits.dtype, torch.float32))
-
     def predict(self, batch: Batch) -> tuple[Tensor, State | None]:
         return self(batch.source), None
-
-    def layer_features(self, tokens: Tensor) -> list[Tensor]:
-        """Return what the trunk makes of whole sentences of one length, (B, L, H), alone."""
-        return [self.trunk(tokens, [tokens.shape[1]] * len(tokens))[0]]
-
-    def _pooled(self, features: Tensor, last: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Return what stands for each sentence, (S, H) or (S, 3 H)."""
-        if self.pooling == "last":
-            return last
-        places = torch.arange(features.shape[1], device=features.device)
-        ends = torch.tensor(lengths, device=features.device)[:, None]
-        # An empty text has its start symbol alone.
-        inside = ((places > 0) | (ends == 1)) & (places < ends)  # (S, L)
-        pooled = {"last": last}
-        count = inside.sum(1, keepdim=True)
-        pooled["mean"] = features.masked_fill(~inside[..., None], 0.0).sum(1) / count
-        pooled["max"] = features.masked_fill(~inside[..., None], -torch.inf).amax(1)
-        if self.pooling != "all":
-            return pooled[self.pooling]
-        return torch.cat([pooled["last"], pooled["max"], pooled["mean"]], -1)
 
     def layers_in_order(self) -> list[list[nn.Module]]:
         """Return the trunk's groups and, last, the head."""

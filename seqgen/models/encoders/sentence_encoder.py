@@ -6,12 +6,11 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from seqgen.configs.model import Pooling
-from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.encoders.labelling import at_ends, require_window
 from seqgen.models.network import Network, groups_in_order
 
 
@@ -103,21 +102,3 @@ class LastStates(SentenceEncoder):
 
     def layers_in_order(self) -> list[list[nn.Module]]:
         return [group for group in self._layers if any(True for m in group for _ in m.parameters())]
-
-
-def at_ends(features: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Return the feature (S, H) of each sentence's last token, of features (S, L, H)."""
-    last = torch.tensor(lengths, device=features.device) - 1
-    return features[torch.arange(len(lengths), device=features.device), last]
-
-
-def require_window(length: int, window: int | None) -> None:
-    """Refuse a sentence that is longer than a network's window.
-
-    Raises:
-        SeqgenError: says both lengths.
-    """
-    if window is not None and length > window:
-        raise SeqgenError(
-            f"a text has {length - 1:,} tokens, and this model reads at most {window - 1:,}"
-        )

@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from torch import Tensor, nn
 
-from seqgen.configs import Size
-from seqgen.configs.model import Pooling, SentenceConfig
-from seqgen.models.encoders.sentence_encoder import SentenceEncoder, at_ends, require_window
+from seqgen.configs.model import Pooling
+from seqgen.models.encoders.config import EncoderConfig
+from seqgen.models.encoders.labelling import at_ends, require_window
+from seqgen.models.encoders.sentence_encoder import SentenceEncoder
 from seqgen.models.network import groups_in_order
 from seqgen.models.seq2seq.transformer import TransformerEncoder
-from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.model import initialise
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncoderOnlyConfig(TransformerConfig):
-    """The settings of the decoder-only transformer, whose blocks see both sides here."""
-
-    sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
-    encoder_layers: ClassVar[None] = None
-    source_features: ClassVar[None] = None
-
-    @property
-    def source_window(self) -> int:
-        """How many positions there are."""
-        return self.window
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncoderConfig(SentenceConfig, EncoderOnlyConfig):
-    """The same; the window is the longest sentence, its start included."""
-
-    recipe: ClassVar[Mapping[str, Any]] = {**SentenceConfig.recipe, "lr": 1e-3}
 
 
 class SentenceTransformer(SentenceEncoder):

@@ -244,6 +244,11 @@ class ArrayOps:
         return x.argmax(-1)
 
     @staticmethod
+    def most(x: np.ndarray, axis: int) -> np.ndarray:
+        """Return the largest values along an axis."""
+        return np.maximum.reduce(x, axis)
+
+    @staticmethod
     def count(like: np.ndarray, size: int) -> np.ndarray:
         """Return 0 to N - 1."""
         return np.arange(size)

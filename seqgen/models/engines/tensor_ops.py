@@ -166,6 +166,11 @@ class TensorOps:
         return torch.where(x == best, TensorOps.count(x, x.shape[-1]), x.shape[-1]).min(-1).values
 
     @staticmethod
+    def most(x: Tensor, axis: int) -> Tensor:
+        """Return the largest values along an axis."""
+        return x.amax(axis)
+
+    @staticmethod
     def count(like: Tensor, size: int) -> Tensor:
         """Return 0 to N - 1, where `like` is."""
         return torch.arange(size, device=like.device)

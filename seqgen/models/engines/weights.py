@@ -13,9 +13,16 @@ from seqgen.models.engines.arrays import Affine, ArrayMap
 Shapes = dict[str, tuple[int | None, ...]]
 
 
+def is_buffer(name: str) -> bool:
+    """Return whether nothing trains what is stored: counts, spellings, frozen models."""
+    last = name.rpartition(".")[2]
+    known = last in ("counts", "blank", "spelling") or last.startswith(("running_", "num_batches"))
+    return known or name.startswith("trunk.features.")
+
+
 def parameter_count(shapes: Shapes, shared: Iterable[Sequence[str]]) -> int:
-    """Return how many numbers weights of some shapes are, those counted once that share names."""
-    again = {name for names in shared for name in names[1:]}
+    """Return how many numbers are trained, those counted once that share names."""
+    again = {name for names in shared for name in names[1:]} | set(filter(is_buffer, shapes))
     return sum(math.prod(shape) for name, shape in shapes.items() if name not in again)
 
 
@@ -66,9 +73,11 @@ class Weights(Mapping[str, np.ndarray]):
         prefix = self._prefix + "".join(f"{name}." for name in path)
         return Weights(self._arrays, prefix, self._maps)
 
-    def affine(self, *path: str | int) -> ArrayMap:
-        """Return the linear layer at a path: W x + b, or W x where none is stored."""
+    def affine(self, *path: str | int) -> ArrayMap | None:
+        """Return the linear layer at a path: W x + b, or W x where no b is stored; None if no W."""
         layer = self.part(*path)
+        if "weight" not in layer:
+            return None
         known = self._maps.get(layer._prefix)
         return known or Affine(layer["weight"], layer.get("bias"))
 

@@ -16,11 +16,11 @@ from seqgen.models.engines.arrays import (
 )
 from seqgen.models.engines.native.recording import Program, Recorded, recorded
 from seqgen.models.engines.ops import ArrayOps, Ops
-from seqgen.models.engines.weights import Shapes, Weights
+from seqgen.models.engines.weights import Shapes, Weights, is_buffer
 from seqgen.models.reader import NeuralArrays
 from seqgen.models.recurrent.config import RecurrentConfig
 from seqgen.models.recurrent.equation import Equation, unchanged
-from seqgen.models.recurrent.norm_terms import is_statistic, norm_shapes, scale_and_shift
+from seqgen.models.recurrent.norm_terms import norm_shapes, scale_and_shift
 from seqgen.models.recurrent.row_maps import RowInput, over_arrays
 from seqgen.models.recurrent.state import RecurrentState
 
@@ -148,14 +148,11 @@ class RecurrentArrays(NeuralArrays):
         shapes |= {"head.weight": (config.vocab_size, size), "head.bias": (config.vocab_size,)}
         return shapes
 
-    def parameter_count(self) -> int:
-        return sum(array.size for array in self.parameters().values())
-
     def parameters(self) -> dict[str, np.ndarray]:
         """Return what is trained by name; what several parts share, under the first name."""
         again = {name for names in self.config.shared_weights() for name in names[1:]}
-        names = self.shapes(self.config).keys() - again
-        return {name: self.weights[name] for name in names if not is_statistic(name)}
+        names = (name for name in self.shapes(self.config) if not is_buffer(name))
+        return {name: self.weights[name] for name in names if name not in again}
 
     def start(self, batch: int, stride: int | None = None) -> RecurrentState:
         return RecurrentState(tuple(layer.start(batch) for layer in self.layers))

@@ -25,8 +25,3 @@ def norm_shapes(prefix: str, size: int, has_bias: bool = True) -> Shapes:
     """Return the shapes of what is stored of a normalisation of `size` features."""
     names = "weight", *["bias"] * has_bias, "running_mean", "running_var"
     return {prefix + name: (size,) for name in names} | {f"{prefix}num_batches_tracked": ()}
-
-
-def is_statistic(name: str) -> bool:
-    """Return whether a stored number belongs to the running statistics, which nothing trains."""
-    return name.rpartition(".")[2].startswith(("running_", "num_batches"))

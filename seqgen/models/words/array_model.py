@@ -26,9 +26,6 @@ class WordArrays(ArrayNetwork):
         shapes = {f"{name}.weight": (config.vocab_size, n) for name, n in config.tables.items()}
         return {**shapes, "counts": (config.vocab_size,)}
 
-    def parameter_count(self) -> int:
-        return sum(self.config.tables.values()) * self.vocab_size
-
     def token_vectors(self) -> np.ndarray:
         tables = (self.weights[f"{name}.weight"] for name in self.config.vectors)
         return functools.reduce(operator.add, tables)
