@@ -109,16 +109,15 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
 
     def _past_of(self, state: KVCache) -> tuple[np.ndarray, ...]:
         """Return what the library reads a cache by, and what must live as long."""
-        keys, values = (
-            np.array([x.ctypes.data for x in blocks], np.int64)
-            for blocks in (state.keys, state.values)
-        )
-        starts = np.array(state.starts, np.int64)
-        weights = np.empty(state.end, np.float32)
-        arrays = keys, values, starts, weights
-        places = [x.ctypes.data for x in arrays]
-        sizes = state.end, state.keys[0].shape[2]
-        return np.array([*places[:3], *sizes, places[3]], np.int64), arrays
+        blocks, known = (*state.keys, *state.values), state.__dict__.get("places")
+        if known is None or any(x is not y for x, y in zip(known[0], blocks, strict=True)):
+            # With the state, which holds the same blocks for many steps.
+            places = np.array([x.ctypes.data for x in blocks], np.int64)
+            known = state.__dict__["places"] = blocks, places, places.ctypes.data
+        starts, weights = np.array(state.starts, np.int64), np.empty(state.end, np.float32)
+        at, slots = known[2], state.keys[0].shape[2]
+        numbers = at, at + 8 * len(state.keys), starts.ctypes.data, state.end, slots
+        return np.array([*numbers, weights.ctypes.data], np.int64), (starts, weights)
 
     def attend_within(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
         seen = np.tri(q.shape[2], dtype=bool)[None, None]
