@@ -41,7 +41,7 @@ INLINE float sum_of(floats x) {
 
 /* exp(n log 2 + r) = 2^n exp(r), |r| <= log(2) / 2, by a polynomial. */
 INLINE float exponential(float x) {
-    float low = x < -87.336f ? -87.336f : x, y = low > 88.72f ? 88.72f : low;
+    float low = x > -87.336f ? x : -87.336f, y = low < 88.72f ? low : 88.72f;
     float shifted = y * 1.44269504f + 12582912.0f; /* rounds to a whole number in the low bits */
     float n = shifted - 12582912.0f;
     float r = (y - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -51,10 +51,11 @@ INLINE float exponential(float x) {
     p = p * r + 0.16666516f;
     p = p * r + 0.50000001f;
     p = p * r * r + r + 1.0f;
-    int32_t half = (int32_t)n / 2, rest = (int32_t)n - half, bits;
-    float power, other;
-    bits = (half + 127) << 23, memcpy(&power, &bits, 4);
-    bits = (rest + 127) << 23, memcpy(&other, &bits, 4);
+    int32_t half = (int32_t)n / 2, rest = (int32_t)n - half;
+    uint32_t bits = (uint32_t)(half + 127) << 23, more = (uint32_t)(rest + 127) << 23;
+    float power, other; /* 2^n in two, for 2^128 alone is too large */
+    memcpy(&power, &bits, sizeof bits);
+    memcpy(&other, &more, sizeof more);
     float result = p * power * other;
     result = x < -87.336f ? 0.0f : result;
     result = x > 88.72f ? INFINITY : result;
