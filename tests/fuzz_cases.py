@@ -55,6 +55,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "tokenize": [text, "-m", lstm],
         "compress": [text, "-m", lstm],
         "replay": [text],
+        "data": [text],
         "decompress": [text, "-m", lstm],
         "bleu": [text, text],
         "eval": ["-m", lstm, "--passages", "2"],

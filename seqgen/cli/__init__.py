@@ -64,6 +64,7 @@ COMMANDS = {
         "bench": "bench:app",
     },
     TEXTS: {
+        "data": "data:data",
         "tokenize": "tokenize:tokenize",
         "compress": "compress:compress",
         "decompress": "compress:decompress",

@@ -128,6 +128,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("seqgen replay results.jsonl.gz --json", "Name what differs, in JSON."),
         ("seqgen replay results.jsonl --update", "Keep what the records are now."),
     ),
+    "data": (
+        ("seqgen data book.txt", "See what is in a text, and what of it would hurt training."),
+        ("seqgen data names.txt --documents line", "Look at what would be held out of a list."),
+        ("seqgen data corpus/ --json", "Write all figures of a folder as JSON."),
+    ),
     "compress": (
         ("seqgen compress book.txt -m book-ngram > book.sg", "Compress a text."),
         ("seqgen compress book.txt -m book-lstm --json", "See how small it gets."),

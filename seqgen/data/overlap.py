@@ -14,6 +14,8 @@ from seqgen.data.split import Chunks
 from seqgen.data.text import Text, joined_blocks, lines
 
 COMPARED = 1 << 20
+# Shorter lines of a stream are often the same by chance.
+LEAST = 30
 
 
 @dataclass(frozen=True)
@@ -59,14 +61,20 @@ class Overlap:
         )
 
 
-def overlap_of_lines(train: Chunks, held_out: Chunks) -> Overlap:
+def overlap_of_lines(train: Chunks, held_out: Chunks, least: int = 1) -> Overlap:
     """Count the held-out lines that the training part has too; blank ones do not count.
 
     Lines of a stream may be of any length; two are the same if their first `COMPARED` characters
     are.
+
+    Args:
+        train: the training part.
+        held_out: the held-out part.
+        least: characters of the shortest lines that count.
     """
-    held = (line for line in _beginnings(held_out()) if line.strip())
-    return Overlap.of(_beginnings(train()), held, "lines")
+    held = (line for line in _beginnings(held_out()) if line.strip() and len(line) >= least)
+    what = "lines" if least == 1 else f"lines of {least} characters or more"
+    return Overlap.of(_beginnings(train()), held, what)
 
 
 def _beginnings(chunks: Iterable[str]) -> Iterator[str]:

@@ -140,6 +140,7 @@ ROWS: dict[str, set[str]] = {
 WITHOUT_MODEL = {
     "bench plan",
     "bleu",
+    "data",
     "find-lr",
     "novelty",
     "replay",

@@ -171,6 +171,7 @@ def test_every_command_leaves_them_as_they_are(models, tmp_path, monkeypatch, ca
         ["novelty", file, "-m", "net"],
         ["compress", file, "-m", "net"],
         ["replay", file],
+        ["data", file],
         ["decompress", file, "-m", "net"],
         ["find-lr", file, *TINY],
         ["sweep", file, "--models", "ngram", "--parameters", "100"],
