@@ -155,7 +155,11 @@ _ROWS = (
         estimator="seqgen.commands.training.estimate:EXPECTATION",
     ),
     Architecture(
-        "window", ".window:Window", "network over the last few tokens (Bengio et al. 2003)"
+        "window",
+        ".window:Window",
+        "network over the last few tokens (Bengio et al. 2003)",
+        config=".window_arrays:WindowConfig",
+        arrays=".window_arrays:WindowArrays",
     ),
     _cell("rnn", "RNNConfig", "Elman's recurrent network (1990); tanh, sigmoid or ReLU"),
     _cell("gru", "GRUConfig", "gated recurrent unit (Cho et al. 2014), in two forms"),

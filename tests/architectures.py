@@ -66,6 +66,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "residual": {"residual": True, "num_layers": 3},
         "tied": {"tie_weights": True},
         "narrow": {"embedding_size": 5, "num_layers": 1},
+        "spelled": {"input": "char-cnn", "char_filters": 2, "embedding_size": 5, "char_widths": 3},
     },
     "gru": {
         "after": {"reset": "after"},

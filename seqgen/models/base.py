@@ -145,6 +145,11 @@ class NeuralLanguageModel(Compilable, LanguageModel, Network):
     def hidden(self, tokens: Tensor, state: State | None) -> tuple[Tensor, State | None]:
         """Return the features (B, T, H) from which the head predicts, and the state after."""
 
+    @property
+    def like(self) -> Tensor:
+        """A tensor of the type of the features, where the model is."""
+        return self.head.weight
+
     def layer_features(self, tokens: Tensor) -> list[Tensor]:
         """Return what each layer makes of the beginnings of texts, (B, T, H), the first first.
 

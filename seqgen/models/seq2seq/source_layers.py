@@ -14,7 +14,7 @@ from seqgen.models.engines.arrays import ArrayMap, unchanged
 from seqgen.models.engines.ops import Leaf, ops_of, padded
 from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
 from seqgen.models.recurrent.array_model import ArrayLayer, layer_shapes
-from seqgen.models.recurrent.equation import Parts
+from seqgen.models.recurrent.equation import Equation, Parts
 from seqgen.models.seq2seq.recurrent_config import Layout
 
 
@@ -144,14 +144,27 @@ def bridged(
 
 
 class SourceLayersArrays(SourceLayers):
-    """`SourceLayers` over arrays, whose weights do not change."""
+    """`SourceLayers` over arrays, whose weights do not change.
 
-    def __init__(self, layout: Layout, inputs: ArrayMap, weights: Weights) -> None:
-        self.inputs, self.dropout, self.directions = inputs, unchanged, layout.directions
-        self.residual = layout.cell.residual
+    Args:
+        inputs: makes vectors (S, L, E) of the source's values.
+        equations: for each layer those of its directions; see `stacked`.
+        directions: a value of `DIRECTIONS`.
+        weights: of the layers.
+    """
+
+    def __init__(
+        self,
+        inputs: ArrayMap,
+        equations: Sequence[Sequence[Equation]],
+        directions: Sequence[bool],
+        weights: Weights,
+    ) -> None:
+        self.inputs, self.dropout, self.directions = inputs, unchanged, directions
+        self.residual = equations[0][0].config.residual
         self.layers = [
             [ArrayLayer(one, weights.part("layers", i, j)) for j, one in enumerate(cells)]
-            for i, cells in enumerate(layout.encoder)
+            for i, cells in enumerate(equations)
         ]
 
     __call__ = SourceLayers.encoded
@@ -190,14 +203,21 @@ def bridge_over_arrays(layout: Layout, weights: Weights) -> list[list[ArrayMap]]
     ]
 
 
+def source_shapes(name: str, equations: Sequence[Sequence[Equation]]) -> Shapes:
+    """Return the shapes of the weights of `SourceLayers`, but for those of its inputs."""
+    shapes: Shapes = {}
+    for i, cells in enumerate(equations):
+        for j, one in enumerate(cells):
+            shapes |= layer_shapes(f"{name}.layers.{i}.{j}.", one)
+    return shapes
+
+
 def stack_shapes(layout: Layout) -> Shapes:
     """Return the shapes of the weights of both stacks and of the bridge between them."""
     shapes: Shapes = {}
     for i, one in enumerate(layout.decoder):
         shapes |= layer_shapes(f"decoder.layers.{i}.", one)
-    for i, cells in enumerate(layout.encoder):
-        for j, one in enumerate(cells):
-            shapes |= layer_shapes(f"encoder.layers.{i}.{j}.", one)
+    shapes |= source_shapes("encoder", layout.encoder)
     for i, maps in enumerate(layout.bridge):
         for j, (end, begin) in enumerate(maps):
             if end != begin:

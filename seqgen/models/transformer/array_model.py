@@ -81,9 +81,6 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
         """Return a block."""
         return block_over_arrays(self.ops, config, weights, index)
 
-    def start(self, batch: int, stride: int | None = None) -> KVCache:
-        return self.open_cache(batch, stride, self.like)
-
     def hidden(self, tokens: np.ndarray, state: KVCache | None) -> tuple[np.ndarray, KVCache]:
         return self.read(tokens, state or self.start(len(tokens)))
 

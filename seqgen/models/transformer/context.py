@@ -52,6 +52,7 @@ class AnchoredContext:
 
     ops: ClassVar[Ops]
     config: TransformerConfig
+    like: Leaf
     window: int
     waves: Leaf
     embedding: Callable[[Leaf], Leaf]
@@ -83,14 +84,14 @@ class AnchoredContext:
         """
         return attend
 
-    def open_cache(self, batch: int, stride: int | None, like: Leaf) -> KVCache:
+    def start(self, batch: int, stride: int | None = None) -> KVCache:
         """Return the state of `batch` rows that have read nothing; see `Reader.start`."""
         config = self.config
         stride = max(1, config.window // 2) if stride is None else stride
         if not 1 <= stride <= config.window:
             raise ValueError(f"stride must be from 1 to {config.window}, not {stride}")
         heads = config.kv_heads
-        return empty_cache(batch, config.num_layers, heads, config.head_width, stride, like)
+        return empty_cache(batch, config.num_layers, heads, config.head_width, stride, self.like)
 
     def features_at(self, tokens: Leaf, positions: Leaf, attend: Attend) -> Leaf:
         """Return the features (B, T, H) of tokens (B, T) at positions ([B,] T), by `attend`."""

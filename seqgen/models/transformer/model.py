@@ -88,9 +88,6 @@ class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
             self.waves = waves.to(self.waves.device)
         return self
 
-    def start(self, batch: int, stride: int | None = None) -> KVCache:
-        return self.open_cache(batch, stride, self.head.weight)
-
     def step(self, tokens: Sequence[int], state: KVCache) -> tuple[np.ndarray, KVCache]:
         full = state.end - min(state.starts) == self.window  # a row is: the longest
         if full and self.suits_arrays():

@@ -4,39 +4,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen.models.engines.array_steps import Prepared
-
-# Characters are the bytes of UTF-8, after the padding and what stands around a word.
-PAD, BEGIN, END = range(3)
-BYTES = 3
-CHARACTERS = BYTES + 256
-# Words whose vectors are made at a time, where all of the vocabulary are.
-AT_ONCE = 2048
-# A highway begins by passing on nearly all of its input (Srivastava et al. 2015).
-CARRY = -2.0
-
-
-class Spelling(Protocol):
-    """The settings of words that are read from their characters."""
-
-    vocab_size: int
-    char_size: int
-    char_length: int
-    char_highways: int
-    embedding_size: int | None
-    filters: list[int]
+from seqgen.models.engines.tensor_ops import TensorOps
+from seqgen.models.words.spelling import (
+    AT_ONCE,
+    BEGIN,
+    BYTES,
+    CARRY,
+    CHARACTERS,
+    END,
+    PAD,
+    Spelling,
+    of_spelling,
+)
 
 
 class Highway(nn.Module):
-    """A layer that passes on part of its input: z = t g(W_H y + b_H) + (1 - t) y, with ReLU as g.
-
-    t = sigmoid(W_T y + b_T) is the transform gate (Srivastava et al. 2015).
+    """See `highway`; it begins by passing on nearly all of its input (Srivastava et al. 2015).
 
     Args:
         size: of y.
@@ -50,19 +39,11 @@ class Highway(nn.Module):
         nn.init.zeros_(self.transform.bias)
         nn.init.constant_(self.gate.bias, CARRY)
 
-    def forward(self, y: Tensor) -> Tensor:
-        t = torch.sigmoid(self.gate(y))
-        return t * torch.relu(self.transform(y)) + (1 - t) * y
-
 
 class SpelledEmbedding(nn.Module):
     """A vector for each word, made of its characters, in the place of an embedding matrix.
 
-    With C the vectors of the L characters of a word, and a filter H of width w,
-    f_i = tanh(<C_i ... C_i+w-1, H> + b) for every place i, and y = max_i f_i (Kim et al. 2016,
-    equations 5 and 6). The y of all filters pass through highway layers, and where the
-    configuration has an `embedding_size`, through a linear map to that width (Jozefowicz et al.
-    2016).
+    See `of_spelling`.
 
     In training the vectors are made of the words in a batch, once each. Otherwise those of all V
     words are made once, and kept until a weight changes.
@@ -116,10 +97,9 @@ class SpelledEmbedding(nn.Module):
     @torch.no_grad()
     def _table_of_all(self) -> Tensor:
         every = torch.arange(len(self.spelling), device=self.spelling.device)
-        return torch.cat([self.vectors(words) for words in every.split(AT_ONCE)])
+        with torch.autocast(every.device.type, enabled=False):  # it is kept for calls outside
+            return torch.cat([self.vectors(words) for words in every.split(AT_ONCE)])
 
     def vectors(self, words: Tensor) -> Tensor:
         """Return the vectors (U, E) of words (U,)."""
-        c = self.characters(self.spelling[words].long()).transpose(1, 2)  # (U, C, L)
-        y = [torch.tanh(convolve(c)).amax(-1) for convolve in self.convolutions]
-        return self.projection(self.highways(torch.cat(y, dim=-1)))
+        return of_spelling(TensorOps, self, self.spelling[words].long())

@@ -1,0 +1,114 @@
+"""A neural network over the last few tokens (Bengio, Ducharme, Vincent and Jauvin 2003).
+
+Its settings, its equation for both engines, and the model over arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from seqgen.configs import MOST_WIDTH, SHARED_SEARCH, ModelConfig, ranges, require, setting
+from seqgen.models.engines.arrays import unchanged
+from seqgen.models.engines.ops import ArrayOps, Leaf, Ops
+from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
+from seqgen.models.reader import NeuralArrays, Reader
+from seqgen.models.state import State
+from seqgen.registry import SHARED_DOCS
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowConfig(ModelConfig):
+    """A fixed window of embeddings, a hidden layer, and a softmax."""
+
+    recipe: ClassVar[Mapping[str, Any]] = {"lr": 2e-3, "batch_size": 32, "seq_len": 64}
+
+    context_size: int = setting(
+        "Number of previous tokens that a prediction sees.", 8, ranges.WIDTHS
+    )
+    embedding_size: int = setting("Width of the embedding of a token.", 64, ranges.WIDTHS)
+    hidden_size: int = setting(
+        SHARED_DOCS["hidden_size"] + " With 0 there is no hidden layer, and direct is needed.",
+        256,
+        low=0,
+        high=MOST_WIDTH,
+        search=SHARED_SEARCH["hidden_size"],
+    )
+    direct: bool = setting("Also connect the embeddings directly to the softmax.", False)
+    dropout: float = setting(
+        SHARED_DOCS["dropout"] + " It applies to the embeddings and to the hidden layer.",
+        0.0,
+        ranges.SHARES_BELOW_1,
+        search=SHARED_SEARCH["dropout"],
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.hidden_size > 0 or self.direct, "hidden_size=0 needs --set direct=true")
+
+
+@dataclass
+class WindowState(State):
+    """The last n - 1 tokens of each row, (B, n - 1); V before the start of the text."""
+
+    tokens: Leaf
+
+
+class OverWindow(Reader):
+    """A network over the last n tokens.
+
+    x_t = (C(w_{t-n+1}), ..., C(w_t)),  logits = b + W x_t + U tanh(d + H x_t)
+
+    as equation (1) and those around it in Bengio et al. (2003); W is there only with `direct`.
+    Where the text has not begun, an embedding of its own stands for the token. Without a hidden
+    layer and with n = 1 the logits are b + W C(w_t): the neural bigram.
+    """
+
+    ops: ClassVar[Ops]
+    config: WindowConfig
+    like: Leaf
+    embedding: Callable[[Leaf], Leaf]
+    layer: Callable[[Leaf], Leaf] | None
+    dropout: Callable[[Leaf], Leaf]
+
+    def start(self, batch: int, stride: int | None = None) -> WindowState:
+        nothing = [self.vocab_size] * (self.config.context_size - 1)
+        return WindowState(self.ops.ints(self.like, [nothing] * batch))
+
+    def hidden(self, tokens: Leaf, state: WindowState | None) -> tuple[Leaf, WindowState]:
+        ops, length, size = self.ops, tokens.shape[1], self.config.context_size
+        before = (state or self.start(len(tokens))).tokens
+        seen = ops.along(1, before, tokens)  # (B, n - 1 + T)
+        embedded = self.embedding(seen)
+        x = ops.join(*(embedded[:, i : i + length] for i in range(size)))
+        x = self.dropout(x)  # (B, T, n E), the oldest first
+        parts = [] if self.layer is None else [self.dropout(ops.tanh(self.layer(x)))]
+        if self.config.direct:
+            parts.append(x)
+        return ops.join(*parts), WindowState(seen[:, length:])
+
+
+class WindowArrays(OverWindow, NeuralArrays):
+    """`OverWindow` over arrays.
+
+    Args:
+        config: of the model.
+        weights: see `shapes`.
+    """
+
+    ops: ClassVar[Ops] = ArrayOps
+
+    def __init__(self, config: WindowConfig, weights: Weights) -> None:
+        self.config, self.dropout = config, unchanged
+        table = weights["embedding.weight"]
+        self.vectors, self.dtype = table[:-1], table.dtype
+        self.embedding, self.head = table.__getitem__, weights.affine("head")
+        self.layer = weights.affine("layer") if config.hidden_size else None
+
+    @staticmethod
+    def shapes(config: WindowConfig) -> Shapes:
+        inputs, size = config.context_size * config.embedding_size, config.hidden_size
+        shapes = {"embedding.weight": (config.vocab_size + 1, config.embedding_size)}
+        shapes |= linear_shapes("layer", inputs, size) if size else {}
+        return shapes | linear_shapes("head", size + inputs * config.direct, config.vocab_size)
