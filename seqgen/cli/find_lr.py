@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from seqgen import ranks
 from seqgen.cli.curve import curve
 from seqgen.cli.flags import takes_options
-from seqgen.cli.inputs import Inputs, given_or_piped
+from seqgen.cli.inputs import given_or_piped
 from seqgen.cli.output import Output, put
 from seqgen.cli.outputs import Curves, check_picture
 from seqgen.cli.tables import number
@@ -39,7 +39,7 @@ def find_lr(
     settings = recipe.settings(machine)
     if ranks.launched():
         raise UsageError("find-lr needs one process: run it without torchrun")
-    inputs = Inputs(out.quiet)
+    inputs = files.inputs(recipe.given_settings, out)
     settings |= files.held_out(recipe.given_settings, inputs)
     check_no_model_name(data)
     sources = inputs.keep(given_or_piped(data, "seqgen find-lr FILE"))

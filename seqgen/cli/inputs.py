@@ -214,10 +214,18 @@ class Input:
 
 
 class Inputs:
-    """The files of one command. A pipe that is named in two places is read once."""
+    """The files of one command. A pipe that is named in two places is read once.
 
-    def __init__(self, quiet: bool = False) -> None:
-        self._quiet = quiet
+    Args:
+        quiet: say nothing.
+        field: what is read of files of records; see `keep`.
+        one_line: write each of those texts on a line of its own.
+    """
+
+    def __init__(
+        self, quiet: bool = False, field: str | None = None, one_line: bool = False
+    ) -> None:
+        self._quiet, self._field, self._one_line = quiet, field, one_line
         self._known: dict[Identity | None, Input] = {}
         self._kept_texts: dict[Identity | None, Path] = {}
         self._told: set[str] = set()
@@ -268,8 +276,11 @@ class Inputs:
     def keep(self, names: Iterable[str]) -> list[str | Path]:
         """Return names that can be read again and again, now and when training is resumed.
 
-        What comes by a pipe is kept in the cache. A file that is named twice is left out the
-        second time, and that is said.
+        What comes by a pipe is kept in the cache, and so are the texts of records. A file that is
+        named twice is left out the second time, and that is said.
+
+        Raises:
+            UsageError: there is a field, and a file is not one of records.
         """
         kept: list[str | Path] = []
         by_identity: dict[Identity | None, Input] = {}
@@ -277,7 +288,9 @@ class Inputs:
             sources = self._named(name)
             new = [source for source in sources if not self._say_if_known(source, by_identity)]
             by_identity.update((source.identity, source) for source in new)
-            if isinstance(sources[0].content, Pipe):
+            if self._field is not None:
+                kept += [self._kept_texts_of(source) for source in new]
+            elif isinstance(sources[0].content, Pipe):
                 kept += [self._kept(source) for source in new]
             else:  # a folder's own name, from which the model's is made, unless a part was read
                 kept += [name] if len(new) == len(sources) else [source.name for source in new]
@@ -307,10 +320,16 @@ class Inputs:
         return known
 
     def _named(self, name: str) -> list[Input]:
+        from seqgen.data.records import holds_records
         from seqgen.data.text import binary_files, text_files
 
         if name == "-":
             return [self._pipe(name, _identity(_standard_input()))]
+        if self._field is not None and Path(file_name(name)).is_dir():
+            paths = sorted(p for p in Path(name).rglob("*") if p.is_file() and holds_records(p))
+            if not paths:
+                raise SeqgenError(f"{name} has no .jsonl and no .parquet file")
+            return [self._at(path) for path in paths]
         paths = text_files([file_name(name)])
         others = binary_files(name)
         if others and not self._quiet and name not in self._told:
@@ -343,6 +362,23 @@ class Inputs:
             kept = store.keep_text(source.content.pass_on())
             self._kept_texts[source.identity] = self._linked(kept, _stem(source))
         return self._kept_texts[source.identity]
+
+    def _kept_texts_of(self, source: Input) -> Path:
+        """Keep the texts of a file of records in the cache, and say what was left out."""
+        from seqgen import store
+        from seqgen.data.records import Texts, holds_records, is_parquet
+        from seqgen.data.text import CHUNK_BYTES, joined_blocks
+
+        path = source.content if isinstance(source.content, Path) else None
+        if path is not None and not holds_records(path):
+            raise UsageError(f"--field reads .jsonl and .parquet files, and not {source.title}")
+        found = Texts(source.title, self._field, self._one_line)
+        of_parquet = path is not None and is_parquet(path)
+        texts = found.of_parquet(path) if of_parquet else found.of_json(source.pass_on())
+        kept = store.keep_text(joined_blocks((text.encode() for text in texts), CHUNK_BYTES))
+        if found.notice and not self._quiet:
+            announce(found.notice)
+        return self._linked(kept, _stem(source))
 
     def _linked(self, kept: Path, stem: str) -> Path:
         """Return a link to a file of the cache, whose own name is a hash.

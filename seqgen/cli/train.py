@@ -108,7 +108,7 @@ def train(
     out = out if ranks.leads() else replace(out, quiet=True)
     if processes.shard:
         return_freed_memory()
-    inputs = Inputs(out.quiet)
+    inputs = files.inputs(recipe.given_settings, out)
     # Connected before files are looked at, so that one line says what all processes miss.
     with together(processes.timeout), display(out.quiet) as shown:
         report = LastLook(shown)

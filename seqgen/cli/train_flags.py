@@ -66,6 +66,12 @@ class TrainingFiles(Options, panel=WHAT):
         (),
         reads="file",
     )
+    field: str | None = setting(
+        "Read this key of each record of .jsonl files, or this column of .parquet files (needs "
+        "pyarrow), as a text.",
+        None,
+        metavar="NAME",
+    )
     val_source: str | None = setting(
         "For pairs in two files: the held-out sources; needs --val-target.",
         None,
@@ -88,6 +94,10 @@ class TrainingFiles(Options, panel=WHAT):
         check_sides(data, *sides, settings.val, self.val_source, settings.val_target)
         vectors = [] if self.source_vectors is None else [self.source_vectors]
         return data or [*self.source] or vectors
+
+    def inputs(self, settings: Any, out: Output) -> Inputs:
+        """Return the files of the command, records read by their field."""
+        return Inputs(out.quiet, self.field, settings.documents == "line")
 
     def held_out(self, settings: Any, inputs: Inputs) -> dict[str, str]:
         """Return the settings `val` and `val_target`, as far as flags give them; see `Inputs`."""

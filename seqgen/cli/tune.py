@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from seqgen import registry
 from seqgen.cli.flags import takes_options
-from seqgen.cli.inputs import Inputs, given_or_piped
+from seqgen.cli.inputs import given_or_piped
 from seqgen.cli.output import Output, put, say
 from seqgen.cli.outputs import confirm_deleting
 from seqgen.cli.settings import SETTING_OF
@@ -125,7 +125,7 @@ def tune(
     require(len(trials.budget) < 2, "give one budget of a trial")
     one = kind.model != registry.AUTO
     require(one, "give one architecture; --search model=gru,lstm tries several")
-    inputs = Inputs(out.quiet)
+    inputs = files.inputs(fixed, out)
     names = files.named(fixed)
     settings = {key: value for key, value in fixed.to_dict().items() if value is not None}
     settings |= more.assigned | files.held_out(fixed, inputs)
