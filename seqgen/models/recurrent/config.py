@@ -272,12 +272,12 @@ class RecurrentConfig(CellRegularisers):
 
     def shared_weights(self) -> list[list[str]]:
         """Return the names of each weight that several parts of a model share."""
-        names = {name: [f"head.{name}"] for name in ("weight", "bias")}
-        for own, name in self.equation.of_head.items():
-            names[name] += [f"layers.{i}.{own}" for i in range(self.num_layers)]
+        names: dict[str, list[str]] = {"weight": [], "bias": []}  # in the order of a state_dict
         if self.tie_weights:
             names["weight"].append("embedding.weight")
-        return list(names.values())
+        for own, name in self.equation.of_head.items():
+            names[name] += [f"layers.{i}.{own}" for i in range(self.num_layers)]
+        return [[*shared, f"head.{name}"] for name, shared in names.items()]
 
     @property
     def output_size(self) -> int:
