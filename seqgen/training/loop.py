@@ -30,7 +30,16 @@ from seqgen.training.parallel import Parallel
 from seqgen.training.parts import CarriedState, CheckpointPart, ModelWeights, RandomStates
 from seqgen.training.regimes.base import StepProgress, TextRules
 from seqgen.training.row_threads import Part, RowThreads, can_divide_rows
-from seqgen.training.run import Budget, Decision, Diverged, Hooks, Losses, LossWindow, Run
+from seqgen.training.run import (
+    REVISED_AT,
+    Budget,
+    Decision,
+    Diverged,
+    Hooks,
+    Losses,
+    LossWindow,
+    Run,
+)
 from seqgen.training.sharding import Shards
 
 LOG_SECONDS = 1.0
@@ -62,14 +71,13 @@ class Trainer:
     ) -> None:
         whole, model = model, model if unfilled is None else unfilled.model
         self.model, self.batches, self.config, self.hooks = model, batches, config, hooks
-        rules = text_rules or TextRules()
-        self.objective = Objective(model, config, rules)
+        self._text_rules = text_rules or TextRules()
+        self.objective = Objective(model, config, self._text_rules)
         self.objective.regimes.to(whole.device)
         writes = any(phase.regime not in READING_REGIMES for phase in config.phases)
         shards = unfilled and Shards(self.objective, unfilled, whole, writes)
         self.parallel = Parallel(self.objective, shards)
-        divides = (config.row_threads or 1) > 1 and can_divide_rows(model, config)
-        self.threads = RowThreads(self.objective, config, rules) if divides else None
+        self.threads = self._row_threads()
         self.rule = UpdateRule(model, config)
         self.average = Average(model, config.ema) if config.ema else None
         self._steps_per_epoch = batches.steps_per_epoch
@@ -79,6 +87,10 @@ class Trainer:
         self._whole, self._carries = whole, model.carries_state and not config.reset_state
         self._validated_at, self._has_checkpoint = 0.0, False
         self._saved_at = self._logged_at = time.monotonic()
+
+    def _row_threads(self) -> RowThreads | None:
+        several = (self.config.row_threads or 1) > 1 and can_divide_rows(self.model, self.config)
+        return RowThreads(self.objective, self.config, self._text_rules) if several else None
 
     def compile(self) -> str | None:
         """Compile the model's `over_tensors`, outside the time budget.
@@ -121,6 +133,7 @@ class Trainer:
             window.losses.add(loss, tokens)
             run.seconds = time.monotonic() - began
             decision = self._decide()
+            self._revise(decision.share)
             if decision.log:
                 self._log(window, norm)
                 window, self._logged_at = LossWindow(), time.monotonic()
@@ -160,6 +173,18 @@ class Trainer:
         if run.step % self._steps_per_epoch == 0:
             run.epoch_loss, run.epoch_loss_std = run.epoch.mean, run.epoch.std
             run.epoch = Losses()
+
+    def _revise(self, share: float) -> None:
+        """Have settings chosen again for the speed so far, if that is due."""
+        run, due = self.run, sum(share >= at for at in REVISED_AT)
+        if self.budget.seconds is None or run.revisable is None or due <= run.revised:
+            return
+        run.revised = due
+        config = self.hooks.revise(run, run.tokens / share)
+        if config is not None:
+            self.config = config
+            self.rule.take_rates(UpdateRule(self.model, config))
+            self.threads = self._row_threads()  # their copies of the model have its dropout
 
     def _decide(self) -> Decision:
         """Return what comes next: all that depends on a clock, a signal or a measurement."""

@@ -345,6 +345,10 @@ class UpdateRule:
         self.optimizers = OPTIMIZERS[config.optimizer](self._parameters, config)
         self._peaks = [[group["lr"] for group in o.param_groups] for o in self.optimizers]
 
+    def take_rates(self, other: UpdateRule) -> None:
+        """Go on with the peak rates of another rule for the same parameters."""
+        self._peaks = other._peaks
+
     def thaw(self, progress: float) -> bool:
         """Unfreeze the layers that train after a share `progress` (0 to 1) of the budget.
 

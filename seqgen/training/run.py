@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # minutes, where the first comes after this many seconds.
 STEPPED_VALIDATIONS, TIMED_VALIDATIONS, FIRST_AFTER = 10, 20, 15.0
 
+# The shares of a budget in minutes at which settings are chosen again for the speed so far.
+REVISED_AT = (0.03, 0.1)
+
 # Why a run ends.
 INTERRUPTED = "interrupted"
 REASONS = (None, *FINISHED, "stop-after", INTERRUPTED)
@@ -82,6 +85,8 @@ class Run:
         epoch_loss: nats per token over that one.
         epoch_loss_std: the standard deviation of its steps' losses.
         stopped: why the run ended, or None.
+        revisable: what `Hooks.revise` needs to choose settings again; None if nothing is open.
+        revised: at how many of `REVISED_AT` it has.
     """
 
     step: int = 0
@@ -98,6 +103,8 @@ class Run:
     epoch_loss: float | None = None
     epoch_loss_std: float | None = None
     stopped: str | None = None
+    revisable: dict[str, Any] | None = None
+    revised: int = 0
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> Run:
@@ -141,6 +148,8 @@ class Hooks:
         report: takes events.
         stop: returns a reason to stop before the budget is spent, or None.
         watch: looks at every step.
+        revise: takes a run and the tokens that its budget is enough for at the speed so far;
+            returns other settings to go on with, of its learning rate or patience, or None.
     """
 
     validate: Callable[[], float] | None = None
@@ -150,6 +159,7 @@ class Hooks:
     report: Report
     stop: Callable[[Run], str | None] = lambda run: None
     watch: Watch = field(default_factory=Watch)
+    revise: Callable[[Run, float], TrainingConfig | None] = lambda run, tokens: None
 
 
 @dataclass

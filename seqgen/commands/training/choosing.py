@@ -19,7 +19,8 @@ import torch
 from seqgen import ranks, registry
 from seqgen.commands.training.family import why_not_mixed
 from seqgen.commands.training.plan import Plan
-from seqgen.configs import MOST_WIDTH, ModelConfig, Size, TrainingConfig, require
+from seqgen.commands.training.regularising import Regularisation
+from seqgen.configs import MOST_WIDTH, Size, TrainingConfig, require
 from seqgen.data.batches import Batches
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import NeuralLanguageModel
@@ -44,9 +45,6 @@ from seqgen.wording import listed, plural
 # rate is then multiplied by the square root of two, but by at most `MOST_RATE_GAIN` in all: higher
 # rates were no better.
 LEAST_GAIN, LEAST_STEPS, LEAST_WINDOWS, MOST_RATE_GAIN = 1.2, 800, 16, 2.0
-# From this ratio on (`ModelConfig.regularised`) a model may overfit whatever its dropout: training
-# stops after this many validations, of at most 20, without improvement.
-STOPS_FROM_RATIO, PATIENCE = 200, 8
 # Under these schedules the loss falls late, when the rate drops: earlier validations say little.
 LATE = ("step", "wsd")
 # A network that trains on fewer tokens than this, beyond one pass over the text, is hardly better
@@ -61,6 +59,8 @@ LEAST_PASSES = 1
 # Compiling takes up to a minute, so it is tried only in runs of at least this many minutes, and
 # kept if steps are at least `LEAST_SPEEDUP` times as fast.
 COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 10, 1.03
+# What the speed decides is chosen again during runs of at least so many minutes.
+REVISED_FROM_MINUTES = 0.5
 # Dividing rows among threads is tried in runs of at least so many minutes, or operations if the
 # budget is none of time, and done if it trains at least so many times as fast.
 TRIED_FROM_MINUTES, TRIED_FROM_OPERATIONS, LEAST_ROW_SPEEDUP = 0.5, 1e12, 1.03
@@ -190,7 +190,8 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     chosen, trial = _sized(plan, prepared, device)
     more, trial = _with_more_rows(trial, chosen)
     chosen |= more
-    chosen |= _regularised(trial, config_class)
+    rule = _regularisation(trial)
+    chosen |= rule.settings(config_class, trial.overfitting_ratio)
     tokens = plural(round(trial.tokens), registry.unit_of(plan.architecture))
     model = f"{plan.architecture} with {listed(chosen)};" if chosen else f"{plan.architecture}:"
     enough = f"the budget is enough for {tokens}, {trial.passes:.1f} passes over the text"
@@ -202,7 +203,9 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
         report(Notice(text=_about_too_little(trial)))
     if plan.task.beside_ngrams and not mixes and (advice := _about_ngrams(trial, prepared)):
         report(Notice(text=advice))
-    return plan.with_settings(chosen)
+    # The first steps of a shorter run say less of its speed than the trial.
+    again = rule if plan.training.minutes >= REVISED_FROM_MINUTES else None
+    return replace(plan.with_settings(chosen), regularisation=again)
 
 
 def _about_passes(trial: SpeedTrial) -> str:
@@ -308,18 +311,20 @@ def _with_more_rows(trial: SpeedTrial, size: dict[str, Any]) -> tuple[dict[str, 
     return chosen, trial
 
 
-def _regularised(trial: SpeedTrial, config_class: type[ModelConfig]) -> dict[str, Any]:
-    """Return dropout, rate and patience against overfitting, unless they are given."""
-    plan, spelled = trial.plan, trial.prepared.tokenizer.kind in ("char", "byte")
-    training, validates = trial.training, plan.data.val != "none"
+def _regularisation(trial: SpeedTrial) -> Regularisation:
+    """Return which settings against overfitting are left open."""
+    plan, training, tokenizer = trial.plan, trial.training, trial.prepared.tokenizer
+    config_class = registry.architecture(plan.architecture).load_config()
+    left_open = set(config_class.regularised(1.0)) - plan.given.keys()
     own_rule = training.optimizer == config_class.recipe.get("optimizer")
-    rate_is_open = own_rule and {"lr", "muon_lr"}.isdisjoint(plan.given)
-    chosen = config_class.regularised(trial.overfitting_ratio, spelled, rate_is_open)
+    if own_rule and {"lr", "muon_lr"}.isdisjoint(plan.given):
+        left_open.add("lr")
     evenly = training.validate_every is None and training.schedule not in LATE
-    may_overfit = plan.task.stops_early and trial.overfitting_ratio >= STOPS_FROM_RATIO
-    if may_overfit and validates and evenly:
-        chosen["patience"] = PATIENCE
-    return plan.only_unset(chosen)
+    stops = plan.task.stops_early and plan.data.val != "none" and evenly
+    if stops and "patience" not in plan.given:
+        left_open.add("patience")
+    spelled = tokenizer.kind in ("char", "byte")
+    return Regularisation(left_open=sorted(left_open), lr=training.lr, spelled=spelled)
 
 
 def precise(trial: SpeedTrial) -> tuple[TrainingConfig, float | None]:

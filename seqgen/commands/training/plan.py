@@ -17,6 +17,7 @@ from seqgen.commands.training.fine_tune import (
     feature_model_of,
     origin_of,
 )
+from seqgen.commands.training.regularising import Regularisation
 from seqgen.configs import (
     BUDGETS,
     DataConfig,
@@ -61,6 +62,7 @@ class Plan:
         training: how it is trained.
         data: how text is read.
         features: the model whose features are read beside the tokens, if any.
+        regularisation: what may be chosen again once training has shown its speed, if anything.
     """
 
     architecture: str
@@ -71,6 +73,7 @@ class Plan:
     training: TrainingConfig
     data: DataConfig
     features: FeatureModel | None = None
+    regularisation: Regularisation | None = None
 
     @property
     def task(self) -> Task:

@@ -20,6 +20,7 @@ from seqgen.commands.training.session import (
     RunOptions,
     Session,
     TrainingResult,
+    keep_settings,
     unfilled_for,
 )
 from seqgen.commands.training.with_ngram import finish, order_of
@@ -135,7 +136,7 @@ def _go_on(
         result = {**result, "mixture": None}
         session.keep_result(_finished(stored, result))
     if given:
-        _keep_settings(session)
+        keep_settings(stored, session.training)
     ended = _finished(stored, result) if finished else session.run(checkpoint)
     return ranks.from_first(lambda: finish(session, ended))
 
@@ -252,15 +253,6 @@ def _check_longer(session: Session, done: dict[str, Any]) -> None:
     if done["stopped"] in FINISHED:
         done["worse"] = 0
     session.report(Notice(text=f"the learning-rate schedule now ends after {budget}"))
-
-
-def _keep_settings(session: Session) -> None:
-    """Store a run's new settings of training."""
-    config = session.stored.config
-    kept = ("preset", "model", "data", "framing", "adapter")
-    groups = {part: config[part] for part in kept if part in config}
-    training = session.training.to_dict()
-    session.stored.write_config(config["architecture"], training=training, **groups)
 
 
 def _budget(training: TrainingConfig) -> str:

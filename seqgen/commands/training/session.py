@@ -21,6 +21,7 @@ from seqgen.commands.loading import load_stored
 from seqgen.commands.machine import choose_products
 from seqgen.commands.training.board import Board
 from seqgen.commands.training.family import FAMILY, new_family
+from seqgen.commands.training.regularising import Regularisation, take_dropout
 from seqgen.commands.training.validating import SAMPLE_TOKENS, Final, validation_of
 from seqgen.commands.writing.sample import fixed_sample
 from seqgen.configs import FINISHED, TrainingConfig, require
@@ -38,6 +39,7 @@ from seqgen.training.events import Event, Notice, Report, SampleLine, Started, V
 from seqgen.training.loop import Trainer
 from seqgen.training.regimes.base import TextRules
 from seqgen.training.run import Budget, Diverged, Hooks, Run, Watch
+from seqgen.wording import listed
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,7 @@ class Session:
         created: when its training first began.
         origins: the models that it began from, by setting, as the record keeps them.
         family: the mark of what `--with-ngram` stores with the model, see `family`.
+        regularisation: of a new run, the settings that are chosen again during it, if any are.
     """
 
     loaded: LoadedModel
@@ -146,6 +149,7 @@ class Session:
     created: str = field(default_factory=store.now)
     origins: Mapping[str, Any] = field(default_factory=dict)
     family: str = field(default_factory=new_family)
+    regularisation: Regularisation | None = None
 
     @property
     def stored(self) -> StoredModel:
@@ -185,6 +189,8 @@ class Session:
             if checkpoint is not None:
                 self._restore(trainer, *checkpoint)
                 self._tell_ranks(checkpoint[1], report)
+            elif self.regularisation is not None and self.unfilled is None:
+                trainer.run.revisable = dataclasses.asdict(self.regularisation)
             if self.training.compile and self.unfilled is None:
                 self.report(Notice(text="compiling, which takes up to a minute"))
                 if why_not := trainer.compile():
@@ -319,11 +325,36 @@ class Session:
             report=report_and_watch,
             watch=watch,
             stop=lambda run: self._reason_to_stop(run, stop),
+            revise=lambda run, tokens: self._revised(run, trainer.config, tokens),
         )
         loaded = self.loaded
         text_rules = TextRules(loaded.tokenizer.decode, loaded.framing.stop, loaded.never)
         trainer = Trainer(model, self._batches, config, hooks, text_rules, self.unfilled)
         return trainer
+
+    def _revised(self, run: Run, training: TrainingConfig, tokens: float) -> TrainingConfig | None:
+        """Choose what the ratio of overfitting decides again; return settings of training.
+
+        Args:
+            run: with what may be chosen.
+            training: the settings so far.
+            tokens: how many the budget is enough for.
+        """
+        model, prepared = self.loaded.model, self.prepared
+        passes = tokens / prepared.train.scored
+        ratio = passes * model.parameter_count() / prepared.read_tokens
+        changes = Regularisation(**run.revisable).changes(model, training, ratio)
+        of_model, of_training = changes
+        if not any(changes):
+            return None
+        if of_model:
+            take_dropout(model, **of_model)
+        training = dataclasses.replace(training, **of_training)
+        keep_settings(self.stored, training, model.config.to_dict())
+        enough = f"at this speed the budget is enough for {passes:.1f} passes over the text"
+        named = {k: "none" if v is None else v for k, v in (of_model | of_training).items()}
+        self.report(Notice(text=f"{listed(named)} from here on: {enough}"))
+        return training
 
     def _restore(self, trainer: Trainer, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         """Restore model and loop from a checkpoint.
@@ -470,6 +501,17 @@ def write_new(
             prepared.source_tokenizer.save(stored.path / store.SOURCE_TOKENIZER)
     with stored.writing("validation"):
         prepared.keep_validation(stored)
+
+
+def keep_settings(
+    stored: StoredModel, training: TrainingConfig, model: dict[str, Any] | None = None
+) -> None:
+    """Store a run's new settings of training, and those of its model if they are new too."""
+    config = stored.config
+    kept = ("preset", "model", "data", "framing", "adapter")
+    groups = {part: config[part] for part in kept if part in config}
+    groups |= {} if model is None else {"model": model}
+    stored.write_config(config["architecture"], training=training.to_dict(), **groups)
 
 
 def unfilled_for(training: TrainingConfig, make: Callable[[int], nn.Module]) -> Unfilled:

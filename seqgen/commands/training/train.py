@@ -222,6 +222,7 @@ def train(
                 unfilled=unfilled,
                 origins=ready.plan.origins(),
                 family=family_to_join(name, overwrite),
+                regularisation=ready.plan.regularisation,
             )
             ended = session.run()
             return ranks.from_first(lambda: finish(session, ended))
