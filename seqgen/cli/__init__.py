@@ -6,15 +6,27 @@ import functools
 import importlib
 import os
 import sys
+import textwrap
 from typing import Annotated, Any
 
 import typer
 
 from seqgen import __version__, ranks
 from seqgen.cli import recording
-from seqgen.cli.help import MEASURE, STORED, TEXTS, TRAIN, WRITE, Command, Group
+from seqgen.cli.help import (
+    ABOUT,
+    MEASURE,
+    STORED,
+    TEXTS,
+    TRAIN,
+    WRITE,
+    Command,
+    Group,
+    width_of,
+)
 from seqgen.cli.output import announce, forget_announced, is_terminal, put, say, say_announced
 from seqgen.cli.process import prepare
+from seqgen.configs.options import OTHER
 from seqgen.errors import Interrupted, SeqgenError, UsageError, first_line, ran_out_of_memory
 
 # Characters of a message, which may name a file or repeat an argument.
@@ -70,6 +82,7 @@ COMMANDS = {
         "decompress": "compress:decompress",
     },
     STORED: {"import": "exchange:import_", "export": "exchange:export", "models": "models:app"},
+    ABOUT: {"help": "topics:help_"},
 }
 
 
@@ -87,7 +100,6 @@ def make_app(boxes: bool = False, only: str | None = None) -> typer.Typer:
         no_args_is_help=True,
         rich_markup_mode="rich" if boxes else None,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
     for panel, commands in COMMANDS.items():
@@ -111,7 +123,9 @@ def _tree(boxes: bool, only: str | None) -> Any:
 def _tree_for(arguments: list[str]) -> Any:
     """Return the tree with the command that is called, or with all: for help, or a wrong name."""
     first = next(iter(arguments), None)
-    known = first == "--version" or any(first in commands for commands in COMMANDS.values())
+    known = first in ("--version", "--man") or any(
+        first in commands for commands in COMMANDS.values()
+    )
     return _tree(is_terminal(sys.stdout), first if known else None)
 
 
@@ -121,10 +135,28 @@ def _show_version(asked_for: bool) -> None:
         raise typer.Exit
 
 
+def _show_manual(asked_for: bool) -> None:
+    if asked_for:
+        from seqgen.cli.man import page
+
+        put(page(_tree(False, None)))
+        raise typer.Exit
+
+
 def _options(
     version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+    manual: Annotated[
+        bool,
+        typer.Option(
+            "--man",
+            callback=_show_manual,
+            is_eager=True,
+            rich_help_panel=OTHER,
+            help="Print the manual page: `seqgen --man > seqgen.1 && man ./seqgen.1`.",
+        ),
     ] = False,
 ) -> None:
     """Train a language model on your text, write with it, and score text with it."""
@@ -159,7 +191,7 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
     except SeqgenError as error:
         # Of several processes, all find the same fault with their arguments: the first says it.
         if ranks.leads() or not isinstance(error, UsageError):
-            say(f"seqgen: {_line(str(error))}")
+            _say_problem(f"seqgen: {_line(str(error))}")
         return error.exit_code
     except (BrokenPipeError, SystemExit) as error:
         # Typer makes an exit with 1 of a closed pipe, whatever its mode.
@@ -177,7 +209,7 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
         return Interrupted.exit_code
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        say(f"seqgen: {_line(f'{where}{error.strerror or error}')}")
+        _say_problem(f"seqgen: {_line(f'{where}{error.strerror or error}')}")
         return 1
     except Exception as error:
         if os.environ.get(SHOW_TRACEBACK):
@@ -189,8 +221,13 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
 
 
 def as_spelled_now(arguments: list[str]) -> list[str]:
-    """Return the arguments of a command that was a flag of another; says how it is called now."""
+    """Return the arguments of a command that was a flag of another; says how it is called now.
+
+    `help COMMAND` is COMMAND --help.
+    """
     command, *rest = arguments or [""]
+    if command == "help" and rest and any(rest[0] in commands for commands in COMMANDS.values()):
+        return [*rest, "--help"]
     for at, (flag, equals, value) in enumerate(one.partition("=") for one in rest):
         if flag == "--":
             break
@@ -204,6 +241,12 @@ def as_spelled_now(arguments: list[str]) -> list[str]:
             rest[at : at + 1] = [renamed + equals + value] if renamed else []
             return [name, *rest]
     return arguments
+
+
+def _say_problem(line: str) -> None:
+    """Say a problem: on a terminal wrapped at words, elsewhere in one line, as logs want it."""
+    wrapped = is_terminal(sys.stderr)
+    say(textwrap.fill(line, width_of(sys.stderr), break_on_hyphens=False) if wrapped else line)
 
 
 def _line(message: str) -> str:

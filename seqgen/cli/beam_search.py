@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,6 @@ from seqgen.cli.flags import takes_options
 from seqgen.cli.output import (
     Output,
     console,
-    is_terminal,
     put,
     put_record,
     shown,
@@ -67,7 +65,7 @@ def beam_search(
 
     from_sources = prompts.are_sources(loaded, echo.echo)
     if reported:
-        out.announce(f"seed {search.seed}")
+        out.announce_seed(search.seed)
     texts, piped = prompts.texts(loaded, out)
     if tree.explain:
         for found in searching.explain(loaded, texts, search):
@@ -82,7 +80,7 @@ def beam_search(
         if out.json:
             put_record(record.record())
         elif raw:
-            put(text + "\n" if is_terminal(sys.stdout) else text)
+            put(text + "\n")
         else:
             of = f", rank {record.rank}, score {figure(record.score)}" if search.nbest > 1 else ""
             put(shown(text, f"{loaded.given.prompt} {record.index}{of}", record.alignment))

@@ -58,7 +58,9 @@ class Compared(Options):
         completes="models",
         positional=True,
     )
-    all_: bool = setting("Compare all trained models.", False, names=("--all",), panel=MODEL)
+    all_: bool = setting(
+        "Compare all trained models.", False, names=("--all",), panel=MODEL, common=True
+    )
     precisions: str | None = setting(
         "Compare each model in several number formats, such as float32,bf16,int8.",
         None,
@@ -100,6 +102,7 @@ class ComparedText(PairFiles):
         panel=TEXT,
         reads="file",
         without="the text that all of them held out",
+        common=True,
     )
 
     @property

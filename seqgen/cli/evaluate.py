@@ -50,24 +50,29 @@ class MeasuredText(PairFiles):
 class Asked(Options):
     """What is measured; everything that applies if nothing is asked for."""
 
-    perplexity: bool = setting("Score the text, as `seqgen perplexity` does.", False, panel=SCORES)
+    perplexity: bool = setting(
+        "Score the text, as `seqgen perplexity` does.", False, panel=SCORES, common=True
+    )
     bleu: bool = setting(
         "Continue passages of the text, and score the continuations against the real ones by BLEU. "
         "For translators: translate the sources, and score the translations.",
         False,
         panel=SCORES,
+        common=True,
     )
     diversity: bool = setting(
         "Measure how varied the texts written are: distinct n-grams, self-BLEU, repetition, Zipf "
         "exponent.",
         False,
         panel=SCORES,
+        common=True,
     )
     novelty: bool = setting(
         "Measure how much the texts written have in common with the training text, as `seqgen "
         "novelty` does.",
         False,
         panel=SCORES,
+        common=True,
     )
     pairs: tuple[str, ...] = setting(
         "Count how often the first text of a pair is more probable: lines "
@@ -75,6 +80,7 @@ class Asked(Options):
         (),
         panel=SCORES,
         reads="file",
+        common=True,
     )
     passages: int = setting("Largest number of passages to continue.", 100, low=1, panel=SCORES)
 

@@ -45,7 +45,7 @@ def find_lr(
     sources = inputs.keep(given_or_piped(data, "seqgen find-lr FILE"))
     unit = "nats/label" if recipe.kind.task else "nats/token"
     place = None if curves.plot is None else check_picture(curves.plot, inputs.open(data))
-    with display(out.quiet) as report:
+    with display(out) as report:
         points, best_rate = find_rate(
             sources,
             targets=inputs.keep(files.target),

@@ -1,13 +1,19 @@
-"""How help looks: options in panels, whole sentences, three examples; it fits the terminal."""
+"""How help looks: options in panels, whole sentences, three examples; it fits the terminal.
+
+`-h` shows the examples first, and then what most runs need; `--help` shows everything.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import inspect
 import io
+import re
 import shutil
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import IO, TYPE_CHECKING, Any
 
 from typer.core import TyperCommand, TyperGroup
 
@@ -22,8 +28,12 @@ if TYPE_CHECKING:
 
 # Panels of commands, in order.
 TRAIN, WRITE, MEASURE, TEXTS, STORED = "Train", "Write", "Measure", "Text", "Models"
-COMMAND_PANELS = (TRAIN, WRITE, MEASURE, TEXTS, STORED, "Commands")
+ABOUT = "Help"
+COMMAND_PANELS = (TRAIN, WRITE, MEASURE, TEXTS, STORED, ABOUT, "Commands")
 WIDEST, USUAL = 100, 80
+# The short help of a command with at most so many options lists them all.
+MOST_SHORT = 24
+HELP_NAMES = ("help", "short_help")
 # Columns of an option's name and value.
 NAME_WIDTH = 29
 
@@ -33,30 +43,84 @@ Rows = list[tuple[str, str]]
 class _Help:
     """Help of a command, in the place of Typer's."""
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help: to a terminal in boxes, elsewhere plainly."""
-        from rich.console import Console
+    _short: Any = None
 
-        terminal = is_terminal(sys.stdout)
-        columns = shutil.get_terminal_size((USUAL, 24)).columns
-        out = Console(
-            file=io.StringIO(),
-            width=min(columns, WIDEST) if terminal else USUAL,
-            force_terminal=terminal,
-            markup=False,
-            highlight=False,
-            emoji=False,
-        )
-        out.print(f"Usage: {ctx.command_path} {_usage(self)}", soft_wrap=True)
-        for paragraph in _paragraphs(self.help):
-            out.print()
-            out.print(paragraph)
-        for title, rows in [*_commands(self, ctx), *_options(self, ctx)]:
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters: those of the command, -h, and --help, which shows more."""
+        *params, whole = super().get_params(ctx)
+        if self._short is None:
+            whole.help = "Show all options, and exit."
+            self._short = copy.copy(whole)  # made by a class that differs between versions of Typer
+            self._short.name, self._short.opts = "short_help", ["-h"]
+            self._short.callback = _show_short
+            self._short.help = "Show the options that most runs need, and exit."
+        return [*params, self._short, whole]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the whole help: to a terminal in boxes, elsewhere plainly."""
+        _put_page(self, ctx)
+
+
+def _show_short(ctx: Any, parameter: Any, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        _put_page(ctx.command, ctx, short=True)
+        ctx.exit()
+
+
+def width_of(stream: IO[str] | None) -> int:
+    """Return how many columns help and messages may take."""
+    columns = shutil.get_terminal_size((USUAL, 24)).columns
+    return min(columns, WIDEST) if is_terminal(stream) else USUAL
+
+
+@contextlib.contextmanager
+def _page() -> Iterator[tuple[Console, bool]]:
+    """Yield a console whose text is put out at the end, and whether a terminal shows it."""
+    from rich.console import Console
+
+    terminal = is_terminal(sys.stdout)
+    out = Console(
+        file=io.StringIO(),
+        width=width_of(sys.stdout),
+        force_terminal=terminal,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
+    yield out, terminal
+    lines = out.file.getvalue().splitlines()
+    put("".join(line.rstrip() + "\n" for line in lines))
+
+
+def put_panels(panels: Iterable[tuple[str, Rows]]) -> None:
+    """Write lists of names and what they mean, each under its title."""
+    with _page() as (out, terminal):
+        for title, rows in panels:
             _print_panel(out, title, rows, terminal)
-        if examples := EXAMPLES.get(_name(ctx)):
-            _print_examples(out, examples)
-        lines = out.file.getvalue().splitlines()
-        put("".join(line.rstrip() + "\n" for line in lines))
+
+
+def _put_page(command: Any, ctx: Any, short: bool = False) -> None:
+    with _page() as (out, terminal):
+        _print_page(out, terminal, command, ctx, short)
+
+
+def _print_page(out: Console, terminal: bool, command: Any, ctx: Any, short: bool) -> None:
+    out.print(f"Usage: {ctx.command_path} {usage(command)}", soft_wrap=True)
+    about = paragraphs(command.help)
+    for paragraph in about[:1] if short else about:
+        out.print()
+        out.print(paragraph)
+    examples = EXAMPLES.get(_name(ctx), ())
+    if short:
+        _print_examples(out, examples)
+    for title, rows in [*command_rows(command, ctx), *option_rows(command, ctx, short)]:
+        _print_panel(out, title, rows, terminal)
+    if short:
+        number = sum(one.param_type_name == "option" for one in command.get_params(ctx))
+        what = "lists the options" if number <= MOST_SHORT else f"lists all {number} options"
+        out.print(f"\n{ctx.command_path} --help {what}.")
+    else:
+        _print_examples(out, examples)
 
 
 class Command(_Help, TyperCommand):
@@ -88,11 +152,12 @@ def _name(ctx: Any) -> str:
     return ctx.command_path.partition(" ")[2]
 
 
-def _paragraphs(text: str | None) -> list[str]:
+def paragraphs(text: str | None) -> list[str]:
+    """Return the paragraphs of a docstring, a line each."""
     return [" ".join(part.split()) for part in inspect.cleandoc(text or "").split("\n\n") if part]
 
 
-def _usage(command: Any) -> str:
+def usage(command: Any) -> str:
     """Return what follows a command's name: its options, arguments and commands."""
     parts = ["[OPTIONS]"]
     for parameter in command.params:
@@ -106,53 +171,71 @@ def _usage(command: Any) -> str:
     return " ".join(parts)
 
 
-def _commands(command: Any, ctx: Any) -> list[tuple[str, Rows]]:
+def command_rows(command: Any, ctx: Any) -> list[tuple[str, Rows]]:
     """Return the panels of a group's commands: each command, and what it does."""
     rows: dict[str, Rows] = {}
     for name in command.list_commands(ctx) if isinstance(command, TyperGroup) else ():
         subcommand = command.get_command(ctx, name)
         panel = getattr(subcommand, "rich_help_panel", None)
-        summary = next(iter(_paragraphs(subcommand.help)), "")
+        summary = next(iter(paragraphs(subcommand.help)), "")
         rows.setdefault(panel if panel in COMMAND_PANELS else "Commands", []).append(
             (name, summary)
         )
     return [(title, rows[title]) for title in COMMAND_PANELS if title in rows]
 
 
-def _options(command: Any, ctx: Any) -> list[tuple[str, Rows]]:
-    """Return the panels of a command's arguments and options: each name, and what it means."""
+def option_rows(command: Any, ctx: Any, short: bool = False) -> list[tuple[str, Rows]]:
+    """Return the panels of a command's arguments and options: each name, and what it means.
+
+    The short help has the common options alone, in one panel, with the first sentence of each.
+    """
     rows: dict[str, Rows] = {}
-    for parameter in command.get_params(ctx):
-        if getattr(parameter, "hidden", False):
-            continue
+    known = _common_options(command)
+    options = [one for one in command.get_params(ctx) if not getattr(one, "hidden", False)]
+    whole = not known or len(options) <= MOST_SHORT
+    for parameter in options:
         if parameter.param_type_name == "argument":
             row = parameter.metavar or parameter.name.upper(), parameter.help or ""
             rows.setdefault(ARGUMENTS, []).append(row)
-            continue
-        panel = getattr(parameter, "rich_help_panel", None)
-        row = _names(parameter), _with_default(parameter)
-        rows.setdefault(panel if panel in PANELS else OTHER, []).append(row)
-    return [(title, rows[title]) for title in PANELS if title in rows]
+        elif not short or parameter.name in known or (whole and parameter.name not in HELP_NAMES):
+            panel = getattr(parameter, "rich_help_panel", None)
+            row = _names(parameter), _with_default(parameter, short)
+            rows.setdefault(panel if panel in PANELS else OTHER, []).append(row)
+    panels = [(title, rows[title]) for title in PANELS if title in rows]
+    if not short:
+        return panels
+    flat = [row for title, panel in panels if title != ARGUMENTS for row in panel]
+    own = [(title, panel) for title, panel in panels if title == ARGUMENTS]
+    return [*own, ("Options", flat)] if flat and known else own
+
+
+def _common_options(command: Any) -> set[str]:
+    """Return the names of the options that most runs of a command need."""
+    groups = getattr(command.callback, "groups", ())
+    return {name for one in groups for name, f, _ in one.flags() if f.metadata["flag"].common}
 
 
 def _names(option: Any) -> str:
     """Return an option as it is typed: "-m, --model NAME", "    --greedy"."""
     names = [*option.opts, *option.secondary_opts]
-    short = "".join(f"{name}, " for name in names if not name.startswith("--"))
     long = " / ".join(name for name in names if name.startswith("--"))
+    short = "".join(f"{name}, " for name in names if not name.startswith("--"))
+    short = short if long else f"  {short.removesuffix(', ')}"
     return f"{short:>4}{long}" + ("" if option.is_flag else f" {option.metavar or 'VALUE'}")
 
 
-def _with_default(parameter: Any) -> str:
+def _with_default(parameter: Any, short: bool = False) -> str:
     """Return an option's help with its default, unless that is off or nothing."""
     shown, default = parameter.show_default, parameter.default
+    text = parameter.help or ""
+    text = re.split(r"(?<=\w)[.;] ", text)[0].removesuffix(".") + "." if short else text
     if isinstance(shown, str):
         value = shown
     elif shown is False or parameter.is_flag or default is None or callable(default):
-        return parameter.help or ""
+        return text
     else:
         value = str(default)
-    return f"{parameter.help or ''} [default: {value}]"
+    return f"{text} [default: {value}]"
 
 
 def _print_panel(out: Console, title: str, rows: Rows, terminal: bool) -> None:
@@ -180,7 +263,8 @@ def _print_panel(out: Console, title: str, rows: Rows, terminal: bool) -> None:
 
 
 def _print_examples(out: Console, examples: Iterable[tuple[str, str]]) -> None:
-    out.print("\nExamples:")
+    if examples:
+        out.print("\nExamples:")
     for line, comment in examples:
         out.print(f"  # {comment}", style="dim")
         out.print(f"  {line}")

@@ -211,6 +211,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("seqgen bench plan --parameters 1e9 --shard", "Divide the model by rank."),
         ("seqgen bench plan --parameters 1e9 --json", "Print JSON Lines."),
     ),
+    "help": (
+        ("seqgen help", "List the topics."),
+        ("seqgen help pipes", "Explain standard input and output."),
+        ("seqgen help train", "Show all options of a command."),
+    ),
     "bench plan": (
         ("seqgen bench plan --parameters 1e9", "Show memory and traffic on 1 to 64 ranks."),
         ("seqgen bench plan --parameters 7e9 --ranks 64,256 --shard", "Divide the model by rank."),

@@ -194,7 +194,7 @@ def _training(model: store.StoredModel, result: dict[str, Any]) -> str:
     if not result:
         last = next((r for r in reversed(model.logged(store.METRICS)) if "step" in r), None)
         so_far = f"{plural(last['step'], 'step')} so far" if last else "no result"
-        return f"{so_far}; go on with seqgen train --resume {model.name}"
+        return f"{so_far}; resume with: seqgen train --resume {model.name}"
     seen = plural(result.get("tokens") or 0, registry.unit_of(model.config["architecture"]))
     steps = result.get("steps")
     work = f"{seen} counted" if steps is None else f"{plural(steps, 'step')}, {seen}"

@@ -11,7 +11,7 @@ import typer
 from seqgen import presets, registry, store
 from seqgen.cli import completion
 from seqgen.cli.flags import takes_options
-from seqgen.cli.help import Command, Group
+from seqgen.cli.help import Command, Group, put_panels
 from seqgen.cli.model_facts import (
     describe,
     losses_by_step,
@@ -140,7 +140,7 @@ def put_presets(out: Output) -> None:
 
 
 def put_settings(architecture: str, out: Output, only: str | None = None) -> None:
-    """Write every setting of an architecture, of training and of the data, or one of them.
+    """Write the settings of an architecture, of training and of the data, all or those searched.
 
     Raises:
         UsageError: there is no such architecture or setting.
@@ -150,11 +150,13 @@ def put_settings(architecture: str, out: Output, only: str | None = None) -> Non
     records = settings_of(architecture, only)
     if out.records(records):
         return
-    for number, group in enumerate(dict.fromkeys(record["group"] for record in records)):
-        heading = architecture if group == "model" else group
-        put(f"{chr(10) if number else ''}{heading}:\n")
-        of_group = [record for record in records if record["group"] == group]
-        put_facts({record["setting"]: facts_line(record) for record in of_group}, indent=2)
+    panels: dict[str, list[tuple[str, str]]] = {
+        architecture if record["group"] == "model" else record["group"]: [] for record in records
+    }
+    for record in sorted(records, key=lambda record: record["setting"]):
+        heading = architecture if record["group"] == "model" else record["group"]
+        panels[heading].append((record["setting"], facts_line(record)))
+    put_panels(panels.items())
 
 
 @dataclass(frozen=True, kw_only=True)

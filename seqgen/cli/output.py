@@ -106,9 +106,15 @@ class Output(Options):
     Results are data on standard output; what is said about them goes to standard error.
     """
 
-    json: bool = setting("Write JSON Lines, with unrounded numbers.", False, panel=OUTPUT)
+    json: bool = setting(
+        "Write JSON Lines, with unrounded numbers.", False, panel=OUTPUT, common=True
+    )
     quiet: bool = setting(
-        "Write only errors to standard error.", False, names=("--quiet", "-q"), panel=OUTPUT
+        "Write only errors to standard error.",
+        False,
+        names=("--quiet", "-q"),
+        panel=OUTPUT,
+        common=True,
     )
     verbose: bool = setting(
         "Say more, such as the signatures that record exactly how each figure was made.",
@@ -141,6 +147,11 @@ class Output(Options):
         """Say something before the first result, unless the user wants nothing but errors."""
         if not self.quiet:
             announce(message)
+
+    def announce_seed(self, seed: int) -> None:
+        """Say a seed that was drawn, on a terminal or with --verbose; records have it anyway."""
+        if self.explains or (is_terminal(sys.stdout) and not self.json):
+            self.announce(f"seed {seed}")
 
     def notice(self, message: str) -> None:
         """Say something about the results, unless the user wants nothing but errors."""

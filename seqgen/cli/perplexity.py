@@ -73,10 +73,13 @@ class Views(Options):
 
     per_line: bool = same(LineByLine, "per_line")
     per_token: bool = setting(
-        "Print the bits of each token, a tab and the token.", False, panel=OUTPUT
+        "Print the bits of each token, a tab and the token.", False, panel=OUTPUT, common=True
     )
     show: bool = setting(
-        "Print the text, coloured by how surprising each token is.", False, panel=OUTPUT
+        "Print the text, coloured by how surprising each token is.",
+        False,
+        panel=OUTPUT,
+        common=True,
     )
     fit: str | None = setting(
         "Fit the weights of the mixture -m A+B on this text, and with --cache its strength and "
@@ -104,7 +107,7 @@ class Language(Options):
         metavar="REGEX",
     )
     max_tokens: int = with_default(
-        WritingOptions, "max_tokens", 100, panel=TEXT, without="with --pattern: 100"
+        WritingOptions, "max_tokens", 100, panel=TEXT, without="with --pattern: 100", common=False
     )
 
 

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from seqgen.cli.output import console, is_terminal, say
+from seqgen.cli.output import Output, console, is_terminal, say
 from seqgen.cli.tables import clock, count, figure, percentage
 from seqgen.training.events import (
     EncodingProgress,
@@ -27,33 +27,37 @@ LINE_SECONDS = 15.0
 
 
 @contextlib.contextmanager
-def display(quiet: bool) -> Iterator[Report]:
+def display(out: Output) -> Iterator[Report]:
     """Open a display on standard error that takes the events of a run."""
-    if quiet:
+    if out.quiet:
         yield lambda event: None
     elif is_terminal(sys.stderr):
-        with LiveDisplay() as live:
+        with LiveDisplay(out.verbose) as live:
             yield live.take
     else:
-        yield LineDisplay().take
+        yield LineDisplay(out.verbose).take
 
 
 def describe(event: Started) -> str:
-    """Return one line about the run that begins."""
+    """Return one line about the run that begins: what, how large, how long."""
     config = event.training
     budget = plural(getattr(config, config.budget), config.budget.removesuffix("s"))
+    return (
+        f"{event.name}: {event.architecture}, {plural(event.parameters, 'parameter')}; "
+        f"{plural(event.train_tokens, event.unit)} to train on, {count(event.val_tokens)} held "
+        f"out; {budget}, seed {config.seed}"
+    )
+
+
+def describe_further(event: Started) -> str:
+    """Return one line about how it is trained."""
     vocabulary = f"{plural(event.vocab_size, 'token')} in the vocabulary"
     if event.source_vocab_size is not None:
         vocabulary = (
             f"{plural(event.source_vocab_size, 'token')} in the vocabulary of sources, "
             f"{count(event.vocab_size)} in that of targets"
         )
-    return (
-        f"{event.name}: {event.architecture}, {plural(event.parameters, 'parameter')}, "
-        f"{vocabulary}; {plural(event.train_tokens, event.unit)} to "
-        f"train on, {count(event.val_tokens)} held out; {budget}, {config.precision} on "
-        f"{event.device}, seed {config.seed}"
-    )
+    return f"{vocabulary}; {event.training.precision} on {event.device}"
 
 
 class Figures:
@@ -96,16 +100,19 @@ class Figures:
 class LineDisplay:
     """Plain lines, for a log: progress every few seconds, and every other event."""
 
-    def __init__(self) -> None:
-        self._figures, self._said = Figures(), -math.inf
+    def __init__(self, verbose: bool = False) -> None:
+        self._figures, self._said, self._verbose = Figures(), -math.inf, verbose
 
     def take(self, event: Event) -> None:
         """Write a line for an event; progress is left out if a line was written just before."""
         if isinstance(event, Started):
             self._figures.started = event
             say(describe(event))
+            if self._verbose:
+                say(describe_further(event))
         elif isinstance(event, Notice):
-            say(event.text)
+            if self._verbose or not event.detail:
+                say(event.text)
         elif isinstance(event, Validated):
             say(self._figures.validation(event))
         elif isinstance(event, SampleLine):
@@ -132,12 +139,12 @@ class LiveDisplay:
     always shown.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, verbose: bool = False) -> None:
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
         from rich.table import Column
 
-        self._figures, self._console = Figures(), console(sys.stderr)
+        self._figures, self._console, self._verbose = Figures(), console(sys.stderr), verbose
         whole = {"table_column": Column(no_wrap=True)}
         self._bar = Bar(
             BarColumn(bar_width=None),
@@ -172,9 +179,12 @@ class LiveDisplay:
         if isinstance(event, Started):
             self._figures.started = event
             self._bar.console.print(describe(event))
+            if self._verbose:
+                self._bar.console.print(describe_further(event))
             self._bar.update(self._task, line="")
         elif isinstance(event, Notice):
-            self._bar.console.print(event.text)
+            if self._verbose or not event.detail:
+                self._bar.console.print(event.text)
         elif isinstance(event, EncodingProgress):
             self._bar.update(self._task, completed=event.fraction, line="encoding")
         elif isinstance(event, Validated):

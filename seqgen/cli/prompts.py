@@ -38,7 +38,11 @@ class GivenPrompts(Options):
         positional=True,
     )
     prompt_file: str | None = setting(
-        "Use a whole file as one prompt; - is standard input.", None, panel=TEXT, reads="file"
+        "Use a whole file as one prompt; - is standard input.",
+        None,
+        panel=TEXT,
+        reads="file",
+        common=True,
     )
     source: str | None = setting(
         "Read sources from this file, one a line, for a model that writes from sources; - is "
@@ -122,6 +126,7 @@ class Echo(Options):
         names=("--echo/--no-echo",),
         panel=OUTPUT,
         without="on a terminal",
+        common=True,
     )
 
     @property

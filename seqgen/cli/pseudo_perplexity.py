@@ -52,6 +52,7 @@ class LineByLine(Options):
         "Score each line alone; print its bits per character, a tab and the line.",
         False,
         panel=OUTPUT,
+        common=True,
     )
 
     def __post_init__(self) -> None:

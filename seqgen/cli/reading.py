@@ -51,6 +51,7 @@ class Device(Threads):
         panel=MACHINE,
         metavar="auto|cpu|cuda|mps",
         completes="devices",
+        common=True,
     )
 
 
@@ -104,6 +105,7 @@ class ModelNames(Options):
         panel=MODEL,
         without="the latest",
         completes="models",
+        common=True,
     )
 
     @property
@@ -123,6 +125,7 @@ class ModelName(Options):
         panel=MODEL,
         without="the latest",
         completes="models",
+        common=True,
     )
 
 
@@ -149,6 +152,7 @@ class FixedSeed(Options):
         low=0,
         high=MOST_SEED,
         panel=MACHINE,
+        common=True,
     )
 
 
@@ -163,6 +167,7 @@ class ReadModel(ModelName):
         (),
         metavar="NAME",
         panel=TEXT,
+        common=True,
     )
     machine: Machine = group(Machine)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import secrets
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from seqgen.cli.flags import takes_options
 from seqgen.cli.interactive import check_terminal, converse
-from seqgen.cli.output import Output, is_terminal, put, put_record, shown
+from seqgen.cli.output import Output, put, put_record, shown
 from seqgen.cli.prompts import Echo, GivenPrompts, say_unknown
 from seqgen.cli.reading import ReadModel
 from seqgen.cli.source_attention import Picture, Shown
@@ -32,6 +31,7 @@ class Instead(Options):
         False,
         names=("--interactive", "-i"),
         panel=TEXT,
+        common=True,
     )
     suggest: int | None = setting(
         "Print only the N most probable next tokens, and write no text.", None, low=1, panel=OUTPUT
@@ -76,8 +76,8 @@ def sample(
     from_sources = not instead.interactive and prompts.are_sources(loaded, echo.echo)
     if echo.echo and loaded.given.is_source:
         loaded.given.require_nothing("--echo")
-    if reported and not instead.suggest and not out.json:
-        out.announce(f"seed {sampling.seed}")
+    if reported and not instead.suggest:
+        out.announce_seed(sampling.seed)
     if instead.interactive:
         _converse(loaded, sampling, looks, echo, out)
         return
@@ -150,8 +150,7 @@ def _put_one(
     echo = prompt if echoed else ""
     for piece in _with_echo(loaded, echo, stream(loaded, prompt, sampling)):
         put(piece)
-    if is_terminal(sys.stdout):
-        put("\n")
+    put("\n")
     say_unknown(unknown_in_source(loaded, prompt), out)
 
 
@@ -195,7 +194,7 @@ def _put_records(
             of = f", sample {record.sample}" if sampling.num_samples > 1 else ""
             text = loaded.echoed(record.prompt, record.text) if form.echoed else record.text
             if form.raw:
-                put(text + "\n" if is_terminal(sys.stdout) else text)
+                put(text + "\n")
             else:
                 heading = f"{loaded.given.prompt} {record.index}{of}"
                 put(shown(text, heading, record.alignment))

@@ -27,7 +27,7 @@ def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
 
     Args:
         name: of the architecture.
-        only: the one setting to return.
+        only: the one setting to return, or a part of the names or help of several.
 
     Raises:
         UsageError: there is no such architecture or setting.
@@ -40,7 +40,15 @@ def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
     }
     chosen = None if only is None else only.replace("-", "_")
     known = [setting for group in groups.values() for setting in group]
-    if chosen is not None and chosen not in known:
+    found = known if chosen is None else {chosen} & {*known}
+    if not found:
+        found = {
+            setting
+            for group in groups.values()
+            for setting, facts in group.items()
+            if chosen in setting or only.lower() in facts["doc"].lower()
+        }
+    if not found:
         raise no_such_setting(chosen, name, known)
     recipe = stored["training"]
     return [
@@ -48,7 +56,7 @@ def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
         | {**facts, "default": recipe.get(setting, facts["default"])}
         for group, settings in groups.items()
         for setting, facts in settings.items()
-        if chosen in (None, setting)
+        if setting in found
     ]
 
 

@@ -130,7 +130,7 @@ def _trained(asked: Sweep, out: Output) -> Iterable[SweepRecord]:
         state = "trained before" if record else f"hidden_size {count(cell.hidden_size)}"
         out.notice(f"{number} of {len(cells)}: {cell.name}, {state}")
         if record is None:
-            with display(out.quiet) as report:
+            with display(out) as report:
                 record = asked.train(cell, report)
         if record.error:
             out.notice(f"{cell.name} failed: {record.error}")

@@ -16,8 +16,16 @@ from seqgen.cli.output import Output
 from seqgen.cli.outputs import Curves, check_picture, check_replaced_model
 from seqgen.cli.process import return_freed_memory
 from seqgen.cli.train_flags import Recipe, SeededDevice, TrainingFiles, check_no_model_name, refuse
-from seqgen.cli.train_summary import LastLook, how_to_go_on, summarise
-from seqgen.configs.options import BUDGET, MACHINE, OUTPUT, SAVING, WHAT, Options
+from seqgen.cli.train_summary import LastLook, how_to_resume, summarise
+from seqgen.configs.options import (
+    BUDGET,
+    MORE,
+    OUTPUT,
+    PROCESSES,
+    SAVING,
+    WHAT,
+    Options,
+)
 from seqgen.configs.settings import setting
 from seqgen.errors import Interrupted, UsageError
 
@@ -47,12 +55,13 @@ class Run(Options, panel=SAVING):
         None,
         metavar="NAME",
         without="made from DATA and the architecture",
+        common=True,
     )
-    overwrite: bool = setting("Replace the model of that name.", False)
+    overwrite: bool = setting("Replace the model of that name.", False, common=True)
     resume: str | None = setting(
-        "Continue a stopped run: a name, a path or latest.", None, completes="models"
+        "Continue a stopped run: a name, a path or latest.", None, completes="models", common=True
     )
-    changed_data: bool = setting("Resume even if the text has changed.", False)
+    changed_data: bool = setting("Resume even if the text has changed.", False, panel=MORE)
     tensorboard: bool = setting(
         "Also write logs for TensorBoard (needs the package tensorboard).", False, panel=OUTPUT
     )
@@ -65,17 +74,19 @@ class Run(Options, panel=SAVING):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ranks(Options, panel=MACHINE):
+class Ranks(Options, panel=PROCESSES):
     """How the processes that torchrun has started work together."""
 
     shard: bool = setting(
-        "Under torchrun: divide parameters, gradients and optimizer states (FSDP).", False
+        "Under torchrun: divide parameters, gradients and optimizer states (FSDP).",
+        False,
     )
     timeout: float | None = setting(
         "Under torchrun: seconds that a process waits for another one, which may be validating.",
         None,
         low=1,
         without="1800",
+        panel=MORE,
     )
 
 
@@ -110,7 +121,7 @@ def train(
         return_freed_memory()
     inputs = files.inputs(recipe.given_settings, out)
     # Connected before files are looked at, so that one line says what all processes miss.
-    with together(processes.timeout), display(out.quiet) as shown:
+    with together(processes.timeout), display(out) as shown:
         report = LastLook(shown)
         settings |= files.held_out(recipe.given_settings, inputs)
         place = None if curves.plot is None else check_picture(curves.plot, inputs.open(data))
@@ -130,7 +141,7 @@ def train(
         report.draw(place, result.name)
     out.record(result)
     if result.stopped == "interrupted":
-        raise Interrupted(how_to_go_on(result))
+        raise Interrupted(how_to_resume(result))
     if not out.quiet:
         summarise(result)
         report.put()

@@ -18,8 +18,9 @@ from seqgen.configs.decoding import SampleOptions
 from seqgen.configs.options import (
     CHOSEN,
     MACHINE,
+    NGRAM,
     OPTIMISATION,
-    TEXT,
+    PAIRS,
     WHAT,
     Options,
     group,
@@ -47,24 +48,27 @@ class TrainingFiles(Options, panel=WHAT):
         metavar="DATA",
         positional=True,
         reads="file",
+        common=True,
     )
     source: tuple[str, ...] = setting(
-        "For pairs in two files: the sources, one per line; needs --target. Pairs in one file are "
-        "given as DATA, with a source, a tab and a target on each line.",
+        "Sources of pairs in two files, one per line; needs --target. Pairs in one file are DATA: "
+        "a source, a tab and a target on each line.",
         (),
         reads="file",
+        panel=PAIRS,
     )
     source_vectors: str | None = setting(
         "Train on pairs of vectors and texts: a .npy or .safetensors file with a vector, a "
         "sequence or a grid of vectors for each target; needs --target.",
         None,
         reads="file",
+        panel=PAIRS,
     )
     target: tuple[str, ...] = setting(
-        "For pairs in two files: the targets; line n belongs to line n of --source, or to source n "
-        "of --source-vectors.",
+        "Targets of pairs in two files, in the order of --source or --source-vectors.",
         (),
         reads="file",
+        panel=PAIRS,
     )
     field: str | None = setting(
         "Read this key of each record of .jsonl files, or this column of .parquet files (needs "
@@ -73,9 +77,9 @@ class TrainingFiles(Options, panel=WHAT):
         metavar="NAME",
     )
     val_source: str | None = setting(
-        "For pairs in two files: the held-out sources; needs --val-target.",
+        "Held-out sources of pairs in two files; needs --val-target.",
         None,
-        panel=TEXT,
+        panel=PAIRS,
         reads="file",
     )
 
@@ -116,6 +120,7 @@ class ModelKind(Options, panel=WHAT):
         metavar="NAME",
         without=registry.DEFAULT,
         completes="architectures",
+        common=True,
     )
     task: str | None = setting(
         "Learn labels on the model's features: classify reads text<TAB>label, a line each; tag "
@@ -146,6 +151,7 @@ class MoreSettings(Options, panel=OPTIMISATION):
         (),
         names=("--set",),
         metavar="KEY=VALUE",
+        common=True,
     )
 
     @property
@@ -165,8 +171,8 @@ class Recipe(Options, panel=WHAT):
 
     kind: ModelKind = group(ModelKind)
 
-    layers: int | None = setting(SHARED_DOCS["num_layers"], None, without=CHOSEN)
-    hidden_size: int | None = setting(SHARED_DOCS["hidden_size"], None, without=CHOSEN)
+    layers: int | None = setting(SHARED_DOCS["num_layers"], None, without=CHOSEN, common=True)
+    hidden_size: int | None = setting(SHARED_DOCS["hidden_size"], None, without=CHOSEN, common=True)
     parameters: int | None = setting(
         "Choose the hidden size at which the model has about this many parameters, embedding and "
         "softmax layer included: 30000, 3e4, 100k, 1.5M.",
@@ -175,9 +181,9 @@ class Recipe(Options, panel=WHAT):
     )
     heads: int | None = setting(SHARED_DOCS["num_heads"], None, without=CHOSEN)
     dropout: float | None = setting(SHARED_DOCS["dropout"], None, without=CHOSEN)
-    order: int | None = setting(SHARED_DOCS["order"], None, without="5")
+    order: int | None = setting(SHARED_DOCS["order"], None, without="5", common=True, panel=NGRAM)
     smoothing: Smoothing | None = setting(
-        SHARED_DOCS["smoothing"], None, metavar="KIND", without="modified-kneser-ney"
+        SHARED_DOCS["smoothing"], None, metavar="KIND", without="modified-kneser-ney", panel=NGRAM
     )
     given_settings: SettingFlags = group(SettingFlags)
     more: MoreSettings = group(MoreSettings)

@@ -38,16 +38,16 @@ USED_UP, LEAST_PASSES = 0.75, 2.0
 INDENT = 17
 
 
-def how_to_go_on(result: TrainingResult) -> str:
+def how_to_resume(result: TrainingResult) -> str:
     """Return the line that ends a run which was stopped before its budget was spent."""
     done = plural(result.steps, "step")
-    return f"stopped after {done}; go on with seqgen train --resume {result.name}"
+    return f"stopped after {done}; resume with: seqgen train --resume {result.name}"
 
 
 def summarise(result: TrainingResult) -> None:
     """Write to standard error how a run ended, how good its model is, and what to try."""
     if result.stopped == "stop-after":
-        say(how_to_go_on(result))
+        say(how_to_resume(result))
         return
     counted = result.steps is None
     work = f"{plural(result.tokens, 'token')} counted" if counted else plural(result.steps, "step")

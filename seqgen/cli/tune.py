@@ -39,9 +39,14 @@ FixedSettings = settings_group(DataConfig, only=FIXED)
 class Trials(Options, panel=BUDGET):
     """How many trials a search has, and how long each is."""
 
-    trials: int | None = setting("Number of trials in all.", None, low=1, high=MOST_STEPS)
+    trials: int | None = setting(
+        "Number of trials in all.", None, low=1, high=MOST_STEPS, common=True
+    )
     minutes: float | None = setting(
-        "Begin trials for this long; a command that goes on has as long again.", None, low=0.001
+        "Begin trials for this long; a command that goes on has as long again.",
+        None,
+        low=0.001,
+        common=True,
     )
     trial_minutes: float | None = setting(
         "Budget of each trial.", None, low=0.001, without="a thirtieth of --minutes, or 0.5"
@@ -70,6 +75,7 @@ class Searched(Options, panel=SEARCH):
         (),
         metavar="KEY=VALUES",
         without="what the architecture suggests",
+        common=True,
     )
     sampler: Literal["tpe", "random"] = setting(
         "How settings are drawn: tpe learns from the trials before (Bergstra et al. 2011); random "
@@ -87,6 +93,7 @@ class Studies(Options, panel=SAVING):
         None,
         metavar="NAME",
         without="made from DATA",
+        common=True,
     )
     list_: bool = setting("List the studies that are kept.", False, names=("--list",))
     delete: tuple[str, ...] = setting(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from seqgen.configs import ranges
-from seqgen.configs.options import TEXT
+from seqgen.configs.options import MORE, PAIRS, TEXT
 from seqgen.configs.settings import MOST_SEED, Config, setting
 
 Documents = Literal["stream", "line"]
@@ -26,6 +26,7 @@ class DataConfig(Config):
         reads="file",
         completes="tokenizers",
         panel=TEXT,
+        common=True,
     )
     source_tokenizer: str | None = setting(
         "For pairs: tokenizer of the sources; by default sources and targets share one.",
@@ -33,7 +34,7 @@ class DataConfig(Config):
         metavar="KIND",
         reads="file",
         completes="tokenizers",
-        panel=TEXT,
+        panel=PAIRS,
     )
     vocab_size: int | None = setting(
         "Keep only the N most frequent tokens. For bpe, unigram and wordpiece: number of tokens "
@@ -41,6 +42,7 @@ class DataConfig(Config):
         None,
         ranges.TOKENS,
         panel=TEXT,
+        common=True,
     )
     min_count: int = setting(
         "Keep only tokens that occur at least this often in the training text.",
@@ -58,6 +60,7 @@ class DataConfig(Config):
         "Treat the text as one continuous stream, or each line as a separate document.",
         "stream",
         panel=TEXT,
+        common=True,
     )
     direction: Direction = setting(
         "Learn to write from left to right (forward), or from right to left (backward): then a "
@@ -79,28 +82,28 @@ class DataConfig(Config):
         metavar="X|FILE|none",
         reads="file",
         panel=TEXT,
+        common=True,
     )
     val_target: str | None = setting(
-        "For pairs in two files: the held-out targets. Give their sources as --val-source (in a "
-        "--config file, as val).",
+        "Held-out targets of pairs in two files, for --val-source (in a --config file, val).",
         None,
         reads="file",
-        panel=TEXT,
+        panel=PAIRS,
     )
     split_seed: int = setting(
-        "Random seed for choosing the held-out lines or pairs.", 0, ranges.SEEDS, panel=TEXT
+        "Random seed for choosing the held-out lines or pairs.", 0, ranges.SEEDS, panel=MORE
     )
     max_source_len: int = setting(
         "Leave out pairs with a source longer than this many tokens.",
         512,
         ranges.TOKENS,
-        panel=TEXT,
+        panel=PAIRS,
     )
     max_target_len: int = setting(
         "Leave out pairs with a target longer than this many tokens.",
         512,
         ranges.TOKENS,
-        panel=TEXT,
+        panel=PAIRS,
     )
     source_unknowns: float = setting(
         "For pairs: share of the source tokens that each step of training replaces by <unk>, at "

@@ -150,6 +150,7 @@ class Form(Options, panel=FORM):
         "back-references and look-around. A prompt is no part of the text.",
         None,
         metavar="REGEX",
+        common=True,
     )
     grammar: str | None = setting(
         "Write only texts of this context-free grammar, in the syntax of lark, from its rule "
@@ -185,13 +186,17 @@ class WritingOptions(Options, panel=LENGTH):
         "",
         panel=FILTERS,
         reads="escapes",
+        common=True,
     )
-    max_tokens: int = setting("Largest number of tokens to write.", 500, low=0, high=MOST_TOKENS)
+    max_tokens: int = setting(
+        "Largest number of tokens to write.", 500, low=0, high=MOST_TOKENS, common=True
+    )
     min_tokens: int = setting("Least number of tokens to write before a text may end.", 0, low=0)
     stop: tuple[str, ...] = setting(
         r"End a text before this string; \n, \t and \\ are read as escapes. Can be repeated.",
         (),
         reads="escapes",
+        common=True,
     )
     form: Form = group(Form)
     of_source: SourceOptions = group(SourceOptions)
@@ -208,6 +213,7 @@ class WritingOptions(Options, panel=LENGTH):
         ranges.SEEDS,
         panel=MACHINE,
         without="random, and reported",
+        common=True,
     )
 
     def __post_init__(self) -> None:
@@ -237,12 +243,14 @@ class SampleOptions(WritingOptions, panel=FILTERS):
         "is greedy.",
         1.0,
         low=0,
+        common=True,
     )
-    top_k: int | None = setting("Keep only the N most probable tokens.", None, low=1)
+    top_k: int | None = setting("Keep only the N most probable tokens.", None, low=1, common=True)
     top_p: float = setting(
         "Keep the fewest most probable tokens whose total reaches this probability.",
         1.0,
         ranges.SHARES,
+        common=True,
     )
     min_p: float = setting(
         "Keep tokens with at least this share of the most probable token's probability.",
@@ -260,6 +268,7 @@ class SampleOptions(WritingOptions, panel=FILTERS):
         1.0,
         low=1 / MOST_PENALTY,
         high=MOST_PENALTY,
+        common=True,
     )
     presence_penalty: float = setting(
         "Subtract this many nats from every token written before, -1000 to 1000.",
@@ -293,9 +302,14 @@ class SampleOptions(WritingOptions, panel=FILTERS):
         high=MOST_CANDIDATES,
         panel=FORM,
     )
-    greedy: bool = setting("Always write the most probable token.", False)
+    greedy: bool = setting("Always write the most probable token.", False, common=True)
     num_samples: int = setting(
-        "Number of texts to write for each prompt.", 1, low=1, high=MOST_SAMPLES, panel=LENGTH
+        "Number of texts to write for each prompt.",
+        1,
+        low=1,
+        high=MOST_SAMPLES,
+        panel=LENGTH,
+        common=True,
     )
     best_of: int = setting(
         "Write this many candidates for each text and keep the one with the highest "
@@ -304,6 +318,7 @@ class SampleOptions(WritingOptions, panel=FILTERS):
         low=1,
         high=MOST_CANDIDATES,
         panel=LENGTH,
+        common=True,
     )
 
     def __post_init__(self) -> None:
@@ -336,17 +351,21 @@ class BeamOptions(WritingOptions, panel=SEARCH):
 
     max_tokens: int = with_default(WritingOptions, "max_tokens", 100)
     batch_size: int = with_default(WritingOptions, "batch_size", 16)
-    beams: int = setting("Number of hypotheses to keep at each step.", 5, low=1, high=MOST_BEAMS)
+    beams: int = setting(
+        "Number of hypotheses to keep at each step.", 5, low=1, high=MOST_BEAMS, common=True
+    )
     length_norm: LengthNormKind = setting(
         "Divide the log-probability of a text of L tokens by L^alpha (avg), by ((5 + L) / 6)^alpha "
         "(gnmt), or not at all (none).",
         "avg",
+        common=True,
     )
     alpha: float = setting(
         "Exponent of --length-norm, from -10 to 10; above 0 favours longer texts.",
         1.0,
         low=-MOST_ALPHA,
         high=MOST_ALPHA,
+        common=True,
     )
     groups: int = setting(
         "Diverse beam search (Vijayakumar et al. 2018): divide the beams into this many groups.",
@@ -365,6 +384,7 @@ class BeamOptions(WritingOptions, panel=SEARCH):
         (),
         panel=FORM,
         reads="escapes",
+        common=True,
     )
     terms: str | None = setting(
         "For a model that writes from sources: lines of a term of the source, a tab, and what must "
@@ -386,7 +406,12 @@ class BeamOptions(WritingOptions, panel=SEARCH):
     )
     exhaustive: bool = setting("Try every possible text; for tiny vocabularies only.", False)
     nbest: int = setting(
-        "Number of texts to return for each prompt.", 1, low=1, high=MOST_BEAMS, panel=LENGTH
+        "Number of texts to return for each prompt.",
+        1,
+        low=1,
+        high=MOST_BEAMS,
+        panel=LENGTH,
+        common=True,
     )
 
     def __post_init__(self) -> None:

@@ -17,15 +17,17 @@ if TYPE_CHECKING:
 
 
 ARGUMENTS, WHAT, MODEL, TEXT, BUDGET = "Arguments", "What to train", "Model", "Text", "Budget"
+PAIRS, NGRAM = "Pairs", "N-gram"
 OPTIMISATION, SEARCH, LENGTH = "Optimisation", "Search", "Length and number"
 FILTERS, FORM = "Filters", "Form of the text"
 SCORES, TESTS, MEASURED = "Scores", "Significance", "What to measure"
 TRANSLATED, ATTENTION = "Translations by models of pairs", "Attention to the source"
 SAVING, OUTPUT = "Saving", "Output"
-MACHINE, OTHER = "Machine", "Other options"
+MACHINE, PROCESSES, MORE, OTHER = "Machine", "Several processes", "More", "Other options"
 PANELS = (
-    *(ARGUMENTS, WHAT, MEASURED, MODEL, TEXT, BUDGET, OPTIMISATION, SEARCH, LENGTH, FILTERS, FORM),
-    *(SCORES, TRANSLATED, TESTS, ATTENTION, SAVING, OUTPUT, MACHINE, OTHER),
+    *(ARGUMENTS, WHAT, MEASURED, MODEL, TEXT, PAIRS, NGRAM, BUDGET, OPTIMISATION, SEARCH, LENGTH),
+    *(FILTERS, FORM, SCORES, TRANSLATED, TESTS, ATTENTION, SAVING, OUTPUT, MACHINE, PROCESSES),
+    *(MORE, OTHER),
 )
 
 

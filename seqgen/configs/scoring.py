@@ -83,6 +83,7 @@ class TextScoring(Options):
         None,
         panel=TEXT,
         without="as the model was trained",
+        common=True,
     )
     stride: int | None = setting(
         "How many tokens a transformer's full context window moves on at a time.",

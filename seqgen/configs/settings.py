@@ -145,6 +145,7 @@ class Flag:
         reads: the name of what turns the typed text into the value (`cli.flags.READERS`).
         completes: the name of what a shell completes (`cli.flags.COMPLETIONS`).
         positional: it is an argument and has no name.
+        common: most runs need it, so that the short help (-h) lists it.
     """
 
     panel: str = ""
@@ -154,6 +155,7 @@ class Flag:
     reads: str = ""
     completes: str = ""
     positional: bool = False
+    common: bool = False
 
 
 def require(condition: bool, message: str) -> None:

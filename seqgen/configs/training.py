@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from seqgen.configs import ranges
-from seqgen.configs.options import BUDGET, CHOSEN, OPTIMISATION, SAVING, WHAT
+from seqgen.configs.options import BUDGET, CHOSEN, MORE, NGRAM, OPTIMISATION, SAVING, WHAT
 from seqgen.configs.regimes import RegimeConfig
 from seqgen.configs.settings import (
     MOST_STEPS,
@@ -93,6 +93,7 @@ class TrainingConfig(RegimeConfig):
         search=Choices((1 / 4, 1 / 2, 1, 2, 4), relative=True),
         panel=OPTIMISATION,
         without=CHOSEN,
+        common=True,
     )
     batch_tokens: int | None = setting(
         "For pairs: fill each step up to this many tokens, counted on the longer side with its "
@@ -106,7 +107,7 @@ class TrainingConfig(RegimeConfig):
     reset_state: bool = setting(
         "Start every window from a zero state, instead of the state of the window before it.",
         False,
-        panel=OPTIMISATION,
+        panel=MORE,
         names=("--reset-state",),
     )
     windows: Windows = setting(
@@ -128,6 +129,7 @@ class TrainingConfig(RegimeConfig):
         search=Span(1 / 8, 8, log=True, relative=True),
         panel=OPTIMISATION,
         without=CHOSEN,
+        common=True,
     )
     muon_lr: float | None = setting(
         "Peak learning rate of Muon; by default 5 times lr.", None, ranges.RATES
@@ -250,6 +252,7 @@ class TrainingConfig(RegimeConfig):
         None,
         panel=SAVING,
         completes="models",
+        common=True,
     )
     lora: int | None = setting(
         "With init_from: keep that model as it is, and train and store only low-rank adapters of "
@@ -270,9 +273,15 @@ class TrainingConfig(RegimeConfig):
         metavar="MODEL",
         completes="models",
     )
-    steps: int | None = setting("Budget in optimizer steps.", None, ranges.STEPS, panel=BUDGET)
+    steps: int | None = setting(
+        "Budget in optimizer steps.", None, ranges.STEPS, panel=BUDGET, common=True
+    )
     epochs: float | None = setting(
-        "Budget in passes over the training text.", None, above=0, high=MOST_STEPS, panel=BUDGET
+        "Budget in passes over the training text.",
+        None,
+        above=0,
+        high=MOST_STEPS,
+        panel=BUDGET,
     )
     minutes: float | None = setting(
         "Budget in minutes of training.",
@@ -281,6 +290,7 @@ class TrainingConfig(RegimeConfig):
         high=MOST_STEPS,
         panel=BUDGET,
         without="5 if no budget is given",
+        common=True,
     )
     validate_every: int | None = setting(
         "Steps between validations; by default chosen to suit the budget.", None, ranges.STEPS
@@ -298,7 +308,7 @@ class TrainingConfig(RegimeConfig):
         panel=SAVING,
     )
     keep: int = setting(
-        "Number of checkpoints to keep, the last one included.", 1, ranges.STEPS, panel=SAVING
+        "Number of checkpoints to keep, the last one included.", 1, ranges.STEPS, panel=MORE
     )
     with_ngram: int | None = setting(
         "After training, count an n-gram model of this order and store a mixture of both; 0, or no "
@@ -306,8 +316,9 @@ class TrainingConfig(RegimeConfig):
         None,
         low=0,
         high=255,
-        panel=WHAT,
+        panel=NGRAM,
         metavar="[ORDER]",
+        common=True,
     )
     precision: Literal["auto", "float32", "float64", "bf16"] = setting(
         "Number format; auto uses bf16 if it trains faster on this machine, else float32.",

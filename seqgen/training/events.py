@@ -118,9 +118,15 @@ class Diagnosed:
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """Something the user should know, in one line."""
+    """Something the user should know, in one line.
+
+    Attributes:
+        text: the line.
+        detail: it says how a choice was made, which is of interest to few.
+    """
 
     text: str
+    detail: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

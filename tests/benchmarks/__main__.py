@@ -38,7 +38,6 @@ app = typer.Typer(
     cls=Group,
     help="Measure seqgen beside plain baselines, and repeat small experiments of lectures.",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 

@@ -442,7 +442,7 @@ def test_ctrl_c_saves_says_how_to_go_on_and_can_be_resumed(tmp_path, text):
     assert process.returncode == 130, err
     record = with_keys("train", out)
     assert record["stopped"] == "interrupted" and record["steps"] >= 5
-    assert err.decode().endswith("go on with seqgen train --resume x\n")
+    assert err.decode().endswith("resume with: seqgen train --resume x\n")
     assert b"Traceback" not in err
     code, out, _ = program("sample", "--max-tokens", "5", "--json", stdin=b"a\n", home=home)
     assert code == 0 and json.loads(out)["model"] == "x"
@@ -485,20 +485,25 @@ def test_raw_text_for_one_prompt(there, cli):
     code, raw, err = cli("sample", "the", *FEW)
     assert (code, err) == (0, "")
     (record,) = records(cli("sample", "the", "--json", *FEW)[1])
-    assert raw == record["text"] and len(raw) == record["tokens"] == 12
+    assert raw == record["text"] + "\n" and len(record["text"]) == record["tokens"] == 12
     assert (record["seed"], record["prompt"], record["model"]) == (7, "the", "tiny")
     assert record["finish_reason"] == "length" and record["logprob"] < 0
     assert cli("sample", "the", "--echo", *FEW)[1] == "the" + raw
-    assert cli("sample", "the", "--max-tokens", "0", "--seed", "1") == (0, "", "")
+    assert cli("sample", "the", "--max-tokens", "0", "--seed", "1") == (0, "\n", "")
 
 
 def test_a_seed_that_was_drawn_is_reported(there, cli):
-    _, text, err = cli("sample", "--max-tokens", "20")
+    assert cli("sample", "--max-tokens", "20")[2] == ""
+    _, text, err = cli("sample", "--max-tokens", "20", "--verbose")
+    engine, err = err.split("\n", 1)
+    assert "run by" in engine
     seed = re.fullmatch(r"seed (\d+)\n", err)[1]
     assert cli("sample", "--max-tokens", "20", "--seed", seed) == (0, text, "")
     assert records(cli("sample", "--json")[1])[0]["seed"] >= 0
     beams = ["beam-search", "--nbest", "5", "--max-tokens", "9"]
-    _, text, err = cli(*beams, "--stochastic")
+    assert cli(*beams, "--stochastic")[2] == ""
+    _, text, err = cli(*beams, "--stochastic", "--verbose")
+    err = err.split("\n", 1)[1]
     seed = re.fullmatch(r"seed (\d+)\n", err)[1]
     assert cli(*beams, "--stochastic", "--seed", seed) == (0, text, "")
     out = cli(*beams, "--stochastic", "--seed", seed, "--json")[1]

@@ -183,10 +183,16 @@ def test_every_setting_of_an_architecture_is_listed(architecture, cli):
 def test_the_list_of_settings_is_found(cli, monkeypatch):
     code, out, err = cli("train", "--model", "gru", "--set", "help")
     assert (code, err) == (0, "") and out == cli("models", "--architectures", "gru")[1]
-    assert re.search(r"\n  reset +.*before, after.*\[default: after\]", out)
+    assert max(map(len, out.splitlines())) <= 80
+    # Each setting begins in the third column, and goes on in a column further right.
+    blocks = {b.split()[0]: b.split() for b in re.split(r"\n(?=\w|  \w|\n)", out) if b.split()}
+    assert re.search(r"before, after.*\[default: after\]", " ".join(blocks["reset"]))
     one = cli("train", "--model", "gru", "--set", "help=weight-decay")[1].split()
-    (line,) = (line for line in out.splitlines() if line.startswith("  weight_decay "))
-    assert one == ["training:", *line.split()]
+    assert one == ["training:", *blocks["weight_decay"]]
+    names = re.findall(r"^  (\w+) ", out.partition("training:")[2].partition("\n\n")[0], re.M)
+    assert len(names) > 50 and names == sorted(names)
+    found = re.findall(r"^  (\w+) ", cli("train", "--set", "help=rate")[1], re.M)
+    assert {"lr", "muon_lr", "schedule"} < {*found} and "hidden_size" not in found
     code, out, err = cli("train", "--set", "help=dropuot")
     assert (code, out, err.count("\n")) == (2, "", 1) and "did you mean 'dropout'?" in err
     assert cli("models", "--architectures", "gruu")[0] == 2
@@ -371,13 +377,25 @@ def started():
 def test_the_first_line_names_the_vocabulary_of_sources_of_their_own():
     from dataclasses import replace
 
-    from seqgen.cli.progress import describe
+    from seqgen.cli.progress import describe, describe_further
 
-    assert "1 parameter, 1 token in the vocabulary; 1,000 tokens to train on" in describe(started())
-    apart = describe(replace(started(), vocab_size=1500, source_vocab_size=90))
-    assert (
-        "90 tokens in the vocabulary of sources, 1,500 in that of targets; 1,000 tokens to" in apart
-    )
+    assert "1 parameter; 1,000 tokens to train on, 100 held out; 1 minute" in describe(started())
+    assert describe_further(started()) == "1 token in the vocabulary; auto on cpu"
+    apart = describe_further(replace(started(), vocab_size=1500, source_vocab_size=90))
+    assert "90 tokens in the vocabulary of sources, 1,500 in that of targets; auto" in apart
+
+
+def test_only_verbose_runs_say_how_choices_were_made(capfd):
+    from seqgen.cli.progress import LineDisplay
+
+    said = []
+    for verbose in (False, True):
+        display = LineDisplay(verbose)
+        for event in (Notice(text="bf16 is slow", detail=True), Notice(text="beware"), started()):
+            display.take(event)
+        said.append(capfd.readouterr().err.splitlines())
+    assert [line.split(":")[0] for line in said[0]] == ["beware", "m"]
+    assert said[1] == ["bf16 is slow", *said[0], "1 token in the vocabulary; auto on cpu"]
 
 
 def events():
@@ -513,8 +531,8 @@ def test_interactive_sampling(there, cli, monkeypatch):
         cli("sample", prompt, *few, "--echo", "--seed", str(seed))[1]
         for prompt, seed in (("the cat", 3), ("A dog", 5))
     ]
-    # A newline after each text, for the two keys, and for the prompt that was refused.
-    assert out == texts[0] + "\n" + "\n" + "\n" + texts[1] + "\n" + "\n"
+    # Each text ends with a newline; one more for the two keys, and for the refused prompt.
+    assert out == texts[0] + "\n" + "\n" + texts[1] + "\n"
 
 
 def test_ctrl_c_stops_the_text_and_not_the_session(there, cli, monkeypatch):

@@ -57,8 +57,8 @@ def test_a_refusal_is_the_only_line(folder, monkeypatch, capsys, arguments, said
 
 def test_a_notice_is_said_before_the_first_result(folder, monkeypatch, capfd):
     monkeypatch.setenv("SEQGEN_HOME", str(folder / "home"))
-    assert run(["sample", "the", "-m", "net", "--max-tokens", "3"]) == 0
+    assert run(["sample", "the", "-m", "net", "--max-tokens", "3", "--verbose"]) == 0
     out, said = capfd.readouterr()
-    assert out and said.startswith("seed ") and said.count("\n") == 1
+    assert out and said.splitlines()[1].startswith("seed ") and said.count("\n") == 2
     assert run(["inspect", "-m", "net", "--max-tokens", "3"]) == 0
     assert "looking at the held-out text of net" in capfd.readouterr().err

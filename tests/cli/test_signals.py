@@ -51,7 +51,7 @@ def test_any_of_them_saves_and_ends_with_130(number, text, signalled, capfd):
     before = signal.getsignal(number)
     signalled(number, "training")
     assert run(["train", text, *SHORT]) == 130
-    assert "go on with seqgen train --resume x" in capfd.readouterr().err
+    assert "resume with: seqgen train --resume x" in capfd.readouterr().err
     assert store.find("x").read_checkpoint()[1]["run"]["step"] == 1
     assert signal.getsignal(number) is before
 

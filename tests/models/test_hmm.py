@@ -285,7 +285,7 @@ def test_what_em_does_not_do_is_said(text, capsys):
     said = capsys.readouterr().err
     assert "hidden Markov models are estimated by EM; ignored: lr" in said
     line = refusal(capsys, "train", "--resume", "h", "--steps", 9)
-    assert "h was estimated by EM: there is nothing to go on with; train it again" in line
+    assert "h was estimated by EM: it has no training to resume; train it again" in line
     line = refusal(capsys, "train", text, "--init-from", "h", "--steps", 9)
     assert "h was estimated: it has no weights to begin from" in line
     line = refusal(capsys, "train", text, "--model", "hmm", "--set", "num_states=0")

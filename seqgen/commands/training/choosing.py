@@ -195,14 +195,14 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     tokens = plural(round(trial.tokens), registry.unit_of(plan.architecture))
     model = f"{plan.architecture} with {listed(chosen)};" if chosen else f"{plan.architecture}:"
     enough = f"the budget is enough for {tokens}, {trial.passes:.1f} passes over the text"
-    report(Notice(text=f"{model} {enough}"))
+    report(Notice(text=f"{model} {enough}", detail=True))
     mixes = plan.training.with_ngram is not None
     if plan.task.model_is is None and plan.task.stops_early and trial.passes > MOST_PASSES:
         report(Notice(text=_about_passes(trial)))
     if not plan.task.beside_ngrams and trial.passes < LEAST_PASSES:
         report(Notice(text=_about_too_little(trial)))
     if plan.task.beside_ngrams and not mixes and (advice := _about_ngrams(trial, prepared)):
-        report(Notice(text=advice))
+        report(Notice(text=advice, detail=True))
     # The first steps of a shorter run say less of its speed than the trial.
     again = rule if plan.training.minutes >= REVISED_FROM_MINUTES else None
     return replace(plan.with_settings(chosen), regularisation=again)
@@ -344,7 +344,7 @@ def choose_training_precision(
         measured = f"bf16 is {speedup:.2f} times as fast as float32 here"
         if not speedup:
             measured = "in bf16 the first steps reach higher losses"
-        report(Notice(text=f"training in {training.precision}: {measured}"))
+        report(Notice(text=f"training in {training.precision}: {measured}", detail=True))
     return training
 
 
@@ -392,7 +392,7 @@ def choose_compilation(
     pays = times >= LEAST_SPEEDUP
     training = replace(training, row_threads=1) if pays else training
     measured = f"{times:.2f} times as fast" if why_not is None else why_not
-    report(Notice(text=f"steps are {'' if pays else 'not '}compiled: {measured}"))
+    report(Notice(text=f"steps are {'' if pays else 'not '}compiled: {measured}", detail=True))
     return replace(training, compile=pays)
 
 

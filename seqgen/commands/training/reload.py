@@ -88,7 +88,7 @@ def _comparison(
             paths = ", ".join(map(str, files.paths))
             raise SeqgenError(
                 f"{paths} is not the text {stored.name} was trained on; "
-                "give --data FILE, or --changed-data to go on with this one"
+                "give --data FILE, or --changed-data to resume with this one"
             )
         if stored.holds_out:
             report(Notice(text="the data has changed: what was held out stays held out"))

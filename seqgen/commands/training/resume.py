@@ -118,7 +118,7 @@ def _go_on(
     done, result = checkpoint[1]["run"], store.result_of(stored)
     finished = done["stopped"] in FINISHED and result and not given.keys() - {"with_ngram"}
     if finished and not given and not _lacks_mixture(stored, result):
-        report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
+        report(Notice(text=f"{stored.name} has finished; give a longer budget to train it further"))
         return _finished(stored, result)
     training = _resumed_settings(stored, given, done, checkpoint[0])
     options.check_divisible(training)
@@ -196,9 +196,7 @@ def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
         raise UsageError(f"{stored.name} was imported, so there is no run to resume{remedy}")
     if estimator:
         done = " ".join(estimator.done)
-        raise UsageError(
-            f"{stored.name} was {done}: there is nothing to go on with; train it again"
-        )
+        raise UsageError(f"{stored.name} was {done}: it has no training to resume; train it again")
     training = stored.settings("training", TrainingConfig)
     if given.get("with_ngram", training.with_ngram) is not None:
         data = stored.settings("data", DataConfig)

@@ -216,7 +216,7 @@ class Session:
         before, now = facts.get("ranks", 1), ranks.world()
         if before != now:
             processes = "1 process" if now == 1 else f"{now} processes"
-            text = f"going on with {processes}; the checkpoint is of {before}"
+            text = f"resuming with {processes}; the checkpoint was written by {before}"
             report(Notice(text=text))
 
     def keep_result(self, result: TrainingResult) -> None:

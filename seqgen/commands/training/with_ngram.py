@@ -167,7 +167,7 @@ def finish(session: Session, result: TrainingResult) -> TrainingResult:
     except KeyboardInterrupt:
         name = session.stored.name
         raise Interrupted(
-            f"stopped before the mixture was stored; go on with seqgen train --resume {name}"
+            f"stopped before the mixture was stored; resume with: seqgen train --resume {name}"
         ) from None
     result = replace(result, mixture=asdict(mixed))
     session.keep_result(result)

@@ -137,7 +137,7 @@ class Dataset(ABC):
         tokens = self.learn_tokens(parts)
         prepared = self.encode(facts, parts, tokens, report)
         if why:
-            report(Notice(text=f"{listed(chosen)}: {why}"))
+            report(Notice(text=f"{listed(chosen)}: {why}", detail=True))
         return prepared, self.config
 
     def reload(self, stored: StoredModel, is_changed: Callable[[Survey], bool]) -> Prepared:
