@@ -40,6 +40,8 @@ DOCUMENTED = {
 PAGE = Path(__file__).with_suffix(".md")
 HEAD = """# Settings
 
+*For anyone who looks up a setting. Read [Training](training.md) first.*
+
 <!-- Written by `python docs/settings.py`; do not edit. -->
 
 All settings of `seqgen train`, and the options of [some other commands](#options-of-commands).

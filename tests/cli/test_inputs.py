@@ -749,7 +749,7 @@ def test_an_empty_standard_input_is_called_that(ngram, capsys, stdin):
 def test_what_a_source_is_needed_for_is_refused_before_a_model_is_loaded(
     ngram, capsys, monkeypatch
 ):
-    for module in ("interactive", "sample"):
+    for module in ("interactive", "prompts"):
         monkeypatch.setattr(f"seqgen.cli.{module}.is_terminal", lambda stream: True)
     (store.models_folder() / "n" / "model.safetensors").write_bytes(b"")
     for how in (["-i"], ["a"]):

@@ -345,7 +345,7 @@ def test_an_unknown_word_is_copied_from_the_source(command, names, tmp_path, cap
     assert -scored["nll_nats"] == pytest.approx(found["logprob"], abs=1e-4)
     (plain,) = records(capsys, *how)
     assert "<unk>" not in plain["target_pieces"]
-    assert said(capsys, *how[:-1], "--copy-unknown").out == found["text"]
+    assert said(capsys, *how[:-1], "--copy-unknown").out == found["text"] + "\n"
 
 
 def test_the_whole_word_is_copied_from_a_source_of_characters(tmp_path, capsys):

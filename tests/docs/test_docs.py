@@ -299,6 +299,20 @@ def test_every_page_is_reached_from_the_readme():
     assert [name for name in inner if f"({name.removeprefix('docs/')}" not in listed] == []
 
 
+def test_every_page_says_whom_it_is_for():
+    pages = [page for page in PAGES[2:] if page.name != "course.md"]
+    heads = {page.name: page.read_text(encoding="utf-8").split("\n\n")[1] for page in pages}
+    assert [
+        name for name, head in heads.items() if not re.match(r"\*For .*\.\*$", head, re.S)
+    ] == []
+
+
+def test_the_site_has_every_page():
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = re.findall(r"(?:^ +- |: )(\S+\.md)$", site, re.M)
+    assert [name for name in NAMES[2:] if name.removeprefix("docs/") not in listed] == []
+
+
 def test_the_readme_is_short():
     assert 150 <= len(PAGES[0].read_text(encoding="utf-8").splitlines()) <= 200
 

@@ -1,7 +1,7 @@
 """Settings chosen by measuring: for a budget in minutes, or for a number of parameters.
 
 Each candidate trains for about a second, and only if the user has left something open.
-docs/recipes.md has the experiments behind the rules.
+docs/experiments.md has the experiments behind the rules.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from seqgen.models.recurrent.config import RecurrentConfig
 from seqgen.models.recurrent.equation import GLOROT, Equation, Maps, Parameter, Parts
 
 # From this ratio on (`ModelConfig.regularised`) the learning rate is doubled, and dropout is by
-# these rows: found by runs on texts of 20 kB to 1 MB (docs/recipes.md).
+# these rows: found by runs on texts of 20 kB to 1 MB (docs/experiments.md).
 HIGH_RATE_FROM = 8
 DROPOUT_AT_HIGH_RATE = (
     (25, 0.05),
