@@ -359,7 +359,11 @@ def choose_row_threads(
     pays = pays and (times := trial.row_threads_speedup()) >= LEAST_ROW_SPEEDUP
     if pays:
         faster = f"{times:.2f} times as fast as dividing each operation"
-        report(Notice(text=f"each step's rows are divided among {threads} threads: {faster}"))
+        report(
+            Notice(
+                text=f"each step's rows are divided among {threads} threads: {faster}", detail=True
+            )
+        )
     return replace(training, row_threads=threads if pays else 1)
 
 

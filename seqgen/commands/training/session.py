@@ -353,7 +353,7 @@ class Session:
         keep_settings(self.stored, training, model.config.to_dict())
         enough = f"at this speed the budget is enough for {passes:.1f} passes over the text"
         named = {k: "none" if v is None else v for k, v in (of_model | of_training).items()}
-        self.report(Notice(text=f"{listed(named)} from here on: {enough}"))
+        self.report(Notice(text=f"{listed(named)} from here on: {enough}", detail=True))
         return training
 
     def _restore(self, trainer: Trainer, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
