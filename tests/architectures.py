@@ -17,7 +17,7 @@ from seqgen.configs import ModelConfig
 from seqgen.configs.scoring import CacheConfig
 from seqgen.data.corpus import Corpus
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
-from seqgen.models.memory.continuous_cache import Cached
+from seqgen.models.memory.cached import Cached
 from seqgen.models.mixture.model import Mixture
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING

@@ -93,7 +93,7 @@ def load(
     stored = store.find_all(name)
     for part in stored.parts if isinstance(stored, StoredMixture) else [stored]:
         require_language_model(part)
-    loaded = load_any(stored, device, precision, None if cache else work)
+    loaded = load_any(stored, device, precision, work)
     if precision == "int8":
         require_int8(loaded)
     return loaded if cache is None else with_cache(loaded, cache)
@@ -139,21 +139,21 @@ def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
         UsageError: the model writes from sources.
         SeqgenError: it is estimated from counts.
     """
-    from seqgen.models.base import NeuralLanguageModel
-    from seqgen.models.memory.continuous_cache import Cached
+    from seqgen.models.memory.beside import beside_caches
 
     loaded.given.require_nothing("--cache")
     parts = loaded.model.parts
-    cached = [Cached(p, cache) if isinstance(p, NeuralLanguageModel) else p for p in parts]
-    if not any(isinstance(part, Cached) for part in cached):
+    cached = [beside_caches(part, cache) for part in parts]
+    if not any(cached):
         raise SeqgenError(
             f"{loaded.stored.name} has no hidden vectors, which --cache compares; give a neural "
             "model, or a mixture with one"
         )
     model = cached[0]
     if isinstance(loaded.stored, StoredMixture):
-        model = mixture_of(cached, loaded.stored)
-    return replace(loaded, model=model.eval(), cache=cache)
+        both = zip(cached, parts, strict=True)
+        model = mixture_of([one or part for one, part in both], loaded.stored)
+    return replace(loaded, model=model, cache=cache)
 
 
 def load_over_arrays(stored: StoredModel) -> LoadedModel | None:

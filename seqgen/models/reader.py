@@ -184,6 +184,10 @@ class Reader(ABC):
 class ArrayModel(ArrayNetwork, Reader):
     """A language model over NumPy arrays."""
 
+    def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
+        logits, state = self(np.array(tokens)[:, None], state)
+        return logits[:, 0], state
+
 
 class NeuralArrays(ArrayModel):
     """An array model that makes features of the past and a linear `head` over them."""
@@ -199,10 +203,10 @@ class NeuralArrays(ArrayModel):
             state: of what came before, used up; None for nothing.
         """
 
-    @property
+    @functools.cached_property
     def like(self) -> np.ndarray:
-        """An array of the type of the features."""
-        return np.empty(0, self.dtype)
+        """An array of the type and width of the features, (0, H)."""
+        return np.empty((0, self.shapes(self.config)["head.weight"][-1]), self.dtype)
 
     def layer_features(self, tokens: np.ndarray) -> list[np.ndarray]:
         """See `NeuralLanguageModel.layer_features`."""
@@ -226,10 +230,6 @@ class NeuralArrays(ArrayModel):
             last: see `Reader.__call__`.
         """
         return self.head(features if last is None else features[:, -last:])
-
-    def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
-        logits, state = self(np.array(tokens)[:, None], state)
-        return logits[:, 0], state
 
 
 def without_gradients(function: F) -> F:

@@ -97,7 +97,11 @@ def test_those_that_need_no_torch_are_of_every_such_kind(home):
 
 @pytest.mark.parametrize(
     ("flags", "engine"),
-    [((), "NumPy arrays"), (("--precision", "float64"), "PyTorch"), (("--cache", "5"), "PyTorch")],
+    [
+        ((), "NumPy arrays"),
+        (("--precision", "float64"), "PyTorch"),
+        (("--cache", "5"), "NumPy arrays"),
+    ],
 )
 def test_verbose_says_which_engine_runs(flags, engine, home, capsys):
     shutil.copytree(STORED / "kinds" / "models" / "gru", home / "models" / "gru")
@@ -113,7 +117,9 @@ def test_mixing_needs_no_torch(home, monkeypatch):
         shutil.copytree(STORED / "kinds" / "models" / name, home / "models" / name)
     text = str(STORED / "tiny.txt")
     mixing = ["mix", "lstm", "ngram", "--name", "N", "--overwrite", "--fit", text]
-    commands = [mixing, [*mixing, "--by", "order"], ["perplexity", TEXT, "-m", "N", "--fit", text]]
+    cached = ["perplexity", text, "-m", "N", "--cache", "9"]
+    commands = [mixing, [*mixing, "--by", "order"], ["perplexity", text, "-m", "N", "--fit", text]]
+    commands += [cached, [*cached, "--fit", text]]
     found = without_torch(commands)
     monkeypatch.setattr(Work, "suits_arrays", lambda *_: False)
     for command, answer in zip(commands, found, strict=True):

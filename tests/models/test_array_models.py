@@ -15,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqgen import registry
+from seqgen.configs.scoring import CacheConfig
 from seqgen.data.sources import TokenSources, VectorSources
 from seqgen.errors import UsageError
 from seqgen.models.base import weights_of
 from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.engines.weights import Weights
+from seqgen.models.memory.beside import beside_caches
 from seqgen.models.mixture.mixed import MixtureArrays
 from seqgen.models.mixture.model import Mixture
 from seqgen.models.seq2seq import encoding
@@ -227,6 +229,35 @@ def test_mixtures(table):
         np.testing.assert_allclose(others.log_probs, scores.log_probs.numpy(), rtol=1e-9)
         assert (others.hits == scores.hits.numpy()).all()
     assert arrays.parameter_count() == model.parameter_count()
+
+
+@pytest.mark.parametrize("name", ["lstm", "window", "transformer"])
+@torch.no_grad()
+def test_caches(name):
+    each = both(next(case for case in CASES if case.architecture == name))
+    cache, flatnesses = CacheConfig(size=5, strength=0.4, flatness=0.7), [0.0, 0.3, 1.0]
+    model, arrays = (beside_caches(one, cache) for one in each)
+    tokens, targets = ids(3, LENGTH), ids(3, LENGTH, seed=1)
+    wanted, of_torch = model(tokens[:, :9], model.start(3))
+    found, state = arrays(tokens[:, :9].numpy(), arrays.start(3))
+    agree(found, wanted)
+    state, of_torch = (
+        type(past).cat([past.select([2, 0]), one.start(1)])
+        for one, past in ((arrays, state), (model, of_torch))
+    )
+    for t in (9, 10):
+        step = tokens[:, t].tolist()
+        (found, state), (wanted, of_torch) = arrays.step(step, state), model.step(step, of_torch)
+        agree(found, wanted)
+    several = [beside_caches(one, cache, flatnesses) for one in each]
+    for pair, want in (((model, arrays), "ranks"), (several, "log_probs")):
+        scores, _ = pair[0].score(tokens, targets, pair[0].start(3), want)
+        others, _ = pair[1].score(tokens.numpy(), targets.numpy(), pair[1].start(3), want)
+        np.testing.assert_allclose(others.log_probs, scores.log_probs.numpy(), rtol=1e-9)
+        assert want == "log_probs" or (others.ranks == scores.ranks.numpy()).all()
+    assert (
+        beside_caches(both(next(c for c in CASES if c.architecture == "ngram"))[1], cache) is None
+    )
 
 
 def test_none_of_them_imports_torch():

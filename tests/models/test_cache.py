@@ -20,7 +20,7 @@ from seqgen.commands.scoring.perplexity import perplexity
 from seqgen.commands.training.train import train
 from seqgen.configs.scoring import CacheConfig
 from seqgen.errors import UsageError
-from seqgen.models.memory.continuous_cache import Cached
+from seqgen.models.memory.cached import Cached
 from seqgen.models.memory.recent import Recent, recall, with_weights
 
 TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 8

@@ -24,7 +24,7 @@ from seqgen.data.sources import TokenSources
 from seqgen.models.base import LanguageModel, NeuralLanguageModel, load_weights, weights_of
 from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.engines.memory_limit import parameter_count
-from seqgen.models.memory.continuous_cache import Cached
+from seqgen.models.memory.cached import Cached
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.words.char_cnn import SpelledEmbedding
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING

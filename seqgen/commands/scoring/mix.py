@@ -17,6 +17,7 @@ from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.pairs import Pairs, encode_pairs
 from seqgen.data.tokenfile import TokenFile
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.memory.beside import beside_caches
 from seqgen.models.mixture.fitting import (
     MatchedOrders,
     fit_by_order,
@@ -71,19 +72,16 @@ def fit_cache(parts: Sequence[Reader], size: int, columns: Columns) -> FittedCac
         size: positions in the cache.
         columns: scores the text.
     """
-    from seqgen.models.base import NeuralLanguageModel
-    from seqgen.models.memory.continuous_cache import SeveralCaches
-
-    has = np.array([isinstance(part, NeuralLanguageModel) for part in parts])
-    counted = {part: columns(part) for part in parts if not isinstance(part, NeuralLanguageModel)}
+    has = np.array([beside_caches(part, CacheConfig(size)) is not None for part in parts])
+    counted = [None if cached else columns(part) for part, cached in zip(parts, has, strict=True)]
 
     def tried(flatnesses: Sequence[float]) -> list[FittedCache]:
         rounded_flatnesses = tuple(float(f"{x:.4g}") for x in flatnesses)
         each = [
-            columns(SeveralCaches(part, CacheConfig(size), rounded_flatnesses).eval())
-            if cached
-            else counted[part]
-            for part, cached in zip(parts, has.tolist(), strict=True)
+            columns(beside_caches(part, CacheConfig(size), rounded_flatnesses))
+            if known is None
+            else known
+            for part, known in zip(parts, counted, strict=True)
         ]
         model_log_probs = np.stack([x[:, 0] if x.ndim > 1 else x for x in each], 1)  # (N, K)
         caches = np.stack([x[:, 1:] for x in each if x.ndim > 1], 1)  # (N, J, F)

@@ -45,11 +45,20 @@ def padded(x: Leaf, axis: int, size: int) -> Leaf:
     return ops.along(axis, x, ops.zeros(x, *shape))
 
 
+def shifted(x: Leaf, before: int, after: int, value: int = 0) -> Leaf:
+    """Return x (B, T, ...) with places of a value before and after it; before < 0 cuts some off."""
+    ops, x = ops_of(x), x[:, max(0, -before) :]
+    first, last = (
+        ops.zeros(x, len(x), max(0, count), *x.shape[2:]) + value for count in (before, after)
+    )
+    return ops.along(1, first, x, last)
+
+
 class ArrayOps:
     """NumPy's arrays."""
 
     tanh, exp, where, cos, sin = np.tanh, np.exp, np.where, np.cos, np.sin
-    sqrt, expm1, at_least = np.sqrt, np.expm1, np.maximum
+    sqrt, expm1, log, at_least = np.sqrt, np.expm1, np.log, np.maximum
 
     @staticmethod
     def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -232,6 +241,33 @@ class ArrayOps:
     def pick(x: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """Return x[..., ids]: of x (..., V) the values at ids (..., N)."""
         return np.take_along_axis(x, ids, -1)
+
+    @staticmethod
+    def log_total(x: np.ndarray) -> np.ndarray:
+        """Return log(sum(exp(x))) of the last axis, (...), of x that may be -inf all along it."""
+        least = np.finfo(x.dtype).min
+        most = np.maximum(np.maximum.reduce(x, -1, keepdims=True, initial=least), least)
+        with np.errstate(divide="ignore"):
+            return (most + np.log(np.add.reduce(np.exp(x - most), -1, keepdims=True)))[..., 0]
+
+    @staticmethod
+    def exact_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Return a @ b in float32 or wider, whatever is asked of other products."""
+        return a @ b
+
+    @staticmethod
+    def blocks(x: np.ndarray, width: int, step: int) -> np.ndarray:
+        """Return blocks (B, K, ..., W) of x (B, T, ...), one every so many places."""
+        return np.lib.stride_tricks.sliding_window_view(x, width, 1)[:, ::step]
+
+    @staticmethod
+    def added_at(x: np.ndarray, places: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Return x (..., V) with values (..., W) added to those at places (..., W)."""
+        size = x.shape[-1]
+        rows = np.arange(0, x.size, size)[:, None]
+        flat = (rows + places.reshape(len(rows), -1)).ravel()
+        sums = np.bincount(flat, values.ravel(), x.size).reshape(x.shape)
+        return (x + sums).astype(x.dtype)
 
     @staticmethod
     def at_places(x: np.ndarray, places: np.ndarray) -> np.ndarray:

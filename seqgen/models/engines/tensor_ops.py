@@ -16,7 +16,7 @@ class TensorOps:
 
     sigmoid, tanh, relu, exp, where = torch.sigmoid, torch.tanh, torch.relu, torch.exp, torch.where
     silu, gelu_exact, cos, sin = F.silu, F.gelu, torch.cos, torch.sin
-    sqrt, expm1, at_least = torch.sqrt, torch.expm1, torch.clamp
+    sqrt, expm1, log, at_least = torch.sqrt, torch.expm1, torch.log, torch.clamp
 
     @staticmethod
     def gelu(x: Tensor) -> Tensor:
@@ -153,6 +153,27 @@ class TensorOps:
     def pick(x: Tensor, ids: Tensor) -> Tensor:
         """Return x[..., ids]: of x (..., V) the values at ids (..., N)."""
         return x.gather(-1, ids)
+
+    @staticmethod
+    def log_total(x: Tensor) -> Tensor:
+        """Return log(sum(exp(x))) of the last axis, (...), of x that may be -inf all along it."""
+        return x.logsumexp(-1)
+
+    @staticmethod
+    def exact_product(a: Tensor, b: Tensor) -> Tensor:
+        """Return a @ b in float32 or wider, whatever is asked of other products."""
+        with torch.autocast(a.device.type, enabled=False):
+            return TensorOps.wide(a) @ TensorOps.wide(b)
+
+    @staticmethod
+    def blocks(x: Tensor, width: int, step: int) -> Tensor:
+        """Return blocks (B, K, ..., W) of x (B, T, ...), one every so many places."""
+        return x.unfold(1, width, step)
+
+    @staticmethod
+    def added_at(x: Tensor, places: Tensor, values: Tensor) -> Tensor:
+        """Return x (..., V) with values (..., W) added to those at places (..., W)."""
+        return x.scatter_add(-1, places, values.to(x.dtype))
 
     @staticmethod
     def at_places(x: Tensor, places: Tensor) -> Tensor:

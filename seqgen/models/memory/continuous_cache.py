@@ -1,4 +1,7 @@
-"""A model beside a cache of what followed where its features were alike (Grave et al. 2017)."""
+"""A model beside a cache of what followed where its features were alike (Grave et al. 2017).
+
+Over arrays or tensors; `cached.py` has the torch modules.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from seqgen.configs.scoring import CacheConfig
-from seqgen.models.base import LanguageModel, NeuralLanguageModel
+from seqgen.models.engines.ops import Leaf, ops_of
 from seqgen.models.memory.recent import (
     FEWEST_TOGETHER,
     NOTHING,
@@ -21,6 +24,7 @@ from seqgen.models.memory.recent import (
     recall,
     with_weights,
 )
+from seqgen.models.reader import ArrayModel, NeuralArrays, Reader
 from seqgen.models.scores import Predictions, Scores, Want, WrittenOut, first_best, ranks_in
 from seqgen.models.state import State
 
@@ -36,7 +40,7 @@ class CacheState(State):
     recent: Recent
 
 
-class Cached(LanguageModel):
+class OverCache(Reader):
     """p(w | past) = (1 - lambda) p_model(w | past) + lambda p_cache(w | past).
 
     p_cache(w | x_1 .. x_t) is proportional to sum_i 1[w = x_{i+1}] exp(theta h_t . h_i) over the
@@ -44,18 +48,21 @@ class Cached(LanguageModel):
     of Grave, Joulin and Usunier (2017), "Improving neural language models with a continuous
     cache". Before the second token of a text the cache is empty, and the model is alone.
 
-    Args:
-        inner: the model, which stays as it is.
+    Attributes:
+        inner: the model, which stays as it is; it has `hidden` and `logits`.
         cache: N, lambda and theta.
     """
 
-    def __init__(self, inner: NeuralLanguageModel, cache: CacheConfig) -> None:
-        super().__init__()
+    inner: Any
+    cache: CacheConfig
+
+    def put_beside(self, inner: Any, cache: CacheConfig) -> None:
+        """Take a model and the settings of its cache."""
         self.inner, self.cache, self.config = inner, cache, inner.config
         self.window, self.rows_at_least = inner.window, inner.rows_at_least
 
     @property
-    def parts(self) -> Sequence[LanguageModel]:
+    def parts(self) -> Sequence[Reader]:
         return [self.inner]
 
     def parameter_count(self) -> int:
@@ -66,29 +73,30 @@ class Cached(LanguageModel):
         return CacheState(self.inner.start(batch, stride), self._empty(batch))
 
     def _empty(self, batch: int) -> Recent:
-        return Recent.empty(batch, self.inner.head.weight)
+        return Recent.empty(batch, self.inner.like)
 
-    def forward(
-        self, tokens: Tensor, state: CacheState | None = None, last: int | None = None
-    ) -> tuple[Tensor, CacheState | None]:
-        logits, recalled, state = self._read(tokens, state, last)
+    def interpolated(
+        self, tokens: Leaf, state: CacheState | None = None, last: int | None = None
+    ) -> tuple[Leaf, CacheState | None]:
+        """Return the log-probabilities (B, T, V), or those of the `last`, and the state after."""
+        logits, recalled, state = self.read(tokens, state, last)
         return CachedPredictions(logits, recalled, self.cache).log_distributions, state
 
-    def predictions(self, tokens: Tensor, state: CacheState) -> tuple[Predictions, CacheState]:
-        logits, recalled, state = self._read(tokens, state)
+    def predictions(self, tokens: Leaf, state: CacheState) -> tuple[Predictions, CacheState]:
+        logits, recalled, state = self.read(tokens, state)
         return CachedPredictions(logits, recalled, self.cache), state
 
-    def _read(
-        self, tokens: Tensor, state: CacheState | None, last: int | None = None
-    ) -> tuple[Tensor, CacheHits, CacheState | None]:
+    def read(
+        self, tokens: Leaf, state: CacheState | None, last: int | None = None
+    ) -> tuple[Leaf, CacheHits, CacheState | None]:
         """Return the model's logits, what of the cache is like each position, and the state."""
-        past = state or CacheState(None, self._empty(tokens.shape[0]))
+        past = state or CacheState(None, self._empty(len(tokens)))
         features, child = self.inner.hidden(tokens, past.child)  # (B, T, H)
         logits = self.inner.logits(features, tokens, past.child, last)
         recent = past.recent.extended(features, tokens)
         # A position's word is the one read after it; that of the newest is yet to come.
         there = recent.tokens[:, :-1] >= 0
-        words = torch.where(there, recent.tokens[:, 1:], NOTHING)
+        words = ops_of(features).where(there, recent.tokens[:, 1:], NOTHING)
         queries = features if last is None else features[:, -last:]
         recalled = recall(queries, recent.features[:, :-1], words, self.cache.size)
         after = None if child is None else CacheState(child, recent.last(self.cache.size))
@@ -100,6 +108,57 @@ class Cached(LanguageModel):
         return min(self.inner.most_at_once, max(1, pairs))
 
 
+class OverSeveralCaches(OverCache):
+    """A model and its cache at several flatnesses, not mixed: what fitting needs in one pass.
+
+    `score` returns log-probabilities (B, T, 1 + F): the model's, then that of the cache at each
+    flatness. An empty cache says what the model says, so that it never counts.
+    """
+
+    flatnesses: Sequence[float]
+
+    def score(
+        self, tokens: Leaf, targets: Leaf, state: State, want: Want = "log_probs"
+    ) -> tuple[Scores, State]:
+        length, pieces = max(1, self.most_at_once // len(tokens)), []
+        ops = ops_of(tokens)
+        for begin in range(0, tokens.shape[1], length):
+            piece, words = (x[:, begin : begin + length] for x in (tokens, targets))
+            logits, recalled, state = self.read(piece, state)
+            model = WrittenOut(logits).log_probs(words)
+            empty = (recalled.scores == -math.inf).all(-1)
+            each = [
+                log_weight_of(words, log_weights(recalled.scores, flatness), recalled.words)
+                for flatness in self.flatnesses
+            ]
+            each = [ops.where(empty, model, cached) for cached in each]
+            pieces.append(ops.stack(-1, model, *each))
+        return Scores(ops.along(1, *pieces)), state
+
+
+class CachedArrays(OverCache, ArrayModel):
+    """`OverCache` of an array model."""
+
+    def __init__(self, inner: NeuralArrays, cache: CacheConfig) -> None:
+        self.put_beside(inner, cache)
+        self.dtype = inner.dtype
+
+    def __call__(
+        self, tokens: np.ndarray, state: CacheState | None = None, last: int | None = None
+    ) -> tuple[np.ndarray, CacheState]:
+        return self.interpolated(tokens, state, last)
+
+
+class SeveralCachesArrays(OverSeveralCaches, CachedArrays):
+    """`OverSeveralCaches` of an array model."""
+
+    def __init__(
+        self, inner: NeuralArrays, cache: CacheConfig, flatnesses: Sequence[float]
+    ) -> None:
+        super().__init__(inner, cache)
+        self.flatnesses = flatnesses
+
+
 class CachedPredictions(Predictions):
     """What a model and its cache say after each of some tokens.
 
@@ -109,74 +168,43 @@ class CachedPredictions(Predictions):
         cache: how they are mixed.
     """
 
-    def __init__(self, logits: Tensor, recalled: CacheHits, cache: CacheConfig) -> None:
-        self.model, self.words, self.strength = WrittenOut(logits), recalled.words, cache.strength
+    def __init__(self, logits: Leaf, recalled: CacheHits, cache: CacheConfig) -> None:
+        self.ops, self.model = ops_of(logits), WrittenOut(logits)
+        self.words, self.strength = recalled.words, cache.strength
         self.log_weights = log_weights(recalled.scores, cache.flatness)  # (B, T, W)
-        filled = (recalled.scores > -torch.inf).any(-1)
-        self.log_rest = filled.to(logits.dtype) * math.log1p(-self.strength)
+        filled = (recalled.scores > -math.inf).any(-1)
+        self.log_rest = self.ops.like(filled, logits) * math.log1p(-self.strength)
 
-    def log_probs(self, targets: Tensor) -> Tensor:
+    def log_probs(self, targets: Leaf) -> Leaf:
         of_model = self.model.log_probs(targets) + self.log_rest
         if not self.strength:
             return of_model
         cached = log_weight_of(targets, self.log_weights, self.words) + math.log(self.strength)
-        return torch.logaddexp(of_model, cached.to(of_model.dtype))
+        return self.ops.log_of_sum(of_model, self.ops.like(cached, of_model))
 
     @cached_property
-    def log_distributions(self) -> Tensor:
+    def log_distributions(self) -> Leaf:
         """The log-probabilities (B, T, V) of every token."""
-        places = torch.arange(self.log_rest.numel(), device=self.log_rest.device)
-        return self.rows(places).view_as(self.model.logits)
+        places = self.ops.count(self.words, math.prod(self.log_rest.shape))
+        return self.rows(places).reshape(self.model.logits.shape)
 
-    def rows(self, places: Tensor) -> Tensor:
-        log_weights, words, log_rest = (
-            x.flatten(0, 1)[places] for x in (self.log_weights, self.words, self.log_rest)
+    def rows(self, places: Leaf) -> Leaf:
+        weights, words = (
+            x.reshape(-1, x.shape[-1])[places] for x in (self.log_weights, self.words)
         )
-        log_probs = self.model.rows(places) + log_rest.unsqueeze(-1)
-        return with_weights(log_probs, self.strength * log_weights.exp(), words)
+        log_probs = self.model.rows(places) + self.log_rest.reshape(-1, 1)[places]
+        return with_weights(log_probs, self.strength * self.ops.exp(weights), words)
 
-    def best(self) -> Tensor:
+    def best(self) -> Leaf:
         return first_best(self.log_distributions)
 
-    def ranks(self, targets: Tensor) -> Tensor:
+    def ranks(self, targets: Leaf) -> Leaf:
         return ranks_in(self.log_distributions, targets)
 
 
-def log_weights(scores: Tensor, flatness: float) -> Tensor:
+def log_weights(scores: Leaf, flatness: float) -> Leaf:
     """Return the log-softmax of theta times scores (..., W); -inf all along where none is seen."""
-    seen = scores > -torch.inf
-    scaled = (flatness * scores).masked_fill(~seen, -torch.inf)  # 0 times -inf is no number
-    norms = scaled.logsumexp(-1, keepdim=True)
-    return scaled - norms.clamp(min=torch.finfo(norms.dtype).min)
-
-
-class SeveralCaches(Cached):
-    """A model and its cache at several flatnesses, not mixed: what fitting needs in one pass.
-
-    `score` returns log-probabilities (B, T, 1 + F): the model's, then that of the cache at each
-    flatness. An empty cache says what the model says, so that it never counts.
-    """
-
-    def __init__(
-        self, inner: NeuralLanguageModel, cache: CacheConfig, flatnesses: Sequence[float]
-    ) -> None:
-        super().__init__(inner, cache)
-        self.flatnesses = tuple(flatnesses)
-
-    def score(
-        self, tokens: Tensor, targets: Tensor, state: State, want: Want = "log_probs"
-    ) -> tuple[Scores, State]:
-        length, pieces = max(1, self.most_at_once // tokens.shape[0]), []
-        for piece, piece_targets in zip(
-            tokens.split(length, 1), targets.split(length, 1), strict=True
-        ):
-            logits, recalled, state = self._read(piece, state)
-            model = WrittenOut(logits).log_probs(piece_targets)
-            empty = (recalled.scores == -torch.inf).all(-1)
-            each = [
-                log_weight_of(piece_targets, log_weights(recalled.scores, flatness), recalled.words)
-                for flatness in self.flatnesses
-            ]
-            each = [torch.where(empty, model, cached) for cached in each]
-            pieces.append(Scores(torch.stack([model, *each], -1)))
-        return Scores.cat(pieces), state
+    ops, seen = ops_of(scores), scores > -math.inf
+    scaled = flatness * ops.where(seen, scores, 0)  # 0 times -inf is no number
+    scaled = ops.where(seen, scaled, -math.inf)
+    return scaled - ops.where(seen.any(-1), ops.log_total(scaled), 0)[..., None]

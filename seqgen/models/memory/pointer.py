@@ -1,17 +1,18 @@
-"""The pointer of a pointer sentinel mixture model (Merity et al. 2017)."""
+"""The pointer of a pointer sentinel mixture model (Merity et al. 2017), for both engines."""
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
-import torch
-from torch import Tensor, nn
-
+from seqgen.models.engines.ops import Leaf, Ops
+from seqgen.models.engines.weights import Shapes, linear_shapes
 from seqgen.models.memory.recent import Recent, recall, with_weights
 
 
-class Pointer(nn.Module):
-    """Shares probability between the vocabulary and the words of the last L positions.
+def pointed(ops: Ops, p: Any, reach: int, logits: Leaf, features: Leaf, recent: Recent) -> Leaf:
+    """Return the log-probabilities (B, Q, V) after the last Q positions.
+
+    Probability is shared between the vocabulary and the words of the last L positions:
 
     q_t = tanh(W h_t + b)
     a = softmax(q_t . h_{t-L+1}, ..., q_t . h_t, q_t . s)
@@ -22,34 +23,22 @@ class Pointer(nn.Module):
     is left out.
 
     Args:
-        size: the width of h.
+        ops: of all that follows.
+        p: the map `query` and the vector `sentinel`.
         reach: L.
+        logits: (B, Q, V), the vocabulary's.
+        features: (B, T, H) of these positions, and maybe of others before them.
+        recent: the past and these positions.
     """
+    features = ops.like(features[:, -logits.shape[1] :], p.sentinel)
+    queries = ops.tanh(p.query(features))  # (B, Q, H)
+    recalled = recall(queries, recent.features, recent.tokens, reach)
+    sentinel = ops.like((queries @ p.sentinel)[..., None], recalled.scores)
+    log_weights = ops.log_softmax(ops.join(recalled.scores, sentinel))  # (B, Q, W + 1)
+    log_probs = ops.log_softmax(logits) + log_weights[..., -1:]
+    return with_weights(log_probs, ops.exp(log_weights[..., :-1]), recalled.words)
 
-    def __init__(self, size: int, reach: int) -> None:
-        super().__init__()
-        self.reach = reach
-        self.query = nn.Linear(size, size)
-        self.sentinel = nn.Parameter(torch.empty(size))
-        nn.init.xavier_uniform_(self.query.weight)
-        nn.init.zeros_(self.query.bias)
-        nn.init.normal_(self.sentinel, std=1 / math.sqrt(size))
 
-    def forward(self, logits: Tensor, features: Tensor, recent: Recent) -> Tensor:
-        """Return the log-probabilities (B, Q, V) after the last Q positions.
-
-        Args:
-            logits: (B, Q, V), the vocabulary's.
-            features: (B, T, H) of these positions, and maybe of others before them.
-            recent: the past and these positions.
-        """
-        with torch.autocast(logits.device.type, enabled=False):
-            features = features[:, -logits.shape[1] :].to(self.sentinel.dtype)
-            queries = self.query(features).tanh()  # (B, Q, H)
-            recalled = recall(queries, recent.features, recent.tokens, self.reach)
-            sentinel = (queries @ self.sentinel).unsqueeze(-1).to(recalled.scores.dtype)
-            log_weights = torch.cat([recalled.scores, sentinel], -1).log_softmax(
-                -1
-            )  # (B, Q, W + 1)
-            log_probs = logits.log_softmax(-1) + log_weights[..., -1:]
-            return with_weights(log_probs, log_weights[..., :-1].exp(), recalled.words)
+def pointer_shapes(size: int) -> Shapes:
+    """Return the shapes of a pointer's weights, for features of width H."""
+    return {**linear_shapes("pointer.query", size, size), "pointer.sentinel": (size,)}

@@ -6,13 +6,11 @@ share: both add the weight of a position to the probability of its word.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
-
+from seqgen.models.engines.ops import Leaf, ops_of, shifted
 from seqgen.models.state import State
 
 # Where a row has no position yet.
@@ -30,30 +28,30 @@ class Recent(State):
         tokens: (B, n) of int64, what was read there; NOTHING before a row's first token.
     """
 
-    features: Tensor
-    tokens: Tensor
+    features: Leaf
+    tokens: Leaf
 
     @classmethod
-    def empty(cls, batch: int, like: Tensor) -> Recent:
+    def empty(cls, batch: int, like: Leaf) -> Recent:
         """Return no positions of `batch` rows, for features of the type and width of `like`.
 
         Args:
             batch: rows B.
             like: (..., H), such as the matrix of the head that reads the features.
         """
-        features = like.new_zeros(batch, 0, like.shape[-1])
-        return cls(features, torch.zeros(batch, 0, dtype=torch.int64, device=like.device))
+        ops = ops_of(like)
+        return cls(ops.zeros(like, batch, 0, like.shape[-1]), ops.ints(like, [[]] * batch))
 
-    def extended(self, features: Tensor, tokens: Tensor) -> Recent:
+    def extended(self, features: Leaf, tokens: Leaf) -> Recent:
         """Return these positions and those of features (B, T, H) and tokens (B, T) after them."""
-        joined = torch.cat([self.features, features], 1)
-        return Recent(joined, torch.cat([self.tokens, tokens], 1))
+        pairs = (self.features, features), (self.tokens, tokens)
+        return Recent(*(ops_of(new).along(1, old, new) for old, new in pairs))
 
     def last(self, count: int) -> Recent:
         """Return the newest `count` positions, or all where there are fewer."""
         first = max(0, self.tokens.shape[1] - count)
         # A copy, since a view would keep the whole text in memory.
-        return self.map(lambda x: x[:, first:].clone())
+        return self.map(lambda x: ops_of(x).copy(x[:, first:]))
 
     @classmethod
     def cat(cls, states: Sequence[Recent]) -> Recent:
@@ -63,8 +61,8 @@ class Recent(State):
 
     def _aligned(self, length: int) -> Recent:
         missing = length - self.tokens.shape[1]
-        features = F.pad(self.features, (0, 0, missing, 0))
-        return Recent(features, F.pad(self.tokens, (missing, 0), value=NOTHING))
+        features = shifted(self.features, missing, 0)
+        return Recent(features, shifted(self.tokens, missing, 0, NOTHING))
 
 
 @dataclass(frozen=True)
@@ -76,11 +74,11 @@ class CacheHits:
         words: (B, Q, W) of int64, the words that go with the keys; 0 where it sees none.
     """
 
-    scores: Tensor
-    words: Tensor
+    scores: Leaf
+    words: Leaf
 
 
-def recall(queries: Tensor, keys: Tensor, words: Tensor, reach: int) -> CacheHits:
+def recall(queries: Leaf, keys: Leaf, words: Leaf, reach: int) -> CacheHits:
     """Return what queries (B, Q, H) find: the last one sees the last N keys, and so on back.
 
     Neighbouring queries see nearly the same keys, so blocks of them share one matrix product, of
@@ -101,27 +99,25 @@ def recall(queries: Tensor, keys: Tensor, words: Tensor, reach: int) -> CacheHit
     after = blocks * together - count
     # A negative number of places cuts off keys that no query sees.
     before = reach - 1 + count - length
-    keys = F.pad(keys, (0, 0, before, after)).unfold(1, width, together)  # (B, K, H, W)
-    words = F.pad(words, (before, after), value=NOTHING).unfold(1, width, together)  # (B, K, W)
-    queries = F.pad(queries, (0, 0, 0, after)).unflatten(1, (blocks, together))  # (B, K, C, H)
-    wide = torch.promote_types(queries.dtype, torch.float32)
-    with torch.autocast(queries.device.type, enabled=False):
-        scores = queries.to(wide) @ keys.to(wide)  # (B, K, C, W)
-    place = torch.arange(width, device=scores.device)
-    first = torch.arange(together, device=scores.device)[:, None]
-    seen = (place >= first) & (place < first + reach) & (words >= 0).unsqueeze(2)
-    scores = scores.masked_fill(~seen, -torch.inf)
-    words = words.clamp(min=0).unsqueeze(2).expand(scores.shape)
-    return CacheHits(*(x.flatten(1, 2)[:, :count] for x in (scores, words)))
+    ops, batch = ops_of(queries), len(queries)
+    keys = ops.blocks(shifted(keys, before, after), width, together)  # (B, K, H, W)
+    words = ops.blocks(shifted(words, before, after, NOTHING), width, together)  # (B, K, W)
+    queries = shifted(queries, 0, after).reshape(batch, blocks, together, -1)  # (B, K, C, H)
+    scores = ops.exact_product(queries, keys)  # (B, K, C, W)
+    place, first = ops.count(scores, width), ops.count(scores, together)[:, None]
+    seen = (place >= first) & (place < first + reach) & (words >= 0)[:, :, None]
+    scores = ops.where(seen, scores, -math.inf)
+    words = ops.expand(ops.at_least(words, 0)[:, :, None], *scores.shape)
+    return CacheHits(*(x.reshape(batch, -1, width)[:, :count] for x in (scores, words)))
 
 
-def log_weight_of(targets: Tensor, log_weights: Tensor, words: Tensor) -> Tensor:
+def log_weight_of(targets: Leaf, log_weights: Leaf, words: Leaf) -> Leaf:
     """Return the log of the sum of the weights (..., W) that are of each target (...)."""
-    there = words == targets.unsqueeze(-1)
-    return log_weights.masked_fill(~there, -torch.inf).logsumexp(-1)
+    ops = ops_of(log_weights)
+    return ops.log_total(ops.where(words == targets[..., None], log_weights, -math.inf))
 
 
-def with_weights(log_probs: Tensor, weights: Tensor, words: Tensor) -> Tensor:
+def with_weights(log_probs: Leaf, weights: Leaf, words: Leaf) -> Leaf:
     """Return the log of probabilities to which weights are added, each to its word's.
 
     Logarithms are taken at the W words alone, and not over the vocabulary.
@@ -131,11 +127,11 @@ def with_weights(log_probs: Tensor, weights: Tensor, words: Tensor) -> Tensor:
         weights: (..., W), not negative; 0 adds nothing.
         words: (..., W) of int64; a word may be there more than once.
     """
-    sums = torch.zeros_like(log_probs).scatter_add(-1, words, weights.to(log_probs.dtype))
+    ops = ops_of(log_probs)
+    sums = ops.added_at(ops.zeros(log_probs, *log_probs.shape), words, weights)
     some = weights > 0
-    totals = torch.where(some, sums.gather(-1, words), 1)  # of all places of the word
-    old = log_probs.gather(-1, words)
-    gained = torch.logaddexp(old, totals.log()) - old
+    totals = ops.where(some, ops.pick(sums, words), 1)  # of all places of the word
+    old = ops.pick(log_probs, words)
+    gained = ops.log_of_sum(old, ops.log(totals)) - old
     # The places of a word add up to what it gains, so each adds its share.
-    fraction = torch.where(some, weights / totals, 0).to(log_probs.dtype)
-    return log_probs.scatter_add(-1, words, gained * fraction)
+    return ops.added_at(log_probs, words, gained * ops.where(some, weights / totals, 0))

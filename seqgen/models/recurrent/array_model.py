@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from seqgen.models.engines.arrays import (
 )
 from seqgen.models.engines.native.recording import Program, Recorded, recorded
 from seqgen.models.engines.ops import ArrayOps, Ops
-from seqgen.models.engines.weights import Shapes, Weights, is_buffer
+from seqgen.models.engines.weights import Shapes, Weights, is_buffer, linear_shapes
+from seqgen.models.memory.pointer import pointed, pointer_shapes
+from seqgen.models.memory.recent import Recent
 from seqgen.models.reader import NeuralArrays
 from seqgen.models.recurrent.config import RecurrentConfig
 from seqgen.models.recurrent.equation import Equation, unchanged
@@ -106,7 +109,7 @@ class RecurrentArrays(NeuralArrays):
     """A stack of recurrent layers between an embedding and a softmax; see `RecurrentLM`.
 
     Args:
-        config: without a pointer.
+        config: of the model.
         weights: of `shapes`.
     """
 
@@ -128,11 +131,9 @@ class RecurrentArrays(NeuralArrays):
             self.norms = [scale_and_shift(part) for part in parts]
         self.dtype = weights["layers.0.bias"].dtype
         self.head = weights.affine("head")
-
-    @staticmethod
-    def suits(config: RecurrentConfig) -> bool:
-        """Return whether there is an array model of these settings."""
-        return not config.pointer
+        if config.pointer:
+            own = weights.part("pointer")
+            self.pointer = SimpleNamespace(query=own.affine("query"), sentinel=own.sentinel)
 
     @staticmethod
     def shapes(config: RecurrentConfig) -> Shapes:
@@ -150,8 +151,8 @@ class RecurrentArrays(NeuralArrays):
             if config.norms == "output":
                 shapes |= norm_shapes(f"norms.{i}.", equation.sizes[0])
             size = equation.sizes[0]
-        shapes |= {"head.weight": (config.vocab_size, size), "head.bias": (config.vocab_size,)}
-        return shapes
+        shapes |= linear_shapes("head", size, config.vocab_size)
+        return shapes | (pointer_shapes(size) if config.pointer else {})
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return what is trained by name; what several parts share, under the first name."""
@@ -160,11 +161,14 @@ class RecurrentArrays(NeuralArrays):
         return {name: self.weights[name] for name in names if name not in again}
 
     def start(self, batch: int, stride: int | None = None) -> RecurrentState:
-        return RecurrentState(tuple(layer.start(batch) for layer in self.layers))
+        recent = Recent.empty(batch, self.like) if self.config.pointer else None
+        return RecurrentState(tuple(layer.start(batch) for layer in self.layers), recent)
 
     def step(
         self, tokens: Sequence[int], state: RecurrentState
     ) -> tuple[np.ndarray, RecurrentState]:
+        if self.config.pointer:
+            return super().step(tokens, state)
         ids = np.asarray(tokens)
         watched = any(layer.ops is not ArrayOps for layer in self.layers)
         if watched or self.program is None:
@@ -196,8 +200,26 @@ class RecurrentArrays(NeuralArrays):
         self, tokens: np.ndarray, state: RecurrentState | None
     ) -> tuple[np.ndarray, RecurrentState]:
         """Read a token of each row (B,), or several (B, T); return h (B, H) or (B, T, H)."""
-        outputs, after = self.outputs(tokens, state or self.start(len(tokens)))
+        state = state or self.start(len(tokens))
+        outputs, after = self.outputs(tokens, state)
+        if self.config.pointer:
+            # A position sees itself, so the next one sees all of these but the oldest.
+            recent = state.recent.extended(outputs[-1], tokens)
+            after.recent = recent.last(self.config.pointer - 1)
         return outputs[-1], after
+
+    def logits(
+        self,
+        features: np.ndarray,
+        tokens: np.ndarray,
+        past: RecurrentState | None,
+        last: int | None = None,
+    ) -> np.ndarray:
+        logits = super().logits(features, tokens, past, last)
+        if not self.config.pointer:
+            return logits
+        recent = (past or self.start(len(tokens))).recent.extended(features, tokens)
+        return pointed(ArrayOps, self.pointer, self.config.pointer, logits, features, recent)
 
     def layer_features(self, tokens: np.ndarray) -> list[np.ndarray]:
         return self.outputs(tokens, self.start(len(tokens)))[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -15,8 +16,9 @@ from seqgen.models.dropout import Dropout, WordDropout
 from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.engines.native.library import library
 from seqgen.models.engines.onednn_linear import Linear
+from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.engines.tensor_products import as_array, as_tensor
-from seqgen.models.memory.pointer import Pointer
+from seqgen.models.memory.pointer import pointed
 from seqgen.models.memory.recent import Recent
 from seqgen.models.recurrent.array_model import RecurrentArrays
 from seqgen.models.recurrent.batch_norm import BatchNorm
@@ -142,11 +144,8 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         logits = super().logits(features, tokens, past, last)
         if not self.pointer:
             return logits
-        recent = (past or self.start(tokens.shape[0])).recent
+        recent = (past or self.start(len(tokens))).recent.map(as_tensor)
         return self.pointer(logits, features, recent.extended(features, tokens))
-
-    def suits_arrays(self) -> bool:
-        return RecurrentArrays.suits(self.config) and super().suits_arrays()
 
     def _input(self, tokens: Tensor) -> Tensor:
         if self.embedding is not None:
@@ -170,6 +169,28 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
             x, state = model.hidden(ids, state)
             outputs.append(x)
         return torch.from_numpy(np.stack(outputs, 1)), state.map(as_tensor).layers
+
+
+class Pointer(nn.Module):
+    """See `pointed`.
+
+    Args:
+        size: the width of the features.
+        reach: L.
+    """
+
+    def __init__(self, size: int, reach: int) -> None:
+        super().__init__()
+        self.reach = reach
+        self.query = nn.Linear(size, size)
+        self.sentinel = nn.Parameter(torch.empty(size))
+        nn.init.xavier_uniform_(self.query.weight)
+        nn.init.zeros_(self.query.bias)
+        nn.init.normal_(self.sentinel, std=1 / math.sqrt(size))
+
+    def forward(self, logits: Tensor, features: Tensor, recent: Recent) -> Tensor:
+        with torch.autocast(logits.device.type, enabled=False):
+            return pointed(TensorOps, self, self.reach, logits, features, recent)
 
 
 def _embedding(config: RecurrentConfig) -> nn.Module | None:
