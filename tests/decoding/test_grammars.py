@@ -121,7 +121,7 @@ def random_bounds(draw):
         schema[draw.choice(["minimum", "exclusiveMinimum"])] = low
     if draw.random() < 0.8:
         schema[draw.choice(["maximum", "exclusiveMaximum"])] = low + far
-    if len(schema) == 3 and far < 10_000 and draw.random() < 0.3:
+    if len(schema) == 3 and 2 < far < 10_000 and draw.random() < 0.3:
         return {**schema, "type": "integer", "multipleOf": draw.randrange(1, 3)}
     return schema
 
