@@ -26,6 +26,7 @@ from seqgen.configs import Config, DataConfig, TrainingConfig
 from seqgen.configs.model import LabellingConfig
 from seqgen.configs.options import Options
 from seqgen.configs.settings import NO_BOUNDS
+from seqgen.models.recurrent.config import RecurrentConfig
 
 # The commands whose options the page lists.
 DOCUMENTED = {
@@ -37,6 +38,7 @@ DOCUMENTED = {
     "bleu": bleu.bleu,
     "perplexity": perplexity.perplexity,
 }
+CELLS = "all cells"
 PAGE = Path(__file__).with_suffix(".md")
 HEAD = """# Settings
 
@@ -51,7 +53,7 @@ of one architecture in the terminal.
 
 A `--config` file is TOML (its tables only group settings) or the `config.json` of a trained model.
 Flags and `--set` take precedence over the file, the file over a preset, and a preset over the
-architecture's own training settings, which are listed below each architecture.
+architecture's own training settings, which the table of [architectures](#architectures) lists.
 
 The default "none" means that nothing is set. The description, or [training.md](training.md), says
 what then happens. `none` can also be given as a value. Values outside the bounds are refused, and
@@ -92,6 +94,37 @@ def table(config: type[Config]) -> list[str]:
     return lines
 
 
+def recurrent() -> list[str]:
+    """Return the names of the recurrent networks, whose settings are mostly the same."""
+    rows = registry.ARCHITECTURES.values()
+    return [row.name for row in rows if issubclass(row.load_config(), RecurrentConfig)]
+
+
+def models_table() -> list[str]:
+    """Return the lines of a table of the architectures' settings, each once by what it means."""
+    rows: dict[tuple[str, ...], dict[str, list[str]]] = {}
+    for row in registry.ARCHITECTURES.values():
+        config = row.load_config()
+        types = config.types()
+        for name, field in config.fields().items():
+            default = field.default
+            shown = "required" if default is dataclasses.MISSING else value_of(default)
+            bounds = str(field.metadata["bounds"].without_sanity_limit())
+            text = field.metadata["doc"].replace("|", "\\|")
+            key = f"`{name}`", type_of(types[name]), bounds, text
+            rows.setdefault(key, {}).setdefault(shown, []).append(row.name)
+    cells = frozenset(recurrent())
+    lines = ["| setting | type | bounds | meaning | default |", "|---|---|---|---|---|"]
+    for key, defaults in sorted(rows.items(), key=lambda item: item[0][0]):
+        whose = []
+        for shown, names in defaults.items():
+            if cells <= {*names}:
+                names = [f"*{CELLS}*", *(name for name in names if name not in cells)]
+            whose.append(f"{shown} ({', '.join(names)})")
+        lines.append(f"| {' | '.join([*key, '; '.join(whose)])} |")
+    return lines
+
+
 def options_table(groups: Iterable[type[Options]], known: Container[str] = ()) -> list[str]:
     """Return the lines of a table of groups of options, a row a flag; `known` ones are left out."""
     lines = ["| option | type | bounds | default | meaning |", "|---|---|---|---|---|"]
@@ -124,13 +157,17 @@ def page() -> str:
     lines += ["For networks. `ngram` ignores these settings, `hmm` all but budget and seed, and"]
     lines += ["`hopfield` all but the seed.", ""]
     lines += [*table(TrainingConfig), ""]
+    lines += ["## Architectures", ""]
+    lines += ["Each with the training settings that are its own defaults.", ""]
+    lines += ["| `--model` | what it is | training settings |", "|---|---|---|"]
     for row in registry.ARCHITECTURES.values():
-        config = row.load_config()
-        lines += [f"## {row.name}", "", f"{row.summary[0].upper()}{row.summary[1:]}.", ""]
-        lines += [*table(config), ""]
-        if config.recipe:
-            own = ", ".join(f"`{name}={value}`" for name, value in config.recipe.items())
-            lines += [f"Its own training settings: {own}.", ""]
+        recipe = row.load_config().recipe
+        own = ", ".join(f"`{name}={value}`" for name, value in recipe.items())
+        lines.append(f"| `{row.name}` | {row.summary} | {own} |")
+    lines += ["", "## Models", ""]
+    lines += ["Settings of the architecture itself, with the default of each that has it.", ""]
+    lines += [f"*{CELLS}* stands for {', '.join(recurrent())}.", ""]
+    lines += [*models_table(), ""]
     lines += ["## Classifiers and taggers", ""]
     lines += ["With `--task`, an architecture has these settings besides its own.", ""]
     lines += [*table(LabellingConfig), ""]

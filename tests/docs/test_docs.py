@@ -360,10 +360,19 @@ def test_the_settings_are_current():
 
 
 def test_every_setting_is_on_the_page():
+    """The settings of models in one table, each with the architectures that have it."""
     page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
-    for row in registry.ARCHITECTURES.values():
-        part = page.split(f"\n## {row.name}\n")[1].split("\n## ")[0]
-        assert set(re.findall(r"^\| `(\w+)`", part, re.M)) == set(row.load_config().fields())
+    part = page.split("\n## Models\n")[1].split("\n## ")[0]
+    cells = re.search(r"^\*all cells\* stands for (.+)\.$", part, re.M)[1].split(", ")
+    found = {name: set() for name in registry.ARCHITECTURES}
+    for line in re.findall(r"^\| `.+", part, re.M):
+        name, *_, defaults = re.split(r" (?<!\\)\| ", line.removesuffix(" |").removeprefix("| "))
+        for whose in re.findall(r"\(([^)]*)\)(?=;|$)", defaults):
+            names = [c for one in whose.split(", ") for c in (cells if "*" in one else [one])]
+            assert len({*names}) == len(names)
+            for one in names:
+                found[one].add(name.strip("`"))
+    assert found == {n: {*row.load_config().fields()} for n, row in registry.ARCHITECTURES.items()}
 
 
 def test_the_page_of_settings_says_what_is_refused():
