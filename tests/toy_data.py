@@ -20,7 +20,9 @@ class PairEncoder(ExampleEncoder):
     def ids(self, example):
         first, tab, second = example.text.partition("\t")
         if not tab:
-            raise SeqgenError(f"line {example.line} is no pair; each is first<TAB>second<TAB>label")
+            raise SeqgenError(
+                f"line {example.line} is not a pair; each is first<TAB>second<TAB>label"
+            )
         sides = (self.tokenizer.encode(side).tolist() for side in (first, second))
         return [token for side in sides for token in (self.start, *side)]
 

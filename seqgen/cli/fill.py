@@ -1,4 +1,4 @@
-"""`seqgen fill`: tell what stands in the blanks of a text."""
+"""`seqgen fill`: predict what belongs in the blanks of a text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Blanks(Options):
 
 @takes_options
 def fill(blanks: Blanks, model: ModelName, machine: Device, out: Output) -> None:
-    """Fill in the blanks of a text: the tokens that [MASK] stands for.
+    """Fill in the blanks of a text, which are written [MASK].
 
     The model is one of `seqgen train TEXT --model bert`. Each blank is predicted from what stands
     before and after it. With --top each line is a probability, a tab and a token; blanks follow one

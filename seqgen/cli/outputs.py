@@ -64,7 +64,7 @@ def check_out(
     if not out.exists():
         return out
     if not out.is_file():
-        raise UsageError(f"{out} is no regular file: give another {flag}")
+        raise UsageError(f"{out} is not a regular file: give another {flag}")
     _refuse_inputs(out, sources, flag)
     if out.stat().st_size == 0:
         return out
@@ -88,7 +88,7 @@ def check_out_folder(out: Path, overwrite: bool, file_format: str) -> Path:
     if not out.exists():
         return out
     if not out.is_dir():
-        raise UsageError(f"{out} is no folder: give another --out")
+        raise UsageError(f"{out} is not a folder: give another --out")
     there, known = {path.name for path in out.iterdir()}, formats.EXPORTED_FILES[file_format]
     if there - known:
         strange = min(there - known)

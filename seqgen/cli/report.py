@@ -84,7 +84,7 @@ class Shown(ModelNames):
 
 @takes_options
 def report(shown: Shown, machine: Device, out: Output) -> None:
-    """Write a page about a model, or about several beside each other.
+    """Write a page about a model, or about several side by side.
 
     The page is one HTML file that loads nothing. It shows what the models are and how their
     training went, samples by step, a coloured passage of held-out text, calibration, loss by

@@ -94,7 +94,7 @@ def check_shards(out: Path, sources: Iterable[Input], overwrite: bool) -> Path:
     if not out.exists():
         return out
     if not out.is_dir():
-        raise UsageError(f"{out} is no folder, and --shards writes one: give another --out")
+        raise UsageError(f"{out} is not a folder, and --shards writes one: give another --out")
     inside = sorted(out.iterdir())
     strange = next((path for path in inside if not path.match(SHARDS)), None)
     if strange is not None:

@@ -270,7 +270,7 @@ def _row(line: str, number: int) -> list[int]:
         return [int(i) for i in ids]
     except (ValueError, KeyError, TypeError):
         short = one_line(line.rstrip("\n"))[:40]
-        raise SeqgenError(f"line {number} is no list of ids: {short!r}") from None
+        raise SeqgenError(f"line {number} is not a list of ids: {short!r}") from None
 
 
 def _documents(file: TokenFile) -> Iterator[list[int]]:

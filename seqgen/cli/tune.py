@@ -43,7 +43,7 @@ class Trials(Options, panel=BUDGET):
         "Number of trials in all.", None, low=1, high=MOST_STEPS, common=True
     )
     minutes: float | None = setting(
-        "Begin trials for this long; a command that goes on has as long again.",
+        "Begin trials for this long; a study that is continued gets as long again.",
         None,
         low=0.001,
         common=True,
@@ -89,7 +89,7 @@ class Studies(Options, panel=SAVING):
     """The study that is searched in, and what else is done with studies."""
 
     name: str | None = setting(
-        "Name of the study; the same name goes on with it.",
+        "Name of the study; the same name continues it.",
         None,
         metavar="NAME",
         without="made from DATA",
@@ -300,7 +300,7 @@ def _put_studies(out: Output) -> None:
     if out.records(found):
         return
     if not found:
-        out.notice("there are no studies; seqgen tune DATA begins one")
+        out.notice("there are no studies; start one: seqgen tune DATA")
         return
     rows = [
         [record.name, str(record.trials), str(record.complete), figure(record.val_loss)]

@@ -249,7 +249,7 @@ def _header(loaded: LoadedModel, content: bytes) -> tuple[int, int, str, int]:
         SeqgenError: it is no such file, ends in its header, or is another model's.
     """
     if not content.startswith(MAGIC):
-        raise SeqgenError("this is no file that seqgen compress has made")
+        raise SeqgenError("this is not a file that seqgen compress has made")
     try:
         at = len(MAGIC) + 1
         flags, digest = content[at - 1], content[at : at + DIGEST_BYTES]

@@ -147,7 +147,7 @@ class Form(Options, panel=FORM):
 
     pattern: str | None = setting(
         "Write only texts that match this regular expression as a whole: Python's syntax without "
-        "back-references and look-around. A prompt is no part of the text.",
+        "back-references and look-around. A prompt is not part of the text.",
         None,
         metavar="REGEX",
         common=True,

@@ -308,7 +308,7 @@ def texts(flag: str, given: str | Iterable[str]) -> tuple[str, ...]:
 def no_text(value: object) -> str | None:
     """Return why `value` is no text that UTF-8 can hold, as the end of a sentence, or None."""
     if not isinstance(value, str):
-        return f"is no text but {value!r}"
+        return f"is not text but {value!r}"
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -352,7 +352,7 @@ class Span:
             UsageError: it is empty, out of bounds, or of a setting that is no number.
         """
         number = any(part in (int, float) for part in (kind, *get_args(kind)))
-        require(number, f"{name} is no number: list its values, as {name}=a,b,c")
+        require(number, f"{name} is not a number: list its values, as {name}=a,b,c")
         low, high = (conform(name, end, kind) for end in (self.low, self.high))
         require(None not in (low, high), f"{name}=none has no place in a range")
         bounds.check(name, low)

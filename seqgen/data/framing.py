@@ -109,10 +109,10 @@ class Framing:
         """
         names = {"start", "end", "stop", "never", "starts_prompts"}
         if not isinstance(table, dict) or table.keys() - {"also_stop"} != names:
-            raise ValueError("framing is no table of start, end, stop, never and starts_prompts")
+            raise ValueError("framing is not a table of start, end, stop, never and starts_prompts")
         never, also, flag = table["never"], table.get("also_stop", []), table["starts_prompts"]
         if not (isinstance(never, list) and isinstance(also, list) and type(flag) is bool):
-            raise ValueError("never or also_stop is no list, or starts_prompts no true or false")
+            raise ValueError("never or also_stop is not a list, or starts_prompts no true or false")
         optional = [table[name] for name in ("end", "stop") if table[name] is not None]
         for token in (table["start"], *optional, *never, *also):
             if type(token) is not int or not 0 <= token < vocab_size:

@@ -247,7 +247,7 @@ def whole_number(table: object, name: str, most: int) -> int:
     """
     value = table.get(name) if isinstance(table, dict) else None
     if type(value) is not int or not 0 <= value <= most:
-        raise ValueError(f"{name} is no whole number from 0 to {most}")
+        raise ValueError(f"{name} is not a whole number from 0 to {most}")
     return value
 
 
@@ -258,7 +258,7 @@ def read_survey(table: object) -> Survey:
         ValueError: some are missing or wrong.
     """
     if not isinstance(table, dict) or not isinstance(table.get("sha256"), str):
-        raise ValueError("the text's facts are no table with a sha256")
+        raise ValueError("the text's facts are not a table with a sha256")
     counts = {name: whole_number(table, name, 1 << 62) for name in ("characters", "bytes", "lines")}
     return Survey(**counts, sha256=table["sha256"])
 

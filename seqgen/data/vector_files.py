@@ -76,7 +76,7 @@ def open_vectors(path: str | Path) -> VectorFile:
     path = Path(path)
     if not is_vector_file(path):
         raise SeqgenError(
-            f"{path} is no file of vectors: the name of one ends in .npy or .safetensors"
+            f"{path} is not a file of vectors: the name of one ends in .npy or .safetensors"
         )
     arrays = _arrays(path)
     if set(arrays) == {VALUES, LENGTHS}:
@@ -179,5 +179,5 @@ def _check_numbers(file: VectorFile) -> None:
             row = at + int(finite.argmin())
             number = int(np.searchsorted(file.sources.ends, row, side="right"))
             raise SeqgenError(
-                f"{file.path}: source {number} (from 0 on) has a value that is no finite number"
+                f"{file.path}: source {number} (from 0 on) has a value that is not a finite number"
             )

@@ -246,7 +246,7 @@ class _Reader:
         wrong = np.flatnonzero(np.isnan(values) | (np.abs(values) > LARGEST) & (values != -np.inf))
         if wrong.size:
             shown = repr(texts[int(wrong[0])].decode(errors="replace"))
-            raise self._error(f"{shown} is no number", first + int(wrong[0]))
+            raise self._error(f"{shown} is not a number", first + int(wrong[0]))
         return values
 
 

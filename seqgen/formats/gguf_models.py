@@ -177,7 +177,7 @@ def _number(file: gguf.GGUFFile, name: str, default: Any) -> Any:
     """
     value = file.facts.get(name, default)
     if type(value) not in (int, float):
-        raise file.error(f"{name} is no number")
+        raise file.error(f"{name} is not a number")
     return value
 
 
@@ -376,7 +376,7 @@ def read_vocabulary(file: GGUFFile, vocab_size: int) -> tuple[TokenizerFromElsew
     }
     tokens, kind = facts.get("tokens"), facts.get("model")
     if not _are(str, tokens) or len(tokens) != vocab_size:
-        raise file.error(f"{PREFIX}tokens is no list of {vocab_size:,} texts")
+        raise file.error(f"{PREFIX}tokens is not a list of {vocab_size:,} texts")
     special = {f"{name}_id": _id_of(theirs, facts, file) for name, theirs in SPECIAL.items()}
     try:
         if kind == "gpt2":
@@ -441,7 +441,7 @@ def _byte_level(facts: dict[str, Any], file: GGUFFile) -> bytes:
     pre = _pre(facts, file)
     merges = facts.get("merges", [])
     if not _are(str, merges):
-        raise file.error(f"{PREFIX}merges is no list of texts")
+        raise file.error(f"{PREFIX}merges is not a list of texts")
     tokens = facts["tokens"]
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     added = [
@@ -464,7 +464,7 @@ def _sentencepiece(facts: dict[str, Any], file: GGUFFile) -> bytes:
     """Return the `.model` file of a vocabulary with scores (sentencepiece_model.proto)."""
     tokens, scores = facts["tokens"], facts.get("scores")
     if not _are(float, scores) or len(scores) != len(tokens):
-        raise file.error(f"{PREFIX}scores is no list of {len(tokens):,} numbers")
+        raise file.error(f"{PREFIX}scores is not a list of {len(tokens):,} numbers")
     special = {
         name: facts.get(f"{theirs}_token_id")
         for name, theirs in {"unk": "unknown", "bos": "bos", "eos": "eos"}.items()

@@ -156,7 +156,7 @@ def require_transformer(exported: ModelToExport, file_format: str) -> Transforme
     """
     model, name = exported.model, exported.name
     if type(model) is not Transformer:  # an encoder-decoder is derived from it
-        raise SeqgenError(f"{name} is no transformer, and --format {file_format} holds no other")
+        raise SeqgenError(f"{name} is not a transformer, and --format {file_format} holds no other")
     exported.require_no_labels()
     return model
 

@@ -139,7 +139,7 @@ def _places(adapters: Mapping[str, Tensor]) -> Iterator[tuple[tuple[str, str, in
     for name, tensor in adapters.items():
         matrix, part, number = ("", "", *name.rsplit(".", 2))[-3:]
         if part not in (A, B) or not number.isdecimal() or tensor.ndim != 2:
-            raise ValueError(f"{name[:80]} is no part of an adapter")
+            raise ValueError(f"{name[:80]} is not part of an adapter")
         yield (matrix, part, int(number)), tensor
 
 

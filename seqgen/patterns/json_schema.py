@@ -136,7 +136,7 @@ class _Rules:
 
     def _is_schema(self, path: str, schema: Any) -> None:
         right = isinstance(schema, dict)
-        require(right, f"{path} is {json.dumps(schema)[:40]}, which is no schema to write")
+        require(right, f"{path} is {json.dumps(schema)[:40]}, which is not a schema to write")
 
     def _resolved(self, path: str, schema: Any) -> dict:
         """Return a schema without a reference or `allOf` on top."""
@@ -291,7 +291,7 @@ class _Rules:
         if not properties and not required and isinstance(others, dict):
             return self._map(path, others)
         lacking = next((name for name in required if name not in properties), None)
-        require(lacking is None, f"{path} requires {lacking!r}, which is no property")
+        require(lacking is None, f"{path} requires {lacking!r}, which is not a property")
         members = [
             (name in required, [self._value(name), self._writes(": "), rule])
             for name, one in properties.items()

@@ -73,7 +73,7 @@ def check_free(name: str | None, overwrite: bool) -> None:
     if is_free(name):
         return
     if not is_model(models_folder() / name):
-        raise UsageError(f"{models_folder() / name} exists and is no model; give another --name")
+        raise UsageError(f"{models_folder() / name} exists and is not a model; give another --name")
     if not overwrite:
         raise UsageError(
             f"a model named {name!r} already exists; give --overwrite or another --name"

@@ -197,7 +197,7 @@ class ModelFolder:
             value = parse_json(regular(self.path / part).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise SeqgenError(
-                f"{self.path / part} is missing: {self.path} is no model, or a damaged one"
+                f"{self.path / part} is missing: {self.path} is not a model, or a damaged one"
             ) from None
         except OSError as error:
             raise SeqgenError(f"{self.path / part} cannot be read: {error.strerror}") from None

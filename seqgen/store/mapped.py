@@ -37,7 +37,7 @@ def mapped_arrays(path: Path) -> dict[str, np.ndarray] | None:
         except RecursionError:
             header = None
         if not isinstance(header, dict):
-            raise ValueError("the header is no table")
+            raise ValueError("the header is not a table")
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     header.pop("__metadata__", None)
     if not all(isinstance(about, dict) for about in header.values()):

@@ -10,7 +10,7 @@ WORD_VECTORS = Task(
     learns="words in their contexts",
     try_it="vectors",
     validation="seqgen.tasks.validations.words:WordValidation",
-    model_is="is made of vectors of words and is no language model: use seqgen vectors",
+    model_is="is made of vectors of words and is not a language model: use seqgen vectors",
     data_defaults={"tokenizer": "word", "val": "none"},
     gives_features=True,
 )

@@ -382,7 +382,7 @@ def open_library(content: bytes) -> Library:
         # The library raises bare exceptions, and one for its own crashes that is no Exception.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise ValueError(f"it is no tokenizer.json ({first_line(error)[:100]})") from None
+        raise ValueError(f"it is not a tokenizer.json ({first_line(error)[:100]})") from None
 
 
 class WholeSentencepieceTokenizer(TokenizerFromElsewhere):

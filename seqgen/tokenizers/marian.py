@@ -49,7 +49,7 @@ class MarianTokenizer(WholeSentencepieceTokenizer):
         known = self.vocabulary
         ids = known.values() if isinstance(known, dict) else [None]
         if not all(type(token) is int and token >= 0 for token in ids):
-            raise ValueError(f"{VOCABULARY} is no table of pieces and their ids")
+            raise ValueError(f"{VOCABULARY} is not a table of pieces and their ids")
         self._names = {token: name for name, token in known.items()}
         size = max(self._names, default=-1) + 1
         if size > MOST_GAPS + 2 * len(known):

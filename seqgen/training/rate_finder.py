@@ -124,7 +124,7 @@ def find_rate(
     with contextlib.suppress(Diverged):
         Ramp(model, batches, config, hooks).train()
     if not points.points:
-        raise Diverged("the loss is no number at the first step, whatever the rate")
+        raise Diverged("the loss is not a number at the first step, whatever the rate")
     return points.points, suggest(points.points)
 
 

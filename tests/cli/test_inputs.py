@@ -193,7 +193,7 @@ def test_a_pipe_is_given_out_as_often_as_asked():
 def test_no_more_is_awaited_than_tells_a_text():
     def slow():
         yield b"a"
-        raise AssertionError("one byte tells that this is no token file")
+        raise AssertionError("one byte tells that this is not a token file")
 
     assert not Pipe(slow()).begins_with(b"seqgen.tokens")
 

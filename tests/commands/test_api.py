@@ -101,7 +101,7 @@ def test_one_text_stands_for_several():
         assert found[0] != list(model.sample("", **settings, **{option: ["a", "b"]}))
     beams = [list(model.beam_search("", stop=t, max_tokens=8)) for t in ("ab", ["ab"])]
     assert beams[0] == beams[1]
-    with pytest.raises(UsageError, match="--ban is no text but 3"):
+    with pytest.raises(UsageError, match="--ban is not text but 3"):
         model.sample("a", ban=[3])
     with pytest.raises(UsageError, match="--force must be a text, not None"):
         model.sample("a", force=None)

@@ -182,7 +182,7 @@ def test_what_is_refused(models, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("SEQGEN_HOME", str(models["home"]))
     text = tmp_path / "t.txt"
     text.write_text("moon\n" * 30)
-    assert "no file that seqgen compress" in refusal(capsys, "decompress", text, "-m", "lines")
+    assert "not a file that seqgen compress" in refusal(capsys, "decompress", text, "-m", "lines")
     (tmp_path / "t.sg").write_bytes(compress(models["words"], b"moon").content)
     assert "another model" in refusal(capsys, "decompress", tmp_path / "t.sg", "-m", "lines")
     for name, how in {

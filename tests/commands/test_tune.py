@@ -357,7 +357,7 @@ def test_two_processes_work_on_one_study(text, home):
         (("--trials", "2", "--search", "lr=1"), "only one value"),
         (("--trials", "2", "--search", "lr=-1:1"), "lr must be more than 0"),
         (("--trials", "2", "--search", "dropout=0:0.5:log"), "no :log"),
-        (("--trials", "2", "--search", "schedule=1:2"), "schedule is no number"),
+        (("--trials", "2", "--search", "schedule=1:2"), "schedule is not a number"),
         (("--trials", "2", "--search", "schedule=linear,cosin"), "did you mean 'cosine'"),
         (("--trials", "2", "--search", "tokenizer=char,byte"), "not comparable"),
         (("--trials", "2", "--search", "steps=1:2"), "the same for all trials"),

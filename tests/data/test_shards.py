@@ -280,7 +280,7 @@ def test_bad_inputs_are_one_line(capsys, shards, tmp_path):
     to = ("tokenize", text, "--tokenizer", "byte")
     assert "--shards goes with --out" in refusal(capsys, *to, "--shards", "2")
     assert "add --overwrite" in refusal(capsys, *to, "--shards", "2", "--out", shards)
-    assert "is no folder" in refusal(capsys, *to, "--shards", "2", "--out", text)
+    assert "is not a folder" in refusal(capsys, *to, "--shards", "2", "--out", text)
     (shards / "notes.txt").write_text("mine")
     assert "other files (notes.txt)" in refusal(capsys, *to, "--shards", "2", "--out", shards)
     assert "give token files alone" in refusal(capsys, "train", shards, *SMALL)

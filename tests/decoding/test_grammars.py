@@ -288,7 +288,7 @@ def test_a_schema_that_refers_to_itself():
         (add_grammar, "start: " + '"a"? ' * 40, "12 options"),
         (add_grammar, 'start: "' + "a" * 200_000 + '"', "characters"),
         (add_schema, "{", "no JSON"),
-        (add_schema, "3", "no schema"),
+        (add_schema, "3", "not a schema"),
         (add_schema, '{"type": "strange"}', "strange"),
         (add_schema, '{"type": "integer", "multipleOf": 3}', "too far apart"),
         (add_schema, '{"type": "integer", "multipleOf": 0.5}', "whole number above 0"),
@@ -308,7 +308,7 @@ def test_a_schema_that_refers_to_itself():
         (add_schema, '{"$ref": "#"}', "no text"),
         (add_schema, '{"type": "array", "items": {"$ref": "#"}, "minItems": 1}', "no text"),
         (add_schema, '{"type": "string", "pattern": "(a"}', "unterminated"),
-        (add_schema, '{"type": "object", "required": ["a"]}', "no property"),
+        (add_schema, '{"type": "object", "required": ["a"]}', "not a property"),
         (add_schema, "[" * 100_000, "nested too deeply"),
     ],
 )

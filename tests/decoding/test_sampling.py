@@ -305,7 +305,7 @@ def test_an_abandoned_iterator_leaves_no_thread():
 @pytest.mark.parametrize("wrong", [3, None, b"b", SeqgenError("an item")])
 def test_an_item_that_is_no_text_is_an_error(source, wrong):
     got = []
-    with pytest.raises(SeqgenError, match="prompt 1 is no text but ") as caught:
+    with pytest.raises(SeqgenError, match="prompt 1 is not text but ") as caught:
         for record in sample(
             fake(), source(["a", wrong, "b"]), SampleOptions(seed=0, max_tokens=1)
         ):

@@ -178,7 +178,7 @@ def test_a_model_trained_here_goes_to_transformers(kind, tmp_path, capsys):
     flags = [word for pair in settings for word in ("--set", pair)]
     longest = ("--max-source-len", "99", "--max-target-len", "99")
     command = ["train", str(tmp_path / "p.tsv"), "--model", "seq2seq-transformer", *OWN[kind]]
-    seed = ("--seed", "1")  # with others, bytes may be written that are no text
+    seed = ("--seed", "1")  # with others, bytes may be written that are not text
     assert run([*command, *longest, *seed, "--name", "own", *flags, "--quiet"]) == 0
     out = tmp_path / "out"
     assert run(["export", "own", "--format", "hf", "--out", str(out), "--quiet"]) == 0
@@ -309,7 +309,7 @@ def test_shapes_that_no_folder_holds_are_refused(copied, capsys, tmp_path):
     assert run([*command, "--name", "own", "--quiet"]) == 0
     line = refusal(capsys, "export", "own", "--format", "hf", "--out", tmp_path / "out")
     assert "own has positions=rope" in line and not (tmp_path / "out").exists()
-    assert "no transformer" in refusal(capsys, "export", "own", "--format", "gguf", "--out", "x")
+    assert "not a transformer" in refusal(capsys, "export", "own", "--format", "gguf", "--out", "x")
 
 
 def test_one_embedding_may_have_any_of_its_names(copied, bart, capsys):

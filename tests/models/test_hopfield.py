@@ -205,7 +205,7 @@ def test_bad_inputs(memory, tmp_path, capsys):
     assert run(["train", str(text), "--model", "ngram", "--name", "n", "-q"]) == 0
     for other in ("n", "m:0.5+n:0.5"):
         line = refusal(capsys, "restore", "a", "-m", other)
-        assert f"{other} is no associative memory, which restore needs" in line
+        assert f"{other} is not an associative memory, which restore needs" in line
 
 
 def test_the_kind_is_checked_before_a_model_is_loaded(tmp_path, capsys):
@@ -217,7 +217,7 @@ def test_the_kind_is_checked_before_a_model_is_loaded(tmp_path, capsys):
         assert run([*train, *steps]) == 0
         (weights,) = (store.models_folder() / "n").glob("model.safetensors")
         weights.write_bytes(b"")
-        assert "n is no associative memory" in refusal(capsys, "restore", "a", "-m", "n")
+        assert "n is not an associative memory" in refusal(capsys, "restore", "a", "-m", "n")
 
 
 def test_a_full_memory_is_announced(tmp_path, capsys):

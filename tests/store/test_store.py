@@ -193,7 +193,7 @@ DAMAGED = {
     "a list of data": b'{"format": 1, "architecture": "lstm", "model": {}, "data": []}',
     "no architecture": b'{"format": 1, "model": {}, "training": {}, "data": {}}',
     "unknown architecture": b'{"format": 1, "architecture": "x", "model": {}, "data": {}}',
-    "architecture is no text": b'{"format": 1, "architecture": [], "model": {}, "data": {}}',
+    "architecture is not text": b'{"format": 1, "architecture": [], "model": {}, "data": {}}',
 }
 
 
@@ -459,7 +459,7 @@ def test_a_folder_that_nothing_shows_to_be_ours_is_not(parts, overwrite):
     """Not even an empty one, or one with names that seqgen uses too."""
     place = fill_folder("m", parts)
     before = sorted(place.iterdir()), place.stat().st_mtime_ns
-    with pytest.raises(UsageError, match="m exists and is no model; give another --name"):
+    with pytest.raises(UsageError, match="m exists and is not a model; give another --name"):
         made("m", overwrite=overwrite)
     for change in (store.remove, lambda model: store.rename(model, "x")):
         with pytest.raises(SeqgenError, match="does not look like a model; nothing was"):
@@ -483,7 +483,7 @@ def fill_folder(name, parts):
 def test_what_has_weights_is_not_taken_for_half_made(overwrite):
     stored = made("m")
     (stored.path / store.CONFIG).unlink()
-    with pytest.raises(UsageError, match="m exists and is no model; give another --name"):
+    with pytest.raises(UsageError, match="m exists and is not a model; give another --name"):
         made("m", overwrite=overwrite)
     assert (stored.path / store.WEIGHTS).exists()
 

@@ -161,7 +161,7 @@ def test_what_fill_refuses(model, text, capsys, stdin):
     assert len(said.out.splitlines()) == 1
     assert "standard input, line 2 has no [MASK]" in said.err
     train(capsys, text, "--model", "ngram", "--order", 2, "--name", "n", "--quiet")
-    assert "n is no masked model: give one of seqgen train TEXT --model bert" in refusal(
+    assert "n is not a masked model: give one of seqgen train TEXT --model bert" in refusal(
         capsys, "fill", "a [MASK]", "-m", "n"
     )
 

@@ -377,7 +377,7 @@ def test_bad_texts_to_predict(texts, sentences, capsys, stdin):
     assert "no language model" in refusal(capsys, "mix", "m", "t", "--name", "x")
     assert "m:0.5+t:0.5 is a mixture" in refusal(capsys, "predict", texts, "-m", "m+t")
     assert "is a mixture" in refusal(capsys, "eval", "-m", "m+t", "--quiet")
-    assert "t is no associative memory" in refusal(capsys, "restore", "a", "-m", "t")
+    assert "t is not an associative memory" in refusal(capsys, "restore", "a", "-m", "t")
     for command in ("sample", "beam-search"):
         said = refusal(capsys, command, "a", "-m", "t", "--align")
         assert "t is a tagger, no language model" in said

@@ -46,7 +46,7 @@ def records(capsys, *arguments):
 def test_a_toy_kind_of_task_is_trained_resumed_and_measured(pairs, capsys):
     (whole,) = records(capsys, "train", pairs, *TRAIN, "--steps", 120, "--name", "whole")
     assert whole["val_accuracy"] > 0.95  # by chance it is a half
-    assert whole["val_bits_per_char"] is None  # labels are no text
+    assert whole["val_bits_per_char"] is None  # labels are not text
     assert store.find("whole").record["data"]["classes"] == 2
     # A run that is stopped and resumed reads the same parts again, and gives the same weights.
     records(capsys, "train", pairs, *TRAIN, "--steps", 120, "--stop-after", 50, "--name", "half")
@@ -74,4 +74,4 @@ def test_what_has_no_meaning_for_the_toy_is_refused_by_its_facts(pairs, capsys):
         capsys, "eval", pairs, "--bleu", "-m", "m"
     )
     pairs.write_text("one two\tsame\none two\tother\n" * 10)
-    assert "line 1 is no pair" in refusal(capsys, *train)
+    assert "line 1 is not a pair" in refusal(capsys, *train)

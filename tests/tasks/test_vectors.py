@@ -167,8 +167,8 @@ def broken_files(folder: Path) -> dict[str, str]:
     return {
         "flat.npy": "has shape (4,); it must be (N, F)",
         "empty.npy": "has shape (0, 4): it holds no vectors",
-        "nan.npy": "source 1 (from 0 on) has a value that is no finite number",
-        "huge.npy": "source 0 (from 0 on) has a value that is no finite number",
+        "nan.npy": "source 1 (from 0 on) has a value that is not a finite number",
+        "huge.npy": "source 0 (from 0 on) has a value that is not a finite number",
         "text.npy": "vectors are numbers",
         "complex.npy": "vectors are numbers",
         "objects.npy": "is damaged or no npy file",

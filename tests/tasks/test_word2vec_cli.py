@@ -85,7 +85,7 @@ def test_commands_that_need_a_language_model_refuse_it(text, command, tmp_path, 
     arguments = [str(text) if word == "FILE" else word for word in command]
     given = [] if "w" in command else ["-m", "w"]
     line = refusal(capsys, *arguments, *given)
-    assert "w is made of vectors of words and is no language model: use seqgen vectors" in line
+    assert "w is made of vectors of words and is not a language model: use seqgen vectors" in line
 
 
 def test_few_passes_tell_words_apart(capsys):

@@ -74,7 +74,7 @@ def test_no_text_is_lost(trained, kind, text, at):
 @quick
 def test_every_lossless_kind_streams_bytes_cut_anywhere(trained, kind, text, at):
     tokenizer = trained[kind] if kind in SUBWORDS else KINDS[kind].train([text])
-    raw = ("\ufeff" + text).encode()  # a first byte order mark is no text, a second one is
+    raw = ("\ufeff" + text).encode()  # a first byte order mark is not text, a second one is
     chunks = decode_blocks(cut_bytes(raw, at), "text")
     decoder = tokenizer.decoder()
     pushed = [decoder.push(i) for block in tokenizer.encode_chunks(chunks) for i in block.tolist()]

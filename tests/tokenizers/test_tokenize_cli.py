@@ -212,10 +212,10 @@ def test_invalid_utf8_and_wrong_ids_say_where(go, stdin, tmp_path):
     done = go(tmp_path / "x.txt", "--tokenizer", "byte")
     assert done.code == 1 and "byte 0xff at offset 2" in done.err
     for wrong, message in (
-        (b"5 6\n7 x 8\n", "line 2 is no list of ids: '7 x 8'"),
+        (b"5 6\n7 x 8\n", "line 2 is not a list of ids: '7 x 8'"),
         (b"5\n\n9999\n", "line 3: there is no token 9999; the vocabulary has 260"),
         (b"-1\n", "line 1: there is no token -1"),
-        (b'{"text": "a"}\n', "line 1 is no list of ids"),
+        (b'{"text": "a"}\n', "line 1 is not a list of ids"),
     ):
         stdin(wrong)
         done = go("--decode", "--tokenizer", "byte")

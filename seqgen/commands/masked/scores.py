@@ -156,6 +156,6 @@ def load_masked(
             require_language_model(part)
     if isinstance(stored, StoredMixture) or "fill" not in stored.task.serves:
         raise UsageError(
-            f"{stored.name} is no masked model: give one of seqgen train TEXT --model bert"
+            f"{stored.name} is not a masked model: give one of seqgen train TEXT --model bert"
         )
     return load_stored(stored, place, precision)

@@ -56,7 +56,7 @@ def load_memory(name: str | Path | None = None) -> LoadedModel:
     # A row that there is not is said to be damage where the model is loaded.
     if mixed or (row is not None and "restore" not in row.task.serves):
         raise UsageError(
-            f"{stored.name} is no associative memory, which restore needs: give a model of "
+            f"{stored.name} is not an associative memory, which restore needs: give a model of "
             "seqgen train LINES --model hopfield"
         )
     return load_any(stored, "cpu", work=Work())
