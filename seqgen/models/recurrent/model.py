@@ -166,8 +166,8 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         """
         model, state, outputs = self.over_arrays(), state.map(as_array), []
         for ids in tokens.numpy().T:
-            x, state = model.hidden(ids, state)
-            outputs.append(x)
+            of_layers, state = model.outputs(ids, state)
+            outputs.append(of_layers[-1])
         return torch.from_numpy(np.stack(outputs, 1)), state.map(as_tensor).layers
 
 
