@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -107,10 +108,11 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
     def _past_of(self, state: KVCache) -> tuple[np.ndarray, ...]:
         """Return what the library reads a cache by, and what must live as long."""
         blocks, known = (*state.keys, *state.values), state.__dict__.get("places")
-        if known is None or any(x is not y for x, y in zip(known[0], blocks, strict=True)):
-            # With the state, which holds the same blocks for many steps.
+        if known is None or any(x() is not y for x, y in zip(known[0], blocks, strict=True)):
+            # With the state, which has the same blocks for many steps; it must not keep old ones.
             places = np.array([x.ctypes.data for x in blocks], np.int64)
-            known = state.__dict__["places"] = blocks, places, places.ctypes.data
+            known = [*map(weakref.ref, blocks)], places, places.ctypes.data
+            state.__dict__["places"] = known
         starts, weights = np.array(state.starts, np.int64), np.empty(state.end, np.float32)
         at, slots = known[2], state.keys[0].shape[2]
         numbers = at, at + 8 * len(state.keys), starts.ctypes.data, state.end, slots

@@ -10,8 +10,9 @@ import numpy as np
 from seqgen.models.engines.ops import Leaf, ops_of
 from seqgen.models.state import NOTE, Rows, State
 
-# Room for a short text, so that it never moves; the machine lends only the pages written to.
-FEWEST_SLOTS = 256
+# Room for a short text, so that it never moves; less for each of many rows, for the machine may
+# lend, and clear, pages so large that they hold the slots of several heads.
+FEWEST_SLOTS, MANY_ROWS = 256, 16
 
 
 @dataclasses.dataclass
@@ -58,7 +59,8 @@ class KVCache(State):
             return
         # Doubling makes the copying a constant share of the work.
         used = self.end - min(self.starts)
-        self._relocate(max(FEWEST_SLOTS, 2 * (used + more)))
+        fewest = FEWEST_SLOTS // (1 + len(self.starts) // MANY_ROWS)
+        self._relocate(max(fewest, 2 * (used + more)))
 
     def _relocate(self, capacity: int, rows: Rows | None = None) -> None:
         """Move what is used, of all rows or of `rows`, to the front of new blocks."""

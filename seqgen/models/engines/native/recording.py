@@ -9,6 +9,7 @@ NumPy.
 from __future__ import annotations
 
 import bisect
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -255,6 +256,7 @@ class Program:
         for buffer, constant in recording.constants.values():
             self._table[buffer] = constant.ctypes.data, 0
         self._temporary, self._offsets, self._size = self._arranged({*begun, *made})
+        self._rooms = threading.local()
         self._scratch = max((map_.scratch for map_ in recording.maps), default=0)
 
     def _arranged(self, others: set[int]) -> tuple[np.ndarray, np.ndarray, int]:
@@ -283,6 +285,13 @@ class Program:
         buffers = np.array([*begins], np.int64)
         return buffers, np.array([*begins.values()], np.int64) * FLOAT, size
 
+    def _room(self, size: int) -> np.ndarray:
+        """Return memory for so many numbers; pages that are new each time take longer than sums."""
+        room = getattr(self._rooms, "room", None)
+        if room is None or room.size < size:
+            room = self._rooms.room = np.empty(size, np.float32)
+        return room
+
     def __call__(self, rows: int, inputs: Sequence[np.ndarray], past: int = 0) -> list[np.ndarray]:
         """Run it.
 
@@ -295,7 +304,7 @@ class Program:
             The outputs, (B, ...) each.
         """
         table = self._table.copy()
-        room = np.empty(self._size * rows + self._scratch // FLOAT + 1, np.float32)
+        room = self._room(self._size * rows + self._scratch // FLOAT + 1)
         outputs = [np.empty((rows, *shape), np.float32) for shape in self._shapes]
         table[self._temporary, 0] = room.ctypes.data + rows * self._offsets
         kept = [np.ascontiguousarray(x, np.float32) for x in inputs]
