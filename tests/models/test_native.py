@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from places import ROOT
 
 from seqgen.models.engines.arrays import Affine, Product, attend
 from seqgen.models.engines.native import compiling
@@ -233,3 +236,32 @@ def test_no_undefined_behaviour_and_no_address_out_of_bounds(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("compiles", [True, False])
+def test_a_wheel_has_the_library_or_works_without_it(compiles, tmp_path):
+    pytest.importorskip("hatchling")
+    if compiles and compiling.compiler() is None:
+        pytest.skip("there is no compiler")
+    tree, place = tmp_path / "tree", tmp_path / "installed"
+    unwanted = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(ROOT / "seqgen", tree / "seqgen", ignore=unwanted)
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
+    environment = dict(os.environ)
+    if not compiles:
+        environment |= {"PATH": str(tmp_path), "CC": "nothing"}
+    made = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(made, cwd=tree, env=environment, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.endswith("-none-any.whl") != compiles
+    zipfile.ZipFile(wheel).extractall(place)
+    code = (
+        "import numpy as np; from seqgen.models.engines.arrays import Affine;"
+        "from seqgen.models.engines.native.library import library;"
+        "y = Affine(np.eye(3, dtype=np.float32), None)(np.ones((2, 3), np.float32));"
+        f"assert (y == 1).all() and (library() is not None) == {compiles}"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(place)}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True)
