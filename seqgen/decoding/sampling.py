@@ -55,7 +55,123 @@ PIECE = 4096
 Watch = Callable[[Sequence[Row], int, Sequence[np.ndarray], Sequence[int]], None]
 
 
-@without_gradients
+@dataclass(frozen=True, eq=False)
+class Manner:
+    """How some texts are written.
+
+    Attributes:
+        processors: applied in this order at every step.
+        choose: picks the tokens.
+        watch: is called at every step with how the tokens were chosen.
+        outcomes: makes one outcome of several tokens; see `constraint.Constraint.outcomes`.
+    """
+
+    processors: Sequence[Processor]
+    choose: Choose
+    watch: Watch | None = None
+    outcomes: Processor | None = None
+
+
+class Text:
+    """One text in a batch.
+
+    Attributes:
+        row: what identifies it.
+        manner: how it is written.
+        continuation: what is written so far.
+        history: its tokens, the prompt's first.
+        dropped: nobody wants the rest of it.
+    """
+
+    def __init__(self, row: Row, continuation: Continuation, manner: Manner) -> None:
+        self.row, self.continuation, self.manner = row, continuation, manner
+        self.history = History(row.tokens, len(row.tokens))
+        self.dropped = False
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What texts that are drawn together have in common: the manner and the step."""
+        return id(self.manner), len(self.history) - self.history.prompt
+
+
+class Batch:
+    """Texts that are written side by side, and may join and leave at any step.
+
+    `draw` and `read` take turns; texts join before a `draw`.
+
+    Args:
+        model: in evaluation mode.
+    """
+
+    def __init__(self, model: Reader) -> None:
+        self.model, self.texts = model, []
+        self._logits: np.ndarray | None = None  # (B, V), of the next token
+        self._state: State | None = None
+
+    @without_gradients
+    def join(self, texts: Sequence[Text], opens: Opens | None = None) -> None:
+        """Read the prompts of some texts, and write these from now on.
+
+        Args:
+            texts: none of them finished.
+            opens: opens a state for the rows' handles; None for a model that has no sources.
+        """
+        prompts = [text.row.tokens for text in texts]
+        logits, state = prefill(self.model, prompts, opens, [text.row.handle for text in texts])
+        if self.texts:
+            logits = np.concatenate([self._logits, logits])
+            state = type(state).cat([self._state, state])
+        self.texts, self._logits, self._state = [*self.texts, *texts], logits, state
+
+    @without_gradients
+    def draw(self) -> list[Step]:
+        """Draw the next token of every text."""
+        logits, steps = self._logits, []
+        log_probs = logits if self.model.normalised else normalise(logits)  # the model's own
+        by_key: dict[tuple[int, int], list[int]] = {}
+        for place, text in enumerate(self.texts):
+            by_key.setdefault(text.key, []).append(place)
+        for places in by_key.values():
+            of_these = log_probs if len(by_key) == 1 else log_probs[places]
+            steps += _drawn([self.texts[place] for place in places], of_these)
+        return steps
+
+    @without_gradients
+    def read(self) -> None:
+        """Let finished and dropped texts go; have the model read what was drawn for the others."""
+        unfinished = [
+            place
+            for place, text in enumerate(self.texts)
+            if not (text.continuation.finish_reason or text.dropped)
+        ]
+        if len(unfinished) < len(self.texts):
+            self.texts = [self.texts[place] for place in unfinished]
+            if not unfinished:
+                self._logits = self._state = None
+                return
+            self._state = self._state.select(unfinished)
+        tokens = [text.history[-1] for text in self.texts]
+        self._logits, self._state = self.model.step(tokens, self._state)
+
+
+def _drawn(texts: Sequence[Text], log_probs: np.ndarray) -> Iterator[Step]:
+    """Draw the next token of texts that are written in one manner and are equally long."""
+    manner, step = texts[0].manner, texts[0].key[1]
+    rows, histories = [text.row for text in texts], [text.history for text in texts]
+    if manner.outcomes is not None:
+        log_probs = manner.outcomes(histories, log_probs)
+    stages = [log_probs]
+    for processor in manner.processors:
+        stages.append(processor(histories, stages[-1]))
+    chosen = manner.choose([(row.prompt, row.sample) for row in rows], step, stages[-1])
+    of_chosen = log_probs[range(len(rows)), chosen].tolist()
+    if manner.watch is not None:
+        manner.watch(rows, step, stages, chosen)
+    for text, token, logprob in zip(texts, chosen, of_chosen, strict=True):
+        text.history.append(token)
+        yield Step(text.row, text.continuation.push(token, logprob), text.continuation)
+
+
 def sample(
     model: Reader,
     rows: Sequence[Row],
@@ -72,55 +188,27 @@ def sample(
         model: in evaluation mode.
         rows: what to write.
         begin: opens a row's continuation.
-        processors: applied in this order at every step.
+        processors: see `Manner`, also for the others.
         choose: picks the tokens.
-        watch: is called at every step with how the tokens were chosen.
+        watch: is called at every step.
         opens: opens a state for the rows' handles; None for a model that has no sources.
-        outcomes: makes one outcome of several tokens; see `constraint.Constraint.outcomes`.
+        outcomes: makes one outcome of several tokens.
 
     Yields:
         Every token as it is drawn. A row that is finished from the start yields one empty step.
     """
-    texts = [begin(row) for row in rows]
-    for row, text in zip(rows, texts, strict=True):
-        if text.finish_reason:
-            yield Step(row, "", text)
-    alive = [i for i, text in enumerate(texts) if not text.finish_reason]
-    if not alive:
-        return
-    rows, texts = [rows[i] for i in alive], [texts[i] for i in alive]
-    logits, state = prefill(
-        model, [row.tokens for row in rows], opens, [row.handle for row in rows]
-    )
-    histories = [History(row.tokens, len(row.tokens)) for row in rows]
-    step = 0
-    while True:
-        # (B, V), the model's own
-        log_probs = logits if model.normalised else normalise(logits)
-        if outcomes is not None:
-            log_probs = outcomes(histories, log_probs)
-        stages = [log_probs]
-        for processor in processors:
-            stages.append(processor(histories, stages[-1]))
-        chosen = choose([(row.prompt, row.sample) for row in rows], step, stages[-1])
-        of_chosen = log_probs[range(len(rows)), chosen].tolist()
-        if watch is not None:
-            watch(rows, step, stages, chosen)
-        for row, text, history, token, logprob in zip(
-            rows, texts, histories, chosen, of_chosen, strict=True
-        ):
-            history.append(token)
-            yield Step(row, text.push(token, logprob), text)
-        alive = [i for i, text in enumerate(texts) if not text.finish_reason]
-        if not alive:
-            return
-        if len(alive) < len(rows):
-            state = state.select(alive)
-            rows, texts, histories, chosen = (
-                [values[i] for i in alive] for values in (rows, texts, histories, chosen)
-            )
-        logits, state = model.step(chosen, state)
-        step += 1
+    manner = Manner(processors, choose, watch, outcomes)
+    texts = [Text(row, begin(row), manner) for row in rows]
+    for text in texts:
+        if text.continuation.finish_reason:
+            yield Step(text.row, "", text.continuation)
+    texts = [text for text in texts if not text.continuation.finish_reason]
+    batch = Batch(model)
+    if texts:
+        batch.join(texts, opens)
+    while batch.texts:
+        yield from batch.draw()
+        batch.read()
 
 
 def without_sources(model: Reader) -> Opens:

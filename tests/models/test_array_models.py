@@ -19,6 +19,7 @@ from seqgen.configs.scoring import CacheConfig
 from seqgen.data.sources import TokenSources, VectorSources
 from seqgen.errors import UsageError
 from seqgen.models.base import weights_of
+from seqgen.models.engines.arrays import each_row_alone
 from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.engines.weights import Weights
 from seqgen.models.memory.beside import beside_caches
@@ -165,6 +166,33 @@ def test_random_programs_of_states(case, data):
                 for (one, state), other in zip(pair, others, strict=True)
             ]
             rows += 1
+
+
+@over(CASES)
+@torch.no_grad()
+def test_a_row_among_others_is_to_the_bit_what_it_is_alone(case):
+    _, arrays = both(case, torch.float32)
+    texts = ids(5, 2 * LENGTH).numpy()
+    lengths = [3, 1, 9, 3, 6]  # prompts; rows join and leave, and windows fill at different steps
+    opened = [
+        arrays(texts[row : row + 1, :length], arrays.start(1), last=1)[1]
+        for row, length in enumerate(lengths)
+    ]
+    alone = [state.copy() for state in opened]
+    rows, state = [0, 1, 2], type(opened[0]).cat(opened[:3])
+    for step in range(LENGTH):
+        if step == 4:
+            state = type(state).cat([state, *opened[3:]])
+            rows += [3, 4]
+        if step == 9:
+            del rows[1]
+            state = state.select([0, 2, 3, 4])
+        tokens = [int(texts[row, lengths[row] + step]) for row in rows]
+        with each_row_alone():
+            logits, state = arrays.step(tokens, state)
+        for place, (row, token) in enumerate(zip(rows, tokens, strict=True)):
+            wanted, alone[row] = arrays.step([token], alone[row])
+            np.testing.assert_array_equal(logits[place], wanted[0])
 
 
 @over(CASES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 
+import numpy as np
 import pytest
 import torch
 from architectures import RECURRENT, Case, ids
@@ -14,7 +15,7 @@ from torch.nn import functional as F
 from seqgen import store
 from seqgen.commands import machine
 from seqgen.models.engines import onednn_linear
-from seqgen.models.engines.arrays import Products, use_products
+from seqgen.models.engines.arrays import Affine, Products, each_row_alone, use_products
 from seqgen.models.engines.tensor_products import has_packed
 from seqgen.models.recurrent import linear_maps
 from seqgen.models.recurrent.linear_maps import over_loop
@@ -183,3 +184,21 @@ def test_the_small_pieces_of_ragged_sources_have_no_code_made_for_each_shape(ask
     onednn_linear.linear(torch.zeros(64, 8, 256), weight, None)
     assert asked == [((512, 256), (384, 256))]
     use_products(Products())
+
+
+@pytest.mark.parametrize("inputs", [7, 200, 384, 1536])
+@pytest.mark.parametrize("outputs", [3, 61, 65, 384, 1150, 5003])
+def test_each_row_alone_has_the_product_of_one_row_to_the_bit(inputs, outputs):
+    draw = np.random.default_rng(inputs * outputs)
+    weight, x = (draw.standard_normal((n, inputs), np.float32) for n in (outputs, 17))
+    affine = Affine(weight, draw.standard_normal(outputs, np.float32))
+    wanted = np.concatenate([affine(row) for row in x[:, None]])
+    for rows in (1, 2, 5, 17):
+        with each_row_alone():
+            found, found_3d = affine(x[:rows]), affine(x[:rows, None])
+        np.testing.assert_array_equal(found, wanted[:rows])
+        np.testing.assert_array_equal(found_3d[:, 0], wanted[:rows])
+    np.testing.assert_allclose(affine(x), wanted, rtol=0, atol=1e-3)
+    with each_row_alone():  # texts are read as each would be
+        np.testing.assert_array_equal(affine(np.stack([x, x]))[1], affine(x[None])[0])
+    np.testing.assert_array_equal(affine(x[None]), affine(x)[None])

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seqgen.configs import Choices, ModelConfig, setting
+from seqgen.models.engines.arrays import times
 from seqgen.models.reader import LOGITS_AT_ONCE, ArrayModel
 from seqgen.models.state import State
 
@@ -104,7 +105,7 @@ class HMMArrays(ArrayModel):
             after = self._advance(after, np.log(self.emission.T[column]))
             predicted.append(after)
         kept = np.stack(predicted[-(last or len(predicted)) :], 1)  # (B, T, K)
-        probs = np.exp(kept).reshape(-1, kept.shape[-1]) @ self.emission
+        probs = times(np.exp(kept).reshape(-1, kept.shape[-1]), self.emission)
         logits = np.log(probs).reshape(*kept.shape[:2], -1)
         return logits, None if state is None else HMMState(after)
 
@@ -127,5 +128,5 @@ class HMMArrays(ArrayModel):
         emitted = most > -np.inf
         filtered = np.exp(joint - np.where(emitted, most, 0))
         # All zeros for a token that no state emits: their logarithm is not used.
-        after = np.log(filtered @ self.transition) - np.log(filtered.sum(-1, keepdims=True))
+        after = np.log(times(filtered, self.transition)) - np.log(filtered.sum(-1, keepdims=True))
         return np.where(emitted, after, self.log_initial)
