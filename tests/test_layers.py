@@ -17,7 +17,7 @@ PACKAGE = Path(seqgen.__file__).parent
 LAYERS = [
     {"__main__"},
     {"cli"},
-    {"report"},
+    {"report", "serve"},
     {"tasks.validations"},
     {"commands"},
     {"tasks.datasets"},

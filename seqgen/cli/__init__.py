@@ -60,6 +60,7 @@ COMMANDS = {
         "beam-search": "beam_search:beam_search",
         "fill": "fill:fill",
         "restore": "restore:restore",
+        "serve": "serve:serve",
     },
     MEASURE: {
         "perplexity": "perplexity:perplexity",

@@ -69,6 +69,21 @@ def count_of(flag: str, text: str) -> int:
     return int(number)
 
 
+def size_of(flag: str, text: str) -> int:
+    """Return the bytes that "500M", "4G" or "1.5 GB" means; the letters are powers of 1,000.
+
+    Raises:
+        UsageError: it means none, or none above 0; names the flag.
+    """
+    bare = text.strip().lower().removesuffix("b").strip()
+    bare = bare[:-1] + "b" if bare.endswith("g") else bare
+    try:
+        return count_of(flag, bare)
+    except UsageError:
+        why = f"{flag} must be a size such as 500M or 4G, not {short(text)!r}"
+        raise UsageError(why) from None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options(Config):
     """Settings of one call, which no model keeps.

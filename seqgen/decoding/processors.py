@@ -214,6 +214,20 @@ class PresenceAndFrequency:
         return normalise(log_probs - self.presence * (times > 0) - self.frequency * times)
 
 
+@dataclass(frozen=True)
+class LogitBias:
+    """Add so many nats to the log-probability of some tokens: a server's clients ask for it."""
+
+    name: ClassVar[str] = "logit-bias"
+    ids: tuple[int, ...]
+    nats: tuple[float, ...]
+
+    def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
+        biased = log_probs.copy()
+        biased[:, list(self.ids)] += np.array(self.nats, log_probs.dtype)
+        return normalise(biased)
+
+
 def counts(history: Sequence[Sequence[int]], like: np.ndarray) -> np.ndarray:
     """Return how often each token occurs in each row's history, (B, V) of `like`'s type."""
     times = [np.bincount(tokens or [], minlength=like.shape[-1]) for tokens in history]

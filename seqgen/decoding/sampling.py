@@ -104,9 +104,11 @@ class Batch:
     """
 
     def __init__(self, model: Reader) -> None:
-        self.model, self.texts = model, []
-        self._logits: np.ndarray | None = None  # (B, V), of the next token
-        self._state: State | None = None
+        self.model = model
+        self.texts: list[Text] = []
+        # Of the texts in order, in parts that are joined at the next `draw`: logits (B, V) of the
+        # next token, and the states after what was read.
+        self._parts: list[tuple[np.ndarray, State]] = []
 
     @without_gradients
     def join(self, texts: Sequence[Text], opens: Opens | None = None) -> None:
@@ -117,16 +119,17 @@ class Batch:
             opens: opens a state for the rows' handles; None for a model that has no sources.
         """
         prompts = [text.row.tokens for text in texts]
-        logits, state = prefill(self.model, prompts, opens, [text.row.handle for text in texts])
-        if self.texts:
-            logits = np.concatenate([self._logits, logits])
-            state = type(state).cat([self._state, state])
-        self.texts, self._logits, self._state = [*self.texts, *texts], logits, state
+        handles = [text.row.handle for text in texts]
+        self._parts.append(prefill(self.model, prompts, opens, handles))
+        self.texts = [*self.texts, *texts]
 
     @without_gradients
     def draw(self) -> list[Step]:
         """Draw the next token of every text."""
-        logits, steps = self._logits, []
+        if len(self._parts) > 1:
+            logits, states = zip(*self._parts, strict=True)
+            self._parts = [(np.concatenate(logits), type(states[0]).cat(states))]
+        ((logits, _),), steps = self._parts, []
         log_probs = logits if self.model.normalised else normalise(logits)  # the model's own
         by_key: dict[tuple[int, int], list[int]] = {}
         for place, text in enumerate(self.texts):
@@ -144,14 +147,12 @@ class Batch:
             for place, text in enumerate(self.texts)
             if not (text.continuation.finish_reason or text.dropped)
         ]
+        ((_, state),), self._parts = self._parts, []
         if len(unfinished) < len(self.texts):
             self.texts = [self.texts[place] for place in unfinished]
-            if not unfinished:
-                self._logits = self._state = None
-                return
-            self._state = self._state.select(unfinished)
-        tokens = [text.history[-1] for text in self.texts]
-        self._logits, self._state = self.model.step(tokens, self._state)
+            state = state.select(unfinished) if unfinished else state
+        if self.texts:
+            self._parts = [self.model.step([text.history[-1] for text in self.texts], state)]
 
 
 def _drawn(texts: Sequence[Text], log_probs: np.ndarray) -> Iterator[Step]:

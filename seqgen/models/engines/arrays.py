@@ -287,6 +287,8 @@ def attend_each(
     read = np.empty_like(q)
     for start in np.unique(starts).tolist():
         rows = np.flatnonzero(starts == start)
+        if len(rows) == 1:  # which is no copy
+            rows = slice(rows[0], rows[0] + 1)
         read[rows] = attend(q[rows], *(x[rows, :, start:] for x in (keys, values)))
     return read
 

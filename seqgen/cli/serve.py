@@ -1,0 +1,41 @@
+"""`seqgen serve`: trained models over HTTP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seqgen.cli.flags import takes_options
+from seqgen.cli.output import Output
+from seqgen.configs.options import MODEL, Options
+from seqgen.configs.serving import ServeOptions
+from seqgen.configs.settings import setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served(Options):
+    """The models to serve."""
+
+    model: tuple[str, ...] = setting(
+        "Trained model: a name or a path. A+B mixes several. Repeat the option to serve more.",
+        (),
+        names=("--model", "-m"),
+        panel=MODEL,
+        without="every stored model that writes text",
+        completes="models",
+    )
+
+
+@takes_options
+def serve(served: Served, options: ServeOptions, out: Output) -> None:
+    """Serve trained models over HTTP, in the form of OpenAI's completions.
+
+    The texts of all requests are written in one batch, and each is what `seqgen sample` writes
+    with its seed. Open the address in a browser for a page to play with the models. SIGTERM or
+    Ctrl-C finishes what runs; a second one ends at once.
+    """
+    from seqgen.packages import require_packages
+
+    require_packages("seqgen serve", "starlette", "uvicorn")
+    from seqgen.serve.run import serve as run
+
+    run(served.model, options, out.notice)

@@ -1,0 +1,575 @@
+"""The server's addresses: each reads a request, hands it to the engine, and sends what comes."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import secrets
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.scoring.surprisal import line_record, score_lines
+from seqgen.commands.writing.prompts import Prompt, opening
+from seqgen.configs.scoring import Scoring
+from seqgen.configs.serving import LOOPBACK, ServeOptions
+from seqgen.decoding.processors import normalise
+from seqgen.errors import SeqgenError
+from seqgen.models.engines.ops import ops_of
+from seqgen.models.reader import LOGITS_AT_ONCE, without_gradients
+from seqgen.serve import protocol
+from seqgen.serve.engine import Busy, Engine, Event, Noted, Piece, Task, Writing, note
+from seqgen.serve.protocol import Asked, Refused
+from seqgen.serve.shelf import Shelf, Unknown
+
+# Bytes of a body, and seconds that it may take to arrive.
+MOST_BYTES, BODY_SECONDS = 4 << 20, 30.0
+# Tokens of a prompt that are scored between two steps of the texts that are being written.
+SCORED_BETWEEN = 256
+RETRY_AFTER = "1"
+# Anybody may ask these, whatever the key.
+OPEN = ("/", "/health")
+
+Endpoint = Callable[["Server", Request], Awaitable[Response]]
+
+
+class Server:
+    """What the endpoints share.
+
+    Attributes:
+        options: the limits.
+        shelf: the models.
+        engine: writes.
+        answers: how many, by status.
+    """
+
+    def __init__(self, shelf: Shelf, options: ServeOptions) -> None:
+        self.options, self.shelf = options, shelf
+        self.engine = Engine(options.batch_size, options.queue, options.fast)
+        self.answers: Counter[int] = Counter()
+        self.first_token = [0, 0.0]  # how many, and seconds in total
+        self.page = files("seqgen.serve").joinpath("page.html").read_text("utf-8")
+
+    async def read(self, request: Request, known: Sequence[str]) -> dict[str, Any]:
+        """Return the fields of a request's body.
+
+        Raises:
+            Refused: it is too large or too slow, or no JSON of such fields.
+        """
+        body = bytearray()
+
+        async def arrived() -> None:
+            async for chunk in request.stream():
+                body.extend(chunk)
+                if len(body) > MOST_BYTES:
+                    raise Refused(f"the body is larger than {MOST_BYTES:,} bytes", 413)
+
+        try:
+            await asyncio.wait_for(arrived(), BODY_SECONDS)
+        except asyncio.TimeoutError:
+            raise Refused("the body took too long to arrive", 408) from None
+        return protocol.read_json(bytes(body), known)
+
+    async def model(self, fields: dict[str, Any]) -> LoadedModel:
+        """Return the model that a request names, or the first."""
+        name = fields.get("model")
+        name = None if name is None else protocol.typed("model", name, str)
+        return await asyncio.to_thread(self.shelf.get, name)
+
+    def deadline(self) -> float:
+        """Return when a request that comes now must be finished."""
+        return time.monotonic() + self.options.timeout
+
+
+class Inbox:
+    """What the engine's thread puts, for a coroutine to get."""
+
+    def __init__(self) -> None:
+        self._loop, self._queue = asyncio.get_running_loop(), asyncio.Queue()
+
+    def put(self, event: Event) -> None:
+        """Take an event, from any thread."""
+        self._loop.call_soon_threadsafe(self._queue.put_nowait, event)
+
+    async def events(self) -> AsyncIterator[Any]:
+        """Yield events until the end.
+
+        Raises:
+            SeqgenError: the task has failed.
+        """
+        while (event := await self._queue.get()) is not None:
+            if isinstance(event, BaseException):
+                raise event
+            yield event
+
+
+async def until_gone(request: Request, work: Awaitable[Any]) -> Any:
+    """Return what some work gives, which ends when the client hangs up.
+
+    Raises:
+        ClientDisconnect: it has.
+    """
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(gone())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if not tasks[0].done():
+            raise ClientDisconnect
+        return tasks[0].result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def completions(server: Server, request: Request) -> Response:
+    """`POST /v1/completions`."""
+    begun = time.monotonic()
+    fields = await server.read(request, protocol.FILTERS + protocol.OTHERS)
+    loaded = await server.model(fields)
+    asked = await asyncio.to_thread(protocol.read_completion, fields, loaded, server.options)
+    answer = Answer(server, asked, begun)
+    if asked.stream:
+        answer.submit()
+        return StreamingResponse(answer.stream(), media_type="text/event-stream")
+    return JSONResponse(await until_gone(request, answer.whole()))
+
+
+class Answer:
+    """The answer to a request for completions."""
+
+    def __init__(self, server: Server, asked: Asked, begun: float) -> None:
+        self.server, self.asked, self.begun = server, asked, begun
+        self.inbox, self.scores = Inbox(), Inbox()
+        self.tasks: list[Task] = []
+        self.about = {
+            "id": f"cmpl-{secrets.token_hex(12)}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": asked.loaded.name,
+            "seed": asked.writer.options.seed,
+        }
+        self.tokens = 0
+
+    def submit(self) -> None:
+        """Hand the work to the engine.
+
+        Raises:
+            Busy: it has too much.
+        """
+        asked, deadline = self.asked, self.server.deadline()
+        how = {"writer": asked.writer, "prompts": asked.prompts, "samples": asked.candidates}
+        how |= {"processors": asked.processors, "top": asked.top, "streams": asked.stream}
+        self.tasks = [Writing(asked.loaded, self.inbox.put, deadline, **how)]
+        if asked.scores_prompts:
+            self.tasks.append(Task(asked.loaded, self.scores.put, deadline, score_prompts(asked)))
+        try:
+            for task in reversed(self.tasks):
+                self.server.engine.submit(task)
+        except Busy:
+            self.cancel()
+            raise
+
+    def cancel(self) -> None:
+        """Have the engine forget it."""
+        for task in self.tasks:
+            task.cancelled = True
+
+    async def prompts(self) -> dict[int, list[Noted | int]]:
+        """Return the scored tokens of every prompt, if they are to be sent."""
+        if not self.asked.scores_prompts:
+            return {}
+        return {number: noted async for number, noted in self.scores.events()}
+
+    async def whole(self) -> dict[str, Any]:
+        """Return all of it."""
+        self.submit()
+        texts = {}
+        try:
+            scored = await self.prompts()
+            async for piece in self.inbox.events():
+                self.first()
+                texts[piece.row] = piece.finished, piece.noted
+                self.tokens += piece.finished.tokens
+        finally:
+            self.cancel()
+        choices = [
+            self.choice(prompt, index, text_of, of_end, noted, scored)
+            for prompt, index, text_of, of_end, noted in self.chosen(texts)
+        ]
+        return {**self.about, "choices": choices, "usage": self.usage}
+
+    def chosen(self, texts: dict[Any, Any]) -> Iterator[tuple[int, int, str, str | None, Any]]:
+        """Yield the prompt, the number, the text, the reason and the tokens of every choice."""
+        rows = {id(continuation): row for row, (continuation, _) in texts.items()}
+        for prompt, index, continuation, noted in protocol.best(texts, self.asked):
+            text = protocol.text_of(self.asked, rows[id(continuation)], continuation)
+            yield prompt, index, text, continuation.finish_reason, noted
+
+    def choice(
+        self,
+        number: int,
+        index: int,
+        text: str,
+        reason: str | None,
+        noted: Sequence[Noted],
+        scored: dict[int, list[Noted | int]],
+        offset: int = 0,
+    ) -> dict[str, Any]:
+        """Return one choice, or a piece of one."""
+        asked, logprobs = self.asked, None
+        prompt = asked.prompts[number]
+        if asked.echo:
+            text = asked.loaded.echoed(prompt.text, text)
+        if asked.top is not None:
+            before = () if asked.echo else prompt.tokens
+            tokens = [*scored.get(number, ()), *noted]
+            logprobs = protocol.logprobs_of(asked, tokens, offset, before)[0]
+        return {"text": text, "index": index, "logprobs": logprobs, **protocol.finish(reason)}
+
+    async def stream(self) -> AsyncIterator[str]:
+        """Yield the events of a stream."""
+        asked, lengths, echoed = self.asked, Counter(), set()
+        try:
+            scored = await self.prompts()
+            async for piece in self.inbox.events():
+                self.first()
+                yield self.event([self.piece(piece, scored, lengths, echoed)])
+            if asked.usage:
+                yield self.event([], self.usage)
+        except SeqgenError as error:
+            yield f"data: {json.dumps(refusal(error).body)}\n\n"
+        finally:
+            self.cancel()
+        yield "data: [DONE]\n\n"
+
+    def piece(
+        self, piece: Piece, scored: dict[int, Any], lengths: Counter, echoed: set[Any]
+    ) -> dict[str, Any]:
+        """Return a piece of a choice."""
+        asked, row, noted = self.asked, piece.row, piece.noted
+        prompt, reason = asked.prompts[row.prompt], None
+        text, before = piece.text, prompt.tokens
+        if asked.echo and row not in echoed:
+            echoed.add(row)
+            text, before = prompt.text + text, ()
+            noted = [*scored.get(row.prompt, ()), *noted]
+        if piece.finished is not None:
+            reason, self.tokens = piece.finished.finish_reason, self.tokens + piece.finished.tokens
+        logprobs = None
+        if asked.top is not None:
+            told = protocol.logprobs_of(asked, noted, lengths[row], before)
+            logprobs, lengths[row] = told
+        index = row.prompt * asked.choices + row.sample
+        return {"text": text, "index": index, "logprobs": logprobs, **protocol.finish(reason)}
+
+    def event(self, choices: list[dict[str, Any]], usage: dict[str, int] | None = None) -> str:
+        """Return an event of a stream."""
+        more = {} if usage is None else {"usage": usage}
+        return f"data: {json.dumps({**self.about, 'choices': choices, **more})}\n\n"
+
+    def first(self) -> None:
+        """Note when the first event came."""
+        if self.begun:
+            self.server.first_token[0] += 1
+            self.server.first_token[1] += time.monotonic() - self.begun
+            self.begun = 0.0
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """How many tokens were read and written."""
+        read = self.asked.prompt_tokens
+        total = read + self.tokens
+        return {"prompt_tokens": read, "completion_tokens": self.tokens, "total_tokens": total}
+
+
+def score_prompts(asked: Asked) -> Iterator[tuple[int, list[Noted | int]] | None]:
+    """Score the tokens of each prompt; yield its number and them, or None after a part of it."""
+    for prompt in asked.prompts:
+        noted: list[Noted | int] = []
+        shown = asked.shown(prompt)
+        if len(shown) == len(prompt.tokens):
+            noted.append(shown[0])  # what it begins with has no probability
+        for part in _scored(asked, prompt):
+            noted += part
+            yield None
+        yield prompt.index, noted
+
+
+def _scored(asked: Asked, prompt: Prompt) -> Iterator[list[Noted]]:
+    loaded, tokens = asked.loaded, np.array([prompt.tokens])
+    opens, handles = opening(loaded, [prompt])
+    state = loaded.model.start(1) if opens is None else opens(handles)
+    size = max(1, min(SCORED_BETWEEN, LOGITS_AT_ONCE // loaded.model.vocab_size))
+    for begin in range(0, tokens.shape[1] - 1, size):
+        read, targets = tokens[:, begin : begin + size], tokens[0, begin + 1 : begin + size + 1]
+        log_probs, state = _read(loaded, read, state)
+        yield [note(row, int(t), asked.top) for row, t in zip(log_probs, targets, strict=False)]
+
+
+@without_gradients
+def _read(loaded: LoadedModel, tokens: np.ndarray, state: Any) -> tuple[np.ndarray, Any]:
+    """Return the log-probabilities (T, V) after each of tokens (1, T), and the state."""
+    logits, state = loaded.model(loaded.model.ids(tokens), state)
+    return normalise(ops_of(logits).array(logits)[0]), state
+
+
+async def score(server: Server, request: Request) -> Response:
+    """`POST /v1/score`: the records of `seqgen perplexity --per-line`."""
+    fields = await server.read(request, protocol.SCORE_FIELDS)
+    loaded = protocol.read_label(fields, await server.model(fields))
+    lines, sources = (protocol.typed(x, fields.get(x, []), tuple) for x in ("lines", "sources"))
+    if not lines or any("\n" in line for line in lines + sources):
+        raise Refused("lines must be lines of text without newlines", param="lines")
+    if loaded.given.in_pairs and loaded.label is None:
+        if len(sources) != len(lines) or any("\t" in source for source in sources):
+            raise Refused("sources must be as many as lines, without tabs", param="sources")
+        lines = tuple(f"{a}\t{b}" for a, b in zip(sources, lines, strict=True))
+    elif sources:
+        raise Refused(f"{loaded.name} has no sources", param="sources")
+    inbox = Inbox()
+    task = Task(loaded, inbox.put, server.deadline(), score_each(loaded, lines))
+    server.engine.submit(task)
+
+    async def all_of_them() -> list[dict[str, Any]]:
+        return [record async for record in inbox.events()]
+
+    try:
+        records = await until_gone(request, all_of_them())
+    finally:
+        task.cancelled = True
+    return JSONResponse({"object": "list", "model": loaded.name, "data": records})
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line as a text that can be read any number of times."""
+
+    text: str
+
+    def chunks(self) -> Iterator[str]:
+        """Yield it, with its newline."""
+        yield self.text + "\n"
+
+
+def score_each(loaded: LoadedModel, lines: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Score lines one by one; yield the record of each."""
+    scoring = Scoring()
+    for index, text in enumerate(map(Line, lines)):
+        given = loaded.given
+        chunks = given.read(text, "lines") if given.in_pairs else text.chunks()
+        for scored in score_lines(loaded, chunks, scoring):
+            yield line_record(None, loaded, scored, scoring) | {"line": index}
+
+
+async def models(server: Server, request: Request) -> Response:
+    """`GET /v1/models` and `GET /v1/models/NAME`."""
+    shelf = server.shelf
+    listed = [
+        {
+            "id": name,
+            "object": "model",
+            "created": int(stored.written),
+            "owned_by": "seqgen",
+            "loaded": name in shelf.loaded,
+        }
+        for name, stored in shelf.stored.items()
+    ]
+    name = request.path_params.get("name")
+    if name is None:
+        return JSONResponse({"object": "list", "data": listed})
+    found = next((model for model in listed if model["id"] == name), None)
+    if found is None:
+        raise Unknown(f"there is no model {name!r} here")
+    return JSONResponse(found)
+
+
+async def health(server: Server, request: Request) -> Response:
+    """`GET /health`."""
+    return JSONResponse({"status": "ok"})
+
+
+async def metrics(server: Server, request: Request) -> Response:
+    """`GET /metrics`, in Prometheus's text form."""
+    engine = server.engine
+    figures = {
+        "tokens_total": ("counter", "Tokens written.", engine.tokens),
+        "texts_total": ("counter", "Texts finished.", engine.texts),
+        "running_texts": ("gauge", "Texts being written.", engine.running),
+        "waiting_requests": ("gauge", "Requests that wait for their turn.", engine.waiting),
+        "loaded_models": ("gauge", "Models in memory.", len(server.shelf.loaded)),
+    }
+    lines = []
+    for name, (kind, told, value) in figures.items():
+        lines += [f"# HELP seqgen_{name} {told}", f"# TYPE seqgen_{name} {kind}"]
+        lines.append(f"seqgen_{name} {value}")
+    count, seconds = server.first_token
+    lines += ["# HELP seqgen_first_token_seconds Seconds from a request to its first token."]
+    lines += ["# TYPE seqgen_first_token_seconds summary"]
+    lines += [f"seqgen_first_token_seconds_count {count}"]
+    lines += [f"seqgen_first_token_seconds_sum {seconds:.6f}"]
+    lines += [
+        "# HELP seqgen_answers_total Answers, by status.",
+        "# TYPE seqgen_answers_total counter",
+    ]
+    for status, number in sorted(server.answers.items()):
+        lines.append(f'seqgen_answers_total{{status="{status}"}} {number}')
+    return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+
+
+async def page(server: Server, request: Request) -> Response:
+    """`GET /`: a page to play with the models."""
+    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    policy += "connect-src 'self'; img-src data:; base-uri 'none'; frame-ancestors 'none'"
+    return HTMLResponse(server.page, headers={"Content-Security-Policy": policy})
+
+
+async def tokenizer_info(server: Server, request: Request) -> Response:
+    """`GET /tokenizer_info`, as vLLM has it: what lm-evaluation-harness asks for."""
+    loaded = await server.model({})
+    start = loaded.tokenizer.pieces([loaded.framing.start])[0]
+    return JSONResponse({"bos_token": start, "eos_token": start, "chat_template": None})
+
+
+async def tokenize(server: Server, request: Request) -> Response:
+    """`POST /tokenize`, as vLLM has it; the start symbol's name stands for that symbol."""
+    fields = await server.read(request, ("model", "prompt", "add_special_tokens"))
+    loaded = await server.model(fields)
+    text = protocol.typed("prompt", fields.get("prompt", ""), str)
+    start = loaded.framing.start
+    ids = [start] if [text] == loaded.tokenizer.pieces([start]) else loaded.tokenizer.encode(text)
+    ids = [int(i) for i in ids]
+    window = loaded.model.window or server.options.max_prompt
+    return JSONResponse({"tokens": ids, "count": len(ids), "max_model_len": window})
+
+
+async def detokenize(server: Server, request: Request) -> Response:
+    """`POST /detokenize`, as vLLM has it."""
+    fields = await server.read(request, ("model", "tokens"))
+    loaded = await server.model(fields)
+    ids, size = fields.get("tokens", []), loaded.tokenizer.vocab_size
+    if not isinstance(ids, list) or not all(type(i) is int and 0 <= i < size for i in ids):
+        raise Refused(f"tokens must be a list of ids below {size:,}", param="tokens")
+    return JSONResponse({"prompt": loaded.tokenizer.decode(ids)})
+
+
+ROUTES: dict[str, tuple[str, Endpoint]] = {
+    "/": ("GET", page),
+    "/health": ("GET", health),
+    "/metrics": ("GET", metrics),
+    "/v1/models": ("GET", models),
+    "/v1/models/{name:path}": ("GET", models),
+    "/v1/completions": ("POST", completions),
+    "/v1/score": ("POST", score),
+    "/tokenizer_info": ("GET", tokenizer_info),
+    "/tokenize": ("POST", tokenize),
+    "/detokenize": ("POST", detokenize),
+}
+
+
+def refusal(error: Exception) -> Refused:
+    """Return how an error is told to a client."""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, Busy):
+        return Refused("the server is busy; try again later", 429, code="rate_limit_exceeded")
+    if isinstance(error, Unknown):
+        return Refused(str(error), 404, "model", "model_not_found")
+    if isinstance(error, HTTPException):
+        return Refused(error.detail, error.status_code)
+    if isinstance(error, RecursionError):
+        return Refused("the body is nested too deeply")
+    if isinstance(error, SeqgenError):
+        return Refused(protocol.in_fields(error))
+    return Refused("the server has failed; its log says how", 500)
+
+
+class Guard:
+    """Checks the key and the host of every request, and counts answers."""
+
+    def __init__(self, app: ASGIApp, server: Server) -> None:
+        self.app, self.server = app, server
+        options = server.options
+        self.key = None if options.api_key is None else f"Bearer {options.api_key}".encode()
+        # A page of another site may give the loopback a name of its own; ours is asked by these.
+        self.hosts = LOOPBACK if options.host in LOOPBACK else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def counted(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                self.server.answers[message["status"]] += 1
+            await send(message)
+
+        problem = self._problem(scope)
+        app = self.app if problem is None else _response(problem)
+        await app(scope, receive, counted)
+
+    def _problem(self, scope: Scope) -> Refused | None:
+        headers = dict(scope["headers"])
+        host = headers.get(b"host", b"").decode("latin-1")
+        name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+        if self.hosts is not None and name.strip("[]") not in self.hosts:
+            return Refused("this server is for the machine that it runs on", 403)
+        if self.key is None or scope["path"] in OPEN:
+            return None
+        given = headers.get(b"authorization", b"")
+        if hmac.compare_digest(given, self.key):
+            return None
+        return Refused("give the server's key: Authorization: Bearer KEY", 401)
+
+
+def _response(problem: Refused) -> Response:
+    headers = {"Retry-After": RETRY_AFTER} if problem.status == 429 else None
+    return JSONResponse(problem.body, problem.status, headers)
+
+
+def make_app(server: Server) -> ASGIApp:
+    """Return the application that answers requests."""
+
+    def endpoint(answer: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+        async def answered(request: Request) -> Response:
+            try:
+                return await answer(server, request)
+            except ClientDisconnect:
+                return Response(status_code=499)  # which nobody reads
+            except (SeqgenError, Busy, RecursionError) as error:
+                return _response(refusal(error))
+
+        return answered
+
+    async def failed(request: Request, error: Exception) -> Response:
+        return _response(refusal(error))
+
+    routes = [
+        Route(path, endpoint(answer), methods=[method]) for path, (method, answer) in ROUTES.items()
+    ]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: failed, Exception: failed})
+    return Guard(app, server)

@@ -1,0 +1,101 @@
+"""The process of a server: its socket, its signals and its end."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import uvicorn
+
+from seqgen.configs.serving import ServeOptions
+from seqgen.errors import SeqgenError
+from seqgen.serve.app import Server, make_app
+from seqgen.serve.shelf import Shelf
+
+# How long a thread computes before another that waits may, in seconds: the engine would hold the
+# others up.
+SWITCH = 0.0005
+
+
+class Listening(uvicorn.Server):
+    """A server at its address: ends at the first signal when all is answered, at the second now.
+
+    Args:
+        names: of the models; none for all that are stored.
+        options: where, and how much.
+
+    Raises:
+        SeqgenError: there is no such model, or the address is taken.
+    """
+
+    def __init__(self, names: Sequence[str], options: ServeOptions) -> None:
+        self.shelf = Shelf(names, options.most_bytes)
+        self.socket = bind(options)
+        self.served = Server(self.shelf, options)
+        config = uvicorn.Config(make_app(self.served), log_level="warning", access_log=False)
+        super().__init__(config)
+
+    @property
+    def address(self) -> str:
+        """Where it can be asked."""
+        host, port, *more = self.socket.getsockname()
+        return f"http://[{host}]:{port}" if more else f"http://{host}:{port}"
+
+    def listen(self) -> None:
+        """Answer requests until a signal comes; then finish what runs."""
+        self.run(sockets=[self.socket])
+        self.served.engine.close()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Catch signals; unlike the base, without raising them again at the end."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = [signal.signal(number, self.handle_exit) for number in numbers]
+        try:
+            yield
+        finally:
+            for number, handler in zip(numbers, before, strict=True):
+                signal.signal(number, handler)
+
+
+def bind(options: ServeOptions) -> socket.socket:
+    """Return a socket at an address.
+
+    Raises:
+        SeqgenError: it is taken, or not this machine's.
+    """
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    place = socket.socket(family)
+    try:
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        place.bind((options.host, options.port))
+    except OSError as error:
+        place.close()
+        why = error.strerror or error
+        raise SeqgenError(f"cannot listen on {options.host}:{options.port}: {why}") from None
+    return place
+
+
+def serve(names: Sequence[str], options: ServeOptions, say: Callable[[str], None]) -> None:
+    """Serve models until a signal comes; see `Listening`. `say` is told where."""
+    allow_connections()
+    server = Listening(names, options)
+    say(f"serving {', '.join(server.shelf.stored)} at {server.address}")
+    sys.setswitchinterval(SWITCH)
+    server.listen()
+
+
+def allow_connections() -> None:
+    """Let the process have as many connections as it may: each idle one takes a file."""
+    with contextlib.suppress(ImportError, OSError, ValueError):  # as on Windows
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,0 +1,101 @@
+"""The models that a server has: loaded when they are first asked for, dropped when they are not."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+from seqgen import registry, store
+from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.loading import Work, load, require_language_model
+from seqgen.configs import require
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.store import StoredMixture, StoredModel
+
+# What a model takes in memory beside its file: its matrices are laid out once more.
+TIMES_ITS_SIZE = 2
+
+
+class Unknown(SeqgenError):  # noqa: N818
+    """There is no such model here."""
+
+
+class Shelf:
+    """Models by the names that requests give; no other name means anything.
+
+    Args:
+        names: of stored models or mixtures; none for every stored model that can write.
+        most_bytes: of all models in memory; None for no limit.
+
+    Raises:
+        SeqgenError: there is no such model, or none at all.
+        UsageError: one is no language model, or larger than the limit.
+    """
+
+    def __init__(self, names: Sequence[str], most_bytes: int | None = None) -> None:
+        found = [store.find_all(name) for name in names]
+        if not names:
+            found = [model for model in store.list_models() if _writes(model)]
+            found = [store.find_all(model.name) for model in found]
+        for stored in found:
+            for part in getattr(stored, "parts", (stored,)):
+                require_language_model(part)
+        if not found:
+            raise SeqgenError("there is no trained model yet; run seqgen train FILE first")
+        self.stored = dict(zip(names or [model.name for model in found], found, strict=True))
+        self._most = most_bytes
+        for name, stored in self.stored.items():
+            fits = most_bytes is None or self.bytes_of(stored) <= most_bytes
+            require(fits, f"{name} does not fit in --memory")
+        self._loaded: dict[str, LoadedModel] = {}  # the one used last stands last
+        self._lock = threading.Lock()
+
+    @property
+    def loaded(self) -> list[str]:
+        """The names of the models in memory."""
+        return list(self._loaded)
+
+    @staticmethod
+    def bytes_of(stored: StoredModel | StoredMixture) -> int:
+        """Return what a model is taken to need in memory."""
+        return TIMES_ITS_SIZE * stored.size
+
+    def get(self, name: str | None) -> LoadedModel:
+        """Return a model, which is loaded if need be; the first for None.
+
+        Raises:
+            Unknown: it is not served.
+            SeqgenError: it cannot be loaded any more.
+        """
+        name = next(iter(self.stored)) if name is None else name
+        if name not in self.stored:
+            raise Unknown(f"there is no model {name!r} here; GET /v1/models lists those there are")
+        with self._lock:
+            loaded = self._loaded.pop(name, None)
+            if loaded is None:
+                self._make_room(self.bytes_of(self.stored[name]))
+                # As `seqgen sample` does for one prompt, whatever is asked later.
+                loaded = replace(load(name, work=Work()), title=name)
+            self._loaded[name] = loaded
+            return loaded
+
+    def _make_room(self, size: int) -> None:
+        """Drop the models that were used least recently until another fits."""
+        while self._loaded and self._most is not None and self._most < size + self._size:
+            del self._loaded[next(iter(self._loaded))]
+
+    @property
+    def _size(self) -> int:
+        return sum(self.bytes_of(self.stored[name]) for name in self._loaded)
+
+
+def _writes(stored: StoredModel) -> bool:
+    """Return whether a stored model is a language model."""
+    with contextlib.suppress(SeqgenError, UsageError):
+        if stored.is_mixture:
+            return True
+        row = registry.known_architecture(stored.config["architecture"])
+        return row is not None and row.task.model_is is None
+    return False

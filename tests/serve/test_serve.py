@@ -1,0 +1,503 @@
+"""The server against `seqgen sample`, against hostile clients, and against clients that leave."""
+
+import contextlib
+import hashlib
+import http.client
+import json
+import random
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
+from places import STORED
+from starlette.testclient import TestClient
+
+from seqgen.commands.loading import Work, load
+from seqgen.commands.scoring.surprisal import line_record, score_lines
+from seqgen.commands.writing.sample import sample
+from seqgen.configs.decoding import SampleOptions
+from seqgen.configs.scoring import Scoring
+from seqgen.configs.serving import ServeOptions
+from seqgen.decoding.processors import LogitBias
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.serve.app import Server, make_app
+from seqgen.serve.engine import Batch
+from seqgen.serve.run import Listening
+from seqgen.serve.shelf import Shelf
+
+KINDS = STORED / "kinds" / "models"
+NAMES = {
+    "n-gram": STORED / "models" / "ngram-char",
+    "lstm": STORED / "models" / "lstm-char",
+    "transformer": STORED / "models" / "transformer-char",
+    "mixture": f"{KINDS / 'ngram'}+{KINDS / 'lstm'}",
+    "pairs": KINDS / "seq2seq",
+    "labels": KINDS / "lstm-labels",
+    "lines": KINDS / "lstm-forms",
+}
+NAMES = {kind: str(path) for kind, path in NAMES.items()}
+PROMPTS = {
+    "pairs": ["ab", "dd", "bba", "a", "abab"],
+    "labels": ["a", "ab", "b", "ba", "aab"],
+}
+
+
+@pytest.fixture(scope="module")
+def live():
+    """A server at a real address, over every kind of model."""
+    server = Listening(list(NAMES.values()), ServeOptions(port=0, batch_size=8, timeout=60))
+    thread = threading.Thread(target=server.listen)
+    thread.start()
+    yield server
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture
+def client(live):
+    return TestClient(make_app(live.served), base_url="http://localhost")
+
+
+def complete(client, kind="n-gram", status=200, **fields):
+    body = {"model": NAMES[kind], **fields}
+    answer = client.post("/v1/completions", json=body)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def texts(answer):
+    return [choice["text"] for choice in answer["choices"]]
+
+
+def alone(kind, prompts, label=(), **options):
+    """Return what `sample` writes, which is loaded as the command line loads it."""
+    loaded = load(NAMES[kind], work=Work()).with_labels(label)
+    return [record.text for record in sample(loaded, prompts, SampleOptions(**options))]
+
+
+def digest(text):
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def events(response):
+    lines = [line.decode() for line in response if line.strip()]
+    assert lines[-1].strip() == "data: [DONE]"
+    return [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
+
+
+def prompts_of(kind):
+    """Return prompts that a model knows, of several lengths."""
+    if kind in PROMPTS:
+        return PROMPTS[kind]
+    loaded = load(NAMES[kind], work=Work())
+    held = next(iter(sample(loaded, [""], SampleOptions(seed=1, max_tokens=40)))).text
+    return ["", *(held[:n].replace("\n", " ") for n in (1, 2, 9, 21))]
+
+
+def known(kind, prompts):
+    tokenizer = load(NAMES[kind], work=Work()).tokenizer
+    return [p for p in prompts if tokenizer.first_unknown(p) is None]
+
+
+@pytest.mark.parametrize("kind", ["n-gram", "lstm", "transformer", "mixture", "pairs"])
+def test_texts_do_not_depend_on_the_load(live, kind):
+    draw = random.Random(5)
+    given = prompts_of(kind)
+    given = given if kind == "pairs" else known(kind, given)
+    asked = [
+        {
+            "prompt": draw.choice(given),
+            "seed": seed,
+            "max_tokens": draw.choice([3, 17, 40]),
+            "temperature": draw.choice([1.0, 1.3]),
+            "top_p": draw.choice([1.0, 0.9]),
+        }
+        for seed in range(20)
+    ]
+    expected = []
+    for fields in asked:
+        options = {name: value for name, value in fields.items() if name != "prompt"}
+        expected.append(digest(alone(kind, [fields["prompt"]], **options)[0]))
+
+    def ask(number):
+        fields, leaves = asked[number], number % 5 == 4
+        time.sleep(draw.random() / 20)
+        connection = http.client.HTTPConnection(*live.socket.getsockname())
+        with contextlib.closing(connection):
+            body = {"model": NAMES[kind], "stream": number % 2 == 0 or leaves, **fields}
+            connection.request("POST", "/v1/completions", json.dumps(body))
+            response = connection.getresponse()
+            assert response.status == 200
+            if leaves:
+                response.read(1)
+                return None
+            if body["stream"]:
+                text = "".join(e["choices"][0]["text"] for e in events(response))
+            else:
+                (text,) = texts(json.loads(response.read()))
+        return digest(text)
+
+    order = list(range(len(asked)))
+    draw.shuffle(order)
+    with ThreadPoolExecutor(8) as pool:
+        found = dict(zip(order, pool.map(ask, order), strict=True))
+    stayed = [number for number in order if found[number] is not None]
+    assert len(stayed) == 16
+    assert {n: found[n] for n in stayed} == {n: expected[n] for n in stayed}
+
+
+def test_prompts_and_choices_draw_as_those_of_sample(client):
+    prompts = prompts_of("lstm")[1:4]
+    answer = complete(client, "lstm", prompt=prompts, n=3, seed=7, max_tokens=12)
+    assert texts(answer) == alone("lstm", prompts, num_samples=3, seed=7, max_tokens=12)
+    assert [choice["index"] for choice in answer["choices"]] == list(range(9))
+    assert answer["usage"]["completion_tokens"] == 9 * 12
+    assert answer["seed"] == 7
+    best = complete(client, "lstm", prompt=prompts[0], best_of=5, seed=7, max_tokens=12)
+    assert texts(best) == alone("lstm", prompts[:1], best_of=5, seed=7, max_tokens=12)
+
+
+def test_ids_are_as_good_as_their_text(client):
+    (text,) = alone("lstm", [""], seed=3, max_tokens=8)
+    ids = client.post("/tokenize", json={"model": NAMES["lstm"], "prompt": text}).json()["tokens"]
+    back = client.post("/detokenize", json={"model": NAMES["lstm"], "tokens": ids}).json()
+    assert back == {"prompt": text}
+    both = [complete(client, "lstm", prompt=p, seed=1, echo=True) for p in (text, ids)]
+    assert texts(both[0]) == texts(both[1])
+    assert texts(both[0])[0].startswith(text)
+
+
+def test_settings_are_those_of_sample(client):
+    some = {"top_k": 3, "min_p": 0.1, "repetition_penalty": 1.2, "presence_penalty": 0.5}
+    some |= {"frequency_penalty": 0.3, "no_repeat_ngram": 4, "stop": ["a", "e"], "max_tokens": 30}
+    answer = complete(client, "n-gram", prompt="", seed=2, **some)
+    assert texts(answer) == alone("n-gram", [""], seed=2, **(some | {"stop": ("a", "e")}))
+    assert answer["choices"][0]["finish_reason"] in ("stop", "length")
+    (text,) = texts(complete(client, "n-gram", pattern="(a|b)+c?", max_tokens=6, seed=1))
+    assert text and set(text) <= set("abc")
+    greedy = complete(client, "n-gram", temperature=0, max_tokens=9)
+    assert texts(greedy) == alone("n-gram", [""], greedy=True, max_tokens=9, seed=0)
+
+
+def test_bias_decides():
+    log_probs = np.log(np.array([[0.5, 0.25, 0.25]]))
+    found = LogitBias((1, 2), (np.log(2), -100.0))([[]], log_probs)
+    np.testing.assert_allclose(np.exp(found), [[0.5, 0.5, 0.0]], atol=1e-12)
+
+
+def test_a_biased_token_is_written(client):
+    tokenizer = load(NAMES["n-gram"], work=Work()).tokenizer
+    token = int(tokenizer.encode("a")[0])
+    answer = complete(client, "n-gram", logit_bias={str(token): 100}, max_tokens=5, prompt="")
+    assert texts(answer) == ["aaaaa"]
+
+
+@pytest.mark.parametrize("kind", ["n-gram", "lstm", "lines"])
+def test_logprobs_of_a_prompt_are_its_score(client, kind):
+    loaded = load(NAMES[kind], work=Work())
+    (line,) = alone(kind, [""], seed=4, max_tokens=20, stop=("\n",))
+    (scored,) = score_lines(loaded, [line + "\n"], Scoring())
+    answer = complete(client, kind, prompt=line, echo=True, logprobs=2, max_tokens=1, temperature=0)
+    logprobs = answer["choices"][0]["logprobs"]
+    expected = scored.scored.log_probs[: len(loaded.ids(line))]
+    np.testing.assert_allclose(logprobs["token_logprobs"][:-1], expected, atol=1e-4)
+    assert len(logprobs["tokens"]) == len(expected) + 1
+    for logprob, top in zip(logprobs["token_logprobs"], logprobs["top_logprobs"], strict=True):
+        assert len(top) == 2 and max(top.values()) >= logprob
+    # What begins with the start symbol gets no other, and that has no probability.
+    ids = [loaded.framing.start, *loaded.ids(line)]
+    same = complete(client, kind, prompt=ids, echo=True, logprobs=0, max_tokens=0)
+    first, *others = same["choices"][0]["logprobs"]["token_logprobs"]
+    assert first is None
+    np.testing.assert_allclose(others, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["n-gram", "pairs", "labels"])
+def test_scores_are_those_of_perplexity(client, kind):
+    lines, more = ["ab", "a"], {}
+    if kind == "pairs":
+        more = {"sources": ["ba", "bb"]}
+    loaded = load(NAMES[kind], work=Work())
+    if kind == "labels":
+        more = {"label": loaded.labels.names[0]}
+        loaded = loaded.with_labels([more["label"]])
+    lines = [line.upper() if kind == "pairs" else line for line in lines]
+    answer = client.post("/v1/score", json={"model": NAMES[kind], "lines": lines, **more})
+    assert answer.status_code == 200, answer.text
+    read = [line + "\n" for line in lines]
+    if kind == "pairs":
+        read = [f"{a}\t{b}\n" for a, b in zip(more["sources"], lines, strict=True)]
+    if loaded.given.in_pairs:
+        read = loaded.given.read(SimpleNamespace(chunks=functools.partial(iter, read)), "x")
+    scored = score_lines(loaded, read, Scoring())
+    expected = [line_record(None, loaded, line, Scoring()) for line in scored]
+    for found, wanted in zip(answer.json()["data"], expected, strict=True):
+        assert found["nll_nats"] == pytest.approx(wanted["nll_nats"], abs=1e-4)
+        assert (found["line"], found["text"]) == (wanted["line"], wanted["text"])
+
+
+def test_labels(client):
+    names = load(NAMES["labels"], work=Work()).labels.names
+    for name in names[:2]:
+        found = texts(complete(client, "labels", label=name, seed=3, max_tokens=9))
+        assert found == alone("labels", [""], label=[name], seed=3, max_tokens=9)
+    assert "label" in complete(client, "labels", status=400)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"temprature": 1}, "temprature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"temperature": -1}, "temperature"),
+        ({"temperature": True}, "temperature"),
+        ({"top_p": 2}, "top_p"),
+        ({"max_tokens": 10**9}, "max_tokens"),
+        ({"max_tokens": -1}, "max_tokens"),
+        ({"max_tokens": 1.5}, "max_tokens"),
+        ({"n": 0}, "n"),
+        ({"n": 10**6}, "n"),
+        ({"n": 3, "best_of": 2}, "best_of"),
+        ({"n": 1, "best_of": 2, "stream": True}, "best_of"),
+        ({"prompt": {"a": 1}}, "prompt"),
+        ({"prompt": []}, "prompt"),
+        ({"prompt": [1, "a"]}, "prompt"),
+        ({"prompt": [[0, 10**9]]}, "prompt"),
+        ({"prompt": [[True]]}, "prompt"),
+        ({"prompt": [-1]}, "prompt"),
+        ({"prompt": ["a"] * 3000}, "prompt"),
+        ({"prompt": "a" * 40_000}, "prompt"),
+        ({"prompt": "\ud800"}, None),
+        ({"prompt": "\u4e00"}, None),
+        ({"seed": -1}, "seed"),
+        ({"seed": 1 << 70}, "seed"),
+        ({"stop": [1]}, "stop"),
+        ({"stop": [""]}, "stop"),
+        ({"stop": ["a"] * 1000}, "stop"),
+        ({"logit_bias": {"x": 1}}, "logit_bias"),
+        ({"logit_bias": {"1": 1e9}}, "logit_bias"),
+        ({"logit_bias": [1]}, "logit_bias"),
+        ({"logprobs": 10**4}, "logprobs"),
+        ({"stream": "yes"}, "stream"),
+        ({"stream_options": {"x": 1}}, "stream_options"),
+        ({"pattern": "("}, None),
+        ({"pattern": "a" * 10_000}, None),
+        ({"grammar": "/etc/passwd"}, "grammar"),
+        ({"json_schema": "/etc/passwd"}, "json_schema"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"suffix": "x"}, "suffix"),
+        ({"model": 5}, "model"),
+        ({"label": "x"}, None),
+    ],
+)
+def test_wrong_fields_are_refused_by_name(client, fields, named):
+    body = json.dumps({"model": NAMES["n-gram"], "max_tokens": 2, **fields})
+    answer = client.post("/v1/completions", content=body)
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert error["type"] == "invalid_request_error" and error["message"]
+    assert error["param"] == named
+    assert "--" not in error["message"] or "--max-prompt" in error["message"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b'{"n": NaN}',
+        b'{"temperature": 1e999}',
+        b'{"max_tokens": ' + b"9" * 5000 + b"}",
+        b"[" * 100_000,
+        b'{"prompt": ' + b"[" * 400 + b"]" * 400 + b"}",
+        b'{"prompt": ' + b"[" * 900 + b"]" * 900 + b"}",
+        b'{"logit_bias": ' + b'{"a":' * 300 + b"1" + b"}" * 301,
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/score", "/tokenize", "/detokenize"])
+def test_bodies_that_are_no_request(client, body, path):
+    answer = client.post(path, content=body)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_paths_and_names_lead_nowhere(client, tmp_path):
+    for name in ("../../etc/passwd", str(KINDS / "gru"), "", "\0", "a" * 10_000):
+        answer = client.post("/v1/completions", json={"model": name})
+        assert answer.status_code == 404 and answer.json()["error"]["code"] == "model_not_found"
+    for path in ("/etc/passwd", "/../run.py", "/v1/models/x", "/v1/chat/completions"):
+        answer = client.get(path)
+        assert answer.status_code == 404 and "error" in answer.json()
+    assert client.get("/v1/completions").status_code == 405
+    assert client.post("/v1/completions", content=b"x" * (5 << 20)).status_code == 413
+    for host in ("evil.example", "evil.example:8000", "[::2]"):
+        assert client.get("/v1/models", headers={"Host": host}).status_code == 403
+
+
+def test_what_else_is_served(client):
+    listed = client.get("/v1/models").json()["data"]
+    assert [model["id"] for model in listed] == list(NAMES.values())
+    assert client.get(f"/v1/models/{NAMES['lstm']}").json()["id"] == NAMES["lstm"]
+    assert client.get("/health").json() == {"status": "ok"}
+    before = metric(client, "seqgen_tokens_total")
+    complete(client, max_tokens=5)
+    assert metric(client, "seqgen_tokens_total") == before + 5
+    assert "<html" in client.get("/").text
+
+
+def metric(client, name):
+    lines = client.get("/metrics").text.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+
+def test_streams_end_with_usage(client):
+    body = {"model": NAMES["lstm"], "stream": True, "n": 2, "seed": 5, "logprobs": 1, "echo": True}
+    body |= {"stream_options": {"include_usage": True}, "prompt": "", "max_tokens": 6}
+    with client.stream("POST", "/v1/completions", json=body) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        found = events(line.encode() for line in response.iter_lines())
+    assert found[-1]["choices"] == [] and found[-1]["usage"]["completion_tokens"] == 12
+    written = ["", ""]
+    tokens = [[], []]
+    for event in found[:-1]:
+        (choice,) = event["choices"]
+        written[choice["index"]] += choice["text"]
+        tokens[choice["index"]] += choice["logprobs"]["token_logprobs"]
+    assert written == alone("lstm", [""], num_samples=2, seed=5, max_tokens=6)
+    whole = complete(client, "lstm", prompt="", n=2, seed=5, max_tokens=6, logprobs=1)
+    assert tokens == [choice["logprobs"]["token_logprobs"] for choice in whole["choices"]]
+
+
+def wait_for(condition):
+    until = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def send(live, body):
+    """Send a request, and return its socket."""
+    own = socket.create_connection(live.socket.getsockname())
+    raw = json.dumps(body).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(raw)}\r\n\r\n"
+    own.sendall(head.encode() + raw)
+    return own
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_hangs_up_is_forgotten(live, stream):
+    body = {"model": NAMES["lstm"], "max_tokens": 4000, "n": 8, "stream": stream}
+    own = send(live, body)
+    wait_for(lambda: live.served.engine.running == 8)
+    own.close()
+    wait_for(lambda: live.served.engine.running == 0)
+
+
+def test_half_open_and_idle_connections_hold_nobody_up(live, client):
+    idle = [socket.create_connection(live.socket.getsockname()) for _ in range(200)]
+    for number, own in enumerate(idle):
+        if number % 2:
+            own.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Le")
+        if number % 5 == 0:
+            own.shutdown(socket.SHUT_WR)
+    connection = http.client.HTTPConnection(*live.socket.getsockname())
+    connection.request("POST", "/v1/completions", json.dumps({"max_tokens": 3}))
+    assert connection.getresponse().status == 200
+    connection.close()
+    for own in idle:
+        own.close()
+
+
+@contextlib.contextmanager
+def small(names=("n-gram",), **options):
+    """A client of a server with other limits."""
+    shelf = Shelf([NAMES[name] for name in names], ServeOptions(**options).most_bytes)
+    server = Server(shelf, ServeOptions(**options))
+    yield server, TestClient(make_app(server), base_url="http://localhost")
+    server.engine.close()
+
+
+def test_a_full_queue_says_when_to_come_back():
+    with small(("lstm",), batch_size=1, queue=0, max_tokens=10**6) as (server, client):
+        gate = threading.Event()
+        step = Batch.read
+        with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
+            patch.setattr(Batch, "read", lambda batch: (gate.wait(), step(batch))[1])
+            running = pool.submit(complete, client, "lstm", max_tokens=3)
+            wait_for(lambda: server.engine.running == 1)
+            waiting = pool.submit(complete, client, "lstm", max_tokens=3)
+            wait_for(lambda: server.engine.waiting == 1)
+            answer = client.post("/v1/completions", json={"max_tokens": 3})
+            gate.set()
+            assert answer.status_code == 429 and int(answer.headers["Retry-After"]) >= 1
+            assert answer.json()["error"]["type"] == "rate_limit_error"
+            assert len(texts(running.result())[0]) == len(texts(waiting.result())[0]) == 3
+
+
+def test_a_late_request_gets_its_first_token_while_others_run(live):
+    body = {"model": NAMES["lstm"], "max_tokens": 4000, "stream": True}
+    with contextlib.closing(send(live, body)) as early:
+        early.recv(100)
+        late = http.client.HTTPConnection(*live.socket.getsockname())
+        late.request("POST", "/v1/completions", json.dumps(body | {"max_tokens": 2}))
+        assert len(events(late.getresponse())) == 2
+        late.close()
+        assert live.served.engine.running == 1
+    wait_for(lambda: live.served.engine.running == 0)
+
+
+def test_time_is_limited():
+    with small(("lstm",), timeout=0.2, max_tokens=10**6) as (_, client):
+        answer = complete(client, "lstm", max_tokens=10**6)
+        (choice,) = answer["choices"]
+        assert choice["finish_reason"] == "length" and choice["reason"] == "time"
+        assert choice["text"]
+
+
+def test_the_key_is_asked_for():
+    with small(api_key="secret") as (_, client):
+        for given in (None, "secret", "Bearer wrong", "Bearer secret2", "bearer\xff"):
+            headers = {} if given is None else {"Authorization": given.encode("latin-1")}
+            answer = client.get("/v1/models", headers=headers)
+            assert answer.status_code == 401 and answer.json()["error"]["message"]
+        right = {"Authorization": "Bearer secret"}
+        assert client.get("/v1/models", headers=right).status_code == 200
+        assert client.get("/health").status_code == 200
+
+
+def test_models_are_dropped_when_memory_is_short():
+    sizes = {name: Shelf.bytes_of(Shelf([NAMES[name]]).stored[NAMES[name]]) for name in NAMES}
+    names = ("n-gram", "lstm", "transformer")
+    two = sizes["lstm"] + sizes["n-gram"]
+    two = max(two, sizes["lstm"] + sizes["transformer"], sizes["n-gram"] + sizes["transformer"])
+    with small(names, memory=f"{two}") as (server, client):
+        for name in ("n-gram", "lstm", "n-gram", "transformer"):
+            complete(client, name, max_tokens=1)
+        assert NAMES["lstm"] not in server.shelf.loaded
+        assert server.shelf.loaded[-1] == NAMES["transformer"]
+        first = complete(client, "lstm", max_tokens=5, seed=1)
+        assert texts(first) == alone("lstm", [""], max_tokens=5, seed=1)
+    with pytest.raises(UsageError, match="--memory"):
+        Shelf([NAMES["lstm"]], sizes["lstm"] - 1)
+
+
+def test_what_cannot_be_served():
+    with pytest.raises(SeqgenError, match="no trained model"):
+        Shelf([])
+    with pytest.raises(UsageError):
+        Shelf([str(KINDS / "bag-classifier")])
+    with pytest.raises(UsageError, match="--api-key"):
+        ServeOptions(host="0.0.0.0")
+    assert ServeOptions(memory="1.5G").most_bytes == 1_500_000_000
+    with pytest.raises(UsageError, match="--memory"):
+        ServeOptions(memory="much")
