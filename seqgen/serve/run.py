@@ -19,6 +19,8 @@ from seqgen.serve.shelf import Shelf
 # How long a thread computes before another that waits may, in seconds: the engine would hold the
 # others up.
 SWITCH = 0.0005
+# Connections that wait to be taken.
+WAITING = 2048
 
 
 class Listening(uvicorn.Server):
@@ -76,6 +78,7 @@ def bind(options: ServeOptions) -> socket.socket:
     try:
         place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         place.bind((options.host, options.port))
+        place.listen(WAITING)
     except OSError as error:
         place.close()
         why = error.strerror or error

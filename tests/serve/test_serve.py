@@ -1,6 +1,7 @@
 """The server against `seqgen sample`, against hostile clients, and against clients that leave."""
 
 import contextlib
+import functools
 import hashlib
 import http.client
 import json
@@ -9,6 +10,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest

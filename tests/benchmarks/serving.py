@@ -1,0 +1,111 @@
+"""Tokens a second, and the wait for the first one, of a server with one client and with several.
+
+    python -m benchmarks.serving NAME [--clients 1,4,16] [--tokens 128] [--rounds 3] [--fast]
+    python -m benchmarks.serving --address http://127.0.0.1:8080 --model NAME ...
+
+Each client streams one text after the other, with a prompt and a seed of its own. The numbers of
+clients take turns, so that what else the machine does slows them alike; the medians of the rounds
+are written. The clients are a process of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from urllib.parse import urlsplit
+
+PROMPT = "the king said to the duke of york, and went on: "
+
+
+def stream(place: str, body: dict) -> tuple[float, int]:
+    """Return the seconds to the first token of a text, and the number of events."""
+    connection = http.client.HTTPConnection(place)
+    begun = time.perf_counter()
+    headers = {"Content-Type": "application/json"}
+    connection.request("POST", "/v1/completions", json.dumps(body), headers)
+    response = connection.getresponse()
+    if response.status != 200:
+        raise SystemExit(response.read().decode())
+    first, count = 0.0, 0
+    for line in response:
+        if line.startswith(b"data: {"):
+            first = first or time.perf_counter() - begun
+            count += 1
+    connection.close()
+    return first, count
+
+
+def load(place: str, model: str, clients: int, tokens: int, texts: int) -> tuple[float, list[float]]:
+    """Return tokens a second of all clients together, and the waits for first tokens."""
+    waits, counts = [], []
+
+    def client(number: int) -> None:
+        for text in range(texts):
+            prompt = PROMPT[: 8 + (number * 7 + text) % 40]
+            body = {"model": model, "prompt": prompt, "max_tokens": tokens, "stream": True}
+            wait, count = stream(place, body | {"seed": 1000 * number + text, "stop": None})
+            waits.append(wait)
+            counts.append(count)
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
+    begun = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(counts) / (time.perf_counter() - begun), waits
+
+
+def measure(place: str, model: str, numbers: list[int], tokens: int, rounds: int) -> None:
+    """Write a line for each number of clients."""
+    speeds = {number: [] for number in numbers}
+    waits = {number: [] for number in numbers}
+    load(place, model, 1, 8, 1)  # loads the model
+    for _ in range(rounds):
+        for number in numbers:
+            speed, first = load(place, model, number, tokens, 2)
+            speeds[number].append(speed)
+            waits[number] += first
+    base = speeds[numbers[0]]
+    for number in numbers:
+        ratio = statistics.median(a / b for a, b in zip(speeds[number], base, strict=True))
+        p50, p99 = (sorted(waits[number])[int(q * (len(waits[number]) - 1))] for q in (0.5, 0.99))
+        print(
+            f"{number:3} clients  {statistics.median(speeds[number]):8.1f} tokens/s  x{ratio:5.2f}"
+            f"  first token p50 {1000 * p50:6.0f} ms  p99 {1000 * p99:6.0f} ms"
+        )
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("model")
+    parser.add_argument("--clients", default="1,4,16")
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--fast", action="store_true")
+    parser.add_argument("--address", help="of a server that runs already, of this or another kind")
+    given = parser.parse_args()
+    numbers = [int(number) for number in given.clients.split(",")]
+    if given.address:
+        place = urlsplit(given.address).netloc
+        measure(place, given.model, numbers, given.tokens, given.rounds)
+        return
+    command = [sys.executable, "-m", "seqgen", "serve", "-m", given.model, "--port", "0"]
+    command += ["--fast"] if given.fast else []
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        address = server.stderr.readline().split()[-1]
+        try:
+            measure(urlsplit(address).netloc, given.model, numbers, given.tokens, given.rounds)
+        finally:
+            server.terminate()
+
+
+if __name__ == "__main__":
+    main()
