@@ -32,11 +32,6 @@ class ServeOptions(Options, panel=MACHINE):
         metavar="SIZE",
     )
     batch_size: int = with_default(WritingOptions, "batch_size", 32)
-    fast: bool = setting(
-        "Multiply the rows of a batch at once. This is faster for many clients, but rounding may "
-        "then change a text, rarely, by what else is written at the time.",
-        False,
-    )
     queue: int = setting(
         "Number of requests that may wait; more are refused with status 429.", 256, low=0
     )

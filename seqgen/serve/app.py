@@ -64,7 +64,7 @@ class Server:
 
     def __init__(self, shelf: Shelf, options: ServeOptions) -> None:
         self.options, self.shelf = options, shelf
-        self.engine = Engine(options.batch_size, options.queue, options.fast)
+        self.engine = Engine(options.batch_size, options.queue)
         self.answers: Counter[int] = Counter()
         self.first_token = [0, 0.0]  # how many, and seconds in total
         self.page = files("seqgen.serve").joinpath("page.html").read_text("utf-8")

@@ -149,12 +149,10 @@ class Engine:
     Args:
         rows: most texts of a model that are written side by side.
         waiting: most requests that wait for their turn.
-        fast: a row's products may differ in the last bits by what is beside it.
     """
 
-    def __init__(self, rows: int, waiting: int, fast: bool = False) -> None:
+    def __init__(self, rows: int, waiting: int) -> None:
         self.rows, self.most_waiting = rows, waiting
-        self.how = contextlib.nullcontext if fast else each_row_alone
         self.tokens = self.texts = 0  # written since the start
         self._inbox: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._submitted = 0  # in the inbox
@@ -290,7 +288,7 @@ class Engine:
                 if step.continuation.finish_reason:
                     self.texts += 1
                     self._end(task)
-            with self.how():
+            with each_row_alone():
                 batch.read()
         except Exception as error:
             for task in set(tasks.values()):

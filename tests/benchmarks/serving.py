@@ -1,6 +1,6 @@
 """Tokens a second, and the wait for the first one, of a server with one client and with several.
 
-    python -m benchmarks.serving NAME [--clients 1,4,16] [--tokens 128] [--rounds 3] [--fast]
+    python -m benchmarks.serving NAME [--clients 1,4,16] [--tokens 128] [--rounds 3]
     python -m benchmarks.serving --address http://127.0.0.1:8080 --model NAME ...
 
 Each client streams one text after the other, with a prompt and a seed of its own. The numbers of
@@ -41,7 +41,9 @@ def stream(place: str, body: dict) -> tuple[float, int]:
     return first, count
 
 
-def load(place: str, model: str, clients: int, tokens: int, texts: int) -> tuple[float, list[float]]:
+def load(
+    place: str, model: str, clients: int, tokens: int, texts: int
+) -> tuple[float, list[float]]:
     """Return tokens a second of all clients together, and the waits for first tokens."""
     waits, counts = [], []
 
@@ -89,7 +91,6 @@ def main() -> None:
     parser.add_argument("--clients", default="1,4,16")
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--fast", action="store_true")
     parser.add_argument("--address", help="of a server that runs already, of this or another kind")
     given = parser.parse_args()
     numbers = [int(number) for number in given.clients.split(",")]
@@ -98,7 +99,6 @@ def main() -> None:
         measure(place, given.model, numbers, given.tokens, given.rounds)
         return
     command = [sys.executable, "-m", "seqgen", "serve", "-m", given.model, "--port", "0"]
-    command += ["--fast"] if given.fast else []
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         address = server.stderr.readline().split()[-1]
         try:
