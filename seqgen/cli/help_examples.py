@@ -115,6 +115,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("seqgen report book-lstm book-gpt --out both.html", "Set two side by side."),
         ("seqgen report --watch", "Watch the latest run in a browser."),
     ),
+    "serve": (
+        ("seqgen serve", "Serve every stored model, with a page at http://127.0.0.1:8000."),
+        ("seqgen serve -m book-lstm -m book-gpt --memory 2G", "Serve two, within 2 GB."),
+        ("seqgen serve --host 0.0.0.0 --api-key KEY", "Let other machines ask, with a key."),
+    ),
     "novelty": (
         ("seqgen novelty", "See what the latest model copies when it writes."),
         ("seqgen novelty essay.txt -m book-lstm", "Find what a text has in common with the book."),

@@ -26,13 +26,16 @@ class CounterDraw:
     The hash (`seqgen.hashing`) gives one uniform number. The token drawn is the first whose
     cumulative probability, in float64, exceeds it. So a text depends neither on its batch nor on
     the device.
+
+    Args:
+        seed: of all rows, or of each of several (B,); steps may likewise differ.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int | np.ndarray) -> None:
         self.seed = seed
 
     def __call__(
-        self, rows: Sequence[tuple[int, int]], step: int, log_probs: np.ndarray
+        self, rows: Sequence[tuple[int, int]], step: int | np.ndarray, log_probs: np.ndarray
     ) -> list[int]:
         prompts, samples = rows[0] if len(rows) == 1 else np.array(rows, dtype=np.int64).T
         draws = uniforms(self.seed, prompts, samples, step).reshape(-1).tolist()

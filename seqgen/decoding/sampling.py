@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 
 from seqgen.decoding.continuation import Continuation
-from seqgen.decoding.draw import Choose
+from seqgen.decoding.draw import Choose, CounterDraw
 from seqgen.decoding.processors import History, Processor, normalise
 from seqgen.models.engines.ops import ops_of
 from seqgen.models.reader import Reader, without_gradients
@@ -71,6 +72,13 @@ class Manner:
     watch: Watch | None = None
     outcomes: Processor | None = None
 
+    @cached_property
+    def alike(self) -> object:
+        """What is equal for manners whose texts are drawn together, with a seed and step each."""
+        seeded = isinstance(self.choose, CounterDraw)
+        apart = self.watch is not None or self.outcomes is not None or not seeded
+        return id(self) if apart else tuple(self.processors)
+
 
 class Text:
     """One text in a batch.
@@ -89,9 +97,9 @@ class Text:
         self.dropped = False
 
     @property
-    def key(self) -> tuple[int, int]:
-        """What texts that are drawn together have in common: the manner and the step."""
-        return id(self.manner), len(self.history) - self.history.prompt
+    def step(self) -> int:
+        """How many tokens have been drawn."""
+        return len(self.history) - self.history.prompt
 
 
 class Batch:
@@ -131,11 +139,11 @@ class Batch:
             self._parts = [(np.concatenate(logits), type(states[0]).cat(states))]
         ((logits, _),), steps = self._parts, []
         log_probs = logits if self.model.normalised else normalise(logits)  # the model's own
-        by_key: dict[tuple[int, int], list[int]] = {}
+        alike: dict[object, list[int]] = {}
         for place, text in enumerate(self.texts):
-            by_key.setdefault(text.key, []).append(place)
-        for places in by_key.values():
-            of_these = log_probs if len(by_key) == 1 else log_probs[places]
+            alike.setdefault(text.manner.alike, []).append(place)
+        for places in alike.values():
+            of_these = log_probs if len(alike) == 1 else log_probs[places]
             steps += _drawn([self.texts[place] for place in places], of_these)
         return steps
 
@@ -156,15 +164,20 @@ class Batch:
 
 
 def _drawn(texts: Sequence[Text], log_probs: np.ndarray) -> Iterator[Step]:
-    """Draw the next token of texts that are written in one manner and are equally long."""
-    manner, step = texts[0].manner, texts[0].key[1]
+    """Draw the next token of texts that are written alike."""
+    manner, step = texts[0].manner, texts[0].step
     rows, histories = [text.row for text in texts], [text.history for text in texts]
     if manner.outcomes is not None:
         log_probs = manner.outcomes(histories, log_probs)
     stages = [log_probs]
     for processor in manner.processors:
         stages.append(processor(histories, stages[-1]))
-    chosen = manner.choose([(row.prompt, row.sample) for row in rows], step, stages[-1])
+    choose, steps = manner.choose, step
+    seeded = isinstance(choose, CounterDraw)
+    if seeded and any(text.manner is not manner or text.step != step for text in texts):
+        choose = CounterDraw(np.array([text.manner.choose.seed for text in texts]))
+        steps = np.array([text.step for text in texts])
+    chosen = choose([(row.prompt, row.sample) for row in rows], steps, stages[-1])
     of_chosen = log_probs[range(len(rows)), chosen].tolist()
     if manner.watch is not None:
         manner.watch(rows, step, stages, chosen)

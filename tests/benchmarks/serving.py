@@ -78,9 +78,9 @@ def measure(place: str, model: str, numbers: list[int], tokens: int, rounds: int
     for number in numbers:
         ratio = statistics.median(a / b for a, b in zip(speeds[number], base, strict=True))
         p50, p99 = (sorted(waits[number])[int(q * (len(waits[number]) - 1))] for q in (0.5, 0.99))
-        print(
+        sys.stdout.write(
             f"{number:3} clients  {statistics.median(speeds[number]):8.1f} tokens/s  x{ratio:5.2f}"
-            f"  first token p50 {1000 * p50:6.0f} ms  p99 {1000 * p99:6.0f} ms"
+            f"  first token p50 {1000 * p50:6.0f} ms  p99 {1000 * p99:6.0f} ms\n"
         )
 
 

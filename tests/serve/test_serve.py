@@ -6,11 +6,15 @@ import hashlib
 import http.client
 import json
 import random
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -503,3 +507,36 @@ def test_what_cannot_be_served():
     assert ServeOptions(memory="1.5G").most_bytes == 1_500_000_000
     with pytest.raises(UsageError, match="--memory"):
         ServeOptions(memory="much")
+
+
+def test_the_page_is_one_file_that_asks_nobody_else(client):
+    answer = client.get("/")
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    assert "http://" not in answer.text and "https://" not in answer.text
+
+
+@pytest.mark.slow
+def test_a_process_finishes_what_runs_when_it_is_told_to_end():
+    command = [sys.executable, "-m", "seqgen", "serve", "-m", NAMES["lstm"], "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        place = urlsplit(process.stderr.readline().split()[-1]).netloc
+        connection = http.client.HTTPConnection(place)
+        body = {"max_tokens": 4000, "stream": True, "seed": 1}
+        connection.request("POST", "/v1/completions", json.dumps(body))
+        response = connection.getresponse()
+        response.readline()
+        process.send_signal(signal.SIGTERM)
+        rest = response.read()
+        assert rest.rstrip().endswith(b"data: [DONE]")
+        assert rest.count(b"data: {") == 3999
+        assert process.wait(20) == 0 and process.stderr.read() == ""
+
+
+@pytest.mark.slow
+def test_an_address_that_is_taken_is_said_in_a_line():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "seqgen", "serve", "-m", NAMES["lstm"], "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1 and port in done.stderr
