@@ -38,4 +38,8 @@ def serve(served: Served, options: ServeOptions, out: Output) -> None:
     require_packages("seqgen serve", "starlette", "uvicorn")
     from seqgen.serve.run import serve as run
 
-    run(served.model, options, out.notice)
+    def say(names: list[str], address: str) -> None:
+        if not out.record({"models": names, "address": address}):
+            out.notice(f"serving {', '.join(names)} at {address}")
+
+    run(served.model, options, say)

@@ -86,11 +86,13 @@ def bind(options: ServeOptions) -> socket.socket:
     return place
 
 
-def serve(names: Sequence[str], options: ServeOptions, say: Callable[[str], None]) -> None:
-    """Serve models until a signal comes; see `Listening`. `say` is told where."""
+def serve(
+    names: Sequence[str], options: ServeOptions, say: Callable[[list[str], str], None]
+) -> None:
+    """Serve models until a signal comes; see `Listening`. `say` is told which, and where."""
     allow_connections()
     server = Listening(names, options)
-    say(f"serving {', '.join(server.shelf.stored)} at {server.address}")
+    say(list(server.shelf.stored), server.address)
     sys.setswitchinterval(SWITCH)
     server.listen()
 

@@ -136,7 +136,7 @@ ROWS: dict[str, set[str]] = {
     "models rename {model} other --json": MODELS,
     "models remove other --yes --json": MODELS,
 }
-# Commands that no stored model is given to.
+# Commands that no stored model is given to, and one that does not end.
 WITHOUT_MODEL = {
     "bench plan",
     "bleu",
@@ -144,6 +144,7 @@ WITHOUT_MODEL = {
     "find-lr",
     "novelty",
     "replay",
+    "serve",
     "sweep",
     "tune",
     "models cache",
