@@ -1,9 +1,9 @@
-/* Products of few rows, and whole steps of a model, for `native/__init__.py`.
+/* Products of few rows (`maps.py`), and whole steps of a model (`recording.py`).
 
    It is written in vectors of eight floats, which GCC and Clang lower to what there is; on x86-64
-   it is compiled for AVX2 with FMA (`compiling.py`), and `suits` asks the processor. A number that is computed for a row depends on that
-   row alone: every sum has one order, whatever the rows beside it. Nothing here allocates memory
-   or keeps a state. */
+   it is compiled for AVX2 with FMA (`compiling.py`), and `suits` asks the processor. A number that
+   is computed for a row depends on that row alone: every sum has one order, whatever the rows
+   beside it. Nothing here allocates memory or keeps a state. */
 
 #include <math.h>
 #include <stdint.h>
