@@ -273,6 +273,22 @@ def test_mixtures(table):
     assert arrays.parameter_count() == model.parameter_count()
 
 
+@torch.no_grad()
+def test_mixtures_of_models_with_sources():
+    names = {"additive", "default"}
+    each = [both(case) for case in PAIRS if case.variant in names]
+    model = Mixture([one for one, _ in each], [0.4, 0.6]).double().eval()
+    arrays = MixtureArrays([other for _, other in each], [0.4, 0.6])
+    tokens, source = ids(3, LENGTH), SOURCES.rows([0, 2, 1])
+    wanted, _ = model(tokens, model.opens(SOURCES)([0, 2, 1]))
+    found, _ = arrays(tokens.numpy(), arrays.opens(SOURCES)([0, 2, 1]))
+    agree(found, wanted)
+    wanted = model.attend(tokens, model.remember(source)).numpy()
+    found = arrays.attend(tokens.numpy(), arrays.remember(source))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-9)
+
+
 @pytest.mark.parametrize("name", ["lstm", "window", "transformer"])
 @torch.no_grad()
 def test_caches(name):

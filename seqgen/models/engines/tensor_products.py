@@ -16,7 +16,6 @@ from seqgen.models.engines.arrays import (
     ONE_ROW,
     SOME_ROWS,
     WAYS,
-    Affine,
     ArrayMap,
     Products,
     Way,
@@ -86,11 +85,6 @@ class FusedArrayOps(ArrayOps):
     """NumPy's arrays, by kernels of torch where it is loaded anyway and they are faster."""
 
     gelu, gelu_exact, silu = map(_over_arrays, ("gelu", "gelu_exact", "silu"))
-
-
-def affine_of(linear: nn.Linear) -> ArrayMap:
-    """Return a linear layer over arrays: in fewer bits if it is kept so."""
-    return getattr(linear, "reduced", None) or Affine(*map(as_array, (linear.weight, linear.bias)))
 
 
 def as_array(x: Tensor | np.ndarray | None) -> np.ndarray | None:

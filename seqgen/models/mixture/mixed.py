@@ -94,6 +94,25 @@ class Mixed(Reader):
         """Encode sources by each part; see `EncoderDecoder.remember`."""
         return MixtureState(tuple(part.remember(source) for part in self.components))
 
+    def attend(self, tokens: Leaf, memory: MixtureState) -> Leaf:
+        """Return the weighted mean of what the parts read of a source, (B, 1, 1, T, L).
+
+        Past its window, each part reads the text in windows of its own, as it predicts.
+
+        Args:
+            tokens: (B, T) of int64, what the decoders read, BOS first.
+            memory: of `remember`, with B rows.
+
+        Raises:
+            UsageError: a part has no attention.
+        """
+        parts = zip(self.components, memory.children, self.log_weights, strict=True)
+        each = [
+            math.exp(weight) * part.attend(tokens, child).mean((1, 2), keepdims=True)
+            for part, child, weight in parts
+        ]
+        return sum(each)
+
     def interpolated(
         self, tokens: Leaf, state: MixtureState | None = None, last: int | None = None
     ) -> tuple[Leaf, MixtureState | None]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 
 from seqgen.models.base import LanguageModel
@@ -29,22 +27,3 @@ class Mixture(Mixed, LanguageModel):
         self, tokens: Tensor, state: MixtureState | None = None, last: int | None = None
     ) -> tuple[Tensor, MixtureState | None]:
         return self.interpolated(tokens, state, last)
-
-    def attend(self, tokens: Tensor, memory: MixtureState) -> Tensor:
-        """Return the weighted mean of what the parts read of a source, (B, 1, 1, T, L).
-
-        Past its window, each part reads the text in windows of its own, as it predicts.
-
-        Args:
-            tokens: (B, T) of int64, what the decoders read, BOS first.
-            memory: of `remember`, with B rows.
-
-        Raises:
-            UsageError: a part has no attention.
-        """
-        parts = zip(self.components, memory.children, self.log_weights, strict=True)
-        each = [
-            math.exp(weight) * part.attend(tokens, child).mean((1, 2), keepdim=True)
-            for part, child, weight in parts
-        ]
-        return torch.stack(each).sum(0)
