@@ -88,7 +88,7 @@ def _page() -> Iterator[tuple[Console, bool]]:
         emoji=False,
     )
     yield out, terminal
-    lines = out.file.getvalue().splitlines()
+    lines = out.file.getvalue().lstrip("\n").splitlines()
     put("".join(line.rstrip() + "\n" for line in lines))
 
 
