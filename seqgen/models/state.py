@@ -35,9 +35,7 @@ class State:
         """Whether the leaves are arrays, as the first is."""
         value: Any = self
         while not is_leaf(value):
-            if not isinstance(value, tuple):
-                value = list(vars(value).values())
-            value = value[0]
+            value = next(iter(value if isinstance(value, tuple) else vars(value).values()))
         return isinstance(value, np.ndarray)
 
     def map(self: S, f: Callable[[Leaf], Leaf]) -> S:

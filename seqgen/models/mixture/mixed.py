@@ -86,12 +86,12 @@ class Mixed(Reader):
     def opens(
         self, sources: Sources, stride: int | None = None
     ) -> Callable[[Sequence[int]], MixtureState]:
-        """Return what opens states on sources; see `EncoderDecoder.opens`, which each part has."""
+        """Return what opens states on sources; see `FromSource.opens`, which each part has."""
         each = [part.opens(sources, stride) for part in self.components]
         return lambda handles: MixtureState(tuple(opened(handles) for opened in each))
 
     def remember(self, source: Source) -> MixtureState:
-        """Encode sources by each part; see `EncoderDecoder.remember`."""
+        """Encode sources by each part; see `FromSource.remember`."""
         return MixtureState(tuple(part.remember(source) for part in self.components))
 
     def attend(self, tokens: Leaf, memory: MixtureState) -> Leaf:
