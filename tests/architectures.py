@@ -103,8 +103,12 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
             "stupid-backoff",
             "kneser-ney",
             "modified-kneser-ney",
+            "witten-bell",
+            "jelinek-mercer",
         )
-    },
+    }
+    # Of order 3, two words that are equally probable differ in their last bit.
+    | {"katz": {"order": 2, "smoothing": "katz"}},
     "hmm": {
         "smooth": {"num_states": 5},
         "likeliest": {"num_states": 3, "delta": 0.0},

@@ -33,7 +33,14 @@ from seqgen.registry import SHARED_DOCS
 
 # As `models.ngram.config.Smoothing`, which is not loaded here.
 Smoothing = Literal[
-    "maximum-likelihood", "add-delta", "stupid-backoff", "kneser-ney", "modified-kneser-ney"
+    "maximum-likelihood",
+    "add-delta",
+    "stupid-backoff",
+    "kneser-ney",
+    "modified-kneser-ney",
+    "witten-bell",
+    "jelinek-mercer",
+    "katz",
 ]
 SettingFlags = settings_group(TrainingConfig, DataConfig)
 

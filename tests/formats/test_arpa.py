@@ -90,7 +90,8 @@ def log10_of(loaded, *words):
 
 
 @pytest.mark.parametrize(
-    "smoothing", ["modified-kneser-ney", "kneser-ney", "stupid-backoff", "maximum-likelihood"]
+    "smoothing",
+    ["modified-kneser-ney", "stupid-backoff", "maximum-likelihood", "witten-bell", "katz"],
 )
 @pytest.mark.parametrize("packed", [False, True])
 def test_written_and_read_back_it_is_the_same(tmp_path, smoothing, packed):

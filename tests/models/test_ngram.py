@@ -27,7 +27,7 @@ from seqgen.models.ngram.model import NGram
 from seqgen.scoring import add_up, score_corpus
 from seqgen.store import StoredModel
 from seqgen.tokenizers import CharTokenizer, WhitespaceTokenizer
-from seqgen.training.counting import count, fit, unseen_fractions
+from seqgen.training.counting import count, fit, order_weights, unseen_fractions
 
 SMOOTHINGS = (
     "maximum-likelihood",
@@ -35,6 +35,9 @@ SMOOTHINGS = (
     "stupid-backoff",
     "kneser-ney",
     "modified-kneser-ney",
+    "witten-bell",
+    "jelinek-mercer",
+    "katz",
 )
 # Ids as the tokenizers': pad, bos, eos, unk, newline, then words.
 PAD, BOS, EOS, UNK, NEWLINE = range(5)
@@ -108,6 +111,9 @@ class Oracle:
         self.following = defaultdict(list)
         for gram in self.raw:
             self.following[gram[:-1]].append(gram[-1])
+        config = NGramConfig(vocab_size=V, order=order, smoothing="jelinek-mercer")
+        possible = np.isin(np.arange(V), impossible, invert=True)
+        self.weights = order_weights(corpus, config, possible)
         self.discounts = {n: self._discounts(n) for n in range(1, order + 1)}
 
     def _discounts(self, n):
@@ -123,6 +129,8 @@ class Oracle:
             scores = {w: self.stupid(context, w) for w in self.vocabulary}
             return {w: s / sum(scores.values()) for w, s in scores.items()}
         of = {"maximum-likelihood": self.likelihood, "add-delta": self.add}
+        of |= {"witten-bell": self.witten_bell, "jelinek-mercer": self.jelinek_mercer}
+        of |= {"katz": self.katz}
         prob = of.get(self.smoothing, self.kneser_ney)
         return {w: prob(context, w) for w in self.vocabulary}
 
@@ -147,6 +155,55 @@ class Oracle:
         if context:
             return self.factor * self.stupid(context[1:], word)
         return self.factor / len(self.vocabulary)
+
+    def witten_bell(self, context, word):
+        shorter = self.witten_bell(context[1:], word) if context else 1 / len(self.vocabulary)
+        kinds = len(self.following[context])
+        if not kinds:
+            return shorter
+        total = self.total(self.raw, context)
+        return (self.raw[(*context, word)] + kinds * shorter) / (total + kinds)
+
+    def jelinek_mercer(self, context, word):
+        shorter = self.jelinek_mercer(context[1:], word) if context else 1 / len(self.vocabulary)
+        if not self.following[context]:
+            return shorter
+        weight = self.weights[len(context)]
+        own = self.raw[(*context, word)] / self.total(self.raw, context)
+        return weight * own + (1 - weight) * shorter
+
+    def factor_of(self, n, r):
+        """Katz (1987), equation 15, with k = 5; else what subtracting a half leaves."""
+        of = Counter(count for gram, count in self.raw.items() if len(gram) == n and count)
+        if not all(of[r] for r in range(1, 7)):
+            return 1 - 0.5 / r
+        beyond = Fraction(6 * of[6], of[1])
+        factors = [
+            (Fraction((r + 1) * of[r + 1], r * of[r]) - beyond) / (1 - beyond) if beyond != 1 else 0
+            for r in range(1, 6)
+        ]
+        if not all(0 < factor < 1 for factor in factors):
+            return 1 - 0.5 / r
+        return float(factors[r - 1]) if r <= 5 else 1.0
+
+    def katz(self, context, word):
+        total, n = self.total(self.raw, context), len(context) + 1
+        seen = {w: self.raw[(*context, w)] for w in self.following[context]}
+        own = {w: self.factor_of(n, r) * r / total for w, r in seen.items()}
+        if not context:
+            unseen = len(self.vocabulary) - len(own)
+            left = 1 - sum(own.values())
+            if not unseen:
+                return own[word] / sum(own.values())
+            return own.get(word, left / unseen)
+        lower = sum(self.katz(context[1:], w) for w in own)
+        if own and lower > 1 - 1e-12:
+            return own.get(word, 0.0) / sum(own.values())
+        if own and sum(own.values()) > 1 - 1e-12:  # only counts that lose nothing
+            own = {w: p * total / (total + 1) for w, p in own.items()}
+        if word in own:
+            return own[word]
+        return (1 - sum(own.values())) / (1 - lower) * self.katz(context[1:], word)
 
     def kneser_ney(self, context, word):
         shorter = self.kneser_ney(context[1:], word) if context else 1 / len(self.vocabulary)
@@ -210,6 +267,134 @@ def test_every_distribution_sums_to_one(smoothing, documents, order, limits):
         assert sum(got) == pytest.approx(1, abs=1e-9)
         assert min(got) >= 0
         assert all(got[w] == 0 for w in impossible)
+
+
+def test_katz_leaves_something_after_what_was_always_followed_by_one_word():
+    """6 follows nothing but 5, and often: no count above 5 is discounted."""
+    draw = np.random.default_rng(324)  # one that gives discounts of 3-grams
+    chances = [0.1, 0.3, 0.6]
+    texts = [draw.choice([3, 7, 8], draw.integers(1, 6), p=chances).tolist() for _ in range(40)]
+    corpus, impossible = line_corpus([*texts, *([[5, 6]] * 9)])
+    model, found = fitted(corpus, impossible, order=4, smoothing="katz")
+    assert 3 not in found.fallbacks
+    oracle = Oracle(corpus, impossible, 4, "katz")
+    for context in contexts_of(corpus, 4):
+        wanted = oracle.distribution(context)
+        got = row(model, context)
+        assert got == pytest.approx([wanted.get(w, 0.0) for w in range(V)], abs=1e-12)
+        assert all(got[w] > 0 for w in wanted if w != 4)
+
+
+@pytest.mark.parametrize("smoothing", SMOOTHINGS[2:])
+@given(documents=lines, order=st.integers(1, 4), digits=st.integers(0, 5))
+@quick
+def test_every_distribution_sums_to_one_when_pruned_by_entropy(smoothing, documents, order, digits):
+    corpus, impossible = line_corpus(documents)
+    how = {"order": order, "smoothing": smoothing, "prune_entropy": 10.0**-digits}
+    model, _ = fitted(corpus, impossible, **how)
+    for got in rows(model, contexts_of(corpus, order)):
+        assert sum(got) == pytest.approx(1, abs=1e-9)
+        assert min(got) >= 0
+
+
+def random_lines(seed, count):
+    draw = np.random.default_rng(seed)
+    return [draw.choice([3, 5, 6, 7, 8], draw.integers(1, 8)).tolist() for _ in range(count)]
+
+
+@pytest.mark.parametrize("smoothing", ["witten-bell", "katz", "modified-kneser-ney"])
+def test_entropy_pruning_drops_what_raises_the_perplexity_least(smoothing):
+    """Of a bigram model: each pair's rise by its definition, over whole distributions."""
+    corpus, impossible = line_corpus(random_lines(1, 30))
+    model, _ = fitted(corpus, impossible, order=2, smoothing=smoothing)
+    unigrams = model.arrays.log_probs[1].copy()
+    lower = np.exp(unigrams)
+    ends = corpus.ends.size
+    rises = {}
+    for key in model.arrays.keys[2].tolist():
+        context = key // V
+        kept = [k % V for k in model.arrays.keys[2].tolist() if k // V == context and k != key]
+        before = np.array(row(model, [context]))
+        after = np.array([before[w] if w in kept else 0 for w in range(V)])
+        others = np.array([w not in kept for w in range(V)])
+        after += others * lower * (1 - after.sum()) / lower[others].sum()
+        chance = ends / corpus.tokens.size if context == BOS else lower[context]
+        some = before > 0
+        loss = (before[some] * np.log(before[some] / after[some])).sum()
+        rises[key] = math.expm1(chance * loss)
+    for threshold in (1e-4, 1e-3, 3e-3, 1e-2):
+        how = {"order": 2, "smoothing": smoothing, "prune_entropy": threshold}
+        pruned, _ = fitted(corpus, impossible, **how)
+        expected = [key for key, rise in rises.items() if rise >= threshold]
+        assert pruned.arrays.keys[2].tolist() == expected
+    assert 0 < len(expected) < len(rises)
+
+
+def test_entropy_pruning_keeps_what_longer_ngrams_continue():
+    corpus, impossible = line_corpus(random_lines(2, 40))
+    sizes = []
+    for threshold in (0.0, 1e-4, 1e-3, 1e-2):
+        model, _ = fitted(corpus, impossible, order=4, prune_entropy=threshold)
+        sizes.append(model.arrays.parameter_count())
+        for n in (3, 4):  # each context is there: its place is in the table below
+            assert (model.arrays.keys[n] // V < model.arrays.log_probs[n - 1].size).all()
+    assert sizes == sorted(sizes, reverse=True) and len(set(sizes)) == 4
+
+
+def test_weights_of_orders_are_the_likeliest_on_held_out_text():
+    draw = np.random.default_rng(3)
+    texts = []
+    for _ in range(300):  # the next word follows from the last two, but for one in four
+        text = [5, 6]
+        while len(text) < 9:
+            follows = 5 + (text[-1] + 2 * text[-2]) % 4
+            text.append(follows if draw.random() > 0.25 else int(draw.integers(5, 9)))
+        texts.append(text)
+    corpus, impossible = line_corpus(texts)
+    possible = np.isin(np.arange(V), impossible, invert=True)
+    config = NGramConfig(vocab_size=V, order=3, smoothing="jelinek-mercer")
+    known, held_out = corpus.take(np.arange(270)), corpus.take(np.arange(270, 300))
+    oracle = Oracle(known, impossible, 3, "jelinek-mercer")
+
+    def likelihood(weights):
+        oracle.weights = weights
+        return sum(
+            math.log(oracle.jelinek_mercer(text[max(0, i - 2) : i], text[i]))
+            for text in texts_of(held_out)
+            for i in range(1, len(text))
+        )
+
+    found = order_weights(corpus, config, possible)
+    best = likelihood(found)
+    for n, change in itertools.product(range(3), (-0.03, 0.03)):
+        other = [w + change * (i == n) for i, w in enumerate(found)]
+        if 0 < other[n] < 1:
+            assert likelihood(other) < best
+
+
+@pytest.mark.parametrize(
+    ("numbers", "wanted"),
+    [
+        # 6 n6 / n1 = 0.3, d1 = (2 8/20 - 0.3) / 0.7, ..., d5 = (6 1/(5 2) - 0.3) / 0.7
+        ((20, 8, 5, 3, 2, 1), (5 / 7, 51 / 56, 5 / 7, 16 / 21, 3 / 7)),
+        ((9, 3, 2, 2, 2, 1), None),  # d1 = 0
+        ((9, 3, 2, 2, 2, 0), None),
+        ((6, 3, 1, 1, 1, 1), None),  # 6 n6 = n1
+    ],
+)
+def test_katz_by_hand(numbers, wanted):
+    """Lines of one word: so many words that were seen 1, 2, ..., 6 times; their ends are no n_r."""
+    counts = [r for r, number in enumerate(numbers, start=1) for _ in range(number)]
+    documents = [[5 + i] for i, count in enumerate(counts) for _ in range(count)]
+    corpus, _ = line_corpus(documents)
+    model = NGram(NGramConfig(vocab_size=5 + len(counts), order=1, smoothing="katz")).double()
+    found = fit(model, corpus, [PAD, BOS, NEWLINE])
+    assert found.fallbacks == ([] if wanted else [1])
+    assert found.discounts == [pytest.approx(wanted or (0.5,))]
+    total, probs = 2 * len(documents), np.exp(model.arrays.log_probs[1])
+    assert probs[5] == pytest.approx((wanted[0] if wanted else 0.5) / total)
+    # What all of them lost is what the unknown word has.
+    assert probs[UNK] == pytest.approx(1 - probs[5:].sum() - probs[EOS])
 
 
 def test_maximum_likelihood_and_add_delta_by_hand():

@@ -9,7 +9,14 @@ from seqgen.configs import ModelConfig, Span, ranges, require, setting, short
 from seqgen.registry import SHARED_DOCS
 
 Smoothing = Literal[
-    "maximum-likelihood", "add-delta", "stupid-backoff", "kneser-ney", "modified-kneser-ney"
+    "maximum-likelihood",
+    "add-delta",
+    "stupid-backoff",
+    "kneser-ney",
+    "modified-kneser-ney",
+    "witten-bell",
+    "jelinek-mercer",
+    "katz",
 ]
 # The highest order: V^N is still a number that can be written down.
 MOST = 255
@@ -50,6 +57,14 @@ class NGramConfig(ModelConfig):
         "0",
     )
 
+    prune_entropy: float = setting(
+        "Drop n-grams without which the model's perplexity rises by less than this share, such as"
+        " 1e-7 (Stolcke 1998).",
+        0.0,
+        low=0,
+        high=1,
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
         require(
@@ -59,6 +74,10 @@ class NGramConfig(ModelConfig):
         require(
             self.interpolate_unigrams or self.smoothing in ("kneser-ney", "modified-kneser-ney"),
             "interpolate_unigrams=false needs --smoothing kneser-ney or modified-kneser-ney",
+        )
+        require(
+            not self.prune_entropy or self.smoothing not in ("maximum-likelihood", "add-delta"),
+            f"prune_entropy needs a smoothing that backs off, not {self.smoothing}",
         )
         parts = [part.strip() for part in self.prune.split(",")]
         require(
