@@ -22,6 +22,7 @@ from seqgen import __version__
 from seqgen.commands.loaded import LoadedModel
 from seqgen.configs import require
 from seqgen.errors import SeqgenError
+from seqgen.models.engines.native.library import library
 from seqgen.models.ngram.array_model import NGramArrays
 from seqgen.models.reader import ArrayModel, without_gradients
 from seqgen.packages import require_packages
@@ -239,6 +240,8 @@ def _build(loaded: LoadedModel) -> str:
         import torch
 
         engine = f"torch {torch.__version__}"
+    if (kernels := library()) is not None:
+        engine += f", kernels {kernels.mark():x}"
     return f"{__version__}, {engine}, {processor()[:18].strip()}"
 
 
