@@ -228,6 +228,7 @@ _ROWS = (
         "fills in masked tokens (Devlin et al. 2019); for --task",
         (MASKED_LM, *ON_FEATURES),
         config=".encoders.config:BertConfig",
+        arrays=".encoders.transformer_arrays:BertArrays",
     ),
     Architecture(
         "elmo",
@@ -250,6 +251,7 @@ _ROWS = (
         "bidirectional recurrent encoder, for --task",
         ON_FEATURES,
         config=".encoders.config:BiRNNConfig",
+        arrays=".encoders.birnn_arrays:BiRNNArrays",
     ),
     Architecture(
         "encoder",
@@ -257,6 +259,7 @@ _ROWS = (
         "bidirectional transformer encoder, for --task",
         ON_FEATURES,
         config=".encoders.config:EncoderConfig",
+        arrays=".encoders.transformer_arrays:SentenceTransformerArrays",
     ),
     Architecture(
         "hopfield",

@@ -49,13 +49,14 @@ def fill(blanks: Blanks, model: ModelName, machine: Device, out: Output) -> None
     before and after it. With --top each line is a probability, a tab and a token; blanks follow one
     another in the order of the text, N lines each.
     """
+    from seqgen.commands.loading import Work
     from seqgen.commands.masked.fill import fill as filled
     from seqgen.commands.masked.scores import load_masked
     from seqgen.data.text import unix_newlines
 
     if not blanks.texts and piped_input() is None:
         raise UsageError("give a text with [MASK] in it, or pipe lines in")
-    loaded = load_masked(model.model, machine.device)
+    loaded = load_masked(model.model, machine.device, work=Work())
     lines = blanks.texts or piped_lines("nothing to fill in", out, unix_newlines)
     for record in filled(loaded, lines, blanks.top or 1, blanks.pattern):
         say_unknown(record.unknown, out, "text")

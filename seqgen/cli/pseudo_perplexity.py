@@ -75,11 +75,15 @@ def put_pseudo_perplexity(
     text: TextFiles, models: ModelNames, by_line: LineByLine, machine: ExactMachine, out: Output
 ) -> None:
     """Score files, standard input or what masked models hold out, and show the figures."""
+    from seqgen.commands.loading import Work
     from seqgen.commands.masked.pseudo_perplexity import pseudo_perplexity
     from seqgen.commands.masked.scores import load_masked
 
-    loaded = [load_masked(name, machine.device, machine.precision) for name in models.names]
-    sources = Inputs(out.quiet).open(text.or_piped) or [held_out_by(loaded, out.quiet)]
+    files = text.or_piped
+    work = Work.of_files(files) if files else None
+    how = machine.device, machine.precision, work
+    loaded = [load_masked(name, *how) for name in models.names]
+    sources = Inputs(out.quiet).open(files) or [held_out_by(loaded, out.quiet)]
     records = []
     for one in loaded:
         for source in sources:

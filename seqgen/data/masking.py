@@ -6,7 +6,7 @@ bidirectional transformers for language understanding", section 3.1).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -178,3 +178,8 @@ def each_hidden(row: Sequence[int], symbols: Symbols) -> MaskedRows:
         *(np.repeat(part, text.size, 0) for part in (rows.values, rows.lengths, rows.text))
     )
     return masked(every, 1 + np.arange(text.size)[:, None], symbols)
+
+
+def tokens_besides(vocab_size: int, special: Iterable[int | None]) -> np.ndarray:
+    """Return the ids of a vocabulary but for some, in order; None is no id."""
+    return np.setdiff1d(np.arange(vocab_size), [token for token in special if token is not None])

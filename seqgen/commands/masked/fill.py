@@ -6,15 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.vectors.words import SHOWN_SPACE
 from seqgen.commands.writing.prompts import Lines
 from seqgen.configs import require
+from seqgen.data.masking import tokens_besides
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.encoders.bert import Bert, tokens_besides
-from seqgen.models.engines.precision import in_float64
+from seqgen.models.encoders.transformer_arrays import MaskedTokens
+from seqgen.models.engines.ops import ArrayOps, ops_of
+from seqgen.models.reader import without_gradients
 from seqgen.patterns.automaton import Automaton, Vocabulary
 from seqgen.patterns.network import Network
 from seqgen.patterns.regex import add_pattern
@@ -182,10 +183,11 @@ def filled(tokenizer: Tokenizer, text: str, tokens: Sequence[int]) -> str:
     return written + last
 
 
-@torch.inference_mode()
-def probabilities_at(model: Bert, ids: Sequence[int], places: Sequence[int]) -> np.ndarray:
+@without_gradients
+def probabilities_at(model: MaskedTokens, ids: Sequence[int], places: Sequence[int]) -> np.ndarray:
     """Return the probability of every token of the tokenizer at each place, (M, V) of float64."""
     symbols = model.config.symbols
-    row = torch.tensor([[symbols.cls, *ids, symbols.sep]], device=model.device)
-    logits, _ = model(row, [row.shape[1]], torch.tensor([places], device=model.device) + 1)
-    return in_float64(logits[0]).softmax(-1)[:, : model.vocab_size].cpu().numpy()
+    row = np.array([[symbols.cls, *ids, symbols.sep]])
+    logits, _ = model(model.ids(row), [row.shape[1]], model.ids(np.array([places]) + 1))
+    logits = ops_of(logits).array(logits)[0].astype(np.float64)
+    return ArrayOps.softmax(logits)[:, : model.vocab_size]

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from seqgen import store
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.loading import load_stored, require_language_model
+from seqgen.commands.loading import Work, load_any, require_language_model
 from seqgen.data.batches import IGNORED, spans_of
 from seqgen.data.corpus import Corpus
 from seqgen.data.masking import MaskDraws, MaskedRows, choose, each_hidden, framed, masked
 from seqgen.errors import UsageError
-from seqgen.models.encoders.bert import Bert
-from seqgen.models.engines.precision import Precision, choose_device, in_float64
+from seqgen.models.encoders.transformer_arrays import MaskedTokens
+from seqgen.models.engines.ops import ops_of
+from seqgen.models.reader import without_gradients
 from seqgen.scoring import Scored
 from seqgen.store import StoredMixture
-from seqgen.training.regimes.masked import predict
+
+if TYPE_CHECKING:
+    from seqgen.models.engines.precision import Precision
 
 # Of the tokens of a held-out text, which are hidden, whatever share training hides: so that losses
 # can be compared. The draws are always the same.
@@ -45,8 +49,8 @@ def texts_of(corpus: Corpus, window: int) -> Iterator[tuple[int, np.ndarray]]:
             yield number, tokens
 
 
-@torch.inference_mode()
-def masked_loss(model: Bert, corpus: Corpus, most: int | None = None) -> float:
+@without_gradients
+def masked_loss(model: MaskedTokens, corpus: Corpus, most: int | None = None) -> float:
     """Return what hidden tokens of a text cost, in nats per hidden token.
 
     15 % of the tokens of each row are hidden, always the same ones for a text and a window.
@@ -75,7 +79,7 @@ def _beginning(texts: Iterable[np.ndarray], most: int | None) -> Iterator[np.nda
         seen += tokens.size
 
 
-def _loss_of(model: Bert, rows: list[np.ndarray], first: int) -> tuple[float, int]:
+def _loss_of(model: MaskedTokens, rows: list[np.ndarray], first: int) -> tuple[float, int]:
     """Return the nats of hidden tokens of some rows, and how many these are."""
     lengths = np.array([row.size for row in rows])
     text = np.zeros((len(rows), int(lengths.max())), np.int64)
@@ -88,7 +92,7 @@ def _loss_of(model: Bert, rows: list[np.ndarray], first: int) -> tuple[float, in
     return -float(log_probs.sum()), log_probs.size
 
 
-def pseudo_scores(model: Bert, corpus: Corpus) -> Iterator[Scored]:
+def pseudo_scores(model: MaskedTokens, corpus: Corpus) -> Iterator[Scored]:
     """Score every token of a text given all others of its row: its pseudo-log-likelihood.
 
     log P(x_t | x_1 ... x_{t-1}, x_{t+1} ... x_T) for each t, one [MASK] at a time (Salazar et al.
@@ -106,8 +110,8 @@ def pseudo_scores(model: Bert, corpus: Corpus) -> Iterator[Scored]:
         yield Scored(np.full(tokens.size, number), tokens, log_probs, hits)
 
 
-@torch.inference_mode()
-def pseudo_log_probs(model: Bert, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+@without_gradients
+def pseudo_log_probs(model: MaskedTokens, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the log-probability (T,) of each token given the others, and whether it was first.
 
     Args:
@@ -125,18 +129,21 @@ def pseudo_log_probs(model: Bert, tokens: np.ndarray) -> tuple[np.ndarray, np.nd
     return log_probs, hits
 
 
-def _told(model: Bert, rows: MaskedRows) -> tuple[np.ndarray, np.ndarray]:
+def _told(model: MaskedTokens, rows: MaskedRows) -> tuple[np.ndarray, np.ndarray]:
     """Return the log-probabilities of the targets (N,), in float64, and which were the first."""
-    logits, _ = predict(model, rows)
-    targets = torch.from_numpy(rows.targets).to(logits.device)
-    there = targets != IGNORED
-    logits, target_ids = logits[there], targets[there]  # (N, V), (N,)
-    log_probs = logits.log_softmax(-1).gather(1, target_ids[:, None])[:, 0]
-    return in_float64(log_probs).cpu().numpy(), (logits.argmax(-1) == target_ids).cpu().numpy()
+    logits, _ = model(model.ids(rows.values), rows.lengths, model.ids(rows.places))
+    there = rows.targets != IGNORED
+    logits, targets = logits[there], rows.targets[there]  # (N, V), (N,)
+    ops = ops_of(logits)
+    log_probs = ops.array(ops.log_softmax(logits)).astype(np.float64)
+    return log_probs[np.arange(len(targets)), targets], log_probs.argmax(-1) == targets
 
 
 def load_masked(
-    name: str | Path | None = None, device: str = "auto", precision: Precision = "auto"
+    name: str | Path | None = None,
+    device: str = "auto",
+    precision: Precision = "auto",
+    work: Work | None = None,
 ) -> LoadedModel:
     """Load a masked model.
 
@@ -144,12 +151,12 @@ def load_masked(
         name: a name, a path, or None for the latest model.
         device: auto, cpu, cuda or mps.
         precision: "auto" is float32.
+        work: see `load`; each token that is scored has its row read for it.
 
     Raises:
         UsageError: it is another kind of model.
         SeqgenError: there is no such model, or it is damaged.
     """
-    place = choose_device(device)
     stored = store.find_all(name)
     if isinstance(stored, StoredMixture):
         for part in stored.parts:
@@ -158,4 +165,6 @@ def load_masked(
         raise UsageError(
             f"{stored.name} is not a masked model: give one of seqgen train TEXT --model bert"
         )
-    return load_stored(stored, place, precision)
+    if work is not None:
+        work = replace(work, read=work.read * stored.config["model"].get("window", 1))
+    return load_any(stored, device, precision, work)

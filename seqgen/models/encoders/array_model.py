@@ -17,7 +17,7 @@ from seqgen.models.encoders.labelling import (
     head_width,
     require_window,
 )
-from seqgen.models.engines.arrays import ArrayMap, unchanged
+from seqgen.models.engines.arrays import unchanged
 from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
 from seqgen.models.reader import ArrayModel
 
@@ -28,7 +28,6 @@ class ArrayEncoder:
     Args:
         config: of the architecture.
         weights: see `shapes`.
-        inputs: makes what it reads of vectors, where it reads these in the place of tokens.
 
     Attributes:
         vectors: see `ArrayNetwork`.
@@ -40,9 +39,7 @@ class ArrayEncoder:
     vectors: np.ndarray | None = None
     window: int | None = None
 
-    def __init__(
-        self, config: ModelConfig, weights: Weights, inputs: ArrayMap | None = None
-    ) -> None:
+    def __init__(self, config: ModelConfig, weights: Weights) -> None:
         raise NotImplementedError
 
     @classmethod
@@ -51,18 +48,13 @@ class ArrayEncoder:
         return True
 
     @classmethod
-    def width(cls, config: ModelConfig, read: int | None = None) -> int:
-        """Return how wide its features are.
-
-        Args:
-            config: of the architecture.
-            read: the width of the vectors that it reads; None where it reads tokens.
-        """
+    def width(cls, config: ModelConfig) -> int:
+        """Return how wide its features are."""
         raise NotImplementedError
 
     @classmethod
-    def shapes(cls, config: ModelConfig, read: int | None = None) -> Shapes:
-        """Return the shape of every weight, by name; see `width`."""
+    def shapes(cls, config: ModelConfig) -> Shapes:
+        """Return the shape of every weight, by name."""
         raise NotImplementedError
 
     @classmethod
@@ -93,11 +85,11 @@ class LastStatesArrays(ArrayEncoder):
         return cls.kind.suits(config)
 
     @classmethod
-    def width(cls, config: ModelConfig, read: int | None = None) -> int:
+    def width(cls, config: ModelConfig) -> int:
         return cls.kind.shapes(config)["head.weight"][1]
 
     @classmethod
-    def shapes(cls, config: ModelConfig, read: int | None = None) -> Shapes:
+    def shapes(cls, config: ModelConfig) -> Shapes:
         shapes = cls.kind.shapes(config).items()
         return {f"model.{name}": shape for name, shape in shapes if not name.startswith("head.")}
 

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from torch import nn
 
-from torch import Tensor, nn
-
-from seqgen.configs.model import Pooling
 from seqgen.models.encoders.config import EncoderConfig
-from seqgen.models.encoders.labelling import at_ends, require_window
 from seqgen.models.encoders.sentence_encoder import SentenceEncoder
+from seqgen.models.encoders.transformer_arrays import BlocksOverSentences
 from seqgen.models.network import groups_in_order
 from seqgen.models.seq2seq.transformer import TransformerEncoder
 from seqgen.models.transformer.model import initialise
 
 
-class SentenceTransformer(SentenceEncoder):
-    """The registry's `encoder`: blocks without a causal mask (Vaswani et al. 2017, section 3.1).
+class SentenceTransformer(BlocksOverSentences, SentenceEncoder):
+    """The registry's `encoder`; see `BlocksOverSentences`.
 
     Initialisation is that of `Transformer`.
     """
 
-    pooling: ClassVar[Pooling] = "mean"
+    forward = BlocksOverSentences.features
 
     def __init__(self, config: EncoderConfig, width: int | None = None) -> None:
         super().__init__()
@@ -38,11 +34,6 @@ class SentenceTransformer(SentenceEncoder):
     def embedding(self) -> nn.Module:
         """The encoder's."""
         return self.encoder.inputs
-
-    def forward(self, values: Tensor, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
-        require_window(max(lengths), self.window)
-        features, _ = self.encoder(values, lengths)
-        return features, at_ends(features, lengths)
 
     def layers_in_order(self) -> list[list[nn.Module]]:
         return groups_in_order(self.encoder)

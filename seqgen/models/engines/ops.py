@@ -271,7 +271,7 @@ class ArrayOps:
 
     @staticmethod
     def at_places(x: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Return of x (S, L, E) what stands at places (S, L) along the second axis."""
+        """Return of x (S, L, E) what stands at places (S, M) along the second axis."""
         return np.take_along_axis(x, places[..., None], 1)
 
     @staticmethod

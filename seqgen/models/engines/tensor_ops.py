@@ -177,8 +177,8 @@ class TensorOps:
 
     @staticmethod
     def at_places(x: Tensor, places: Tensor) -> Tensor:
-        """Return of x (S, L, E) what stands at places (S, L) along the second axis."""
-        return x.gather(1, places[..., None].expand_as(x))
+        """Return of x (S, L, E) what stands at places (S, M) along the second axis."""
+        return x.gather(1, places[..., None].expand(-1, -1, x.shape[-1]))
 
     @staticmethod
     def first_best(x: Tensor) -> Tensor:

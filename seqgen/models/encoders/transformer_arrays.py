@@ -1,0 +1,225 @@
+"""Bidirectional transformers over arrays or tensors: the `encoder`, and BERT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from seqgen.configs.model import Pooling
+from seqgen.data.masking import Symbols
+from seqgen.models.array_network import ArrayNetwork
+from seqgen.models.encoders.array_model import ArrayEncoder
+from seqgen.models.encoders.config import BertConfig, EncoderConfig
+from seqgen.models.encoders.labelling import at_ends, require_window
+from seqgen.models.engines.ops import Leaf, ops_of
+from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
+from seqgen.models.seq2seq.encoding import SourceBlocks, SourceBlocksArrays
+from seqgen.models.transformer.array_model import norm_over_arrays, norm_shapes
+
+# [CLS], [SEP] and [MASK], whose ids follow those of the tokenizer.
+SYMBOLS = 3
+
+
+class BlocksOverSentences:
+    """Blocks without a causal mask (Vaswani et al. 2017, section 3.1)."""
+
+    pooling: ClassVar[Pooling] = "mean"
+    encoder: SourceBlocks
+    window: int | None
+
+    def features(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, Leaf]:
+        """See `SentenceEncoder.forward`."""
+        require_window(max(lengths), self.window)
+        features, _ = self.encoder(values, lengths)
+        return features, at_ends(features, lengths)
+
+
+class SentenceTransformerArrays(BlocksOverSentences, ArrayEncoder):
+    """`SentenceTransformer` over arrays."""
+
+    __call__ = BlocksOverSentences.features
+
+    def __init__(self, config: EncoderConfig, weights: Weights) -> None:
+        self.window = config.window if config.positions == "learned" else None
+        self.vectors = weights["encoder.inputs.weight"]
+        inputs = self.vectors.__getitem__
+        self.encoder = SourceBlocksArrays(config, weights.part("encoder"), inputs)
+
+    @classmethod
+    def width(cls, config: EncoderConfig) -> int:
+        return config.hidden_size
+
+    @classmethod
+    def shapes(cls, config: EncoderConfig) -> Shapes:
+        inputs = {"encoder.inputs.weight": (config.vocab_size, config.embedding_width)}
+        return inputs | SourceBlocksArrays.shapes(config)
+
+
+class BertBlocks(SourceBlocks):
+    """Blocks over the sum of tokens, positions and segments, normalised (Devlin et al., figure 2).
+
+    What stands up to the first [SEP] is segment A, the rest segment B.
+    """
+
+    config: BertConfig
+    segment_embedding: Callable[[Leaf], Leaf]
+
+    def _embedded(self, values: Leaf) -> tuple[Leaf, Leaf | None]:
+        x = self.inputs(values) + self.segment_embedding(self.segments(values))
+        x, rotation = self._placed(x)
+        return self.dropout(self.embedding_norm(x)), rotation
+
+    def segments(self, values: Leaf) -> Leaf:
+        """Return the segment of each place of rows (S, L): 0 or 1."""
+        ends = self.ops.like(values == self.config.symbols.sep, values)
+        return self.ops.like(ends.cumsum(1) > ends, values)
+
+
+class BertBlocksArrays(BertBlocks, SourceBlocksArrays):
+    """`BertStack` over arrays."""
+
+    def __init__(self, config: BertConfig, weights: Weights) -> None:
+        super().__init__(config, weights, weights["inputs.weight"].__getitem__)
+        self.segment_embedding = weights["segment_embedding.weight"].__getitem__
+
+    @staticmethod
+    def shapes(config: BertConfig, name: str = "encoder") -> Shapes:
+        width = config.embedding_width
+        return {
+            f"{name}.inputs.weight": (config.vocab_size + SYMBOLS, width),
+            f"{name}.segment_embedding.weight": (2, width),
+            **SourceBlocksArrays.shapes(config, name),
+            **norm_shapes(config, f"{name}.embedding_norm"),
+        }
+
+
+class BertOverSentences:
+    """The features of `Bert` for classifiers and taggers: without what tells hidden tokens.
+
+    It reads [CLS] in the place of a sentence's start symbol, and puts [SEP] after it. The last
+    state of a sentence is the feature of [CLS].
+    """
+
+    pooling: ClassVar[Pooling] = "mean"
+    config: BertConfig
+    encoder: BertBlocks
+    window: int | None
+
+    def features(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, Leaf]:
+        """See `SentenceEncoder.forward`."""
+        ops, size, symbols = ops_of(values), max(lengths), self.config.symbols
+        require_window(size, self.window)
+        read = ops.along(1, values[:, :size], ops.zeros(values, len(values), 1))
+        place, ends = ops.count(values, size + 1), ops.ints(values, lengths)[:, None]
+        read = ops.where(place >= ends, symbols.sep, read)
+        read = ops.where(place == 0, symbols.cls, read)
+        features, _ = self.encoder(read, [length + 1 for length in lengths])
+        return features[:, :size], features[:, 0]
+
+
+class BertEncoderArrays(BertOverSentences, ArrayEncoder):
+    """`BertEncoder` over arrays."""
+
+    __call__ = BertOverSentences.features
+
+    def __init__(self, config: BertConfig, weights: Weights) -> None:
+        self.config = config
+        self.vectors = weights["encoder.inputs.weight"][: config.vocab_size]
+        self.window = config.window + 1 if config.positions == "learned" else None
+        self.encoder = BertBlocksArrays(config, weights.part("encoder"))
+
+    @classmethod
+    def width(cls, config: BertConfig) -> int:
+        return config.hidden_size
+
+    @classmethod
+    def shapes(cls, config: BertConfig) -> Shapes:
+        return BertBlocksArrays.shapes(config)
+
+
+class MaskedTokens:
+    """A masked language model (Devlin et al. 2019).
+
+    With h the features of a row whose place t is hidden,
+
+        P(x_t | x without x_t) = softmax(E LayerNorm(gelu(W h_t + b)) + c)
+
+    where E is the embedding matrix. With `next_sentence` it also tells by the feature of [CLS]
+    whether B follows A: softmax(U tanh(P h_CLS + p) + u), of which 0 is that it does.
+    """
+
+    config: BertConfig
+    encoder: BertBlocks
+    transform: Callable[[Leaf], Leaf]
+    transform_norm: Callable[[Leaf], Leaf]
+    head: Callable[[Leaf], Leaf]
+    pooler: Callable[[Leaf], Leaf] | None
+    next_sentence: Callable[[Leaf], Leaf] | None
+
+    @property
+    def symbols(self) -> Symbols:
+        """The ids of [CLS], [SEP] and [MASK]."""
+        return self.config.symbols
+
+    def told(self, values: Leaf, lengths: Sequence[int], places: Leaf) -> tuple[Leaf, Leaf | None]:
+        """Tell the tokens at some places of rows.
+
+        Args:
+            values: (B, L) of int64, padded on the right.
+            lengths: B of them.
+            places: (B, M) of int64.
+
+        Returns:
+            Logits (B, M, V + 3), in float32 or the parameters' type if wider; and with
+            `next_sentence` those of whether B follows A (0) or not (1), (B, 2).
+        """
+        features = self.features(values, lengths)
+        ops, follows = ops_of(features), None
+        at = ops.at_places(features, places)
+        transformed = self.transform_norm(ops.gelu_exact(self.transform(at)))
+        if self.next_sentence is not None:
+            follows = ops.wide(self.next_sentence(ops.tanh(self.pooler(features[:, 0]))))
+        return ops.wide(self.head(transformed)), follows
+
+    def layer_features(self, tokens: Leaf) -> list[Leaf]:
+        """Return what each block makes of whole rows of one length, (B, L, H), the first first."""
+        return self.encoder.layers(tokens, None)
+
+    def features(self, values: Leaf, lengths: Sequence[int]) -> Leaf:
+        """Return the features (B, L, H) of rows; see `told`."""
+        return self.encoder(values, lengths)[0]
+
+
+class BertArrays(MaskedTokens, ArrayNetwork):
+    """`Bert` over arrays."""
+
+    sentence_encoder: ClassVar[type[ArrayEncoder]] = BertEncoderArrays
+    __call__ = MaskedTokens.told
+
+    def __init__(self, config: BertConfig, weights: Weights) -> None:
+        self.config, self.window = config, config.window
+        self.encoder = BertBlocksArrays(config, weights.part("encoder"))
+        self.transform, self.head = weights.affine("transform"), weights.affine("head")
+        norm = weights.part("transform_norm")
+        self.transform_norm = norm_over_arrays(self.encoder.ops, config, norm)
+        self.pooler = weights.affine("pooler")
+        self.next_sentence = weights.affine("next_sentence")
+        self.vectors = weights["encoder.inputs.weight"][: config.vocab_size]
+        self.dtype = self.vectors.dtype
+
+    @classmethod
+    def shapes(cls, config: BertConfig) -> Shapes:
+        size = config.hidden_size
+        shapes = {
+            **BertBlocksArrays.shapes(config),
+            **linear_shapes("transform", size, size),
+            **norm_shapes(config, "transform_norm"),
+            **linear_shapes("head", size, config.vocab_size + SYMBOLS),
+        }
+        if config.next_sentence:
+            shapes |= linear_shapes("pooler", size, size) | linear_shapes("next_sentence", size, 2)
+        return shapes
+
+    @classmethod
+    def shared(cls, config: BertConfig) -> list[list[str]]:
+        return [["encoder.inputs.weight", "head.weight"]] if config.tie_weights else []
