@@ -20,6 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 from seqgen.cli.help_examples import EXAMPLES
 from seqgen.cli.numbers import fill_in_numbers
 from seqgen.cli.output import is_terminal, put
+from seqgen.cli.values import read_here
 from seqgen.configs.options import ARGUMENTS, OTHER, PANELS
 from seqgen.errors import UsageError
 
@@ -41,7 +42,12 @@ Rows = list[tuple[str, str]]
 
 
 class _Help:
-    """Help of a command, in the place of Typer's."""
+    """Help of a command, and the reading of its arguments, in the place of Typer's."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments of the command line; see `read_here`."""
+        read_here(self.get_params(ctx))
+        return super().parse_args(ctx, args)
 
     _short: Any = None
 

@@ -6,7 +6,6 @@ import functools
 import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +88,8 @@ def _plain(value: Any) -> Any:
 @functools.cache
 def versions() -> dict[str, str]:
     """Return the versions that results depend on; no package is loaded for it."""
+    from importlib import metadata
+
     packages = {package: metadata.version(package) for package in PACKAGES}
     return {"seqgen": __version__, "python": platform.python_version(), **packages}
 

@@ -90,7 +90,7 @@ class Forbid:
     @cached_property
     def _distinct(self) -> np.ndarray:
         """The ids, each once, since each counts once."""
-        return np.unique(np.array(self.ids, dtype=np.intp))
+        return np.array(sorted(set(self.ids)), dtype=np.intp)  # np.unique loads numpy.ma
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         ids = self._distinct

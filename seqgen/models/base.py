@@ -148,7 +148,9 @@ class NeuralLanguageModel(Compilable, LanguageModel, Network):
     @property
     def like(self) -> Tensor:
         """A tensor of the type of the features, where the model is."""
-        return self.head.weight
+        if self.head is not None:
+            return self.head.weight
+        return next(x for x in self.state_dict().values() if x.is_floating_point())
 
     def layer_features(self, tokens: Tensor) -> list[Tensor]:
         """Return what each layer makes of the beginnings of texts, (B, T, H), the first first.

@@ -22,6 +22,7 @@ CASES = [
     ("bag", {"embedding_size": 4, "ngrams": 4, "buckets": 11, "within_words": True}),
     ("lstm", {**SMALL, "num_layers": 2, "residual": True, "pooling": "all"}),
     ("jordan", {**SMALL, "pooling": "max"}),
+    ("window", {**SMALL, "context_size": 3, "pooling": "all"}),
     ("hawk", {**SMALL, "pooling": "mean"}),
     ("transformer", {**HEADS, "tie_weights": True}),
     ("birnn", {**SMALL, "num_layers": 2, "residual": True, "pooling": "all"}),

@@ -83,8 +83,8 @@ class BiRNNArrays(BothEnds, ArrayEncoder):
     def __init__(self, config: BiRNNConfig, weights: Weights) -> None:
         layout, self.vectors = SentenceLayout(config), weights["encoder.inputs.weight"]
         self.beside, self.size = layout.beside, layout.size
-        inputs = self.vectors.__getitem__
-        self.encoder = SourceLayersArrays(layout, inputs, weights.part("encoder"))
+        facts = self.vectors.__getitem__, layout.encoder, layout.directions
+        self.encoder = SourceLayersArrays(*facts, weights.part("encoder"))
 
     @classmethod
     def width(cls, config: BiRNNConfig) -> int:
