@@ -236,6 +236,7 @@ _ROWS = (
         "LSTMs from both ends, for --features (Peters et al. 2018)",
         (BIDIRECTIONAL,),
         config=".encoders.config:ELMoConfig",
+        arrays=".encoders.elmo_arrays:ELMoArrays",
     ),
     Architecture(
         "bag",

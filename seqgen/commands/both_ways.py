@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from seqgen import registry, store
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.loading import Work, load, load_stored, require_int8
+from seqgen.commands.loading import Work, load, load_any, require_int8
 from seqgen.configs import Direction
 from seqgen.configs.scoring import CacheConfig
 from seqgen.store import StoredMixture, StoredModel
@@ -69,11 +69,9 @@ def load_directions(
     stored = store.find_all(name)
     row = registry.known_architecture(stored.config["architecture"])
     plain = cache is None and not isinstance(stored, StoredMixture) and row is not None
-    # What has an array model reads one way: its class, and with it PyTorch, need not be loaded.
-    if plain and row.arrays is None and row.load_model().both_ways:
-        from seqgen.models.engines.precision import choose_device
-
-        loaded = load_stored(stored, choose_device(device), precision)
+    kind = (row.load_arrays() or row.load_model()) if plain else None
+    if kind is not None and kind.both_ways:
+        loaded = load_any(stored, device, precision, work)
         if precision == "int8":
             require_int8(loaded)
         return directions_of(loaded)
