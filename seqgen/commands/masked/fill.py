@@ -13,7 +13,7 @@ from seqgen.commands.writing.prompts import Lines
 from seqgen.configs import require
 from seqgen.data.masking import tokens_besides
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.encoders.transformer_arrays import MaskedTokens
+from seqgen.models.encoders.transformer_arrays import MaskedModel
 from seqgen.models.engines.ops import ArrayOps, ops_of
 from seqgen.models.reader import without_gradients
 from seqgen.patterns.automaton import Automaton, Vocabulary
@@ -184,7 +184,7 @@ def filled(tokenizer: Tokenizer, text: str, tokens: Sequence[int]) -> str:
 
 
 @without_gradients
-def probabilities_at(model: MaskedTokens, ids: Sequence[int], places: Sequence[int]) -> np.ndarray:
+def probabilities_at(model: MaskedModel, ids: Sequence[int], places: Sequence[int]) -> np.ndarray:
     """Return the probability of every token of the tokenizer at each place, (M, V) of float64."""
     symbols = model.config.symbols
     row = np.array([[symbols.cls, *ids, symbols.sep]])

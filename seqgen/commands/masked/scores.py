@@ -17,7 +17,7 @@ from seqgen.data.batches import IGNORED, spans_of
 from seqgen.data.corpus import Corpus
 from seqgen.data.masking import MaskDraws, MaskedRows, choose, each_hidden, framed, masked
 from seqgen.errors import UsageError
-from seqgen.models.encoders.transformer_arrays import MaskedTokens
+from seqgen.models.encoders.transformer_arrays import MaskedModel
 from seqgen.models.engines.ops import ops_of
 from seqgen.models.reader import without_gradients
 from seqgen.scoring import Scored
@@ -50,7 +50,7 @@ def texts_of(corpus: Corpus, window: int) -> Iterator[tuple[int, np.ndarray]]:
 
 
 @without_gradients
-def masked_loss(model: MaskedTokens, corpus: Corpus, most: int | None = None) -> float:
+def masked_loss(model: MaskedModel, corpus: Corpus, most: int | None = None) -> float:
     """Return what hidden tokens of a text cost, in nats per hidden token.
 
     15 % of the tokens of each row are hidden, always the same ones for a text and a window.
@@ -79,7 +79,7 @@ def _beginning(texts: Iterable[np.ndarray], most: int | None) -> Iterator[np.nda
         seen += tokens.size
 
 
-def _loss_of(model: MaskedTokens, rows: list[np.ndarray], first: int) -> tuple[float, int]:
+def _loss_of(model: MaskedModel, rows: list[np.ndarray], first: int) -> tuple[float, int]:
     """Return the nats of hidden tokens of some rows, and how many these are."""
     lengths = np.array([row.size for row in rows])
     text = np.zeros((len(rows), int(lengths.max())), np.int64)
@@ -92,7 +92,7 @@ def _loss_of(model: MaskedTokens, rows: list[np.ndarray], first: int) -> tuple[f
     return -float(log_probs.sum()), log_probs.size
 
 
-def pseudo_scores(model: MaskedTokens, corpus: Corpus) -> Iterator[Scored]:
+def pseudo_scores(model: MaskedModel, corpus: Corpus) -> Iterator[Scored]:
     """Score every token of a text given all others of its row: its pseudo-log-likelihood.
 
     log P(x_t | x_1 ... x_{t-1}, x_{t+1} ... x_T) for each t, one [MASK] at a time (Salazar et al.
@@ -111,7 +111,7 @@ def pseudo_scores(model: MaskedTokens, corpus: Corpus) -> Iterator[Scored]:
 
 
 @without_gradients
-def pseudo_log_probs(model: MaskedTokens, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def pseudo_log_probs(model: MaskedModel, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the log-probability (T,) of each token given the others, and whether it was first.
 
     Args:
@@ -129,7 +129,7 @@ def pseudo_log_probs(model: MaskedTokens, tokens: np.ndarray) -> tuple[np.ndarra
     return log_probs, hits
 
 
-def _told(model: MaskedTokens, rows: MaskedRows) -> tuple[np.ndarray, np.ndarray]:
+def _told(model: MaskedModel, rows: MaskedRows) -> tuple[np.ndarray, np.ndarray]:
     """Return the log-probabilities of the targets (N,), in float64, and which were the first."""
     logits, _ = model(model.ids(rows.values), rows.lengths, model.ids(rows.places))
     there = rows.targets != IGNORED

@@ -17,7 +17,7 @@ from seqgen.models.encoders.transformer_arrays import (
     SYMBOLS,
     BertBlocks,
     BertOverSentences,
-    MaskedTokens,
+    MaskedModel,
 )
 from seqgen.models.engines.onednn_linear import Linear
 from seqgen.models.network import Network, groups_in_order
@@ -63,8 +63,8 @@ class BertEncoder(BertOverSentences, SentenceEncoder):
         return groups_in_order(self.encoder)
 
 
-class Bert(MaskedTokens, Model, Network):
-    """The registry's `bert`; see `MaskedTokens`.
+class Bert(MaskedModel, Model, Network):
+    """The registry's `bert`; see `MaskedModel`.
 
     Initialisation is that of `Transformer` in its form of 2017.
 
@@ -78,7 +78,7 @@ class Bert(MaskedTokens, Model, Network):
     trained_by: ClassVar[str] = "seqgen.training.regimes.masked:REGIMES"
     over_tensors: ClassVar[Callable[..., Tensor] | None] = None
     source_window: int | None = None
-    forward = MaskedTokens.told
+    forward = MaskedModel.told
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()

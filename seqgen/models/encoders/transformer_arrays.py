@@ -137,7 +137,7 @@ class BertEncoderArrays(BertOverSentences, ArrayEncoder):
         return BertBlocksArrays.shapes(config)
 
 
-class MaskedTokens:
+class MaskedModel:
     """A masked language model (Devlin et al. 2019).
 
     With h the features of a row whose place t is hidden,
@@ -190,11 +190,11 @@ class MaskedTokens:
         return self.encoder(values, lengths)[0]
 
 
-class BertArrays(MaskedTokens, ArrayNetwork):
+class BertArrays(MaskedModel, ArrayNetwork):
     """`Bert` over arrays."""
 
     sentence_encoder: ClassVar[type[ArrayEncoder]] = BertEncoderArrays
-    __call__ = MaskedTokens.told
+    __call__ = MaskedModel.told
 
     def __init__(self, config: BertConfig, weights: Weights) -> None:
         self.config, self.window = config, config.window
