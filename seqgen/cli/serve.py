@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from seqgen.cli.flags import takes_options
 from seqgen.cli.output import Output
+from seqgen.cli.reading import Threads
 from seqgen.configs.options import MODEL, Options
 from seqgen.configs.serving import ServeOptions
 from seqgen.configs.settings import setting
@@ -26,7 +27,7 @@ class Served(Options):
 
 
 @takes_options
-def serve(served: Served, options: ServeOptions, out: Output) -> None:
+def serve(served: Served, options: ServeOptions, threads: Threads, out: Output) -> None:
     """Serve trained models over HTTP, in the form of OpenAI's completions.
 
     The texts of all requests are written in one batch, and each is what `seqgen sample` writes

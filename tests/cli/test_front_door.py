@@ -339,7 +339,9 @@ def test_show_hassix_facts_the_curve_and_what_is_not_the_default(there, cli):
     assert [line.split()[0] for line in last] == ["model", "training", "data"]
     # Neither what every architecture has by default (clip_norm) nor an LSTM's own (lr, muon).
     assert last[0].split(maxsplit=1)[1] == "hidden_size 8, num_layers 1"
-    assert last[1].split(maxsplit=1)[1] == "steps 3, precision float32, compile false, seed 1"
+    assert last[1].split(maxsplit=1)[1] == (
+        "steps 3, precision float32, compile false, row_threads 1, seed 1"
+    )
     assert last[2].split(maxsplit=1)[1] == "all as by default"
     everything = cli("models", "show", "tiny", "--all")[1]
     assert re.search(r"(?m)^clip_norm +1\.0$", everything)

@@ -142,6 +142,7 @@ WITHOUT_MODEL = {
     "bleu",
     "data",
     "find-lr",
+    "help",
     "novelty",
     "replay",
     "serve",
