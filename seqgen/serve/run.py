@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import signal
 import socket
 import sys
@@ -91,6 +92,7 @@ def serve(
 ) -> None:
     """Serve models until a signal comes; see `Listening`. `say` is told which, and where."""
     allow_connections()
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of clients that hang up
     server = Listening(names, options)
     say(list(server.shelf.stored), server.address)
     sys.setswitchinterval(SWITCH)

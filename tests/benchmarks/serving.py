@@ -5,7 +5,8 @@
 
 Each client streams one text after the other, with a prompt and a seed of its own. The numbers of
 clients take turns, so that what else the machine does slows them alike; the medians of the rounds
-are written. The clients are a process of their own.
+are written. The clients are a process of their own. Of a server that the script started, it also
+writes tokens per second of processor time, of all that the server does.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import os
 import statistics
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from urllib.parse import urlsplit
 
 PROMPT = "the king said to the duke of york, and went on: "
@@ -64,14 +67,32 @@ def load(
     return sum(counts) / (time.perf_counter() - begun), waits
 
 
-def measure(place: str, model: str, numbers: list[int], tokens: int, rounds: int) -> None:
+def processor_seconds(process: int | None) -> float:
+    """Return the processor time of a process so far; 0 where it is not known."""
+    if process is None:
+        return 0.0
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(
+    place: str,
+    model: str,
+    numbers: list[int],
+    tokens: int,
+    rounds: int,
+    process: int | None = None,
+) -> None:
     """Write a line for each number of clients."""
     speeds = {number: [] for number in numbers}
+    costs = {number: [] for number in numbers}
     waits = {number: [] for number in numbers}
     load(place, model, 1, 8, 1)  # loads the model
     for _ in range(rounds):
         for number in numbers:
+            begun = processor_seconds(process)
             speed, first = load(place, model, number, tokens, 2)
+            costs[number].append((processor_seconds(process) - begun) / (number * 2 * tokens))
             speeds[number].append(speed)
             waits[number] += first
     base = speeds[numbers[0]]
@@ -80,8 +101,12 @@ def measure(place: str, model: str, numbers: list[int], tokens: int, rounds: int
         p50, p99 = (sorted(waits[number])[int(q * (len(waits[number]) - 1))] for q in (0.5, 0.99))
         sys.stdout.write(
             f"{number:3} clients  {statistics.median(speeds[number]):8.1f} tokens/s  x{ratio:5.2f}"
-            f"  first token p50 {1000 * p50:6.0f} ms  p99 {1000 * p99:6.0f} ms\n"
+            f"  first token p50 {1000 * p50:6.0f} ms  p99 {1000 * p99:6.0f} ms"
         )
+        if process is not None:
+            cost, one = (statistics.median(costs[n]) for n in (number, numbers[0]))
+            sys.stdout.write(f"  {1 / cost:8.1f} tokens/s of processor time  x{one / cost:5.2f}")
+        sys.stdout.write("\n")
 
 
 def main() -> None:
@@ -102,7 +127,8 @@ def main() -> None:
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         address = server.stderr.readline().split()[-1]
         try:
-            measure(urlsplit(address).netloc, given.model, numbers, given.tokens, given.rounds)
+            how = numbers, given.tokens, given.rounds, server.pid
+            measure(urlsplit(address).netloc, given.model, *how)
         finally:
             server.terminate()
 
