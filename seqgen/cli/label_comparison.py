@@ -53,7 +53,7 @@ def put_label_comparison(
         say(records[0].signature)
 
 
-LABEL_COMPARISON = OwnWay(put_label_comparison, "models that tell labels")
+LABEL_COMPARISON = OwnWay(put_label_comparison, "models that predict labels")
 
 
 def _table(records: Sequence[LabelComparison]) -> None:

@@ -69,7 +69,7 @@ def put_label_scores(
             say(f"{one.model}: {one.signature}")
 
 
-LABEL_SCORES = OwnWay(put_label_scores, "models that tell labels")
+LABEL_SCORES = OwnWay(put_label_scores, "models that predict labels")
 
 
 def _table(evaluations: Sequence[LabelEvaluation]) -> None:

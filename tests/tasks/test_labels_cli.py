@@ -308,11 +308,11 @@ REFUSED = [
     (("beam-search", "a"), "is a classifier, no language model"),
     (("perplexity", "FILE"), "is a classifier, no language model"),
     (("compare", "m", "m"), "a model is given twice"),
-    (("compare", "--all", "m"), "--all has no meaning for models that tell labels"),
+    (("compare", "--all", "m"), "--all has no meaning for models that predict labels"),
     (("compare", "m", "--precisions", "float32"), "--precisions has no meaning for models that"),
     (("diagnose", "FILE"), "is a classifier, no language model"),
     (("export", "m", "--format", "arpa", "--out", "m.arpa"), "m"),
-    (("eval", "--bleu"), "--bleu has no meaning for models that tell labels"),
+    (("eval", "--bleu"), "--bleu has no meaning for models that predict labels"),
 ]
 
 
