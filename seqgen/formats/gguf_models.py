@@ -27,7 +27,8 @@ from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.transformer.config import MOST_WINDOW, TransformerConfig
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.positions import RopeScaling, rates
-from seqgen.tokenizers import Tokenizer
+from seqgen.tokenizers import ByteTokenizer, Tokenizer
+from seqgen.tokenizers.base import SPECIALS
 from seqgen.tokenizers.from_elsewhere import (
     SPLITS,
     HuggingFaceTokenizer,
@@ -529,6 +530,8 @@ def facts_of(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, Any
         raise cannot
     names = {token: text for text, token in model["vocab"].items()}
     kinds = dict.fromkeys(names, NORMAL)
+    if isinstance(tokenizer, ByteTokenizer):
+        kinds |= dict.fromkeys(range(len(SPECIALS)), CONTROL)
     for added in table.get("added_tokens", []):
         names[added["id"]] = added["content"]
         kinds[added["id"]] = CONTROL if added["special"] else USER

@@ -361,7 +361,10 @@ class HuggingFaceTokenizer(TokenizerFromElsewhere):
     @cached_property
     def _special_names(self) -> frozenset[str]:
         added = self._library.get_added_tokens_decoder().values()
-        return frozenset(token.content for token in added if token.special)
+        special = {token.content for token in added if token.special}
+        # Those that an export of seqgen has, which no text is read as.
+        named = {name: i for i, name in self._names.items() if name.startswith("<")}
+        return frozenset(special | {name for name, i in named.items() if not self._decode([i])})
 
 
 def open_library(content: bytes) -> Library:

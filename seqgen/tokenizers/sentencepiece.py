@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import re
+import struct
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -113,6 +114,31 @@ def read_normaliser(model: bytes) -> Normaliser:
         escape=bool(rules.get(5, 1)) and not trainer.get(24, 0),
         splits_words=bool(trainer.get(22, 1)),
     )
+
+
+# Kinds of pieces (sentencepiece_model.proto).
+NORMAL, USER = 1, 4
+
+
+class Piece(NamedTuple):
+    """A piece of a model: its text, its score, and its kind as sentencepiece numbers them."""
+
+    text: str
+    score: float
+    kind: int
+
+
+def pieces_of(model: bytes) -> list[Piece]:
+    """Return the pieces of a model, in order of their ids.
+
+    Raises:
+        ValueError: the bytes are no model.
+    """
+    found = (dict(_fields(piece)) for number, piece in _fields(model) if number == 1)
+    return [
+        Piece(piece[1].decode(), struct.unpack("<f", piece.get(2, bytes(4)))[0], piece.get(3, 1))
+        for piece in found
+    ]
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:

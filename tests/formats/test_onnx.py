@@ -169,7 +169,11 @@ def test_what_a_graph_cannot_hold_is_a_line(tmp_path, capsys):
     ("architecture", "tokenizer", "written"),
     [
         ("transformer", "char", "config.json"),
-        ("transformer", "word", "onnx.json"),  # no tokenizer.json holds these tokens as they are
+        (
+            "transformer",
+            "whitespace",
+            "onnx.json",
+        ),  # no tokenizer.json holds these tokens as they are
         ("gru", "char", "onnx.json"),
         ("ngram", None, "\\data\\"),
     ],

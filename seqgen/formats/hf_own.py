@@ -1,0 +1,212 @@
+"""Tokenizers of seqgen as a `tokenizer.json`, with the same ids for every text.
+
+No special token is listed under `added_tokens`: the library would read its name in a text, such as
+the `<unk>` of Penn Treebank, as the token itself. The decoder leaves them out instead.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from itertools import groupby, pairwise
+from typing import Any
+
+from seqgen.errors import SeqgenError
+from seqgen.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer, WordTokenizer, char
+from seqgen.tokenizers.base import SPECIALS
+from seqgen.tokenizers.from_elsewhere import BYTE_OF
+from seqgen.tokenizers.sentencepiece import (
+    ESCAPE,
+    ESCAPED,
+    NORMAL,
+    SPACE,
+    UNKNOWN,
+    USER,
+    BPETokenizer,
+    Piece,
+    SentencepieceTokenizer,
+    UnigramTokenizer,
+    pieces_of,
+)
+
+# Any one character. In the library's expressions a dot leaves out the newline.
+ANY_CHARACTER = "[\\s\\S]"
+# An escape that an even number of others stands before.
+ESCAPED_SPACE = f"(?<!{ESCAPE})(?:{ESCAPE}{ESCAPE})*\\K{ESCAPE}_"
+IS_UNKNOWN = f"\\A{SPECIALS[-1]}\\z"
+FUSE = [{"type": "Fuse"}]
+
+
+def table_of(tokenizer: Tokenizer, name: str) -> tuple[dict[str, Any], list[str]]:
+    """Return a `tokenizer.json` without what stands around a text, and the name of each token.
+
+    Args:
+        tokenizer: of characters, bytes, words, or byte pairs learnt by seqgen.
+        name: what messages call the model.
+
+    Raises:
+        SeqgenError: a `tokenizer.json` cannot hold it with the same ids.
+    """
+    parts = next((write for kind, write in WRITERS.items() if isinstance(tokenizer, kind)), None)
+    if parts is None:
+        kinds = "char, byte, word, bpe"
+        raise SeqgenError(
+            f"{name} has a tokenizer of kind {tokenizer.kind}, which tokenizer.json cannot hold as "
+            f"it is; {kinds} and huggingface can be written"
+        )
+    try:
+        names, table = parts(tokenizer)
+    except ValueError as error:
+        raise SeqgenError(
+            f"{name} has a {tokenizer.kind} tokenizer that another program would not read alike: "
+            f"{error}"
+        ) from None
+    shared = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": []}
+    hidden = "|".join(map(re.escape, (names[i] for i in range(len(SPECIALS) - 1))))
+    steps = [_replace(f"\\A(?:{hidden})\\z", "", regex=True), *table.pop("decoder")]
+    decoder = {"type": "Sequence", "decoders": steps}
+    return {**shared, "normalizer": None, **table, "decoder": decoder}, names
+
+
+def _replace(pattern: str, content: str, regex: bool = False) -> dict[str, Any]:
+    kind = "Regex" if regex else "String"
+    return {"type": "Replace", "pattern": {kind: pattern}, "content": content}
+
+
+def _split(pattern: str) -> dict[str, Any]:
+    split = {"type": "Split", "pattern": {"Regex": pattern}}
+    return {**split, "behavior": "Isolated", "invert": False}
+
+
+def _numbered(names: list[str]) -> dict[str, int]:
+    """Return the id of each name.
+
+    Raises:
+        ValueError: two have the same.
+    """
+    table = {name: i for i, name in enumerate(names)}
+    if len(table) != len(names):
+        raise ValueError("two of its tokens have the same name")
+    return table
+
+
+def _of_bytes(_: ByteTokenizer) -> tuple[list[str], dict[str, Any]]:
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    level["use_regex"] = True
+    names = {byte: character for character, byte in BYTE_OF.items()}
+    spelled = [*SPECIALS, *(names[byte] for byte in range(256))]
+    model = {"type": "BPE", "vocab": _numbered(spelled), "merges": []}
+    return spelled, {"pre_tokenizer": level, "decoder": [level], "model": model}
+
+
+def _looked_up(names: list[str], pattern: str) -> tuple[list[str], dict[str, Any]]:
+    """Return what splits a text by a pattern and looks the pieces up."""
+    model = {"type": "WordLevel", "vocab": _numbered(names), "unk_token": SPECIALS[-1]}
+    return names, {"pre_tokenizer": _split(pattern), "decoder": FUSE, "model": model}
+
+
+def _of_characters(tokenizer: CharTokenizer) -> tuple[list[str], dict[str, Any]]:
+    names, table = _looked_up([*SPECIALS, *tokenizer.alphabet], ANY_CHARACTER)
+    return names, {**table, "decoder": [_replace(IS_UNKNOWN, char.UNKNOWN, True), *FUSE]}
+
+
+def _of_words(tokenizer: WordTokenizer) -> tuple[list[str], dict[str, Any]]:
+    # The library's \w and \s hold other characters than Python's, so each is written out.
+    word, space = _class_of(r"\w"), _class_of(r"\s")
+    pattern = tokenizer.pattern.pattern.replace(r"[^\w\s]", f"[^{word}{space}]")
+    pattern = pattern.replace(r"\w", f"[{word}]").replace(r"\s", f"[{space}]")
+    return _looked_up(tokenizer.vocabulary, pattern.replace(r"\u2019", "\u2019"))
+
+
+def _class_of(pattern: str) -> str:
+    """Return the ranges of the characters that match, as the inside of a character class."""
+    matches = re.compile(pattern).match
+    codes = [code for code in range(sys.maxunicode + 1) if matches(chr(code))]
+    runs = (
+        [code for _, code in run] for _, run in groupby(enumerate(codes), lambda x: x[1] - x[0])
+    )
+    return "".join(f"\\x{{{run[0]:X}}}-\\x{{{run[-1]:X}}}" for run in runs)
+
+
+def learnt_pieces(tokenizer: SentencepieceTokenizer) -> list[Piece]:
+    """Return the pieces of a sentencepiece model that reads texts as those learnt here do.
+
+    Raises:
+        ValueError: it does not.
+    """
+    pieces = pieces_of(tokenizer.model)
+    users = [piece.text for piece in pieces if piece.kind == USER]
+    if not tokenizer.lossless or users != ["\n"] or len(pieces) != tokenizer.vocab_size:
+        raise ValueError("it was not learnt by seqgen, and changes texts or lacks tokens")
+    if [piece.text for piece in pieces[: len(SPECIALS)]] != [*SPECIALS]:
+        raise ValueError("its special tokens are not those of seqgen")
+    characters = {piece.text for piece in pieces if len(piece.text) == 1}
+    lacking = {c for piece in pieces if piece.kind == NORMAL for c in piece.text} - characters
+    if lacking:
+        raise ValueError(f"it has pieces with {min(lacking)!r}, and no such piece")
+    return pieces
+
+
+def _of_merges(tokenizer: BPETokenizer) -> tuple[list[str], dict[str, Any]]:
+    pieces = learnt_pieces(tokenizer)
+    names = [piece.text for piece in pieces]
+    model = {"type": "BPE", "vocab": _numbered(names), "merges": merges_of(pieces)}
+    doubled = [_replace(ESCAPE, ESCAPED[ESCAPE]), _replace(SPACE, ESCAPED[SPACE])]
+    rules = [*doubled, _replace(" ", SPACE)]
+    back = [_replace(IS_UNKNOWN, UNKNOWN, regex=True), _replace(SPACE, " ")]
+    back += [{"type": "ByteFallback"}, *FUSE]
+    back += [_replace(ESCAPED_SPACE, SPACE, regex=True), _replace(ESCAPED[ESCAPE], ESCAPE)]
+    return names, {
+        "normalizer": {"type": "Sequence", "normalizers": rules},
+        "pre_tokenizer": _split("\\n"),
+        "decoder": back,
+        "model": {**model, "unk_token": SPECIALS[-1], "byte_fallback": True},
+    }
+
+
+def merges_of(pieces: list[Piece]) -> list[tuple[str, str]]:
+    """Return the two parts that each piece is merged from, the best piece first.
+
+    sentencepiece merges whatever two neighbours make a piece, the one with the highest score
+    first. Yet each piece is only ever made from one pair: what is merged inside of it does not
+    depend on what is around it, so it comes about as it does in a text that is the piece alone.
+
+    Raises:
+        ValueError: two pieces have the same score, so that the place in a text decides.
+    """
+    scores = {piece.text: piece.score for piece in pieces if piece.kind == NORMAL}
+    longer = sorted((text for text in scores if len(text) > 1), key=lambda text: -scores[text])
+    if len({scores[text] for text in longer}) < len(longer):
+        raise ValueError("two of its pieces have the same score")
+    pairs = (_last_merge(text, scores) for text in longer)
+    return [pair for pair in pairs if pair is not None]
+
+
+def _last_merge(text: str, scores: Mapping[str, float]) -> tuple[str, str] | None:
+    """Return the last two parts that merging the characters of a piece leaves; None for more."""
+    parts = list(text)
+    while len(parts) > 2:
+        merged = [a + b for a, b in pairwise(parts)]
+        known = [i for i, piece in enumerate(merged) if piece in scores]
+        if not known:
+            return None
+        best = max(known, key=lambda i: (scores[merged[i]], -i))
+        parts[best : best + 2] = [merged[best]]
+    return (parts[0], parts[1]) if len(parts) == 2 else None
+
+
+def _of_likeliest(_: UnigramTokenizer) -> tuple[list[str], dict[str, Any]]:
+    raise ValueError(
+        "sentencepiece adds scores in float32 and others in float64, and texts with two equally "
+        "likely segmentations ('0000000') get other tokens; train with --tokenizer bpe"
+    )
+
+
+WRITERS: dict[type[Tokenizer], Callable[[Any], tuple[list[str], dict[str, Any]]]] = {
+    CharTokenizer: _of_characters,
+    ByteTokenizer: _of_bytes,
+    WordTokenizer: _of_words,
+    BPETokenizer: _of_merges,
+    UnigramTokenizer: _of_likeliest,
+}

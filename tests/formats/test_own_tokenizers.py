@@ -1,0 +1,120 @@
+"""Tokenizers trained here, as other programs read them: the same ids for every text."""
+
+import json
+from pathlib import Path
+
+import pytest
+import sentencepiece
+from hf_models import TEXT, sentencepiece_model
+from nasty import nasty_texts
+
+from seqgen.data.framing import Framing
+from seqgen.errors import SeqgenError
+from seqgen.formats.hf_own import merges_of
+from seqgen.formats.hf_tokenizer import files_of
+from seqgen.tokenizers import KINDS, HuggingFaceTokenizer
+from seqgen.tokenizers.sentencepiece import NORMAL, Piece, escaped
+
+tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+
+SIZES = {"char": None, "byte": None, "word": 200, "bpe": 500}
+# Names of tokens and bytes are part of this text, so that there are pieces of them.
+LEARNT = (
+    f"{TEXT}\nthe <unk> of <unk> and <unk>s in <unk>\n<0x41> is a byte\nit's he\u2019s 1\u00b2\n"
+    * 3
+)
+
+
+def exported(kind, text, size):
+    tokenizer = KINDS[kind].train([text], size)
+    return tokenizer, files_of(tokenizer, Framing(tokenizer.newline_id, None, None), "m")
+
+
+@pytest.fixture(scope="module")
+def made():
+    return {kind: exported(kind, LEARNT, size) for kind, size in SIZES.items()}
+
+
+def assert_same_ids(tokenizer, files, texts):
+    library = tokenizers.Tokenizer.from_str(files["tokenizer.json"].decode())
+    for text in texts:
+        ids = tokenizer.encode(text).tolist()
+        assert library.encode(text, add_special_tokens=False).ids == ids, text
+        assert library.decode(ids) == tokenizer.decode(ids), text
+    framed = library.encode("a").ids
+    assert framed == [tokenizer.newline_id, *tokenizer.encode("a").tolist()]
+    special = [tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id]
+    the = tokenizer.encode("the").tolist()
+    assert library.decode([*special, *the]) == "the"
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_the_library_gives_the_same_ids(kind, made):
+    assert_same_ids(*made[kind], nasty_texts(LEARNT, 300))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", SIZES)
+def test_ten_thousand_texts_have_the_same_ids(kind):
+    docs = Path(__file__).parents[2] / "docs"
+    text = "\n".join(page.read_text() for page in sorted(docs.glob("*.md")))
+    tokenizer, files = exported(kind, text, {"word": 3000, "bpe": 4000}.get(kind))
+    assert_same_ids(tokenizer, files, [*nasty_texts(text, 10_000), text[:100_000]])
+
+
+def test_sentencepiece_gives_the_same_ids(made):
+    tokenizer, files = made["bpe"]
+    library = tokenizers.Tokenizer.from_str(files["tokenizer.json"].decode())
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
+    for text in nasty_texts(LEARNT, 100, seed=2):
+        lines = [theirs.encode(escaped(line)) for line in text.split("\n")]
+        joined = [i for line in lines for i in [*line, tokenizer.newline_id]][:-1]
+        assert library.encode(text, add_special_tokens=False).ids == joined, text
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_names_of_special_tokens_are_text_in_transformers_too(kind, made, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    tokenizer, files = made[kind]
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    for text in ("a <unk> of <pad><bos><eos>", "< unk>< eos>", "<unk>"):
+        own = tokenizer.encode(text).tolist()
+        assert theirs(text, add_special_tokens=False).input_ids == own
+        assert theirs.decode([*own, tokenizer.eos_id]) == tokenizer.decode(own)
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_what_comes_back_reads_and_writes_the_same(kind, made):
+    tokenizer, files = made[kind]
+    again = HuggingFaceTokenizer(files["tokenizer.json"])
+    for text in nasty_texts(LEARNT, 50, seed=3):
+        ids = tokenizer.encode(text)
+        assert again.encode(text).tolist() == ids.tolist()
+        if tokenizer.lossless and tokenizer.complete:
+            special = [tokenizer.pad_id, *ids.tolist(), tokenizer.eos_id]
+            assert again.text_bytes(again.encode(text)) == text.encode()
+            assert again.decode(special) == text
+
+
+def test_a_piece_is_merged_from_the_pair_that_its_own_text_leaves():
+    scores = {"ab": -1, "bc": -2, "abc": -3, "bcd": -4, "abcd": -5, "xyz": -6}
+    singles = {letter: -10 - i for i, letter in enumerate("abcdxyz")}
+    pieces = [Piece(text, score, NORMAL) for text, score in {**scores, **singles}.items()]
+    pairs = [("a", "b"), ("b", "c"), ("ab", "c"), ("bc", "d"), ("abc", "d")]
+    assert merges_of(pieces) == pairs  # and xyz, of which no two letters are a piece, of none
+    with pytest.raises(ValueError, match="same score"):
+        merges_of([*pieces, Piece("ax", -4, NORMAL)])
+
+
+def test_what_would_be_read_otherwise_is_refused_by_name(made):
+    with pytest.raises(SeqgenError, match=r"m has a unigram tokenizer .* equally likely"):
+        exported("unigram", TEXT, 320)
+    foreign = KINDS["bpe"](sentencepiece_model(TEXT.split("\n") * 8, 300))
+    with pytest.raises(SeqgenError, match=r"m has a bpe tokenizer .* not learnt by seqgen"):
+        files_of(foreign, Framing(foreign.newline_id, None, None), "m")
+    whitespace = KINDS["whitespace"].train([TEXT])
+    with pytest.raises(SeqgenError, match=r"of kind whitespace, which tokenizer.json cannot hold"):
+        files_of(whitespace, Framing(whitespace.newline_id, None, None), "m")
+    assert json.loads(made["bpe"][1]["tokenizer.json"])["added_tokens"] == []
