@@ -20,6 +20,7 @@ from seqgen.cli.reading import StoredName, Threads
 from seqgen.configs.options import OUTPUT, SAVING, TEXT, Options
 from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
+from seqgen.formats import NumberType
 
 ExportFormat = Literal["arpa", "gguf", "hf", "onnx"]
 # What importers open as a file, which reads what is piped in.
@@ -93,6 +94,12 @@ class Exported(Overwrite):
         panel=OUTPUT,
         reads="file",
     )
+    number_type: NumberType = setting(
+        "Type of the weights in a GGUF file; all but f32 need the gguf package.",
+        "f32",
+        names=("--type",),
+        panel=OUTPUT,
+    )
     merge: bool = setting(
         "Of low-rank adapters: write base and adapters as one model.", False, panel=OUTPUT
     )
@@ -106,6 +113,7 @@ def export(model: StoredName, written: Exported, threads: Threads, out: Output) 
     from seqgen.formats import FOLDER_EXPORTERS
 
     loaded, file_format, merge = None, written.file_format, written.merge
+    number_type = written.number_type
     if file_format is None:
         loaded = load(model.name, "cpu")
         file_format = default_format(loaded, merge)
@@ -119,9 +127,9 @@ def export(model: StoredName, written: Exported, threads: Threads, out: Output) 
         raise UsageError("--json needs --out FILE: standard output has the model")
     loaded = loaded or load(model.name, "cpu")
     if written.out == "-":
-        put_bytes(exported(loaded, file_format, merge))
+        put_bytes(exported(loaded, file_format, merge, number_type))
         return
-    export_model(loaded, file_format, path, merge)
+    export_model(loaded, file_format, path, merge, number_type)
     name = loaded.stored.name
     out.record({"name": name, "format": file_format, "path": str(path)})
     out.notice(f"{name}: written to {path}")

@@ -119,19 +119,32 @@ def default_format(loaded: LoadedModel, merge: bool = False) -> str:
     return "hf"
 
 
-def exported(loaded: LoadedModel, file_format: str, merge: bool = False) -> Iterable[bytes]:
+def exported(
+    loaded: LoadedModel,
+    file_format: str,
+    merge: bool = False,
+    number_type: formats.NumberType = "f32",
+) -> Iterable[bytes]:
     """Return a stored model in a format of another tool, in pieces.
 
     Args:
         loaded: the model.
         file_format: a key of `formats.EXPORTERS`.
         merge: of low-rank adapters, write the model that they and their base make together.
+        number_type: what weights are written as; all but "f32" need the format "gguf".
 
     Raises:
-        UsageError: there is no such format; or merging has no meaning.
+        UsageError: there is no such format; or merging or the type has no meaning.
         SeqgenError: the format cannot hold this kind of model.
     """
-    return formats.exporter(file_format)(_to_export(loaded, merge))
+    whole = _to_export(loaded, merge)
+    _require_type(file_format, number_type)
+    return formats.exporter(file_format)(replace(whole, number_type=number_type))
+
+
+def _require_type(file_format: str, number_type: formats.NumberType) -> None:
+    known = file_format == "gguf" or number_type == "f32"
+    require(known, f"--type {number_type} is for --format gguf: leave it out")
 
 
 def _to_export(loaded: LoadedModel, merge: bool) -> formats.ModelToExport:
@@ -157,15 +170,20 @@ def _to_export(loaded: LoadedModel, merge: bool) -> formats.ModelToExport:
 
 
 def export_model(
-    loaded: LoadedModel, file_format: str, out: str | Path, merge: bool = False
+    loaded: LoadedModel,
+    file_format: str,
+    out: str | Path,
+    merge: bool = False,
+    number_type: formats.NumberType = "f32",
 ) -> None:
     """Write a stored model to a file, compressed by gzip if its name ends so; or to a folder.
 
     See `exported` for the errors.
     """
     if file_format not in formats.FOLDER_EXPORTERS:
-        packing.write(Path(out), exported(loaded, file_format, merge))
+        packing.write(Path(out), exported(loaded, file_format, merge, number_type))
         return
+    _require_type(file_format, number_type)
     files = dict(formats.folder_exporter(file_format)(_to_export(loaded, merge)))
     with reported(f"{out} cannot be written"):
         Path(out).mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from seqgen.configs import DataConfig, Documents, require
 from seqgen.errors import SeqgenError
@@ -71,6 +71,10 @@ class FolderImporter(Protocol):
         """Return the model of a folder or file; see `Importer`."""
 
 
+# Types of the weights in a GGUF file.
+NumberType = Literal["f32", "f16", "bf16", "q8_0"]
+
+
 @dataclass(frozen=True)
 class ModelToExport:
     """What is written for another tool.
@@ -82,6 +86,7 @@ class ModelToExport:
         framing: how its texts begin and end.
         name: what messages call it.
         source_tokenizer: the ids of its sources, or its labels; None for neither.
+        number_type: what its weights are written as, in a GGUF file.
     """
 
     model: LanguageModel
@@ -90,6 +95,7 @@ class ModelToExport:
     framing: Framing
     name: str
     source_tokenizer: Tokenizer | Labels | None = None
+    number_type: NumberType = "f32"
 
     def require_no_labels(self) -> None:
         """Refuse a model with labels, which are tokens that its tokenizer does not have.

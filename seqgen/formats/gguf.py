@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from seqgen.errors import SeqgenError, first_line
+from seqgen.packages import require_packages
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -171,26 +172,46 @@ class GGUFFile:
         return values.reshape(entry.shape)
 
 
-def write(facts: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> Iterator[bytes]:
-    """Yield a file in pieces; tensors are float32.
+def write(
+    facts: Mapping[str, Any], tensors: Mapping[str, np.ndarray], kinds: Mapping[str, int]
+) -> Iterator[bytes]:
+    """Yield a file in pieces.
 
     Args:
         facts: by name: a text, a number, true or false, or a list of texts, ints or floats.
-        tensors: by name.
+        tensors: by name, float32.
+        kinds: the type of each tensor, a key of `BLOCKS`.
+
+    Raises:
+        SeqgenError: another type than F32 needs the gguf package; or a number is too large for it.
     """
     head = MAGIC + struct.pack("<IQQ", VERSIONS[-1], len(tensors), len(facts))
     parts = [head, *(_text(name) + _typed(value) for name, value in facts.items())]
     offset = 0
     for name, tensor in tensors.items():
-        shape = tensor.shape[::-1]
-        numbers = struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, offset)
+        entry, shape = Entry(tensor.shape, kinds[name], offset), tensor.shape[::-1]
+        numbers = struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, entry.kind, offset)
         parts.append(_text(name) + numbers)
-        offset += tensor.nbytes + _gap(tensor.nbytes)
+        offset += entry.size + _gap(entry.size)
     whole = b"".join(parts)
     yield whole + bytes(_gap(len(whole)))
-    for tensor in tensors.values():
-        content = np.ascontiguousarray(tensor, dtype="<f4").tobytes()
+    for name, tensor in tensors.items():
+        content = _quantized(name, tensor, kinds[name])
         yield content + bytes(_gap(len(content)))
+
+
+def _quantized(name: str, tensor: np.ndarray, kind: int) -> bytes:
+    x = np.ascontiguousarray(tensor, dtype="<f4")
+    if BLOCKS[kind][0] == "F32":
+        return x.tobytes()
+    require_packages(f"writing numbers as {BLOCKS[kind][0]}", "gguf")
+    from gguf import GGMLQuantizationType, quants
+
+    # The scale of a block of Q8_0 is in F16, too, and 127 times smaller than its largest number.
+    limits = {"F16": 1.0, "Q8_0": 127.0}
+    if (limit := limits.get(BLOCKS[kind][0])) and np.abs(x).max(initial=0) >= limit * 65504:
+        raise SeqgenError(f"{name} has numbers too large for {BLOCKS[kind][0]}; use bf16 or f32")
+    return quants.quantize(x, GGMLQuantizationType(kind)).tobytes()
 
 
 def _gap(size: int) -> int:

@@ -17,9 +17,10 @@ from seqgen.configs import DataConfig, require
 from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import json_bytes, parse_json
-from seqgen.formats import ImportedModel, ModelToExport, gguf, hf_config
+from seqgen.formats import ImportedModel, ModelToExport, NumberType, gguf, hf_config
 from seqgen.formats.gguf import GGUFFile
 from seqgen.formats.hf_models import filled, require_transformer
+from seqgen.formats.hf_own import learnt_pieces, merges_of
 from seqgen.formats.hf_tokenizer import files_of, framed
 from seqgen.formats.hf_weights import TensorMap, check_tensors, parts_of, theirs_of
 from seqgen.models.base import weights_of
@@ -27,7 +28,7 @@ from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.transformer.config import MOST_WINDOW, TransformerConfig
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.positions import RopeScaling, rates
-from seqgen.tokenizers import ByteTokenizer, Tokenizer
+from seqgen.tokenizers import BPETokenizer, ByteTokenizer, Tokenizer
 from seqgen.tokenizers.base import SPECIALS
 from seqgen.tokenizers.from_elsewhere import (
     SPLITS,
@@ -276,7 +277,7 @@ def _turned(
 
 
 def write_model(exported: ModelToExport) -> Iterator[bytes]:
-    """Yield a transformer as a GGUF file in float32, in pieces; see `formats.Exporter`."""
+    """Yield a transformer as a GGUF file, in pieces; see `formats.Exporter`."""
     model, name = require_transformer(exported, "gguf"), exported.name
     config = model.config
     family, _ = hf_config.write(config, name)
@@ -294,7 +295,28 @@ def write_model(exported: ModelToExport) -> Iterator[bytes]:
             raise SeqgenError(f"{name} has a rope_scaling=llama3 that a GGUF file cannot say")
         rate = rates(TensorOps, config.rope_theta, config.head_width)
         tensors[ROPE_FACTORS] = _factors(rate, config.rope_factor)
-    return gguf.write(facts, tensors)
+    number_type = exported.number_type
+    facts["general.file_type"] = FILE_TYPES[number_type]
+    if number_type == "q8_0":
+        facts["general.quantization_version"] = 2
+    kinds = {tensor: _kind_of(tensor, x.shape, number_type) for tensor, x in tensors.items()}
+    return gguf.write(facts, tensors, kinds)
+
+
+# What `general.file_type` says, as llama.cpp numbers them (`llama_ftype`).
+FILE_TYPES: dict[NumberType, int] = {"f32": 0, "f16": 1, "bf16": 32, "q8_0": 7}
+
+
+def _kind_of(name: str, shape: tuple[int, ...], number_type: NumberType) -> int:
+    """Return the type of a tensor, as llama.cpp's converter chooses it.
+
+    Norms, biases and positions stay in float32. Rows that are no multiple of a block are in F16.
+    """
+    kinds = {title.lower(): (kind, block) for kind, (title, block, _) in gguf.BLOCKS.items()}
+    if len(shape) < 2 or name.startswith("position_embd"):
+        return kinds["f32"][0]
+    kind, block = kinds[number_type]
+    return kind if shape[-1] % block == 0 else kinds["f16"][0]
 
 
 def _facts(config: TransformerConfig, family: str, name: str) -> dict[str, Any]:
@@ -510,17 +532,19 @@ def facts_of(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, Any
     """Return the facts of a tokenizer.
 
     Args:
-        tokenizer: of bytes, or a byte-level one from elsewhere.
+        tokenizer: of bytes, byte pairs learnt by seqgen, or a byte-level one from elsewhere.
         framing: how texts begin and end.
         name: what messages call the model.
 
     Raises:
         SeqgenError: a GGUF file cannot hold this kind.
     """
+    if isinstance(tokenizer, BPETokenizer):
+        return _merged_by_score(tokenizer, framing, name)
     cannot = SeqgenError(
-        f"{name} has a tokenizer of kind {tokenizer.kind} that a GGUF file cannot hold; byte, and "
-        "imported byte-level ones that split texts as GPT-2, SmolLM, Qwen2, Llama 3 and Tekken do "
-        "can be written"
+        f"{name} has a tokenizer of kind {tokenizer.kind} that a GGUF file cannot hold; byte, bpe, "
+        "and imported byte-level ones that split texts as GPT-2, SmolLM, Qwen2, Llama 3 and "
+        "Tekken do can be written"
     )
     table = parse_json(files_of(tokenizer, framing, name)["tokenizer.json"])
     model = table.get("model", {})
@@ -547,4 +571,39 @@ def facts_of(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, Any
     optional |= {f"{which}_token_id": token for which, token in others}
     facts |= {key: token for key, token in optional.items() if token is not None}
     facts["add_bos_token"] = framing.starts_prompts
+    return {PREFIX + key: fact for key, fact in facts.items()}
+
+
+def _merged_by_score(tokenizer: BPETokenizer, framing: Framing, name: str) -> dict[str, Any]:
+    """Return the facts of byte pairs learnt here: `llama`, which merges by score as they do.
+
+    Raises:
+        SeqgenError: llama.cpp would read texts otherwise.
+    """
+    try:
+        pieces = learnt_pieces(tokenizer)
+        merges_of(pieces)
+        known = {piece.text for piece in pieces if piece.kind == NORMAL}
+        for text in (piece.text for piece in pieces if piece.kind == BYTE):
+            if any(text[:i] in known and text[i:] in known for i in range(1, len(text))):
+                raise ValueError(f"two of its pieces make {text}, the name of a byte")
+    except ValueError as error:
+        raise SeqgenError(
+            f"{name} has a bpe tokenizer that llama.cpp reads otherwise: {error}"
+        ) from None
+    # Merges may make any name but one with a space, so those of special tokens have one.
+    special = {UNKNOWN, CONTROL}
+    facts: dict[str, Any] = {
+        "model": "llama",
+        "tokens": [p.text.replace("<", "< ") if p.kind in special else p.text for p in pieces],
+        "scores": [piece.score for piece in pieces],
+        "token_type": [NORMAL if piece.kind == USER else piece.kind for piece in pieces],
+        "bos_token_id": framing.start,
+        "unknown_token_id": tokenizer.unk_id,
+        "padding_token_id": tokenizer.pad_id,
+        "add_bos_token": framing.starts_prompts,
+        "add_eos_token": False,
+        "add_space_prefix": False,
+    }
+    facts |= {} if framing.stop is None else {"eos_token_id": framing.stop}
     return {PREFIX + key: fact for key, fact in facts.items()}

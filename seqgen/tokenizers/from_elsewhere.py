@@ -418,7 +418,8 @@ class WholeSentencepieceTokenizer(TokenizerFromElsewhere):
         return self._library.id_to_piece(token) if token < self._library.vocab_size() else None
 
     def _decode(self, ids: Sequence[int]) -> str:
-        special = (self.pad_id, self.bos_id, self.eos_id)
+        # Texts of a stream begin after a newline, which is text nevertheless.
+        special = {self.pad_id, self.bos_id, self.eos_id} - {self._library.piece_to_id("\n")}
         return self._library.decode([i for i in ids if i not in special])
 
     def cut(self, text: str) -> list[str]:

@@ -9,13 +9,16 @@ import sentencepiece
 import torch
 from helpers_cli import records, refusal
 from hf_models import PROMPTS, TEXT, checkpoint, sentencepiece_model
+from nasty import nasty_texts
 
 from seqgen.cli import run
 from seqgen.commands.exchange import import_model
 from seqgen.commands.loading import load
+from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError
 from seqgen.formats import gguf_models
-from seqgen.formats.gguf import GGUFFile
+from seqgen.formats.gguf import GGUFFile, write
+from seqgen.tokenizers import KINDS
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 
@@ -66,6 +69,56 @@ def test_our_files_are_read_by_gguf_and_by_us(family, tmp_path):
     with torch.no_grad():
         assert torch.equal(again.model(ids)[0], own.model(ids)[0])
     assert again.tokenizer.encode(TEXT).tolist() == own.tokenizer.encode(TEXT).tolist()
+
+
+@pytest.mark.parametrize("kind", [Kind.F16, Kind.BF16, Kind.Q8_0])
+def test_numbers_are_written_as_the_package_reads_them(kind, tmp_path, capsys):
+    own = own_model(tmp_path, "ffn_size=48", "qk_norm=false")
+    path, kind_name = tmp_path / "m.gguf", kind.name.lower()
+    command = ("export", "own", "--format", "gguf", "--type", kind_name, "--out", str(path))
+    assert run([*command, "--quiet"]) == 0
+    theirs = gguf.GGUFReader(path)
+    again = load(import_model(path, name="again").name, "cpu")
+    assert (
+        theirs.fields["general.file_type"].contents() == gguf.LlamaFileType[f"MOSTLY_{kind.name}"]
+    )
+    named = {tensor.name: tensor for tensor in theirs.tensors}
+    known = own.model.embedding.weight.detach().numpy()
+    embedding = named["token_embd.weight"]
+    expected = gguf.quants.dequantize(gguf.quants.quantize(known, kind), kind)
+    assert embedding.tensor_type == kind
+    assert np.array_equal(again.model.embedding.weight.detach().numpy(), expected)
+    assert np.array_equal(gguf.quants.dequantize(embedding.data, kind), expected)
+    assert named["output_norm.weight"].tensor_type == Kind.F32
+    # Rows of 48 numbers are no whole blocks of 32.
+    rest = Kind.F16 if kind == Kind.Q8_0 else kind
+    assert named["blk.0.ffn_down.weight"].tensor_type == rest
+    assert "--type f16 is for" in refusal(
+        capsys, "export", "own", "--format", "hf", "--type", "f16", "--out", tmp_path / "hf"
+    )
+
+
+def test_numbers_too_large_for_a_type_are_refused():
+    tensors = {"x": np.full((2, 32), 7e4, "f4")}
+    with pytest.raises(SeqgenError, match="x has numbers too large for F16"):
+        list(write({}, tensors, {"x": Kind.F16}))
+    assert b"".join(write({}, tensors, {"x": Kind.Q8_0}))
+
+
+def test_byte_pairs_leave_as_a_vocabulary_that_merges_by_score(tmp_path):
+    tokenizer = KINDS["bpe"].train([f"{TEXT}\nthe <unk> of <unk>s\n" * 3], 400)
+    framing = Framing(tokenizer.newline_id, None, None)
+    facts = gguf_models.facts_of(tokenizer, framing, "m")
+    path = tmp_path / "v.gguf"
+    path.write_bytes(b"".join(write(facts, {}, {})))
+    again, framed = gguf_models.read_vocabulary(GGUFFile(path), tokenizer.vocab_size)
+    assert framed == framing
+    for text in nasty_texts(TEXT, 200):
+        # llama.cpp has one character for a space and U+2581, and no escape.
+        text = text.replace("\u2581", "").replace("\x10", "")
+        ids = tokenizer.encode(text).tolist()
+        assert again.encode(text).tolist() == ids
+        assert again.decode(ids) == text
 
 
 @pytest.mark.parametrize("kind", [Kind.F32, Kind.F16, Kind.BF16, Kind.Q8_0])
