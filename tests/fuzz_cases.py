@@ -56,6 +56,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "tokenize": [text, "-m", lstm],
         "compress": [text, "-m", lstm],
         "replay": [text],
+        "course": ["1.1", "--no-run"],
         "data": [text],
         "decompress": [text, "-m", lstm],
         "bleu": [text, text],

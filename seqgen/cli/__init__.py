@@ -83,7 +83,7 @@ COMMANDS = {
         "decompress": "compress:decompress",
     },
     STORED: {"import": "exchange:import_", "export": "exchange:export", "models": "models:app"},
-    ABOUT: {"help": "topics:help_"},
+    ABOUT: {"course": "course:course", "help": "topics:help_"},
 }
 
 

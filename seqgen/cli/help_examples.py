@@ -128,6 +128,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "Look every line up in two files.",
         ),
     ),
+    "course": (
+        ("seqgen course", "List the steps, with how long each takes."),
+        ("seqgen course 1.4", "Show a step and run its commands."),
+        ("seqgen course 3.2 --no-run", "Read a step without running it."),
+    ),
     "replay": (
         ("seqgen replay results.jsonl", "Say of each record whether it comes out equal."),
         ("seqgen replay results.jsonl.gz --json", "Name what differs, in JSON."),

@@ -109,7 +109,7 @@ def read_config(path: Path) -> dict[str, Any]:
             f"{path} cannot be read as a configuration: {first_line(error)}"
         ) from None
     try:
-        settings = parse_json(raw) if path.suffix == ".json" else _toml(raw)
+        settings = parse_json(raw) if path.suffix == ".json" else parse_toml(raw)
     except ValueError as error:
         kind = "JSON" if path.suffix == ".json" else "TOML"
         raise SeqgenError(f"{path} is not {kind}: {error}") from None
@@ -118,7 +118,8 @@ def read_config(path: Path) -> dict[str, Any]:
     return settings
 
 
-def _toml(raw: str) -> dict[str, Any]:
+def parse_toml(raw: str) -> dict[str, Any]:
+    """Return what TOML holds; raises ValueError if it is none."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:

@@ -140,6 +140,7 @@ ROWS: dict[str, set[str]] = {
 WITHOUT_MODEL = {
     "bench plan",
     "bleu",
+    "course",
     "data",
     "find-lr",
     "help",

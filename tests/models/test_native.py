@@ -247,6 +247,7 @@ def test_a_wheel_has_the_library_or_works_without_it(compiles, tmp_path):
     tree, place = tmp_path / "tree", tmp_path / "installed"
     unwanted = shutil.ignore_patterns("*.so", "__pycache__")
     shutil.copytree(ROOT / "seqgen", tree / "seqgen", ignore=unwanted)
+    shutil.copytree(ROOT / "corpora", tree / "corpora")
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
     environment = dict(os.environ)
@@ -265,3 +266,6 @@ def test_a_wheel_has_the_library_or_works_without_it(compiles, tmp_path):
     )
     environment = {**os.environ, "PYTHONPATH": str(place)}
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True)
+    show = [sys.executable, "-m", "seqgen", "course", "1.1", "--no-run"]
+    shown = subprocess.run(show, cwd=place, env=environment, stdout=subprocess.PIPE, check=True)
+    assert b"seqgen train seqgen/cli/corpora/fox.txt " in shown.stdout

@@ -1,0 +1,118 @@
+"""Write `companion.md`: the steps of `seqgen course` with what their commands print.
+
+python docs/companion.py                 # from course.toml and the outputs kept in companion.json
+python docs/companion.py --run           # run all steps again first, which takes minutes
+python docs/companion.py --run 1.1 4.2   # run some of them
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from seqgen.cli.course import Step, steps
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = Path(__file__).with_suffix(".md")
+OUTPUTS = Path(__file__).with_suffix(".json")
+HEAD = """# A companion to the lectures
+
+*For students and teachers of language models: one idea a step, with an equation, a command that
+runs in seconds, and an exercise. Read [Your first model](tutorials/first-model.md) first.*
+
+`seqgen course` lists these steps, `seqgen course 1.1` shows one and runs its commands, from a
+checkout or an installed package. The steps follow five lectures; [the lectures, row by
+row](course.md) says which they are, and where each place (`0:246`: lecture, line) is. This page
+is made by `docs/companion.py` from the file that the command reads, and shows what the commands
+printed; with `-q` training prints nothing. A model that two steps share is
+trained once.
+
+*Times are processor time on one core, with all training of the step. Other machines round
+differently, so the figures of networks can differ in the last digits, and what they write
+altogether. AMD EPYC with AVX2, shared with other work, 2026-11-24.*
+"""
+
+
+def page(outputs: dict[str, list[str]]) -> str:
+    """Return the page."""
+    lines, part = [HEAD], None
+    for step in steps().values():
+        if step.part != part:
+            part = step.part
+            lines.append(f"## {step.number.split('.')[0]}. {part}\n")
+        lines.append(_section(step, outputs[step.number]))
+    return "\n".join(lines)
+
+
+def _section(step: Step, outputs: list[str]) -> str:
+    left = iter(outputs)
+    shown = []
+    for command in step.run:
+        shown.append(f"$ {command}")
+        if not command.startswith("seqgen train "):
+            shown += [line.rstrip() for line in next(left).rstrip("\n").split("\n")]
+    return f"""### {step.number} {step.title}
+
+*Lecture {step.slide}, {step.seconds} s. Read: {step.see}*
+
+{step.idea.strip()}
+
+```text
+{step.equation.strip(chr(10))}
+```
+
+```console
+{chr(10).join(shown)}
+```
+
+{step.shows.strip()}
+
+**Exercise:** {step.exercise.strip()}
+
+<details><summary>Answer</summary>
+
+{step.answer.strip()}
+</details>
+"""
+
+
+def run(number: str, home: str) -> tuple[list[str], float]:
+    """Run a step with the models of a folder; return its outputs and its processor time."""
+    environment = {**os.environ, "SEQGEN_HOME": home, "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
+    before = os.times()
+    command = [sys.executable, "-m", "seqgen", "course", number, "--json", "-q"]
+    done = subprocess.run(
+        command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+    )
+    after = os.times()
+    used = after.children_user + after.children_system
+    given = [output for output in json.loads(done.stdout)["outputs"] if output]
+    outputs = [output.replace(f"{ROOT}/", "") for output in given]
+    return outputs, used - before.children_user - before.children_system
+
+
+def main() -> None:
+    """Write the page, after running what is asked for."""
+    parser = argparse.ArgumentParser(description="Write companion.md.")
+    parser.add_argument("--run", nargs="*", metavar="STEP", help="run these steps, or all")
+    given = parser.parse_args()
+    outputs = json.loads(OUTPUTS.read_text("utf-8")) if OUTPUTS.exists() else {}
+    asked = [] if given.run is None else given.run or list(steps())
+    with tempfile.TemporaryDirectory() as home:
+        for number in asked:
+            outputs[number], seconds = run(number, home)
+            sys.stderr.write(
+                f"{number}: {seconds:.1f} s; {steps()[number].seconds} s with all training\n"
+            )
+            ordered = {name: outputs[name] for name in steps() if name in outputs}
+            OUTPUTS.write_text(json.dumps(ordered, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    PAGE.write_text(page(outputs), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
