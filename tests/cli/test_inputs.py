@@ -352,7 +352,7 @@ def test_only_ones_own_output_is_replaced_and_only_when_told(cli, folder, there,
         assert cli(*write, own, "--overwrite")[0] == 0 or own.suffix == ".gz"
         stranger.write_text("")  # as mktemp makes it
         assert cli(*write, stranger)[0] == 0 and stranger.stat().st_size
-    refused(cli("tokenize", text, "--tokenizer", "byte", "--out", "/dev/null"), 2, "no regular")
+    refused(cli("tokenize", text, "--tokenizer", "byte", "--out", "/dev/null"), 2, "not a regular")
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
 

@@ -12,6 +12,7 @@ from places import ROOT
 
 from seqgen import store
 from seqgen.cli import run
+from seqgen.cli.output import Output
 from seqgen.cli.progress import display
 from seqgen.commands.training import train as training
 from seqgen.training.events import Notice, Progress
@@ -105,7 +106,7 @@ def test_a_terminal_that_is_closed_ends_nothing(monkeypatch):
 
     master, slave = pty.openpty()
     stream = replaced_stderr(monkeypatch, slave)
-    with display(quiet=False) as report:
+    with display(Output()) as report:
         report(Notice(text="one"))
         os.close(master)
         report(Notice(text="two"))

@@ -134,7 +134,7 @@ def test_the_prompt_is_echoed_after_the_text(home, capsys):
     assert run([*arguments, "--echo"]) == 0
     echoed = capsys.readouterr().out
     assert run(arguments) == 0
-    assert echoed == capsys.readouterr().out + "sat"
+    assert echoed == capsys.readouterr().out.removesuffix("\n") + "sat\n"
     assert run([*arguments, "--echo", "--num-samples", "2"]) == 0
     assert all(line.endswith("sat") for line in capsys.readouterr().out.splitlines())
 
