@@ -56,8 +56,15 @@ class Work:
         files = [path for name in names if (path := Path(name)).is_file()]
         return cls(read=sum(path.stat().st_size for path in files), **more)
 
-    def suits_arrays(self, stored: StoredModel) -> bool:
-        """Return whether it is done before PyTorch would be loaded and had done it."""
+    def suits_arrays(self, stored: StoredModel | StoredMixture) -> bool:
+        """Return whether it is done before PyTorch would be loaded and had done it.
+
+        What is estimated without gradients is computed over arrays by either engine.
+        """
+        parts = stored.parts if isinstance(stored, StoredMixture) else [stored]
+        rows = [registry.known_architecture(part.config["architecture"]) for part in parts]
+        if all(row is not None and row.estimator for row in rows):
+            return True
         read = self.read
         if read is None:
             held_out = stored.validation_text or (stored.validation_pairs or [None])[-1]

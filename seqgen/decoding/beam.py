@@ -30,6 +30,7 @@ from seqgen.decoding.processors import History, Processor, normalise
 from seqgen.decoding.sampling import Opens, prefill
 from seqgen.decoding.stochastic_beam import StochasticGroup
 from seqgen.hashing import hash64
+from seqgen.models.distributions import require_numbers
 from seqgen.models.reader import Reader, without_gradients
 
 # The prompt's place, the group, and the fates of its best candidates.
@@ -141,7 +142,7 @@ def search(
     # Before the first step the groups of a prompt share its one row.
     rows = [(owner, owner.groups[0].live[0]) for owner in searches]
     while True:
-        model_log_probs, histories = normalise(logits), _Histories(rows)  # (R, V)
+        model_log_probs, histories = require_numbers(normalise(logits)), _Histories(rows)  # (R, V)
         if outcomes is not None:
             model_log_probs = outcomes(histories, model_log_probs)
         filtered = model_log_probs

@@ -13,6 +13,7 @@ import numpy as np
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import Choose, CounterDraw
 from seqgen.decoding.processors import History, Processor, normalise
+from seqgen.models.distributions import require_numbers
 from seqgen.models.engines.ops import ops_of
 from seqgen.models.reader import Reader, without_gradients
 from seqgen.models.state import State
@@ -138,7 +139,8 @@ class Batch:
             logits, states = zip(*self._parts, strict=True)
             self._parts = [(np.concatenate(logits), type(states[0]).cat(states))]
         ((logits, _),), steps = self._parts, []
-        log_probs = logits if self.model.normalised else normalise(logits)  # the model's own
+        # The model's own.
+        log_probs = require_numbers(logits if self.model.normalised else normalise(logits))
         alike: dict[object, list[int]] = {}
         for place, text in enumerate(self.texts):
             alike.setdefault(text.manner.alike, []).append(place)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from seqgen.errors import SeqgenError
+
 
 def normalise(logits: np.ndarray) -> np.ndarray:
     """Return log-probabilities that sum to one, over the last dimension."""
@@ -13,6 +15,17 @@ def normalise(logits: np.ndarray) -> np.ndarray:
     shifted = logits - np.maximum.reduce(logits, -1, keepdims=True)
     shifted -= np.log(np.add.reduce(np.exp(shifted), -1, keepdims=True))
     return shifted
+
+
+def require_numbers(log_probs: np.ndarray) -> np.ndarray:
+    """Return log-probabilities (..., V) of rows that are normalised.
+
+    Raises:
+        SeqgenError: a row has none, for one NaN makes all of them NaN.
+    """
+    if np.isnan(log_probs[..., 0]).any():
+        raise SeqgenError("the model's probabilities are not numbers: its weights are damaged")
+    return log_probs
 
 
 def weighted_sum_of(logits: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:

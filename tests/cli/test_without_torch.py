@@ -112,6 +112,22 @@ def test_verbose_says_which_engine_runs(flags, engine, home, capsys):
     assert "run by" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("names", "read", "arrays"),
+    [
+        (["gru"], 40_000, True),
+        (["gru"], 40_001, False),
+        (["ngram"], 10**9, True),  # by either engine over arrays
+        (["hmm", "ngram"], 10**9, True),
+        (["ngram", "gru"], 10**9, False),
+    ],
+)
+def test_much_to_read_is_pytorchs_but_for_counts(names, read, arrays, home):
+    for name in names:
+        shutil.copytree(STORED / "kinds" / "models" / name, home / "models" / name)
+    assert Work(read=read).suits_arrays(store.find_all("+".join(names))) == arrays
+
+
 def test_mixing_needs_no_torch(home, monkeypatch):
     for name in ("lstm", "ngram"):
         shutil.copytree(STORED / "kinds" / "models" / name, home / "models" / name)

@@ -1,5 +1,6 @@
 import itertools
 import math
+import shutil
 import threading
 import time
 import tracemalloc
@@ -10,10 +11,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from helpers_cli import refusal
 from helpers_io import quick
 from hypothesis import given
 from hypothesis import strategies as st
 from known_models import ALPHABET, SMALL, fake, real
+from places import STORED
+from safetensors.numpy import load_file, save_file
 
 from seqgen import registry
 from seqgen.commands.writing.prompts import ready
@@ -477,3 +481,13 @@ def test_steps_know_no_more_inputs_by_heart_than_pays(name, given, monkeypatch):
         called, _ = model(torch.tensor([[3], [5]]), model.start(2))
     np.testing.assert_allclose(worked_out, known, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(called[:, 0].numpy(), known, rtol=1e-5, atol=1e-6)
+
+
+def test_weights_that_are_no_numbers_are_one_error(home, capsys):
+    shutil.copytree(STORED / "kinds" / "models" / "lstm", home / "models" / "m")
+    (home / "models" / "m" / "manifest.json").unlink()
+    file = home / "models" / "m" / "model.safetensors"
+    tensors = load_file(file)
+    save_file({**tensors, "head.weight": tensors["head.weight"] * np.float32(math.nan)}, file)
+    for command in ("sample", "beam-search"):
+        assert "probabilities are not numbers" in refusal(capsys, command, "-m", "m", "--seed", 1)

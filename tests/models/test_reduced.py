@@ -42,6 +42,11 @@ def test_int8_products_are_those_of_whole_numbers():
     assert (y[1] == bias).all()
 
 
+def test_int8_products_over_a_single_column():
+    y = Int8Map(torch.tensor([[1.0], [-2.0]]), None)(np.array([[3.0], [100.0]], np.float32))
+    np.testing.assert_allclose(y, [[3, -6], [100, -200]], rtol=1e-6)
+
+
 def test_bf16_products_are_those_of_rounded_numbers():
     weight, x = numbers(7, 33), numbers(4, 33, seed=2)
     rounded = [torch.from_numpy(a).bfloat16().double() for a in (x, weight)]
@@ -50,7 +55,7 @@ def test_bf16_products_are_those_of_rounded_numbers():
 
 
 @pytest.mark.parametrize("kind", REDUCED)
-@pytest.mark.parametrize("shape", [(61, 48), (96, 384), (40, 1536)])
+@pytest.mark.parametrize("shape", [(5, 1), (61, 48), (96, 384), (40, 1536)])
 def test_rows_do_not_depend_on_those_beside_them(kind, shape):
     mapped = REDUCED[kind](torch.from_numpy(numbers(*shape)), None)
     x = numbers(21, shape[1], seed=1)

@@ -67,15 +67,15 @@ class Int8Map(ReducedMap):
     """
 
     def keep(self, weight: Tensor) -> None:
-        # torch's product of whole numbers is wrong over a single column: it gets a zero beside it.
-        weight = F.pad(weight, (0, max(0, 2 - weight.shape[1])))
         scales = weight.abs().amax(1).clamp_min(float(TINY)) / LARGEST  # (O,)
-        # (I, O), a view: the kernel reads the rows of W.
-        self.whole = (weight / scales[:, None]).round().to(torch.int8).t()
+        whole = (weight / scales[:, None]).round().to(torch.int8)
         self.scales, self.native = scales.numpy(), None
         if library() is not None:
-            self.native = NativeInt8Map(self.whole.t().numpy(), self.scales, None)
-            self.whole = None
+            self.native = NativeInt8Map(whole.numpy(), self.scales, None)
+            return
+        # torch's product of whole numbers is wrong over a single column: it gets a zero beside it.
+        # (I, O), a view: it reads the rows of W.
+        self.whole = F.pad(whole, (0, max(0, 2 - whole.shape[1]))).t()
 
     def product(self, x: np.ndarray) -> np.ndarray:
         if self.native is not None:

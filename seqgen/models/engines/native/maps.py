@@ -44,7 +44,9 @@ class NativeMap(LibraryMap):
             return x.recording.product(self, x)
         if x.dtype != np.float32 or x.strides[1] != 4 or x.strides[0] % 4:
             x = np.ascontiguousarray(x, np.float32)
-        rows = len(x)
+        rows, inputs = x.shape
+        if inputs != self.inputs:  # the library would read what lies behind
+            raise ValueError(f"a map of {self.inputs} inputs is given {inputs}")
         y = np.empty((rows, self.outputs), np.float32)
         scratch = np.empty(self.scratch, np.int8)
         self._product(
