@@ -325,6 +325,8 @@ def files_of(
             for which, token in _special(tokenizer)
             if which != "bos" or token == framing.start
         }
+    if tokenizer.eos_id in framing.never:  # a stream, which no token ends
+        special.pop("eos", None)
     about = {f"{which}_token": text for which, text in special.items()}
     about |= {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     if not isinstance(tokenizer, HuggingFaceTokenizer):  # their names in a text are text

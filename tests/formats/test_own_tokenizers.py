@@ -98,6 +98,16 @@ def test_what_comes_back_reads_and_writes_the_same(kind, made):
             assert again.decode(special) == text
 
 
+@pytest.mark.parametrize("documents", ["stream", "line"])
+def test_only_an_end_that_is_written_is_named(documents, made):
+    tokenizer, _ = made["byte"]
+    files = files_of(tokenizer, Framing.of(tokenizer, documents), "m")
+    about = json.loads(files["tokenizer_config.json"])
+    assert about.get("eos_token") == (None if documents == "stream" else "<eos>")
+    # A newline begins a stream. As a special token it would be left out of decoded texts.
+    assert about.get("bos_token") == (None if documents == "stream" else "<bos>")
+
+
 def test_a_piece_is_merged_from_the_pair_that_its_own_text_leaves():
     scores = {"ab": -1, "bc": -2, "abc": -3, "bcd": -4, "abcd": -5, "xyz": -6}
     singles = {letter: -10 - i for i, letter in enumerate("abcdxyz")}
