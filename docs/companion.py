@@ -29,8 +29,7 @@ runs in seconds, and an exercise. Read [Your first model](tutorials/first-model.
 checkout or an installed package. The steps follow five lectures; [the lectures, row by
 row](course.md) says which they are, and where each place (`0:246`: lecture, line) is. This page
 is made by `docs/companion.py` from the file that the command reads, and shows what the commands
-printed; with `-q` training prints nothing. A model that two steps share is
-trained once.
+printed; with `-q` training prints nothing. A model that two steps share is trained once.
 
 *Times are processor time on one core, with all training of the step. Other machines round
 differently, so the figures of networks can differ in the last digits, and what they write

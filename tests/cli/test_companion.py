@@ -111,8 +111,13 @@ def test_list_step_and_unknown_step(capfd):
     assert "no step '9.9'" in capfd.readouterr().err
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(name, marks=pytest.mark.long if step.seconds > 9 else pytest.mark.slow)
+        for name, step in steps().items()
+    ],
+)
 def test_a_step_runs(number, capfd):
     assert run(["course", number, "--json", "-q"]) == 0
     outputs = json.loads(capfd.readouterr().out)["outputs"]
