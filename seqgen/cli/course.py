@@ -16,7 +16,7 @@ from seqgen.cli.flags import takes_options
 from seqgen.cli.help import width_of
 from seqgen.cli.output import Output, put
 from seqgen.cli.reading import Threads
-from seqgen.configs.options import Options
+from seqgen.configs.options import OUTPUT, Options
 from seqgen.configs.settings import setting
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
 
@@ -76,13 +76,15 @@ class Lesson(Options):
     """What is shown, and whether its commands run."""
 
     step: str | None = setting(
-        "Step to show and run, such as 1.4. [default: list all]",
+        "Step to show and run, such as 1.4; without one, all are listed.",
         None,
         metavar="[STEP]",
         positional=True,
     )
-    no_run: bool = setting("Show the commands without running them.", False)
-    again: bool = setting("Train the models of the step again, even if they are there.", False)
+    no_run: bool = setting("Show the commands without running them.", False, panel=OUTPUT)
+    again: bool = setting(
+        "Train the models of the step again, even if they are there.", False, panel=OUTPUT
+    )
 
 
 @takes_options
