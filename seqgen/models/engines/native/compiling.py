@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SOURCE = Path(__file__).parent / "kernels.c"
-LIBRARY = SOURCE.with_suffix(".so")
+# Not `.so`: what walks the modules of a package would take that for one.
+LIBRARY = SOURCE.with_suffix(".so.1")
 # No flag that lets sums be added up in another order than the one that is written.
 FLAGS = (
     *("-std=gnu11", "-shared", "-fPIC", "-Wall", "-Wextra", "-Wno-psabi"),
