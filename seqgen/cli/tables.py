@@ -21,7 +21,9 @@ SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 def figure(value: float | None, digits: int = 4) -> str:
     """Return nats, bits or a perplexity with so many decimals; a dash for none."""
-    return MISSING if value is None else f"{value:,.{digits}f}"
+    if value is None:
+        return MISSING
+    return f"{round(value, digits) + 0.0:,.{digits}f}"  # without a minus sign before 0
 
 
 def weight(value: float) -> str:

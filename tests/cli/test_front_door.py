@@ -281,6 +281,7 @@ def test_numbers_for_people():
         "yesterday": "-",
     }
     assert {then: tables.age(then, now) for then in ages} == ages
+    assert (tables.figure(-0.0, 2), tables.figure(-0.004, 2)) == ("0.00", "0.00")
     assert tables.figure(None) == tables.count(None) == tables.percentage(None) == "-"
 
 
