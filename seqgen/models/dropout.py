@@ -184,13 +184,16 @@ def kept(shape: Sequence[int], p: float, like: Tensor, rows: int | None = 0) -> 
         return drawn(draw, shape, rows)
 
     def draw_bits(shape: Sequence[int], generator: torch.Generator | None) -> Tensor:
-        """Return sixteen random bits for each element."""
+        """Return sixteen random bits for each element, as a number.
+
+        It is no view of what is drawn: a compiled function that returned one would fail.
+        """
         size = torch.Size(shape)
         words = torch.empty(-(-size.numel() // 4), dtype=torch.int64)
         words.random_(-(1 << 63), None, generator=generator)
-        return words.view(torch.int16)[: size.numel()].view(size)
+        return words.view(torch.int16)[: size.numel()].view(size).to(wide)
 
-    bits = drawn(draw_bits, shape, rows).to(wide)
+    bits = drawn(draw_bits, shape, rows)
     # Values above the threshold survive; clamp turns the comparison into a 0/1 mask without
     # a branch.
     return bits.sub_(_dropped(p) - LEVELS // 2 - 1).clamp_(0, 1)

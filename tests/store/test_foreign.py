@@ -177,6 +177,9 @@ def test_every_command_leaves_them_as_they_are(models, tmp_path, monkeypatch, ca
         ["sweep", file, "--models", "ngram", "--parameters", "100"],
         ["tune", "--list"],
         ["bench", "plan"],
+        ["serve", "-m", "no-such-model"],
+        ["course", "1.1", "--no-run"],
+        ["help", "files"],
     ]
     tried = {" ".join(command) for command in commands}
     for name in leaf_commands():
