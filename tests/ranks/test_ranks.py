@@ -83,7 +83,8 @@ def test_several_processes_train_as_one_does(world, alone, tmp_path):
     assert_alike({name: alone[name] for name in names}, found)
 
 
-@pytest.mark.parametrize("world", OF_TWO_AND_THREE)
+@pytest.mark.long
+@pytest.mark.parametrize("world", [2, 3])
 def test_divided_models_train_as_whole_ones_do(world, alone, tmp_path):
     names = cases_for(world, SHARDED)
     found = train(world, tmp_path / "found.pt", *names, "--shard")
@@ -96,7 +97,7 @@ def test_divided_models_train_as_whole_ones_do(world, alone, tmp_path):
         pytest.param(2, 2, marks=pytest.mark.slow),
         pytest.param(2, 1, marks=pytest.mark.long),
         pytest.param(1, 3, marks=pytest.mark.long),
-        pytest.param(3, 2, marks=pytest.mark.slow),
+        pytest.param(3, 2, marks=pytest.mark.long),
     ],
 )
 def test_a_run_goes_on_with_any_number_of_processes(first, then, alone, tmp_path):

@@ -350,8 +350,13 @@ def test_no_other_recipe_raises_one_either(name, text):
         assert alarms(text, known, architecture=name) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", presets.PRESETS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.long if name == "awd-lstm" else pytest.mark.slow)
+        for name in presets.PRESETS
+    ],
+)
 def test_no_preset_raises_a_false_alarm(name):
     """On a text with thousands of words: a rate of 30 is too high for a vocabulary of ten."""
     text = CORPORA / "play.txt"
