@@ -142,6 +142,8 @@ def perplexity(
     loaded = _load(models, looked_up, scoring, views, machine, text.or_piped)
     out.uses(loaded)
     loaded = [one.with_labels(text.label) for one in loaded]
+    if views.per_line:
+        scoring = replace(scoring, documents="line")
     if language.given:
         _of_pattern(loaded, text, language, out)
         return
@@ -205,6 +207,8 @@ def _check(
         raise UsageError(f"{look.given[0]} takes one model")
     if views.per_line and scoring.learns:
         raise UsageError("give --per-line or --dynamic, not both")
+    if scoring.no_end and (views.show or views.fit is not None or look.looks):
+        raise UsageError(f"give {(look.given or views.given)[0]} or --no-end, not both")
     found = {"--cache-strength", "--cache-flatness"}
     if views.fit is not None and found & {*looked_up.given}:
         raise UsageError("--fit finds --cache-strength and --cache-flatness: leave them out")
@@ -299,7 +303,6 @@ def _per_line(
     from seqgen.commands.scoring.surprisal import whose_line
     from seqgen.data.text import Surveyor
 
-    scoring = replace(scoring, documents="line")
     names = [loaded.stored.name for loaded in models]
     if len(models) > 1 and not out.json:
         out.notice("\t".join(["best", *(f"bits/char {name}" for name in names), "line"]))

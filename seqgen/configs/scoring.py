@@ -102,6 +102,11 @@ class Scoring(TextScoring):
     top5: bool = setting(
         "Report top-5 accuracy also for n-grams over words, where it is slow.", False, panel=SCORES
     )
+    no_end: bool = setting(
+        "Leave the ends of lines out of all figures: each line counts without its newline.",
+        False,
+        panel=SCORES,
+    )
     learning: Dynamic = group(Dynamic)
 
     def __post_init__(self) -> None:

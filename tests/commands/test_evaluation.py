@@ -171,6 +171,27 @@ def test_each_line_alone(case, batch_size):
     assert sum(line.totals.words for line in found) == whole.words
 
 
+@over(ONE_OF_EACH)
+def test_lines_without_their_ends(case):
+    loaded = loaded_as(case.loud(), "line")
+    text, scoring = text_about(loaded.model.window), Scoring(no_end=True)
+    wanted = [own[:-1] for own in token_by_token(loaded, text, "line")]
+    found = list(score_lines(loaded, [text], scoring))
+    for line, own in zip(found, wanted, strict=True):
+        assert line.scored.tokens.tolist() == [token for token, _, _ in own]
+        assert line.totals.nll_nats == pytest.approx(-sum(lp for _, lp, _ in own), abs=1e-9)
+        assert line.totals.characters == len(line.text)
+    whole = perplexity(loaded, [text], scoring=scoring)
+    assert whole.nll_nats == pytest.approx(-sum(lp for own in wanted for _, lp, _ in own))
+    assert whole.tokens == sum(map(len, wanted)) == len(list(score_tokens(loaded, [text], scoring)))
+    assert whole.characters == len(text.replace("\n", ""))
+    assert whole.bytes == sum(line.totals.bytes for line in found)
+    assert whole.words == len(text.split()) == sum(line.totals.words for line in found)
+    assert "EOS not scored" in whole.protocol and "ends:unscored" in whole.signature
+    with pytest.raises(UsageError, match="--no-end goes with --documents line"):
+        perplexity(loaded, [text], scoring=Scoring(documents="stream", no_end=True))
+
+
 def test_the_model_that_likes_a_line_best():
     models = [loaded_as(case.loud()) for case in ONE_OF_EACH[:4:3]]
     text = text_about(8)

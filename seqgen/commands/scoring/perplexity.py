@@ -38,6 +38,8 @@ def for_model(loaded: LoadedModel, scoring: Scoring | None = None) -> Scoring:
     most = f"from 1 to {window}, the window of {loaded.stored.name}"
     require(fits, f"--stride must be {most}, not {stride}")
     documents, learning = scoring.documents or loaded.data.documents, scoring.learning
+    lines = documents == "line" or loaded.given.in_pairs
+    require(lines or not scoring.no_end, "--no-end goes with --documents line or --per-line")
     if scoring.learns:
         from seqgen.commands.scoring import dynamic
 
@@ -190,8 +192,8 @@ def _score_pairs(
     corpus = replace(corpus, sources=sources)
     facts = surveyor.facts
     totals = replace(
-        _score(loaded, corpus, facts, scoring),
-        words=words.words + facts.lines,
+        _score(loaded, corpus, facts, scoring, words.newlines),
+        words=words.words + facts.lines * (not scoring.no_end),
         oov_bytes=unknowns.bytes,
     )
     return totals, replace(facts, sha256=pairs.survey().sha256), corpus.sources.oov
@@ -210,9 +212,10 @@ def _score_chunks(
         unknowns=unknowns,
     )
     facts = surveyor.facts
+    ends = facts.lines if documents == "line" else words.newlines
     totals = replace(
-        _score(loaded, corpus, facts, scoring),
-        words=words.words + (facts.lines if documents == "line" else words.newlines),
+        _score(loaded, corpus, facts, scoring, words.newlines),
+        words=words.words + ends * (not scoring.no_end),
         oov_bytes=unknowns.bytes,
     )
     return totals, facts
@@ -222,6 +225,7 @@ def _score_token_file(
     loaded: LoadedModel, file: TokenFile, scoring: Scoring
 ) -> tuple[ScoreTotals, Survey]:
     """Return the totals of a token file; see `check_token_file`."""
+    require(not scoring.no_end, f"--no-end is for text, and {file.path} is a token file")
     check_token_file(loaded, file, scoring.documents)
     corpus = replace(file.corpus, start=loaded.framing_of(scoring.documents).start)
     totals = _score(loaded, corpus, file.facts, scoring)
@@ -253,9 +257,15 @@ def check_token_file(loaded: LoadedModel, file: TokenFile, documents: Documents)
         )
 
 
-def _score(loaded: LoadedModel, corpus: Corpus, facts: Survey, scoring: Scoring) -> ScoreTotals:
-    totals = add_up(score_as(scoring, loaded, corpus), loaded.tokenizer)
-    return replace(totals, characters=facts.characters, bytes=facts.bytes)
+def _score(
+    loaded: LoadedModel, corpus: Corpus, facts: Survey, scoring: Scoring, newlines: int = 0
+) -> ScoreTotals:
+    scored = score_as(scoring, loaded, corpus)
+    if scoring.no_end:
+        scored = (piece.take(piece.tokens != corpus.end) for piece in scored)
+    left_out = newlines if scoring.no_end else 0
+    sizes = {"characters": facts.characters - left_out, "bytes": facts.bytes - left_out}
+    return replace(add_up(scored, loaded.tokenizer), **sizes)
 
 
 def score_as(scoring: Scoring, loaded: LoadedModel, corpus: Corpus) -> Iterator[Scored]:
@@ -270,12 +280,13 @@ def score_as(scoring: Scoring, loaded: LoadedModel, corpus: Corpus) -> Iterator[
 def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
     """Say how a text is scored, in one string."""
     end = "newline" if loaded.framing.stop is None else "EOS"
+    end += " not scored" if scoring.no_end else " scored"
     line = scoring.documents == "line"
     newline = loaded.framing_of("stream").start == loaded.tokenizer.newline_id
     start = "a newline" if newline else "BOS"
-    way = f"each line alone, {end} scored" if line else f"one stream after {start}"
+    way = f"each line alone, {end}" if line else f"one stream after {start}"
     if loaded.given.each is not None:
-        way = f"each {loaded.given.each}, EOS scored"
+        way = f"each {loaded.given.each}, {end}"
     parts = [
         f"{way}, from right to left" if loaded.backward else way,
         f"{loaded.tokenizer.kind} tokens",
@@ -314,6 +325,8 @@ def scoring_signature(
         how = scoring.learning
         rule = f"{how.dynamic:g}/{how.dynamic_decay:g}/{how.dynamic_segment}"
         more = {"dynamic": rule, **more}
+    if scoring.no_end:
+        more = {"ends": "unscored", **more}
     return signature(
         number,
         model=short(loaded.stored.digest),

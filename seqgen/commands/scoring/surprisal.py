@@ -38,7 +38,7 @@ class ScoredLine:
     Attributes:
         index: its number.
         text: without its newline.
-        totals: of its tokens, the end's included.
+        totals: of its tokens, the end's included unless `no_end`.
         scored: its tokens.
         source: what it is scored given; None for a line of a text.
         source_unknown: how many of the source's tokens the model does not know.
@@ -127,13 +127,13 @@ def _score_texts(
     oov_bytes = np.bincount(of_unknowns, unknowns.sizes, minlength=len(texts))
     whole = in_order(loaded.score(corpus, scoring.batch_size, scoring.stride, scoring.want))
     for number, (begin, end) in enumerate(zip(corpus.starts, corpus.ends, strict=True)):
-        of_line = whole.take(slice(begin, end))
-        text = texts[number]
+        of_line = whole.take(slice(begin, end - scoring.no_end))
+        text = texts[number].removesuffix(NEWLINE) if scoring.no_end else texts[number]
         totals = replace(
             add_up([of_line], loaded.tokenizer),
             characters=len(text),
             bytes=len(text.encode()),
-            words=len(text.split()) + 1,
+            words=len(text.split()) + (not scoring.no_end),
             oov_bytes=int(oov_bytes[number]),
         )
         yield ScoredLine(number, text.removesuffix(NEWLINE), totals, of_line)
