@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shlex
@@ -109,13 +110,14 @@ def course(lesson: Lesson, threads: Threads, out: Output) -> None:
     outputs = []
     for line in step.run:
         arguments = _arguments(line, threads.threads)
-        if lesson.again and arguments[0] == "train":
+        there, trained = _found(arguments)
+        if there and (lesson.again or not trained):
             arguments.append("--overwrite")
         if not out.json:
             put(f"\n$ {shlex.join(['seqgen', *arguments])}\n")
         if lesson.no_run:
             continue
-        if not lesson.again and _is_trained(arguments):
+        if trained and not lesson.again:
             out.notice("(trained already; --again trains it again)")
             continue
         outputs.append(_run(arguments))
@@ -173,10 +175,18 @@ def _text(name: str) -> str:
     raise SeqgenError(f"{name} is missing from this installation")
 
 
-def _is_trained(arguments: list[str]) -> bool:
+def _found(arguments: list[str]) -> tuple[bool, bool]:
+    """Return whether the model that a command trains is there, and whether its training ended."""
+    from seqgen.store import StoredModel, models_folder, result_of
     from seqgen.store.finding import is_free
 
-    return arguments[0] == "train" and not is_free(arguments[arguments.index("--name") + 1])
+    name = arguments[arguments.index("--name") + 1] if arguments[0] == "train" else None
+    if name is None or is_free(name):
+        return False, False
+    with contextlib.suppress(SeqgenError):
+        result = result_of(StoredModel(models_folder() / name))
+        return True, bool(result) and result["stopped"] not in ("interrupted", "stop-after")
+    return True, False
 
 
 def _run(arguments: list[str]) -> str:

@@ -9,6 +9,7 @@ import pytest
 import typer
 from places import ROOT
 
+from seqgen import store
 from seqgen.cli import course, make_app, run
 from seqgen.cli.course import steps
 
@@ -134,3 +135,16 @@ def test_a_model_that_is_there_is_not_trained_again(capfd):
         assert "\nAnswer: " in out
     assert run(["course", "1.1"]) == 0
     assert "trained already" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ended", [None, "stop-after", "interrupted"])
+def test_a_model_whose_training_did_not_end_is_trained_again(ended, capfd):
+    assert run(["course", "1.1"]) == 0
+    record = store.models_folder() / "course-fox" / "training.json"
+    table = json.loads(record.read_text())
+    table["result"] = ended and table["result"] | {"stopped": ended}
+    record.write_text(json.dumps(table))
+    assert run(["course", "1.1"]) == 0
+    assert "trained already" not in capfd.readouterr().err
+    assert json.loads(record.read_text())["result"]["stopped"] is None
