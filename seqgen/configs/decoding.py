@@ -159,7 +159,10 @@ class Form(Options, panel=FORM):
         reads="file",
     )
     json_schema: str | None = setting(
-        "Write only JSON that is valid under this JSON Schema.", None, reads="file"
+        "Write only JSON that is valid under this JSON Schema: a file, or the schema itself, which "
+        "begins with {.",
+        None,
+        reads="file",
     )
 
     def __post_init__(self) -> None:

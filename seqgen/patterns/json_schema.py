@@ -49,6 +49,15 @@ FORMATS = {
 FORMATS["date-time"] = FORMATS["date"] + "T" + FORMATS["time"]
 # Multiples between bounds are listed.
 MOST_LISTED = 10_000
+# The schema of all objects.
+ANY_OBJECT = {
+    "$ref": "#/$defs/object",
+    "$defs": {
+        "object": {"type": "object", "additionalProperties": {"$ref": "#/$defs/value"}},
+        "array": {"type": "array", "items": {"$ref": "#/$defs/value"}},
+        "value": {"anyOf": [{}, {"$ref": "#/$defs/object"}, {"$ref": "#/$defs/array"}]},
+    },
+}
 # What stands in a string without an escape.
 UNESCAPED = ranges_of([(0x20, 0x21), (0x23, 0x5B), (0x5D, 0x7E), (0x80, LAST)])
 
@@ -359,14 +368,16 @@ def _bounds(path: str, schema: dict) -> tuple[int, int, bool, bool]:
 
 
 def _whole_numbers(low: int, high: int) -> list[str]:
-    """Return patterns of the whole numbers from `low` (0 or more) to `high`: 7, 8, 9, 1\\d, 20."""
+    """Return patterns of the whole numbers from `low` (0 or more) to `high`: [7-9], [12]\\d, 30."""
     forms = []
     while low <= high:
         free = 0  # digits at the end of `low` that may be any
         while low and low % 10 ** (free + 1) == 0 and low + 10 ** (free + 1) - 1 <= high:
             free += 1
-        forms.append(str(low // 10**free) + rf"\d{{{free}}}" * (free > 0))
-        low += 10**free
+        before, digit = divmod(low // 10**free, 10)
+        last = min(9, digit + (high + 1 - low) // 10**free - 1)
+        forms.append(f"{before or ''}[{digit}-{last}]" + rf"\d{{{free}}}" * (free > 0))
+        low += (last + 1 - digit) * 10**free
     return forms
 
 
@@ -376,8 +387,8 @@ def _decimals(low: int, high: int, above: bool, below: bool) -> list[str]:
     forms = _whole_numbers(low + above, high - below)
     if above and low < high:
         forms.append(rf"{low}\.\d{{0,{places - 1}}}[1-9]")
-    whole = _whole_numbers(low + above, high - 1)
-    return forms + [rf"{form}\.\d{{1,{places}}}" for form in whole]
+    whole = "|".join(_whole_numbers(low + above, high - 1))
+    return [*forms, rf"({whole})\.\d{{1,{places}}}"] if whole else forms
 
 
 def _kind_of(value: Any) -> set[str]:

@@ -503,7 +503,7 @@ def refusal(error: Exception) -> Refused:
     if isinstance(error, RecursionError):
         return Refused("the body is nested too deeply")
     if isinstance(error, SeqgenError):
-        return Refused(protocol.in_fields(error))
+        return protocol.refused(error)
     return Refused("the server has failed; its log says how", 500)
 
 

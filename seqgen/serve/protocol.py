@@ -20,7 +20,8 @@ from seqgen.configs.settings import MOST_SEED, no_text, short
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.processors import LogitBias, Processor
 from seqgen.decoding.sampling import Row
-from seqgen.errors import SeqgenError, UsageError, did_you_mean
+from seqgen.errors import SeqgenError, did_you_mean
+from seqgen.patterns.json_schema import ANY_OBJECT
 from seqgen.serve.engine import TIME, Noted
 
 # Fields that are settings of `SampleOptions` under their own names.
@@ -33,6 +34,8 @@ OTHERS = (
     *("model", "prompt", "n", "best_of", "seed", "logit_bias", "echo", "logprobs", "stream"),
     *("stream_options", "suffix", "user", "pattern", "response_format", "label"),
 )
+# Flags that are fields under other names.
+FIELDS = {"--json-schema": "response_format"}
 SCORE_FIELDS = ("model", "lines", "sources", "label")
 # What other clients ask for at most: choices for a prompt, prompts of a request, likely tokens,
 # biased tokens, stop strings.
@@ -200,18 +203,42 @@ def read_options(fields: dict[str, Any], limits: ServeOptions) -> SampleOptions:
         raise Refused(f"stop may have {MOST_STOPS} strings", param="stop")
     if "pattern" in fields:
         given["pattern"] = typed("pattern", fields["pattern"], str)
+    schema = read_format(fields.get("response_format", {"type": "text"}))
+    given |= {} if schema is None else {"json_schema": schema}
     seed = within("seed", fields.get("seed", secrets.randbelow(1 << 31)), 0, MOST_SEED)
-    try:
-        return SampleOptions.of(seed=seed, **given)
-    except UsageError as error:
-        text = in_fields(error)
-        name = next((name for name in given if text.startswith(name)), None)
-        raise Refused(text, param=name) from None
+    return SampleOptions.of(seed=seed, **given)
 
 
-def in_fields(error: SeqgenError) -> str:
-    """Return a message that names flags of the command line with the fields in their place."""
-    return re.sub("--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), str(error))
+def read_format(form: Any) -> str | None:
+    """Return the JSON Schema that a `response_format` asks for; None for plain text.
+
+    Raises:
+        Refused: it has another form.
+    """
+    kind = form.get("type") if isinstance(form, dict) else None
+    about = form.get("json_schema") if kind == "json_schema" else {"schema": ANY_OBJECT}
+    right = (
+        kind in ("text", "json_object", "json_schema")
+        and form.keys() <= {"type", *(["json_schema"] if kind == "json_schema" else [])}
+        and isinstance(about, dict)
+        and about.keys() <= {"schema", "name", "description", "strict"}
+        and isinstance(about.get("schema"), dict)
+    )
+    if not right:
+        forms = '{"type": "text" or "json_object"} or {"type": "json_schema", "json_schema": '
+        why = f'response_format must be {forms}{{"schema": {{...}}}}}}'
+        raise Refused(why, param="response_format")
+    return None if kind == "text" else json.dumps(about["schema"])
+
+
+def refused(error: SeqgenError) -> Refused:
+    """Return an error of the command line in the words of a request, with the field it names."""
+    text, named = str(error), []
+    for flag in re.findall("--[a-z][a-z-]*", text):
+        named.append(FIELDS.get(flag, flag[2:].replace("-", "_")))
+        text = text.replace(flag, named[-1], 1)
+    named += re.findall(r"^\w+", text)
+    return Refused(text, param=next((name for name in named if name in FILTERS + OTHERS), None))
 
 
 def read_label(fields: dict[str, Any], loaded: LoadedModel) -> LoadedModel:
@@ -229,10 +256,8 @@ def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOp
     loaded = read_label(fields, loaded)
     loaded.given.require_chosen()
     loaded.given.check(None)
-    form = fields.get("response_format", {"type": "text"})
-    if "suffix" in fields or form != {"type": "text"}:
-        name = "suffix" if "suffix" in fields else "response_format"
-        raise Refused(f"{name} is not supported; `pattern` takes a regular expression", param=name)
+    if "suffix" in fields:
+        raise Refused("suffix is not supported", param="suffix")
     choices = within("n", fields.get("n", 1), 1, MOST_CHOICES)
     candidates = within("best_of", fields.get("best_of", choices), choices, MOST_CHOICES)
     flags = {name: typed(name, fields.get(name, False), bool) for name in ("echo", "stream")}

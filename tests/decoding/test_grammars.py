@@ -332,6 +332,9 @@ def test_command_line(home, tmp_path, capsys):
         for record in records(capsys, "sample", "--json-schema", schema, *several):
             assert set(json.loads(record["text"])) <= {1, "b", None}
             assert record["finish_reason"] == "pattern"
+        (same,) = records(capsys, "sample", "--json-schema", schema.read_text(), "--seed", "2")
+        (that,) = records(capsys, "sample", "--json-schema", schema, "--seed", "2")
+        assert same["text"] == that["text"]
         parser = lark.Lark(SUM, parser="earley", lexer="dynamic_complete")
         texts = {r["text"] for r in records(capsys, "sample", "--grammar", grammar, *several)}
         assert len(texts) > 1 and all(lark_accepts(parser, text) for text in texts)

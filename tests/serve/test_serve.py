@@ -25,6 +25,7 @@ pytest.importorskip("uvicorn")
 from places import STORED
 from starlette.testclient import TestClient
 
+from seqgen.cli import run
 from seqgen.commands.loading import Work, load
 from seqgen.commands.scoring.surprisal import line_record, score_lines
 from seqgen.commands.writing.sample import sample
@@ -192,6 +193,45 @@ def test_settings_are_those_of_sample(client):
     assert texts(greedy) == alone("n-gram", [""], greedy=True, max_tokens=9, seed=0)
 
 
+def test_json_is_valid(home, tmp_path):
+    jsonschema = pytest.importorskip("jsonschema")
+    data = tmp_path / "text.txt"
+    data.write_text('{"name": "Ann", "tags": ["x", "y"], "more": {"a": null, "b": [1, {}]}}\n' * 30)
+    how = ["--model", "ngram", "--order", "3", "--tokenizer", "byte", "--name", "m", "--quiet"]
+    assert run(["train", str(data), *how]) == 0
+    server = Server(Shelf(["m"]), ServeOptions())
+    client = TestClient(make_app(server), base_url="http://localhost")
+
+    def written(**fields):
+        body = {"prompt": "", "n": 12, "max_tokens": 60, "seed": 4, **fields}
+        answer = client.post("/v1/completions", json=body)
+        assert answer.status_code == 200, answer.text
+        assert {choice["reason"] for choice in answer.json()["choices"]} == {"pattern"}
+        assert {choice["finish_reason"] for choice in answer.json()["choices"]} == {"stop"}
+        return texts(answer.json())
+
+    objects = [json.loads(text) for text in written(response_format={"type": "json_object"})]
+    assert all(isinstance(one, dict) for one in objects)
+    values = [value for one in objects for value in one.values()]
+    assert {type(value) for value in values} >= {str, list, dict}
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"maximum": 99}},
+        "required": ["name"],
+        "additionalProperties": False,
+    }
+    found = written(**in_form(schema, name="person", strict=True))
+    for text in found:
+        jsonschema.validate(json.loads(text), schema)
+    assert len(set(found)) > 3
+    options = {"num_samples": 12, "max_tokens": 60, "seed": 4}
+    loaded = load("m", work=Work())
+    alike = sample(loaded, [""], SampleOptions.of(json_schema=json.dumps(schema), **options))
+    assert found == [record.text for record in alike]
+    assert len(written(response_format={"type": "text"}, pattern="[ab]{3}")[0]) == 3
+    server.engine.close()
+
+
 def test_bias_decides():
     log_probs = np.log(np.array([[0.5, 0.25, 0.25]]))
     found = LogitBias((1, 2), (np.log(2), -100.0))([[]], log_probs)
@@ -257,6 +297,12 @@ def test_labels(client):
     assert "label" in complete(client, "labels", status=400)["error"]["message"]
 
 
+def in_form(schema, **more):
+    """Return the field that asks for texts of a JSON Schema."""
+    about = {"type": "json_schema", "json_schema": {"schema": schema, **more}}
+    return {"response_format": about}
+
+
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
@@ -280,8 +326,8 @@ def test_labels(client):
         ({"prompt": [-1]}, "prompt"),
         ({"prompt": ["a"] * 3000}, "prompt"),
         ({"prompt": "a" * 40_000}, "prompt"),
-        ({"prompt": "\ud800"}, None),
-        ({"prompt": "\u4e00"}, None),
+        ({"prompt": "\ud800"}, "prompt"),
+        ({"prompt": "\u4e00"}, "prompt"),
         ({"seed": -1}, "seed"),
         ({"seed": 1 << 70}, "seed"),
         ({"stop": [1]}, "stop"),
@@ -293,14 +339,25 @@ def test_labels(client):
         ({"logprobs": 10**4}, "logprobs"),
         ({"stream": "yes"}, "stream"),
         ({"stream_options": {"x": 1}}, "stream_options"),
-        ({"pattern": "("}, None),
-        ({"pattern": "a" * 10_000}, None),
+        ({"pattern": "("}, "pattern"),
+        ({"pattern": "a" * 10_000}, "pattern"),
+        ({"pattern": "a", "response_format": {"type": "json_object"}}, "pattern"),
         ({"grammar": "/etc/passwd"}, "grammar"),
         ({"json_schema": "/etc/passwd"}, "json_schema"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),  # it has no {
+        ({"response_format": {"type": "xml"}}, "response_format"),
+        ({"response_format": {"type": []}}, "response_format"),
+        ({"response_format": "json_object"}, "response_format"),
+        ({"response_format": {"type": "text", "schema": {}}}, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, "response_format"),
+        ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format"),
+        (in_form("/etc/passwd"), "response_format"),
+        (in_form({"type": "word"}), "response_format"),
+        (in_form({"$ref": "file:///etc/passwd"}), "response_format"),
+        (in_form({"enum": ["a" * 10_000]}), "response_format"),
         ({"suffix": "x"}, "suffix"),
         ({"model": 5}, "model"),
-        ({"label": "x"}, None),
+        ({"label": "x"}, "label"),
     ],
 )
 def test_wrong_fields_are_refused_by_name(client, fields, named):

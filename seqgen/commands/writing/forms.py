@@ -46,11 +46,9 @@ def constraint_of(
     flag = next(iter(options.form.given), None)
     if flag is None:
         return None
-    text = (
-        options.form.pattern
-        if flag == "--pattern"
-        else content(getattr(options.form, flag[2:].replace("-", "_")))
-    )
+    text = getattr(options.form, flag[2:].replace("-", "_"))
+    if flag != "--pattern" and not (flag == "--json-schema" and text.startswith("{")):
+        text = content(text)
     how = (loaded.tokenizer, flag, text, options.max_tokens, dead_ends)
     ids = frozenset(loaded.never), frozenset(loaded.framing.stops)
     try:
