@@ -191,9 +191,7 @@ def inspect(looked: Looked, model: ModelName, asked: Asked, machine: Device, out
     from seqgen.commands.inspect.passage import passages as passages_of
     from seqgen.commands.loading import Work, load
 
-    # A few thousand tokens at most; how heads attend is torch's to show.
-    work = None if asked.chosen == "--attention" else Work(read=looked.max_tokens)
-    loaded = load(model.model, machine.device, work=work)
+    loaded = load(model.model, machine.device, work=Work(read=looked.max_tokens))
     loaded.given.require_nothing("inspect")
     source = looked.source(loaded, out)
     html = asked.html

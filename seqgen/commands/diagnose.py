@@ -16,6 +16,7 @@ from seqgen.data.direction import as_read
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.network import copied
+from seqgen.models.transformer.attention_figures import HeadFigures, attention_figures
 from seqgen.models.transformer.model import Transformer
 from seqgen.training.diagnosis.distance import (
     Distance,
@@ -25,10 +26,8 @@ from seqgen.training.diagnosis.distance import (
     windows,
 )
 from seqgen.training.diagnosis.layers import (
-    HeadFigures,
     LayerFigures,
     Update,
-    attention_figures,
     loss_unscaled,
     units_of,
 )

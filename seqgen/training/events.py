@@ -10,8 +10,9 @@ from seqgen.configs import TrainingConfig
 from seqgen.metrics.perplexity import ScoreTotals
 
 if TYPE_CHECKING:
+    from seqgen.models.transformer.attention_figures import HeadFigures
     from seqgen.training.diagnosis.distance import Distance
-    from seqgen.training.diagnosis.layers import HeadFigures, LayerFigures
+    from seqgen.training.diagnosis.layers import LayerFigures
 
 
 # Where a line of a sample is cut on the screen, in characters.

@@ -14,6 +14,7 @@ from seqgen import registry, store
 from seqgen.cli import run
 from seqgen.commands.loading import Work, load_over_arrays
 from seqgen.models.recurrent.array_model import RecurrentArrays
+from seqgen.models.transformer.array_model import TransformerArrays
 
 TEXT = "{}/tiny.txt"
 WRITE = [
@@ -41,6 +42,7 @@ OF_RECURRENT = [
     ("inspect", TEXT, "--max-tokens", "9", view, *more)
     for view, *more in (["--steps"], ["--units"], ["--unit", "1"])
 ]
+OF_TRANSFORMERS = [("inspect", TEXT, "--max-tokens", "9", "--attention")]
 WITH_PRECISION = {"sample", "beam-search", "perplexity", "eval", "compare"}
 
 
@@ -61,6 +63,7 @@ def questions(name, model, loaded):
         commands += [("perplexity",)] * loaded.stored.holds_out
     if kind not in GIVEN:
         commands += OF_TEXT + OF_RECURRENT * isinstance(loaded.model, RecurrentArrays)
+        commands += OF_TRANSFORMERS * isinstance(loaded.model, TransformerArrays)
     others = set()
     if kind == "vectors":
         others = {"eval", "compare", "tokenize", "--copy-unknown", "--force"}

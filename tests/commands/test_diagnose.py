@@ -15,10 +15,10 @@ from seqgen.cli import run
 from seqgen.configs import TrainingConfig
 from seqgen.data.corpus import Corpus
 from seqgen.models.recurrent.watched import Steps, watching
+from seqgen.models.transformer.attention_figures import attention_figures
 from seqgen.training.diagnosis.distance import gradients_by_distance, windows
 from seqgen.training.diagnosis.layers import (
     Update,
-    attention_figures,
     loss_unscaled,
     named_layers,
     norm_of,

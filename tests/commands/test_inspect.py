@@ -18,13 +18,14 @@ from known_models import ALPHABET, loaded_as, real
 from pages_read import HOSTILE, Read
 
 from seqgen.cli import run
-from seqgen.commands.inspect.heads import attended, weights_of
+from seqgen.commands.inspect.heads import attended
 from seqgen.commands.inspect.passage import likeliest, passages
 from seqgen.commands.inspect.steps import steps, trace, unit_values
 from seqgen.commands.inspect.units import correlations, features, lags, units
 from seqgen.commands.scoring.surprisal import score_tokens
 from seqgen.configs.scoring import Scoring
 from seqgen.models.recurrent.watched import Steps, watching
+from seqgen.models.transformer.attention_figures import attention_weights
 from seqgen.models.transformer.positions import rotate
 from seqgen.report.coloured_text import Scale, share_scale, signed_scale, surprisal_scale
 from seqgen.report.inspection import unit_section
@@ -276,7 +277,7 @@ def test_heads_that_share_keys_are_looked_at():
     """Llama 3's grouped queries: the weights lead to the features that the model has itself."""
     model = Case("transformer", "grouped", GROUPED).loud()
     tokens = ids(1, 6)
-    found = weights_of(model, tokens)
+    found = attention_weights(model, tokens)
 
     def attend(layer, q, k, v):
         return torch.from_numpy(found[layer])[None] @ v.expand_as(q)  # one head of values for all

@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from seqgen import registry
-from seqgen.commands.inspect.heads import weights_of as weights_of_heads
 from seqgen.configs.scoring import CacheConfig
 from seqgen.data.sources import TokenSources
 from seqgen.models.base import LanguageModel, NeuralLanguageModel, load_weights, weights_of
 from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.engines.memory_limit import parameter_count
 from seqgen.models.memory.cached import Cached
+from seqgen.models.transformer.attention_figures import attention_figures, attention_weights
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.words.char_cnn import SpelledEmbedding
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 from seqgen.training.diagnosis.distance import gradients_by_distance
-from seqgen.training.diagnosis.layers import Update, attention_figures, named_layers, units_of
+from seqgen.training.diagnosis.layers import Update, named_layers, units_of
 
 LENGTH = 11  # more than the window of the drawn transformers
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -159,7 +159,7 @@ def test_every_layer_and_head_can_be_looked_at(architecture, data):
     assert all(len(features) == 2 for features in model.layer_features(text[:, :-1]))
     if isinstance(model, Transformer):
         shape = model.config.num_heads, length, length
-        assert [w.shape for w in weights_of_heads(model, text[:1, :-1])] == [shape] * len(layers)
+        assert [w.shape for w in attention_weights(model, text[:1, :-1])] == [shape] * len(layers)
         entropies = attention_figures(model, text[:, :-1])
         assert len(entropies) == len(layers) * model.config.num_heads
 

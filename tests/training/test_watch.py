@@ -21,9 +21,10 @@ from seqgen.commands.training.train import train
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import training_batches
 from seqgen.data.corpus import Corpus
+from seqgen.models.transformer.attention_figures import attention_figures
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 from seqgen.training.diagnosis.distance import gradients_by_distance, windows
-from seqgen.training.diagnosis.layers import LayerFigures, attention_figures, units_of
+from seqgen.training.diagnosis.layers import LayerFigures, units_of
 from seqgen.training.diagnosis.warnings import Warnings
 from seqgen.training.diagnosis.watch import LOOKS, TrainingWatch
 from seqgen.training.events import Diagnosed, Notice

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from seqgen.commands.inspect.passage import InspectedText, Passages
 from seqgen.commands.loaded import LoadedModel
 from seqgen.configs import require
 from seqgen.errors import SeqgenError
-from seqgen.models.transformer.attention import for_each_query
-from seqgen.models.transformer.model import Transformer
-from seqgen.training.diagnosis.layers import HeadFigures, attention_figures, weights
+from seqgen.models.transformer.attention_figures import (
+    HeadFigures,
+    attention_figures,
+    attention_weights,
+)
+from seqgen.models.transformer.context import AnchoredContext
 from seqgen.wording import plural
 
 
@@ -90,7 +91,7 @@ def attended(
     passage, places = _passage_of(passages, word, model.window)
     layer = config.num_layers - 1 if layer is None and word is not None else layer
     chosen = range(config.num_heads) if heads is None else heads
-    tokens = torch.from_numpy(passage.read_to_end)[None].to(model.device)
+    tokens = loaded.model.ids(passage.read_to_end)[None]
     # The figures are means over all positions, each with the tokens that it sees.
     figures = [
         head
@@ -101,37 +102,23 @@ def attended(
     seen = Attended(figures, [], whole - len(passage.tokens))
     if word is None:
         return seen
-    every = weights_of(model, tokens)[layer]  # (heads, T, T)
+    every = attention_weights(model, tokens)[layer]  # (heads, T, T)
     seen.words.extend(_of_head(passage, places, word, layer, head, every[head]) for head in chosen)
     return seen
 
 
-def require_transformer(loaded: LoadedModel) -> Transformer:
+def require_transformer(loaded: LoadedModel) -> AnchoredContext:
     """Return the model, which must be a transformer.
 
     Raises:
         UsageError: it is none.
     """
     require(
-        isinstance(loaded.model, Transformer),
+        isinstance(loaded.model, AnchoredContext),
         f"--attention is for transformers, which {loaded.stored.name} is not; seqgen sample "
         "--attention shows what a model reads of its source",
     )
     return loaded.model
-
-
-@torch.inference_mode()
-def weights_of(model: Transformer, tokens: Tensor) -> list[np.ndarray]:
-    """Return for each layer the weights (heads, T, T) of a window (1, T) of tokens."""
-    layers = []
-
-    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        read = weights(q, k, q.shape[-1] ** -0.5)
-        layers.append(read[0].double().cpu().numpy())
-        return read @ for_each_query(q, v)
-
-    model.features_by(tokens, attend)
-    return layers
 
 
 def _passage_of(

@@ -116,6 +116,10 @@ class AnchoredContext:
             raise ValueError(f"{tokens.shape[1]} tokens do not fit the window {self.window}")
         return self.embedded(tokens, self.ops.count(tokens, tokens.shape[1]))
 
+    def features_by(self, tokens: Leaf, attend: Attend) -> Leaf:
+        """Return the features (B, T, H) of windows (B, T), with `attend` for causal attention."""
+        return self.stacked(*self.in_window(tokens), attend)
+
     def layer_features(self, tokens: Leaf) -> list[Leaf]:
         """See `NeuralLanguageModel.layer_features`."""
         x, rotation = self.in_window(tokens)

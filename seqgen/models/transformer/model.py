@@ -27,7 +27,6 @@ from seqgen.models.transformer.attention import causal_attention, for_each_query
 from seqgen.models.transformer.blocks import Block, norm_of
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.context import AnchoredContext
-from seqgen.models.transformer.equations import Attend
 from seqgen.models.transformer.kv_cache import KVCache
 from seqgen.models.transformer.positions import waves_of
 
@@ -116,10 +115,6 @@ class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
         The embedding stays outside: its gradient, compiled, is added up in no fixed order.
         """
         return self.stacked(x, rotation, self.attend_within)
-
-    def features_by(self, tokens: Tensor, attend: Attend) -> Tensor:
-        """Return the features (B, T, H) of windows (B, T), with `attend` for causal attention."""
-        return self.stacked(*self.in_window(tokens), attend)
 
     def attend_within(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         dropout = self.config.attention_dropout if self.training else 0.0

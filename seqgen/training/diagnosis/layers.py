@@ -1,9 +1,8 @@
-"""Norms of weights, gradients and updates by layer, the behaviour of units, attention by head."""
+"""Norms of weights, gradients and updates by layer, and the behaviour of units."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -17,9 +16,8 @@ from seqgen.models.engines.precision import in_float64
 from seqgen.models.network import Network
 from seqgen.models.recurrent.cell import Cell
 from seqgen.models.recurrent.watched import Steps, watching
-from seqgen.models.transformer.attention import for_each_query
+from seqgen.models.transformer.attention_figures import features_seen, plain_gain
 from seqgen.models.transformer.blocks import FeedForward
-from seqgen.models.transformer.equations import query_gain
 from seqgen.models.transformer.model import Transformer
 
 # Beyond these values the slope of an activation is below 0.36 of its largest. Those of gates are
@@ -253,88 +251,8 @@ class Update:
         return figures
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeadFigures:
-    """How peaked a head's attention is, as a mean over windows and positions.
-
-    Attributes:
-        layer: from 0.
-        head: from 0.
-        entropy: in nats, of the model's attention, softmax(Q K^T / sqrt(D)) unless it leaves out
-            the scale.
-        entropy_unscaled: of softmax(Q K^T), for the same queries and keys.
-        entropy_uniform: of a head that reads all positions it sees alike, which is the most.
-        softmax_gradient: sum_l dp_l / ds_l = 1 - sum_l p_l^2, the trace of the Jacobian of the
-            model's softmax p by its scores s: 0 where it reads one position alone.
-        softmax_gradient_unscaled: of softmax(Q K^T).
-    """
-
-    layer: int
-    head: int
-    entropy: float
-    entropy_unscaled: float
-    entropy_uniform: float
-    softmax_gradient: float
-    softmax_gradient_unscaled: float
-
-
-def weights(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    """Return softmax(scale Q K^T) (B, heads, T, T), each position seeing none after itself.
-
-    Keys may have fewer heads than queries.
-    """
-    length = q.shape[-2]
-    after = torch.ones(length, length, dtype=torch.bool, device=q.device).triu_(1)
-    return (scale * (q @ for_each_query(q, k).mT)).masked_fill(after, -math.inf).softmax(-1)
-
-
-def entropies(probabilities: Tensor) -> Tensor:
-    """Return - sum_l p_l log p_l over the last axis, 0 log 0 being 0."""
-    return -torch.xlogy(probabilities, probabilities).sum(-1)
-
-
-@torch.no_grad()
-def attention_figures(model: Transformer, tokens: Tensor) -> list[HeadFigures]:
-    """Return the figures of every head on windows (B, T) of text."""
-    figures: list[HeadFigures] = []
-    length, scales = tokens.shape[1], (model.config.head_width**-0.5, _plain_scale(model))
-    uniform = sum(math.log(t) for t in range(1, length + 1)) / length
-
-    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        own, unscaled = (weights(q, k, scale) for scale in scales)
-        both = (entropies(p).mean((0, 2)).tolist() for p in (own, unscaled))
-        traces = ((1 - p.square().sum(-1)).mean((0, 2)).tolist() for p in (own, unscaled))
-        for head, found in enumerate(zip(*both, *traces, strict=True)):
-            entropy, without, trace, trace_without = found
-            figures.append(
-                HeadFigures(
-                    layer=layer,
-                    head=head,
-                    entropy=entropy,
-                    entropy_unscaled=without,
-                    entropy_uniform=uniform,
-                    softmax_gradient=trace,
-                    softmax_gradient_unscaled=trace_without,
-                )
-            )
-        return own @ for_each_query(q, v)
-
-    model.features_by(tokens, attend)
-    return figures
-
-
 @torch.no_grad()
 def loss_unscaled(model: Transformer, tokens: Tensor, targets: Tensor) -> float:
     """Return the loss, in nats per token, if attention were softmax(Q K^T) V."""
-    scale = _plain_scale(model)
-
-    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return weights(q, k, scale) @ for_each_query(q, v)
-
-    features = model.features_by(tokens, attend)
+    features = features_seen(model, tokens, gain=plain_gain(model))
     return float(F.cross_entropy(model.head(features).flatten(0, 1), targets.flatten()))
-
-
-def _plain_scale(model: Transformer) -> float:
-    """Return what makes plain dot products of the queries and keys that the blocks hand on."""
-    return 1 / query_gain(model.config)

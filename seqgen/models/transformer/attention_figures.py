@@ -1,0 +1,123 @@
+"""What the heads of a transformer read of windows of text, over arrays or tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from seqgen.models.engines.ops import Leaf, ops_of
+from seqgen.models.reader import without_gradients
+from seqgen.models.transformer.context import AnchoredContext
+from seqgen.models.transformer.equations import full_weights, query_gain
+
+LEAST = 1e-37  # whose logarithm is finite in float32
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadFigures:
+    """How peaked a head's attention is, as a mean over windows and positions.
+
+    Attributes:
+        layer: from 0.
+        head: from 0.
+        entropy: in nats, of the model's attention, softmax(Q K^T / sqrt(D)) unless it leaves out
+            the scale.
+        entropy_unscaled: of softmax(Q K^T), for the same queries and keys.
+        entropy_uniform: of a head that reads all positions it sees alike, which is the most.
+        softmax_gradient: sum_l dp_l / ds_l = 1 - sum_l p_l^2, the trace of the Jacobian of the
+            model's softmax p by its scores s: 0 where it reads one position alone.
+        softmax_gradient_unscaled: of softmax(Q K^T).
+    """
+
+    layer: int
+    head: int
+    entropy: float
+    entropy_unscaled: float
+    entropy_uniform: float
+    softmax_gradient: float
+    softmax_gradient_unscaled: float
+
+
+@without_gradients
+def attention_figures(model: AnchoredContext, tokens: Leaf) -> list[HeadFigures]:
+    """Return the figures of every head on windows (B, T) of text."""
+    length, gain, figures = tokens.shape[1], plain_gain(model), []
+    uniform = sum(math.log(t) for t in range(1, length + 1)) / length
+
+    def see(layer: int, q: Leaf, k: Leaf, own: Leaf) -> None:
+        both = own, causal_weights(gain * q, k)
+        entropies = (-(p * ops_of(p).log(ops_of(p).at_least(p, LEAST))).sum(-1) for p in both)
+        traces = (1 - (p * p).sum(-1) for p in both)
+        means = (x.mean((0, 2)).tolist() for x in (*entropies, *traces))
+        for head, (entropy, without, trace, trace_without) in enumerate(zip(*means, strict=True)):
+            figures.append(
+                HeadFigures(
+                    layer=layer,
+                    head=head,
+                    entropy=entropy,
+                    entropy_unscaled=without,
+                    entropy_uniform=uniform,
+                    softmax_gradient=trace,
+                    softmax_gradient_unscaled=trace_without,
+                )
+            )
+
+    features_seen(model, tokens, see)
+    return figures
+
+
+@without_gradients
+def attention_weights(model: AnchoredContext, tokens: Leaf) -> list[np.ndarray]:
+    """Return for each layer the weights (heads, T, T) of a window (1, T) of tokens, in float64."""
+    layers: list[np.ndarray] = []
+
+    def see(layer: int, q: Leaf, k: Leaf, own: Leaf) -> None:
+        layers.append(ops_of(own).array(ops_of(own).wide(own[0])).astype(np.float64))
+
+    features_seen(model, tokens, see)
+    return layers
+
+
+def features_seen(
+    model: AnchoredContext,
+    tokens: Leaf,
+    see: Callable[[int, Leaf, Leaf, Leaf], None] = lambda *_: None,
+    gain: float = 1.0,
+) -> Leaf:
+    """Return the features (B, T, H) of windows (B, T), and show the weights of attention.
+
+    Args:
+        model: the transformer.
+        tokens: the windows.
+        see: is handed, layer by layer, its number, queries, keys and weights (B, heads, T, T).
+        gain: what queries are multiplied by.
+    """
+
+    def attend(layer: int, q: Leaf, k: Leaf, v: Leaf) -> Leaf:
+        weights = causal_weights(gain * q, k)
+        see(layer, q, k, weights)
+        return weights @ _for_each(q, v)
+
+    return model.features_by(tokens, attend)
+
+
+def causal_weights(q: Leaf, k: Leaf) -> Leaf:
+    """Return softmax(Q K^T / sqrt(D)) (B, heads, T, T), each position seeing none after itself.
+
+    Keys may have fewer heads than queries.
+    """
+    places = ops_of(q).count(q, q.shape[-2])
+    return full_weights(q, _for_each(q, k), places[:, None] >= places)
+
+
+def plain_gain(model: AnchoredContext) -> float:
+    """Return what makes softmax(Q K^T) of attention, for queries that the blocks hand on."""
+    return math.sqrt(model.config.head_width) / query_gain(model.config)
+
+
+def _for_each(q: Leaf, x: Leaf) -> Leaf:
+    """Return keys or values x (B, heads, L, D) with as many heads as the queries q."""
+    return x[:, [head * x.shape[1] // q.shape[1] for head in range(q.shape[1])]]
