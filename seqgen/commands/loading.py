@@ -48,13 +48,13 @@ class Work:
     def of_files(cls, names: Sequence[str], **more: int) -> Work:
         """Return the work of reading files; None of them stands for what is held out.
 
-        A token has at least a byte. What comes through a pipe counts nothing, for its size is not
-        known.
+        A token has at least a byte. `-` counts what a shell's `< FILE` has; what comes through a
+        pipe counts nothing, for its size is not known.
         """
         if not names:
             return cls(read=None, **more)
-        files = [path for name in names if (path := Path(name)).is_file()]
-        return cls(read=sum(path.stat().st_size for path in files), **more)
+        paths = [Path("/dev/stdin" if name == "-" else name) for name in names]
+        return cls(read=sum(path.stat().st_size for path in paths if path.is_file()), **more)
 
     def suits_arrays(self, stored: StoredModel | StoredMixture) -> bool:
         """Return whether it is done before PyTorch would be loaded and had done it.

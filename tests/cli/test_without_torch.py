@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 
 import pytest
@@ -129,6 +130,23 @@ def test_much_to_read_is_pytorchs_but_for_counts(names, read, arrays, home):
     for name in names:
         shutil.copytree(STORED / "kinds" / "models" / name, home / "models" / name)
     assert Work(read=read).suits_arrays(store.find_all("+".join(names))) == arrays
+
+
+def test_what_is_to_be_read_is_the_size_of_files_and_of_standard_input(tmp_path):
+    (tmp_path / "a").write_bytes(bytes(7))
+    (tmp_path / "b").write_bytes(bytes(50_000))
+    assert Work.of_files([]).read is None
+    assert Work.of_files([str(tmp_path / "a"), str(tmp_path / "b"), "none"]).read == 50_007
+    kept = os.dup(0)
+    try:
+        with (tmp_path / "b").open("rb") as file:
+            os.dup2(file.fileno(), 0)
+            assert Work.of_files(["-"]).read == 50_000  # as `< b` in a shell
+        reads, _ = os.pipe()
+        os.dup2(reads, 0)
+        assert Work.of_files(["-", str(tmp_path / "a")]).read == 7
+    finally:
+        os.dup2(kept, 0)
 
 
 def test_mixing_needs_no_torch(home, monkeypatch):
