@@ -31,6 +31,10 @@ UINT32, FLOAT32, BOOL = 4, 6, 7
 INT32 = 5
 # Types of tensors: how many elements make a block, and its bytes.
 BLOCKS = {0: ("F32", 1, 4), 1: ("F16", 1, 2), 8: ("Q8_0", 32, 34), 30: ("BF16", 1, 2)}
+# Those that the gguf package reads.
+BLOCKS |= {2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20), 6: ("Q5_0", 32, 22), 7: ("Q5_1", 32, 24)}
+BLOCKS |= {10: ("Q2_K", 256, 84), 11: ("Q3_K", 256, 110), 12: ("Q4_K", 256, 144)}
+BLOCKS |= {13: ("Q5_K", 256, 176), 14: ("Q6_K", 256, 210)}
 MOST_DIMENSIONS = 4
 # Items of a list: no vocabulary comes near this.
 MOST_ITEMS = 1 << 23
@@ -157,7 +161,11 @@ class GGUFFile:
         return entry
 
     def read(self, name: str) -> np.ndarray:
-        """Return a tensor in float32."""
+        """Return a tensor in float32.
+
+        Raises:
+            SeqgenError: its numbers need the gguf package.
+        """
         entry = self.tensors[name]
         raw = np.frombuffer(self._map, np.uint8, entry.size, entry.begin)
         title = BLOCKS[entry.kind][0]
@@ -167,8 +175,10 @@ class GGUFFile:
             values = blocks[:, 2:].view(np.int8) * scales
         elif title == "BF16":
             values = (raw.view("<u2").astype(np.uint32) << 16).view(np.float32)
-        else:
+        elif title in ("F32", "F16"):
             values = raw.view({"F32": "<f4", "F16": "<f2"}[title]).astype(np.float32)
+        else:
+            values = _package(f"reading numbers of type {title}").dequantize(raw, entry.kind)
         return values.reshape(entry.shape)
 
 
@@ -204,14 +214,20 @@ def _quantized(name: str, tensor: np.ndarray, kind: int) -> bytes:
     x = np.ascontiguousarray(tensor, dtype="<f4")
     if BLOCKS[kind][0] == "F32":
         return x.tobytes()
-    require_packages(f"writing numbers as {BLOCKS[kind][0]}", "gguf")
-    from gguf import GGMLQuantizationType, quants
-
+    quants = _package(f"writing numbers of type {BLOCKS[kind][0]}")
     # The scale of a block of Q8_0 is in F16, too, and 127 times smaller than its largest number.
     limits = {"F16": 1.0, "Q8_0": 127.0}
     if (limit := limits.get(BLOCKS[kind][0])) and np.abs(x).max(initial=0) >= limit * 65504:
         raise SeqgenError(f"{name} has numbers too large for {BLOCKS[kind][0]}; use bf16 or f32")
-    return quants.quantize(x, GGMLQuantizationType(kind)).tobytes()
+    return quants.quantize(x, kind).tobytes()
+
+
+def _package(purpose: str) -> Any:
+    """Return the gguf package's module of number types."""
+    require_packages(purpose, "gguf")
+    from gguf import quants
+
+    return quants
 
 
 def _gap(size: int) -> int:

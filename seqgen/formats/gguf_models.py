@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.transformer.config import MOST_WINDOW, TransformerConfig
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.positions import RopeScaling, rates
-from seqgen.tokenizers import BPETokenizer, ByteTokenizer, Tokenizer
+from seqgen.tokenizers import BPETokenizer, ByteTokenizer, CharTokenizer, Tokenizer
 from seqgen.tokenizers.base import SPECIALS
 from seqgen.tokenizers.from_elsewhere import (
     SPLITS,
@@ -36,6 +35,17 @@ from seqgen.tokenizers.from_elsewhere import (
     TokenizerFromElsewhere,
     WholeSentencepieceTokenizer,
     name_of_split,
+)
+from seqgen.tokenizers.sentencepiece import (
+    BYTE,
+    CONTROL,
+    NORMAL,
+    SPACE,
+    UNKNOWN_PIECE,
+    USER,
+    Piece,
+    field,
+    piece_field,
 )
 
 ARCHITECTURES = ("gpt2", "llama", "qwen2", "qwen3")
@@ -345,8 +355,6 @@ def _facts(config: TransformerConfig, family: str, name: str) -> dict[str, Any]:
 
 
 PREFIX = "tokenizer.ggml."
-# Kinds of tokens; the same numbers in sentencepiece.
-NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
 SPECIAL = {"bos": "bos", "eos": "eos", "pad": "padding"}
 # What ends texts besides EOS: the end of a turn, of a message.
 OTHER_ENDS = ("eot", "eom")
@@ -386,6 +394,10 @@ NAMES_OF_PRE = {
 PRES = {name: pre for pre, names in NAMES_OF_PRE.items() for name in names.split()}
 
 
+# Vocabularies of sentencepiece: which of its algorithms each has, and whether there are bytes.
+SENTENCEPIECE = {"llama": (2, 1), "t5": (1, 0)}
+
+
 def read_vocabulary(file: GGUFFile, vocab_size: int) -> tuple[TokenizerFromElsewhere, Framing]:
     """Return the tokenizer of a file, and how texts begin and end.
 
@@ -404,16 +416,18 @@ def read_vocabulary(file: GGUFFile, vocab_size: int) -> tuple[TokenizerFromElsew
     try:
         if kind == "gpt2":
             tokenizer = HuggingFaceTokenizer(_byte_level(facts, file), vocab_size, special)
-        elif kind == "llama":
+        elif kind in SENTENCEPIECE:
             tokenizer = WholeSentencepieceTokenizer(_sentencepiece(facts, file), vocab_size)
         else:
-            raise file.error(f"{PREFIX}model is {str(kind)[:20]!r}; seqgen reads gpt2 and llama")
+            known = ", ".join(["gpt2", *SENTENCEPIECE])
+            raise file.error(f"{PREFIX}model is {str(kind)[:20]!r}; seqgen reads {known}")
     except ValueError as error:
         raise file.error(f"its vocabulary is broken: {error}") from None
     start, stop = special["bos_id"], special["eos_id"]
     others = (_id_of(name, facts, file) for name in OTHER_ENDS)
     others = tuple(dict.fromkeys(i for i in others if i not in (None, stop)))
-    begins = bool(facts.get("add_bos_token", kind == "llama" or _pre(facts, file).begins))
+    usual = kind == "llama" or (kind == "gpt2" and _pre(facts, file).begins)
+    begins = bool(facts.get("add_bos_token", usual))
     if begins and start is None:
         raise file.error(f"its texts begin with BOS, and there is no {PREFIX}bos_token_id")
     how = {"starts_prompts": begins, "also_stop": others}
@@ -493,46 +507,25 @@ def _sentencepiece(facts: dict[str, Any], file: GGUFFile) -> bytes:
         for name, theirs in {"unk": "unknown", "bos": "bos", "eos": "eos"}.items()
     }
     ids = {"unk": 40, "bos": 41, "eos": 42, "pad": 43}
-    trainer = [_field(3, 2), _field(35, 1), _field(43, (1 << 64) - 1)]
-    trainer += [_field(ids[name], token) for name, token in special.items() if token is not None]
+    algorithm, falls_back = SENTENCEPIECE[facts["model"]]
+    trainer = [field(3, algorithm), field(35, falls_back), field(43, (1 << 64) - 1)]
+    trainer += [field(ids[name], token) for name, token in special.items() if token is not None]
     fields = {"unk": 45, "bos": 46, "eos": 47}
     trainer += [
-        _field(fields[name], tokens[token]) for name, token in special.items() if token is not None
+        field(fields[name], tokens[token]) for name, token in special.items() if token is not None
     ]
     prefix = bool(facts.get("add_space_prefix", True))
-    rules = [_field(1, "identity"), _field(3, int(prefix)), _field(4, 0), _field(5, 1)]
-    pieces = (
-        _field(1, b"".join([_field(1, token), _float_field(2, score), _field(3, kind)]))
-        for token, score, kind in zip(tokens, scores, _types(facts), strict=True)
-    )
-    return b"".join([*pieces, _field(2, b"".join(trainer)), _field(3, b"".join(rules))])
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*encoded, value])
-
-
-def _field(number: int, value: int | str | bytes) -> bytes:
-    """Return a field of a protocol buffer."""
-    if isinstance(value, int):
-        return _varint(number << 3) + _varint(value)
-    raw = value.encode() if isinstance(value, str) else value
-    return _varint(number << 3 | 2) + _varint(len(raw)) + raw
-
-
-def _float_field(number: int, value: float) -> bytes:
-    return _varint(number << 3 | 5) + struct.pack("<f", value)
+    rules = [field(1, "identity"), field(3, int(prefix)), field(4, 0), field(5, 1)]
+    pieces = map(piece_field, map(Piece, tokens, scores, _types(facts)))
+    return b"".join([*pieces, field(2, b"".join(trainer)), field(3, b"".join(rules))])
 
 
 def facts_of(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, Any]:
     """Return the facts of a tokenizer.
 
     Args:
-        tokenizer: of bytes, byte pairs learnt by seqgen, or a byte-level one from elsewhere.
+        tokenizer: of bytes or characters, byte pairs learnt by seqgen, or a byte-level one from
+            elsewhere.
         framing: how texts begin and end.
         name: what messages call the model.
 
@@ -541,10 +534,12 @@ def facts_of(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, Any
     """
     if isinstance(tokenizer, BPETokenizer):
         return _merged_by_score(tokenizer, framing, name)
+    if isinstance(tokenizer, CharTokenizer):
+        return _one_by_one(tokenizer, framing, name)
     cannot = SeqgenError(
-        f"{name} has a tokenizer of kind {tokenizer.kind} that a GGUF file cannot hold; byte, bpe, "
-        "and imported byte-level ones that split texts as GPT-2, SmolLM, Qwen2, Llama 3 and "
-        "Tekken do can be written"
+        f"{name} has a tokenizer of kind {tokenizer.kind} that a GGUF file cannot hold; byte, "
+        "char, bpe, and imported byte-level ones that split texts as GPT-2, SmolLM, Qwen2, Llama 3 "
+        "and Tekken do can be written"
     )
     table = parse_json(files_of(tokenizer, framing, name)["tokenizer.json"])
     model = table.get("model", {})
@@ -592,12 +587,35 @@ def _merged_by_score(tokenizer: BPETokenizer, framing: Framing, name: str) -> di
             f"{name} has a bpe tokenizer that llama.cpp reads otherwise: {error}"
         ) from None
     # Merges may make any name but one with a space, so those of special tokens have one.
-    special = {UNKNOWN, CONTROL}
+    special = {UNKNOWN_PIECE, CONTROL}
+    shown = [p._replace(text=p.text.replace("<", "< ")) if p.kind in special else p for p in pieces]
+    shown = [p._replace(kind=NORMAL) if p.kind == USER else p for p in shown]
+    return _scored("llama", shown, tokenizer, framing)
+
+
+def _one_by_one(tokenizer: CharTokenizer, framing: Framing, name: str) -> dict[str, Any]:
+    """Return the facts of characters: `t5`, the likeliest pieces, of which none is longer.
+
+    Raises:
+        SeqgenError: llama.cpp would read texts otherwise.
+    """
+    if SPACE in tokenizer.alphabet:
+        raise SeqgenError(f"{name} knows U+2581, which a GGUF file takes for a space")
+    special = [Piece(text, 0.0, CONTROL) for text in SPECIALS[:-1]]
+    special.append(Piece(SPECIALS[-1], 0.0, UNKNOWN_PIECE))
+    letters = (Piece(letter.replace(" ", SPACE), -1.0, NORMAL) for letter in tokenizer.alphabet)
+    return _scored("t5", [*special, *letters], tokenizer, framing)
+
+
+def _scored(
+    model: str, pieces: Sequence[Piece], tokenizer: Tokenizer, framing: Framing
+) -> dict[str, Any]:
+    """Return the facts of a vocabulary of sentencepiece."""
     facts: dict[str, Any] = {
-        "model": "llama",
-        "tokens": [p.text.replace("<", "< ") if p.kind in special else p.text for p in pieces],
+        "model": model,
+        "tokens": [piece.text for piece in pieces],
         "scores": [piece.score for piece in pieces],
-        "token_type": [NORMAL if piece.kind == USER else piece.kind for piece in pieces],
+        "token_type": [piece.kind for piece in pieces],
         "bos_token_id": framing.start,
         "unknown_token_id": tokenizer.unk_id,
         "padding_token_id": tokenizer.pad_id,

@@ -27,6 +27,7 @@ from seqgen.tokenizers.sentencepiece import (
     Piece,
     SentencepieceTokenizer,
     UnigramTokenizer,
+    is_exact,
     pieces_of,
 )
 
@@ -42,7 +43,7 @@ def table_of(tokenizer: Tokenizer, name: str) -> tuple[dict[str, Any], list[str]
     """Return a `tokenizer.json` without what stands around a text, and the name of each token.
 
     Args:
-        tokenizer: of characters, bytes, words, or byte pairs learnt by seqgen.
+        tokenizer: of characters, bytes or words, or pieces learnt by seqgen.
         name: what messages call the model.
 
     Raises:
@@ -50,7 +51,7 @@ def table_of(tokenizer: Tokenizer, name: str) -> tuple[dict[str, Any], list[str]
     """
     parts = next((write for kind, write in WRITERS.items() if isinstance(tokenizer, kind)), None)
     if parts is None:
-        kinds = "char, byte, word, bpe"
+        kinds = "char, byte, word, bpe, unigram"
         raise SeqgenError(
             f"{name} has a tokenizer of kind {tokenizer.kind}, which tokenizer.json cannot hold as "
             f"it is; {kinds} and huggingface can be written"
@@ -148,10 +149,10 @@ def learnt_pieces(tokenizer: SentencepieceTokenizer) -> list[Piece]:
     return pieces
 
 
-def _of_merges(tokenizer: BPETokenizer) -> tuple[list[str], dict[str, Any]]:
-    pieces = learnt_pieces(tokenizer)
-    names = [piece.text for piece in pieces]
-    model = {"type": "BPE", "vocab": _numbered(names), "merges": merges_of(pieces)}
+def _of_pieces(
+    names: list[str], model: dict[str, Any], pattern: str
+) -> tuple[list[str], dict[str, Any]]:
+    """Return what escapes and marks spaces as seqgen does, then splits a text by a pattern."""
     doubled = [_replace(ESCAPE, ESCAPED[ESCAPE]), _replace(SPACE, ESCAPED[SPACE])]
     rules = [*doubled, _replace(" ", SPACE)]
     back = [_replace(IS_UNKNOWN, UNKNOWN, regex=True), _replace(SPACE, " ")]
@@ -159,10 +160,36 @@ def _of_merges(tokenizer: BPETokenizer) -> tuple[list[str], dict[str, Any]]:
     back += [_replace(ESCAPED_SPACE, SPACE, regex=True), _replace(ESCAPED[ESCAPE], ESCAPE)]
     return names, {
         "normalizer": {"type": "Sequence", "normalizers": rules},
-        "pre_tokenizer": _split("\\n"),
+        "pre_tokenizer": _split(pattern),
         "decoder": back,
-        "model": {**model, "unk_token": SPECIALS[-1], "byte_fallback": True},
+        "model": {**model, "byte_fallback": True},
     }
+
+
+def _of_merges(tokenizer: BPETokenizer) -> tuple[list[str], dict[str, Any]]:
+    pieces = learnt_pieces(tokenizer)
+    names = [piece.text for piece in pieces]
+    model = {"type": "BPE", "vocab": _numbered(names), "merges": merges_of(pieces)}
+    return _of_pieces(names, {**model, "unk_token": SPECIALS[-1]}, "\\n")
+
+
+def _of_likeliest(tokenizer: UnigramTokenizer) -> tuple[list[str], dict[str, Any]]:
+    pieces = learnt_pieces(tokenizer)
+    if not is_exact(pieces):
+        raise ValueError(
+            "it was learnt by an earlier version, whose scores other programs add up to other "
+            "sums, so that equally likely segmentations ('0000000') differ; learn it again"
+        )
+    scores = {piece.text: piece.score for piece in pieces if piece.kind in (NORMAL, USER)}
+    # The library would read the names of bytes and special tokens in a text as these tokens. Their
+    # single characters, at most six, are likelier; those that no piece has are cut out before.
+    hidden = 7 * min(scores.values())
+    names = [piece.text for piece in pieces]
+    vocab = [(name, scores.get(name, hidden)) for name in names]
+    lacking = {c for name in names for c in name} - scores.keys()
+    cut = "".join(f"\\x{{{ord(c):X}}}" for c in sorted({"\n", *lacking}))
+    model = {"type": "Unigram", "unk_id": tokenizer.unk_id, "vocab": vocab}
+    return _of_pieces(names, model, f"[{cut}]")
 
 
 def merges_of(pieces: list[Piece]) -> list[tuple[str, str]]:
@@ -194,13 +221,6 @@ def _last_merge(text: str, scores: Mapping[str, float]) -> tuple[str, str] | Non
         best = max(known, key=lambda i: (scores[merged[i]], -i))
         parts[best : best + 2] = [merged[best]]
     return (parts[0], parts[1]) if len(parts) == 2 else None
-
-
-def _of_likeliest(_: UnigramTokenizer) -> tuple[list[str], dict[str, Any]]:
-    raise ValueError(
-        "sentencepiece adds scores in float32 and others in float64, and texts with two equally "
-        "likely segmentations ('0000000') get other tokens; train with --tokenizer bpe"
-    )
 
 
 WRITERS: dict[type[Tokenizer], Callable[[Any], tuple[list[str], dict[str, Any]]]] = {

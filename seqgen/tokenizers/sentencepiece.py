@@ -116,8 +116,10 @@ def read_normaliser(model: bytes) -> Normaliser:
     )
 
 
-# Kinds of pieces (sentencepiece_model.proto).
-NORMAL, USER = 1, 4
+# Kinds of pieces (sentencepiece_model.proto), and of tokens in GGUF files.
+NORMAL, UNKNOWN_PIECE, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
+# Steps of the scores of a unigram model trained here.
+PER_NAT = 16
 
 
 class Piece(NamedTuple):
@@ -169,6 +171,44 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
             raise ValueError("not a sentencepiece model")
         yield key >> 3, message[at : at + size]
         at += size
+
+
+def is_exact(pieces: Iterable[Piece]) -> bool:
+    """Return whether sums of the scores are exact in float32; see `with_exact_scores`."""
+    return all((piece.score * PER_NAT).is_integer() for piece in pieces)
+
+
+def with_exact_scores(model: bytes) -> bytes:
+    """Return a model whose scores are rounded to 16ths.
+
+    Sums of up to 2^20 nats are then exact in float32 and in float64. So two segmentations that are
+    equally likely are so in every program, and all choose the same one.
+    """
+    rounded = (p._replace(score=round(p.score * PER_NAT) / PER_NAT) for p in pieces_of(model))
+    rest = (field(number, value) for number, value in _fields(model) if number != 1)
+    return b"".join([*map(piece_field, rounded), *rest])
+
+
+def piece_field(piece: Piece) -> bytes:
+    """Return a piece as a model's file has it."""
+    score = _varint(2 << 3 | 5) + struct.pack("<f", piece.score)
+    return field(1, field(1, piece.text) + score + field(3, piece.kind))
+
+
+def field(number: int, value: int | str | bytes) -> bytes:
+    """Return a field of a protocol buffer."""
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value)
+    raw = value.encode() if isinstance(value, str) else value
+    return _varint(number << 3 | 2) + _varint(len(raw)) + raw
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*encoded, value])
 
 
 def load_processor(model: bytes) -> SentencePieceProcessor:
@@ -229,7 +269,8 @@ def train_model(chunks: Iterable[str], algorithm: str, vocab_size: int) -> bytes
         run_interruptible(learn)
     except (RuntimeError, OSError) as error:
         raise _training_problem(str(error), vocab_size) from None
-    return written.getvalue()
+    model = written.getvalue()
+    return with_exact_scores(model) if algorithm == "unigram" else model
 
 
 def sentences(chunks: Iterable[str]) -> Iterator[str]:

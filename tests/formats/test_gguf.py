@@ -1,7 +1,11 @@
 """GGUF files: written by the gguf package and read here, written here and read by it."""
 
 import json
+import socket
 import struct
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +13,7 @@ import sentencepiece
 import torch
 from helpers_cli import records, refusal
 from hf_models import PROMPTS, TEXT, checkpoint, sentencepiece_model
-from nasty import nasty_texts
+from nasty import ODD, nasty_texts
 
 from seqgen.cli import run
 from seqgen.commands.exchange import import_model
@@ -25,11 +29,11 @@ gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 Kind = gguf.GGMLQuantizationType
 
 
-def own_model(tmp_path, *settings, name="own", tokenizer="byte"):
+def own_model(tmp_path, *settings, name="own", tokenizer="byte", flags=()):
     """Train a tiny transformer for one step."""
     (tmp_path / "t.txt").write_text(TEXT)
     sizes = ("hidden_size=32", "num_layers=2", "num_heads=4", "steps=1", "batch_size=1")
-    flags = [word for pair in (*sizes, *settings) for word in ("--set", pair)]
+    flags = [*flags, *(word for pair in (*sizes, *settings) for word in ("--set", pair))]
     command = ["train", str(tmp_path / "t.txt"), "--model", "transformer", "--name", name]
     assert run([*command, "--tokenizer", tokenizer, "--seq-len", "32", *flags, "--quiet"]) == 0
     return load(name, "cpu")
@@ -121,11 +125,70 @@ def test_byte_pairs_leave_as_a_vocabulary_that_merges_by_score(tmp_path):
         assert again.decode(ids) == text
 
 
-@pytest.mark.parametrize("kind", [Kind.F32, Kind.F16, Kind.BF16, Kind.Q8_0])
+def test_characters_leave_as_pieces_of_one_letter(tmp_path):
+    tokenizer = KINDS["char"].train([f"{TEXT}\u3000\n"])
+    framing = Framing(tokenizer.newline_id, None, None)
+    path = tmp_path / "v.gguf"
+    path.write_bytes(b"".join(write(gguf_models.facts_of(tokenizer, framing, "m"), {}, {})))
+    again, framed = gguf_models.read_vocabulary(GGUFFile(path), tokenizer.vocab_size)
+    assert framed == framing
+    texts = [text for text in nasty_texts(TEXT, 300) if set(text) <= {*tokenizer.alphabet}]
+    assert len(texts) > 50
+    for text in texts:
+        ids = tokenizer.encode(text).tolist()
+        assert again.encode(text).tolist() == ids
+        assert again.decode(ids) == text
+    assert again.encode("a\u2192t").tolist() == tokenizer.encode("a\u2192t").tolist()
+    space = KINDS["char"].train(["a\u2581b"])
+    with pytest.raises(SeqgenError, match=r"m knows U\+2581"):
+        gguf_models.facts_of(space, framing, "m")
+
+
+def ask_llama_cpp(path, questions):
+    """Return what llama.cpp answers to `llama_cpp.py`'s questions."""
+    pytest.importorskip("xllamacpp", reason="xllamacpp is not installed")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, str(Path(__file__).with_name("llama_cpp.py")), path, str(port)]
+    lines = "".join(json.dumps(question) + "\n" for question in questions)
+    ran = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=600)
+    said = [line.split(" ", 1) for line in ran.stdout.splitlines() if line.startswith("ANSWER ")]
+    return [json.loads(answer) for _, answer in said]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["char", "bpe"])
+def test_llama_cpp_reads_and_writes_the_same(kind, tmp_path, capsys):
+    size = ("--vocab-size", "400") if kind == "bpe" else ()
+    own = own_model(tmp_path, "steps=60", tokenizer=kind, flags=size)
+    path = tmp_path / "m.gguf"
+    assert run(["export", "own", "--format", "gguf", "--out", str(path), "--quiet"]) == 0
+    unlike = "\u2581\x10" if kind == "bpe" else "".join({*"".join(ODD)} - {*own.tokenizer.alphabet})
+    texts = [text for text in nasty_texts(TEXT, 10_000) if not {*text} & {*unlike}]
+    questions = [*(["tokenize", text] for text in texts), *(["greedy", p, 8] for p in PROMPTS)]
+    answers = ask_llama_cpp(path, questions)
+    assert len(texts) > 3000
+    assert answers[: len(texts)] == [own.tokenizer.encode(text).tolist() for text in texts]
+    for prompt, theirs in zip(PROMPTS, answers[len(texts) :], strict=True):
+        flags = ("-m", "own", "--greedy", "--max-tokens", "8")
+        assert records(capsys, "sample", prompt, *flags)[0]["text"] == theirs
+
+
+LARGE_BLOCKS = {Kind.Q2_K: 84, Kind.Q3_K: 110, Kind.Q4_K: 144, Kind.Q5_K: 176, Kind.Q6_K: 210}
+SMALL_BLOCKS = (Kind.Q8_0, Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1)
+
+
+@pytest.mark.parametrize("kind", [Kind.F32, Kind.F16, Kind.BF16, *SMALL_BLOCKS, *LARGE_BLOCKS])
 def test_numbers_of_every_type_are_theirs(kind, tmp_path):
-    values = np.random.default_rng(1).normal(size=(6, 64)).astype("f4")
+    draw = np.random.default_rng(1)
+    values = draw.normal(size=(6, 64)).astype("f4")
     writer = gguf.GGUFWriter(tmp_path / "x.gguf", "llama")
-    raw = gguf.quants.quantize(values, kind)
+    if kind in LARGE_BLOCKS:  # llama.cpp alone writes them: here, any bytes of finite scales
+        values = np.zeros((6, 512), "f4")
+        raw = draw.integers(0x78, size=(6, 2 * LARGE_BLOCKS[kind])).astype(np.uint8)
+    else:
+        raw = gguf.quants.quantize(values, kind)
     writer.add_tensor("x", raw, raw_dtype=kind)
     writer.add_string("word", "h\u00e9")
     writer.add_array("list", [3, -1, 4])
@@ -138,7 +201,7 @@ def test_numbers_of_every_type_are_theirs(kind, tmp_path):
     file = GGUFFile(tmp_path / "x.gguf")
     assert file.facts["word"] == "h\u00e9" and file.facts["f"] == 0.25
     assert file.facts["list"] == [3, -1, 4] and file.facts["words"] == ["a", ""]
-    assert file.tensors["x"].shape == (6, 64)
+    assert file.tensors["x"].shape == values.shape
     assert np.array_equal(file.read("x"), gguf.quants.dequantize(raw, kind))
 
 

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import sentencepiece
 from hf_models import TEXT, sentencepiece_model
@@ -13,11 +14,11 @@ from seqgen.errors import SeqgenError
 from seqgen.formats.hf_own import merges_of
 from seqgen.formats.hf_tokenizer import files_of
 from seqgen.tokenizers import KINDS, HuggingFaceTokenizer
-from seqgen.tokenizers.sentencepiece import NORMAL, Piece, escaped
+from seqgen.tokenizers.sentencepiece import NORMAL, Piece, escaped, pieces_of
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 
-SIZES = {"char": None, "byte": None, "word": 200, "bpe": 500}
+SIZES = {"char": None, "byte": None, "word": 200, "bpe": 500, "unigram": 320}
 # Names of tokens and bytes are part of this text, so that there are pieces of them.
 LEARNT = (
     f"{TEXT}\nthe <unk> of <unk> and <unk>s in <unk>\n<0x41> is a byte\nit's he\u2019s 1\u00b2\n"
@@ -58,12 +59,13 @@ def test_the_library_gives_the_same_ids(kind, made):
 def test_ten_thousand_texts_have_the_same_ids(kind):
     docs = Path(__file__).parents[2] / "docs"
     text = "\n".join(page.read_text() for page in sorted(docs.glob("*.md")))
-    tokenizer, files = exported(kind, text, {"word": 3000, "bpe": 4000}.get(kind))
+    tokenizer, files = exported(kind, text, {"word": 3000, "bpe": 4000, "unigram": 4000}.get(kind))
     assert_same_ids(tokenizer, files, [*nasty_texts(text, 10_000), text[:100_000]])
 
 
-def test_sentencepiece_gives_the_same_ids(made):
-    tokenizer, files = made["bpe"]
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_sentencepiece_gives_the_same_ids(kind, made):
+    tokenizer, files = made[kind]
     library = tokenizers.Tokenizer.from_str(files["tokenizer.json"].decode())
     theirs = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
     for text in nasty_texts(LEARNT, 100, seed=2):
@@ -118,9 +120,20 @@ def test_a_piece_is_merged_from_the_pair_that_its_own_text_leaves():
         merges_of([*pieces, Piece("ax", -4, NORMAL)])
 
 
+def test_equally_likely_segmentations_are_the_same_ones(made):
+    digits = "0000000 000 00 0 12 11 112 1212 aaa aaaa\n" * 300
+    tokenizer, files = exported("unigram", digits, 290)
+    assert_same_ids(tokenizer, files, [*nasty_texts(digits, 300), *map("0".__mul__, range(40))])
+    # Scores of another vocabulary, which are no 16ths, as earlier versions have left them.
+    pieces, tenth = pieces_of(tokenizer.model), np.float32(0.1)
+    older = tokenizer.model.replace(*(np.float32(pieces[-1].score + x) for x in (0, tenth)))
+    older = KINDS["unigram"](older)
+    assert older.encode("0 12").tolist()
+    with pytest.raises(SeqgenError, match=r"m has a unigram tokenizer .* earlier version"):
+        files_of(older, Framing(older.newline_id, None, None), "m")
+
+
 def test_what_would_be_read_otherwise_is_refused_by_name(made):
-    with pytest.raises(SeqgenError, match=r"m has a unigram tokenizer .* equally likely"):
-        exported("unigram", TEXT, 320)
     foreign = KINDS["bpe"](sentencepiece_model(TEXT.split("\n") * 8, 300))
     with pytest.raises(SeqgenError, match=r"m has a bpe tokenizer .* not learnt by seqgen"):
         files_of(foreign, Framing(foreign.newline_id, None, None), "m")

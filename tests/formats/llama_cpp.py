@@ -1,0 +1,40 @@
+"""Ask llama.cpp itself: `python llama_cpp.py FILE.gguf PORT < QUESTIONS`.
+
+Each line of standard input is `["tokenize", text]` or `["greedy", text, tokens]`. A line of
+ids, or a text, is the answer, as JSON. In a process of its own, because its threads do not end.
+"""
+
+import json
+import os
+import sys
+import urllib.request
+
+import xllamacpp
+
+
+def main() -> None:
+    """Answer every line."""
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path, parameters.port = sys.argv[1], int(sys.argv[2])
+    parameters.n_ctx, parameters.cpuparams.n_threads, parameters.warmup = 256, 1, False
+    server = xllamacpp.Server(parameters)
+
+    def post(path, **fields):
+        body, kind = json.dumps(fields).encode(), {"Content-Type": "application/json"}
+        request = urllib.request.Request(server.listening_address + path, body, kind)
+        return json.load(urllib.request.urlopen(request))
+
+    for line in sys.stdin:
+        verb, text, *tokens = json.loads(line)
+        if verb == "tokenize":
+            how = {"add_special": False, "parse_special": False}
+            answer = post("/tokenize", content=text, **how)["tokens"]
+        else:
+            how = {"n_predict": tokens[0], "temperature": 0, "cache_prompt": False}
+            answer = post("/completion", prompt=text, **how)["content"]
+        sys.stdout.write(f"ANSWER {json.dumps(answer)}\n")
+        sys.stdout.flush()
+    os._exit(0)
+
+
+main()
