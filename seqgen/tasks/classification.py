@@ -26,7 +26,7 @@ CLASSIFICATION = Task(
     longest="max_source_len",
     stops_early=True,
     head="seqgen.models.encoders.labeller:classifier_of",
-    array_head="seqgen.models.encoders.array_model:classifier_of",
+    array_head="seqgen.models.encoders.labeller_arrays:classifier_of",
     called="classifier",
 )
 TAGGING = replace(
@@ -37,7 +37,7 @@ TAGGING = replace(
     model_is="is a tagger, no language model: use seqgen predict and seqgen eval",
     data_defaults={"documents": "line", "tokenizer": "whitespace", "source_unknowns": 0.02},
     head="seqgen.models.encoders.labeller:tagger_of",
-    array_head="seqgen.models.encoders.array_model:tagger_of",
+    array_head="seqgen.models.encoders.labeller_arrays:tagger_of",
     called="tagger",
 )
 # What is learned on the features of an architecture (`--task`).

@@ -1,8 +1,7 @@
-"""Classifiers and taggers over arrays, on encoders of sentences or on language models."""
+"""What makes features of a whole sentence for a classifier or a tagger, over arrays."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -12,13 +11,10 @@ from seqgen.configs import ModelConfig
 from seqgen.configs.model import LabellingConfig, Pooling
 from seqgen.models.array_network import ArrayNetwork
 from seqgen.models.encoders.labelling import (
-    LabelsOfFeatures,
     at_ends,
-    head_width,
     require_window,
 )
-from seqgen.models.engines.arrays import unchanged
-from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
+from seqgen.models.engines.weights import Shapes, Weights
 from seqgen.models.reader import ArrayModel
 
 
@@ -28,6 +24,8 @@ class ArrayEncoder:
     Args:
         config: of the architecture.
         weights: see `shapes`.
+        read: the width of the vectors that it reads in the place of tokens; None of most, which
+            read tokens.
 
     Attributes:
         vectors: see `ArrayNetwork`.
@@ -39,7 +37,7 @@ class ArrayEncoder:
     vectors: np.ndarray | None = None
     window: int | None = None
 
-    def __init__(self, config: ModelConfig, weights: Weights) -> None:
+    def __init__(self, config: ModelConfig, weights: Weights, read: int | None = None) -> None:
         raise NotImplementedError
 
     @classmethod
@@ -48,12 +46,12 @@ class ArrayEncoder:
         return True
 
     @classmethod
-    def width(cls, config: ModelConfig) -> int:
+    def width(cls, config: ModelConfig, read: int | None = None) -> int:
         """Return how wide its features are."""
         raise NotImplementedError
 
     @classmethod
-    def shapes(cls, config: ModelConfig) -> Shapes:
+    def shapes(cls, config: ModelConfig, read: int | None = None) -> Shapes:
         """Return the shape of every weight, by name."""
         raise NotImplementedError
 
@@ -90,13 +88,11 @@ class LastStatesArrays(ArrayEncoder):
 
     @classmethod
     def shapes(cls, config: ModelConfig) -> Shapes:
-        shapes = cls.kind.shapes(config).items()
-        return {f"model.{name}": shape for name, shape in shapes if not name.startswith("head.")}
+        return without_head(cls.kind, config)[0]
 
     @classmethod
     def shared(cls, config: ModelConfig) -> list[list[str]]:
-        groups = cls.kind.shared(config)
-        return [[f"model.{n}" for n in names if not n.startswith("head.")] for names in groups]
+        return without_head(cls.kind, config)[1]
 
     def __call__(self, values: np.ndarray, lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         require_window(max(lengths), self.window)
@@ -104,54 +100,12 @@ class LastStatesArrays(ArrayEncoder):
         return features, at_ends(features, lengths)
 
 
-class LabellerArrays(LabelsOfFeatures, ArrayNetwork):
-    """`Labeller` over arrays, see there."""
+def without_head(kind: type[ArrayNetwork], config: ModelConfig) -> tuple[Shapes, list[list[str]]]:
+    """Return the shapes of a model's weights, and those that are shared, as a part's `model`."""
 
-    trunk_class: ClassVar[type[ArrayEncoder]]
-    __call__ = LabelsOfFeatures.logits
+    def kept(name: str) -> bool:
+        return "head" not in name.split(".")
 
-    def __init__(self, config: LabellingConfig, weights: Weights) -> None:
-        self.config, self.output_dropout = config, unchanged
-        self.trunk = self.trunk_class(config, weights.part("trunk"))
-        self.window, self.vectors = self.trunk.window, self.trunk.vectors
-        self.pooling = config.pooling or self.trunk.pooling
-        self.head, self.dtype = weights.affine("head"), weights["head.weight"].dtype
-
-    @classmethod
-    def suits(cls, config: LabellingConfig) -> bool:
-        return config.feature_model is None and cls.trunk_class.suits(config)
-
-    @classmethod
-    def shapes(cls, config: LabellingConfig) -> Shapes:
-        trunk = cls.trunk_class
-        shapes = {f"trunk.{name}": shape for name, shape in trunk.shapes(config).items()}
-        width = head_width(config, trunk.pooling, cls.by_word, trunk.width(config))
-        return shapes | linear_shapes("head", width, config.classes)
-
-    @classmethod
-    def shared(cls, config: LabellingConfig) -> list[list[str]]:
-        return [[f"trunk.{name}" for name in names] for names in cls.trunk_class.shared(config)]
-
-
-@functools.cache
-def classifier_of(trunk: type) -> type[LabellerArrays]:
-    """Return the class of the classifiers on a trunk.
-
-    Args:
-        trunk: the class of an array model of text, of an encoder, or of a model that names its
-            `sentence_encoder`.
-    """
-    return _labeller_of(trunk, by_word=False)
-
-
-@functools.cache
-def tagger_of(trunk: type) -> type[LabellerArrays]:
-    """Return the class of the taggers on a trunk; see `classifier_of`."""
-    return _labeller_of(trunk, by_word=True)
-
-
-def _labeller_of(trunk: type, by_word: bool) -> type[LabellerArrays]:
-    encoder = getattr(trunk, "sentence_encoder", trunk)
-    if issubclass(trunk, ArrayModel):
-        encoder = type("LastStatesArrays", (LastStatesArrays,), {"kind": trunk})
-    return type("LabellerArrays", (LabellerArrays,), {"trunk_class": encoder, "by_word": by_word})
+    shapes = {f"model.{name}": shape for name, shape in kind.shapes(config).items() if kept(name)}
+    groups = kind.shared(config)
+    return shapes, [[f"model.{name}" for name in names if kept(name)] for names in groups]

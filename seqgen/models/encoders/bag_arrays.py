@@ -9,6 +9,7 @@ from seqgen.configs.model import Pooling
 from seqgen.models.encoders.array_model import ArrayEncoder
 from seqgen.models.encoders.config import BagConfig
 from seqgen.models.encoders.labelling import at_ends
+from seqgen.models.engines.arrays import unchanged
 from seqgen.models.engines.ops import Leaf, ops_of
 from seqgen.models.engines.weights import Shapes, Weights
 
@@ -106,22 +107,22 @@ class BagArrays(BagOfTokens, ArrayEncoder):
 
     __call__ = BagOfTokens.features
 
-    def __init__(self, config: BagConfig, weights: Weights) -> None:
+    def __init__(self, config: BagConfig, weights: Weights, read: int | None = None) -> None:
         self.longest, self.buckets = config.ngrams, config.buckets
-        self.vectors = weights["embedding.weight"]
-        self.embedding = self.vectors.__getitem__
+        self.vectors = weights.get("embedding.weight")
+        self.embedding = unchanged if self.vectors is None else self.vectors.__getitem__
         of_ngrams = weights.get("of_ngrams.weight")
         self.of_ngrams = None if of_ngrams is None else of_ngrams.__getitem__
         self.blank = weights.get("blank")
 
     @classmethod
-    def width(cls, config: BagConfig) -> int:
-        return config.embedding_size
+    def width(cls, config: BagConfig, read: int | None = None) -> int:
+        return read or config.embedding_size
 
     @classmethod
-    def shapes(cls, config: BagConfig) -> Shapes:
-        width = config.embedding_size
-        shapes: Shapes = {"embedding.weight": (config.vocab_size, width)}
+    def shapes(cls, config: BagConfig, read: int | None = None) -> Shapes:
+        width = cls.width(config, read)
+        shapes: Shapes = {} if read else {"embedding.weight": (config.vocab_size, width)}
         if config.within_words:
             shapes["blank"] = (config.vocab_size,)
         return shapes | ({"of_ngrams.weight": (config.buckets, width)} if config.ngrams > 1 else {})

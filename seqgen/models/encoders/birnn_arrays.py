@@ -9,6 +9,7 @@ from seqgen.configs import require
 from seqgen.models.encoders.array_model import ArrayEncoder
 from seqgen.models.encoders.config import BiRNNConfig
 from seqgen.models.encoders.labelling import at_ends
+from seqgen.models.engines.arrays import unchanged
 from seqgen.models.engines.ops import Leaf, ops_of
 from seqgen.models.engines.weights import Shapes, Weights
 from seqgen.models.recurrent.array_model import layer_shapes
@@ -80,20 +81,22 @@ class BiRNNArrays(BothEnds, ArrayEncoder):
 
     __call__ = BothEnds.features
 
-    def __init__(self, config: BiRNNConfig, weights: Weights) -> None:
-        layout, self.vectors = SentenceLayout(config), weights["encoder.inputs.weight"]
+    def __init__(self, config: BiRNNConfig, weights: Weights, read: int | None = None) -> None:
+        layout, self.vectors = SentenceLayout(config, read), weights.get("encoder.inputs.weight")
         self.beside, self.size = layout.beside, layout.size
-        facts = self.vectors.__getitem__, layout.encoder, layout.directions
+        inputs = unchanged if self.vectors is None else self.vectors.__getitem__
+        facts = inputs, layout.encoder, layout.directions
         self.encoder = SourceLayersArrays(*facts, weights.part("encoder"))
 
     @classmethod
-    def width(cls, config: BiRNNConfig) -> int:
-        return SentenceLayout(config).size
+    def width(cls, config: BiRNNConfig, read: int | None = None) -> int:
+        return SentenceLayout(config, read).size
 
     @classmethod
-    def shapes(cls, config: BiRNNConfig) -> Shapes:
-        layout, shapes = SentenceLayout(config), {}
-        shapes["encoder.inputs.weight"] = config.vocab_size, layout.input_size
+    def shapes(cls, config: BiRNNConfig, read: int | None = None) -> Shapes:
+        layout, shapes = SentenceLayout(config, read), {}
+        if read is None:
+            shapes["encoder.inputs.weight"] = config.vocab_size, layout.input_size
         for i, cells in enumerate(layout.encoder):
             for j, one in enumerate(cells):
                 shapes |= layer_shapes(f"encoder.layers.{i}.{j}.", one)

@@ -39,19 +39,21 @@ class SentenceTransformerArrays(BlocksOverSentences, ArrayEncoder):
 
     __call__ = BlocksOverSentences.features
 
-    def __init__(self, config: EncoderConfig, weights: Weights) -> None:
+    def __init__(self, config: EncoderConfig, weights: Weights, read: int | None = None) -> None:
         self.window = config.window if config.positions == "learned" else None
-        self.vectors = weights["encoder.inputs.weight"]
-        inputs = self.vectors.__getitem__
+        self.vectors = None if read else weights["encoder.inputs.weight"]
+        inputs = weights.affine("encoder", "inputs") if read else self.vectors.__getitem__
         self.encoder = SourceBlocksArrays(config, weights.part("encoder"), inputs)
 
     @classmethod
-    def width(cls, config: EncoderConfig) -> int:
+    def width(cls, config: EncoderConfig, read: int | None = None) -> int:
         return config.hidden_size
 
     @classmethod
-    def shapes(cls, config: EncoderConfig) -> Shapes:
-        inputs = {"encoder.inputs.weight": (config.vocab_size, config.embedding_width)}
+    def shapes(cls, config: EncoderConfig, read: int | None = None) -> Shapes:
+        inputs: Shapes = {"encoder.inputs.weight": (config.vocab_size, config.embedding_width)}
+        if read:
+            inputs = linear_shapes("encoder.inputs", read, config.embedding_width)
         return inputs | SourceBlocksArrays.shapes(config)
 
 
