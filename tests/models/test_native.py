@@ -17,8 +17,9 @@ from seqgen.models.engines.arrays import Affine, Product, attend
 from seqgen.models.engines.native import compiling
 from seqgen.models.engines.native.library import library
 from seqgen.models.engines.native.maps import NativeInt8Map, NativeMap
-from seqgen.models.engines.native.recording import Recording, recorded
+from seqgen.models.engines.native.recording import Recording, past_of, recorded
 from seqgen.models.engines.ops import ArrayOps
+from seqgen.models.transformer.kv_cache import empty_cache
 
 needs_library = pytest.mark.skipif(library() is None, reason="the kernels are not compiled here")
 SHAPES = [(65, 48), (16, 7), (97, 33), (1, 1), (200, 384)]
@@ -153,10 +154,8 @@ def test_attention_to_a_cache():
         [numbers(rows, of_keys, slots, width, seed=9 * i + j) for j in (3, 4)] for i in (0, 1)
     ]
     before = [[x.copy() for x in kind] for kind in caches]
-    addresses = [np.array([x.ctypes.data for x in kind], np.int64) for kind in caches]
-    arrays = *addresses, np.array(starts, np.int64), np.empty(end, np.float32)
-    places = [x.ctypes.data for x in arrays]
-    past = np.array([*places[:3], end, slots, places[3]], np.int64)
+    places = np.array([x.ctypes.data for kind in caches for x in kind], np.int64)
+    past, *_kept = past_of(places, slots, starts, end)
     (read,) = program(rows, [q, k, v], past.ctypes.data)
     for cache, old, new in zip(caches, before, (k, v), strict=True):
         old[1][:, :, end - 1] = new[:, :, 0]
@@ -165,6 +164,53 @@ def test_attention_to_a_cache():
         keys, values = (x[1][row : row + 1, :, start:end] for x in caches)
         wanted = attend(q[row : row + 1], keys, values)
         np.testing.assert_allclose(read[row], wanted[0], rtol=1e-5, atol=1e-6)
+
+
+@needs_library
+def test_slots_that_rows_share_are_read_in_one_of_them():
+    """Many rows, each of which continues another; what they have of their own is no number."""
+    rows, heads, width, end = 40, 2, 12, 45
+    recording, draw = Recording(), np.random.default_rng(0)
+    program = recorded(lambda *qkv: [recording.attend(0, *qkv)], [(heads, 1, width)] * 3, recording)
+    q, k, v = (numbers(rows, heads, 1, width, seed=i) for i in range(3))
+    caches = [numbers(rows, heads, end, width, seed=i) for i in (3, 4)]
+    like = np.array([0, *(draw.integers(row) for row in range(1, rows))])
+    like[1:25] = np.arange(24)  # a longer chain than the library follows
+    until = np.array([0, *draw.integers(0, end, rows - 1)])
+    until[1:25] = np.arange(2, 26)
+    for row in range(rows):
+        for cache in caches:
+            cache[row, :, : until[row]] = cache[like[row], :, : until[row]]
+    starts = [2] * rows
+
+    def read(caches, *origins):
+        places = np.array([x.ctypes.data for x in caches], np.int64)
+        past, *_kept = past_of(places, end, starts, end, *origins)
+        return program(rows, [q, k, v], past.ctypes.data)[0]
+
+    apart = read([x.copy() for x in caches])
+    for row in range(25, rows):
+        for cache in caches:
+            cache[row, :, : until[row]] = np.nan
+    assert np.isfinite(apart).all() and (read(caches, (like, until)) == apart).all()
+
+
+def test_rows_of_a_cache_hold_what_their_origins_hold():
+    draw = np.random.default_rng(0)
+    state = empty_cache(6, 1, 1, 2, 4, np.zeros(0, np.float32))
+    for _ in range(20):
+        state.append(draw.integers(9, size=(len(state.starts), 1)))
+        for block in (*state.keys, *state.values):
+            block[:, :, state.end - 1] = draw.normal(size=block.shape[::3])[:, None]
+        state = state.select(draw.integers(len(state.starts), size=draw.integers(3, 8)))
+        like, until = state.origins
+        shared = [(row, like[row], until[row]) for row in np.flatnonzero(until)]
+        assert shared and all(other < row for row, other, _ in shared)
+        for row, other, end in shared:
+            for block in (*state.keys, *state.values):
+                assert (block[row, :, :end] == block[other, :, :end]).all()
+    state.rewritten(range(len(state.starts)))
+    assert not state.origins[1].any()
 
 
 def test_without_a_library_numpy_multiplies(numpy_alone):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from seqgen.models.engines.arrays import ArrayMap, attend_each, attend_to_past, unchanged
-from seqgen.models.engines.native.recording import Program, Recorded, Recording, recorded
+from seqgen.models.engines.native.recording import Program, Recorded, Recording, past_of, recorded
 from seqgen.models.engines.ops import ArrayOps, Ops
 from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
 from seqgen.models.reader import NeuralArrays
@@ -89,7 +89,7 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
         one = isinstance(attend, Appending) and attend.length == 1 and x.dtype == np.float32
         if not one or self.program is None:
             return super().stacked(x, rotation, attend)
-        past, _kept = self._past_of(attend.state)
+        past, *_kept = self._past_of(attend.state)
         inputs = [x] if rotation is None else [x, rotation]
         return self.program(len(x), inputs, past.ctypes.data)[0]
 
@@ -111,12 +111,10 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
         if known is None or any(x() is not y for x, y in zip(known[0], blocks, strict=True)):
             # With the state, which has the same blocks for many steps; it must not keep old ones.
             places = np.array([x.ctypes.data for x in blocks], np.int64)
-            known = [*map(weakref.ref, blocks)], places, places.ctypes.data
+            known = [*map(weakref.ref, blocks)], places
             state.__dict__["places"] = known
-        starts, weights = np.array(state.starts, np.int64), np.empty(state.end, np.float32)
-        at, slots = known[2], state.keys[0].shape[2]
-        numbers = at, at + 8 * len(state.keys), starts.ctypes.data, state.end, slots
-        return np.array([*numbers, weights.ctypes.data], np.int64), (starts, weights)
+        places, slots = known[1], state.keys[0].shape[2]
+        return past_of(places, slots, state.starts, state.end, state.origins)
 
     def attend_within(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
         seen = np.tri(q.shape[2], dtype=bool)[None, None]

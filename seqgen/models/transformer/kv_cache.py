@@ -98,6 +98,18 @@ class KVCache(State):
             self._relocate(self.tokens.shape[1], rows)
         return self
 
+    @property
+    def origins(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """For each row, one before it that holds the same as long as any does, and up to where.
+
+        None where no two rows are known to hold the same.
+        """
+        if self.shared is None:
+            return None
+        earlier = np.tril(self.shared, -1)
+        rows = earlier.argmax(1)
+        return rows, np.take_along_axis(earlier, rows[:, None], 1)[:, 0]
+
     def _shared_by(self, rows: Sequence[int]) -> np.ndarray:
         """Return `shared` of the rows that `select` is asked for."""
         known = self.shared

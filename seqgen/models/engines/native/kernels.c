@@ -26,7 +26,9 @@ typedef float floats __attribute__((vector_size(32)));
 typedef float anywhere __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int32_t integers __attribute__((vector_size(32)));
 
-enum { LANES = 8, PANEL = 16, ROWS_AT_ONCE = 96, INT8_ROWS = 4, GROUP = 4 };
+enum { LANES = 8, PANEL = 16, GROUP = 4 };
+/* Rows of the largest tile; inputs that a piece of a panel has; numbers of x that L2 holds. */
+enum { MOST_ROWS = 6, DEPTH = 192, RESIDENT = 1 << 16 };
 
 INLINE floats load(const float *at) { return *(const anywhere *)at; }
 INLINE void store(float *at, floats x) { *(anywhere *)at = x; }
@@ -91,18 +93,42 @@ INLINE void put(float *y, floats x, int64_t room) {
     }
 }
 
-INLINE void float_tile(const int panels, const int rows, const map *m, int64_t first,
-                       const float *x, int64_t x_step, float *y, int64_t y_step) {
-    const int64_t inputs = m->inputs;
-    const float *w = (const float *)m->packed + first * PANEL * inputs;
-    floats sums[panels][rows][2];
+INLINE floats get(const float *y, int64_t room) {
+    floats x = all(0);
+    if (room >= LANES) {
+        x = load(y);
+    } else if (room > 0) {
+        memcpy(&x, y, (size_t)room * sizeof(float));
+    }
+    return x;
+}
+
+/* What several panels, from `first` on, make of inputs `begin` to `end`, added to what y has of the
+   inputs before. The weights at `ahead`, which are wanted next, are asked for, `pace` bytes an
+   input. A function for each size, so that the sums stay in registers. */
+typedef struct {
+    const map *m;
+    int64_t first, begin, end, x_step, y_step, pace;
+    const char *ahead;
+} tile;
+
+INLINE void float_tile(const int panels, const int rows, const tile *t, const float *x, float *y) {
+    const map *m = t->m;
+    const int64_t x_step = t->x_step, y_step = t->y_step, begin = t->begin, end = t->end;
+    const int64_t inputs = m->inputs, out = t->first * PANEL, pace = t->pace;
+    const char *ahead = t->ahead;
+    const float *w = (const float *)m->packed + out * inputs;
+    floats sums[4][MOST_ROWS][2];
     UNROLLED for (int p = 0; p < panels; p++) {
         UNROLLED for (int r = 0; r < rows; r++) {
-            sums[p][r][0] = load(m->bias + (first + p) * PANEL);
-            sums[p][r][1] = load(m->bias + (first + p) * PANEL + LANES);
+            const int64_t at = out + p * PANEL, room = m->outputs - at;
+            const float *before = y + r * y_step + at, *bias = m->bias + at;
+            sums[p][r][0] = begin ? get(before, room) : load(bias);
+            sums[p][r][1] = begin ? get(before + LANES, room - LANES) : load(bias + LANES);
         }
     }
-    for (int64_t i = 0; i < inputs; i++) {
+    for (int64_t i = begin; i < end; i++) {
+        if (panels == 1) __builtin_prefetch(ahead), ahead += pace;
         UNROLLED for (int p = 0; p < panels; p++) {
             const float *at = w + (p * inputs + i) * PANEL;
             floats low = load(at), high = load(at + LANES);
@@ -114,145 +140,204 @@ INLINE void float_tile(const int panels, const int rows, const map *m, int64_t f
         }
     }
     UNROLLED for (int p = 0; p < panels; p++) {
-        int64_t begin = (first + p) * PANEL, room = m->outputs - begin;
         UNROLLED for (int r = 0; r < rows; r++) {
-            put(y + r * y_step + begin, sums[p][r][0], room);
-            put(y + r * y_step + begin + LANES, sums[p][r][1], room - LANES);
+            const int64_t at = out + p * PANEL, room = m->outputs - at;
+            put(y + r * y_step + at, sums[p][r][0], room);
+            put(y + r * y_step + at + LANES, sums[p][r][1], room - LANES);
         }
     }
 }
 
-INLINE void float_product(const map *m, int64_t rows, const float *x, int64_t x_step, float *y,
-                          int64_t y_step) {
-    int64_t panels = (m->outputs + PANEL - 1) / PANEL;
-    for (int64_t from = 0; from < rows; from += ROWS_AT_ONCE) {
-        int64_t to = least(rows, from + ROWS_AT_ONCE);
-        int64_t at_once = to - from == 1 ? 4 : to - from <= 3 ? 2 : 1;
-        for (int64_t p = 0; p < panels; p += at_once) {
-            if (p + at_once > panels) at_once = 1;
-            for (int64_t r = from, left; (left = to - r) > 0;) {
-                const float *in = x + r * x_step;
-                float *out = y + r * y_step;
-#define TILE(P, R) float_tile(P, R, m, p, in, x_step, out, y_step), r += R
-                if (at_once == 4) {
-                    TILE(4, 1);
-                } else if (at_once == 2) {
-                    if (left == 1) TILE(2, 1);
-                    else if (left == 2) TILE(2, 2);
-                    else TILE(2, 3);
-                } else if (left == 1) {
-                    TILE(1, 1);
-                } else if (left == 2) {
-                    TILE(1, 2);
-                } else if (left == 3) {
-                    TILE(1, 3);
-                } else if (left == 4 || left == 8) {
-                    TILE(1, 4);
-                } else if (left == 5 || left == 10) {
-                    TILE(1, 5);
-                } else {
-                    TILE(1, 6);
+typedef void float_form(const tile *, const float *, float *);
+#define FORM(P, R) \
+    static __attribute__((noinline)) void float_##P##_##R(const tile *t, const float *x, float *y) { \
+        float_tile(P, R, t, x, y); \
+    }
+FORM(1, 1) FORM(1, 2) FORM(1, 3) FORM(1, 4) FORM(1, 5) FORM(1, 6)
+FORM(2, 2) FORM(2, 3) FORM(4, 1)
+#undef FORM
+static float_form *const FLOAT_FORMS[] = {float_1_1, float_1_2, float_1_3, float_1_4, float_1_5,
+                                          float_1_6};
+static float_form *const FLOAT_WIDE[] = {float_4_1, float_2_2, float_2_3};
+
+/* Of panels `first` to `last`. A piece of a panel stays in the L1 cache while all rows meet it,
+   and those pieces of x that do stay in the L2 cache. */
+static void float_product(const map *m, int64_t first, int64_t last, int64_t rows, const float *x,
+                          int64_t x_step, float *y, int64_t y_step) {
+    const int64_t inputs = m->inputs, tiles = (rows + MOST_ROWS - 1) / MOST_ROWS;
+    const int64_t piece = tiles > 1 ? DEPTH : inputs;
+    const int64_t block = rows * inputs > RESIDENT ? piece : inputs;
+    tile t = {m, first, 0, 0, x_step, y_step, PANEL * sizeof(float) / tiles, 0};
+    int64_t at_once = rows == 1 ? 4 : rows <= 3 ? 2 : 1, begin = 0;
+    for (; at_once > 1 && t.first + at_once <= last; t.first += at_once) {
+        t.end = inputs;
+        FLOAT_WIDE[rows - 1](&t, x, y);
+    }
+    first = t.first;
+    do {
+        const int64_t until = least(begin + block, inputs);
+        for (t.first = first; t.first < last; t.first++) {
+            t.begin = begin;
+            do {
+                t.end = least(t.begin + piece, until);
+                const int64_t next = t.first * inputs + t.begin + DEPTH;
+                t.ahead = (const char *)((const float *)m->packed + next * PANEL);
+                for (int64_t r = 0, left = tiles; left > 0; left--) {
+                    const int64_t count = (rows - r + left - 1) / left;
+                    FLOAT_FORMS[count - 1](&t, x + r * x_step, y + r * y_step);
+                    r += count, t.ahead += (t.end - t.begin) * t.pace;
                 }
-#undef TILE
-            }
+                t.begin = t.end;
+            } while (t.begin < until);
         }
-    }
+        begin = until;
+    } while (begin < inputs);
 }
 
-/* Rounds x (I) to int8 with its own scale, which is returned; fills up the last group of four. */
-INLINE float rounded(const float *x, int64_t inputs, int8_t *whole) {
-    float most = 0;
-    INDEPENDENT for (int64_t i = 0; i < inputs; i++) most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
-    float scale = (most > 1e-30f ? most : 1e-30f) * (1.0f / 127);
-    for (int64_t i = 0; i < inputs; i++) {
-        whole[i] = (int8_t)(int32_t)((x[i] / scale + 12582912.0f) - 12582912.0f);
+/* Rounds x (I) to whole numbers with its own scale, which is returned; fills up the last group. */
+#define ROUNDED(NAME, TYPE) \
+    INLINE float NAME(const float *x, int64_t inputs, TYPE *whole) { \
+        float most = 0; \
+        INDEPENDENT for (int64_t i = 0; i < inputs; i++) \
+            most = fabsf(x[i]) > most ? fabsf(x[i]) : most; \
+        float scale = (most > 1e-30f ? most : 1e-30f) * (1.0f / 127); \
+        INDEPENDENT for (int64_t i = 0; i < inputs; i++) \
+            whole[i] = (TYPE)(int32_t)((x[i] / scale + 12582912.0f) - 12582912.0f); \
+        for (int64_t i = inputs; i & (GROUP - 1); i++) whole[i] = 0; \
+        return scale; \
     }
-    memset(whole + inputs, 0, (size_t)(-inputs & (GROUP - 1)));
-    return scale;
-}
+ROUNDED(rounded, int8_t)
+ROUNDED(rounded_wide, int16_t)
 
-INLINE integers four_products(integers sums, const int8_t *w, const int8_t *x) {
+/* A group's products are added to sums[0]; the wide form keeps halves of them apart in both. */
+INLINE void four_products(integers *sums, const int8_t *w, const int8_t *x) {
 #ifdef __AVX2__ /* |x| times w with x's sign: two of them are at most 2 * 127^2 < 2^15 */
     int32_t four;
     memcpy(&four, x, sizeof four);
     __m256i values = _mm256_set1_epi32(four);
     __m256i signs = _mm256_sign_epi8(_mm256_loadu_si256((const __m256i *)w), values);
     __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(values), signs);
-    return sums + (integers)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    sums[0] += (integers)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 #else
     for (int k = 0; k < GROUP; k++) {
         integers column;
         for (int o = 0; o < LANES; o++) column[o] = w[GROUP * o + k];
-        sums += column * x[k];
+        sums[0] += column * x[k];
     }
-    return sums;
 #endif
 }
 
-INLINE void int8_tile(const int panels, const int rows, const map *m, int64_t first,
-                      const int8_t *x, const float *scales, float *y, int64_t y_step) {
+INLINE void int8_tile(const int panels, const map *m, int64_t first, const int8_t *x, float scale,
+                      float *y) {
     const int64_t groups = (m->inputs + GROUP - 1) / GROUP;
     const int8_t *w = (const int8_t *)m->packed + first * groups * GROUP * LANES;
-    integers sums[panels][rows];
-    UNROLLED for (int p = 0; p < panels; p++) {
-        UNROLLED for (int r = 0; r < rows; r++) sums[p][r] = (integers){0};
-    }
+    integers sums[4];
+    UNROLLED for (int p = 0; p < panels; p++) sums[p] = (integers){0};
     for (int64_t g = 0; g < groups; g++) {
         UNROLLED for (int p = 0; p < panels; p++) {
-            const int8_t *at = w + (p * groups + g) * GROUP * LANES;
-            UNROLLED for (int r = 0; r < rows; r++) {
-                sums[p][r] = four_products(sums[p][r], at, x + (r * groups + g) * GROUP);
-            }
+            four_products(sums + p, w + (p * groups + g) * GROUP * LANES, x + g * GROUP);
         }
     }
     UNROLLED for (int p = 0; p < panels; p++) {
         int64_t begin = (first + p) * LANES;
-        UNROLLED for (int r = 0; r < rows; r++) {
-            floats out = __builtin_convertvector(sums[p][r], floats) * load(m->scales + begin);
-            out = out * all(scales[r]) + load(m->bias + begin);
-            put(y + r * y_step + begin, out, m->outputs - begin);
-        }
+        floats out = __builtin_convertvector(sums[p], floats) * load(m->scales + begin);
+        put(y + begin, out * all(scale) + load(m->bias + begin), m->outputs - begin);
     }
 }
 
-/* `whole` has room for INT8_ROWS rows of inputs, filled up to groups. */
-INLINE void int8_product(const map *m, int64_t rows, const float *x, int64_t x_step, float *y,
-                         int64_t y_step, int8_t *whole) {
-    const int64_t panels = (m->outputs + LANES - 1) / LANES;
+/* The same for several rows, which share the work of widening W to 16 bits. */
+INLINE void wide_tile(const int rows, const map *m, int64_t panel, const int16_t *x,
+                      const float *scales, float *y, int64_t y_step) {
+    const int64_t groups = (m->inputs + GROUP - 1) / GROUP;
+    const int8_t *w = (const int8_t *)m->packed + panel * groups * GROUP * LANES;
+    const int64_t begin = panel * LANES;
+    integers sums[MOST_ROWS];
+#ifdef __AVX2__
+    __m256i first[MOST_ROWS], last[MOST_ROWS]; /* outputs 0 to 3, and 4 to 7: each has two numbers */
+    UNROLLED for (int r = 0; r < rows; r++) first[r] = last[r] = _mm256_setzero_si256();
+    for (int64_t g = 0; g < groups; g++) {
+        const __m128i *at = (const __m128i *)(w + g * GROUP * LANES);
+        __m256i low = _mm256_cvtepi8_epi16(_mm_loadu_si128(at));
+        __m256i high = _mm256_cvtepi8_epi16(_mm_loadu_si128(at + 1));
+        UNROLLED for (int r = 0; r < rows; r++) {
+            int64_t four;
+            memcpy(&four, x + (r * groups + g) * GROUP, sizeof four);
+            __m256i values = _mm256_set1_epi64x(four);
+            first[r] = _mm256_add_epi32(first[r], _mm256_madd_epi16(low, values));
+            last[r] = _mm256_add_epi32(last[r], _mm256_madd_epi16(high, values));
+            /* Row after row, or there are more numbers on the way than registers. */
+            __asm__ volatile("" : "+x"(first[r]), "+x"(last[r]));
+        }
+    }
+    UNROLLED for (int r = 0; r < rows; r++) {
+        __m256i both = _mm256_hadd_epi32(first[r], last[r]);
+        sums[r] = (integers)_mm256_permute4x64_epi64(both, 0xd8);
+    }
+#else
+    for (int r = 0; r < rows; r++) {
+        sums[r] = (integers){0};
+        for (int64_t i = 0; i < groups * GROUP; i++) {
+            const int8_t *at = w + i / GROUP * GROUP * LANES + i % GROUP;
+            integers column;
+            for (int o = 0; o < LANES; o++) column[o] = at[GROUP * o];
+            sums[r] += column * x[r * groups * GROUP + i];
+        }
+    }
+#endif
+    UNROLLED for (int r = 0; r < rows; r++) {
+        floats out = __builtin_convertvector(sums[r], floats) * load(m->scales + begin);
+        out = out * all(scales[r]) + load(m->bias + begin);
+        put(y + r * y_step + begin, out, m->outputs - begin);
+    }
+}
+
+typedef void wide_form(const map *, int64_t, const int16_t *, const float *, float *, int64_t);
+#define FORM(R) \
+    static __attribute__((noinline)) void wide_##R( \
+        const map *m, int64_t panel, const int16_t *x, const float *s, float *y, int64_t y_step) { \
+        wide_tile(R, m, panel, x, s, y, y_step); \
+    }
+FORM(1) FORM(2) FORM(3) FORM(4) FORM(5) FORM(6)
+#undef FORM
+static wide_form *const WIDE_FORMS[] = {wide_1, wide_2, wide_3, wide_4, wide_5, wide_6};
+
+/* Of panels `first` to `last`; `scales`, and behind them x in whole numbers, are of each row. */
+static void int8_product(const map *m, int64_t first, int64_t last, int64_t rows,
+                         const float *scales, float *y, int64_t y_step) {
     const int64_t width = (m->inputs + GROUP - 1) / GROUP * GROUP;
-    for (int64_t from = 0; from < rows; from += INT8_ROWS) {
-        int64_t count = least(INT8_ROWS, rows - from);
-        float scales[INT8_ROWS];
-        for (int64_t r = 0; r < count; r++) {
-            scales[r] = rounded(x + (from + r) * x_step, m->inputs, whole + r * width);
+    if (rows == 1) {
+        const int8_t *x = (const int8_t *)(scales + 1);
+        for (; first + 4 <= last; first += 4) int8_tile(4, m, first, x, *scales, y);
+        for (; first < last; first++) int8_tile(1, m, first, x, *scales, y);
+        return;
+    }
+    const int16_t *x = (const int16_t *)(scales + rows);
+    const int64_t tiles = (rows + MOST_ROWS - 1) / MOST_ROWS;
+    for (; first < last; first++) {
+        for (int64_t r = 0, left = tiles; left > 0; left--) {
+            const int64_t count = (rows - r + left - 1) / left;
+            WIDE_FORMS[count - 1](m, first, x + r * width, scales + r, y + r * y_step, y_step);
+            r += count;
         }
-        float *out = y + from * y_step;
-        int64_t p = 0;
-#define TILE(P, R) int8_tile(P, R, m, p, whole, scales, out, y_step)
-        if (count == 1) {
-            for (; p + 4 <= panels; p += 4) TILE(4, 1);
-            for (; p < panels; p++) TILE(1, 1);
-        } else if (count == 2) {
-            for (; p + 4 <= panels; p += 4) TILE(4, 2);
-            for (; p < panels; p++) TILE(1, 2);
-        } else if (count == 3) {
-            for (; p + 2 <= panels; p += 2) TILE(2, 3);
-            for (; p < panels; p++) TILE(1, 3);
-        } else {
-            for (; p + 2 <= panels; p += 2) TILE(2, 4);
-            for (; p < panels; p++) TILE(1, 4);
-        }
-#undef TILE
     }
 }
 
 void product(const map *m, int64_t rows, const float *x, int64_t x_step, float *y, int64_t y_step,
              void *scratch) {
-    if (m->scales) {
-        int8_product(m, rows, x, x_step, y, y_step, scratch);
-    } else {
-        float_product(m, rows, x, x_step, y, y_step);
+    const int64_t panel = m->scales ? LANES : PANEL, panels = (m->outputs + panel - 1) / panel;
+    if (!m->scales) {
+        float_product(m, 0, panels, rows, x, x_step, y, y_step);
+        return;
     }
+    const int64_t width = (m->inputs + GROUP - 1) / GROUP * GROUP;
+    float *scales = scratch;
+    for (int64_t r = 0; r < rows; r++) {
+        const float *in = x + r * x_step;
+        scales[r] = rows == 1
+            ? rounded(in, m->inputs, (int8_t *)(scales + 1))
+            : rounded_wide(in, m->inputs, (int16_t *)(scales + rows) + r * width);
+    }
+    int8_product(m, 0, panels, rows, scales, y, y_step);
 }
 
 /* ---- Programs: what `recording.py` has seen an equation do ---- */
@@ -275,12 +360,13 @@ typedef struct {
 } instruction;
 
 /* Keys and values of each layer, (B, heads, slots, D): what every row has read before, from its
-   own start on; a step takes slot `end - 1`. */
+   own start on; a step takes slot `end - 1`. Slots of a row before `until` equal those of the row
+   `like` before it, and are read there, so that rows which share them take them from the cache. */
 typedef struct {
     float *const *keys, *const *values;
-    const int64_t *starts;
+    const int64_t *starts, *like, *until;
     int64_t end, slots;
-    float *weights; /* room for as many floats as there are slots */
+    float *weights; /* room for as many floats as there are slots, for each thread */
 } past;
 
 enum { COPY, TANH, EXP, SQRT, NEGATIVE, EXPM1, LOG, ERF, ABSOLUTE,
@@ -339,67 +425,100 @@ INLINE float total(int64_t n, const float *a, int64_t step) {
 }
 
 INLINE float largest(int64_t n, const float *a, int64_t step) {
-    float most = a[0];
-    for (int64_t k = 1; k < n; k++) most = a[k * step] > most ? a[k * step] : most;
-    return most;
-}
-
-INLINE float dot(int64_t n, const float *a, const float *b) {
-    floats sums = all(0);
+    float most[LANES], all_most = a[0];
     int64_t k = 0;
-    for (; k + LANES <= n; k += LANES) sums += load(a + k) * load(b + k);
-    float rest = 0;
-    for (; k < n; k++) rest += a[k] * b[k];
-    return sum_of(sums) + rest;
+    if (step == 1 && n >= LANES) {
+        memcpy(most, a, sizeof most);
+        for (k = LANES; k + LANES <= n; k += LANES) {
+            for (int l = 0; l < LANES; l++) most[l] = a[k + l] > most[l] ? a[k + l] : most[l];
+        }
+        for (int l = 0; l < LANES; l++) all_most = most[l] > all_most ? most[l] : all_most;
+    }
+    for (; k < n; k++) all_most = a[k * step] > all_most ? a[k * step] : all_most;
+    return all_most;
 }
 
-/* out (D) = softmax(q K^T / sqrt(D)) V over n slots of one head. */
-static void attend_one(int64_t n, int64_t width, const float *q, const float *keys,
-                       const float *values, float *weights, float *out) {
+/* out[j] = a b_j, of `count` vectors b_j that lie `step` apart, side by side: one alone waits for
+   each of its sums. */
+INLINE void dots(const int count, int64_t n, const float *a, const float *b, int64_t step,
+                 float scale, float *out) {
+    floats sums[4];
+    int64_t k = 0;
+    UNROLLED for (int j = 0; j < count; j++) sums[j] = all(0);
+    for (; k + LANES <= n; k += LANES) {
+        floats of_a = load(a + k);
+        UNROLLED for (int j = 0; j < count; j++) sums[j] += of_a * load(b + j * step + k);
+    }
+    if (k < n) {
+        floats of_a = get(a + k, n - k);
+        UNROLLED for (int j = 0; j < count; j++) sums[j] += of_a * get(b + j * step + k, n - k);
+    }
+    UNROLLED for (int j = 0; j < count; j++) out[j] = sum_of(sums[j]) * scale;
+}
+
+/* Slots `begin` to `end` of a row's past, where they lie. */
+typedef struct {
+    int64_t row, begin, end;
+} stretch;
+enum { STRETCHES = 16 };
+
+/* Finds where the past of a row lies, the newest slots last, and returns where the first is. */
+INLINE int64_t stretches_of(const past *state, int64_t row, stretch *found) {
+    const int64_t start = state->starts[row];
+    int64_t first = STRETCHES, end = state->end;
+    while (end > start) {
+        int64_t begin = start;
+        if (first > 1 && state->like && state->until[row] > start) begin = state->until[row];
+        if (begin < end) {
+            found[--first] = (stretch){row, begin, end};
+            end = begin;
+        }
+        if (end > start) row = state->like[row];
+    }
+    return first;
+}
+
+/* out (D) = softmax(q K^T / sqrt(D)) V over the slots of one head, whose keys and values of the
+   next row lie `per_row` further on. */
+static void attend_one(const stretch *first, const stretch *last, int64_t width,
+                       const float *q, const float *keys, const float *values, int64_t per_row,
+                       float *weights, float *out) {
     const float scale = 1.0f / sqrtf((float)width);
-    for (int64_t k = 0; k < n; k++) weights[k] = dot(width, q, keys + k * width) * scale;
+    int64_t n = 0, d = 0;
+    for (const stretch *s = first; s < last; s++) {
+        const float *at = keys + s->row * per_row, *then = values + s->row * per_row;
+        int64_t k = s->begin;
+        for (; k + 4 <= s->end; k += 4, n += 4) {
+            for (int64_t ahead = 0; ahead < 4 * width; ahead += 16) {
+                __builtin_prefetch(then + k * width + ahead);
+            }
+            dots(4, width, q, at + k * width, width, scale, weights + n);
+        }
+        for (; k < s->end; k++, n++) dots(1, width, q, at + k * width, width, scale, weights + n);
+    }
     float most = largest(n, weights, 1);
     INDEPENDENT for (int64_t k = 0; k < n; k++) weights[k] = exponential(weights[k] - most);
     const float share = 1.0f / total(n, weights, 1);
-    int64_t d = 0;
-    for (; d + 8 * LANES <= width; d += 8 * LANES) {
-        floats sums[8] = {0};
-        for (int64_t k = 0; k < n; k++) {
-            floats weight = all(weights[k]);
-            UNROLLED for (int j = 0; j < 8; j++) {
-                sums[j] += weight * load(values + k * width + d + LANES * j);
-            }
-        }
-        UNROLLED for (int j = 0; j < 8; j++) store(out + d + LANES * j, sums[j] * all(share));
-    }
-    for (; d + LANES <= width; d += LANES) {
-        floats sums = all(0);
-        for (int64_t k = 0; k < n; k++) sums += all(weights[k]) * load(values + k * width + d);
-        store(out + d, sums * all(share));
-    }
-    for (; d < width; d++) {
-        float sum = 0;
-        for (int64_t k = 0; k < n; k++) sum += weights[k] * values[k * width + d];
-        out[d] = sum * share;
-    }
-}
-
-INLINE void attend(const instruction *o, int64_t row, const past *state, float *out,
-                   const float *q, const float *k, const float *v) {
-    const int64_t heads = o->shape[0], width = o->shape[2], of_keys = o->about[1];
-    const int64_t start = state->starts[row], head = state->slots * width;
-    float *keys = state->keys[o->about[0]] + row * of_keys * head;
-    float *values = state->values[o->about[0]] + row * of_keys * head;
-    for (int64_t h = 0; h < of_keys; h++) {
-        int64_t newest = h * head + (state->end - 1) * width;
-        memcpy(keys + newest, k + h * o->in[1].strides[0], (size_t)width * sizeof(float));
-        memcpy(values + newest, v + h * o->in[2].strides[0], (size_t)width * sizeof(float));
-    }
-    for (int64_t h = 0; h < heads; h++) {
-        int64_t first = h / (heads / of_keys) * head + start * width;
-        attend_one(state->end - start, width, q + h * o->in[0].strides[0], keys + first,
-                   values + first, state->weights, out + h * o->out.strides[0]);
-    }
+#define READ(COUNT, GET, PUT) do { \
+        floats sums[COUNT] = {0}; \
+        const float *weight = weights; \
+        for (const stretch *s = first; s < last; s++) { \
+            const float *at = values + s->row * per_row + s->begin * width + d; \
+            for (int64_t k = s->begin; k < s->end; k++, at += width) { \
+                floats by = all(*weight++); \
+                UNROLLED for (int j = 0; j < COUNT; j++) sums[j] += by * GET(at + LANES * j); \
+            } \
+        } \
+        UNROLLED for (int j = 0; j < COUNT; j++) PUT(out + d + LANES * j, sums[j] * all(share)); \
+    } while (0)
+#define GET(X) get(X, width - d)
+#define PUT(Y, X) put(Y, X, width - d)
+    for (; d + 8 * LANES <= width; d += 8 * LANES) READ(8, load, store);
+    for (; d + LANES <= width; d += LANES) READ(1, load, store);
+    if (d < width) READ(1, GET, PUT);
+#undef READ
+#undef GET
+#undef PUT
 }
 
 INLINE float *place(const buffer *buffers, const operand *x, int64_t row) {
@@ -407,39 +526,71 @@ INLINE float *place(const buffer *buffers, const operand *x, int64_t row) {
     return at->at + row * at->width + x->offset;
 }
 
+/* Keys and values of the step are added to the past first, since rows may read those of others. */
+static void attend(const instruction *o, int64_t rows, const buffer *buffers, const past *state) {
+    const int64_t heads = o->shape[0], width = o->shape[2], of_keys = o->about[1];
+    const int64_t head = state->slots * width, per_row = of_keys * head;
+    float *keys = state->keys[o->about[0]], *values = state->values[o->about[0]];
+    for (int64_t row = 0; row < rows; row++) {
+        const float *k = place(buffers, o->in + 1, row), *v = place(buffers, o->in + 2, row);
+        for (int64_t h = 0; h < of_keys; h++) {
+            int64_t newest = row * per_row + h * head + (state->end - 1) * width;
+            memcpy(keys + newest, k + h * o->in[1].strides[0], (size_t)width * sizeof(float));
+            memcpy(values + newest, v + h * o->in[2].strides[0], (size_t)width * sizeof(float));
+        }
+    }
+    for (int64_t h = 0; h < heads; h++) {
+        const int64_t first = h / (heads / of_keys) * head;
+        for (int64_t row = 0; row < rows; row++) {
+            stretch found[STRETCHES];
+            const stretch *s = found + stretches_of(state, row, found);
+            attend_one(s, found + STRETCHES, width, place(buffers, o->in, row) + h * o->in[0].strides[0],
+                       keys + first, values + first, per_row, state->weights,
+                       place(buffers, &o->out, row) + h * o->out.strides[0]);
+        }
+    }
+}
+
+/* What an instruction does to one row. */
+static void elementwise(const instruction *o, int64_t row, const buffer *buffers) {
+    const int64_t n = o->shape[2];
+    float *out = place(buffers, &o->out, row);
+    const float *a = place(buffers, o->in, row), *b = place(buffers, o->in + 1, row);
+    for (int64_t i = 0; i < o->shape[0]; i++) {
+        for (int64_t j = 0; j < o->shape[1]; j++) {
+#define AT(P, X) ((P) + i * (X).strides[0] + j * (X).strides[1])
+            float *y = AT(out, o->out);
+            const float *x = AT(a, o->in[0]);
+            if (o->code == SUM) {
+                *y = total(n, x, o->in[0].strides[2]);
+            } else if (o->code == MOST) {
+                *y = largest(n, x, o->in[0].strides[2]);
+            } else {
+                line(o->code, n, y, o->out.strides[2], x, o->in[0].strides[2], AT(b, o->in[1]),
+                     o->in[1].strides[2]);
+            }
+#undef AT
+        }
+    }
+}
+
 void run(const instruction *program, int64_t count, int64_t rows, const buffer *buffers,
          const past *state, void *scratch) {
-    for (const instruction *o = program; o < program + count; o++) {
+    for (const instruction *o = program, *end = program + count; o < end;) {
         if (o->code == PRODUCT) {
             product((const map *)(intptr_t)o->about[0], rows, place(buffers, o->in, 0),
-                         buffers[o->in[0].buffer].width, place(buffers, &o->out, 0),
-                         buffers[o->out.buffer].width, scratch);
-            continue;
-        }
-        const int64_t n = o->shape[2];
-        for (int64_t row = 0; row < rows; row++) {
-            float *out = place(buffers, &o->out, row);
-            const float *a = place(buffers, o->in, row), *b = place(buffers, o->in + 1, row);
-            if (o->code == ATTEND) {
-                attend(o, row, state, out, a, b, place(buffers, o->in + 2, row));
-                continue;
+                    buffers[o->in[0].buffer].width, place(buffers, &o->out, 0),
+                    buffers[o->out.buffer].width, scratch);
+            o++;
+        } else if (o->code == ATTEND) {
+            attend(o++, rows, buffers, state);
+        } else { /* a row goes through all that follows while it is in the L1 cache */
+            const instruction *next = o;
+            while (next < end && next->code < PRODUCT) next++;
+            for (int64_t row = 0; row < rows; row++) {
+                for (const instruction *one = o; one < next; one++) elementwise(one, row, buffers);
             }
-            for (int64_t i = 0; i < o->shape[0]; i++) {
-                for (int64_t j = 0; j < o->shape[1]; j++) {
-#define AT(P, X) ((P) + i * (X).strides[0] + j * (X).strides[1])
-                    float *y = AT(out, o->out);
-                    const float *x = AT(a, o->in[0]);
-                    if (o->code == SUM) {
-                        *y = total(n, x, o->in[0].strides[2]);
-                    } else if (o->code == MOST) {
-                        *y = largest(n, x, o->in[0].strides[2]);
-                    } else {
-                        line(o->code, n, y, o->out.strides[2], x, o->in[0].strides[2],
-                             AT(b, o->in[1]), o->in[1].strides[2]);
-                    }
-#undef AT
-                }
-            }
+            o = next;
         }
     }
 }

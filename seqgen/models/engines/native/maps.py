@@ -7,8 +7,8 @@ import numpy as np
 from seqgen.models.engines.native.library import library
 from seqgen.models.engines.native.recording import LibraryMap, Recorded
 
-# Outputs that lie side by side, in float32 and in int8; inputs that int8 takes at a time, and rows.
-PANEL, INT8_PANEL, GROUP, INT8_ROWS = 16, 8, 4, 4
+# Outputs that lie side by side, in float32 and in int8; inputs that int8 takes at a time.
+PANEL, INT8_PANEL, GROUP = 16, 8, 4
 
 
 class NativeMap(LibraryMap):
@@ -48,7 +48,7 @@ class NativeMap(LibraryMap):
         if inputs != self.inputs:  # the library would read what lies behind
             raise ValueError(f"a map of {self.inputs} inputs is given {inputs}")
         y = np.empty((rows, self.outputs), np.float32)
-        scratch = np.empty(self.scratch, np.int8)
+        scratch = np.empty(rows * self.scratch // 4 + 1, np.float32)
         self._product(
             self.address,
             rows,
@@ -80,7 +80,7 @@ class NativeInt8Map(NativeMap):
 
     @property
     def scratch(self) -> int:
-        return INT8_ROWS * (self.inputs + GROUP)
+        return 4 + 2 * (self.inputs + GROUP)  # a scale, and the row in 16 bits
 
 
 def _in_panels(weight: np.ndarray, panel: int) -> np.ndarray:

@@ -43,7 +43,7 @@ class LibraryMap:
         outputs: O.
         inputs: I.
         address: where the library finds it.
-        scratch: how many bytes the library needs on the way.
+        scratch: how many bytes the library needs on the way, for each row.
     """
 
     outputs: int
@@ -304,7 +304,7 @@ class Program:
             The outputs, (B, ...) each.
         """
         table = self._table.copy()
-        room = self._room(self._size * rows + self._scratch // FLOAT + 1)
+        room = self._room((self._size + self._scratch // FLOAT + 1) * rows)
         outputs = [np.empty((rows, *shape), np.float32) for shape in self._shapes]
         table[self._temporary, 0] = room.ctypes.data + rows * self._offsets
         kept = [np.ascontiguousarray(x, np.float32) for x in inputs]
@@ -320,6 +320,30 @@ class Program:
             instructions.ctypes.data, len(instructions), rows, table.ctypes.data, past, scratch
         )
         return outputs
+
+
+def past_of(
+    places: np.ndarray,
+    slots: int,
+    starts: Sequence[int],
+    end: int,
+    origins: tuple[np.ndarray, np.ndarray] | None = None,
+) -> tuple[np.ndarray, ...]:
+    """Return `struct past` of the library, and what must live as long.
+
+    Args:
+        places: the addresses of the keys (B, heads, slots, D) of each layer, then of its values.
+        slots: of each row.
+        starts: the first slot that each row sees.
+        end: the slots that are in use, that of the step included.
+        origins: an earlier row for each, (B,), and the slot before which both hold the same, (B,):
+            such slots are read there.
+    """
+    kept = np.array(starts, np.int64), np.empty(end, np.float32), *(origins or ())
+    at, begins = places.ctypes.data, [x.ctypes.data for x in kept]
+    like = begins[2:] or (0, 0)
+    numbers = at, at + places.nbytes // 2, begins[0], *like, end, slots, begins[1]
+    return np.array(numbers, np.int64), places, *kept
 
 
 def _merged(
