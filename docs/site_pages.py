@@ -84,6 +84,14 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     return markdown if made else LINK.sub(moved, markdown)
 
 
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Return a page in which what the theme leaves nameless has a name, for screen readers."""
+    output = output.replace('role="dialog">', 'role="dialog" aria-label="Search">', 1)
+    return re.sub(
+        r'(<label class="md-nav__link " for="\w+" id="\w+")', r'\1 aria-label="Pages"', output
+    )
+
+
 def command_pages() -> Iterator[tuple[str, str]]:
     """Yield the name and the page of every command."""
     tree = typer.main.get_command(make_app())

@@ -79,10 +79,10 @@ class PlannedStep(Options, panel=OPTIMISATION):
 @app.command("plan", cls=Command)
 @takes_options
 def plan(model: Planned, step: PlannedStep, threads: Threads, out: Output) -> None:
-    """Calculate what training a transformer on several ranks holds and moves in a step.
+    """Estimate the memory and traffic of training a transformer on several ranks.
 
-    Nothing is trained. Memory is that of one rank; traffic is what one rank sends, and receives as
-    much. docs/scale.md has the formulas and what was measured.
+    Nothing is trained. Memory is per rank; traffic is what one rank sends in a step, and it
+    receives as much. docs/scale.md has the formulas and measurements.
     """
     from seqgen.commands.bench_plan import Shape, Step
     from seqgen.commands.bench_plan import plan as planned

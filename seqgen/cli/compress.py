@@ -40,7 +40,7 @@ class AnyFile(Options):
             UsageError: none is given or piped in, or standard output is a terminal.
         """
         if is_terminal(sys.stdout) and not out.json:
-            raise UsageError(f"a terminal is no place for files: seqgen {command} FILE > RESULT")
+            raise UsageError(f"will not write a file to a terminal: seqgen {command} FILE > RESULT")
         (name,) = given_or_piped([self.file] if self.file else None, f"seqgen {command} FILE")
         content = Inputs(out.quiet).open_one(name).content
         return content.read_bytes() if isinstance(content, Path) else b"".join(content.blocks())
@@ -50,7 +50,7 @@ class AnyFile(Options):
 def compress(file: AnyFile, model: ModelName, threads: Threads, out: Output) -> None:
     """Compress a file with a model, without loss: the better the prediction, the smaller the file.
 
-    Writes to standard output. The size is that of the text's total bits in `seqgen perplexity`. Any
+    Writes to standard output. The size is the text's total bits in `seqgen perplexity`. Any
     bytes are kept: what the model does not know costs 8 bits a byte and its length. Files of n-gram
     models decompress on every machine; for other models it must be the same build of NumPy or
     PyTorch and the same kind of processor, and else decompress ends with an error. --json

@@ -45,7 +45,7 @@ class Blanks(Options):
 def fill(blanks: Blanks, model: ModelName, machine: Device, out: Output) -> None:
     """Fill in the blanks of a text, which are written [MASK].
 
-    The model is one of `seqgen train TEXT --model bert`. Each blank is predicted from what stands
+    The model is one of `seqgen train TEXT --model bert`. Each blank is predicted from the text
     before and after it. With --top each line is a probability, a tab and a token; blanks follow one
     another in the order of the text, N lines each.
     """

@@ -231,7 +231,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("seqgen bench plan --parameters 7e9 --ranks 64,256 --shard", "Divide the model by rank."),
         (
             "seqgen bench plan --layers 12 --hidden-size 768 --bandwidth 1 --gflops 1e4",
-            "Compare the time of computing with that of moving data.",
+            "Compare the time for computing and for moving data.",
         ),
     ),
 }

@@ -82,7 +82,7 @@ def models(
     """List trained models, the latest first."""
     if listed.architectures:
         if context.invoked_subcommand:
-            raise UsageError("--architectures stands alone: seqgen models --architectures")
+            raise UsageError("--architectures takes no command: seqgen models --architectures")
         if settings_of is not None:
             put_settings(settings_of, out)
         else:

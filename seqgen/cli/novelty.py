@@ -57,9 +57,9 @@ class Looked(Options):
 def novelty(looked: Looked, model: ModelName, machine: Device, out: Output) -> None:
     """Find what texts have copied from the text that a model was trained on, and where.
 
-    For each text: its longest part that occurs in the training text, and the file and line of the
-    first place. Then the share of n-grams that occur there, beside that of as much held-out text.
-    An n-gram of tokens occurs if its characters do. The held-out part is no training text. A
+    For each text: its longest part that occurs in the training text, and the file and line where
+    it first occurs. Then the share of its n-grams that occur there, compared with held-out text of
+    the same length. An n-gram of tokens occurs if its characters do. A
     suffix array of the training text is made once, and kept in the cache.
     """
     from seqgen.commands.novelty import like_lengths

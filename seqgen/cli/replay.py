@@ -95,7 +95,7 @@ def _read(line: str, number: int) -> Record:
         record = json.loads(line)
         if isinstance(record, dict):
             return record
-    raise SeqgenError(f"line {number} is no JSON record")
+    raise SeqgenError(f"line {number} is not a JSON record")
 
 
 def _replayed(old: Iterable[Record]) -> Iterator[tuple[Record, Record | None, list[str]]]:

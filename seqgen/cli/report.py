@@ -90,7 +90,7 @@ def report(shown: Shown, machine: Device, out: Output) -> None:
     training went, samples by step, a coloured passage of held-out text, calibration, loss by
     position and by class of token, how much of what they write is new, a beam search, attention
     or gates, and the commands that make each figure again. Of a translator it shows translations
-    beside their references, BLEU by length and the worst lines.
+    with their references, BLEU by length and the worst lines.
     """
     from seqgen.report.page import write_page
 
@@ -103,9 +103,7 @@ def report(shown: Shown, machine: Device, out: Output) -> None:
         if not (shown.watch and running):
             break
         if pages.written == 1:
-            out.notice(
-                f"wrote {path}; it is written again while training goes on (Ctrl-C ends this)"
-            )
+            out.notice(f"wrote {path}; it is updated while training continues (Ctrl-C ends this)")
         time.sleep(SECONDS)
     for record in pages.records() if out.json else ():
         put_record({**record, "path": str(path)})

@@ -45,8 +45,8 @@ def restore(
 ) -> None:
     """Restore corrupted lines with a Hopfield network that has stored them.
 
-    The model is one of `seqgen train LINES --model hopfield`. Characters that it does not know,
-    and those that are missing at the end of a line, stand for any. --json also shows the energy
+    The model is one of `seqgen train LINES --model hopfield`. Unknown characters, and those
+    missing at the end of a line, match anything. --json also shows the energy
     of the network after each sweep.
     """
     from seqgen.commands.writing.restore import load_memory

@@ -150,7 +150,7 @@ def tokenize(
     if encoder.tokenizer is None:
         if apart := source_tokenizer_of(model):
             out.notice(
-                f"with the tokenizer of the targets; that of the sources is --tokenizer {apart}"
+                f"with the tokenizer of the targets; for the sources, give --tokenizer {apart}"
             )
         of_sources = pair_tokenizer(model)
         newlines = texts.newlines or newlines_of(model)

@@ -89,8 +89,8 @@ A model is a folder in $SEQGEN_HOME/models, which can be copied or zipped:
 `seqgen models path NAME` prints the folder of a model, `seqgen models cache`
 lists what is cached.
 
--m takes a name or a path; without it, the latest model is used. `latest`
-stands for it where a name is needed.
+-m takes a name or a path; without it, the latest model is used. Where a
+name is needed, `latest` means that model.
 """,
     ),
     "mixtures": (

@@ -139,7 +139,7 @@ def tune(
     wrong = next((name for name in (*BUDGETS, "seed") if name in settings), None)
     require(
         wrong is None,
-        f"{wrong} is no setting of all trials: give --trial-steps or --trial-minutes, and --seed",
+        f"{wrong} cannot be set for all trials: give --trial-steps or --trial-minutes, and --seed",
     )
     space = searched_by(searched.search)
     data = inputs.keep(given_or_piped(names, "seqgen tune FILE"))

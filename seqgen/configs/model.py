@@ -127,12 +127,12 @@ class LabellingConfig(ModelConfig):
         "Number of labels; it follows from the data.", low=1, high=MOST_TOKENS, default=1
     )
     feature_model: dict[str, Any] | None = setting(
-        "The trained model whose features are read beside the tokens (--features): its digest, "
+        "The trained model whose features are read with the tokens (--features): its digest, "
         "architecture and configuration.",
         None,
     )
     pooling: Pooling | None = setting(
-        "For classifiers: what stands for a whole text. The last state, of both directions where "
+        "For classifiers: the vector of a whole text. The last state, of both directions where "
         "there are two (last), the mean or the maximum over its tokens, or all three side by side "
         "(Howard and Ruder 2018). By default the mean for bag and encoder, else the last state.",
         None,

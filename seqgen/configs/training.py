@@ -217,7 +217,7 @@ class TrainingConfig(RegimeConfig):
         "Which norm clip_norm measures: 1, 2 or the largest element (inf).", "2"
     )
     clip_norm_scope: Literal["all", "each"] = setting(
-        "Clip the gradient as a whole (all), or that of each matrix and vector on its own (each).",
+        "Clip the gradient as a whole (all), or each matrix and vector separately (each).",
         "all",
     )
     clip_value: float = setting(

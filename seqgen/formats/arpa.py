@@ -170,7 +170,7 @@ class _Reader:
         while self._advance():
             if self.line == heading:
                 return
-        raise self._error(f"there is no {heading.decode()}, so this is no ARPA file", 1)
+        raise self._error(f"there is no {heading.decode()}, so this is not an ARPA file", 1)
 
     def _sizes(self) -> list[int]:
         """Read `ngram 1=4` and so on."""
@@ -212,7 +212,7 @@ class _Reader:
             if len(index) < size:
                 seen: set[bytes] = set()
                 twice = next(i for i, r in enumerate(rows) if r[1] in seen or seen.add(r[1]))
-                raise self._error("the word stands there twice", first + twice)
+                raise self._error("the word occurs twice", first + twice)
         try:
             words = [index[word] for row in rows for word in row[1 : n + 1]]
         except KeyError as error:
@@ -272,7 +272,7 @@ def model_of(arpa: Arpa, ids: Mapping[str, int], vocab_size: int, unk_id: int, n
         name: what to call the file.
 
     Raises:
-        SeqgenError: an n-gram stands there twice; names the line.
+        SeqgenError: an n-gram occurs twice; names the line.
     """
     number = np.array([ids[word] for word in arpa.words])
     order = len(arpa.sections)
@@ -302,7 +302,7 @@ def model_of(arpa: Arpa, ids: Mapping[str, int], vocab_size: int, unk_id: int, n
         twice = np.flatnonzero(np.diff(keys[at]) == 0)
         if twice.size:
             line = arpa.sections[n - 1].line + int(at[twice + 1].min())
-            raise SeqgenError(f"{name}, line {line}: the {n}-gram stands there twice")
+            raise SeqgenError(f"{name}, line {line}: the {n}-gram occurs twice")
         levels.append(Level(keys[at], log_probs[n - 1][at], backoffs[n - 1][at]))
     _fill_gaps(levels, vocab_size)
     model = NGram(NGramConfig(vocab_size=vocab_size, order=order, smoothing=None))
@@ -388,7 +388,7 @@ def read_model(
 def write_model(exported: ModelToExport) -> Iterator[bytes]:
     """Return an n-gram model as an ARPA file, in pieces; see `formats.Exporter`."""
     if exported.model.orders is None:
-        raise SeqgenError(f"{exported.name} is no n-gram model, and ARPA holds no other")
+        raise SeqgenError(f"{exported.name} is not an n-gram model; ARPA files hold only those")
     words: list[str | None] = [None] * exported.model.vocab_size
     for word, token in names_of(exported.tokenizer, exported.documents).items():
         words[token] = word

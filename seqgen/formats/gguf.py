@@ -143,7 +143,7 @@ class GGUFFile:
             places[name] = shape, self._number("I"), self._number("Q")
         alignment = self.facts.get("general.alignment", ALIGNMENT)
         if type(alignment) is not int or not 1 <= alignment <= 1 << 16:
-            raise self.error("general.alignment is no such number")
+            raise self.error("general.alignment is not such a number")
         start = -(-self._at // alignment) * alignment
         return {name: self._entry(name, *place, start) for name, place in places.items()}
 

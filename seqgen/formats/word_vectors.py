@@ -115,7 +115,7 @@ def _row(
     try:
         word, row = fields[0].decode(), np.array(fields[1:], dtype=np.float32)
     except ValueError:  # a number, or UTF-8
-        raise SeqgenError(f"{where} is no word in UTF-8 with its numbers") from None
+        raise SeqgenError(f"{where} is not a word in UTF-8 with its numbers") from None
     if not np.isfinite(row).all():
         raise SeqgenError(f"{where} has a number that is not finite")
     return word, row

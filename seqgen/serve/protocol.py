@@ -79,7 +79,7 @@ def read_json(body: bytes, known: Collection[str]) -> dict[str, Any]:
     """
 
     def constant(name: str) -> None:
-        raise ValueError(f"{name} is no number")
+        raise ValueError(f"{name} is not a number")
 
     try:
         fields = json.loads(body, parse_constant=constant)

@@ -245,7 +245,7 @@ def test_no_text_at_all(own, cli, tmp_path):
 
 
 def test_a_home_that_is_a_file_is_named_before_any_work(cli, text, tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("no ARPA file")
+    (tmp_path / "file").write_text("not an ARPA file")
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "file"))
     counted = ["--model", "ngram", "--minutes", "1"]  # which a note says are ignored
     for command in (["train", text, *counted], ["import", tmp_path / "file"], ["sample"]):

@@ -36,7 +36,7 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 SEPARATORS = {"|", "||", "&&", ";", "&", "(", ")", "|&", ";;"}
 KEYWORDS = {"do", "then", "else", "time", "!", "exec"}
 FENCE = re.compile(
-    r"^(?:<!-- (?P<mark>[\w: -]+) -->\n)?```(?P<kind>\w*)\n(?P<body>.*?)^```$",
+    r"^(?:<!-- (?P<mark>[^<>]+) -->\n)?```(?P<kind>\w*)\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -236,8 +236,9 @@ def shell(tmp_path):
     )
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
-    def run(script):
-        script = re.sub(r"--minutes [\d.]+|--steps \d+", "--steps 3", script)
+    def run(script, small=True):
+        if small:
+            script = re.sub(r"--minutes [\d.]+|--steps \d+", "--steps 3", script)
         # A `head` that reads to the end: `sort | head` may end `sort` by SIGPIPE, for pipefail a
         # failure.
         script = 'head() { command head "$@"; cat > /dev/null; }\n' + script
@@ -268,7 +269,7 @@ def test_what_is_marked_slow_runs(shell, script):
 
 
 def test_marks_are_known():
-    marks = {mark for page in PAGES for mark, _ in blocks(page, "sh", "console", "python", "")}
+    marks = {mark for page in PAGES for mark, _ in blocks(page, "sh", "python", "")}
     assert marks <= {None, "run", "run: slow", "install-and-run", "install-and-test"}
 
 
@@ -297,6 +298,62 @@ def test_every_page_is_reached_from_the_readme():
     inner = [name for name in NAMES[1:] if name.startswith("docs/recipes/")]
     assert [name for name in NAMES[1:] if name not in inner and f"({name}" not in text] == []
     assert [name for name in inner if f"({name.removeprefix('docs/')}" not in listed] == []
+
+
+# What a reader asks, the links that lead to the answer from the README, and words of the answer.
+QUESTIONS = {
+    "Where are my models?": ([], "`$SEQGEN_HOME/models`"),
+    "Which model suits my text?": (["#which-model-for-which-text"], "under 100 kB"),
+    "Which PyTorch do I need without a GPU?": (["#install"], "CPU build of PyTorch"),
+    "How do I use a GPU?": (["#install"], "--device auto"),
+    "Can DATA be a folder?": (["docs/text.md#input"], "folders (all files in them"),
+    "How do I get the same text again?": (["docs/decoding.md#seeds"], "--seed"),
+    "How do I make text less random?": (
+        ["docs/decoding.md", "#temperature-and-other-filters"],
+        "--temperature",
+    ),
+    "How do I train on four machines?": (["docs/distributed.md#several-machines"], "--nnodes"),
+    "How do I get a GPT-2 folder in?": (
+        ["docs/elsewhere.md", "#hugging-face-models"],
+        "seqgen import",
+    ),
+    "How do I resume a run?": (["docs/training.md#stopping-and-resuming"], "--resume"),
+    "What if memory runs out?": (["#troubleshooting"], "out of memory"),
+    "How do I compare two models?": (["docs/evaluation.md", "#compare"], "seqgen compare"),
+    "How do I write JSON?": (["docs/patterns.md", "#grammars-and-json"], "--json-schema"),
+    "How do I use it from an editor?": (["docs/serve.md"], "seqgen serve"),
+    "What do exit codes mean?": (["#a-tour"], "exit-codes"),
+    # Five more.
+    "How do I hold out a text of my own?": (["docs/text.md", "#held-out-text"], "--val"),
+    "How do I use a model in llama.cpp?": (["docs/elsewhere.md", "#gguf-files"], "llama.cpp"),
+    "Does the model copy its text?": (["docs/evaluation.md", "#novelty"], "seqgen novelty"),
+    "How do I free disk space?": (["#troubleshooting"], "seqgen models remove"),
+    "How do I cite seqgen?": (["CITATION.cff"], "title:"),
+}
+
+
+def section(text, anchor):
+    """Return the part of a page under the heading with an anchor."""
+    for part in re.split(r"^(?=#+ )", text, flags=re.M):
+        heading = part.partition("\n")[0].lstrip("# ")
+        if re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") == anchor:
+            return part
+    return ""
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_is_answered_within_two_clicks(question):
+    """A click is a link of the page, or a heading in its list of contents."""
+    links, answer = QUESTIONS[question]
+    page = ROOT / "README.md"
+    text = page.read_text(encoding="utf-8")
+    for link in links:
+        file, _, anchor = link.partition("#")
+        assert not file or f"({link})" in text, link
+        page = page.parent / file if file else page
+        whole = page.read_text(encoding="utf-8")
+        text = section(whole, anchor) if anchor else whole
+    assert len(links) <= 2 and answer in text
 
 
 def test_every_page_says_whom_it_is_for():

@@ -125,7 +125,7 @@ class Equation(ABC):
         )
         require(
             len(cls.parts) > 1 or not config.zoneout_memory,
-            "zoneout_memory needs a cell with a memory beside its output, such as lstm",
+            "zoneout_memory needs a cell with a memory besides its output, such as lstm",
         )
 
     @classmethod
