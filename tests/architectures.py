@@ -44,6 +44,8 @@ FORM_OF_2017 = {
 }
 GROUPED = {"num_kv_heads": 1, "head_size": 6, "qkv_bias": True, "activation": "gelu-exact"}
 GROUPED |= {"rope_scaling": "llama3", "rope_factor": 4.0, "rope_original_window": 6}
+YARN = {"rope_scaling": "yarn", "rope_factor": 3.0, "rope_high_factor": 3.0, "rope_gain": 1.1}
+YARN |= {"rope_original_window": 40}
 GPT2 = {
     "positions": "learned",
     "norm": "layernorm",
@@ -91,6 +93,8 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "gpt2-odd": {**GPT2, "window": 5},
         "one": {"window": 1, "num_layers": 1},
         "grouped": GROUPED,
+        "sliding": {"sliding_window": 5, "num_kv_heads": 1},
+        "sliding-above": {"sliding_window": 2, "full_layers": 1, **YARN},
         "unscaled": {"scale_attention": False, "qkv_activation": "tanh", "num_kv_heads": 1},
         "joined": {"positions": "sinusoidal", "position_size": 3, "scale_embedding": True},
         "joined-learned": {"positions": "learned", "position_size": 2, "embedding_norm": True},

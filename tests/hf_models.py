@@ -105,7 +105,7 @@ def checkpoint(kind: str, folder: Path, **shards) -> Path:
         ids = {"bos_token_id": 0, "eos_token_id": 0}
         config = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=128, **ids)
         names = ("<|endoftext|>", "<|endoftext|>")
-    elif kind in ("llama", "mistral", "linear"):
+    elif kind in ("llama", "mistral", "linear", "sliding", "yarn"):
         library, names = metaspace(), ("<s>", "</s>")
         own = {"bos_token_id": 1, "eos_token_id": 2, **llama_like}
         if kind == "llama":
@@ -114,8 +114,11 @@ def checkpoint(kind: str, folder: Path, **shards) -> Path:
             own |= {"rope_scaling": scaling, "rope_theta": 5000.0, "attention_bias": True}
         if kind == "linear":
             own |= {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}
-        mistral = kind == "mistral"
-        own |= {"sliding_window": 128} if mistral else {}
+        if kind == "yarn":
+            scaling = {"rope_type": "yarn", "factor": 4.0, "beta_fast": 3.0}
+            own |= {"rope_scaling": scaling | {"original_max_position_embeddings": 32}}
+        mistral = kind in ("mistral", "sliding")
+        own |= {"sliding_window": 128 if kind == "mistral" else 9} if mistral else {}
         config = (transformers.MistralConfig if mistral else transformers.LlamaConfig)(**own)
     else:
         special = ("<|endoftext|>", "<|im_end|>")
@@ -123,7 +126,9 @@ def checkpoint(kind: str, folder: Path, **shards) -> Path:
         ids = {"bos_token_id": 0, "eos_token_id": 1}
         own = {**llama_like, **ids, "tie_word_embeddings": kind == "qwen3"}
         own |= {"head_dim": 12} if kind == "qwen3" else {}
-        config_class = {"qwen2": transformers.Qwen2Config, "qwen3": transformers.Qwen3Config}[kind]
+        if kind == "qwen2-sliding":
+            own |= {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1}
+        config_class = transformers.Qwen3Config if kind == "qwen3" else transformers.Qwen2Config
         config = config_class(**own)
     config.vocab_size = library.get_vocab_size()
     model = transformers.AutoModelForCausalLM.from_config(config).float().eval()

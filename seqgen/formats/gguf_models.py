@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from seqgen.models.base import weights_of
 from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.transformer.config import MOST_WINDOW, TransformerConfig
 from seqgen.models.transformer.model import Transformer
-from seqgen.models.transformer.positions import RopeScaling, rates
+from seqgen.models.transformer.positions import RopeScaling, rates, scaling_of
 from seqgen.tokenizers import BPETokenizer, ByteTokenizer, CharTokenizer, Tokenizer
 from seqgen.tokenizers.base import SPECIALS
 from seqgen.tokenizers.from_elsewhere import (
@@ -70,7 +70,9 @@ NAMES = (
 ROPE_FACTORS = "rope_freqs.weight"
 # As the setting rope_theta allows.
 MOST_THETA = 1e12
-LLAMA_3 = {"low": 1.0, "high": 4.0, "original": 8192}
+LLAMA_3 = {"rope_low_factor": 1.0, "rope_high_factor": 4.0, "rope_original_window": 8192}
+# What stands before facts of our own: the numbers behind another scaling.
+OWN = "seqgen"
 
 
 def _renamed(name: str) -> str:
@@ -177,7 +179,7 @@ def _llama(file: gguf.GGUFFile, family: str, heads: int, width: int) -> dict[str
         "bias": biased,
         "qkv_bias": "blk.0.attn_q.bias" in file.tensors and not biased,
         "rope_theta": theta,
-        **_scaling(file, family, rates(TensorOps, theta, size)),
+        **_scaling(file, family, theta, size),
     }
 
 
@@ -193,32 +195,41 @@ def _number(file: gguf.GGUFFile, name: str, default: Any) -> Any:
     return value
 
 
-def _scaling(file: gguf.GGUFFile, family: str, rate: Tensor) -> dict[str, Any]:
+def _scaling(file: gguf.GGUFFile, family: str, theta: float, size: int) -> dict[str, Any]:
     """Return how positions are stretched.
 
     Args:
         file: the model's.
         family: its architecture.
-        rate: (D / 2), see `positions.rates`.
+        theta: the base of the wavelengths.
+        size: D of a head.
     """
-    kind = file.facts.get(f"{family}.rope.scaling.type", "none")
+    prefix = f"{family}.rope.scaling"
+    kind = file.facts.get(f"{prefix}.type", "none")
     if ROPE_FACTORS in file.tensors:
-        return {
-            "rope_scaling": "llama3",
-            "rope_factor": _full_factor(file.read(ROPE_FACTORS), rate),
-            "rope_low_factor": LLAMA_3["low"],
-            "rope_high_factor": LLAMA_3["high"],
-            "rope_original_window": LLAMA_3["original"],
+        settings = {
+            setting: _number(file, f"{OWN}.{setting}", value) for setting, value in LLAMA_3.items()
         }
+        like = RopeScaling("llama3", 1.0, *settings.values())
+        factor = _full_factor(file.read(ROPE_FACTORS), rates(TensorOps, theta, size), like)
+        return {"rope_scaling": "llama3", "rope_factor": factor, **settings}
+    if kind == "none":
+        return {}
+    if kind not in ("linear", "yarn"):
+        raise file.error(f"{prefix}.type is {str(kind)[:40]!r}; seqgen reads linear and yarn")
+    factor = _number(file, f"{prefix}.factor", None)
+    settings = {"rope_scaling": kind, "rope_factor": factor}
     if kind == "linear":
-        factor = file.facts.get(f"{family}.rope.scaling.factor")
-        return {"rope_scaling": "linear", "rope_factor": factor}
-    if kind != "none":
-        raise file.error(f"{family}.rope.scaling.type is {str(kind)[:40]!r}; seqgen reads linear")
-    return {}
+        return settings
+    return settings | {
+        "rope_low_factor": _number(file, f"{prefix}.yarn_beta_slow", 1.0),
+        "rope_high_factor": _number(file, f"{prefix}.yarn_beta_fast", 32.0),
+        "rope_original_window": _number(file, f"{prefix}.original_context_length", None),
+        "rope_gain": hf_config.yarn_gain(factor) * _number(file, f"{prefix}.attn_factor", 1.0),
+    }
 
 
-def _full_factor(factors: np.ndarray, rate: Tensor) -> float:
+def _full_factor(factors: np.ndarray, rate: Tensor, like: RopeScaling) -> float:
     """Return the factor of waves that are stretched in full, of which there may be none.
 
     A wave of which a share k is kept turns slower by f = 1 / (k + (1 - k) / F). The slowest wave
@@ -227,21 +238,27 @@ def _full_factor(factors: np.ndarray, rate: Tensor) -> float:
     Args:
         factors: (D / 2), what the file has.
         rate: (D / 2), before scaling.
+        like: the scaling, of any factor.
     """
-    kept = float(RopeScaling("llama3", 1.0, *LLAMA_3.values()).kept(rate)[-1])
+    kept = float(like.kept(rate)[-1])
     slowest = float(factors.flat[-1]) if factors.size else 1.0
     shrunk = 1 / slowest - kept if slowest > 0 else 0.0
     if kept == 1 or not shrunk > 0:
         return 1.0
     factor = max(1.0, (1 - kept) / shrunk)
     rounded = float(f"{factor:.5g}")  # what the model was made with, most likely
-    return rounded if np.array_equal(_factors(rate, rounded), factors) else factor
+    same = np.array_equal(_factors(rate, replace(like, factor=rounded)), factors)
+    return rounded if same else factor
 
 
-def _factors(rate: Tensor, factor: float) -> np.ndarray:
-    """Return by how much each pair of a head turns slower, (D / 2), for Llama 3.1's scaling."""
-    scaling = RopeScaling("llama3", factor, *LLAMA_3.values())
+def _factors(rate: Tensor, scaling: RopeScaling) -> np.ndarray:
+    """Return by how much each pair of a head turns slower, (D / 2)."""
     return (rate / scaling.rates(rate)).numpy()
+
+
+def _factors_of(config: TransformerConfig) -> np.ndarray:
+    """Return the same of a model with rope_scaling=llama3."""
+    return _factors(rates(TensorOps, config.rope_theta, config.head_width), scaling_of(config))
 
 
 def _check(file: gguf.GGUFFile, parts: Iterable[TensorMap], config: TransformerConfig) -> None:
@@ -253,8 +270,7 @@ def _check(file: gguf.GGUFFile, parts: Iterable[TensorMap], config: TransformerC
     shapes = {name: tensor.shape for name, tensor in file.tensors.items()}
     check_tensors(parts, shapes, {ROPE_FACTORS}, lambda _, message: file.error(message))
     if ROPE_FACTORS in file.tensors:
-        rate = rates(TensorOps, config.rope_theta, config.head_width)
-        expected, stored = _factors(rate, config.rope_factor), file.read(ROPE_FACTORS)
+        expected, stored = _factors_of(config), file.read(ROPE_FACTORS)
         if stored.shape != expected.shape or not np.allclose(stored, expected, rtol=1e-3):
             raise file.error(f"{ROPE_FACTORS} is another scaling of positions than Llama 3.1's")
 
@@ -290,6 +306,7 @@ def write_model(exported: ModelToExport) -> Iterator[bytes]:
     """Yield a transformer as a GGUF file, in pieces; see `formats.Exporter`."""
     model, name = require_transformer(exported, "gguf"), exported.name
     config = model.config
+    hf_config.require_settings(config, {"sliding_window": None}, name)
     family, _ = hf_config.write(config, name)
     if family == "gpt2" and config.activation != "gelu":
         raise SeqgenError(f"{name} has activation={config.activation}; a gpt2 GGUF file has gelu")
@@ -300,11 +317,13 @@ def write_model(exported: ModelToExport) -> Iterator[bytes]:
         for tensor, x in theirs_of(parts, weights_of(model)).items()
     }
     if config.rope_scaling == "llama3":
-        limits = {"low": config.rope_low_factor, "high": config.rope_high_factor}
-        if limits | {"original": config.rope_original_window} != LLAMA_3:
-            raise SeqgenError(f"{name} has a rope_scaling=llama3 that a GGUF file cannot say")
-        rate = rates(TensorOps, config.rope_theta, config.head_width)
-        tensors[ROPE_FACTORS] = _factors(rate, config.rope_factor)
+        if family != "llama":  # llama.cpp looks for the tensor in no other
+            hf_config.require_settings(
+                config, {"rope_scaling": "yarn"}, name, f"{family}'s form and "
+            )
+        tensors[ROPE_FACTORS] = _factors_of(config)
+        own = {setting: getattr(config, setting) for setting in LLAMA_3}
+        facts |= {f"{OWN}.{setting}": x for setting, x in own.items() if x != LLAMA_3[setting]}
     number_type = exported.number_type
     facts["general.file_type"] = FILE_TYPES[number_type]
     if number_type == "q8_0":
@@ -348,8 +367,17 @@ def _facts(config: TransformerConfig, family: str, name: str) -> dict[str, Any]:
             "rope.dimension_count": config.head_width,
             "rope.freq_base": config.rope_theta,
         }
-    if config.rope_scaling == "linear":
-        numbers |= {"rope.scaling.type": "linear", "rope.scaling.factor": config.rope_factor}
+    if config.rope_scaling in ("linear", "yarn"):
+        numbers |= {"rope.scaling.type": config.rope_scaling}
+        numbers |= {"rope.scaling.factor": config.rope_factor}
+    if config.rope_scaling == "yarn":
+        usual = hf_config.yarn_gain(config.rope_factor)
+        numbers |= {
+            "rope.scaling.original_context_length": config.rope_original_window,
+            "rope.scaling.yarn_beta_slow": config.rope_low_factor,
+            "rope.scaling.yarn_beta_fast": config.rope_high_factor,
+            "rope.scaling.attn_factor": config.rope_gain / usual,
+        }
     about = {"general.architecture": family, "general.name": name, "general.file_type": 0}
     return about | {f"{family}.{key}": value for key, value in numbers.items()}
 

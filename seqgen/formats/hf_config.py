@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +32,6 @@ SILENT = frozenset(
         "torch_dtype",
         "model_type",
         "transformers_version",
-        "max_window_layers",
         "n_ctx",
         "rope_interleaved",
         "use_mrope",
@@ -60,6 +60,7 @@ GELUS = {
     "gelu": "gelu-exact",
     "relu": "relu",
 }
+WINDOW = "max_position_embeddings"
 BIASED = frozenset({"attention", "mlp"})
 # Angles are kept for so many positions times the width of a head, 64 MB.
 MOST_ANGLES = 1 << 24
@@ -235,12 +236,13 @@ def _gpt2(fields: Fields) -> dict[str, Any]:
 
 def _llama(fields: Fields) -> dict[str, Any]:
     heads, width = fields.number("num_attention_heads"), fields.number("hidden_size")
-    size = fields.number("head_dim", max(1, width // heads))
+    size, layers = fields.number("head_dim", max(1, width // heads)), "num_hidden_layers"
     biases = [fields.flag(f"{part}_bias", False) for part in sorted(BIASED)]
     return {
         "window": _window(fields, size),
         "hidden_size": width,
-        "num_layers": fields.number("num_hidden_layers"),
+        "num_layers": fields.number(layers),
+        **_sliding(fields, fields.number(layers)),
         "num_heads": heads,
         "num_kv_heads": fields.number("num_key_value_heads", heads),
         "head_size": None if size == width / heads else size,
@@ -273,16 +275,31 @@ READERS: dict[str, Callable[[Fields], dict[str, Any]]] = {
 
 
 def _window(fields: Fields, head_size: int) -> int:
-    """Return how many tokens a model sees at once: no more than slide over it at a time."""
-    window = fields.number("max_position_embeddings", 2048)
-    sliding = fields.take("sliding_window")
-    kinds = fields.take("layer_types")
-    used = fields.flag("use_sliding_window", fields.table.get("model_type") == "mistral")
-    if isinstance(kinds, list) and all(kind == "full_attention" for kind in kinds):
-        used = False
-    if used and sliding is not None:
-        window = min(window, fields.number("sliding_window"))
+    """Return how many positions a model has."""
+    window = fields.number(WINDOW, 2048)
     return min(window, MOST_WINDOW, max(1, MOST_ANGLES // head_size))
+
+
+def _sliding(fields: Fields, layers: int) -> dict[str, Any]:
+    """Return how many of them each layer attends to: all, or a window that slides."""
+    sliding, kinds = fields.take("sliding_window"), fields.take("layer_types")
+    mistral = fields.table.get("model_type") == "mistral"
+    first = fields.take("max_window_layers", 0 if mistral else 28)
+    used = fields.flag("use_sliding_window", mistral)
+    if kinds is not None:
+        known = {"full_attention", "sliding_attention"}
+        if not isinstance(kinds, list) or len(kinds) != layers or not known.issuperset(kinds):
+            raise fields.wrong("layer_types")
+        first = kinds.index("sliding_attention") if "sliding_attention" in kinds else layers
+        if "full_attention" in kinds[first:]:
+            raise fields.wrong("layer_types")
+    if sliding is None or not used:
+        return {}
+    if type(first) is not int or first < 0:
+        raise fields.wrong("max_window_layers")
+    if first >= layers:
+        return {}
+    return {"sliding_window": fields.number("sliding_window"), "full_layers": first}
 
 
 def _rope(fields: Fields) -> dict[str, Any]:
@@ -300,19 +317,39 @@ def _rope(fields: Fields) -> dict[str, Any]:
         raise fields.wrong("rope_theta")
     rope.only("partial_rotary_factor", 1.0)
     older = rope.take("type", "default")
-    kinds = {"default": "", "linear": "linear", "llama3": "llama3"}
+    # As in transformers, "dynamic" stretches nothing up to max_position_embeddings.
+    kinds = {"default": "", "dynamic": "", "linear": "linear", "llama3": "llama3", "yarn": "yarn"}
     kind = rope.one_of("rope_type", kinds, older if isinstance(older, str) else "")
     settings: dict[str, Any] = {"rope_theta": float(theta)}
+    factor = rope.real("factor", 1.0)
     if kind:
-        settings |= {"rope_scaling": kind, "rope_factor": rope.real("factor", 1.0)}
+        settings |= {"rope_scaling": kind, "rope_factor": factor}
     if kind == "llama3":
         settings |= {
             "rope_low_factor": rope.real("low_freq_factor", 1.0),
             "rope_high_factor": rope.real("high_freq_factor", 4.0),
             "rope_original_window": rope.number("original_max_position_embeddings"),
         }
+    if kind == "yarn":
+        rope.only("truncate", True)
+        original = rope.number("original_max_position_embeddings", fields.number(WINDOW, 2048))
+        gains = [rope.real(name, 0.0) for name in ("mscale", "mscale_all_dim")]
+        gain = yarn_gain(factor, gains[0]) / yarn_gain(factor, gains[1]) if all(gains) else None
+        settings |= {
+            "rope_low_factor": rope.real("beta_slow", 1.0),
+            "rope_high_factor": rope.real("beta_fast", 32.0),
+            "rope_original_window": original,
+            "rope_gain": rope.real("attention_factor", gain or yarn_gain(factor)),
+        }
+    else:  # it says no more than the window does
+        rope.take("original_max_position_embeddings")
     rope.finish()
     return settings
+
+
+def yarn_gain(factor: float, scale: float = 1.0) -> float:
+    """Return what yarn multiplies queries and keys by, unless a model says otherwise."""
+    return 0.1 * scale * math.log(factor) + 1 if factor > 1 else 1.0
 
 
 def write(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]]:
@@ -392,6 +429,14 @@ def _as_llama(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]
         family, title = "qwen2", "Qwen2"
     if config.qk_norm and (config.bias or config.qkv_bias):
         raise _no_family(name, "both qk_norm=true and biases")
+    sliding: dict[str, Any] = {}
+    if config.span(config.num_layers - 1) is not None:
+        sliding = {"sliding_window": config.sliding_window}
+        if family == "llama":
+            require_settings(config, {"bias": False, "full_layers": 0}, name, "sliding_window and ")
+            family, title = "mistral", "Mistral"
+        else:
+            sliding |= {"use_sliding_window": True, "max_window_layers": config.full_layers}
     rope: dict[str, Any] = {"rope_type": config.rope_scaling or "default"}
     if config.rope_scaling is not None:
         rope["factor"] = config.rope_factor
@@ -401,7 +446,15 @@ def _as_llama(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]
             "high_freq_factor": config.rope_high_factor,
             "original_max_position_embeddings": config.rope_original_window,
         }
+    if config.rope_scaling == "yarn":
+        rope |= {
+            "beta_slow": config.rope_low_factor,
+            "beta_fast": config.rope_high_factor,
+            "original_max_position_embeddings": config.rope_original_window,
+            "attention_factor": config.rope_gain,
+        }
     fields = {
+        **sliding,
         "architectures": [f"{title}ForCausalLM"],
         "max_position_embeddings": config.window,
         "hidden_size": config.hidden_size,

@@ -8,7 +8,7 @@ import io
 import logging
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.seq2seq.transformer import Seq2SeqTransformer
 from seqgen.models.state import State
 from seqgen.models.transformer.attention import for_each_query, full_attention
-from seqgen.models.transformer.equations import Attend
+from seqgen.models.transformer.equations import Attend, seen_from
 from seqgen.models.transformer.model import Transformer
 from seqgen.packages import require_packages
 from seqgen.tokenizers import Tokenizer
@@ -85,11 +85,21 @@ class Caching:
     Attributes:
         past: for each layer its keys and values.
         present: the same with those of the call behind them.
+
+    Args:
+        past: see above.
+        positions: of the call's tokens, (T).
+        span: see `TransformerConfig.span`.
     """
 
-    def __init__(self, past: Sequence[Tensor], positions: Tensor) -> None:
+    def __init__(
+        self,
+        past: Sequence[Tensor],
+        positions: Tensor,
+        span: Callable[[int], int | None],
+    ) -> None:
         self.past = list(zip(past[::2], past[1::2], strict=True))
-        self.there = torch.arange(past[0].shape[2] + positions.shape[0]) <= positions[:, None]
+        self.span, self.positions = span, positions
         self.present: list[Tensor] = []
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -97,7 +107,9 @@ class Caching:
         present = [torch.cat([before, now], 2) for before, now in pairs]
         self.present += present
         keys, values = (for_each_query(q, x) for x in present)
-        return F.scaled_dot_product_attention(q, keys, values, attn_mask=self.there)
+        places = torch.arange(keys.shape[2])
+        there = seen_from(self.positions, places, self.span(layer))
+        return F.scaled_dot_product_attention(q, keys, values, attn_mask=there)
 
 
 class SourceReading:
@@ -151,7 +163,7 @@ class CachedStep(nn.Module):
         lengths, count = rest[0], 2 * len(self.model.blocks)
         source, past = rest[1 : 1 + count], rest[-count:]
         positions = torch.arange(tokens.shape[1]) + past[0].shape[2]
-        attend = caching = Caching(past, positions)
+        attend = caching = Caching(past, positions, self.model.config.span)
         if self.reads_source:
             attend = SourceReading(caching, source, there_of(lengths, source[0].shape[2]))
         features = self.model.features_at(tokens, positions, attend)
@@ -183,7 +195,7 @@ class WholePair(nn.Module):
         memory, there = self.encoding(source, lengths), there_of(lengths, source.shape[1])
         positions = torch.arange(tokens.shape[1])
         empty = [x[:, :, :0] for x in memory]
-        reading = SourceReading(Caching(empty, positions), memory, there)
+        reading = SourceReading(Caching(empty, positions, self.model.config.span), memory, there)
         return self.model.head(self.model.features_at(tokens, positions, reading))
 
 

@@ -1,7 +1,8 @@
 """Ask llama.cpp itself: `python llama_cpp.py FILE.gguf PORT < QUESTIONS`.
 
-Each line of standard input is `["tokenize", text]` or `["greedy", text, tokens]`. A line of
-ids, or a text, is the answer, as JSON. In a process of its own, because its threads do not end.
+Each line of standard input is `["tokenize", text]`, `["greedy", text, tokens]` or `["next", text,
+count]`. Ids, a text, or the likeliest next ids with their log-probabilities are the answer. In a
+process of its own, because its threads do not end.
 """
 
 import json
@@ -17,6 +18,7 @@ def main() -> None:
     parameters = xllamacpp.CommonParams()
     parameters.model.path, parameters.port = sys.argv[1], int(sys.argv[2])
     parameters.n_ctx, parameters.cpuparams.n_threads, parameters.warmup = 256, 1, False
+    parameters.cache_type_k = parameters.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     server = xllamacpp.Server(parameters)
 
     def post(path, **fields):
@@ -29,6 +31,10 @@ def main() -> None:
         if verb == "tokenize":
             how = {"add_special": False, "parse_special": False}
             answer = post("/tokenize", content=text, **how)["tokens"]
+        elif verb == "next":
+            found = post("/completion", prompt=text, n_predict=1, n_probs=tokens[0])
+            likely = found["completion_probabilities"][0]["top_logprobs"]
+            answer = [[x["id"], x["logprob"]] for x in likely]
         else:
             how = {"n_predict": tokens[0], "temperature": 0, "cache_prompt": False}
             answer = post("/completion", prompt=text, **how)["content"]

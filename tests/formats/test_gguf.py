@@ -22,6 +22,8 @@ from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError
 from seqgen.formats import gguf_models
 from seqgen.formats.gguf import GGUFFile, write
+from seqgen.models.engines.tensor_ops import TensorOps
+from seqgen.models.transformer.positions import rotations
 from seqgen.tokenizers import KINDS
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
@@ -39,9 +41,13 @@ def own_model(tmp_path, *settings, name="own", tokenizer="byte", flags=()):
     return load(name, "cpu")
 
 
+YARN = ("rope_scaling=yarn", "rope_factor=4", "rope_high_factor=32", "rope_original_window=16")
+YARN += ("rope_gain=1.1386294361",)
+LLAMA_3 = ("rope_scaling=llama3", "rope_factor=8", "rope_theta=1e9", "head_size=16")
 SHAPES = {
-    "qwen3": ("rope_scaling=llama3", "rope_factor=8", "rope_theta=1e9", "head_size=16"),
-    "llama": ("qk_norm=false", "num_kv_heads=2", "rope_scaling=linear", "rope_factor=2"),
+    "qwen3": ("rope_scaling=linear", "rope_factor=2", "head_size=16"),
+    "qwen2": ("qk_norm=false", "qkv_bias=true", *YARN),
+    "llama": ("qk_norm=false", "num_kv_heads=2", *LLAMA_3, "rope_original_window=4096"),
     "gpt2": (
         "positions=learned",
         "norm=layernorm",
@@ -173,6 +179,25 @@ def test_llama_cpp_reads_and_writes_the_same(kind, tmp_path, capsys):
     for prompt, theirs in zip(PROMPTS, answers[len(texts) :], strict=True):
         flags = ("-m", "own", "--greedy", "--max-tokens", "8")
         assert records(capsys, "sample", prompt, *flags)[0]["text"] == theirs
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("family", ["qwen2", "llama"])
+def test_llama_cpp_turns_positions_alike(family, tmp_path):
+    original = {"llama": "rope_original_window=16"}.get(family, "rope_low_factor=1")
+    shape = (*SHAPES[family], original, "rope_theta=1e4", "steps=100")
+    own = own_model(tmp_path, *shape, tokenizer="char")
+    path = tmp_path / "m.gguf"
+    assert run(["export", "own", "--format", "gguf", "--out", str(path), "--quiet"]) == 0
+    (theirs,) = ask_llama_cpp(path, [["next", TEXT[:30], 5]])
+    ids = [own.framing.start, *own.tokenizer.encode(TEXT[:30]).tolist()]
+    with torch.no_grad():
+        ours = own.model(torch.tensor([ids]))[0][0, -1].log_softmax(-1)
+        own.model.waves = rotations(TensorOps, 32, own.model.config.head_width, 1e4)
+        plain = own.model(torch.tensor([ids]))[0][0, -1].log_softmax(-1)
+    for token, log_prob in theirs:
+        assert ours[token].item() == pytest.approx(log_prob, abs=2e-4)
+    assert (ours - plain).abs().max() > 0.01
 
 
 LARGE_BLOCKS = {Kind.Q2_K: 84, Kind.Q3_K: 110, Kind.Q4_K: 144, Kind.Q5_K: 176, Kind.Q6_K: 210}
@@ -317,7 +342,7 @@ def test_files_of_the_gguf_package_are_read(family, kind, tmp_path, capsys):
 
 
 def test_files_that_lie_are_refused_in_a_line(tmp_path, capsys):
-    own_model(tmp_path, "rope_scaling=llama3", "rope_factor=8", "rope_theta=1e9", "head_size=16")
+    own_model(tmp_path, "qk_norm=false", *LLAMA_3)
     path = tmp_path / "m.gguf"
     assert run(["export", "own", "--format", "gguf", "--out", str(path), "--quiet"]) == 0
     whole = path.read_bytes()
@@ -330,7 +355,7 @@ def test_files_that_lie_are_refused_in_a_line(tmp_path, capsys):
         "version 9": head.pack(b"GGUF", 9, tensors, facts) + rest,
         "announces": head.pack(b"GGUF", 3, 1 << 60, facts) + rest,
         "more than it has room": head.pack(b"GGUF", 3, tensors, 1 << 62) + rest,
-        "general.architecture is": whole.replace(b"qwen3", b"mamba"),
+        "general.architecture is": whole.replace(b"llama", b"mamba"),
         "there is no tensor": whole.replace(b"blk.1.ffn_down", b"blk.7.ffn_down"),
         "another scaling": whole.replace(np.float32(8).tobytes() * 2, np.float32(9).tobytes() * 2),
         "list": whole.replace(
@@ -368,7 +393,7 @@ def test_mutations_are_refused_in_a_line_or_read(tmp_path, capsys):
 def test_waves_that_are_never_stretched_in_full_come_back(theta, tmp_path):
     # 8192 tokens hold 12 waves of the slowest pair, which stay, or 2.2, stretched in part.
     scaling = ("rope_scaling=llama3", "rope_factor=8", f"rope_theta={theta}", "head_size=8")
-    own = own_model(tmp_path, *scaling)
+    own = own_model(tmp_path, "qk_norm=false", *scaling)
     path = tmp_path / "m.gguf"
     assert run(["export", "own", "--format", "gguf", "--out", str(path), "--quiet"]) == 0
     again = load(import_model(path, name="again").name, "cpu")

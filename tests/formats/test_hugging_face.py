@@ -35,6 +35,7 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 
 KINDS = ["gpt2", "llama", "linear", "mistral", "qwen2", "qwen3"]
+KINDS += ["sliding", "qwen2-sliding", "yarn"]
 TOKENS = 24
 
 
@@ -171,6 +172,7 @@ OWN = {
     [
         *((family, tokenizer) for family in OWN for tokenizer in ("char", "byte")),
         ("qwen3", "bpe"),
+        ("qwen3", "unigram"),
     ],
 )
 def test_a_model_trained_here_goes_to_transformers(family, tokenizer, tmp_path, capsys):

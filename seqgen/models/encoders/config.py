@@ -109,6 +109,8 @@ class EncoderOnlyConfig(TransformerConfig):
     sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
     encoder_layers: ClassVar[None] = None
     source_features: ClassVar[None] = None
+    sliding_window: ClassVar[None] = None
+    full_layers: ClassVar[int] = 0
 
     @property
     def source_window(self) -> int:

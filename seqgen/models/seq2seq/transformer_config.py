@@ -28,6 +28,9 @@ class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
         Size({"num_layers": 2, "hidden_size": 128, "tie_weights": True}),
     )
 
+    sliding_window: ClassVar[None] = None
+    full_layers: ClassVar[int] = 0
+
     encoder_layers: int | None = setting(
         "Number of encoder blocks; by default as many as num_layers.", None, ranges.LAYERS
     )

@@ -23,6 +23,7 @@ from seqgen.models.transformer.equations import (
     attention,
     block,
     feed_forward,
+    seen_from,
 )
 from seqgen.models.transformer.kv_cache import KVCache
 from seqgen.models.transformer.positions import waves_of
@@ -96,6 +97,8 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
     @functools.cached_property
     def program(self) -> Program | None:
         """The blocks' step of one token in one call; None where NumPy takes it."""
+        if self.config.span(0) != self.config.span(self.config.num_layers - 1):
+            return None  # the library has one start of a row for all layers
         shapes, recording = [(1, self.config.hidden_size)], Recording()
         if self.config.positions == "rope":
             shapes.append((1, 2, self.config.head_width // 2))
@@ -113,12 +116,15 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
             places = np.array([x.ctypes.data for x in blocks], np.int64)
             known = [*map(weakref.ref, blocks)], places
             state.__dict__["places"] = known
-        places, slots = known[1], state.keys[0].shape[2]
-        return past_of(places, slots, state.starts, state.end, state.origins)
+        places, slots, starts = known[1], state.keys[0].shape[2], state.starts
+        if (span := self.config.span(0)) is not None:
+            starts = [max(start, state.end - span) for start in starts]
+        return past_of(places, slots, starts, state.end, state.origins)
 
     def attend_within(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
-        seen = np.tri(q.shape[2], dtype=bool)[None, None]
-        return attend_to_past(q, k, v, seen)
+        places = np.arange(q.shape[2])
+        seen = seen_from(places, places, self.config.span(layer))
+        return attend_to_past(q, k, v, seen[None, None])
 
 
 def block_over_arrays(

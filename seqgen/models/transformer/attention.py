@@ -10,13 +10,15 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from seqgen.models.dropout import drawn, draws_for_some_rows
-from seqgen.models.transformer.equations import full_weights
+from seqgen.models.transformer.equations import full_weights, seen_from
 
 # A longer window's (T, T) matrices would take more memory than the products are worth.
 LONGEST_DENSE = 1024
 
 
-def causal_attention(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0) -> Tensor:
+def causal_attention(
+    q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0, span: int | None = None
+) -> Tensor:
     """Return softmax(Q K^T / sqrt(D)) V, each position seeing itself and those before it.
 
     Torch's kernel never holds the weights (T, T) but makes them again for the gradient, which
@@ -28,12 +30,17 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0) -> T
         k: keys, as q, or with fewer heads, each for several of the queries'.
         v: values, as k.
         dropout: of the weights.
+        span: how many positions each sees, itself included; None for all.
     """
     length, size = q.shape[-2:]
     k, v = for_each_query(q, k), for_each_query(q, v)
-    if dropout and draws_for_some_rows():
-        future = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(1)
-        return _dropping(full_weights(q, k, ~future), v, dropout)
+    spans = span is not None and span < length
+    if spans or (dropout and draws_for_some_rows()):
+        places = torch.arange(length, device=q.device)
+        seen = seen_from(places, places, span)
+        if dropout and draws_for_some_rows():
+            return _dropping(full_weights(q, k, seen), v, dropout)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, dropout_p=dropout)
     if dropout or not _keeps_weights(q, k):
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
     mask = q.new_full((length, length), -math.inf).triu_(1)

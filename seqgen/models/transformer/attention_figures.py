@@ -11,7 +11,7 @@ import numpy as np
 from seqgen.models.engines.ops import Leaf, ops_of
 from seqgen.models.reader import without_gradients
 from seqgen.models.transformer.context import AnchoredContext
-from seqgen.models.transformer.equations import full_weights, query_gain
+from seqgen.models.transformer.equations import full_weights, query_gain, seen_from
 
 LEAST = 1e-37  # whose logarithm is finite in float32
 
@@ -48,7 +48,7 @@ def attention_figures(model: AnchoredContext, tokens: Leaf) -> list[HeadFigures]
     uniform = sum(math.log(t) for t in range(1, length + 1)) / length
 
     def see(layer: int, q: Leaf, k: Leaf, own: Leaf) -> None:
-        both = own, causal_weights(gain * q, k)
+        both = own, causal_weights(gain * q, k, model.config.span(layer))
         entropies = (-(p * ops_of(p).log(ops_of(p).at_least(p, LEAST))).sum(-1) for p in both)
         traces = (1 - (p * p).sum(-1) for p in both)
         means = (x.mean((0, 2)).tolist() for x in (*entropies, *traces))
@@ -97,20 +97,20 @@ def features_seen(
     """
 
     def attend(layer: int, q: Leaf, k: Leaf, v: Leaf) -> Leaf:
-        weights = causal_weights(gain * q, k)
+        weights = causal_weights(gain * q, k, model.config.span(layer))
         see(layer, q, k, weights)
         return weights @ _for_each(q, v)
 
     return model.features_by(tokens, attend)
 
 
-def causal_weights(q: Leaf, k: Leaf) -> Leaf:
+def causal_weights(q: Leaf, k: Leaf, span: int | None) -> Leaf:
     """Return softmax(Q K^T / sqrt(D)) (B, heads, T, T), each position seeing none after itself.
 
-    Keys may have fewer heads than queries.
+    Keys may have fewer heads than queries. A position sees the last `span`, itself included.
     """
     places = ops_of(q).count(q, q.shape[-2])
-    return full_weights(q, _for_each(q, k), places[:, None] >= places)
+    return full_weights(q, _for_each(q, k), seen_from(places, places, span))
 
 
 def plain_gain(model: AnchoredContext) -> float:

@@ -139,25 +139,46 @@ class TransformerConfig(ModelConfig):
     rope_theta: float = setting(
         "Base of the wavelengths of rotary position embeddings.", 10000.0, low=1, high=1e12
     )
-    rope_scaling: Literal["linear", "llama3"] | None = setting(
-        "Stretch the wavelengths by rope_factor: all (linear), or the long ones (llama3).", None
+    rope_scaling: Literal["linear", "llama3", "yarn"] | None = setting(
+        "Stretch the wavelengths by rope_factor: all (linear), or the long ones (llama3, yarn).",
+        None,
     )
     rope_factor: float = setting("With rope_scaling: how much longer.", 1.0, low=1, high=1e6)
     rope_low_factor: float = setting(
-        "With llama3: waves longer than rope_original_window divided by this are stretched.",
+        "With llama3, yarn: waves longer than rope_original_window divided by this are stretched.",
         1.0,
         above=0,
         high=1e6,
     )
     rope_high_factor: float = setting(
-        "With llama3: waves shorter than rope_original_window divided by this are kept; in"
-        " between they are stretched in part.",
+        "With llama3, yarn: waves shorter than rope_original_window divided by this are kept; in"
+        " between they are stretched in part. Models with yarn have 32.",
         4.0,
         above=0,
         high=1e6,
     )
     rope_original_window: int = setting(
-        "With llama3: the window before it was made longer.", 8192, low=1, high=MOST_WINDOW
+        "With llama3, yarn: the window before it was made longer.", 8192, low=1, high=MOST_WINDOW
+    )
+    rope_gain: float = setting(
+        "With yarn: what queries and keys are multiplied by; models with yarn have"
+        " 0.1 ln(rope_factor) + 1.",
+        1.0,
+        above=0,
+        high=100,
+    )
+    sliding_window: int | None = setting(
+        "Tokens that each position attends to, itself included, as in Mistral (Jiang et al. 2023);"
+        " by default all before it.",
+        None,
+        low=1,
+        high=MOST_WINDOW,
+    )
+    full_layers: int = setting(
+        "With sliding_window: so many first layers attend to all tokens, as in Qwen2.",
+        0,
+        low=0,
+        high=ranges.LAYERS.high,
     )
 
     def __post_init__(self) -> None:
@@ -183,7 +204,9 @@ class TransformerConfig(ModelConfig):
             require(leaves, f"position_size must be less than hidden_size, {self.hidden_size}")
             require(not self.tie_weights, "position_size needs tie_weights=false")
         low, high = self.rope_low_factor, self.rope_high_factor
-        fits = self.rope_scaling != "llama3" or low < high
+        yarn = self.rope_scaling == "yarn"
+        require(not yarn or self.rope_theta > 1, "rope_scaling=yarn needs a rope_theta above 1")
+        fits = self.rope_scaling not in ("llama3", "yarn") or low < high
         require(fits, f"rope_low_factor must be less than rope_high_factor, {high:g}, not {low:g}")
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
@@ -193,6 +216,10 @@ class TransformerConfig(ModelConfig):
     def shared_weights(self) -> list[list[str]]:
         """Return the names of each weight that several parts of a model share."""
         return [["embedding.weight", "head.weight"]] if self.tie_weights else []
+
+    def span(self, layer: int) -> int | None:
+        """Return how many tokens a position attends to, itself included; None for all before it."""
+        return None if layer < self.full_layers else self.sliding_window
 
     @property
     def embedding_width(self) -> int:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from seqgen.models.engines.ops import Leaf, Ops
 from seqgen.models.transformer.config import TransformerConfig
-from seqgen.models.transformer.equations import Attend, placed
+from seqgen.models.transformer.equations import Attend, placed, seen_from
 from seqgen.models.transformer.kv_cache import KVCache, empty_cache
 
 # Tokens, over all windows, that a long text is worked through at a time.
@@ -25,6 +25,9 @@ class Appending:
         length: how many tokens there are.
         begin: the first slot that any row sees.
         seen: see `AnchoredContext.attend_to_past`.
+        near: which positions each sees where a layer's sight is short, (1, 1, T, n); None where
+            cutting the others off is enough.
+        span: see `TransformerConfig.span`.
     """
 
     attend: Callable[[Leaf, Leaf, Leaf, Leaf | None], Leaf]
@@ -32,13 +35,19 @@ class Appending:
     length: int
     begin: int
     seen: Leaf | None
+    near: Leaf | None
+    span: Callable[[int], int | None]
 
     def __call__(self, layer: int, q: Leaf, k: Leaf, v: Leaf) -> Leaf:
-        begin, end = self.begin, self.state.end
+        begin, end, seen = self.begin, self.state.end, self.seen
         keys, values = self.state.keys[layer], self.state.values[layer]
         keys[:, :, end - self.length : end] = k
         values[:, :, end - self.length : end] = v
-        return self.attend(q, keys[:, :, begin:end], values[:, :, begin:end], self.seen)
+        if (span := self.span(layer)) is not None:
+            begin = max(begin, end - self.length - span + 1)
+            seen = seen if self.near is None else seen & self.near
+            seen = seen if seen is None else seen[..., begin - self.begin :]
+        return self.attend(q, keys[:, :, begin:end], values[:, :, begin:end], seen)
 
 
 class AnchoredContext:
@@ -152,16 +161,17 @@ class AnchoredContext:
         length, end = tokens.shape[1], state.end
         begin, last = min(state.starts), max(state.starts)
         slots, seen = ops.count(tokens, end)[end - length :], None
-        positions, past = slots - begin, ops.count(tokens, end)[begin:]
+        positions, past, near = slots - begin, ops.count(tokens, end)[begin:], None
         if length > 1:
-            seen = (past <= slots[:, None])[None, None]  # (1, 1, T, n)
+            seen = seen_from(slots, past, None)[None, None]  # (1, 1, T, n)
+            near = seen_from(slots, past, self.config.sliding_window)[None, None]
         if last > begin:
             starts = ops.ints(tokens, state.starts)[:, None]  # (B, 1)
             positions = slots - starts  # (B, T)
             own = (past >= starts)[:, None, None]  # (B, 1, 1, n)
             seen = own if seen is None else own & seen
 
-        attend = Appending(self.attend_to_past, state, length, begin, seen)
+        attend = Appending(self.attend_to_past, state, length, begin, seen, near, self.config.span)
         rows = range(len(state.starts))
         return self.features_at(tokens, positions, self.attending(attend, state, rows))
 

@@ -97,6 +97,12 @@ def attention(
     return p.output(together(attend(heads.index, heads.amplified(q), k, v)))
 
 
+def seen_from(queries: Leaf, keys: Leaf, span: int | None) -> Leaf:
+    """Return which keys (n) each query (T) sees, (T, n): none after it, and the last `span`."""
+    seen = keys <= queries[:, None]
+    return seen if span is None else seen & (keys > queries[:, None] - span)
+
+
 def full_weights(q: Leaf, k: Leaf, there: Leaf | None) -> Leaf:
     """Return the weights (B, heads, T, L) of attention.
 

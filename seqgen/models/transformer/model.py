@@ -118,7 +118,7 @@ class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
 
     def attend_within(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         dropout = self.config.attention_dropout if self.training else 0.0
-        return causal_attention(q, k, v, dropout)
+        return causal_attention(q, k, v, dropout, self.config.span(layer))
 
     def attend_to_past(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
         read = (for_each_query(q, x) for x in (k, v))

@@ -15,12 +15,18 @@ if TYPE_CHECKING:
 def waves_of(ops: Ops, config: TransformerConfig, length: int) -> Leaf:
     """Return what is added at, or turns, each of `length` positions: (length, ...) of float32."""
     if config.positions == "rope":
-        scaling = None
-        if config.rope_scaling is not None:
-            factors = config.rope_factor, config.rope_low_factor, config.rope_high_factor
-            scaling = RopeScaling(config.rope_scaling, *factors, config.rope_original_window)
+        scaling = scaling_of(config)
         return rotations(ops, length, config.head_width, config.rope_theta, scaling)
     return sinusoids(ops, length, config.position_width)
+
+
+def scaling_of(config: TransformerConfig) -> RopeScaling | None:
+    """Return how a transformer turns texts that are longer than those of its training."""
+    if config.rope_scaling is None:
+        return None
+    factors = config.rope_factor, config.rope_low_factor, config.rope_high_factor
+    about = (*factors, config.rope_original_window, config.rope_theta, config.rope_gain)
+    return RopeScaling(config.rope_scaling, *about)
 
 
 def sinusoids(ops: Ops, length: int, size: int) -> Leaf:
@@ -39,11 +45,14 @@ class RopeScaling:
     Attributes:
         kind: "linear" divides every rate by `factor` (Chen et al. 2023); "llama3" only those of
             waves longer than `original` / `low`, leaves waves shorter than `original` / `high`
-            as they are, and goes from one to the other in between (as Llama 3.1).
+            as they are, and goes from one to the other in between (as Llama 3.1). So does "yarn",
+            but evenly over the pairs of a head (Peng et al. 2023, section 3.2).
         factor: how much longer the waves become.
         low: see `kind`.
         high: see `kind`.
         original: the window that the model was first trained on.
+        theta: the base of the wavelengths.
+        gain: what "yarn" multiplies cosines and sines by.
     """
 
     kind: str
@@ -51,6 +60,8 @@ class RopeScaling:
     low: float
     high: float
     original: int
+    theta: float = 10000.0
+    gain: float = 1.0
 
     def rates(self, rate: Leaf) -> Leaf:
         """Return the rates (D / 2), in radians a position, after scaling."""
@@ -61,9 +72,18 @@ class RopeScaling:
         return kept * rate + (1 - kept) * slow
 
     def kept(self, rate: Leaf) -> Leaf:
-        """Return the share of each rate (D / 2) that "llama3" leaves as it is, from 0 to 1."""
+        """Return the share of each rate (D / 2) that is left as it is, from 0 to 1."""
+        if self.kind == "yarn":
+            first, last = (self._pair(waves, len(rate)) for waves in (self.high, self.low))
+            first, last = max(math.floor(first), 0), min(math.ceil(last), 2 * len(rate) - 1)
+            slope = (ops_of(rate).floats(len(rate)) - first) / max(last - first, 0.001)
+            return 1 - slope.clip(0, 1)
         waves = self.original * rate / (2 * math.pi)  # how many fit the window, (D / 2)
         return ((waves - self.low) / (self.high - self.low)).clip(0, 1)
+
+    def _pair(self, waves: float, pairs: int) -> float:
+        """Return which of a head's pairs has so many waves in the original window."""
+        return pairs * math.log(self.original / (waves * 2 * math.pi)) / math.log(self.theta)
 
 
 def rates(ops: Ops, theta: float, size: int) -> Leaf:
@@ -77,7 +97,8 @@ def rotations(
     """Return cosines and sines (length, 2, size / 2) for `rotate` (Su et al. 2021)."""
     rate = rates(ops, theta, size)
     angle = ops.floats(length)[:, None] * (rate if scaling is None else scaling.rates(rate))
-    return ops.stack(1, ops.cos(angle), ops.sin(angle))
+    turned = ops.stack(1, ops.cos(angle), ops.sin(angle))
+    return turned * scaling.gain if scaling is not None and scaling.kind == "yarn" else turned
 
 
 def rotate(x: Leaf, rotation: Leaf) -> Leaf:
