@@ -82,13 +82,15 @@ def _keep(kept: int, largest: int) -> None:
 
 
 def use_threads(threads: int | None) -> int | None:
-    """Have torch compute with so many threads; None leaves its choice.
+    """Have torch and the compiled kernels compute with so many threads; None leaves their choice.
 
-    OpenMP and MKL read their variables when torch is loaded; a torch that is there is told.
+    They read the variables when they are loaded; what is there already is told.
     """
     if threads is not None:
         for variable in THREAD_VARIABLES:
             os.environ[variable] = str(threads)
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(threads)
+        if native := sys.modules.get("seqgen.models.engines.native.library"):
+            native.use_threads()
     return threads

@@ -59,6 +59,11 @@ class Written(Options, panel=LENGTH):
     """How much is written."""
 
     tokens: int = setting("Number of tokens in each text.", 255, low=1, high=255)
+    processor_time: bool = setting(
+        "Measure processor time, which other work on the machine affects less; for one thread.",
+        False,
+        panel=MEASURED,
+    )
 
 
 @app.command("decode", cls=Command)
@@ -71,15 +76,19 @@ def decode(written: Written, cases: Cases, threads: Threads, out: Output) -> Non
     if they are installed, in float32 or as their column says. Runs of seqgen and of the baseline
     alternate; speeds and ratios are medians.
     """
+    import time
+
     import torch
 
     from seqgen.commands.machine import choose_products
 
     from .decode import measure
 
+    clock = time.process_time if written.processor_time else time.perf_counter
+
     choose_products(torch.device("cpu"))  # as every command that writes does
     timings = []
-    for timing in measure(written.tokens, cases.repeats, cases.only):
+    for timing in measure(written.tokens, cases.repeats, cases.only, clock):
         told = "measured" if timing.skipped is None else "skipped"
         _tell(timing, f"{told} {timing.case}", out)
         timings.append(timing)
@@ -99,7 +108,7 @@ def _table(timings: list[Timing]) -> None:
     rows = []
     for timing in timings:
         if timing.skipped is not None:
-            rows.append([timing.case, f"skipped: {timing.skipped}", "", "", "", ""])
+            rows.append([timing.case, f"skipped: {timing.skipped}", *[""] * 5])
             continue
         rows.append(
             [
@@ -108,10 +117,11 @@ def _table(timings: list[Timing]) -> None:
                 count(timing.tokens_per_second),
                 count(timing.baseline_tokens_per_second),
                 figure(timing.ratio, 2),
+                f"{figure(timing.least_ratio, 2)} to {figure(timing.most_ratio, 2)}",
                 percentage(timing.bandwidth_fraction, 0),
             ]
         )
-    names = ("case", "baseline", "tokens/s", "baseline's", "ratio", "of bandwidth limit")
+    names = "case", "baseline", "tokens/s", "baseline's", "ratio", "range", "of bandwidth limit"
     put_table(names, rows, left=2)
 
 

@@ -14,7 +14,7 @@ import torch
 from seqgen.packages import install_command
 
 from . import cases_with, cells
-from .shapes import BATCH, BEAMS, GPT2_SMALL, SMALL, Run, Shape
+from .shapes import BATCH, BEAMS, GPT2_SMALL, SMALL, SMALL_WORDS, Run, Shape
 from .writing_cases import (
     Case,
     cell,
@@ -35,6 +35,7 @@ PAIRS = [
     ("float32", "CTranslate2"),
     ("int8", "CTranslate2"),
 ]
+Clock = Callable[[], float]
 # Texts written at a time, and beams.
 WRITTEN = [(1, 1), (BATCH, 1)]
 SEARCHED = [(BATCH, BEAMS)]
@@ -44,7 +45,8 @@ SEARCHED = [(BATCH, BEAMS)]
 class Timing:
     """The keys of `python -m tests.benchmarks decode --json`, in order.
 
-    `ratio` is the median of the ratios of neighbouring runs. `bandwidth_fraction` is the speed
+    `ratio` is the median of the ratios of neighbouring runs, the least and the largest of which
+    are `least_ratio` and `most_ratio`. `bandwidth_fraction` is the speed
     over that at which every step would do nothing but read the weights and caches it needs from
     memory; small models live in the processor's cache and may be above 1.
     """
@@ -54,19 +56,27 @@ class Timing:
     tokens_per_second: float | None
     baseline_tokens_per_second: float | None
     ratio: float | None
+    least_ratio: float | None
+    most_ratio: float | None
     bandwidth_fraction: float | None
     runs: int
     threads: int
     skipped: str | None = None
 
 
-def measure(tokens: int, repeats: int, only: str | None = None) -> Iterator[Timing]:
+def measure(
+    tokens: int,
+    repeats: int,
+    only: str | None = None,
+    clock: Clock = time.perf_counter,
+) -> Iterator[Timing]:
     """Yield a timing for each case.
 
     Args:
         tokens: tokens of each text, from 1 to 255.
         repeats: alternated runs of each, after one that is not counted.
         only: cases whose name contains this; those of the cells where it begins with "cell".
+        clock: tells seconds; that of the processor does not count what other work takes.
     """
     cases: dict[str, Callable[[int], Case]] = {
         "lstm 2 x 256, batch 1": lstm,
@@ -78,6 +88,8 @@ def measure(tokens: int, repeats: int, only: str | None = None) -> Iterator[Timi
             for kind in ("bf16", "int8")
         },
         **_of_transformers(SMALL, WRITTEN, PAIRS),
+        **_of_transformers(SMALL, SEARCHED, PAIRS[-2:]),
+        **_of_transformers(SMALL_WORDS, [*WRITTEN, *SEARCHED], [FLOAT32, *PAIRS[-2:]]),
         **_of_transformers(GPT2_SMALL, [*WRITTEN, *SEARCHED], [FLOAT32, *PAIRS]),
     }
     if cells.names_cells(only):
@@ -91,10 +103,10 @@ def measure(tokens: int, repeats: int, only: str | None = None) -> Iterator[Timi
         except ImportError as error:
             library = error.name or "transformers"
             reason = f"{error}; {install_command(library)} to measure against it"
-            none = (None,) * 4
+            none = (None,) * 6
             yield Timing(name, library, *none, 0, torch.get_num_threads(), reason)
             continue
-        yield _timed(case, repeats, bandwidth)
+        yield _timed(case, repeats, bandwidth, clock)
 
 
 def _of_transformers(
@@ -115,28 +127,31 @@ def _of_transformers(
     return made
 
 
-def _timed(case: Case, repeats: int, bandwidth: float) -> Timing:
+def _timed(case: Case, repeats: int, bandwidth: float, clock: Clock) -> Timing:
     case.ours()
     case.theirs()
     # Neighbours in time share what else the machine does, so each pair gives a ratio.
-    pairs = [(_speed(case.ours), _speed(case.theirs)) for _ in range(repeats)]
+    pairs = [(_speed(case.ours, clock), _speed(case.theirs, clock)) for _ in range(repeats)]
+    ratios = [a / b for a, b in pairs]
     ours, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
     return Timing(
         case=case.name,
         baseline=case.baseline,
         tokens_per_second=ours,
         baseline_tokens_per_second=theirs,
-        ratio=statistics.median(a / b for a, b in pairs),
+        ratio=statistics.median(ratios),
+        least_ratio=min(ratios),
+        most_ratio=max(ratios),
         bandwidth_fraction=ours * case.bytes_per_token / bandwidth,
         runs=repeats,
         threads=torch.get_num_threads(),
     )
 
 
-def _speed(run: Run) -> float:
-    start = time.perf_counter()
+def _speed(run: Run, clock: Clock) -> float:
+    start = clock()
     made = run()
-    return made / (time.perf_counter() - start)
+    return made / (clock() - start)
 
 
 def memory_bandwidth(size: int = 1 << 28) -> float:

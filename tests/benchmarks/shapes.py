@@ -24,10 +24,13 @@ class Shape:
     alphabet: str = ALPHABET
 
     def __str__(self) -> str:
-        return f"{self.layers} x {self.size}"
+        words = "" if len(self.alphabet) < MANY else f", {len(self.alphabet):,} characters"
+        return f"{self.layers} x {self.size}{words}"
 
 
+MANY = 1000
 SMALL = Shape(6, 384)
+SMALL_WORDS = Shape(6, 384, "".join(map(chr, range(256, 256 + 8000))))
 # GPT-2 small has 50,257 tokens; a newline and the special ones are added to these characters.
 GPT2_SMALL = Shape(12, 768, "".join(map(chr, range(256, 256 + 50_252))))
 BATCH, BEAMS = 16, 5

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -193,6 +194,61 @@ def test_slots_that_rows_share_are_read_in_one_of_them():
         for cache in caches:
             cache[row, :, : until[row]] = np.nan
     assert np.isfinite(apart).all() and (read(caches, (like, until)) == apart).all()
+
+
+@pytest.fixture
+def threads():
+    """Sets how many threads compute; 1 afterwards."""
+    yield lambda count: library().use_threads(count)
+    library().use_threads(1)
+
+
+def large_steps():
+    """Products, functions and attention, large enough for several threads, as one number each."""
+    rows, width, end = 12, 384, 64
+    weight, x = numbers(1610, width), numbers(rows, width, seed=1)
+    whole = np.random.default_rng(2).integers(-127, 128, weight.shape).astype(np.int8)
+    maps = NativeMap(weight, None), NativeInt8Map(whole, np.abs(weight[:, 0]), None)
+    recording = Recording()
+    shapes = [(6, 1, 64)] * 3 + [(20_000,)]
+    program = recorded(
+        lambda q, k, v, y: [recording.attend(0, q, k, v), np.tanh(y) * 2], shapes, recording
+    )
+    inputs = [numbers(rows, *shape, seed=i) for i, shape in enumerate(shapes)]
+    caches = [numbers(rows, 6, end, 64, seed=i) for i in (3, 4)]
+    places = np.array([cache.ctypes.data for cache in caches], np.int64)
+    past, *kept = past_of(places, end, [0] * rows, end)
+
+    def run():
+        _ = kept, caches  # their memory is read
+        return [
+            *(map_(part) for map_ in maps for part in (x, x[:1])),
+            *program(rows, inputs, past.ctypes.data),
+        ]
+
+    return run
+
+
+@needs_library
+def test_numbers_are_the_same_by_any_number_of_threads(threads):
+    run = large_steps()
+    threads(1)
+    wanted = run()
+    for count in (2, 5):
+        threads(count)
+        for _ in range(5):
+            assert all((x == y).all() for x, y in zip(run(), wanted, strict=True))
+    # Several callers at once, and a child without the threads of its parent.
+    runs = [large_steps() for _ in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        for found in [*pool.map(lambda run: [run() for _ in range(3)], runs)]:
+            for once in found:
+                assert all((x == y).all() for x, y in zip(once, wanted, strict=True))
+    child = os.fork()
+    if not child:
+        same = all((x == y).all() for x, y in zip(run(), wanted, strict=True))
+        os._exit(0 if same else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_rows_of_a_cache_hold_what_their_origins_hold():

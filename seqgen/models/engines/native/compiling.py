@@ -22,7 +22,7 @@ SOURCE = Path(__file__).parent / "kernels.c"
 LIBRARY = SOURCE.with_suffix(".so.1")
 # No flag that lets sums be added up in another order than the one that is written.
 FLAGS = (
-    *("-std=gnu11", "-shared", "-fPIC", "-Wall", "-Wextra", "-Wno-psabi"),
+    *("-std=gnu11", "-shared", "-fPIC", "-pthread", "-Wall", "-Wextra", "-Wno-psabi"),
     *("-fno-math-errno", "-fno-trapping-math"),
 )
 OPTIMISED = ("-O2", "-ftree-vectorize")

@@ -3,9 +3,11 @@
    It is written in vectors of eight floats, which GCC and Clang lower to what there is; on x86-64
    it is compiled for AVX2 with FMA (`compiling.py`), and `suits` asks the processor. A number that
    is computed for a row depends on that row alone: every sum has one order, whatever the rows
-   beside it. Nothing here allocates memory or keeps a state. */
+   beside it, and whichever thread computes it. Nothing here allocates memory, or keeps a state but
+   for the threads that `use_threads` asks for. */
 
 #include <math.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -37,6 +39,100 @@ INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 INLINE float sum_of(floats x) {
     return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
+}
+
+/* ---- Threads ---- */
+
+/* Does part `part` of `parts` of some work. */
+typedef void work(const void *about, int64_t part, int64_t parts);
+enum { MOST_PARTS = 16, MOST_THREADS = 64, SPINS = 4000 };
+
+/* Whoever asks for some work takes parts of it like the others, and waits for those who have begun
+   one. A thread that wakes up late, as on a busy machine, leaves the work to them. */
+static struct {
+    pthread_mutex_t busy, lock;
+    pthread_cond_t begun;
+    int wanted, started, active, open;
+    work *what;
+    const void *about;
+    int64_t parts, next, calls;
+} pool = {.busy = PTHREAD_MUTEX_INITIALIZER,
+          .lock = PTHREAD_MUTEX_INITIALIZER,
+          .begun = PTHREAD_COND_INITIALIZER,
+          .wanted = 1};
+
+INLINE void wait_a_moment(void) {
+#ifdef __AVX2__
+    _mm_pause();
+#endif
+}
+
+static void take_parts(void) {
+    int64_t part;
+    while ((part = __atomic_fetch_add(&pool.next, 1, __ATOMIC_RELAXED)) < pool.parts) {
+        pool.what(pool.about, part, pool.parts);
+    }
+}
+
+static void *worker(void *unused) {
+    (void)unused;
+    for (int64_t seen = 0;;) { /* steps follow one another: look for a while before sleeping */
+        for (int i = 0; i < SPINS; i++) {
+            if (__atomic_load_n(&pool.calls, __ATOMIC_RELAXED) != seen) break;
+            wait_a_moment();
+        }
+        pthread_mutex_lock(&pool.lock);
+        while (pool.calls == seen) pthread_cond_wait(&pool.begun, &pool.lock);
+        seen = pool.calls;
+        const int joins = pool.open;
+        pool.active += joins;
+        pthread_mutex_unlock(&pool.lock);
+        if (joins) {
+            take_parts();
+            __atomic_sub_fetch(&pool.active, 1, __ATOMIC_RELEASE);
+        }
+    }
+    return 0;
+}
+
+/* In a child of fork there are no workers, and locks may be held by threads that are not there. */
+static void after_fork(void) {
+    pthread_mutex_init(&pool.busy, 0);
+    pthread_mutex_init(&pool.lock, 0);
+    pthread_cond_init(&pool.begun, 0);
+    pool.started = pool.active = pool.open = 0;
+}
+
+/* Have work done by so many threads, the caller's included. */
+void use_threads(int64_t count) {
+    static int known;
+    if (!__atomic_exchange_n(&known, 1, __ATOMIC_RELAXED)) pthread_atfork(0, 0, after_fork);
+    int wanted = (int)least(count < 1 ? 1 : count, MOST_THREADS);
+    __atomic_store_n(&pool.wanted, wanted, __ATOMIC_RELAXED);
+}
+
+/* Does some work of so many multiplications; by several threads if that is worth waking them. */
+static void share(work *what, const void *about, int64_t size) {
+    const int wanted = __atomic_load_n(&pool.wanted, __ATOMIC_RELAXED);
+    if (wanted == 1 || size < 1 << 19 || pthread_mutex_trylock(&pool.busy)) {
+        what(about, 0, 1);
+        return;
+    }
+    pthread_mutex_lock(&pool.lock);
+    for (pthread_t made; pool.started < wanted - 1; pool.started++) {
+        if (pthread_create(&made, 0, worker, 0)) break;
+        pthread_detach(made);
+    }
+    pool.what = what, pool.about = about, pool.next = 0;
+    pool.parts = least(MOST_PARTS, 4 * wanted), pool.open = 1, pool.calls++;
+    pthread_cond_broadcast(&pool.begun);
+    pthread_mutex_unlock(&pool.lock);
+    take_parts();
+    pthread_mutex_lock(&pool.lock);
+    pool.open = 0;
+    pthread_mutex_unlock(&pool.lock);
+    while (__atomic_load_n(&pool.active, __ATOMIC_ACQUIRE)) wait_a_moment();
+    pthread_mutex_unlock(&pool.busy);
 }
 
 /* ---- Functions of one number, without branches, so that loops of them become vectors ---- */
@@ -322,22 +418,38 @@ static void int8_product(const map *m, int64_t first, int64_t last, int64_t rows
     }
 }
 
+typedef struct {
+    const map *m;
+    int64_t rows, x_step, y_step;
+    const float *x, *scales;
+    float *y;
+} product_work;
+
+static void product_part(const void *about, int64_t part, int64_t parts) {
+    const product_work *o = about;
+    const int64_t panel = o->scales ? LANES : PANEL, panels = (o->m->outputs + panel - 1) / panel;
+    const int64_t fours = (panels + 3) / 4; /* a row takes four at a time */
+    const int64_t first = 4 * (fours * part / parts);
+    const int64_t last = least(panels, 4 * (fours * (part + 1) / parts));
+    if (o->scales) {
+        int8_product(o->m, first, last, o->rows, o->scales, o->y, o->y_step);
+    } else {
+        float_product(o->m, first, last, o->rows, o->x, o->x_step, o->y, o->y_step);
+    }
+}
+
 void product(const map *m, int64_t rows, const float *x, int64_t x_step, float *y, int64_t y_step,
              void *scratch) {
-    const int64_t panel = m->scales ? LANES : PANEL, panels = (m->outputs + panel - 1) / panel;
-    if (!m->scales) {
-        float_product(m, 0, panels, rows, x, x_step, y, y_step);
-        return;
-    }
     const int64_t width = (m->inputs + GROUP - 1) / GROUP * GROUP;
-    float *scales = scratch;
-    for (int64_t r = 0; r < rows; r++) {
+    float *scales = m->scales ? scratch : 0;
+    for (int64_t r = 0; scales && r < rows; r++) {
         const float *in = x + r * x_step;
         scales[r] = rows == 1
             ? rounded(in, m->inputs, (int8_t *)(scales + 1))
             : rounded_wide(in, m->inputs, (int16_t *)(scales + rows) + r * width);
     }
-    int8_product(m, 0, panels, rows, scales, y, y_step);
+    const product_work all_of_it = {m, rows, x_step, y_step, x, scales, y};
+    share(product_part, &all_of_it, rows * m->inputs * m->outputs);
 }
 
 /* ---- Programs: what `recording.py` has seen an equation do ---- */
@@ -366,7 +478,7 @@ typedef struct {
     float *const *keys, *const *values;
     const int64_t *starts, *like, *until;
     int64_t end, slots;
-    float *weights; /* room for as many floats as there are slots, for each thread */
+    float *weights; /* room for as many floats as there are slots, MOST_PARTS times */
 } past;
 
 enum { COPY, TANH, EXP, SQRT, NEGATIVE, EXPM1, LOG, ERF, ABSOLUTE,
@@ -526,29 +638,48 @@ INLINE float *place(const buffer *buffers, const operand *x, int64_t row) {
     return at->at + row * at->width + x->offset;
 }
 
-/* Keys and values of the step are added to the past first, since rows may read those of others. */
-static void attend(const instruction *o, int64_t rows, const buffer *buffers, const past *state) {
+typedef struct {
+    const instruction *o, *next;
+    int64_t rows;
+    const buffer *buffers;
+    const past *state;
+} step_work;
+
+/* Rows that share their past lie side by side, so each part takes some that follow one another. */
+static void attend_part(const void *about, int64_t part, int64_t parts) {
+    const step_work *a = about;
+    const instruction *o = a->o;
+    const past *state = a->state;
     const int64_t heads = o->shape[0], width = o->shape[2], of_keys = o->about[1];
     const int64_t head = state->slots * width, per_row = of_keys * head;
+    for (int64_t h = 0; h < heads; h++) {
+        const int64_t first = h / (heads / of_keys) * head;
+        for (int64_t row = a->rows * part / parts; row < a->rows * (part + 1) / parts; row++) {
+            stretch found[STRETCHES];
+            const stretch *s = found + stretches_of(state, row, found);
+            attend_one(s, found + STRETCHES, width,
+                       place(a->buffers, o->in, row) + h * o->in[0].strides[0],
+                       state->keys[o->about[0]] + first, state->values[o->about[0]] + first,
+                       per_row, state->weights + part * state->end,
+                       place(a->buffers, &o->out, row) + h * o->out.strides[0]);
+        }
+    }
+}
+
+/* Keys and values of the step are added to the past first, since rows may read those of others. */
+static void attend(const instruction *o, int64_t rows, const buffer *buffers, const past *state) {
+    const int64_t width = o->shape[2], of_keys = o->about[1], head = state->slots * width;
     float *keys = state->keys[o->about[0]], *values = state->values[o->about[0]];
     for (int64_t row = 0; row < rows; row++) {
         const float *k = place(buffers, o->in + 1, row), *v = place(buffers, o->in + 2, row);
         for (int64_t h = 0; h < of_keys; h++) {
-            int64_t newest = row * per_row + h * head + (state->end - 1) * width;
+            int64_t newest = (row * of_keys + h) * head + (state->end - 1) * width;
             memcpy(keys + newest, k + h * o->in[1].strides[0], (size_t)width * sizeof(float));
             memcpy(values + newest, v + h * o->in[2].strides[0], (size_t)width * sizeof(float));
         }
     }
-    for (int64_t h = 0; h < heads; h++) {
-        const int64_t first = h / (heads / of_keys) * head;
-        for (int64_t row = 0; row < rows; row++) {
-            stretch found[STRETCHES];
-            const stretch *s = found + stretches_of(state, row, found);
-            attend_one(s, found + STRETCHES, width, place(buffers, o->in, row) + h * o->in[0].strides[0],
-                       keys + first, values + first, per_row, state->weights,
-                       place(buffers, &o->out, row) + h * o->out.strides[0]);
-        }
-    }
+    const step_work all_of_it = {o, 0, rows, buffers, state};
+    share(attend_part, &all_of_it, rows > 1 ? 2 * rows * o->shape[0] * width * state->end : 0);
 }
 
 /* What an instruction does to one row. */
@@ -574,6 +705,14 @@ static void elementwise(const instruction *o, int64_t row, const buffer *buffers
     }
 }
 
+/* A row goes through all that is done to it alone while it is in the L1 cache. */
+static void elementwise_part(const void *about, int64_t part, int64_t parts) {
+    const step_work *a = about;
+    for (int64_t row = a->rows * part / parts; row < a->rows * (part + 1) / parts; row++) {
+        for (const instruction *o = a->o; o < a->next; o++) elementwise(o, row, a->buffers);
+    }
+}
+
 void run(const instruction *program, int64_t count, int64_t rows, const buffer *buffers,
          const past *state, void *scratch) {
     for (const instruction *o = program, *end = program + count; o < end;) {
@@ -584,13 +723,14 @@ void run(const instruction *program, int64_t count, int64_t rows, const buffer *
             o++;
         } else if (o->code == ATTEND) {
             attend(o++, rows, buffers, state);
-        } else { /* a row goes through all that follows while it is in the L1 cache */
-            const instruction *next = o;
-            while (next < end && next->code < PRODUCT) next++;
-            for (int64_t row = 0; row < rows; row++) {
-                for (const instruction *one = o; one < next; one++) elementwise(one, row, buffers);
+        } else {
+            step_work some = {o, o, rows, buffers, state};
+            int64_t numbers = 0;
+            for (; some.next < end && some.next->code < PRODUCT; some.next++) {
+                numbers += some.next->shape[0] * some.next->shape[1] * some.next->shape[2];
             }
-            o = next;
+            share(elementwise_part, &some, rows > 1 ? 4 * rows * numbers : 0);
+            o = some.next;
         }
     }
 }

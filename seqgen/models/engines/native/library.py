@@ -11,6 +11,8 @@ from seqgen.models.engines.native.compiling import LIBRARY, SOURCE, mark_of
 
 # Names another library, or none by "0".
 VARIABLE = "SEQGEN_NATIVE"
+# How many threads compute, one by default; see `cli.process.use_threads`.
+THREADS = "OMP_NUM_THREADS"
 
 
 @functools.cache
@@ -30,5 +32,18 @@ def library() -> ctypes.CDLL | None:
     number, pointer = ctypes.c_int64, ctypes.c_void_p
     found.product.argtypes = [pointer, number, pointer, number, pointer, number, pointer]
     found.run.argtypes = [pointer, number, number, pointer, pointer, pointer]
-    found.product.restype = found.run.restype = None
+    found.use_threads.argtypes = [number]
+    found.product.restype = found.run.restype = found.use_threads.restype = None
+    found.use_threads(_threads())
     return found
+
+
+def use_threads() -> None:
+    """Have the library compute with as many threads as the environment now says."""
+    if (found := library()) is not None:
+        found.use_threads(_threads())
+
+
+def _threads() -> int:
+    first = os.environ.get(THREADS, "").partition(",")[0].strip()
+    return int(first) if first.isdecimal() else 1

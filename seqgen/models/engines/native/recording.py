@@ -30,6 +30,8 @@ REDUCTIONS = {np.add: SUM, np.maximum: MOST}
 Operand = tuple[int, int, int, int, int]
 NO_OPERAND = (0,) * 5
 FLOAT = 4
+# How many parts the library divides work into at most.
+MOST_PARTS = 16
 
 
 class Unrecordable(Exception):  # noqa: N818
@@ -339,7 +341,7 @@ def past_of(
         origins: an earlier row for each, (B,), and the slot before which both hold the same, (B,):
             such slots are read there.
     """
-    kept = np.array(starts, np.int64), np.empty(end, np.float32), *(origins or ())
+    kept = np.array(starts, np.int64), np.empty(MOST_PARTS * end, np.float32), *(origins or ())
     at, begins = places.ctypes.data, [x.ctypes.data for x in kept]
     like = begins[2:] or (0, 0)
     numbers = at, at + places.nbytes // 2, begins[0], *like, end, slots, begins[1]
