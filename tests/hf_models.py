@@ -151,7 +151,8 @@ def pair_checkpoint(kind: str, folder: Path, **shards) -> Path:
     """Write a tiny random encoder-decoder of a kind, and return its folder.
 
     Args:
-        kind: "marian", "marian-separate" (two vocabularies), "bart" or "bart-forced".
+        kind: "marian", "marian-separate" (two vocabularies), "bart", "bart-forced", "pegasus" or
+            "mbart".
         folder: to write.
         shards: how `save_pretrained` cuts it.
     """
@@ -185,12 +186,13 @@ def pair_checkpoint(kind: str, folder: Path, **shards) -> Path:
         ids = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
         ids |= {"decoder_start_token_id": 2, "forced_eos_token_id": None}
         own = {"max_position_embeddings": 64, "vocab_size": library.get_vocab_size()}
-        config = transformers.BartConfig(**shape, **own, **ids)
-        model = transformers.BartForConditionalGeneration(config)
+        name = {"pegasus": "Pegasus", "mbart": "MBart"}.get(kind, "Bart")
+        config = getattr(transformers, f"{name}Config")(**shape, **own, **ids)
+        model = getattr(transformers, f"{name}ForConditionalGeneration")(config)
         model.generation_config.forced_bos_token_id = 0 if kind == "bart-forced" else None
     model = model.float().eval()
     for name, parameter in model.named_parameters():
-        if "embed_positions" not in name or kind.startswith("bart"):
+        if "embed_positions" not in name or "bart" in kind:
             torch.nn.init.normal_(parameter, std=0.3)
     torch.nn.init.normal_(model.final_logits_bias, std=0.1)
     # What stands for <unk> in a text is not the same there.

@@ -13,6 +13,7 @@ from seqgen.cli import run
 from seqgen.commands.training.plan import plan_of
 from seqgen.commands.training.train import train
 from seqgen.errors import UsageError
+from seqgen.formats import hf_pairs
 from seqgen.tasks.datasets.prepared import VocabSizes
 from seqgen.training.optimizers import rate
 
@@ -79,7 +80,7 @@ BERTS = ["bert-tiny", "bert-base", "bert-large"]
 
 def test_every_preset_is_tested_above():
     of_text = ["lectures-rnn", "lectures-lstm", "gpt", "awd-lstm", "melis-lstm"]
-    of_others = ["transformer-2017", "transformer-small", *BERTS, "elmo", "ulmfit"]
+    of_others = ["transformer-2017", "transformer-small", "pegasus-small", *BERTS, "elmo", "ulmfit"]
     assert list(presets.PRESETS) == [*of_text, *of_others]
 
 
@@ -157,6 +158,17 @@ def test_the_small_translator_of_today():
     decoder = 3 * (2 * attention + feed_forward + 3 * 256) + 256
     assert parameters == 6000 * 256 + encoder + decoder
     assert (plan.training.optimizer, plan.model["dropout"]) == ("muon", 0.3)
+
+
+def test_the_translator_that_can_be_exported():
+    """Every map has a bias and every norm two vectors; feed-forward parts are 4 wide."""
+    plan, parameters = planned("pegasus-small", 6000)
+    attention, feed_forward, norm = 4 * (256**2 + 256), 2 * 4 * 256**2 + 5 * 256, 2 * 256
+    encoder = 3 * (attention + feed_forward + 2 * norm) + norm
+    decoder = 3 * (2 * attention + feed_forward + 3 * norm) + norm
+    assert parameters == 6000 * 256 + encoder + decoder
+    config = plan.model_config(VocabSizes(6000), 513)
+    assert hf_pairs.write(config, "m")["model_type"] == "pegasus"
 
 
 def test_a_preset_for_pairs_takes_flags_and_pairs(text):

@@ -56,9 +56,9 @@ class Imported(Options):
 def import_(imported: Imported, threads: Threads, out: Output) -> None:
     """Import a model of another tool: GPT-2, Llama, Marian or BART, n-grams, or word vectors.
 
-    A folder is a Hugging Face model: GPT-2, Llama, Mistral, Qwen2, Qwen3, Marian, BART and others
-    with the same model_type. How a file begins says whether it is a GGUF file, an n-gram model
-    (ARPA, by KenLM, SRILM or another tool) or vectors.
+    A folder is a Hugging Face model: GPT-2, Llama, Mistral, Qwen2, Qwen3, Marian, BART, Pegasus and
+    others with the same model_type. How a file begins says whether it is a GGUF file, an n-gram
+    model (ARPA, by KenLM, SRILM or another tool) or vectors.
     """
     from seqgen.cli.models import describe
     from seqgen.commands.exchange import import_model

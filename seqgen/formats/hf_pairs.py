@@ -1,4 +1,4 @@
-"""Encoder-decoders of Hugging Face, Marian and BART: settings, tensors and tokenizers."""
+"""Encoder-decoders of Hugging Face, such as Marian and BART: settings, tensors and tokenizers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,15 @@ from seqgen.tokenizers.from_elsewhere import TokenizerFromElsewhere
 from seqgen.tokenizers.marian import NAMES, MarianTokenizer
 from seqgen.tokenizers.sentencepiece import SentencepieceTokenizer
 
-FAMILIES = ("marian", "bart")
+# Whether positions are learned, and embeddings normalized; and where sublayers are.
+FAMILIES = {
+    "marian": (False, "post"),
+    "bart": (True, "post"),
+    "pegasus": (False, "pre"),
+    "mbart": (True, "pre"),
+}
+CLASSES = {"marian": "MarianMTModel", "mbart": "MBartForConditionalGeneration"}
+CLASSES |= {name: f"{name.title()}ForConditionalGeneration" for name in ("bart", "pegasus")}
 # What says nothing about a model's logits, besides `hf_config.SILENT`: how it was trained, and how
 # texts are searched for. What begins and ends them is read with the tokenizer.
 SILENT = frozenset(
@@ -72,13 +80,14 @@ def read(table: Mapping[str, Any], name: str) -> Seq2SeqTransformerConfig:
     Raises:
         SeqgenError: it has a field that is not understood.
     """
-    fields, bart = Fields(table, name, SILENT), table["model_type"] == "bart"
-    fixed = {"normalize_before": False, "add_final_layer_norm": False, "is_decoder": False}
-    fixed |= {"normalize_embedding": bart, "static_position_embeddings": not bart}
-    fixed |= {"add_bias_logits": False, "is_encoder_decoder": True}
+    fields, family = Fields(table, name, SILENT), table["model_type"]
+    learned, place = FAMILIES[family]
+    fixed = {"normalize_before": place == "pre", "add_final_layer_norm": place == "pre"}
+    fixed |= {"normalize_embedding": learned, "static_position_embeddings": not learned}
+    fixed |= {"add_bias_logits": False, "is_encoder_decoder": True, "is_decoder": False}
     for field, value in fixed.items():
         fields.only(field, value)
-    joint = bart or fields.flag("share_encoder_decoder_embeddings", True)
+    joint = family != "marian" or fields.flag("share_encoder_decoder_embeddings", True)
     tied = fields.flag("tie_word_embeddings", True)
     size = fields.number("vocab_size")
     target = fields.number("decoder_vocab_size", size)
@@ -90,7 +99,7 @@ def read(table: Mapping[str, Any], name: str) -> Seq2SeqTransformerConfig:
         "share_embeddings": joint and tied,  # there one field is about both
         "tie_weights": tied,
         **_shape(fields),
-        **_form(bart),
+        **_form(family),
     }
     fields.finish()
     try:
@@ -124,13 +133,14 @@ def _of_both(fields: Fields, name: str) -> int:
     return sizes[0]
 
 
-def _form(bart: bool) -> dict[str, Any]:
+def _form(family: str) -> dict[str, Any]:
     """Return the settings that every model of a family has."""
+    learned, place = FAMILIES[family]
     return {
-        "positions": "learned" if bart else "sinusoidal",
-        "embedding_norm": bart,
+        "positions": "learned" if learned else "sinusoidal",
+        "embedding_norm": learned,
         "norm": "layernorm",
-        "norm_position": "post",
+        "norm_position": place,
         "norm_eps": 1e-5,
         "qk_norm": False,
         "bias": True,
@@ -147,13 +157,20 @@ def write(config: Seq2SeqTransformerConfig, name: str) -> dict[str, Any]:
     Raises:
         SeqgenError: no family has such a model; names the setting.
     """
-    _require_form(config, name)
-    bart = config.positions == "learned"
+    if config.positions == "rope" or config.norm == "rmsnorm":
+        what = "positions=rope" if config.positions == "rope" else "norm=rmsnorm"
+        raise SeqgenError(
+            f"{name} has {what}, which no encoder-decoder of Hugging Face has that seqgen writes; "
+            "--preset pegasus-small trains one that can leave"
+        )
+    form = config.positions == "learned", config.norm_position
+    family = next(family for family, known in FAMILIES.items() if known == form)
+    _require_form(config, family, name)
     names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
     sides = ("encoder", "decoder")
     table: dict[str, Any] = {
-        "model_type": "bart" if bart else "marian",
-        "architectures": ["BartForConditionalGeneration" if bart else "MarianMTModel"],
+        "model_type": family,
+        "architectures": [CLASSES[family]],
         "is_encoder_decoder": True,
         "d_model": config.hidden_size,
         "encoder_layers": config.encoder_layers or config.num_layers,
@@ -166,26 +183,24 @@ def write(config: Seq2SeqTransformerConfig, name: str) -> dict[str, Any]:
         "tie_word_embeddings": config.tie_weights,
         "vocab_size": config.source_vocab_size or config.vocab_size,
     }
-    if not bart:
+    if family == "marian":
         table["share_encoder_decoder_embeddings"] = config.shares_embeddings
         table["decoder_vocab_size"] = config.vocab_size
     return table
 
 
-def _require_form(config: Seq2SeqTransformerConfig, name: str) -> None:
-    """Refuse a model that has the form of no family; see `write`."""
-    bart = config.positions == "learned"
+def _require_form(config: Seq2SeqTransformerConfig, family: str, name: str) -> None:
+    """Refuse a model that has not the form of a family; see `write`."""
     one_size = {"head_size": None, "num_kv_heads": None, "source_features": None}
-    positions = {} if bart else {"positions": "sinusoidal"}
     plain = {"scale_attention": True, "qkv_activation": None, "position_size": None}
-    require_settings(config, {**positions, **_form(bart), **one_size, **plain}, name)
+    require_settings(config, {**_form(family), **one_size, **plain}, name)
     if config.activation not in ACTIVATIONS.values():
         require_settings(config, {"activation": "gelu"}, name)
-    if bart:
+    if family != "marian":
         required = {"source_window": config.window, "source_vocab_size": None}
         if config.tie_weights and not config.shares_embeddings:
             required["share_embeddings"] = True
-        require_settings(config, required, name, beside="positions=learned and ")
+        require_settings(config, required, name, beside=f"the form of {family} and ")
 
 
 def silent_of(config: Seq2SeqTransformerConfig) -> set[str]:
@@ -275,6 +290,8 @@ def parts_of(config: Seq2SeqTransformerConfig, embedding: str = SHARED[0]) -> It
         for layer in range(count):
             names = f"{prefix}blocks.{layer}", f"{theirs}.layers.{layer}"
             yield from parts.block(*names, cross=side == "decoder")
+        if config.norm_position == "pre":
+            yield from parts.norm(f"{prefix}final_norm", f"{theirs}.layer_norm")
     if not config.tie_weights:
         yield parts.part("head.weight", {"lm_head.weight": (config.vocab_size, size)}, stream=1)
     if config.output_bias:

@@ -21,7 +21,7 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 
-KINDS = ["marian", "marian-separate", "bart", "bart-forced"]
+KINDS = ["marian", "marian-separate", "bart", "bart-forced", "pegasus", "mbart"]
 TOKENS = 20
 
 
@@ -120,7 +120,7 @@ def test_perplexity_is_that_of_a_loop_in_transformers(kind, folders, capsys, tmp
     for source, target in pairs:
         labels = tokenizer(text_target=target).input_ids
         start = [theirs.config.decoder_start_token_id]
-        if kind.startswith("bart"):
+        if not kind.startswith("marian"):
             labels = labels[1:]  # without <s>, which is no part of the text
             start += [0] if kind == "bart-forced" else []
         read = torch.tensor([[*start, *labels[:-1]]])
@@ -164,6 +164,8 @@ OWN = {
     "subwords": ("--tokenizer", "bpe", "--vocab-size", "320"),
     "two": ("--tokenizer", "bpe", "--vocab-size", "320", "--source-tokenizer", "unigram"),
     "bart": ("--tokenizer", "byte"),
+    "pegasus": ("--tokenizer", "unigram", "--vocab-size", "320"),
+    "mbart": ("--tokenizer", "char"),
 }
 
 
@@ -173,7 +175,9 @@ def test_a_model_trained_here_goes_to_transformers(kind, tmp_path, capsys):
     lines = zip(TEXT.split("\n"), GERMAN.split("\n") * 2, strict=False)
     (tmp_path / "p.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in lines) * 4)
     settings = [*OF_2017, "steps=3"]
-    if kind == "bart":
+    if kind in ("pegasus", "mbart"):
+        settings += ["norm_position=pre"]
+    if kind in ("bart", "mbart"):
         settings += ["positions=learned", "embedding_norm=true", "output_bias=true"]
     flags = [word for pair in settings for word in ("--set", pair)]
     longest = ("--max-source-len", "99", "--max-target-len", "99")
@@ -182,7 +186,7 @@ def test_a_model_trained_here_goes_to_transformers(kind, tmp_path, capsys):
     assert run([*command, *longest, *seed, "--name", "own", *flags, "--quiet"]) == 0
     out = tmp_path / "out"
     assert run(["export", "own", "--format", "hf", "--out", str(out), "--quiet"]) == 0
-    family = "bart" if kind == "bart" else "marian"
+    family = kind if kind in ("bart", "pegasus", "mbart") else "marian"
     assert json.loads((out / "config.json").read_text())["model_type"] == family
     theirs, tokenizer = theirs_of(out)
     own = load("own", "cpu")
@@ -308,7 +312,11 @@ def test_shapes_that_no_folder_holds_are_refused(copied, capsys, tmp_path):
     command = ["train", str(tmp_path / "p.tsv"), "--model", "seq2seq-transformer", *flags]
     assert run([*command, "--name", "own", "--quiet"]) == 0
     line = refusal(capsys, "export", "own", "--format", "hf", "--out", tmp_path / "out")
-    assert "own has positions=rope" in line and not (tmp_path / "out").exists()
+    assert (
+        "own has positions=rope" in line
+        and "pegasus-small" in line
+        and not (tmp_path / "out").exists()
+    )
     assert "not a transformer" in refusal(capsys, "export", "own", "--format", "gguf", "--out", "x")
 
 
