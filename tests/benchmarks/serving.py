@@ -1,12 +1,13 @@
-"""Tokens a second, and the wait for the first one, of a server with one client and with several.
+r"""Tokens a second, and the wait for the first one, of a server with one client and with several.
 
     python -m benchmarks.serving NAME [--clients 1,4,16] [--tokens 128] [--rounds 3]
-    python -m benchmarks.serving --address http://127.0.0.1:8080 --model NAME ...
+    python -m benchmarks.serving NAME --address http://127.0.0.1:8080 --process PID \
+        --fields '{"cache_prompt": false}'  # another server, such as llama.cpp's
 
 Each client streams one text after the other, with a prompt and a seed of its own. The numbers of
 clients take turns, so that what else the machine does slows them alike; the medians of the rounds
-are written. The clients are a process of their own. Of a server that the script started, it also
-writes tokens per second of processor time, of all that the server does.
+are written. The clients are a process of their own. Of a server that the script started, or whose
+process is given, it also writes tokens per second of processor time, of all that the server does.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def stream(place: str, body: dict) -> tuple[float, int]:
 
 
 def load(
-    place: str, model: str, clients: int, tokens: int, texts: int
+    place: str, fields: dict, clients: int, tokens: int, texts: int
 ) -> tuple[float, list[float]]:
     """Return tokens a second of all clients together, and the waits for first tokens."""
     waits, counts = [], []
@@ -53,8 +54,8 @@ def load(
     def client(number: int) -> None:
         for text in range(texts):
             prompt = PROMPT[: 8 + (number * 7 + text) % 40]
-            body = {"model": model, "prompt": prompt, "max_tokens": tokens, "stream": True}
-            wait, count = stream(place, body | {"seed": 1000 * number + text, "stop": None})
+            body = {"prompt": prompt, "max_tokens": tokens, "stream": True, **fields}
+            wait, count = stream(place, body | {"seed": 1000 * number + text})
             waits.append(wait)
             counts.append(count)
 
@@ -77,7 +78,7 @@ def processor_seconds(process: int | None) -> float:
 
 def measure(
     place: str,
-    model: str,
+    fields: dict,
     numbers: list[int],
     tokens: int,
     rounds: int,
@@ -87,11 +88,11 @@ def measure(
     speeds = {number: [] for number in numbers}
     costs = {number: [] for number in numbers}
     waits = {number: [] for number in numbers}
-    load(place, model, 1, 8, 1)  # loads the model
+    load(place, fields, 1, 8, 1)  # loads the model
     for _ in range(rounds):
         for number in numbers:
             begun = processor_seconds(process)
-            speed, first = load(place, model, number, tokens, 2)
+            speed, first = load(place, fields, number, tokens, 2)
             costs[number].append((processor_seconds(process) - begun) / (number * 2 * tokens))
             speeds[number].append(speed)
             waits[number] += first
@@ -117,18 +118,21 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--address", help="of a server that runs already, of this or another kind")
+    parser.add_argument("--process", type=int, help="its number")
+    parser.add_argument("--fields", type=json.loads, default={}, help="more of each request")
     given = parser.parse_args()
+    fields = {"model": given.model, **given.fields}
     numbers = [int(number) for number in given.clients.split(",")]
     if given.address:
         place = urlsplit(given.address).netloc
-        measure(place, given.model, numbers, given.tokens, given.rounds)
+        measure(place, fields, numbers, given.tokens, given.rounds, given.process)
         return
     command = [sys.executable, "-m", "seqgen", "serve", "-m", given.model, "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         address = server.stderr.readline().split()[-1]
         try:
             how = numbers, given.tokens, given.rounds, server.pid
-            measure(urlsplit(address).netloc, given.model, *how)
+            measure(urlsplit(address).netloc, fields, *how)
         finally:
             server.terminate()
 
