@@ -261,6 +261,20 @@ CASES += [CachedCase("cached", name, {}) for name in ("lstm", "window")]
 NEURAL = [case for case in CASES if case.neural]
 
 
+# For `fast_for`, where what is tested stands around cells and forms: one of each way to read.
+STANDING = (
+    "*ngram-kneser-ney",
+    "*hmm-smooth",
+    "*window-plain",
+    "*rnn-tanh",
+    "*lstm-plain",
+    "*hawk-odd",
+    "*transformer-2017",  # of sources too
+    "*mixture-three",
+    "*cached-window",
+    "*seq2seq-additive",
+)
+
 # Models that write from a source have cases of their own.
 PAIR_VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "seq2seq": {

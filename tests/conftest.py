@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import itertools
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,28 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 BESIDE = ROOT.parent / "shared" / "data"
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test with `fast_for` the cases whose id fits no pattern are long, or as it says."""
+    fast: dict[str, bool] = {}
+    for item in items:
+        mark = item.get_closest_marker("fast_for")
+        if mark is not None and isinstance(item, pytest.Function):
+            named = any(fnmatchcase(item.callspec.id, pattern) for pattern in mark.args)
+            test = item.nodeid.partition("[")[0]
+            fast[test] = fast.get(test, "[" in "".join(item.config.args)) or named
+            if not named:
+                item.add_marker(mark.kwargs.get("rest", "long"))
+    for test in (test for test, found in fast.items() if not found):
+        raise pytest.UsageError(f"{test}: fast_for names no case of it")
+
+
+def pytest_collection_finish() -> None:
+    """Modules and thousands of tests stay: no full collection need walk them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -150,6 +150,9 @@ sys.exit(code)
 """
 
 
+@pytest.mark.fast_for(
+    "--help", "models", "sample --help", "models show tiny", "bleu *", rest="slow"
+)
 @pytest.mark.parametrize(
     "command",
     [

@@ -47,6 +47,13 @@ def in_numpy(rule, s, gradient, decay):
     return path
 
 
+@pytest.mark.fast_for(
+    "sgd constant0",
+    "sgd momentum=0.9 nesterov constant",
+    "* eps_inside constant",
+    "muon constant",
+    rest="slow",
+)
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[f"{c.name} {c.decay}" for c in CASES])
 def test_every_path_is_that_of_numpy(number):
     case = CASES[number]

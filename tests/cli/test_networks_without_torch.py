@@ -34,6 +34,7 @@ def stored(home):
     return home / "models"
 
 
+@pytest.mark.fast_for("hopfield*", "word2vec", "bert", "bag-classifier", "encoder-tagger")
 @pytest.mark.parametrize("name", NAMES)
 def test_the_answers_are_those_of_torch(name, stored, monkeypatch):
     kind = RECIPES[name].kind

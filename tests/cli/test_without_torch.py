@@ -74,6 +74,20 @@ def questions(name, model, loaded):
             yield filled_in(told if "{model}" in command else [*told, "-m", model], STORED)
 
 
+@pytest.mark.fast_for(
+    "lstm",
+    "transformer",
+    "window",
+    "ngram",
+    "hmm",
+    "bert",
+    "word2vec",
+    "seq2seq-plain",
+    "lstm-labels",
+    "bag-classifier",
+    "mixture",
+    "imported-gpt2",
+)
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_answers_are_those_of_torch(name, home, monkeypatch):
     for one in (name, *RECIPES[name].needs):

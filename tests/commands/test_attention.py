@@ -67,6 +67,7 @@ def said(capsys, *arguments):
 # ---- attention in records ----
 
 
+@pytest.mark.fast_for("*-seq2seq")
 @BOTH
 @pytest.mark.parametrize("command", [["beam-search", "--nbest", 2], ["sample", "--seed", 1]])
 def test_records_have_what_every_layer_and_head_read(architecture, command, tsv, capsys):

@@ -23,6 +23,7 @@ def longest_of(text: str, known: str) -> int:
     )
 
 
+@pytest.mark.fast_for("a-3", "ab-*", "abc*-8", "xy*-20")
 @pytest.mark.parametrize("most", [3, 8, 20, 1024])
 @pytest.mark.parametrize("alphabet", ["a", "ab", "abcé\0", "xy😀"])
 def test_matches_as_a_search_by_brute_force(most, alphabet, tmp_path, monkeypatch):

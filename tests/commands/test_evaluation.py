@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
-from architectures import CASES, VOCAB, contexts, first_of_each, over, representatives
+from architectures import CASES, STANDING, VOCAB, contexts, first_of_each, over, representatives
 from helpers_io import cut, places, quick, texts
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,6 +91,15 @@ def text_about(window):
 PROTOCOLS = [("stream", None), ("stream", 1), ("stream", 3), ("line", None), ("line", 2)]
 
 
+@pytest.mark.fast_for(
+    "*-ngram-add-delta",
+    "*-hmm-smooth",
+    "*-window-plain",
+    "*-rnn-tanh",
+    "*-lstm-plain",
+    "stream-stream-None-transformer-default",
+    "stream-line-2-*",
+)
 @over(ONE_OF_EACH)
 @pytest.mark.parametrize(("documents", "stride"), PROTOCOLS)
 @pytest.mark.parametrize("trained", ["stream", "line"])
@@ -130,6 +139,7 @@ def test_perplexity_is_that_of_a_loop_over_tokens(case, documents, stride, train
         assert getattr(found, name) == pytest.approx(value, rel=1e-9), name
 
 
+@pytest.mark.fast_for(*STANDING)
 @over(representatives(CASES))
 def test_windows_and_strides_neither_drop_nor_double_a_token(case):
     model = case.loud()
@@ -148,6 +158,14 @@ def test_windows_and_strides_neither_drop_nor_double_a_token(case):
                 assert token.rank == rank
 
 
+@pytest.mark.fast_for(
+    "*-ngram-add-delta",
+    "*-hmm-smooth",
+    "*-window-plain",
+    "*-rnn-tanh",
+    "*-lstm-plain",
+    "3-transformer-default",
+)
 @over(ONE_OF_EACH)
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_each_line_alone(case, batch_size):
@@ -409,6 +427,14 @@ def test_continuations_are_as_long_as_the_real_ones():
 # ---- compare ----
 
 
+@pytest.mark.fast_for(
+    "*-ngram-add-delta",
+    "*-hmm-smooth",
+    "*-window-plain",
+    "*-rnn-tanh",
+    "*-lstm-plain",
+    "line-transformer-default",
+)
 @over(ONE_OF_EACH)
 @pytest.mark.parametrize("trained", ["stream", "line"])
 def test_lines_share_out_the_bits_of_the_text(case, trained):

@@ -77,6 +77,7 @@ def weights(name):
     return (store.find(name).path / store.WEIGHTS).read_bytes()
 
 
+@pytest.mark.fast_for("rnn-line")
 @pytest.mark.parametrize("documents", ["stream", "line"])
 @pytest.mark.parametrize("architecture", ["rnn", "transformer"])
 def test_a_token_file_trains_as_its_text_does(text, architecture, documents):
@@ -191,6 +192,7 @@ def test_a_run_on_tokens_goes_on_bit_for_bit(text, tmp_path, val):
     assert weights("whole") == weights("parts")
 
 
+@pytest.mark.fast_for("bpe-lstm", "unigram-rnn")
 @pytest.mark.parametrize("architecture", ["rnn", "gru", "lstm", "transformer"])
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_subwords_work_for_every_architecture(text, architecture, kind):
@@ -269,6 +271,7 @@ def all_is_large(monkeypatch):
     monkeypatch.setattr(encoding, "BLOCK", 500)
 
 
+@pytest.mark.fast_for("char-line", "bpe-stream")
 @pytest.mark.parametrize("documents", ["stream", "line"])
 @pytest.mark.parametrize("kind", ["char", "bpe"])
 def test_a_large_text_trains_from_the_cache_as_a_small_one(

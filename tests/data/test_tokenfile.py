@@ -60,6 +60,9 @@ def counts(raw):
     return int(((codes & 0xC0) != 0x80).sum()), len(raw)
 
 
+@pytest.mark.fast_for(
+    "char-*", "byte-stream", "word-line", "bpe-stream", "wordpiece-line", rest="slow"
+)
 @pytest.mark.parametrize("documents", ["stream", "line"])
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=st.one_of(texts, st.sampled_from([ENDLESS, PROSE])), at=places)
@@ -96,6 +99,7 @@ def test_marks_count_what_the_tokens_before_them_stand_for(tokenizers, path, kin
         assert tuple(mark) == counts(raw)
 
 
+@pytest.mark.fast_for("char", "byte", "bpe", rest="slow")
 @pytest.mark.parametrize("kind", ["char", "byte", "word", "bpe", "unigram"])
 @given(text=st.one_of(texts, st.sampled_from([PROSE, ENDLESS])), share=st.floats(0.001, 0.999))
 @few

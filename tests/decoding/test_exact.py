@@ -64,6 +64,9 @@ CASES = [("stream", "modified-kneser-ney"), ("line", "maximum-likelihood"), ("li
 CASES += [("stream", "hmm"), ("line", "hmm")]
 
 
+@pytest.mark.fast_for(
+    "*-5-trained0", "*-4-trained2", "*-3-trained1", "a.|b-2-trained3", "a.|b-2-trained4"
+)
 @pytest.mark.parametrize("trained", CASES, indirect=True)
 @pytest.mark.parametrize(
     ("pattern", "most"), [("(ab|b){1,2}a?", 5), ("a*bb?a*", 4), ("(a|b)(a|b)*c?", 3), ("a.|b", 2)]

@@ -105,6 +105,7 @@ def test_logits_agree(pair):
     torch.testing.assert_close(logits, wanted, rtol=0, atol=1e-4)
 
 
+@pytest.mark.fast_for("6-*")
 @pytest.mark.parametrize("beams", [1, 5])
 @pytest.mark.parametrize("alpha", [0.6, 1.0])
 @pytest.mark.parametrize("max_tokens", [6, 20])

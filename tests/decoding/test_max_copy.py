@@ -57,6 +57,7 @@ def text(tmp_path, monkeypatch):
     return tmp_path / "text.txt"
 
 
+@pytest.mark.fast_for("char", "bpe")
 @pytest.mark.parametrize("kind", ["char", "byte", "word", "whitespace", "bpe", "unigram"])
 def test_what_models_that_know_their_text_by_heart_write(kind, text, capsys):
     size = ["--vocab-size", "300"] if kind in ("bpe", "unigram") else []

@@ -150,6 +150,7 @@ def test_greedy_with_penalty_ngrams_and_minimum(pair, theta):
         assert found[prompt] == expected
 
 
+@pytest.mark.fast_for("6-*")
 @pytest.mark.parametrize("beams", [2, 4, 7])
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize("max_tokens", [6, 25])

@@ -10,7 +10,7 @@ import architectures
 import numpy as np
 import pytest
 import torch
-from architectures import PAIRS, ids, over
+from architectures import PAIRS, STANDING, ids, over
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -135,6 +135,7 @@ def test_features(case):
         np.testing.assert_allclose(arrays.token_vectors(), vectors, rtol=0, atol=1e-12)
 
 
+@pytest.mark.fast_for(*STANDING)
 @over(CASES)
 @given(data=st.data())
 @settings(deadline=None, max_examples=5, derandomize=True)
@@ -172,6 +173,7 @@ def test_random_programs_of_states(case, data):
 ROWS_APART = [case for case in CASES if case not in PAIRS]
 
 
+@pytest.mark.fast_for(*STANDING)
 @over(ROWS_APART)
 def test_a_row_among_others_is_to_the_bit_what_it_is_alone(case):
     check_each_row_alone(case)

@@ -128,6 +128,9 @@ def test_a_sequence_over_arrays_is_the_sequence(case, piece, monkeypatch):
     same((torch.from_numpy(y), tuple(map(torch.from_numpy, after))), layer.sequence(x, before))
 
 
+@pytest.mark.fast_for(
+    "rnn-*", "gru-after", "lstm-plain", "mgu-default", "mingru-*", "rhn-highway", rest="slow"
+)
 @over(RECURRENT)
 def test_gradients_of_the_loop(case):
     layer, x, before = made(case, hidden_size=3)

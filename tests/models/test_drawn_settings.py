@@ -91,6 +91,7 @@ def loss_of(model: LanguageModel, *past: object) -> Tensor:
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
+@pytest.mark.fast_for("window", "rnn", "lstm", "mgu", "transformer")
 @pytest.mark.parametrize("architecture", TEXT)
 @given(data=st.data())
 @few
@@ -124,6 +125,7 @@ def test_pieces_steps_scores_and_caches_agree(architecture, data):
     )
 
 
+@pytest.mark.fast_for("window", "rnn", "lstm", "mgu", "transformer")
 @pytest.mark.parametrize("architecture", TEXT)
 @given(data=st.data())
 @few
@@ -140,6 +142,7 @@ def test_training_calls_have_gradients_and_weights_can_be_stored(architecture, d
         assert torch.equal(loss_of(other), loss_of(model.eval()))
 
 
+@pytest.mark.fast_for("window", "rnn", "lstm", "mgu", "transformer")
 @pytest.mark.parametrize("architecture", TEXT)
 @given(data=st.data())
 @few

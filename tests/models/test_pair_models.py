@@ -168,6 +168,7 @@ class Pool:
         self.states.append((state.copy(), list(rows)))
 
 
+@pytest.mark.fast_for("seq2seq-additive", "seq2seq-thought", "seq2seq-transformer-2017")
 @over(PAIRS)
 @given(data=st.data())
 @quick
@@ -248,6 +249,7 @@ def searched(model, sources, config):
     return [[(h.tokens, h.logprob) for h in found[i]] for i in range(len(sources))]
 
 
+@pytest.mark.fast_for("seq2seq-additive", "seq2seq-thought", "seq2seq-transformer-2017")
 @over(PAIRS)
 def test_beams_are_those_of_each_source_alone(case):
     model, config = case.loud(), BeamConfig(beams=4, nbest=3, max_tokens=9)
@@ -318,6 +320,9 @@ class Whole(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
 
 
+@pytest.mark.fast_for(
+    "seq2seq-additive", "seq2seq-thought", "seq2seq-transformer-2017", rest="slow"
+)
 @over(PAIRS)
 def test_gradients_of_every_parameter(case):
     fields = case.config().to_dict()
@@ -343,6 +348,7 @@ def test_gradients_of_every_parameter(case):
     assert not idle
 
 
+@pytest.mark.fast_for("seq2seq-additive", "seq2seq-thought", "seq2seq-transformer-2017")
 @over(PAIRS)
 def test_pairs_are_learned_by_heart(case):
     """Every target is its source's own: nothing is learned without reading the source."""
@@ -717,6 +723,7 @@ def test_settings_that_make_no_sense(settings, said):
         Seq2SeqConfig(vocab_size=5, **settings)
 
 
+@pytest.mark.fast_for("seq2seq-rnn", "seq2seq-lstm", "seq2seq-grid")
 @over([Case("seq2seq", name, {"cell": name, "bridge": "each"}) for name in RECURRENT])
 def test_any_cell_may_read_a_source_and_write_a_target(case):
     test_padding_rows_and_their_order_change_nothing(case)

@@ -136,6 +136,17 @@ def test_hidden_matrices_are_all_between_embedding_and_head(case):
 TEXT = [0, 1, 2, 0, 3, 0, 4, 0, 1, 2, 0, 5]
 
 
+@pytest.mark.fast_for(
+    "window-*",
+    "rnn-tanh",
+    "rnn-tied",
+    "lstm-plain",
+    "gru-after",
+    "mingru-default",
+    "hawk-default",
+    "transformer-2017",
+    rest="slow",
+)
 @over(NEURAL)
 def test_a_short_string_is_learned_by_heart(case):
     window = {"window": 16} if "window" in case.config().to_dict() else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from architectures import CASES, PAIRS, Case, over
+from architectures import CASES, PAIRS, STANDING, Case, over
 from torch import nn
 
 from seqgen import registry
@@ -21,6 +21,7 @@ def named(model):
     return dict(model.named_parameters()) | dict(model.named_buffers())
 
 
+@pytest.mark.fast_for(*STANDING)
 @over(BUILT)
 def test_every_tensor_is_made_as_in_memory(case):
     kind, config = registry.architecture(case.architecture).load_model(), case.config()

@@ -266,6 +266,7 @@ def commands_of(page: str) -> list[str]:
 SLOW = "hawk", "jordan", "window", "lines", "sides"
 
 
+@pytest.mark.fast_for("tf", "grams", "mixed", rest="slow")
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=[pytest.mark.slow] if k in SLOW else []) for k in KINDS]
 )

@@ -147,6 +147,7 @@ def test_a_folder_with_strangers_is_not_replaced(old, text):
 # ---- and goes when the new one is worth it ----
 
 
+@pytest.mark.fast_for("True-end", "False-best", rest="slow")
 @pytest.mark.parametrize(
     ("more", "first"),
     [

@@ -203,6 +203,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_model_is_usable(how, text):
     assert load("part").model
 
 
+@pytest.mark.fast_for("missing", "a bit flipped", rest="slow")
 @pytest.mark.parametrize("how", DAMAGE)
 def test_an_earlier_checkpoint_stands_in_for_a_damaged_one(how, text):
     stored = begun(text, keep=3)
@@ -236,6 +237,7 @@ def test_so_many_checkpoints_are_kept(keep, text):
 PARTS = [store.WEIGHTS, store.CONFIG, "tokenizer/tokenizer.json", store.RECORD]
 
 
+@pytest.mark.fast_for("model.safetensors", "training.json", rest="slow")
 @pytest.mark.parametrize("part", [*PARTS, store.VALIDATION])
 def test_what_the_manifest_does_not_know_is_one_line(part, text):
     begun(text, "good")

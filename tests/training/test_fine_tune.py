@@ -40,6 +40,7 @@ def tuned(text, name="tuned", **settings):
     return train([text], name=name, settings=settings, report=report)
 
 
+@pytest.mark.fast_for("rnn", "lstm", "window")
 @pytest.mark.parametrize("architecture", ["rnn", "gru", "lstm", "transformer", "window"])
 def test_training_begins_where_the_other_model_ended(architecture, texts):
     known = {"window": {"hidden_size": 8, "seq_len": 6}, "transformer": {**SHAPE, "num_heads": 2}}
@@ -140,6 +141,7 @@ def test_a_models_configuration_trains_it_again(base, texts):
         assert again == config
 
 
+@pytest.mark.fast_for("rnn-*")
 @pytest.mark.parametrize("budget", [{"steps": 5}, {"epochs": 0.4}])
 @pytest.mark.parametrize("architecture", ["rnn", "transformer"])
 def test_the_resolved_configuration_gives_the_same_weights(architecture, budget, texts, tmp_path):

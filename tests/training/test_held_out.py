@@ -156,6 +156,7 @@ def read_again(stored, changed_data=False):
     return reload_stored_data(stored, stored.settings("data", DataConfig), tokens, moved)
 
 
+@pytest.mark.fast_for("Stream", "Tagged")
 @pytest.mark.parametrize("kind", KINDS, **NAMED)
 def test_what_is_held_out_stays_out_of_a_changed_text(kind, tmp_path):
     old, new = random_words(1, COUNT), random_words(2, 7)
@@ -182,6 +183,7 @@ def test_what_is_held_out_stays_out_of_a_changed_text(kind, tmp_path):
     assert not flattery(said)
 
 
+@pytest.mark.fast_for("Stream", "Classified", "Tagged")
 @pytest.mark.parametrize("kind", KINDS, **NAMED)
 def test_a_run_whose_data_is_as_it_was_reads_the_same_part(kind, tmp_path):
     words = random_words(1, 20)
@@ -201,6 +203,7 @@ def test_a_stream_whose_held_out_part_has_changed_is_refused(tmp_path):
     assert resume("m", changed_data=True).steps == 4
 
 
+@pytest.mark.fast_for("Lines", "Classified")
 @pytest.mark.parametrize("kind", KINDS[1:], **NAMED)
 def test_three_copies_are_told_at_first_and_on_resuming(kind, tmp_path):
     """So that a model that has learned its validation part by heart is not believed."""
@@ -216,6 +219,7 @@ def test_three_copies_are_told_at_first_and_on_resuming(kind, tmp_path):
         assert int(count) >= 4  # of three copies, two are held out together at times
 
 
+@pytest.mark.fast_for("Lines", "Classified")
 @pytest.mark.parametrize("kind", KINDS, **NAMED)
 def test_fine_tuning_with_another_split_is_told(kind, tmp_path):
     words = random_words(1, COUNT)

@@ -86,6 +86,7 @@ def trained_with_rows(text, architecture="lstm", **settings):
     return config_of("x")["row_threads"], about_rows
 
 
+@pytest.mark.fast_for("budget0-*", rest="slow")
 @pytest.mark.parametrize(
     ("times", "precision", "said"),
     [

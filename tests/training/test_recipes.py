@@ -143,6 +143,9 @@ def test_a_size_given_in_part_asks_no_more_than_the_default_does(monkeypatch, tm
 SMALL = {"minutes": 0.002, "num_layers": 1, "hidden_size": 8, "seq_len": 4}
 
 
+@pytest.mark.fast_for(
+    "given0-tokens0-*", "given0-tokens3-*", "given1-tokens4-*", "given1-tokens6-*"
+)
 @pytest.mark.parametrize(
     ("tokens", "rows"),
     [
@@ -228,6 +231,7 @@ def test_a_budget_in_steps_asks_for_no_measurement(monkeypatch, tmp_path):
     assert (config["model"]["num_layers"], config["model"]["dropout"]) == (2, 0.1)
 
 
+@pytest.mark.fast_for("rnn-tanh", "lstm-plain", "transformer-default", rest="slow")
 @over(representatives(first_of_each(NEURAL)))
 def test_every_architecture_can_be_measured(case):
     model = case.build(torch.float32)

@@ -168,6 +168,9 @@ def check_own_tokens(trainer, event, is_real, steps, never):
     check(trainer, event, total, total, batch.count)
 
 
+@pytest.mark.fast_for(
+    "*-lstm-plain", "*-rnn-tanh", "token-transformer-default", "sequence-seq2seq-additive"
+)
 @over(TEXTS + WRITERS)
 @pytest.mark.parametrize("unit", ["token", "sequence"])
 def test_scheduled_sampling_unrolled(case, unit, monkeypatch):
@@ -201,6 +204,7 @@ def test_free_running_unrolled(case, prefix, monkeypatch):
     )
 
 
+@pytest.mark.fast_for("*-lstm-plain", "scheduled-*")
 @over(FEW)
 @pytest.mark.parametrize(
     "regime", ["scheduled", "free-running", "professor-forcing", "minimum-risk", "decoding"]
@@ -306,6 +310,7 @@ def judged(discriminator, features):
     return second(first(last).relu()).sigmoid().squeeze()
 
 
+@pytest.mark.fast_for("*-lstm-plain", "0.5-transformer-default", "0.8-seq2seq-additive")
 @over(FEW)
 @pytest.mark.parametrize("accuracy", [0.5, 0.8, 1.0])
 def test_professor_forcing_unrolled(case, accuracy, monkeypatch):
@@ -405,6 +410,7 @@ def row_of(case, trainer, rows, row, lines, prompt):
     return wanted, most_of(case, trainer, lines, prompt, wanted), end
 
 
+@pytest.mark.fast_for("*-lstm-plain", "False-transformer-default", "True-seq2seq-additive")
 @over(FEW)
 @pytest.mark.parametrize("lines", [False, True])
 def test_minimum_risk_unrolled(case, lines, monkeypatch):
@@ -436,6 +442,7 @@ def drawn_as(rows, row, which, inputs, column):
     return rows.drawn(row, inputs, 0, column, which)
 
 
+@pytest.mark.fast_for("*-lstm-plain", "False-transformer-default", "True-seq2seq-additive")
 @over(FEW)
 @pytest.mark.parametrize("lines", [False, True])
 def test_self_critical_training_unrolled(case, lines, monkeypatch):

@@ -29,6 +29,7 @@ REGIME_SETTINGS = {
 NEW = [regime for regime in REGIMES if regime != "teacher-forcing"]
 
 
+@pytest.mark.fast_for("lstm-*")
 @pytest.mark.parametrize("regime", NEW)
 @pytest.mark.parametrize("name", ["lstm", "transformer"])
 def test_resuming_is_bit_for_bit(name, regime, text):
@@ -37,6 +38,7 @@ def test_resuming_is_bit_for_bit(name, regime, text):
     both_ways(text, name, [3], regime=regime, **more, **REGIME_SETTINGS.get(regime, {}))
 
 
+@pytest.mark.fast_for("scheduled")
 @pytest.mark.parametrize("regime", ["scheduled", "professor-forcing", "minimum-risk"])
 def test_resuming_a_translator_is_bit_for_bit(regime, tmp_path):
     tsv = tmp_path / "pairs.tsv"

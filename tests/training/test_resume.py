@@ -49,6 +49,7 @@ RESUMED = [
 ]
 
 
+@pytest.mark.fast_for("window-adamw", "rnn-sgd", "lstm-adam", "lstm-muon", "transformer-adamw")
 @pytest.mark.parametrize(("name", "optimizer"), RESUMED)
 def test_resuming_is_bit_for_bit(name, optimizer, text):
     """With dropout, in pieces, with an average of the weights, and in another folder."""
@@ -56,6 +57,7 @@ def test_resuming_is_bit_for_bit(name, optimizer, text):
     both_ways(text, name, [3], optimizer=optimizer, validate_every=2, **more)
 
 
+@pytest.mark.fast_for("rnn-*")
 @pytest.mark.parametrize("optimizer", ["sgd", "muon"])
 @pytest.mark.parametrize("name", ["rnn", "transformer"])
 def test_resuming_plainly_is_bit_for_bit(name, optimizer, text):
@@ -241,6 +243,9 @@ BREAKING = [
 ]
 
 
+@pytest.mark.fast_for(
+    "gru-inf-adamw-none", "lstm-*-muon-none", "transformer-inf-muon-0.1", "lstm-inf-adamw-0.1"
+)
 @pytest.mark.parametrize("val", ["0.1", "none"])
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize(("name", "broken"), BREAKING)
@@ -268,6 +273,7 @@ def test_a_budget_of_time_ends_in_time(text):
     assert 0.6 < result.seconds < 1.8  # of 1.2, on a machine that may be busy
 
 
+@pytest.mark.fast_for("window-*", "rnn-stream", "lstm-line", "transformer-stream")
 @pytest.mark.parametrize("documents", ["stream", "line"])
 @pytest.mark.parametrize("name", [name for name in TRAINED if name in REPRESENTATIVES])
 def test_the_final_loss_is_that_of_perplexity(name, documents, text):

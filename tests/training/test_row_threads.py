@@ -44,6 +44,17 @@ def divided(monkeypatch):
     return counts
 
 
+@pytest.mark.fast_for(
+    "accumulate",
+    "few-rows",
+    "lines",
+    "lstm-dropout",
+    "muon",
+    "seq2seq",
+    "transformer-dropout",
+    "unlikelihood",
+    "word2vec",
+)
 @pytest.mark.parametrize("name", DIVIDED)
 def test_threads_train_as_one_does(name, monkeypatch):
     """To rounding: losses, weights, carried states, random states and figures."""
@@ -66,6 +77,7 @@ def test_what_is_divided(name):
     assert (trainer.threads is None) == (name in UNDIVIDED)
 
 
+@pytest.mark.fast_for("lstm-dropout", "transformer-muon", "word2vec")
 @pytest.mark.parametrize("name", RESUMED)
 def test_resuming_is_bit_for_bit(name):
     whole, begun = trained(name, 2), trained(name, 2, stop_at=2)

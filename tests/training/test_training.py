@@ -150,6 +150,7 @@ def first_gradient(monkeypatch, model, corpus, documents="stream", step=0, **mor
     return {n: p.grad.clone() for n, p in trainer.model.named_parameters()}, events[step]
 
 
+@pytest.mark.fast_for("*-window-plain", "*-rnn-tanh", "*-lstm-plain", "stream-transformer-default")
 @over(representatives(first_of_each(NEURAL)))
 @pytest.mark.parametrize("documents", ["stream", "line"])
 def test_accumulated_pieces_are_the_whole_batch(case, documents, monkeypatch):
@@ -169,6 +170,7 @@ def test_accumulated_pieces_are_the_whole_batch(case, documents, monkeypatch):
             torch.testing.assert_close(gradient[name], wanted, rtol=1e-9, atol=1e-12, msg=name)
 
 
+@pytest.mark.fast_for("rnn-tanh-*", "lstm-plain-line-3-*", "gru-after-stream-3-4")
 @pytest.mark.parametrize(("k1", "k2"), [(1, 4), (3, 3), (3, 4), (3, 6), (3, 8), (4, 100)])
 @pytest.mark.parametrize("documents", ["stream", "line"])
 @over(

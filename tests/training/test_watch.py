@@ -337,6 +337,7 @@ def alarms(text, known, **chosen):
     return [line for line in said if line.startswith("warning")]
 
 
+@pytest.mark.fast_for("rnn", "lstm", rest="slow")
 @pytest.mark.parametrize("name", ["rnn", "lstm", "gru", "transformer", "window"])
 def test_no_recipe_raises_a_false_alarm(name, text):
     known = registry.architecture(name).load_config().fields()

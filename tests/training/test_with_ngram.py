@@ -328,6 +328,7 @@ def test_a_long_file_name_leaves_room_for_the_names_made_of_it(text):
         assert result.mixture["name"] == f"{result.name}-mixture"
 
 
+@pytest.mark.fast_for("auto-0", "None-1000*")
 @pytest.mark.parametrize("tokens", [0, 1e12])  # whether the budget is enough for a network
 @pytest.mark.parametrize("architecture", ["auto", None])
 def test_a_mixture_that_cannot_be_made_is_not_advised(text, monkeypatch, tokens, architecture):
