@@ -28,15 +28,16 @@ BESIDE = ROOT.parent / "shared" / "data"
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of a test with `fast_for` the cases whose id fits no pattern are long, or as it says."""
+    cases_chosen = "[" in "".join(config.args) or config.getoption("lf", False)
     fast: dict[str, bool] = {}
     for item in items:
         mark = item.get_closest_marker("fast_for")
-        if mark is not None and isinstance(item, pytest.Function):
+        if mark is not None and hasattr(item, "callspec"):
             named = any(fnmatchcase(item.callspec.id, pattern) for pattern in mark.args)
             test = item.nodeid.partition("[")[0]
-            fast[test] = fast.get(test, "[" in "".join(item.config.args)) or named
+            fast[test] = fast.get(test, cases_chosen) or named
             if not named:
                 item.add_marker(mark.kwargs.get("rest", "long"))
     for test in (test for test, found in fast.items() if not found):
@@ -70,7 +71,7 @@ def small_and_unsynced() -> Iterator[None]:
     """Training shows short texts, and files are not forced to the disk: no test cuts the power."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (session, text):
-            patch.setattr(module, "SAMPLE_TOKENS", 16)
+            patch.setattr(module, "SAMPLE_TOKENS", 8)
         patch.setattr(os, "fsync", os.fstat)
         yield
 

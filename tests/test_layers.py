@@ -46,6 +46,9 @@ def module_name(path):
 MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
+STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)
+
+
 def layer(module):
     parts = module.split(".")[1:]
     inner = ".".join(parts[:2])
@@ -56,33 +59,37 @@ def for_types_only(node):
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
 
 
-@functools.cache
 def parsed(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-@functools.cache
 def imports(path, at_load_only):
     """Return the modules a file imports: everywhere in it, or only when it is loaded."""
-    return tuple(_imports(path, at_load_only))
+    return [module for module, at_load in _imports(path) if at_load or not at_load_only]
 
 
-def _imports(path, at_load_only):
-    waiting = [parsed(path)]
+@functools.cache
+def _imports(path):
+    return tuple(_walked(path))
+
+
+def _walked(path):
+    """Yield every module that is imported, and whether it is when the file is loaded."""
+    waiting = [(parsed(path), True)]
     while waiting:
-        node = waiting.pop()
+        node, at_load = waiting.pop()
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((alias.name, at_load) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: a relative import"
-            yield node.module
+            yield node.module, at_load
             for alias in node.names:  # from seqgen import store
                 if f"{node.module}.{alias.name}" in MODULES:
-                    yield f"{node.module}.{alias.name}"
-        inside_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        if at_load_only and (inside_function or for_types_only(node)):
-            continue
-        waiting += ast.iter_child_nodes(node)
+                    yield f"{node.module}.{alias.name}", at_load
+        inside_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        at_load = at_load and not inside_function and not for_types_only(node)
+        children = ast.iter_child_nodes(node)  # no expression has an import within
+        waiting += ((child, at_load) for child in children if isinstance(child, STATEMENTS))
 
 
 def test_every_module_has_a_layer():

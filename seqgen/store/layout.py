@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path, PurePath
 from typing import IO
@@ -68,8 +69,11 @@ def known_files() -> tuple[str, ...]:
 
 def is_known(part: PurePath) -> bool:
     """Return whether seqgen writes a file of this path in a model's folder."""
-    same_depth = (name for name in known_files() if len(PurePath(name).parts) == len(part.parts))
-    return any(part.match(name) for name in same_depth)
+    name, known = part.as_posix(), known_files()
+    patterns = (pattern for pattern in known if "*" in pattern)
+    return name in known or any(
+        name.count("/") == pattern.count("/") and fnmatchcase(name, pattern) for pattern in patterns
+    )
 
 
 def home() -> Path:

@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +27,26 @@ from seqgen.training.parts import OptimizerState
 from seqgen.training.sharding import divided_as, is_divided, on_first, part_of, whole_of
 
 
-class Preconditioned(Optimizer):
+class Lean(Optimizer):
+    """An optimizer that does not load torch's compiler, which takes over a second.
+
+    torch's own load it with the first call, only to keep it out of these methods.
+    """
+
+    add_param_group = inspect.unwrap(Optimizer.add_param_group)
+    state_dict = inspect.unwrap(Optimizer.state_dict)
+    load_state_dict = inspect.unwrap(Optimizer.load_state_dict)
+    zero_grad = inspect.unwrap(Optimizer.zero_grad)
+
+
+@functools.cache
+def lean(kind: type[Optimizer]) -> Any:
+    """Return a class of torch as a `Lean` one."""
+    step = torch.no_grad()(inspect.unwrap(kind.step))
+    return type(kind.__name__, (Lean, kind), {"step": step})
+
+
+class Preconditioned(Lean):
     """The update that all share; a rule says what m and v are.
 
     Args:
@@ -113,7 +134,7 @@ class TextbookAdam(Preconditioned):
         return corrected[0], corrected[1]
 
 
-class Muon(Optimizer):
+class Muon(Lean):
     """Momentum whose update is made orthogonal, matrix by matrix (Jordan et al. 2024).
 
     m <- mu m + g;  u = g + mu m;  W <- W - lr sqrt(max(1, rows / columns)) orth(u)
@@ -278,7 +299,7 @@ def _has_fused(chosen: list[ParameterGroup]) -> bool:
 def _sgd(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
     groups = _groups(chosen, config.lr, config.weight_decay)
     how = {"dampening": config.dampening, "nesterov": config.nesterov}
-    return [SGD(groups, momentum=config.momentum, fused=_has_fused(chosen), **how)]
+    return [lean(SGD)(groups, momentum=config.momentum, fused=_has_fused(chosen), **how)]
 
 
 def _adagrad(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
@@ -287,14 +308,14 @@ def _adagrad(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optim
         form = {"eps": config.eps, "inside": config.eps_inside}
         return [TextbookAdagrad(groups, config.adagrad_window, **form)]
     on_cpu = all(member.parameter.device.type == "cpu" for member in chosen)
-    return [Adagrad(groups, eps=config.eps, fused=on_cpu and _has_fused(chosen))]
+    return [lean(Adagrad)(groups, eps=config.eps, fused=on_cpu and _has_fused(chosen))]
 
 
 def _rmsprop(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
     groups = _groups(chosen, config.lr, config.weight_decay)
     if config.eps_inside:
         return [TextbookRMSprop(groups, config.beta2, eps=config.eps, inside=True)]
-    return [RMSprop(groups, alpha=config.beta2, eps=config.eps, momentum=config.momentum)]
+    return [lean(RMSprop)(groups, alpha=config.beta2, eps=config.eps, momentum=config.momentum)]
 
 
 def _adam(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
@@ -311,7 +332,7 @@ def _adaptive(kind: type[Adam], chosen: list[ParameterGroup], config: TrainingCo
     if config.eps_inside:
         decoupled = kind is AdamW
         return TextbookAdam(groups, betas, eps=config.eps, inside=True, decoupled=decoupled)
-    return kind(groups, betas=betas, eps=config.eps, fused=_has_fused(chosen))
+    return lean(kind)(groups, betas=betas, eps=config.eps, fused=_has_fused(chosen))
 
 
 def _muon(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.distributed import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from seqgen import ranks
 from seqgen.models.base import Model
 from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.engines.deferred_init import Unfilled, lend_memory, take_content
+
+if TYPE_CHECKING:  # over a second, which only a run that divides a model takes
+    from torch.distributed.tensor import DTensor
 
 
 class Shards:
@@ -40,6 +42,9 @@ class Shards:
     def __init__(
         self, objective: nn.Module, unfilled: Unfilled, whole: Model, writes: bool
     ) -> None:
+        from torch.distributed import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
         # About views of its outputs, which nobody changes in place.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
         self.whole, self._root, self._model, self._writes = whole, objective, unfilled.model, writes
@@ -128,12 +133,13 @@ def blocks(model: nn.Module) -> Iterator[nn.Module]:
 
 def is_divided(tensor: Tensor) -> bool:
     """Return whether a tensor is divided among the ranks."""
-    return isinstance(tensor, DTensor)
+    module = sys.modules.get("torch.distributed.tensor")  # loaded by what divides
+    return module is not None and isinstance(tensor, module.DTensor)
 
 
 def whole_of(tensor: Tensor) -> Tensor:
     """Return all of a tensor that may be divided among the ranks, which all call this."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return tensor.full_tensor() if is_divided(tensor) else tensor
 
 
 def on_first(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -151,7 +157,7 @@ def on_first(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 @torch.no_grad()
 def part_of(whole: Tensor, part: Tensor) -> None:
     """Fill a tensor that may be divided among the ranks with this rank's part of a whole one."""
-    if not isinstance(part, DTensor):
+    if not is_divided(part):
         part.copy_(whole)
         return
     whole = whole.to(part.device, part.dtype)
@@ -160,11 +166,13 @@ def part_of(whole: Tensor, part: Tensor) -> None:
 
 def divided_as(parameter: Tensor, value: Tensor) -> Tensor:
     """Return a whole value of a parameter's shape, divided as the parameter is."""
-    if not isinstance(parameter, DTensor) or value.shape != parameter.shape:
+    if not is_divided(parameter) or value.shape != parameter.shape:
         return value
     return _divided(value.to(parameter.device), parameter)
 
 
 def _divided(whole: Tensor, like: DTensor) -> DTensor:
     """Return this rank's part of a tensor that every rank has."""
+    from torch.distributed.tensor import distribute_tensor
+
     return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None)

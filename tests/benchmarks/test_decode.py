@@ -64,6 +64,7 @@ def test_bench_decode_prints_a_record_a_case(capsys):
     assert record["bandwidth_fraction"] > 0
 
 
+@pytest.mark.slow
 def test_bench_decode_measures_every_cell(capsys):
     command = ["decode", "--tokens", "2", "--repeats", "1", "--only", "cell", "--json"]
     assert run([*command, "--quiet"]) == 0

@@ -64,6 +64,7 @@ def test_every_path_is_that_of_numpy(number):
     assert found.final_loss == pytest.approx(np.mean((POINTS - found.final) ** 2))
 
 
+@pytest.mark.slow
 def test_what_the_lectures_say_of_the_problem():
     """The full gradient arrives at once; one point at a time bounces, unless the rate falls."""
     full, constant, falling, root = measure(1000, 0.5, 0)[:4]
@@ -76,6 +77,7 @@ def test_what_the_lectures_say_of_the_problem():
     assert set(DECAYS) == {"constant", "alpha_0/(1+k)", "alpha_0/sqrt(k)"}
 
 
+@pytest.mark.slow
 def test_the_command_draws_tables_and_pictures(tmp_path, capsys):
     found = records(capsys, "points", "--steps", 20, by=run)
     keys = ["rule", "gradient", "decay", "final", "final_loss", "mean_distance", "path"]

@@ -175,6 +175,7 @@ def test_the_recipes_loss_scores_every_token_once():
     assert gpt._loss_over(model, tokens) == pytest.approx(np.mean(nats), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_recipe_learns_and_its_text_must_be_long_enough(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("abcd" * 400)
@@ -185,6 +186,7 @@ def test_the_recipe_learns_and_its_text_must_be_long_enough(tmp_path):
         gpt.plain_gpt(text, steps=1)
 
 
+@pytest.mark.slow
 def test_bench_train_prints_a_record_a_case(capsys):
     command = ["train", "--seconds", "0.1", "--repeats", "1", "--only", "rnn", "--json"]
     assert run([*command, "--precision", "float32", "--device", "cpu", "--quiet"]) == 0

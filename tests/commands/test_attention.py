@@ -452,6 +452,7 @@ def test_a_heat_map_by_hand(monkeypatch):
     ]
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn(tsv, tmp_path, capsys):
     pytest.importorskip("matplotlib", reason="--plot needs matplotlib, the extra `plot`")
     made(tsv, "seq2seq-transformer")

@@ -594,6 +594,7 @@ def test_common_text_is_the_shortest_that_all_end_with(tmp_path):
         common_text([holding("c def", "b"), holding("longer but other", "c")])
 
 
+@pytest.mark.slow
 def test_per_line_and_per_token_commands(cli, trained):
     text = trained / "text.txt"
     lines = records(cli("perplexity", text, "-m", "words", "--per-line", "--json"))

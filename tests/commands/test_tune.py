@@ -201,6 +201,7 @@ def test_a_damaged_study_is_refused_in_one_line():
 # The command
 
 
+@pytest.mark.slow
 def test_the_best_settings_train_to_the_loss_of_the_trial(capsys, text, home):
     *trials, last = records(capsys, "tune", text, "--trials", "4", *TWO, *SMALL)
     assert [record["trial"] for record in trials] == [0, 1, 2, 3]

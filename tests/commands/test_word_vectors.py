@@ -231,6 +231,7 @@ def test_principal_components():
     assert one.tolist() == [[0, 0]] and shares.tolist() == [0, 0]
 
 
+@pytest.mark.slow
 def test_what_has_no_vectors_says_so(lstm, tmp_path, capsys):
     assert run(["train", str(lstm), "--model", "ngram", "--name", "n", "-q"]) == 0
     ask = ("vectors", "-m", "n")

@@ -190,6 +190,7 @@ def check_schemas(count, seed, depth=3):
         jsonschema.Draft202012Validator(schema).validate(json.loads(text))
 
 
+@pytest.mark.slow
 def test_random_schemas_are_followed():
     check_schemas(60, 5)
 

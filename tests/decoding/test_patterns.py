@@ -70,10 +70,11 @@ def test_language_is_that_of_re(pattern, texts):
     assert len({accepts(automaton, t) for t in texts}) == 2  # some match and some do not
 
 
-def test_random_patterns_match_what_re_matches():
+@pytest.mark.parametrize("count", [40, pytest.param(150, marks=pytest.mark.slow)])
+def test_random_patterns_match_what_re_matches(count):
     draw = random.Random(0)
     texts = ["".join(t) for n in range(5) for t in itertools.product("abc", repeat=n)]
-    for _ in range(150):
+    for _ in range(count):
         pattern = random_pattern(draw, 3)
         automaton = automaton_of(pattern)
         matched = re.compile(pattern).fullmatch
@@ -149,8 +150,8 @@ def test_end_has_the_mass_of_all_that_ends():
         (r"a\bb", "boundary"),
         (r"a$b", "boundary"),
         (r"[^\s\S]", "no text"),
-        ("(a{1000}){1000}", "100,000 places"),
-        ("(a|b)*a(a|b){20}", "states"),
+        pytest.param("(a{1000}){1000}", "100,000 places", marks=pytest.mark.slow),
+        pytest.param("(a|b)*a(a|b){20}", "states", marks=pytest.mark.slow),
         ("a{99999999999999999999}", "too large"),
         ("a" * 1_000_000, "1,000,000 characters"),
         ("(?:" * 20_000 + "a" + ")" * 20_000, "nested too deeply"),

@@ -1,5 +1,6 @@
 """README and docs: every command line exists, what is marked runs, links and pages are current."""
 
+import functools
 import importlib
 import importlib.util
 import json
@@ -114,9 +115,14 @@ def options_of(command):
     return found
 
 
+@functools.cache
+def seqgen_app():
+    return typer.main.get_command(make_app())
+
+
 def problems(arguments, app=None):
     """Return what is wrong with a command's arguments, as texts; nothing is run."""
-    command, path, values, wrong = app or typer.main.get_command(make_app()), [], {}, []
+    command, path, values, wrong = app or seqgen_app(), [], {}, []
     waiting = list(arguments)
     while waiting:
         token = waiting.pop(0)
@@ -155,7 +161,7 @@ def wrong_settings(values):
 def test_every_command_exists(page):
     scripts = [typed(kind, body) for kind in ("sh", "console") for _, body in blocks(page, kind)]
     found = [c for script in [*scripts, *spans(page)] for c in commands(script)]
-    app = typer.main.get_command(make_app())
+    app = seqgen_app()
     assert [(" ".join(c), p) for c in found if (p := problems(c, app))] == []
 
 

@@ -255,6 +255,7 @@ def test_sections_hold_what_stands_in_the_file():
     assert [section.line for section in read.sections] == [9, 16, 22]
 
 
+@pytest.mark.slow
 def test_a_file_by_standard_input(tmp_path, home):
     counted(tmp_path, "one", tokenizer="whitespace", documents="line")
     path = tmp_path / "a.arpa"

@@ -83,8 +83,8 @@ def stepped(out, about, tokens, pieces, fixed):
     return np.concatenate(logits, 1)
 
 
-# Tracing a translator takes half a minute.
-TRACED_LONG = {"pairs", "form of 2017"}
+# Tracing these takes half a minute.
+TRACED_LONG = {"pairs", "form of 2017", "rope"}
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,7 @@ def reference_set(shared_data, number):
 TAKES_LONG = pytest.param("TER", 6, marks=pytest.mark.slow)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 @pytest.mark.parametrize(("family", "count"), [("BLEU", 24), ("chrF", 4), TAKES_LONG])
 def test_scores_are_the_reference_figures(shared_data, number, family, count):

@@ -40,6 +40,8 @@ SOURCES = TokenSources.of([[3, 1, 4], [5, 2, 6, 5, 3], [1], [6, 2, 6, 2]])
 LENGTH = 21  # past every window here, several times
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 
+pytestmark = pytest.mark.fast_for(*STANDING)
+
 
 def both(case, dtype=torch.float64, **more):
     """Return a model, and the array model of what would be stored of it."""
@@ -99,6 +101,7 @@ def test_weights_have_the_shapes_that_are_declared(case):
     assert both(case)[1].parameter_count() == model.parameter_count()
 
 
+@pytest.mark.fast_for("float64-*")
 @over(CASES)
 @pytest.mark.parametrize("kind", ["float64", "float32", "float32, NumPy alone"])
 @torch.no_grad()
@@ -135,7 +138,6 @@ def test_features(case):
         np.testing.assert_allclose(arrays.token_vectors(), vectors, rtol=0, atol=1e-12)
 
 
-@pytest.mark.fast_for(*STANDING)
 @over(CASES)
 @given(data=st.data())
 @settings(deadline=None, max_examples=5, derandomize=True)
@@ -173,7 +175,6 @@ def test_random_programs_of_states(case, data):
 ROWS_APART = [case for case in CASES if case not in PAIRS]
 
 
-@pytest.mark.fast_for(*STANDING)
 @over(ROWS_APART)
 def test_a_row_among_others_is_to_the_bit_what_it_is_alone(case):
     check_each_row_alone(case)
@@ -248,6 +249,7 @@ def test_sources_of_vectors_and_what_is_read_of_them(case):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
 
 
+@pytest.mark.fast_for("*")
 @pytest.mark.parametrize("table", [None, [[0.3, 0.7], [0.6, 0.4], [0.9, 0.1]]])
 @torch.no_grad()
 def test_mixtures(table):
@@ -291,6 +293,7 @@ def test_mixtures_of_models_with_sources():
     np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-9)
 
 
+@pytest.mark.fast_for("*")
 @pytest.mark.parametrize("name", ["lstm", "window", "transformer"])
 @torch.no_grad()
 def test_caches(name):

@@ -35,7 +35,7 @@ LENGTH = 21  # past every window here, several times
 EXACT: dict[str, Any] = {"rtol": 0, "atol": 1e-10}
 quick = settings(deadline=None, max_examples=8, derandomize=True)
 
-pytestmark = pytest.mark.usefixtures("no_gradients")
+pytestmark = [pytest.mark.usefixtures("no_gradients"), pytest.mark.fast_for(*STANDING)]
 
 
 @pytest.fixture
@@ -62,6 +62,7 @@ def test_the_anchored_window_by_hand():
     assert contexts(3, None, None) == [0, 0, 0]
 
 
+@pytest.mark.fast_for("*")
 @over(CASES)
 def test_shapes_type_and_no_nan(case):
     model = case.loud()
@@ -78,6 +79,7 @@ def test_shapes_type_and_no_nan(case):
     torch.testing.assert_close(through_state, logits[:, -1:], **EXACT)
 
 
+@pytest.mark.fast_for("*")
 @over(CASES)
 def test_a_state_and_a_training_call_agree(case):
     model = case.loud()
@@ -85,7 +87,6 @@ def test_a_state_and_a_training_call_agree(case):
     torch.testing.assert_close(model(tokens, model.start(2))[0], model(tokens)[0], **EXACT)
 
 
-@pytest.mark.fast_for(*STANDING)
 @over(CASES)
 @given(cuts=st.sets(st.integers(1, LENGTH - 1)).map(sorted))
 @settings(quick, max_examples=5)
@@ -127,7 +128,6 @@ def test_steps_and_calls_mix_with_the_verbs_of_states(case):
     torch.testing.assert_close(logits, in_pieces(model, whole, [4])[:, 4:], **EXACT)
 
 
-@pytest.mark.fast_for(*STANDING)
 @over(NEURAL)
 def test_steps_in_float32_agree_with_calls(case):
     model, tokens = case.loud().float(), ids(1, LENGTH)
@@ -155,7 +155,6 @@ def test_a_step_uses_the_weights_as_they_are_now(case):
     assert not np.allclose(before, logits)
 
 
-@pytest.mark.fast_for(*STANDING)
 @over(representatives(CASES))
 def test_every_stride_is_what_its_definition_says(case):
     model, text = case.loud(), ids(1, LENGTH, seed=3)
@@ -184,7 +183,6 @@ def test_the_past_is_read_and_the_future_is_not(case):
         assert not same[changed]
 
 
-@pytest.mark.fast_for(*STANDING)
 @over(representatives(CASES))
 def test_rows_are_independent(case):
     model, tokens = case.loud(), ids(4, LENGTH)
@@ -262,7 +260,6 @@ def run_program(pool, data):
         pool.feed(which, [[row[0] if row else 1, 2] for row in past])
 
 
-@pytest.mark.fast_for(*STANDING)
 @over(representatives(CASES))
 @given(data=st.data())
 @quick
@@ -272,7 +269,6 @@ def test_random_programs_of_states_equal_each_row_alone(case, data):
     run_program(Pool(model, stride), data)
 
 
-@pytest.mark.fast_for(*STANDING)
 @over(representatives(CASES))
 def test_ragged_rows_slide_each_at_its_own_time(case):
     model = case.loud()
@@ -288,7 +284,6 @@ def test_ragged_rows_slide_each_at_its_own_time(case):
         torch.testing.assert_close(torch.cat(got, 1)[row], wanted, **EXACT)
 
 
-@pytest.mark.fast_for(*STANDING)
 @over(representatives(CASES))
 def test_a_copy_does_not_change_when_the_original_goes_on(case):
     model, text, after = case.loud(), ids(2, 6), ids(2, LENGTH, seed=4)
@@ -308,7 +303,6 @@ def test_a_copy_does_not_change_when_the_original_goes_on(case):
         assert not original.numel() or original.data_ptr() != copied.data_ptr()
 
 
-@pytest.mark.fast_for(*STANDING)
 @over(representatives(CASES))
 def test_rows_that_were_one_part_after_select(case):
     model, text = case.loud(), ids(1, 7)
@@ -321,7 +315,6 @@ def test_rows_that_were_one_part_after_select(case):
         torch.testing.assert_close(logits[row], wanted, **EXACT)
 
 
-@pytest.mark.fast_for(*STANDING)
 @over(representatives(CASES))
 def test_rows_part_again_after_a_long_text(case):
     """A long text fills windows many times over; what two rows shared before is gone then."""
@@ -396,7 +389,6 @@ def test_a_step_is_outside_of_every_graph(case):
     torch.testing.assert_close(torch.from_numpy(logits), wanted[:, 0], **EXACT)
 
 
-@pytest.mark.fast_for(*STANDING)
 @over(representatives(CASES))
 def test_scores_hits_and_ranks_are_those_of_the_logits(case, monkeypatch):
     model, tokens, targets = case.loud(), ids(3, LENGTH), ids(3, LENGTH, seed=1)

@@ -184,6 +184,7 @@ def test_fewer_bits_are_near_the_whole_weights(architecture, kind, data):
     torch.testing.assert_close(reduced, whole, rtol=0, atol=near)
 
 
+@pytest.mark.fast_for("seq2seq")
 @pytest.mark.parametrize("architecture", ["seq2seq", "seq2seq-transformer"])
 @given(data=st.data())
 @run_with(few, max_examples=12)

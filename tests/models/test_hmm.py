@@ -208,6 +208,7 @@ def test_without_a_tolerance_the_whole_budget_is_used():
     assert found.stopped == "converged" and len(found.passes) < 60
 
 
+@pytest.mark.slow
 def test_a_cycle_is_learned_by_as_many_states():
     """The text a b a c a b a c ... needs four states, and then nothing is left to guess."""
     corpus = corpus_of([[1, 2, 1, 3] * 15])

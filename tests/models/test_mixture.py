@@ -78,6 +78,7 @@ def test_probabilities_are_the_weighted_sums():
     assert torch.equal(scores.hits, wanted.argmax(-1) == targets)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000))
 @settings(deadline=None, max_examples=30, derandomize=True)
 @torch.no_grad()

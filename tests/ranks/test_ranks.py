@@ -94,7 +94,7 @@ def test_divided_models_train_as_whole_ones_do(world, alone, tmp_path):
 @pytest.mark.parametrize(
     ("first", "then"),
     [
-        pytest.param(2, 2, marks=pytest.mark.slow),
+        pytest.param(2, 2, marks=pytest.mark.long),
         pytest.param(2, 1, marks=pytest.mark.long),
         pytest.param(1, 3, marks=pytest.mark.long),
         pytest.param(3, 2, marks=pytest.mark.long),

@@ -334,6 +334,7 @@ def test_watching_ends_with_training(models, monkeypatch, tmp_path, capsys):
     assert "nothing is being trained" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_model_of_pairs_shows_its_translations(models, tmp_path, capsys):
     """BLEU is sacreBLEU's of what `beam-search` writes for the held-out sources."""
     sides = {"one": "uno", "two": "due", "three": "tre", "<b>": "&amp;"}
@@ -387,6 +388,7 @@ def test_a_classifier_has_a_page_of_its_training(models, tmp_path):
     assert "nats/label" in page and "nats/token" not in page
 
 
+@pytest.mark.slow
 def test_models_are_given_by_option_or_argument(models, tmp_path):
     pages = [tmp_path / f"{number}.html" for number in range(2)]
     for page, given in zip(pages, (["net", "tf"], ["-m", "net", "-m", "tf"]), strict=True):

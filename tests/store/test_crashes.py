@@ -399,8 +399,6 @@ def test_logs_go_back_to_the_checkpoint(text):
 
 # ---- SIGKILL ----
 
-KILLS = 20
-
 
 def go_on(home, name):
     """Resume a run in a process of its own."""
@@ -414,17 +412,18 @@ def half_written(stored):
     return list((stored.path / store.CHECKPOINTS).glob(".*.tmp"))
 
 
-@pytest.mark.slow
-def test_kills_at_random_moments_lose_nothing(text, home, monkeypatch):
+@pytest.mark.parametrize(
+    "kills", [pytest.param(8, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.long)]
+)
+def test_kills_at_random_moments_lose_nothing(kills, text, home, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # for the processes to be
     settings = {**SETTINGS, "hidden_size": 64, "steps": 2000, "checkpoint_every": 3, "keep": 2}
     settings |= {"validate_every": 50, "accumulate": 2, "ema": 0.9}
     stored = begun(text, "killed", 3, **settings)
     processes = multiprocessing.get_context("forkserver")
-    # The last one is what torch's optimisers load when the first is made.
-    processes.set_forkserver_preload(["seqgen.commands.training.train", "torch._dynamo"])
+    processes.set_forkserver_preload(["seqgen.commands.training.train"])
     draw, writing = random.Random(0), 0
-    for kill in range(KILLS):
+    for kill in range(kills):
         before = stored.read_checkpoint()[1]["run"]["step"]
         last = stored.path / store.CHECKPOINTS / store.LAST
         mark = last.stat().st_mtime_ns

@@ -61,6 +61,7 @@ def trained(make, steps: int, lr: float) -> EncoderDecoder:
 
 
 @pytest.mark.slow
+@pytest.mark.fast_for("recurrent*")  # the other takes half a minute
 @pytest.mark.parametrize(
     ("make", "steps", "lr"), [(recurrent, 400, 0.01), (transformer, 800, 0.005)]
 )

@@ -42,7 +42,9 @@ def named_kinds(tree):
 def compared_tasks(tree):
     """Yield the comparisons of a task, or of its name, with a constant."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Compare | ast.Match):
+        if isinstance(node, ast.Compare | ast.Match) and any(
+            getattr(part, "attr", "").startswith(("name", "stored_as")) for part in ast.walk(node)
+        ):
             text = ast.unparse(node)
             if "task.name" in text or "task.stored_as" in text:
                 yield text

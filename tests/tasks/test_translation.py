@@ -148,6 +148,7 @@ def test_what_a_word_tokenizer_has_not_seen_in_training_is_unknown(tmp_path):
     assert perplexity(loaded, held_out_pairs(loaded)).source_unknown == 3
 
 
+@pytest.mark.fast_for("seq2seq", rest="slow")
 @pytest.mark.parametrize("architecture", NAMES)
 def test_going_on_is_bit_for_bit(architecture, tsv, sides):
     more = {"steps": 9, "dropout": 0.3, "batch_tokens": 60}

@@ -347,6 +347,7 @@ def test_a_model_writes_from_the_vectors_it_is_given(sides, capsys):
     assert np.mean(right) >= 0.9
 
 
+@pytest.mark.slow
 def test_held_out_vectors_are_evaluated_and_compared(sides, tmp_path, capsys):
     """`eval` and `compare` of a file of vectors against the commands that they stand for."""
     trained(sides, "a", steps=60, lr=0.02, hidden_size=16)

@@ -69,6 +69,7 @@ def test_no_text_is_lost(trained, kind, text, at):
     assert in_pieces == ids.tolist()
 
 
+@pytest.mark.fast_for("char", "byte", "word", "bpe", rest="slow")
 @pytest.mark.parametrize("kind", ["char", "byte", "word", *SUBWORDS])
 @given(text=awkward, at=places)
 @quick

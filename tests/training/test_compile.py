@@ -74,7 +74,7 @@ def test_gradients_are_those_of_the_equations(form):
     torch.testing.assert_close(gradients(), wanted, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_compiler
 def test_a_compiled_run_goes_on_bit_for_bit(text):
     settings = {**TINY, "compile": True, "steps": 6, "dropout": 0.2, "precision": "float32"}
@@ -144,7 +144,7 @@ def test_without_a_compiler_training_goes_on(text, monkeypatch, error, said):
     assert training["compile"] is True  # as was asked for; another machine may have one
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_compiler
 def test_a_copy_of_a_compiled_model_is_not_compiled_for_the_first():
     """What is compiled holds functions of one model: a copy's gradients are the copy's own."""

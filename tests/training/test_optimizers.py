@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 from architectures import NEURAL, Case, first_of_each, over
+from places import ROOT
 from torch import nn
 
 from seqgen.configs import TrainingConfig
@@ -470,3 +474,22 @@ def test_layers_thaw_from_the_head_down():
             )
         )
     assert seen == [1, 1, 2, 2, 3, 3, 4, 4]
+
+
+LOADS = """
+import sys
+from seqgen.cli import run
+assert run(sys.argv[1:]) == 0
+sys.exit(str(sorted(m for m in sys.modules if m in ("torch._dynamo", "torch.distributed.fsdp"))))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["adamw", "muon", "sgd"])
+def test_training_does_not_load_the_compiler(optimizer, text):
+    """It takes half as long to load as all the rest."""
+    train = ["train", text, "--model", "lstm", "--steps", "2", "--optimizer", optimizer, "--quiet"]
+    command = [sys.executable, "-c", LOADS, *map(str, train), "--hidden-size", "8"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.stderr == "[]\n"

@@ -96,6 +96,7 @@ def test_resuming_while_layers_thaw_at_their_own_rates(text):
     both_ways(text, "lstm", [2, 4], unfreeze=0.8, layer_decay=0.4)
 
 
+@pytest.mark.fast_for("lstm", rest="slow")
 @pytest.mark.parametrize("name", ["lstm", "transformer"])
 def test_resuming_with_documents_epochs_and_several_stops(name, text):
     more = {"steps": None, "epochs": 2, "documents": "line", "batch_size": 6}

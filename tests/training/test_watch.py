@@ -196,6 +196,7 @@ def test_a_rising_loss_and_a_rising_held_out_loss_are_said_once():
     assert said == []
 
 
+@pytest.mark.fast_for("lstm", rest="slow")
 @pytest.mark.parametrize("architecture", ["lstm", "transformer"])
 def test_training_is_the_same_bit_for_bit_with_and_without(architecture):
     weights = []
@@ -234,6 +235,7 @@ def test_a_resumed_run_is_looked_at_where_it_would_have_been(steps):
         assert looked_at(0, stop) + looked_at(stop, steps) == whole
 
 
+@pytest.mark.slow
 def test_units_are_looked_at_only_where_somebody_asks(monkeypatch):
     """Warnings are about ReLUs: a network without them is asked once."""
     seen = []
@@ -261,6 +263,7 @@ def test_the_usual_norm_is_computed_only_where_nothing_clips(monkeypatch):
         assert len(medians) == wanted
 
 
+@pytest.mark.slow
 def test_diagnose_logs_every_layer_and_ends_with_a_summary(text, tmp_path, capsys):
     arguments = ["train", text, "--steps", 30, "--hidden-size", 8, "--layers", 1, "--seed", 1]
     results = []
@@ -407,6 +410,7 @@ def test_find_lr_ramps_and_stores_nothing(text, tmp_path, capsys):
     assert 1e-4 < found["suggested_lr"] < 10
 
 
+@pytest.mark.slow
 def test_find_lr_draws_its_points(text, tmp_path, capsys):
     pytest.importorskip("matplotlib", reason="--plot needs matplotlib, the extra `plot`")
     picture, bitmap = tmp_path / "rates.svg", tmp_path / "rates.png"
@@ -434,6 +438,7 @@ def test_find_lr_refuses_in_a_line(text, capsys):
     assert "No such option: --resume" in refusal(capsys, "find-lr", "--resume", "x")
 
 
+@pytest.mark.slow
 def test_the_old_spelling_is_told_the_new_one(text, tmp_path, capsys):
     asked = [str(text), "--hidden-size", "8", "--layers", "1", "--seq-len", "8", "--seed", "1"]
     assert run(["find-lr", *asked]) == 0
@@ -446,6 +451,7 @@ def test_the_old_spelling_is_told_the_new_one(text, tmp_path, capsys):
     assert capsys.readouterr() == (now.out, "")
 
 
+@pytest.mark.fast_for("seq2seq", rest="slow")
 @pytest.mark.parametrize("architecture", ["seq2seq", "seq2seq-transformer"])
 def test_models_of_pairs_are_watched_and_ramped_too(architecture, tmp_path, capsys):
     pairs = tmp_path / "pairs.tsv"

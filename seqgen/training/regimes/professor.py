@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from seqgen.configs import TrainingConfig
 from seqgen.models.engines.precision import restored_randomness
+from seqgen.training.optimizers import lean
 from seqgen.training.parts import CheckpointPart, ModelWeights, OptimizerState
 from seqgen.training.reading import TrainingReader, sent
 from seqgen.training.regimes.base import Loss, Rows, StepProgress, TextRules
@@ -65,7 +66,7 @@ class ProfessorForcing(FreeRunning):
             torch.manual_seed(config.seed)
             self.discriminator = Discriminator(head.in_features, config.discriminator_size)
         self.discriminator.to(head.weight.dtype)
-        self._optimizer = torch.optim.Adam(
+        self._optimizer = lean(torch.optim.Adam)(
             self.discriminator.parameters(), lr=config.discriminator_lr
         )
 
