@@ -41,6 +41,8 @@ class StopStrings:
 
     def push(self, text: str) -> str:
         """Return the text that may be shown; after a stop string nothing more comes."""
+        if not self._stops:
+            return text
         text = self._held + text
         places = [(at + len(s), at) for s in self._stops if (at := text.find(s)) >= 0]
         if places:

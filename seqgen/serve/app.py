@@ -7,11 +7,12 @@ import hmac
 import json
 import secrets
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from starlette.applications import Starlette
@@ -101,14 +102,29 @@ class Server:
 
 
 class Inbox:
-    """What the engine's thread puts, for a coroutine to get."""
+    """What the engine's thread puts, for a coroutine to get.
+
+    Waking the event loop takes a system call, so the events of a step, of all requests, are taken
+    at once.
+    """
+
+    _waiting: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, deque]] = WeakKeyDictionary()
 
     def __init__(self) -> None:
         self._loop, self._queue = asyncio.get_running_loop(), asyncio.Queue()
+        self._shared = self._waiting.setdefault(self._loop, deque())
 
     def put(self, event: Event) -> None:
-        """Take an event, from any thread."""
-        self._loop.call_soon_threadsafe(self._queue.put_nowait, event)
+        """Take an event, from the engine's thread."""
+        self._shared.append((self._queue, event))
+        if len(self._shared) == 1:  # the loop has taken all that came before
+            self._loop.call_soon_threadsafe(self._take, self._shared)
+
+    @staticmethod
+    def _take(waiting: deque[tuple[asyncio.Queue, Event]]) -> None:
+        while waiting:
+            queue, event = waiting.popleft()
+            queue.put_nowait(event)
 
     async def events(self) -> AsyncIterator[Any]:
         """Yield events until the end.
