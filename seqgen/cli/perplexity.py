@@ -73,7 +73,10 @@ class Views(Options):
 
     per_line: bool = same(LineByLine, "per_line")
     per_token: bool = setting(
-        "Print the bits of each token, a tab and the token.", False, panel=OUTPUT, common=True
+        "Print the bits of each token, a tab and the token; with --per-line, of each line alone.",
+        False,
+        panel=OUTPUT,
+        common=True,
     )
     show: bool = setting(
         "Print the text, coloured by how surprising each token is.",
@@ -91,8 +94,9 @@ class Views(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.given) > 1:
-            raise UsageError(f"give {self.given[0]} or {self.given[1]}, not both")
+        both = self.per_line and self.per_token and len(self.given) == 2
+        if len(self.given) > 1 and not both:
+            raise UsageError(f"give {self.given[0]} or {self.given[-1]}, not both")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +169,7 @@ def perplexity(
     if text.label and not sources:
         raise UsageError("--label goes with a FILE of plain text: held-out lines have their own")
     sources = sources or [held_out_by(loaded, out.quiet)]
-    if views.per_line:
+    if views.per_line and not views.per_token:
         _per_line(loaded, sources, scoring, looks, out)
     elif views.per_token or views.show:
         _per_token(loaded[0], sources, scoring, views.show, out)
@@ -200,8 +204,10 @@ def _check(
         UsageError: names them.
     """
     several = len(models.model) > 1
-    if several and views.given and not views.per_line:
-        raise UsageError(f"{views.given[0]} takes one model")
+    if several and views.given and (views.per_token or not views.per_line):
+        raise UsageError(f"{views.given[-1]} takes one model")
+    if views.per_token and look.looks:
+        raise UsageError(f"give {look.given[0]} or --per-token, not both")
     refuse_stream(views.per_line, scoring.documents)
     if several and look.looks:
         raise UsageError(f"{look.given[0]} takes one model")

@@ -14,6 +14,7 @@ from pathlib import Path
 import forked
 import pytest
 import typer
+from helpers_cli import records as records_of
 from helpers_cli import refusal
 from places import ROOT
 
@@ -744,6 +745,23 @@ def test_an_empty_standard_input_is_called_that(ngram, capsys, stdin):
         stdin(b"")
         said = refusal(capsys, "perplexity", "-", "-m", "n", *more)
         assert "standard input is empty: there is nothing to score" in said
+
+
+def test_tokens_of_lines_that_are_scored_alone_add_up_to_the_lines(ngram, capsys, tmp_path):
+    (tmp_path / "lines.txt").write_text("ab ba\nb\n\nba\n")
+    command = ("perplexity", tmp_path / "lines.txt", "-m", "n", "--per-line")
+    for more in ((), ("--no-end",)):
+        lines = records_of(capsys, *command, *more)
+        tokens = records_of(capsys, *command, *more, "--per-token")
+        assert len(lines) == 4 and len(tokens) == sum(line["tokens"] for line in lines)
+        for line in lines:
+            of_line = [token for token in tokens if token["line"] == line["line"]]
+            assert [token["index"] for token in of_line] == list(range(line["tokens"]))
+            nats = -sum(token["logprob"] for token in of_line)
+            assert nats == pytest.approx(line["nll_nats"] or 0, abs=1e-9)
+            text = "".join(token["text"] for token in of_line)
+            assert text == line["text"] + ("" if more else "\n")
+    assert "--per-token takes one model" in refusal(capsys, *command, "-m", "n", "--per-token")
 
 
 def test_what_a_source_is_needed_for_is_refused_before_a_model_is_loaded(
