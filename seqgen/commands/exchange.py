@@ -165,8 +165,9 @@ def _to_export(loaded: LoadedModel, merge: bool) -> formats.ModelToExport:
     if loaded.backward:
         raise SeqgenError(f"{name} reads from right to left, which no format can say")
     documents, framing = loaded.data.documents, loaded.framing
-    source = loaded.source_tokenizer
-    return formats.ModelToExport(loaded.model, loaded.tokenizer, documents, framing, name, source)
+    source, kept = loaded.source_tokenizer, loaded.stored.record.get(formats.KEPT)
+    whole = formats.ModelToExport(loaded.model, loaded.tokenizer, documents, framing, name, source)
+    return replace(whole, kept=kept if isinstance(kept, dict) else {})
 
 
 def export_model(

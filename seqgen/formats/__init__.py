@@ -7,7 +7,7 @@ A new format is a file here and a row in `IMPORTERS`, in `EXPORTERS` or in both.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -71,6 +71,8 @@ class FolderImporter(Protocol):
         """Return the model of a folder or file; see `Importer`."""
 
 
+# What a record calls `ModelToExport.kept`.
+KEPT = "tokenizer_config"
 # Types of the weights in a GGUF file.
 NumberType = Literal["f32", "f16", "bf16", "q8_0"]
 
@@ -87,6 +89,7 @@ class ModelToExport:
         name: what messages call it.
         source_tokenizer: the ids of its sources, or its labels; None for neither.
         number_type: what its weights are written as, in a GGUF file.
+        kept: what an imported model had in `tokenizer_config.json` that seqgen does not use.
     """
 
     model: LanguageModel
@@ -96,6 +99,7 @@ class ModelToExport:
     name: str
     source_tokenizer: Tokenizer | Labels | None = None
     number_type: NumberType = "f32"
+    kept: Mapping[str, Any] = field(default_factory=dict)
 
     def require_no_labels(self) -> None:
         """Refuse a model with labels, which are tokens that its tokenizer does not have.

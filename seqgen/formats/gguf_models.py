@@ -16,7 +16,7 @@ from seqgen.configs import DataConfig, require
 from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import json_bytes, parse_json
-from seqgen.formats import ImportedModel, ModelToExport, NumberType, gguf, hf_config
+from seqgen.formats import KEPT, ImportedModel, ModelToExport, NumberType, gguf, hf_config
 from seqgen.formats.gguf import GGUFFile
 from seqgen.formats.hf_models import filled, require_transformer
 from seqgen.formats.hf_own import learnt_pieces, merges_of
@@ -107,7 +107,11 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
     tensors = {part.ours: _read(file, part, family, config) for part in parts}
     data = DataConfig(tokenizer=tokenizer.kind, val="none")
     model = filled(Transformer, config, tensors)
-    return ImportedModel("transformer", model, tokenizer, data, framing, {"family": family})
+    template = file.facts.get(TEMPLATE)
+    kept = {"chat_template": template} if isinstance(template, str) else {}
+    return ImportedModel(
+        "transformer", model, tokenizer, data, framing, {"family": family, KEPT: kept}
+    )
 
 
 def _config(file: gguf.GGUFFile, family: str) -> TransformerConfig:
@@ -311,6 +315,8 @@ def write_model(exported: ModelToExport) -> Iterator[bytes]:
     if family == "gpt2" and config.activation != "gelu":
         raise SeqgenError(f"{name} has activation={config.activation}; a gpt2 GGUF file has gelu")
     facts = _facts(config, family, name) | facts_of(exported.tokenizer, exported.framing, name)
+    if "chat_template" in exported.kept:
+        facts[TEMPLATE] = exported.kept["chat_template"]
     parts = [_as_written(part) for part in parts_of(family, config)]
     tensors = {
         tensor: _turned(tensor, x.numpy(), family, config, back=False)
@@ -383,6 +389,7 @@ def _facts(config: TransformerConfig, family: str, name: str) -> dict[str, Any]:
 
 
 PREFIX = "tokenizer.ggml."
+TEMPLATE = "tokenizer.chat_template"
 SPECIAL = {"bos": "bos", "eos": "eos", "pad": "padding"}
 # What ends texts besides EOS: the end of a turn, of a message.
 OTHER_ENDS = ("eot", "eom")

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from seqgen.configs import DataConfig, require
 from seqgen.errors import SeqgenError
-from seqgen.files import json_bytes
+from seqgen.files import json_bytes, parse_json
 from seqgen.formats import (
+    KEPT,
     ImportedModel,
     ModelToExport,
     hf_config,
@@ -61,7 +62,8 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
         tokenizer, framing = hf_tokenizer.read(path, config.vocab_size)
         model = filled(Transformer, config, {part.ours: tensors.read(part) for part in parts})
     data = DataConfig(tokenizer=tokenizer.kind, val="none")
-    return ImportedModel("transformer", model, tokenizer, data, framing, {"family": family})
+    facts = {"family": family, KEPT: hf_tokenizer.kept_of(path)}
+    return ImportedModel("transformer", model, tokenizer, data, framing, facts)
 
 
 def _read_pairs(path: Path, table: Mapping[str, Any], name: str) -> ImportedModel:
@@ -90,7 +92,8 @@ def _read_pairs(path: Path, table: Mapping[str, Any], name: str) -> ImportedMode
     kind = tokens.target.kind
     data = DataConfig(tokenizer=kind, val="none", documents="line", **longest)
     source = None if tokens.source is tokens.target else tokens.source
-    about = (data, tokens.framing, {"family": table["model_type"]}, source)
+    facts = {"family": table["model_type"], KEPT: hf_tokenizer.kept_of(path)}
+    about = (data, tokens.framing, facts, source)
     return ImportedModel("seq2seq-transformer", model, tokens.target, *about)
 
 
@@ -99,6 +102,13 @@ def files_of(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
 
     A folder is not loaded without it, so that one half-way written is none.
     """
+    for name, content in _files_of(exported):
+        if name == "tokenizer_config.json" and exported.kept:
+            content = json_bytes({**parse_json(content), **exported.kept})
+        yield name, content
+
+
+def _files_of(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
     if type(exported.model) is Seq2SeqTransformer:
         yield from _files_of_pairs(exported)
         return

@@ -23,6 +23,8 @@ from seqgen.tokenizers.from_elsewhere import (
 # No vocabulary comes near this.
 LARGEST = 1 << 28
 SPECIAL = ("bos", "eos", "pad")
+# What transformers writes for no limit.
+UNLIMITED = int(1e30)
 # The files of byte-level tokenizers before there was `tokenizer.json`.
 MERGES, VOCABULARY = "merges.txt", "vocab.json"
 
@@ -112,6 +114,18 @@ class Ends:
     def never_of(self, vocab_size: int) -> tuple[int, ...]:
         """Return what is never written, as far as it is a token."""
         return tuple(i for i in self.never if type(i) is int and 0 <= i < vocab_size)
+
+
+def kept_of(folder: Path) -> dict[str, Any]:
+    """Return what a folder says that seqgen does not use and only hands on, see `KEPT`."""
+    table, path = _table(folder / "tokenizer_config.json"), folder / "chat_template.jinja"
+    kept = {name: table.get(name) for name in ("chat_template", "model_max_length")}
+    if path.is_file():
+        kept["chat_template"] = content_of(path).decode("utf-8", "replace")
+    longest = kept["model_max_length"]
+    if type(longest) is not int or longest >= UNLIMITED:
+        del kept["model_max_length"]
+    return {name: x for name, x in kept.items() if isinstance(x, int | str)}
 
 
 def _table(path: Path) -> dict[str, Any]:

@@ -153,6 +153,29 @@ def test_what_is_exported_and_imported_again_has_equal_logits(kind, folders, tmp
     assert again.framing == first.framing
 
 
+CHAT = "{% for m in messages %}<{{ m['role'] }}> {{ m['content'] }}\n{% endfor %}"
+
+
+@pytest.mark.parametrize("in_a_file", [False, True])
+def test_what_only_transformers_uses_comes_back(in_a_file, folders, tmp_path):
+    folder = shutil.copytree(folders("gpt2"), tmp_path / "m")
+    change(folder / "tokenizer_config.json", model_max_length=77)
+    if in_a_file:
+        (folder / "chat_template.jinja").write_text(CHAT)
+    else:
+        change(folder / "tokenizer_config.json", chat_template=CHAT)
+    import_model(folder, name="first")
+    assert run(["export", "first", "--format", "gguf", "--out", f"{tmp_path}/g", "--quiet"]) == 0
+    import_model(tmp_path / "g", name="second")
+    said = [{"role": "user", "content": "the cat"}]
+    for name, longest in (("first", 77), ("second", int(1e30))):
+        out = tmp_path / f"{name}-out"
+        assert run(["export", name, "--format", "hf", "--out", str(out), "--quiet"]) == 0
+        theirs = transformers.AutoTokenizer.from_pretrained(out)
+        assert theirs.apply_chat_template(said, tokenize=False) == "<user> the cat\n"
+        assert theirs.model_max_length == longest
+
+
 OWN = {
     "qwen3": (),
     "llama": ("qk_norm=false", "bias=true", "num_kv_heads=2"),
