@@ -149,7 +149,7 @@ def test_attention_to_a_cache():
     rows, heads, of_keys, width, slots, end = 3, 6, 2, 20, 24, 19
     recording, starts = Recording(), [0, 7, 18]
     shapes = [(n, 1, width) for n in (heads, of_keys, of_keys)]
-    program = recorded(lambda *qkv: [recording.attend(1, *qkv)], shapes, recording)
+    program = recorded(lambda *qkv: [recording(1, *qkv)], shapes, recording)
     q, k, v = (numbers(rows, *shape, seed=i) for i, shape in enumerate(shapes))
     caches = [
         [numbers(rows, of_keys, slots, width, seed=9 * i + j) for j in (3, 4)] for i in (0, 1)
@@ -168,11 +168,30 @@ def test_attention_to_a_cache():
 
 
 @needs_library
+def test_attention_to_sources():
+    """Rows of one source, in any order; places past a source's length mean nothing."""
+    heads, width, lengths, owners = 3, 20, [4, 9, 1], [1, 0, 1, 2, 1]
+    recording = Recording()
+    program = recorded(lambda q: [recording.source(1, q)], [(heads, 1, width)], recording)
+    leaves = [numbers(3, heads, max(lengths), width, seed=i) for i in range(4)]
+    for leaf in leaves:
+        for source, length in enumerate(lengths):
+            leaf[source, :, length:] = np.nan
+    q, nowhere = numbers(5, heads, 1, width, seed=9), np.zeros(4, np.int64)
+    past, *_kept = past_of(nowhere, 0, [0] * 5, 0, None, (leaves, owners, lengths))
+    (read,) = program(5, [q], past.ctypes.data)
+    for row, owner in enumerate(owners):
+        keys, values = (x[owner, None, :, : lengths[owner]] for x in (leaves[1], leaves[3]))
+        wanted = attend(q[row : row + 1], keys, values)
+        np.testing.assert_allclose(read[row], wanted[0], rtol=1e-5, atol=1e-6)
+
+
+@needs_library
 def test_slots_that_rows_share_are_read_in_one_of_them():
     """Many rows, each of which continues another; what they have of their own is no number."""
     rows, heads, width, end = 40, 2, 12, 45
     recording, draw = Recording(), np.random.default_rng(0)
-    program = recorded(lambda *qkv: [recording.attend(0, *qkv)], [(heads, 1, width)] * 3, recording)
+    program = recorded(lambda *qkv: [recording(0, *qkv)], [(heads, 1, width)] * 3, recording)
     q, k, v = (numbers(rows, heads, 1, width, seed=i) for i in range(3))
     caches = [numbers(rows, heads, end, width, seed=i) for i in (3, 4)]
     like = np.array([0, *(draw.integers(row) for row in range(1, rows))])
@@ -212,7 +231,7 @@ def large_steps():
     recording = Recording()
     shapes = [(6, 1, 64)] * 3 + [(20_000,)]
     program = recorded(
-        lambda q, k, v, y: [recording.attend(0, q, k, v), np.tanh(y) * 2], shapes, recording
+        lambda q, k, v, y: [recording(0, q, k, v), np.tanh(y) * 2], shapes, recording
     )
     inputs = [numbers(rows, *shape, seed=i) for i, shape in enumerate(shapes)]
     caches = [numbers(rows, 6, end, 64, seed=i) for i in (3, 4)]

@@ -45,6 +45,10 @@ class SourceAttentionArrays(SourceAttention):
         """See `attended`."""
         return self.attended(x, attend)
 
+    def remember(self, encoded: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return what `SourceAttention` does, in the order in which each head is read."""
+        return tuple(map(np.ascontiguousarray, super().remember(encoded)))
+
 
 class Seq2SeqTransformerArrays(ContextFromSource, TransformerArrays):
     """The model of `Seq2SeqTransformer`, see there."""

@@ -87,10 +87,11 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
         return self.read(tokens, state or self.start(len(tokens)))
 
     def stacked(self, x: np.ndarray, rotation: np.ndarray | None, attend: Attend) -> np.ndarray:
-        one = isinstance(attend, Appending) and attend.length == 1 and x.dtype == np.float32
+        own = getattr(attend, "self_attend", attend)  # apart from what is read of a source
+        one = isinstance(own, Appending) and own.length == 1 and x.dtype == np.float32
         if not one or self.program is None:
             return super().stacked(x, rotation, attend)
-        past, *_kept = self._past_of(attend.state)
+        past, *_kept = self._past_of(own.state)
         inputs = [x] if rotation is None else [x, rotation]
         return self.program(len(x), inputs, past.ctypes.data)[0]
 
@@ -104,7 +105,7 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
             shapes.append((1, 2, self.config.head_width // 2))
 
         def step(x: Recorded, rotation: Recorded | None = None) -> list[Recorded]:
-            return [super(TransformerArrays, self).stacked(x, rotation, recording.attend)]
+            return [super(TransformerArrays, self).stacked(x, rotation, recording)]
 
         return recorded(step, shapes, recording)
 
@@ -119,7 +120,13 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
         places, slots, starts = known[1], state.keys[0].shape[2], state.starts
         if (span := self.config.span(0)) is not None:
             starts = [max(start, state.end - span) for start in starts]
-        return past_of(places, slots, starts, state.end, state.origins)
+        memory = getattr(state, "memory", None)
+        if memory and not memory.keys[0].flags.c_contiguous:  # made by torch; once a source
+            memory.keys, memory.values = (
+                tuple(map(np.ascontiguousarray, x)) for x in (memory.keys, memory.values)
+            )
+        sources = memory and ((*memory.keys, *memory.values), memory.owners, memory.lengths)
+        return past_of(places, slots, starts, state.end, state.origins, sources)
 
     def attend_within(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
         places = np.arange(q.shape[2])

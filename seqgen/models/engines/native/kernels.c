@@ -468,21 +468,28 @@ typedef struct {
 typedef struct {
     int64_t code, shape[3];
     operand out, in[3];
-    int64_t about[2]; /* PRODUCT: the map; ATTEND: the layer, and heads of keys */
+    int64_t about[2]; /* PRODUCT: the map; ATTEND, SOURCE: the layer, and heads of keys */
 } instruction;
 
 /* Keys and values of each layer, (B, heads, slots, D): what every row has read before, from its
    own start on; a step takes slot `end - 1`. Slots of a row before `until` equal those of the row
-   `like` before it, and are read there, so that rows which share them take them from the cache. */
+   `like` before it, and are read there, so that rows which share them take them from the cache;
+   in `order` such rows follow one another.
+   Of an encoder-decoder also those of the sources, (S, heads, places, D): row r reads the first
+   `lengths[owners[r]]` places of source `owners[r]`. */
 typedef struct {
     float *const *keys, *const *values;
-    const int64_t *starts, *like, *until;
+    const int64_t *starts, *order, *like, *until;
     int64_t end, slots;
-    float *weights; /* room for as many floats as there are slots, MOST_PARTS times */
+    int64_t room;
+    float *weights; /* MOST_PARTS times `room`, which slots and places fit in */
+    float *const *source_keys, *const *source_values;
+    const int64_t *owners, *lengths;
+    int64_t places;
 } past;
 
 enum { COPY, TANH, EXP, SQRT, NEGATIVE, EXPM1, LOG, ERF, ABSOLUTE,
-       ADD, SUBTRACT, MULTIPLY, DIVIDE, MAXIMUM, MINIMUM, SUM, MOST, PRODUCT, ATTEND };
+       ADD, SUBTRACT, MULTIPLY, DIVIDE, MAXIMUM, MINIMUM, SUM, MOST, PRODUCT, ATTEND, SOURCE };
 
 /* Vectors where all lie side by side, or one number meets them. */
 #define UNARY(X) do { \
@@ -645,29 +652,34 @@ typedef struct {
     const past *state;
 } step_work;
 
-/* Rows that share their past lie side by side, so each part takes some that follow one another. */
 static void attend_part(const void *about, int64_t part, int64_t parts) {
     const step_work *a = about;
     const instruction *o = a->o;
     const past *state = a->state;
+    const int own = o->code == ATTEND;
     const int64_t heads = o->shape[0], width = o->shape[2], of_keys = o->about[1];
-    const int64_t head = state->slots * width, per_row = of_keys * head;
+    const int64_t head = (own ? state->slots : state->places) * width, per_row = of_keys * head;
+    const float *keys = (own ? state->keys : state->source_keys)[o->about[0]];
+    const float *values = (own ? state->values : state->source_values)[o->about[0]];
     for (int64_t h = 0; h < heads; h++) {
         const int64_t first = h / (heads / of_keys) * head;
-        for (int64_t row = a->rows * part / parts; row < a->rows * (part + 1) / parts; row++) {
-            stretch found[STRETCHES];
-            const stretch *s = found + stretches_of(state, row, found);
-            attend_one(s, found + STRETCHES, width,
-                       place(a->buffers, o->in, row) + h * o->in[0].strides[0],
-                       state->keys[o->about[0]] + first, state->values[o->about[0]] + first,
-                       per_row, state->weights + part * state->end,
+        for (int64_t r = a->rows * part / parts; r < a->rows * (part + 1) / parts; r++) {
+            const int64_t row = state->order[r];
+            stretch found[STRETCHES], *end = found + STRETCHES, *s = end - 1;
+            if (own) {
+                s = found + stretches_of(state, row, found);
+            } else {
+                *s = (stretch){state->owners[row], 0, state->lengths[state->owners[row]]};
+            }
+            attend_one(s, end, width, place(a->buffers, o->in, row) + h * o->in[0].strides[0],
+                       keys + first, values + first, per_row, state->weights + part * state->room,
                        place(a->buffers, &o->out, row) + h * o->out.strides[0]);
         }
     }
 }
 
 /* Keys and values of the step are added to the past first, since rows may read those of others. */
-static void attend(const instruction *o, int64_t rows, const buffer *buffers, const past *state) {
+static void append(const instruction *o, int64_t rows, const buffer *buffers, const past *state) {
     const int64_t width = o->shape[2], of_keys = o->about[1], head = state->slots * width;
     float *keys = state->keys[o->about[0]], *values = state->values[o->about[0]];
     for (int64_t row = 0; row < rows; row++) {
@@ -678,8 +690,6 @@ static void attend(const instruction *o, int64_t rows, const buffer *buffers, co
             memcpy(values + newest, v + h * o->in[2].strides[0], (size_t)width * sizeof(float));
         }
     }
-    const step_work all_of_it = {o, 0, rows, buffers, state};
-    share(attend_part, &all_of_it, rows > 1 ? 2 * rows * o->shape[0] * width * state->end : 0);
 }
 
 /* What an instruction does to one row. */
@@ -721,8 +731,12 @@ void run(const instruction *program, int64_t count, int64_t rows, const buffer *
                     buffers[o->in[0].buffer].width, place(buffers, &o->out, 0),
                     buffers[o->out.buffer].width, scratch);
             o++;
-        } else if (o->code == ATTEND) {
-            attend(o++, rows, buffers, state);
+        } else if (o->code == ATTEND || o->code == SOURCE) {
+            const int64_t read = o->code == ATTEND ? state->end : state->places;
+            const step_work all_of_it = {o, 0, rows, buffers, state};
+            if (o->code == ATTEND) append(o, rows, buffers, state);
+            share(attend_part, &all_of_it, rows > 1 ? 2 * rows * o->shape[0] * o->shape[2] * read : 0);
+            o++;
         } else {
             step_work some = {o, o, rows, buffers, state};
             int64_t numbers = 0;

@@ -22,7 +22,7 @@ NAMES = (
     *("positive", "tanh", "exp", "sqrt", "negative", "expm1", "log", "erf", "absolute"),
     *("add", "subtract", "multiply", "divide", "maximum", "minimum"),
 )
-SUM, MOST, PRODUCT, ATTEND = range(len(NAMES), len(NAMES) + 4)
+SUM, MOST, PRODUCT, ATTEND, SOURCE = range(len(NAMES), len(NAMES) + 5)
 CODES = {name: code for code, name in enumerate(NAMES)} | {"erf (vectorized)": NAMES.index("erf")}
 COPY = CODES["positive"]
 REDUCTIONS = {np.add: SUM, np.maximum: MOST}
@@ -155,14 +155,22 @@ class Recording:
         self._add(PRODUCT, shape, *operands, about=(map_.address, 0))
         return y
 
-    def attend(self, layer: int, q: Recorded, k: Recorded, v: Recorded) -> Recorded:
+    def __call__(self, layer: int, q: Recorded, k: Recorded, v: Recorded) -> Recorded:
         """Record what q (1, heads, 1, D) reads of a layer's past, which k and v are added to."""
-        if any(x.shape[2] != 1 or x.strides[3] != FLOAT for x in (q, k, v)):
+        return self._attend(ATTEND, layer, q, k, v)
+
+    def source(self, layer: int, q: Recorded) -> Recorded:
+        """Record what q (1, heads, 1, D) reads of a layer's keys and values of the source."""
+        return self._attend(SOURCE, layer, q)
+
+    def _attend(self, code: int, layer: int, *qkv: Recorded) -> Recorded:
+        if any(x.shape[2] != 1 or x.strides[3] != FLOAT for x in qkv):
             raise Unrecordable("several queries")
+        q, of_keys = qkv[0], qkv[-1]
         out = self._result(q.shape)
-        operands = [(*self._place(x), x.strides[1] // FLOAT, 0, 1) for x in (out, q, k, v)]
+        operands = [(*self._place(x), x.strides[1] // FLOAT, 0, 1) for x in (out, *qkv)]
         shape = q.shape[1], 1, q.shape[3]
-        self._add(ATTEND, shape, *operands, about=(layer, k.shape[1]))
+        self._add(code, shape, *operands, about=(layer, of_keys.shape[1]))
         return out
 
     def _result(self, shape: tuple[int, ...]) -> Recorded:
@@ -330,6 +338,7 @@ def past_of(
     starts: Sequence[int],
     end: int,
     origins: tuple[np.ndarray, np.ndarray] | None = None,
+    sources: tuple[Sequence[np.ndarray], Sequence[int], Sequence[int]] | None = None,
 ) -> tuple[np.ndarray, ...]:
     """Return `struct past` of the library, and what must live as long.
 
@@ -340,12 +349,27 @@ def past_of(
         end: the slots that are in use, that of the step included.
         origins: an earlier row for each, (B,), and the slot before which both hold the same, (B,):
             such slots are read there.
+        sources: the keys (S, heads, L, D) of each layer, then the values; which source each row
+            has, B of them; and their lengths, S of them.
     """
-    kept = np.array(starts, np.int64), np.empty(MOST_PARTS * end, np.float32), *(origins or ())
+    leaves, *facts = sources or ((), (), ())
+    width = leaves[0].shape[2] if leaves else 0
+    leaves = [np.ascontiguousarray(x, np.float32) for x in leaves]
+    room = max(end, width)
+    groups = facts[0] if leaves else range(len(starts))  # rows that read the same
+    if origins is not None and not leaves:
+        groups = np.where(origins[1] > 0, origins[0], groups)
+        for _ in range(4):  # from row to row, 16 of them
+            groups = groups[groups]
+    order = np.argsort(groups, kind="stable")
+    integers = [starts, order, [x.ctypes.data for x in leaves], *facts, *(origins or ())]
+    kept = [np.array(x, np.int64) for x in integers]
+    weights = np.empty(MOST_PARTS * room, np.float32)
     at, begins = places.ctypes.data, [x.ctypes.data for x in kept]
-    like = begins[2:] or (0, 0)
-    numbers = at, at + places.nbytes // 2, begins[0], *like, end, slots, begins[1]
-    return np.array(numbers, np.int64), places, *kept
+    own = at, at + places.nbytes // 2, *begins[:2], *(begins[5:] or (0, 0)), end, slots
+    of_sources = begins[2], begins[2] + kept[2].nbytes // 2, *begins[3:5], width
+    numbers = *own, room, weights.ctypes.data, *of_sources
+    return np.array(numbers, np.int64), places, weights, *kept, *leaves
 
 
 def _merged(
