@@ -10,7 +10,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 FOLDER = Path("seqgen/models/engines/native")
 # The texts of `seqgen course`. An editable install reads those of the checkout.
 TEXTS = ("exciting.tsv", "hello.txt", "hotel.txt", "fox.txt", "dates.tsv", "play.txt")
-TEXTS += ("reverse.tsv", "virus.tsv", "watch.txt", "xor.txt")
+TEXTS += ("reverse.tsv", "virus.tsv", "watch.txt", "watch.tsv", "xor.txt", "capitals.txt")
+TEXTS += ("its.txt", "derivatives.py", "points.py")
 
 
 class CustomBuildHook(BuildHookInterface):

@@ -77,7 +77,45 @@ def reverse() -> Iterator[str]:
         yield f"{text}\t{text[::-1]}"
 
 
+def capitals() -> Iterator[str]:
+    """Yield sentences in which a capital and its country share a river and a dish."""
+    countries = {
+        "france": ("paris", "seine", "cheese"),
+        "italy": ("rome", "tiber", "pasta"),
+        "austria": ("vienna", "danube", "cake"),
+        "egypt": ("cairo", "nile", "beans"),
+        "japan": ("tokyo", "sumida", "rice"),
+        "peru": ("lima", "rimac", "fish"),
+    }
+    for country, (capital, river, dish) in countries.items():
+        for verb in ("saw", "crossed", "painted", "followed"):
+            yield f"in the city of {capital} they {verb} the {river}"
+            yield f"in the land of {country} they {verb} the {river}"
+        for verb in ("ate", "cooked", "sold", "shared"):
+            yield f"in the city of {capital} they {verb} {dish}"
+            yield f"in the land of {country} they {verb} {dish}"
+
+
+def its() -> Iterator[str]:
+    """Yield sentences whose end depends on the animal that "its" stands for."""
+    parts = {"bird": "wings", "cow": "horns", "snake": "scales", "fish": "fins", "crab": "claws"}
+    places = ("river", "barn", "old wall", "green hill", "quiet wood")
+    for (animal, part), place in itertools.product(parts.items(), places):
+        for verb in ("rests", "waits", "sleeps"):
+            yield f"the {animal} by the {place} {verb} and cleans its {part}"
+
+
+def tagged_watch() -> Iterator[str]:
+    """Yield a quarter of the sentences of `watch`, in which only "watch" has a tag."""
+    for number, sentence in enumerate(watch()):
+        if number // 4 % 4 == 0:
+            tag = "THING" if number % 4 in (0, 2) else "ACT"
+            words = (f"{w}\t{tag if w == 'watch' else 'O'}\n" for w in sentence.split())
+            yield "".join(words)
+
+
 MADE = {made.__name__: made for made in (fox, virus, exciting, hotel, watch, reverse)}
+MADE |= {made.__name__: made for made in (capitals, its, tagged_watch)}
 
 if __name__ == "__main__":
     sys.stdout.write("".join(f"{line}\n" for line in MADE[sys.argv[1]]()))

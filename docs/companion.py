@@ -15,11 +15,20 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
+from companion_pictures import draw
+
 from seqgen.cli.course import Step, steps
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = Path(__file__).with_suffix(".md")
 OUTPUTS = Path(__file__).with_suffix(".json")
+PICTURES = Path(__file__).with_suffix("")  # a folder
+# The places of these words in a plane are kept too, for a picture.
+PLANE = "5.7 plane"
+COUNTRIES = {"france": "paris", "italy": "rome", "austria": "vienna", "egypt": "cairo"}
+COUNTRIES |= {"japan": "tokyo", "peru": "lima"}
+CAPITALS = [word for pair in COUNTRIES.items() for word in pair]
 HEAD = """# A companion to the lectures
 
 *For students and teachers of language models: one idea a step, with an equation, a command that
@@ -39,17 +48,25 @@ altogether. AMD EPYC with AVX2, shared with other work, 2026-11-24.*
 
 def page(outputs: dict[str, list[str]]) -> str:
     """Return the page."""
-    lines, part = [HEAD], None
+    lines, part, drawn = [HEAD], None, pictures(outputs)
     for step in steps().values():
         if step.part != part:
             part = step.part
             lines.append(f"## {step.number.split('.')[0]}. {part}\n")
-        lines.append(_section(step, outputs[step.number]))
+        lines.append(_section(step, outputs[step.number], drawn.get(step.number, (None,))[0]))
     return "\n".join(lines)
 
 
-def _section(step: Step, outputs: list[str]) -> str:
+def pictures(outputs: dict[str, list[str]]) -> dict[str, tuple[str, str]]:
+    """Return what each picture shows and the picture, by the number of its step."""
+    plane = outputs[PLANE]
+    drawn = {n: draw(n, outputs[n] + (plane if PLANE.startswith(n) else [])) for n in steps()}
+    return {number: picture for number, picture in drawn.items() if picture}
+
+
+def _section(step: Step, outputs: list[str], about: str | None) -> str:
     left = iter(outputs)
+    picture = f"\n![{about}](companion/{step.number}.svg)\n" if about else ""
     shown = []
     for command in step.run:
         shown.append(f"$ {command}")
@@ -70,7 +87,7 @@ def _section(step: Step, outputs: list[str]) -> str:
 ```
 
 {step.shows.strip()}
-
+{picture}
 **Exercise:** {step.exercise.strip()}
 
 <details><summary>Answer</summary>
@@ -95,6 +112,21 @@ def run(number: str, home: str) -> tuple[list[str], float]:
     return outputs, used - before.children_user - before.children_system
 
 
+def plane(home: str) -> list[str]:
+    """Return where the capitals are by the two principal components of their vectors, as JSON."""
+    command = [sys.executable, "-m", "seqgen", "vectors", "-m", "course-capitals", "-q"]
+    environment = {**os.environ, "SEQGEN_HOME": home}
+    written = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
+    rows = (line.split() for line in written.stdout.splitlines())
+    vectors = {word: [float(x) for x in numbers] for word, *numbers in rows if word in CAPITALS}
+    matrix = np.array([vectors[word] for word in CAPITALS])
+    matrix -= matrix.mean(0)
+    places = (matrix @ np.linalg.svd(matrix)[2][:2].T).round(3).tolist()
+    return [json.dumps(dict(zip(CAPITALS, places, strict=True)))]
+
+
 def main() -> None:
     """Write the page, after running what is asked for."""
     parser = argparse.ArgumentParser(description="Write companion.md.")
@@ -108,9 +140,14 @@ def main() -> None:
             sys.stderr.write(
                 f"{number}: {seconds:.1f} s; {steps()[number].seconds} s with all training\n"
             )
-            ordered = {name: outputs[name] for name in steps() if name in outputs}
+            if PLANE.startswith(number):
+                outputs[PLANE] = plane(home)
+            ordered = {name: outputs[name] for name in (*steps(), PLANE) if name in outputs}
             OUTPUTS.write_text(json.dumps(ordered, indent=1, ensure_ascii=False) + "\n", "utf-8")
     PAGE.write_text(page(outputs), "utf-8")
+    PICTURES.mkdir(exist_ok=True)
+    for number, (_, picture) in pictures(outputs).items():
+        (PICTURES / f"{number}.svg").write_text(picture, "utf-8")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
 
 Trains for 300 steps on `corpora/play.txt` (about a minute on one core), samples, and shows the
 surprisal of a few lines. Seed and threads are fixed, so validation losses and texts are the same
-on the same machine and version of PyTorch. Times and what is averaged by the clock differ.
+on the same machine and version of PyTorch. Times are left out, because they depend on what else the
+machine does.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from rich.text import Text
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 WIDTH = 100
+CLOCK = re.compile(r" in [\d.]+ (?:min \d+ )?s\b|, [\d,]+ per second|; [\d.]+ (?:min \d+ )?s$")
 
 
 def commands(steps: int) -> list[str]:
@@ -71,8 +73,9 @@ def _read_all(terminal: int) -> str:
 
 
 def shortened(output: str) -> str:
-    """Leave out the progress lines, which come by the clock, and the middle of a long log."""
+    """Leave out what the clock decides, progress lines and times, and the middle of a long log."""
     lines = [line for line in output.splitlines() if not re.match(r"step \d+ +\d+%", line)]
+    lines = [CLOCK.sub("", line) for line in lines]
     return "\n".join(lines if len(lines) <= 22 else [*lines[:4], "...", *lines[-15:]])
 
 

@@ -27,6 +27,8 @@ OUTSIDE = {
     "CHANGELOG.md": "about/changelog.md",
     "corpora/README.md": "about/corpora.md",
 }
+# Pages that have something of everything, which a search lists after the page of a subject.
+LAST_FOUND = ("api.md", "companion.md", "course.md", "experiments.md", "about/changelog.md")
 LINK = re.compile(r"(!?\[[^\[\]]*\])\((?!https?:|#)([^)#\s]+)([^)\s]*)\)")
 API = """# Python API
 
@@ -70,6 +72,8 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Return a page whose links lead to pages of the site, where its file's lead out of docs/."""
     here = page.file.src_uri
+    if here in LAST_FOUND:
+        page.meta["search"] = {"boost": 0.2}
     origin = {made: path for path, made in OUTSIDE.items()}.get(here, f"docs/{here}")
 
     def moved(link: re.Match[str]) -> str:
@@ -87,9 +91,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 def on_post_page(output: str, page: Any, config: Any) -> str:
     """Return a page in which what the theme leaves nameless has a name, for screen readers."""
     output = output.replace('role="dialog">', 'role="dialog" aria-label="Search">', 1)
-    return re.sub(
-        r'(<label class="md-nav__link " for="\w+" id="\w+")', r'\1 aria-label="Pages"', output
-    )
+    for label in re.findall(r'<label class="md-nav__link " for="\w+" id="(\w+)"', output):
+        output = output.replace(f'aria-labelledby="{label}"', 'aria-label="Pages of this part"')
+    return output
 
 
 def command_pages() -> Iterator[tuple[str, str]]:

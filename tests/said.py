@@ -48,7 +48,7 @@ def _lines(text: str, near: float | None) -> list[str]:
         drawn = line.rstrip().endswith(tuple(FRAMES)) or re.match(r" *(?:└┬| \d[\d ]*$)", line)
         if drawn and near != 0:
             continue
-        if "tokens/s" in line:
+        if "tokens/s" in line and not re.search(r"\d tokens/s", line):
             speeds = [found.end() for found in re.finditer("tokens/s", line)]
         for end in speeds:
             line = re.sub(r"[\d,.]+$", "~", line[:end]) + line[end:]

@@ -38,7 +38,7 @@ class Step:
         seconds: processor time on one core of a 2020s server, with its training.
         idea: what the step shows.
         equation: as plain text.
-        run: commands, each from `seqgen` on; texts are below `corpora/`.
+        run: commands of `seqgen`, or `python` and a script; texts and scripts are below `corpora/`.
         see: class or function, and its file below `seqgen/`.
         shows: what to read in the output.
         exercise: what to change.
@@ -114,7 +114,7 @@ def course(lesson: Lesson, threads: Threads, out: Output) -> None:
         if there and (lesson.again or not trained):
             arguments.append("--overwrite")
         if not out.json:
-            put(f"\n$ {shlex.join(['seqgen', *arguments])}\n")
+            put(f"\n$ {shlex.join(arguments)}\n")
         if lesson.no_run:
             continue
         if trained and not lesson.again:
@@ -157,9 +157,9 @@ def _told(step: Step) -> Iterator[str]:
 
 
 def _arguments(line: str, threads: int | None) -> list[str]:
-    """Return the arguments of a command, with the paths of texts as they are from here."""
-    arguments = [_text(one) if one.startswith("corpora/") else one for one in shlex.split(line)[1:]]
-    return arguments + (["--threads", str(threads)] if threads else [])
+    """Return the words of a command, with the paths of texts as they are from here."""
+    arguments = [_text(one) if one.startswith("corpora/") else one for one in shlex.split(line)]
+    return arguments + (["--threads", str(threads)] if threads and arguments[0] == "seqgen" else [])
 
 
 def _text(name: str) -> str:
@@ -180,7 +180,7 @@ def _found(arguments: list[str]) -> tuple[bool, bool]:
     from seqgen.store import StoredModel, models_folder, result_of
     from seqgen.store.finding import is_free
 
-    name = arguments[arguments.index("--name") + 1] if arguments[0] == "train" else None
+    name = arguments[arguments.index("--name") + 1] if arguments[1] == "train" else None
     if name is None or is_free(name):
         return False, False
     with contextlib.suppress(SeqgenError):
@@ -190,17 +190,18 @@ def _found(arguments: list[str]) -> tuple[bool, bool]:
 
 
 def _run(arguments: list[str]) -> str:
-    """Run a command of seqgen; return what it writes, notices and pictures included.
+    """Run a command; return what it writes, notices and pictures included.
 
     Raises:
         SeqgenError: it fails.
     """
-    command = [sys.executable, "-m", "seqgen", *arguments]
+    program, *rest = arguments
+    command = [sys.executable, *(("-m", "seqgen") if program == "seqgen" else ()), *rest]
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     said = done.stdout.decode("utf-8", "replace")
     if done.returncode:
         why = said.strip().rpartition("\n")[2]
-        raise SeqgenError(f"seqgen {arguments[0]} ended with exit code {done.returncode}: {why}")
+        raise SeqgenError(f"{program} {rest[0]} ended with exit code {done.returncode}: {why}")
     return said

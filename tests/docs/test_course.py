@@ -29,6 +29,7 @@ LINES = {
     "scenes.txt": 40,
     "words.txt": 2000,
     "tags.tsv": 600,
+    "virus.tsv": 40,
 }
 
 
