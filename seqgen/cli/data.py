@@ -40,7 +40,7 @@ class Reported(Options):
 
 @takes_options
 def data(reported: Reported, threads: Threads, out: Output) -> None:
-    """Report what is in a text, and what of it would hurt training.
+    """Report what a text contains, and what in it would hurt training.
 
     Sizes, alphabet, longest lines, scripts; copies and near-copies of lines; how words follow the
     laws of Zipf and Heaps. Then warnings: held-out lines that are trained on too, an end unlike the

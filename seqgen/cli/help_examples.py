@@ -103,7 +103,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("seqgen diagnose book.txt -m book-gpt --layer 2 --json", "Write all figures as JSON."),
     ),
     "inspect": (
-        ("seqgen inspect book.txt", "Show the likeliest tokens at each place of a text."),
+        ("seqgen inspect book.txt", "Show the most probable tokens at each place of a text."),
         ("seqgen inspect --text hello --steps", "Follow a recurrent network by hand."),
         (
             "seqgen inspect book.txt --attention --head 5,6 --token its --html its.html",

@@ -87,7 +87,7 @@ def _numbers(text: str) -> list[float]:
 
 @takes_options
 def mix(mixing: Mixing, batches: BatchSize, machine: ExactMachine, out: Output) -> None:
-    """Mix models into a new one, which every command takes.
+    """Mix models into a new one, which works in every command.
 
     The probability of a token is the weighted sum of what the parts give it. They must have the
     same tokenizer. The new model refers to its parts; with --copy it keeps copies.

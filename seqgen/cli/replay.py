@@ -57,11 +57,11 @@ class Recorded(Options):
 
 @takes_options
 def replay(recorded: Recorded, threads: Threads, out: Output) -> None:
-    """Make recorded results again, and say of each whether it is equal, or what differs.
+    """Run recorded commands again, and report for each result whether it is equal or what differs.
 
     Results are recorded by --record of sample, beam-search, perplexity, eval, compare and sweep.
-    Each command is run once more, with its seed, in the working directory. A difference is named
-    with what it may come from: a model or a file that has changed, options, versions, the machine.
+    Each command is run once more, with its seed, in the working directory. With a difference,
+    its possible causes are named: a changed model or file, options, versions, the machine.
     The exit code is 1 if anything differs. A sweep trains its models again, in a folder of its
     own.
     """

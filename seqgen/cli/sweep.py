@@ -81,7 +81,7 @@ class Swept(Options, panel=WHAT):
 
 @takes_options
 def sweep(swept: Swept, curves: Curves, machine: Device, out: Output) -> None:
-    """Train architectures at equal numbers of parameters, and compare what they reach.
+    """Train architectures at equal numbers of parameters, and compare the results.
 
     Every model is kept: a sweep that is interrupted continues with the same command, and one that
     is larger trains what is missing.

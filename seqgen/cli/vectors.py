@@ -128,7 +128,7 @@ class Asked(Options):
 
 @takes_options
 def vectors(asked: Asked, model: ModelName, machine: Device, out: Output) -> None:
-    """Show what a model knows of words: neighbours, analogies, vectors.
+    """Show what a model knows about words: neighbours, analogies, vectors.
 
     Any trained network with an embedding has vectors; `seqgen train TEXT --model word2vec
     --tokenizer word` learns nothing else. Without a question, the vectors of all words are
