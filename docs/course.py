@@ -2,11 +2,15 @@
 
     python docs/course.py                     # all rows, which takes hours
     python docs/course.py --only 1:104 0:246  # some rows, and what their models need
+    python docs/course.py --minutes 0.5       # a shorter default budget than five minutes
     python docs/course.py --list              # show what would run
 
 Every command that ends is written down in FOLDER/done.jsonl, so that a run that is stopped goes on
 where it was; a command that failed is run again. FOLDER also holds the models and the results,
 `results.md`: each row with what its commands said, beside what the page says that they gave.
+
+With `--minutes`, a network trains so long if its command has neither steps, epochs nor minutes, or
+has a preset. What it then says is no figure of the page, but the command is shown to work.
 
 Texts that are not part of this repository, such as shakespeare.txt, go into FOLDER; a command that
 names a missing one is left out, and those that use its model are too; that is said.
@@ -123,11 +127,22 @@ def _uses_latest(line: str) -> bool:
     return words[0] in USE_LATEST and not {"-m", "--model"} & set(words)
 
 
-class Runs:
-    """The commands that were run in a folder."""
+def _has_budget(words: Sequence[str]) -> bool:
+    budgets = {"--steps", "--epochs", "--minutes"}
+    return words[0] != "train" or bool(budgets & set(words))
 
-    def __init__(self, folder: Path) -> None:
+
+class Runs:
+    """The commands that were run in a folder.
+
+    Args:
+        folder: where.
+        minutes: for training where the command names no budget; None for the default.
+    """
+
+    def __init__(self, folder: Path, minutes: float | None = None) -> None:
         self.folder, self.log = folder, folder / "done.jsonl"
+        self.minutes = minutes
         folder.mkdir(parents=True, exist_ok=True)
         link = folder / "corpora"
         if not link.exists():
@@ -151,6 +166,8 @@ class Runs:
         words = words[words.index(module) + 1 :]
         if words[0] == "train" and "--name" in words and "--overwrite" not in words:
             words.append("--overwrite")  # what a stopped run has left
+        if self.minutes is not None and not _has_budget(words):
+            words += ["--minutes", str(self.minutes)]
         home = {"SEQGEN_HOME": str(self.folder / "home"), "PYTHONPATH": str(ROOT)}
         began = time.monotonic()
         done = subprocess.run(
@@ -197,6 +214,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="+", default=[], metavar="PLACE")
     parser.add_argument("--folder", type=Path, default=Path("course"))
+    parser.add_argument("--minutes", type=float, help="of training, where no budget is given")
     parser.add_argument("--page", type=Path, default=PAGE, help=argparse.SUPPRESS)
     parser.add_argument("--list", action="store_true")
     given = parser.parse_args()
@@ -204,7 +222,7 @@ def main() -> int:
     if given.list:
         say("\n".join(f"{row.place}\t{_typed(line)}" for row in found for line in row.commands))
         return 0
-    runs, failed = Runs(given.folder.resolve()), 0
+    runs, failed = Runs(given.folder.resolve(), given.minutes), 0
     lost: set[str] = set()  # models that were left out
     for row in found:
         for line in row.commands:

@@ -98,6 +98,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "unscaled": {"scale_attention": False, "qkv_activation": "tanh", "num_kv_heads": 1},
         "joined": {"positions": "sinusoidal", "position_size": 3, "scale_embedding": True},
         "joined-learned": {"positions": "learned", "position_size": 2, "embedding_norm": True},
+        "dense": {"dense": True},
     },
     "ngram": {
         smoothing: {"order": 3, "smoothing": smoothing}
@@ -334,6 +335,7 @@ PAIR_VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "unscaled": {"scale_attention": False, "qkv_activation": "sigmoid", "num_layers": 1},
         "joined": {"positions": "sinusoidal", "position_size": 3, "num_layers": 1},
         "learned-odd": {**GPT2, "window": 5, "source_vocab_size": 9, "num_layers": 1},
+        "dense": {"dense": True, "encoder_layers": 3},
     },
 }
 PAIRS = [

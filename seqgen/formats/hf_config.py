@@ -366,6 +366,7 @@ def write(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]]:
         require_settings(config, {"positions": "rope"}, name)
     foreign = {"norm_position": "pre", "scale_embedding": False}
     foreign |= {"scale_attention": True, "qkv_activation": None, "position_size": None}
+    foreign["dense"] = False
     require_settings(config, {**foreign, "embedding_norm": False, "output_bias": False}, name)
     shared = {"vocab_size": config.vocab_size, "tie_word_embeddings": config.tie_weights}
     if config.positions == "learned":

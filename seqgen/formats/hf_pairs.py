@@ -193,6 +193,7 @@ def _require_form(config: Seq2SeqTransformerConfig, family: str, name: str) -> N
     """Refuse a model that has not the form of a family; see `write`."""
     one_size = {"head_size": None, "num_kv_heads": None, "source_features": None}
     plain = {"scale_attention": True, "qkv_activation": None, "position_size": None}
+    plain["dense"] = False
     require_settings(config, {**_form(family), **one_size, **plain}, name)
     if config.activation not in ACTIVATIONS.values():
         require_settings(config, {"activation": "gelu"}, name)

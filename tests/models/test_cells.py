@@ -140,6 +140,17 @@ def test_dense_layers_read_all_below_them(more):
     np.testing.assert_allclose(model(tokens)[0][0], np.stack(logits), **EXACT)
 
 
+def test_a_new_transformer_with_dense_connections_is_one_without():
+    """Each block begins by reading the block below it alone, and learns to read the others."""
+    dense = Case("transformer", "dense", {"dense": True, "num_layers": 3}).build()
+    plain = Case("transformer", "plain", {"num_layers": 3}).build()
+    plain.load_state_dict({k: v for k, v in dense.state_dict().items() if "depth" not in k})
+    tokens = ids(2, 7)
+    torch.testing.assert_close(dense(tokens)[0], plain(tokens)[0], rtol=0, atol=0)
+    dense(tokens)[0].square().sum().backward()
+    assert all(weights.grad.abs().min() > 0 for weights in dense.depth)
+
+
 def test_dense_and_residual_connections_are_one_or_the_other():
     with pytest.raises(UsageError, match="dense=true needs residual=false"):
         Case("lstm", "both", {"dense": True, "residual": True}).config()
@@ -382,9 +393,14 @@ def test_positions_that_cannot_be_concatenated_are_refused(settings, words):
 
 
 @torch.no_grad()
-def test_the_default_form_in_numpy():
-    """RoPE, RMSNorm, SwiGLU, and queries and keys normalised before they are turned."""
-    model = Case("transformer", "default", {"rope_theta": 50.0}).loud()
+@pytest.mark.parametrize("dense", [False, True])
+def test_the_default_form_in_numpy(dense):
+    """RoPE, RMSNorm, SwiGLU, and queries and keys normalised before they are turned.
+
+    Dense: after block i, y_i = sum_{j <= i} w_ij x_j, x_j being what block j makes of y_{j-1}.
+    """
+    settings = {"rope_theta": 50.0, "dense": dense, "num_layers": 3}
+    model = Case("transformer", "default", settings).loud()
     tokens = ids(1, 7)
 
     def adjust(q, norm):
@@ -395,11 +411,15 @@ def test_the_default_form_in_numpy():
         return np.concatenate([z.real, z.imag], -1)
 
     x = model.embedding.weight.numpy()[tokens[0].numpy()]
-    for block in model.blocks:
+    made = [x]
+    for i, block in enumerate(model.blocks):
         x = x + attention(rms_norm(x, block.attention_norm), block.attention, 2, adjust)
         feed = block.feed_forward
         gate, up = np.split(linear(rms_norm(x, block.feed_forward_norm), feed.inner), 2, -1)
         x = x + linear(gate * sigma(gate) * up, feed.output)
+        made.append(x)
+        if dense:
+            x = np.tensordot(model.depth[i].numpy(), made, 1)
     wanted = linear(rms_norm(x, model.final_norm), model.head)
     # The table of waves is made in float32.
     np.testing.assert_allclose(model(tokens)[0][0], wanted, rtol=0, atol=1e-6)

@@ -86,7 +86,7 @@ def transformer_count(c):
     P = c.position_size or 0  # of position vectors that stand beside the embeddings
     outside = V * (H - P) + V * H * (not c.tie_weights) + W * (P or H) * (c.positions == "learned")
     norms = norm * ((c.norm_position == "pre") + c.embedding_norm)
-    return outside + L * block + norms
+    return outside + L * block + norms + c.dense * sum(i + 1 for i in range(1, L + 1))
 
 
 def window_count(c):

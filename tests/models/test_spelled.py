@@ -7,6 +7,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from architectures import Case
 from helpers_cli import records, refusal
 
 from seqgen.cli import run
@@ -83,6 +84,20 @@ def test_the_gradient_is_that_of_the_words_that_occur():
     made.vectors(torch.arange(7))[tokens].pow(2).sum().backward()
     for name, parameter in made.named_parameters():
         torch.testing.assert_close(own[name], parameter.grad)
+
+
+@pytest.mark.parametrize("architecture", ["lstm", "gru", "rnn"])
+def test_training_in_bf16_is_training(architecture):
+    """The vectors come out of maps that an autocast rounds; recurrent kernels take float32."""
+    settings = {name: value for name, value in SETTINGS.items() if name != "input"}
+    model = Case(architecture, "", {**settings, "input": "char-cnn"}).build(torch.float32)
+    tokens = torch.tensor([[1, 2, 3, 1, 6]])
+    wanted = model(tokens)[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        got, _ = model(tokens)
+    assert (got - wanted).norm() < 2**-5 * wanted.norm()
+    got.square().sum().backward()
+    assert model.embedding.characters.weight.grad.abs().sum() > 0
 
 
 def test_filters_grow_with_their_width_up_to_200():

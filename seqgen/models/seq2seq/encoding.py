@@ -18,7 +18,7 @@ from seqgen.models.transformer.array_model import (
     norm_over_arrays,
     norm_shapes,
 )
-from seqgen.models.transformer.equations import Attend, placed
+from seqgen.models.transformer.equations import Attend, placed, stream
 from seqgen.models.transformer.positions import sinusoids, waves_of
 
 
@@ -35,6 +35,7 @@ class SourceBlocks:
     position_embedding: Callable[[Leaf], Leaf]
     embedding_norm: Callable[[Leaf], Leaf]
     blocks: Iterable[Callable[[Leaf, Leaf | None, Attend], Leaf]]
+    depth: Sequence[Leaf]
     final_norm: Callable[[Leaf], Leaf]
     dropout: Callable[[Leaf], Leaf]
 
@@ -78,11 +79,8 @@ class SourceBlocks:
         def attend(layer: int, q: Leaf, k: Leaf, v: Leaf) -> Leaf:
             return self.attend_to_all(q, k, v, there)
 
-        features = []
-        for block in self.blocks:
-            x = block(x, rotation, attend)
-            features.append(x)
-        return [*features[:-1], self.final_norm(x)]
+        *features, x = stream(self, x, rotation, attend)
+        return [*features, self.final_norm(x)]
 
     def _embedded(self, values: Leaf) -> tuple[Leaf, Leaf | None]:
         """Return what the blocks read, (S, L, H), and how RoPE turns it."""
@@ -135,6 +133,7 @@ class SourceBlocksArrays(SourceBlocks):
             block_over_arrays(ops, config, weights.part("blocks", i), i)
             for i in range(config.encoder_layers or config.num_layers)
         ]
+        self.depth = [weights[f"depth.{i}"] for i in range(len(self.blocks) * config.dense)]
         self.final_norm = norm_over_arrays(ops, config, weights.part("final_norm"))
 
     @staticmethod
@@ -148,6 +147,7 @@ class SourceBlocksArrays(SourceBlocks):
             shapes |= norm_shapes(config, f"{name}.embedding_norm")
         for i in range(config.encoder_layers or config.num_layers):
             shapes |= block_shapes(config, f"{name}.blocks.{i}")
+            shapes |= config.depth_shape(f"{name}.depth", i)
         if config.norm_position == "pre":
             shapes |= norm_shapes(config, f"{name}.final_norm")
         return shapes

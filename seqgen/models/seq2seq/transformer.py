@@ -25,7 +25,7 @@ from seqgen.models.seq2seq.reading import (
 from seqgen.models.seq2seq.transformer_arrays import Seq2SeqTransformerArrays
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.models.transformer.attention import full_attention
-from seqgen.models.transformer.blocks import Block, head_norm, norm_of
+from seqgen.models.transformer.blocks import Block, depth_weights, head_norm, norm_of
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.equations import Heads
 from seqgen.models.transformer.model import Transformer, initialise
@@ -77,6 +77,7 @@ class TransformerEncoder(SourceBlocks, nn.Module):
         self.embedding_norm = norm_of(config) if config.embedding_norm else nn.Identity()
         count = config.encoder_layers or config.num_layers
         self.blocks = nn.ModuleList(Block(config, i) for i in range(count))
+        self.depth = depth_weights(config, count)
         self.final_norm = norm_of(config) if config.norm_position == "pre" else nn.Identity()
         self.dropout = Dropout(config.dropout)
 

@@ -60,6 +60,7 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
         self.blocks = [
             self.block(config, weights.part("blocks", i), i) for i in range(config.num_layers)
         ]
+        self.depth = [weights[f"depth.{i}"] for i in range(len(self.blocks) * config.dense)]
         self.final_norm = norm_over_arrays(ops, config, weights.part("final_norm"))
         self.head = weights.affine("head")
         # What is rounded would magnify the least difference between a row alone and among others.
@@ -75,6 +76,7 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
             shapes |= norm_shapes(config, "embedding_norm")
         for i in range(config.num_layers):
             shapes |= block_shapes(config, f"blocks.{i}")
+            shapes |= config.depth_shape("depth", i)
         if config.norm_position == "pre":
             shapes |= norm_shapes(config, "final_norm")
         return shapes | linear_shapes("head", size, config.vocab_size, config.output_bias)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from seqgen.models.dropout import Dropout
@@ -79,6 +80,11 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, rotation: Tensor | None, attend: Attend) -> Tensor:
         return block(self, x, rotation, attend)
+
+
+def depth_weights(config: TransformerConfig, layers: int) -> nn.ParameterList:
+    """Return w_ij of `equations.stream`; at first each block reads the one below it alone."""
+    return nn.ParameterList(torch.eye(i + 2)[-1] for i in range(layers if config.dense else 0))
 
 
 def head_norm(config: TransformerConfig) -> nn.Module:

@@ -106,6 +106,11 @@ class TransformerConfig(ModelConfig):
         "Nonlinearity of queries, keys and values, as in q = tanh(W x); none leaves them linear.",
         None,
     )
+    dense: bool = setting(
+        "Let each block and the final norm read a learned sum of the embeddings and of the outputs"
+        " of all blocks below (dense connections by depth-weighted sums, Pagliardini et al. 2024).",
+        False,
+    )
     bias: bool = setting("Give the linear layers biases.", False)
     qkv_bias: bool = setting(
         "Give the maps to queries, keys and values biases even if bias is false, as Qwen2 does.",
@@ -220,6 +225,10 @@ class TransformerConfig(ModelConfig):
     def span(self, layer: int) -> int | None:
         """Return how many tokens a position attends to, itself included; None for all before it."""
         return None if layer < self.full_layers else self.sliding_window
+
+    def depth_shape(self, name: str, index: int) -> dict[str, tuple[int, ...]]:
+        """Return the shape of the weights by which what follows a block is summed, if it is."""
+        return {f"{name}.{index}": (index + 2,)} if self.dense else {}
 
     @property
     def embedding_width(self) -> int:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from seqgen.models.engines.ops import Leaf, Ops
 from seqgen.models.transformer.config import TransformerConfig
-from seqgen.models.transformer.equations import Attend, placed, seen_from
+from seqgen.models.transformer.equations import Attend, placed, seen_from, stream
 from seqgen.models.transformer.kv_cache import KVCache, empty_cache
 
 # Tokens, over all windows, that a long text is worked through at a time.
@@ -68,6 +68,7 @@ class AnchoredContext:
     position_embedding: Callable[[Leaf], Leaf]
     embedding_norm: Callable[[Leaf], Leaf]
     blocks: Iterable[Callable[[Leaf, Leaf | None, Attend], Leaf]]
+    depth: Sequence[Leaf]
     final_norm: Callable[[Leaf], Leaf]
     dropout: Callable[[Leaf], Leaf]
 
@@ -115,8 +116,7 @@ class AnchoredContext:
 
     def stacked(self, x: Leaf, rotation: Leaf | None, attend: Attend) -> Leaf:
         """Run the blocks on x (B, T, H)."""
-        for block in self.blocks:
-            x = block(x, rotation, attend)
+        *_, x = stream(self, x, rotation, attend)
         return self.final_norm(x)
 
     def in_window(self, tokens: Leaf) -> tuple[Leaf, Leaf | None]:
@@ -132,11 +132,8 @@ class AnchoredContext:
     def layer_features(self, tokens: Leaf) -> list[Leaf]:
         """See `NeuralLanguageModel.layer_features`."""
         x, rotation = self.in_window(tokens)
-        features = []
-        for block in self.blocks:
-            x = block(x, rotation, self.attend_within)
-            features.append(x)
-        return [*features[:-1], self.final_norm(x)]
+        *features, x = stream(self, x, rotation, self.attend_within)
+        return [*features, self.final_norm(x)]
 
     def read(self, tokens: Leaf, state: KVCache) -> tuple[Leaf, KVCache]:
         """Run tokens (B, T) after what the cache holds, letting full rows fall back."""

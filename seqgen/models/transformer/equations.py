@@ -5,8 +5,10 @@ A part `p` is a torch module or a namespace (`array_model.py`) whose maps take w
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,6 +137,21 @@ def block(p: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Leaf:
     if p.cross is not None:
         x = _residual(p, p.cross_norm, lambda y: p.cross(y, attend), x)
     return _residual(p, p.feed_forward_norm, p.feed_forward, x)
+
+
+def stream(p: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Iterator[Leaf]:
+    """Yield the stream (B, T, H) after each block of a stack p, which x enters.
+
+    With dense connections, what follows block i is y_i = sum_{j <= i} w_ij x_j: x_0 enters the
+    stack, and x_j is what block j makes of y_{j-1} (Pagliardini et al. 2024, "DenseFormer").
+    """
+    below = [x]
+    for i, layer in enumerate(p.blocks):
+        x = layer(x, rotation, attend)
+        if p.config.dense:
+            below.append(x)
+            x = functools.reduce(operator.add, map(operator.mul, below, p.depth[i]))
+        yield x
 
 
 def _residual(p: Any, norm: Callable[[Leaf], Leaf], part: Callable[[Leaf], Leaf], x: Leaf) -> Leaf:

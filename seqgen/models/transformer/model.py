@@ -24,7 +24,7 @@ from seqgen.models.engines.tensor_products import (
 )
 from seqgen.models.transformer.array_model import TransformerArrays
 from seqgen.models.transformer.attention import causal_attention, for_each_query
-from seqgen.models.transformer.blocks import Block, norm_of
+from seqgen.models.transformer.blocks import Block, depth_weights, norm_of
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.context import AnchoredContext
 from seqgen.models.transformer.kv_cache import KVCache
@@ -70,6 +70,7 @@ class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
             self.position_embedding = nn.Embedding(config.window, config.position_width)
         self.embedding_norm = norm_of(config) if config.embedding_norm else nn.Identity()
         self.blocks = nn.ModuleList(self.block(config, i) for i in range(config.num_layers))
+        self.depth = depth_weights(config, config.num_layers)
         self.final_norm = norm_of(config) if config.norm_position == "pre" else nn.Identity()
         self.dropout = Dropout(config.dropout)
         self.head = Linear(size, config.vocab_size, bias=config.output_bias)

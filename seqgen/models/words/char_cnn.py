@@ -83,7 +83,8 @@ class SpelledEmbedding(nn.Module):
         if not torch.is_grad_enabled():
             return F.embedding(tokens, self.weight)
         words, places = torch.unique(tokens, return_inverse=True)
-        return F.embedding(places, self.vectors(words))
+        # What an autocast makes of them is not what recurrent kernels take.
+        return F.embedding(places, self.vectors(words).to(self.characters.weight.dtype))
 
     @property
     def weight(self) -> Tensor:
