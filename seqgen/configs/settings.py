@@ -232,17 +232,14 @@ def conform(name: str, value: Any, kind: Any) -> Any:
     Raises:
         UsageError: the value is not of that type, or not among the choices.
     """
-    options = get_args(kind) if get_origin(kind) in (typing.Union, UnionType) else (kind,)
-    choices = [
-        str(c) for option in options if get_origin(option) is Literal for c in get_args(option)
-    ]
+    options, choices = _options(kind)
     if type(None) in options and (value is None or (value == "none" and "none" not in choices)):
         return None
-    for option in options:
+    for option, origin in options.items():
         plain = option in (bool, int, float, str)
         if isinstance(option, type) and not plain and isinstance(value, option):
             return value  # a path, or a group of settings
-        if get_origin(option) is Literal:
+        if origin is Literal:
             if str(value) in get_args(option):
                 return str(value)  # TOML's clip_norm_type = 2 is a number
         elif option is bool:
@@ -252,10 +249,10 @@ def conform(name: str, value: Any, kind: Any) -> Any:
             number = _number(value, option)
             if number is not None:
                 return number
-        elif get_origin(option) is dict:
+        elif origin is dict:
             if isinstance(value, Mapping):
                 return dict(value)
-        elif get_origin(option) is tuple:
+        elif origin is tuple:
             if isinstance(value, str | Iterable):
                 parts = (value,) if isinstance(value, str) else tuple(value)
                 each = get_args(option)[0]
@@ -265,6 +262,15 @@ def conform(name: str, value: Any, kind: Any) -> Any:
     expected = " or ".join(_describe(option) for option in options)
     hint = did_you_mean(str(value), choices)
     raise UsageError(f"{name} must be {expected}, not {short(repr(value))}{hint}")
+
+
+@functools.cache
+def _options(kind: Any) -> tuple[dict[Any, Any], list[str]]:
+    """Return the types that a type is of, by each its origin, and all choices among them."""
+    options = get_args(kind) if get_origin(kind) in (typing.Union, UnionType) else (kind,)
+    origins = {option: get_origin(option) for option in options}
+    choices = [str(c) for option in options if origins[option] is Literal for c in get_args(option)]
+    return origins, choices
 
 
 def _number(value: Any, kind: type) -> int | float | None:
