@@ -87,6 +87,7 @@ def test_records_have_what_every_layer_and_head_read(architecture, command, tsv,
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-4)
 
 
+@pytest.mark.fast_for("seq2seq")
 @BOTH
 def test_a_given_target_reads_as_a_written_one(architecture, tsv, capsys):
     made(tsv, architecture)
@@ -150,6 +151,7 @@ def test_an_ensemble_reads_as_its_parts_do_on_average(tsv, capsys):
     assert np.shape(record["attention"])[:2] == (1, 1)
 
 
+@pytest.mark.slow
 def test_parts_of_an_ensemble_have_windows_of_their_own(tsv):
     a, b = (made_with_window(tsv, name, most) for name, most in (("a", 9), ("b", 5)))
     assert (a.model.window, b.model.window) == (10, 6)

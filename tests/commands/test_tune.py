@@ -101,6 +101,7 @@ def test_an_architecture_suggests_what_its_settings_say():
 # A study on disk
 
 
+@pytest.mark.slow
 def test_trial_0_is_the_recipe_and_the_seed_decides_the_others():
     first, second, other = (
         try_out(a_study(name, seed=seed), 3) for name, seed in (("a", 3), ("b", 3), ("c", 4))

@@ -177,6 +177,7 @@ def test_a_file_of_held_out_text_beside_tokens(text, tmp_path):
     assert results[0].val_loss is not None
 
 
+@pytest.mark.fast_for("0.2")
 @pytest.mark.parametrize("val", ["0.2", "none", "file"])
 def test_a_run_on_tokens_goes_on_bit_for_bit(text, tmp_path, val):
     file = tokens_of(text, "bpe", size=330)

@@ -58,6 +58,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.fast_for("qwen3", "llama", rest="slow")
 @pytest.mark.parametrize("family", SHAPES)
 def test_our_files_are_read_by_gguf_and_by_us(family, tmp_path):
     own = own_model(tmp_path, *SHAPES[family])

@@ -71,6 +71,9 @@ def both(architecture, config, task, dtype=torch.float64):
     return model, kind(config, Weights(fitting))
 
 
+@pytest.mark.fast_for(
+    "bag0-*", "lstm-*", "birnn0-tagger", "encoder0-classifier", "bert-*", "transformer-tagger"
+)
 @pytest.mark.parametrize("task", ["classifier", "tagger"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
 @given(data=st.data())

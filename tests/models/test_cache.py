@@ -274,6 +274,7 @@ def test_a_mixture_gives_its_neural_parts_a_cache(home):
     torch.testing.assert_close(made.exp(), wanted, rtol=0, atol=1e-6)
 
 
+@pytest.mark.fast_for("net", "net+counts", rest="slow")
 @pytest.mark.parametrize("name", ["net", "net+counts", "net+pointed"])
 def test_what_is_fitted_is_the_best_of_a_grid_and_is_what_perplexity_gives(home, name):
     mixed, found = fit(load(name, cache=CacheConfig(40)), [HELD_OUT])

@@ -320,6 +320,7 @@ def weights(name):
     return load_file(store.find(name).path / store.WEIGHTS)
 
 
+@pytest.mark.slow
 def test_stopping_and_resuming_changes_nothing(words, sentences, capsys):
     (whole,) = records(capsys, "train", words, *SEEDED, "--steps", 8, "--name", "whole")
     records(capsys, "train", words, *SEEDED, "--steps", 8, "--stop-after", 3, "--name", "part")
@@ -339,6 +340,7 @@ def test_stopping_and_resuming_changes_nothing(words, sentences, capsys):
     assert shared and all(np.array_equal(kept[name], before[name]) for name in shared)
 
 
+@pytest.mark.slow
 def test_perplexity_of_each_direction(words, tmp_path, capsys):
     (trained,) = records(capsys, "train", words, *SEEDED, "--steps", 30, "--name", "e")
     assert trained["val_bits_per_char"] is None and trained["sample"] is None
@@ -379,6 +381,7 @@ def test_a_tagger_works_without_the_model_of_its_features(words, sentences, caps
     assert further["val_loss"] == pytest.approx(made["val_loss"], rel=1e-5)
 
 
+@pytest.mark.fast_for("word2vec-*", "lstm-*")
 @pytest.mark.parametrize(
     ("kind", "shape"),
     [

@@ -176,6 +176,7 @@ def test_a_first_step_without_rate_leaves_the_base(base, text):
     assert torch.equal(*logits)
 
 
+@pytest.mark.fast_for("more0")
 @pytest.mark.parametrize("more", [{}, {"ema": 0.5, "optimizer": "muon", "dropout": 0.2}])
 def test_resuming_adapters_is_bit_for_bit(more, base, text):
     adapters(text, name="at-once", **more)

@@ -64,6 +64,7 @@ def built_count(plan, sizes, seq_len):
     return plan.model_class(plan.model_config(sizes, seq_len)).parameter_count()
 
 
+@pytest.mark.fast_for("window", "rnn", "lstm", "nas", "transformer", "seq2seq", "bert")
 @pytest.mark.parametrize("architecture", TRAINED)
 def test_every_architecture_gets_its_nearest_width(architecture):
     """The oracle builds real models at the neighbouring widths."""

@@ -117,6 +117,7 @@ def test_a_new_run_that_is_broken_off_at_once(old, text, kind):
         trained(text, overwrite=True, report=break_off)
 
 
+@pytest.mark.fast_for("lstm-300", "ngram-30", rest="slow")
 @pytest.mark.parametrize("size", [30, 300, 700])
 @pytest.mark.parametrize("architecture", ["lstm", "ngram"])
 def test_a_new_run_that_finds_the_disk_full(old, text, size, architecture):

@@ -218,6 +218,7 @@ def test_an_earlier_checkpoint_stands_in_for_a_damaged_one(how, text):
     assert kept == ["last.safetensors", *(f"step-00000000{n}.safetensors" for n in (6, 7, 8))]
 
 
+@pytest.mark.fast_for("2", rest="slow")
 @pytest.mark.parametrize("keep", [1, 2, 5])
 def test_so_many_checkpoints_are_kept(keep, text):
     stored = begun(text, stop_after=None, keep=keep)

@@ -321,6 +321,7 @@ def test_sources_come_as_arguments_or_as_lines(tsv, tmp_path, capsys, monkeypatc
     assert given[0]["score"] == given[3]["score"]
 
 
+@pytest.mark.fast_for("seq2seq")
 @pytest.mark.parametrize("architecture", NAMES)
 def test_a_beam_is_scored_as_its_text_is(architecture, tsv, capsys):
     loaded = trained(tsv, architecture=architecture, steps=60, lr=0.01)

@@ -223,6 +223,7 @@ def test_vectors_come_in_one_file_with_targets(tmp_path):
 # ---- training ----
 
 
+@pytest.mark.fast_for("seq2seq")
 @pytest.mark.parametrize("architecture", list(HEADS))
 def test_going_on_is_bit_for_bit(architecture, sides):
     more = {"steps": 9, "dropout": 0.3}

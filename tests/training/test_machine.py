@@ -282,6 +282,7 @@ def test_a_copy_of_a_model_shares_the_text_that_it_was_shown():
     assert model.head.weight.any()
 
 
+@pytest.mark.fast_for("1.00?-*", rest="slow")
 @pytest.mark.parametrize(("worse", "taken"), [(1.004, True), (1.006, False), (math.inf, False)])
 def test_bf16_is_not_taken_where_it_costs_loss(worse, taken, monkeypatch):
     """Here its losses are that much larger from the same weights on."""

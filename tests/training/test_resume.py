@@ -126,6 +126,7 @@ EVERYTHING = {
 }
 
 
+@pytest.mark.fast_for("lstm-without1")
 @pytest.mark.parametrize(
     ("name", "without"),
     [("lstm", ()), ("lstm", ("variational",)), ("mingru", ("zoneout_memory", *PAST))],
@@ -175,6 +176,7 @@ def test_another_text_is_refused_unless_wanted(text, tmp_path):
     assert resume("part", data=[other], changed_data=True).steps == 7
 
 
+@pytest.mark.fast_for("Progress-2", "Validated-15")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("kind", [Progress, Validated])
 def test_an_interrupt_leaves_a_run_that_goes_on(kind, number, text, monkeypatch):

@@ -74,6 +74,7 @@ def test_a_healthy_run_says_nothing():
         assert warnings_of(small(architecture), lr=3e-3, optimizer="muon") == []
 
 
+@pytest.mark.fast_for("lstm")
 @pytest.mark.parametrize("architecture", ["lstm", "gru", "transformer"])
 def test_a_rate_a_hundred_times_too_high_is_called_that(architecture):
     said = warnings_of(small(architecture), lr=0.4, optimizer="muon")

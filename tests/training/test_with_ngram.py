@@ -150,6 +150,7 @@ def test_names_in_use_are_refused_before_training_and_kept_after(text, capsys):
         trained(text, "t-mixture", with_ngram=2, steps=1)
 
 
+@pytest.mark.fast_for("_count-3")
 @pytest.mark.parametrize(
     ("broken", "order"), [("_count", 3), ("_counted_before", 2), ("write_stored", 2)]
 )
@@ -389,6 +390,7 @@ def test_the_number_may_be_left_out():
     assert fill_in_numbers(["--", "--with-ngram"]) == ["--", "--with-ngram"]
 
 
+@pytest.mark.slow
 def test_a_mixture_that_would_pay_is_recommended_after_minutes(text):
     said: list[Notice] = []
     settings = {**SHAPE, "minutes": 0.01, "precision": "float32"}
@@ -451,6 +453,7 @@ def test_weights_by_order_are_taken_where_they_help():
     assert fit_columns(alike.numpy(), matched.numpy(), 2).by_order == ()
 
 
+@pytest.mark.slow
 def test_a_small_text_gets_a_line_or_with_auto_a_mixture(text, capsys):
     said: list[Notice] = []
     settings = {**SHAPE, "minutes": 0.01, "precision": "float32"}
