@@ -205,6 +205,7 @@ def test_shapes_that_cannot_be_are_refused():
 
 
 @pytest.mark.slow
+@pytest.mark.fast_for("2-*")
 @pytest.mark.parametrize(
     ("ranks", "flags", "times"),
     [

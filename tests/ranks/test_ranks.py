@@ -61,57 +61,60 @@ def assert_alike(one, several, exactly=False):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    return train(1, tmp_path_factory.mktemp("alone") / "found.pt")
+    """Return what finds the results of cases that one process trains, each once."""
+    found = {}
+
+    def of(names):
+        if missing := [name for name in names if name not in found]:
+            found.update(train(1, tmp_path_factory.mktemp("alone") / "found.pt", *missing))
+        return {name: found[name] for name in names}
+
+    return of
 
 
-def cases_for(world, names):
-    """All of these cases for two processes; for more, architectures with dropout and without."""
-    return [name for name in names if world == 2 or name in ARCHITECTURES]
+# A case of each kind of state, of a source, of rows that differ in number, and of a matrix's rule.
+SOME = ["lstm-dropout", "seq2seq-transformer-dropout", "accumulate", "few-rows", "muon"]
 
 
-OF_TWO_AND_THREE = [
-    pytest.param(2, marks=pytest.mark.slow),
-    pytest.param(3, marks=pytest.mark.long),
-]
+def processes(names):
+    """Of these cases some and all for two processes; for three, those of architectures."""
+    of_three = [name for name in names if name in ARCHITECTURES]
+    return pytest.mark.parametrize(
+        ("world", "names"),
+        [
+            pytest.param(2, SOME, id="2-some", marks=pytest.mark.slow),
+            pytest.param(2, names, id="2-all", marks=pytest.mark.long),
+            pytest.param(3, of_three, id="3", marks=pytest.mark.long),
+        ],
+    )
 
 
-@pytest.mark.parametrize("world", OF_TWO_AND_THREE)
-def test_several_processes_train_as_one_does(world, alone, tmp_path):
+@processes(list(CASES))
+def test_several_processes_train_as_one_does(world, names, alone, tmp_path):
     """The random states and carried states included."""
-    names = cases_for(world, CASES)
     found = train(world, tmp_path / "found.pt", *names)
-    assert_alike({name: alone[name] for name in names}, found)
+    assert_alike(alone(names), found)
+
+
+@processes(SHARDED)
+def test_divided_models_train_as_whole_ones_do(world, names, alone, tmp_path):
+    found = train(world, tmp_path / "found.pt", *names, "--shard")
+    assert_alike(alone(names), found)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("world", [2, 3])
-def test_divided_models_train_as_whole_ones_do(world, alone, tmp_path):
-    names = cases_for(world, SHARDED)
-    found = train(world, tmp_path / "found.pt", *names, "--shard")
-    assert_alike({name: alone[name] for name in names}, found)
-
-
-@pytest.mark.parametrize(
-    ("first", "then"),
-    [
-        pytest.param(2, 2, marks=pytest.mark.long),
-        pytest.param(2, 1, marks=pytest.mark.long),
-        pytest.param(1, 3, marks=pytest.mark.long),
-        pytest.param(3, 2, marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize(("first", "then"), [(2, 2), (2, 1), (1, 3), (3, 2)])
 def test_a_run_goes_on_with_any_number_of_processes(first, then, alone, tmp_path):
-    cases = ["lstm-dropout", "seq2seq-transformer-dropout", "accumulate", "few-rows", "muon"]
     begun = tmp_path / "begun.pt"
-    train(first, begun, *cases, "--stop-at", "23")
+    train(first, begun, *SOME, "--stop-at", "23")
     shard = ["--shard"] if (first, then) == (3, 2) else []
-    found = train(then, tmp_path / "found.pt", *cases, "--begun", str(begun), *shard)
-    for name in cases:
-        losses = alone[name]["losses"][-len(found[name]["losses"]) :]
+    found = train(then, tmp_path / "found.pt", *SOME, "--begun", str(begun), *shard)
+    for name in SOME:
+        losses = alone(SOME)[name]["losses"][-len(found[name]["losses"]) :]
         assert found[name]["losses"] == pytest.approx(losses, abs=1e-5)
     if first == then:
-        unbroken = train(first, tmp_path / "unbroken.pt", *cases)
-        for name in cases:
+        unbroken = train(first, tmp_path / "unbroken.pt", *SOME)
+        for name in SOME:
             wanted, tensors = unbroken[name]["snapshot"][0], found[name]["snapshot"][0]
             assert all(torch.equal(tensor, tensors[key]) for key, tensor in wanted.items()), name
 
@@ -175,6 +178,7 @@ with together():
 
 
 @pytest.mark.slow
+@pytest.mark.fast_for("raise SeqgenError*", "*SIGKILL*")
 @pytest.mark.parametrize(
     ("ends", "said"),
     [
