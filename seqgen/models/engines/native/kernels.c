@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -85,7 +86,7 @@ static void *worker(void *unused) {
         while (pool.calls == seen) pthread_cond_wait(&pool.begun, &pool.lock);
         seen = pool.calls;
         const int joins = pool.open;
-        pool.active += joins;
+        __atomic_add_fetch(&pool.active, joins, __ATOMIC_RELAXED); /* others leave without the lock */
         pthread_mutex_unlock(&pool.lock);
         if (joins) {
             take_parts();
@@ -124,14 +125,18 @@ static void share(work *what, const void *about, int64_t size) {
         pthread_detach(made);
     }
     pool.what = what, pool.about = about, pool.next = 0;
-    pool.parts = least(MOST_PARTS, 4 * wanted), pool.open = 1, pool.calls++;
+    pool.parts = least(MOST_PARTS, 4 * wanted), pool.open = 1;
+    __atomic_add_fetch(&pool.calls, 1, __ATOMIC_RELAXED);
     pthread_cond_broadcast(&pool.begun);
     pthread_mutex_unlock(&pool.lock);
     take_parts();
     pthread_mutex_lock(&pool.lock);
     pool.open = 0;
     pthread_mutex_unlock(&pool.lock);
-    while (__atomic_load_n(&pool.active, __ATOMIC_ACQUIRE)) wait_a_moment();
+    for (int i = 0; __atomic_load_n(&pool.active, __ATOMIC_ACQUIRE); i++) {
+        if (i < SPINS) wait_a_moment();
+        else sched_yield();
+    }
     pthread_mutex_unlock(&pool.busy);
 }
 
