@@ -26,8 +26,8 @@ NEVER = 1 << 30
 # States whose costs are worked out before anything is written, and the work that this may take, in
 # states times nodes of the vocabulary. Both bound the time of a hostile pattern to seconds.
 MOST_STATES, MOST_WORK = 20_000, 200_000_000
-# Entries of the tables of states by tokens that are kept.
-MOST_KEPT = 1 << 26
+# Entries of each table of states by tokens that are kept, of four bytes each.
+MOST_KEPT = 1 << 23
 # A grammar's text may stand in so many places at once, and in so many open calls.
 MOST_PLACES, MOST_DEPTH = 10_000, 1_000
 
@@ -127,7 +127,7 @@ class Automaton:
         if state not in self._after:
             if len(self._after) * self.vocabulary.node_of.size > MOST_KEPT:
                 self._after.clear()
-            self._after[state] = self._walk(state)
+            self._after[state] = self._walk(state).astype(np.int32)
         return self._after[state]
 
     def costs(self, state: int) -> np.ndarray:
@@ -136,7 +136,7 @@ class Automaton:
             if len(self._costs) * self.vocabulary.node_of.size > MOST_KEPT:
                 self._costs.clear()
             after, places = np.unique(self.after(state), return_inverse=True)
-            costs = np.array([self.cost(int(other)) for other in after])
+            costs = np.array([self.cost(int(other)) for other in after], dtype=np.int32)
             self._costs[state] = costs[places.reshape(-1)]
         return self._costs[state]
 

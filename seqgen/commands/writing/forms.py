@@ -180,7 +180,7 @@ def content(name: str) -> str:
         raise SeqgenError(f"{name} is not UTF-8 at byte {error.start}") from None
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=16)
 def _constraint(
     tokenizer: Tokenizer,
     kind: str,
@@ -236,7 +236,7 @@ def max_copy(loaded: LoadedModel, options: WritingOptions, dead_ends: bool = Tru
     return [MaxCopy(index, options.max_copy, within, first, fresh_after, dead)]
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=16)
 def automaton_of(
     tokenizer: Tokenizer, kind: str, text: str, excluded: frozenset[int], backward: bool
 ) -> Automaton:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -33,6 +34,11 @@ class MemoryCache(KVCache):
         selected = super().select(rows)
         selected.memory = memory
         return selected
+
+    @classmethod
+    def cat(cls, states: Sequence[MemoryCache]) -> MemoryCache:
+        memory = Memory.cat([state.memory for state in states])
+        return dataclasses.replace(super().cat(states), memory=memory)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -57,10 +58,8 @@ class KVCache(State):
         capacity = self.tokens.shape[1]
         if self.end + more <= capacity:
             return
-        # Doubling makes the copying a constant share of the work.
         used = self.end - min(self.starts)
-        fewest = FEWEST_SLOTS // (1 + len(self.starts) // MANY_ROWS)
-        self._relocate(max(fewest, 2 * (used + more)))
+        self._relocate(_capacity(used + more, len(self.starts)))
 
     def _relocate(self, capacity: int, rows: Rows | None = None) -> None:
         """Move what is used, of all rows or of `rows`, to the front of new blocks."""
@@ -68,14 +67,21 @@ class KVCache(State):
         picked = slice(None) if rows is None else rows
 
         def moved(x: Leaf) -> Leaf:
-            return _placed(_slots(x, first, self.end)[picked], 0, capacity)
+            used = _slots(x, first, self.end)[picked]
+            block = _empty(used, len(used), capacity)
+            _slots(block, 0, self.end - first)[...] = used
+            return block
 
-        self.tokens = moved(self.tokens)
-        self.keys, self.values = tuple(map(moved, self.keys)), tuple(map(moved, self.values))
+        self._set(moved)
         self.starts = [start - first for start in self.starts]
         self.end -= first
         if self.shared is not None:
             self.shared = np.maximum(self.shared - first, 0)
+
+    def _set(self, changed: Callable[[Leaf], Leaf]) -> None:
+        """Replace every block by what it becomes."""
+        self.tokens = changed(self.tokens)
+        self.keys, self.values = tuple(map(changed, self.keys)), tuple(map(changed, self.values))
 
     def rewritten(self, rows: Rows) -> None:
         """Forget what `rows` share with others: their slots are written anew."""
@@ -87,11 +93,14 @@ class KVCache(State):
         rows = list(rows)
         moved = [row for row, source in enumerate(rows) if row != source]
         stay = all(rows[rows[row]] == rows[row] for row in moved if rows[row] < len(rows))
-        in_place = len(rows) == len(self.starts) and stay
+        fewer = len(rows) < len(self.starts) and all(a < b for a, b in pairwise(rows))
+        in_place = fewer or (len(rows) == len(self.starts) and stay)
         shared = self._shared_by(rows)
         if in_place:
-            # Every row that is read keeps its place, so the others can be written over.
+            # Every row that is read keeps its place, or is read before another takes it.
             self._overwrite(moved, [rows[row] for row in moved])
+        if fewer:
+            self._set(lambda x: x[: len(rows)])
         self.starts = [self.starts[row] for row in rows]
         self.shared = shared
         if not in_place:
@@ -136,25 +145,28 @@ class KVCache(State):
     def cat(cls, states: Sequence[KVCache]) -> KVCache:
         """Join rows of different lengths, aligned at the newest slot."""
         end = max(state.end for state in states)
-        aligned = [state._aligned(end) for state in states]
-        joined = super().cat(aligned)
-        joined.starts = [start for state in aligned for start in state.starts]
-        joined.shared = None
-        return joined
+        rows = sum(len(state.starts) for state in states)
+        capacity = _capacity(end + 1, rows)
 
-    def _aligned(self, end: int) -> KVCache:
-        shift = end - self.end
-
-        def pad(x: Leaf) -> Leaf:
-            return _placed(_slots(x, 0, self.end), shift, end)
+        def joined(parts: Sequence[Leaf]) -> Leaf:
+            if len({ops_of(part) for part in parts}) > 1:  # of both engines
+                parts = [ops_of(part).array(part) for part in parts]
+            block, row = _empty(parts[0], rows, capacity), 0
+            for state, part in zip(states, parts, strict=True):
+                own = block[row : row + len(part)]
+                _slots(own, 0, end - state.end)[...] = 0
+                _slots(own, end - state.end, end)[...] = _slots(part, 0, state.end)
+                row += len(part)
+            return block
 
         return dataclasses.replace(
-            self,
-            tokens=pad(self.tokens),
-            keys=tuple(map(pad, self.keys)),
-            values=tuple(map(pad, self.values)),
-            starts=[start + shift for start in self.starts],
+            states[0],
+            tokens=joined([state.tokens for state in states]),
+            keys=tuple(map(joined, zip(*(state.keys for state in states), strict=True))),
+            values=tuple(map(joined, zip(*(state.values for state in states), strict=True))),
+            starts=[start + end - state.end for state in states for start in state.starts],
             end=end,
+            shared=None,
         )
 
 
@@ -163,14 +175,19 @@ def _slots(x: Leaf, begin: int, end: int) -> Leaf:
     return x[:, begin:end] if x.ndim == 2 else x[:, :, begin:end]
 
 
-def _placed(used: Leaf, begin: int, capacity: int) -> Leaf:
-    """Return `used` from slot `begin` on in a larger block: after zeros, before empty slots."""
-    axis, shape = (1 if used.ndim == 2 else 2), list(used.shape)
-    end, shape[axis] = begin + shape[axis], capacity
-    block = ops_of(used).empty(used, *shape)
-    _slots(block, 0, begin)[...] = 0
-    _slots(block, begin, end)[...] = used
-    return block
+def _capacity(slots: int, rows: int) -> int:
+    """Return how many slots to take where so many are needed at once.
+
+    Doubling makes the copying a constant share of the work.
+    """
+    return max(FEWEST_SLOTS // (1 + rows // MANY_ROWS), 2 * slots)
+
+
+def _empty(like: Leaf, rows: int, capacity: int) -> Leaf:
+    """Return a block like another with so many rows and slots."""
+    shape = list(like.shape)
+    shape[0], shape[1 if like.ndim == 2 else 2] = rows, capacity
+    return ops_of(like).empty(like, *shape)
 
 
 def empty_cache(
