@@ -11,7 +11,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 try:
     import fcntl
@@ -180,10 +180,26 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_bytes(path: Path, *pieces: bytes | memoryview) -> None:
+class Parts(Protocol):
+    """A piece of a file that is read part by part, more than once."""
+
+    def pieces(self) -> Iterator[Any]:
+        """Yield its parts, which are buffers."""
+
+
+Piece = bytes | memoryview | Parts
+
+
+def parts_of(pieces: Iterable[Piece]) -> Iterator[Any]:
+    """Yield the content of a file in parts."""
+    for piece in pieces:
+        yield from [piece] if isinstance(piece, bytes | memoryview) else piece.pieces()
+
+
+def write_bytes(path: Path, *pieces: Piece) -> None:
     """Replace `path` by pieces of content, one after the other, in one step."""
     with replacing(path) as file:
-        file.writelines(pieces)
+        file.writelines(parts_of(pieces))
 
 
 def regular(path: Path) -> Path:

@@ -62,7 +62,7 @@ def keep_freed_memory() -> None:
 
 
 def return_freed_memory() -> None:
-    """Have glibc give back what is freed, as a model needs that is divided to save memory.
+    """Have glibc give back what is freed, as runs need that are to save memory.
 
     What one block is gathered into, by another thread, would not be found again for the next one.
     """

@@ -117,7 +117,7 @@ def train(
     if run.resume is None:
         check_files(data)
     out = out if ranks.leads() else replace(out, quiet=True)
-    if processes.shard:
+    if processes.shard or settings.get("memory"):
         return_freed_memory()
     inputs = files.inputs(recipe.given_settings, out)
     # Connected before files are looked at, so that one line says what all processes miss.

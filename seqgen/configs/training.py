@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from seqgen.configs import ranges
-from seqgen.configs.options import BUDGET, CHOSEN, MORE, NGRAM, OPTIMISATION, SAVING, WHAT
+from seqgen.configs.options import (
+    BUDGET,
+    CHOSEN,
+    MORE,
+    NGRAM,
+    OPTIMISATION,
+    SAVING,
+    WHAT,
+    size_of,
+)
 from seqgen.configs.regimes import RegimeConfig
 from seqgen.configs.settings import (
     MOST_STEPS,
@@ -320,6 +329,13 @@ class TrainingConfig(RegimeConfig):
         metavar="[ORDER]",
         common=True,
     )
+    memory: str | None = setting(
+        "Count n-grams with this much memory, such as 1G, for the whole process: what does not fit "
+        "goes to temporary files. The model is the same.",
+        None,
+        panel=NGRAM,
+        metavar="SIZE",
+    )
     precision: Literal["auto", "float32", "float64", "bf16"] = setting(
         "Number format; auto uses bf16 if it trains faster on this machine, else float32.",
         "auto",
@@ -347,6 +363,8 @@ class TrainingConfig(RegimeConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.memory is not None:
+            size_of("--memory", self.memory)
         self._fill_in("warmup", WARMUPS.get(self.schedule, 0.02))
         self._fill_in("min_lr", LEAST_RATES.get(self.schedule, 0.0))
         adapts = self.lora is not None
@@ -369,6 +387,11 @@ class TrainingConfig(RegimeConfig):
     def _fill_in(self, name: str, value: float) -> None:
         if getattr(self, name) is None:
             object.__setattr__(self, name, value)
+
+    @property
+    def most_bytes(self) -> int | None:
+        """The bytes that counting n-grams may take; None for any number."""
+        return None if self.memory is None else size_of("--memory", self.memory)
 
     @property
     def budget(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +16,7 @@ from seqgen.configs import Documents
 from seqgen.data.encoding import Sampling, encoded, encoded_lines
 from seqgen.data.framing import Framing
 from seqgen.data.sources import Sources, starts_of, take_spans
+from seqgen.errors import reported
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.base import SPECIALS
 
@@ -165,15 +168,30 @@ def gather(pieces: Iterable[np.ndarray], framing: Framing, tokenizer: Tokenizer)
 
 
 class Gathered:
-    """An array that grows; once it is large, it is kept in an anonymous temporary file."""
+    """An array that grows; once it is large, it is kept in an anonymous temporary file.
+
+    It is read by slices, or by arrays of places, without loading what lies in the file at once.
+
+    Args:
+        dtype: of its items.
+        spill: the bytes up to which it is kept in memory; `SPILL` if None.
+    """
 
     SPILL = 1 << 26
+    # Items that are read at once where all are read in turn.
+    PIECE = 1 << 20
 
-    def __init__(self, dtype: type) -> None:
+    def __init__(self, dtype: type, spill: float | None = None) -> None:
         self.dtype, self.size = np.dtype(dtype), 0
+        self._most = self.SPILL if spill is None else spill
         self._held: list[np.ndarray] = []
         self._bytes = 0
         self._file: IO[bytes] | None = None
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether it lies in a file."""
+        return self._file is not None
 
     def add(self, values: np.ndarray) -> None:
         """Append `values`."""
@@ -181,23 +199,68 @@ class Gathered:
         self._held.append(values)
         self.size += values.size
         self._bytes += values.nbytes
-        if self._bytes > self.SPILL:
+        if self._bytes > self._most:
             self._spill()
 
     def _spill(self) -> None:
-        if self._file is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115
-        for values in self._held:
-            self._file.write(memoryview(values).cast("B"))
+        with reported(f"the temporary files in {tempfile.gettempdir()} cannot be written"):
+            if self._file is None:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115
+            self._file.seek(0, os.SEEK_END)
+            for values in self._held:
+                self._file.write(memoryview(values).cast("B"))
+            self._file.flush()
         self._held, self._bytes = [], 0
 
     def array(self) -> np.ndarray:
-        """Return all of it, (N,); mapped where it went to a file."""
+        """Return all of it, (N,); mapped where it went to a file, which writing to it leaves."""
         if self._file is None:
-            return np.concatenate([np.zeros(0, self.dtype), *self._held])
+            if len(self._held) != 1:
+                self._held = [np.concatenate([np.zeros(0, self.dtype), *self._held])]
+            return self._held[0]
         self._spill()
-        self._file.flush()
-        return np.asarray(np.memmap(self._file, self.dtype, "r", shape=(self.size,)))
+        return np.asarray(np.memmap(self._file, self.dtype, "c", shape=(self.size,)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self.array() if dtype is None else self.array().astype(dtype, copy=False)
+
+    def __getitem__(self, key: slice) -> np.ndarray:
+        if self._file is None:
+            return self.array()[key]
+        if self._held:
+            self._spill()
+        begin, end, _ = key.indices(self.size)
+        items = np.empty(max(0, end - begin), self.dtype)
+        self._file.seek(begin * self.dtype.itemsize)
+        self._file.readinto(memoryview(items).cast("B"))
+        return items
+
+    def pieces(self) -> Iterator[np.ndarray]:
+        """Yield all items in turn: at once where they are in memory."""
+        step = max(1, self.size) if self._file is None else self.PIECE
+        for begin in range(0, self.size, step):
+            yield self[begin : begin + step]
+
+    def take(self, places: np.ndarray) -> np.ndarray:
+        """Return the items at places (M,), each 0 or more, in any order."""
+        if self._file is None:
+            return self.array()[places]
+        items, order = np.empty(places.shape, self.dtype), np.argsort(places)
+        ordered, begin, first = places[order], 0, 0
+        for piece in self.pieces():
+            last = int(ordered.searchsorted(begin + piece.size))
+            items[order[first:last]] = piece[ordered[first:last] - begin]
+            begin, first = begin + piece.size, last
+        return items
+
+
+def forget(array: np.ndarray | Joined) -> None:
+    """Give back the memory of an array that was read through a mapped file, and not changed."""
+    for part in array.parts if isinstance(array, Joined) else [array]:
+        while isinstance(part, np.ndarray):
+            part = part.base
+        if isinstance(part, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            part.madvise(mmap.MADV_DONTNEED)
 
 
 def _ended(

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqgen.data.corpus import Gathered
 from seqgen.models.base import LanguageModel
 from seqgen.models.engines.ops import ops_of
 from seqgen.models.reader import ArrayModel
@@ -33,6 +34,7 @@ class CountedModel(LanguageModel):
         super().__init__()
         self.register_buffer("place", torch.empty(0), persistent=False)
         self._arrays: ArrayModel | None = None
+        self.columns: dict[str, Gathered] = {}  # those of the tables that lie in temporary files
 
     @property
     def device(self) -> torch.device:
@@ -69,13 +71,14 @@ class CountedModel(LanguageModel):
 
     def __getstate__(self) -> dict[str, Any]:
         # Views of the tables can be neither copied nor pickled.
-        return {**self.__dict__, "_arrays": None}
+        return {**self.__dict__, "_arrays": None, "columns": {}}
 
     def take_tables(self, tables: Mapping[str, Tensor]) -> None:
         """Hold these tables from now on, by name."""
         self._arrays = None
         for name, table in tables.items():
             self.register_buffer(name, table)
+            self.columns.pop(name, None)
 
     def start(self, batch: int, stride: int | None = None) -> State:
         return self._tensors(self.arrays.start(batch, stride))

@@ -8,13 +8,14 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError, first_line
 from seqgen.files import (
+    Piece,
     is_temporary,
     open_file,
     parse_json,
@@ -90,9 +91,13 @@ TYPES = {
 
 
 def tensor_pieces(
-    tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
-) -> list[bytes | memoryview]:
+    tensors: dict[str, Tensor],
+    metadata: dict[str, str] | None = None,
+    columns: Mapping[str, Piece] | None = None,
+) -> list[Piece]:
     """Return tensors as a safetensors file: its header, and then each tensor where it lies.
+
+    Those that `columns` have are read from there, part by part.
 
     `safetensors.torch.save` returns the same bytes, and takes the memory of two more copies.
     """
@@ -102,7 +107,7 @@ def tensor_pieces(
     order = list(TYPES)
     names = sorted(tensors, key=lambda name: (order.index(types[name]), name))
     header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
-    views: list[bytes | memoryview] = []
+    views: list[Piece] = []
     end = 0
     for name in names:
         tensor = tensors[name].detach().cpu().contiguous()
@@ -112,7 +117,7 @@ def tensor_pieces(
         begin, end = end, end + view.nbytes
         about = {"dtype": TYPES[types[name]], "shape": [*tensor.shape]}
         header[name] = {**about, "data_offsets": [begin, end]}
-        views.append(view)
+        views.append((columns or {}).get(name, view))
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return [len(text).to_bytes(8, "little") + text, *views]
@@ -270,7 +275,7 @@ class ModelFolder:
         with self.writing(layout.MANIFEST):
             manifest.keep_current_hashes(self.path)
 
-    def replace_part(self, part: str, *pieces: bytes | memoryview) -> None:
+    def replace_part(self, part: str, *pieces: Piece) -> None:
         """Replace a file of the folder by pieces of content in one step, the manifest first.
 
         Raises:

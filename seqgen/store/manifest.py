@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from seqgen.errors import SeqgenError, reported
-from seqgen.files import parse_json, regular, write_json
+from seqgen.files import Piece, parse_json, parts_of, regular, write_json
 from seqgen.store.layout import MANIFEST
 
 # Files up to this size are hashed whenever a model is loaded; larger ones only when resuming.
@@ -67,11 +67,11 @@ def read(folder: Path) -> Hashes:
         raise SeqgenError(f"{path} is damaged ({error})") from None
 
 
-def digest(*pieces: bytes | memoryview) -> str:
+def digest(*pieces: Piece) -> str:
     """Return the SHA-256 of what a file is to hold, piece after piece."""
     digest = hashlib.sha256()
-    for piece in pieces:
-        digest.update(piece)
+    for part in parts_of(pieces):
+        digest.update(part)
     return digest.hexdigest()
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from seqgen import __version__
 from seqgen.configs import Config
 from seqgen.errors import SeqgenError, UsageError, first_line
-from seqgen.files import json_bytes
+from seqgen.files import Piece, json_bytes
 from seqgen.store import layout
 from seqgen.store.folder import MetricsLog, ModelFolder, TrainingFolder, is_whole, tensor_pieces
 from seqgen.store.layout import models_folder
@@ -528,7 +528,9 @@ class StoredModel(TrainingFolder):
         """
         from seqgen.models.base import weights_of
 
-        self.replace_part(layout.WEIGHTS, *tensor_pieces(weights_of(model)))
+        self.replace_part(
+            layout.WEIGHTS, *tensor_pieces(weights_of(model), columns=getattr(model, "columns", {}))
+        )
 
     def publish(self) -> None:
         """Make a new model findable; a model in its final folder already is."""
@@ -572,7 +574,7 @@ class ReadOnlyModel(StoredModel):
     def write_config(self, architecture: str, preset: str | None = None, **groups: Any) -> None:
         self.known.update({"architecture": architecture, "preset": preset, **groups})
 
-    def replace_part(self, part: str, *pieces: bytes | memoryview) -> None:
+    def replace_part(self, part: str, *pieces: Piece) -> None:
         """Write nothing."""
 
     def write_weights(self, model: Any) -> None:

@@ -5,49 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from typing import Any
 
 import numpy as np
 
 from seqgen.configs import require
-from seqgen.data.corpus import Corpus
-from seqgen.models.ngram.array_model import NOTHING, Level
+from seqgen.data.corpus import Corpus, Gathered, span
+from seqgen.models.ngram.array_model import NOTHING, Level, NGramState
 from seqgen.models.ngram.config import NGramConfig
 from seqgen.models.ngram.model import NGram
+from seqgen.training.runs import EVERYTHING, Block, Counts, Room, Text, blocks, count
 
 # The discounts of KenLM's --discount_fallback, for orders whose counts of counts give none.
 FALLBACK = (0.5, 1.0, 1.5)
-# N-grams are counted in a table of all possible ones if it is at most this many times as long as
-# the text, and by sorting otherwise.
-TABLE_PER_KEY = 4
 # Iterations of EM for the weights of orders, at most, and the change that ends them.
 ROUNDS, STILL = 300, 1e-5
 # Counts up to this are discounted by Katz. A sum that lacks no more than this lacks nothing.
 KATZ, NOBODY = 5, 1e-12
-
-
-@dataclass(frozen=True)
-class Counts:
-    """The distinct n-grams of one order n.
-
-    Attributes:
-        keys: (M,) int64, ascending: (id of the first n - 1 words) V + (the last word); of order
-            1, all V words.
-        raw: (M,) int64, how often each was seen, its last word being scored.
-        suffixes: (M,) int64, the id of the last n - 1 words; for order 1 the word itself.
-        adjusted: (M,) int64, how many different words were seen before it; `raw` for the
-            highest order, and for those that begin a document by a symbol that stands nowhere
-            else (so that nothing was ever before them).
-        initial: (M,) bool, which ones these last are.
-        kept: (M,) bool, false for those to be pruned.
-    """
-
-    keys: np.ndarray
-    raw: np.ndarray
-    suffixes: np.ndarray
-    adjusted: np.ndarray
-    initial: np.ndarray
-    kept: np.ndarray
+# Most tokens on which those weights are fitted, and places of a text that are looked up at once.
+MOST_HELD_OUT = AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -67,108 +43,43 @@ class NGramFit:
     fallbacks: list[int]
 
 
-def fit(model: NGram, corpus: Corpus, impossible: Sequence[int]) -> NGramFit:
+def fit(
+    model: NGram, corpus: Corpus, impossible: Sequence[int], memory: int | None = None
+) -> NGramFit:
     """Fill a model with the n-grams of a corpus.
+
+    With a limit of memory, what does not fit is in temporary files; the model is the same.
 
     Args:
         model: its configuration says order and smoothing.
         corpus: the training part.
         impossible: ids that cannot occur in a text, such as padding and the start symbol.
+        memory: the bytes that the process may take; None for any number.
 
     Raises:
-        UsageError: the configuration names no smoothing.
+        UsageError: the configuration names no smoothing, or the memory is too little.
+        SeqgenError: the temporary files cannot be written.
     """
     began = time.perf_counter()
     config = model.config
-    require(config.smoothing is not None, f"smoothing is one of {', '.join(_ESTIMATES)}")
+    require(config.smoothing is not None, f"smoothing is one of {', '.join(_RULES)}")
     possible = np.ones(config.vocab_size, dtype=bool)
     possible[list(impossible)] = False
-    counts = count(corpus, config, possible)
-    smooth = _ESTIMATES[config.smoothing]
+    room = Room.of(memory, config.vocab_size)
+    counts, estimate = count(corpus, config, possible, room), NGramEstimate(room)
     if config.smoothing == "jelinek-mercer":
-        smooth = partial(smooth, weights=order_weights(corpus, config, possible))
-    estimate = smooth(counts, possible, config)
+        estimate.weights = order_weights(corpus, config, possible, room)
+    estimate.fill(counts, possible, config)
     if config.prune_entropy:
-        counts, estimate = prune_by_entropy(counts, estimate, config.prune_entropy)
-    model.fill(_levels(counts, estimate))
+        counts = prune_by_entropy(counts, estimate, config.prune_entropy)
+    model.fill(_levels(counts, estimate, model.arrays.dtype))
+    first, end = counts[0].initial
     return NGramFit(
         seconds=time.perf_counter() - began,
-        ngrams=[int(np.count_nonzero(possible | counts[0].initial))]
-        + [int(np.count_nonzero(c.kept)) for c in counts[1:]],
+        ngrams=[int(possible.sum()) + end - first, *(grams.stored for grams in counts[1:])],
         discounts=estimate.discounts,
         fallbacks=estimate.fallbacks,
     )
-
-
-def count(corpus: Corpus, config: NGramConfig, possible: np.ndarray) -> list[Counts]:
-    """Count the n-grams of every order, 1 to N; none spans two documents."""
-    size = config.vocab_size
-    words, place = _with_starts(corpus)
-    every = np.arange(size)
-    raw = np.bincount(words[place > 0], minlength=size)
-    initial = (every == corpus.start) & ~possible
-    counts_by_order = [Counts(every, raw, every, raw, initial, np.ones(size, dtype=bool))]
-    ids = words  # of the n-gram that ends at each word
-    for n, limit in enumerate(config.thresholds[1:], start=2):
-        at = np.flatnonzero(place >= n - 1)
-        possible_keys = counts_by_order[-1].keys.size * size
-        keys, which, raw = _distinct(ids[at - 1] * size + words[at], possible_keys)
-        suffixes = np.empty(keys.size, dtype=np.int64)
-        suffixes[which] = ids[at]
-        # The first n-gram of a text includes the start symbol, as if it were one more word; but the
-        # start symbol itself is not predicted.
-        firsts = np.unique(ids[place == n - 2]) if n > 2 else every[:0]
-        counts_by_order[-1] = _adjusted(counts_by_order[-1], suffixes, firsts)
-        initial = counts_by_order[-1].initial[keys // size]
-        counts_by_order.append(Counts(keys, raw, suffixes, raw, initial, raw > limit))
-        ids = np.full(words.size, NOTHING)
-        ids[at] = which
-    return counts_by_order
-
-
-def _with_starts(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
-    """Return the corpus with the start symbol before each document, and places from it, (L,)."""
-    words = np.insert(corpus.tokens.astype(np.int64), corpus.starts, corpus.start)
-    begins = corpus.starts + np.arange(corpus.ends.size)
-    lengths = np.diff(np.append(begins, words.size))
-    return words, np.arange(words.size) - np.repeat(begins, lengths)
-
-
-def _distinct(keys: np.ndarray, possible: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the sorted distinct keys, the index of each key among them, and their counts.
-
-    Args:
-        keys: (M,) int64, from 0 to `possible` - 1.
-        possible: how many keys there could be.
-    """
-    if possible <= TABLE_PER_KEY * keys.size:
-        # With few possible keys, as over characters, a table is faster than sorting.
-        table = np.bincount(keys, minlength=possible)
-        present = np.flatnonzero(table)
-        counts = table[present]
-        table[present] = np.arange(present.size)
-        return present, table[keys], counts
-    order = np.argsort(keys)
-    ordered = keys[order]
-    new = np.ones(keys.size, dtype=bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
-    first = np.flatnonzero(new)
-    which = np.empty(keys.size, dtype=np.int64)
-    which[order] = np.cumsum(new) - 1
-    return ordered[first], which, np.diff(np.append(first, keys.size))
-
-
-def _adjusted(counts: Counts, suffixes: np.ndarray, firsts: np.ndarray) -> Counts:
-    """Return counts whose `adjusted` are numbers of different words before each n-gram.
-
-    Args:
-        counts: of n-grams.
-        suffixes: the ids of the n-grams that end the distinct (n + 1)-grams.
-        firsts: the ids of the n-grams that begin a document.
-    """
-    before = np.bincount(suffixes, minlength=counts.keys.size)
-    before[firsts] += 1
-    return replace(counts, adjusted=np.where(counts.initial, counts.raw, before))
 
 
 @dataclass
@@ -176,31 +87,49 @@ class NGramEstimate:
     """Probabilities and backoffs of all n-grams, those to be pruned included.
 
     Attributes:
+        room: for so many at once.
+        weights: of each order, in Jelinek-Mercer smoothing.
         probs: for each order, (M,).
         backoffs: for each order but the last, (M,): 1 where there is no continuation.
+        sums: of each context of the highest order so far, in stupid backoff.
         discounts: see `NGramFit`.
         fallbacks: see `NGramFit`.
     """
 
-    probs: list[np.ndarray] = field(default_factory=list)
-    backoffs: list[np.ndarray] = field(default_factory=list)
+    room: Room = EVERYTHING
+    weights: Sequence[float] = ()
+    probs: list[Gathered] = field(default_factory=list)
+    backoffs: list[Gathered] = field(default_factory=list)
+    sums: Gathered | None = None
     discounts: list[list[float]] = field(default_factory=list)
     fallbacks: list[int] = field(default_factory=list)
 
+    def fill(self, counts: Sequence[Counts], possible: np.ndarray, config: NGramConfig) -> None:
+        """Estimate from the lowest order to the highest, by the rule of the smoothing."""
+        lower = self.room.column(float, possible / possible.sum())
+        for n in range(1, len(counts) + 1):
+            rule = _RULES[config.smoothing](self, n, counts[n - 1], possible, config)
+            columns = [self.room.column(float) for _ in range(4)]
+            for block in blocks(n, counts, self.room):
+                values = rule(block, lower.take(block.read("suffixes")))
+                for column, part in zip(columns, values, strict=False):
+                    column.add(part)
+            probs, backoffs, *scores = columns
+            self.probs.append(probs)
+            if n > 1:
+                self.backoffs.append(backoffs)
+            lower, self.sums = scores if scores[0].size else (probs, None)
 
-class Contexts:
-    """The first n - 1 words of n-grams: sums over each one's continuations."""
 
-    def __init__(self, n: int, counts: Sequence[Counts], size: int) -> None:
-        self.of = counts[n - 1].keys // size  # (M,): one context, the empty one, for n = 1
-        self.count = counts[n - 2].keys.size if n > 1 else 1
-
-    def total(self, values: np.ndarray) -> np.ndarray:
-        """Return each context's sum of the values (M,) of its continuations."""
-        return np.bincount(self.of, weights=values, minlength=self.count)
+# Returns of a block's n-grams, and of what the lower order has for their suffixes, (M,): their
+# probabilities (M,) and the backoffs (C,) of their contexts; in stupid backoff also the scores
+# that the next order reads, and their sums.
+Rule = Callable[[Block, np.ndarray], Sequence[np.ndarray]]
 
 
-def _kneser_ney(counts: list[Counts], possible: np.ndarray, config: NGramConfig) -> NGramEstimate:
+def _kneser_ney(
+    estimate: NGramEstimate, n: int, grams: Counts, possible: np.ndarray, config: NGramConfig
+) -> Rule:
     """Interpolated Kneser-Ney, with one discount an order or three (Chen and Goodman 1998).
 
     p(w | c) = (a(c w) - D(a(c w))) / a(c) + gamma(c) p(w | c without its first word), where a
@@ -209,59 +138,47 @@ def _kneser_ney(counts: list[Counts], possible: np.ndarray, config: NGramConfig)
     is subtracted from its counts and p(w) = a(w) / sum a. What pruning takes goes to gamma as
     well, as in KenLM (Heafield et al. 2013).
     """
-    estimate = NGramEstimate()
     modified = config.smoothing == "modified-kneser-ney"
+    if n == 1 and not config.interpolate_unigrams:
+        discounts = (0.0,)
+    elif config.discount is not None:
+        discounts = (config.discount,)
+    else:
+        discounts = _discounts(grams.frequencies("adjusted", 4), modified)
+    if discounts is None:
+        estimate.fallbacks.append(n)
+        discounts = FALLBACK if modified else FALLBACK[:1]
+    estimate.discounts.append(list(map(float, discounts)))
+    table = np.array([0.0, *discounts])
 
-    def discount(n: int, adjusted: np.ndarray, contexts: Contexts) -> np.ndarray:
-        if n == 1 and not config.interpolate_unigrams:
-            discounts = (0.0,)
-        elif config.discount is not None:
-            discounts = (config.discount,)
-        else:
-            discounts = _discounts(adjusted, modified)
-        if discounts is None:
-            estimate.fallbacks.append(n)
-            discounts = FALLBACK if modified else FALLBACK[:1]
-        estimate.discounts.append(list(map(float, discounts)))
-        return np.array([0.0, *discounts])[np.minimum(adjusted, len(discounts))]
+    def rule(block: Block, lower: np.ndarray) -> Sequence[np.ndarray]:
+        adjusted = block.read("adjusted")
+        lost = table[np.minimum(adjusted, len(discounts))]
+        return _interpolated(block, adjusted, lost, lower)
 
-    return _interpolated(estimate, counts, [c.adjusted for c in counts], possible, discount)
+    return rule
 
 
 def _interpolated(
-    estimate: NGramEstimate,
-    counts: list[Counts],
-    values: Sequence[np.ndarray],
-    possible: np.ndarray,
-    discount: Callable[[int, np.ndarray, Contexts], np.ndarray],
-) -> NGramEstimate:
-    """Fill in probabilities that are interpolated with those of the lower order.
+    block: Block, values: np.ndarray, lost: np.ndarray, lower: np.ndarray
+) -> Sequence[np.ndarray]:
+    """Return probabilities that are interpolated with those of the lower order; see `Rule`.
 
     Args:
-        estimate: which gets them.
-        counts: the n-grams.
-        values: for each order what is divided, (M,): counts of some kind.
-        possible: (V,), which words there can be; the lowest order is interpolated with the uniform
-            distribution over them.
-        discount: returns what is subtracted from the values of an order, (M,), for the lower order.
+        block: the n-grams.
+        values: what is divided, (M,): counts of some kind.
+        lost: what is subtracted from each for the lower order, (M,).
+        lower: the lower order's probabilities, (M,); of single words' the uniform distribution.
     """
-    lower = possible / possible.sum()
-    for n, (grams, value) in enumerate(zip(counts, values, strict=True), start=1):
-        contexts = Contexts(n, counts, possible.size)
-        lost = discount(n, value, contexts)
-        total = contexts.total(value)
-        left = contexts.total(np.where(grams.kept, lost, value))
-        seen = total > 0
-        gamma = np.divide(left, total, out=np.ones(contexts.count), where=seen)
-        discounted = (value - lost) / np.where(seen, total, 1)[contexts.of]
-        lower = discounted + gamma[contexts.of] * lower[grams.suffixes]
-        estimate.probs.append(lower)
-        if n > 1:
-            estimate.backoffs.append(gamma)
-    return estimate
+    total = block.total(values)
+    left = block.total(np.where(block.read("kept"), lost, values))
+    seen = total > 0
+    gamma = np.divide(left, total, out=np.ones(block.size), where=seen)
+    discounted = (values - lost) / np.where(seen, total, 1)[block.of]
+    return discounted + gamma[block.of] * lower, gamma
 
 
-def _witten_bell(counts: list[Counts], possible: np.ndarray, config: NGramConfig) -> NGramEstimate:
+def _witten_bell(*_: Any) -> Rule:
     """Interpolated Witten-Bell (Chen and Goodman 1998, section 2.6).
 
     p(w | c) = (count(c w) + T(c) p(w | c without its first word)) / (count(c) + T(c)), with T(c)
@@ -269,43 +186,46 @@ def _witten_bell(counts: list[Counts], possible: np.ndarray, config: NGramConfig
     new there.
     """
 
-    def discount(n: int, raw: np.ndarray, contexts: Contexts) -> np.ndarray:
-        kinds, total = contexts.total(raw > 0), contexts.total(raw)
+    def rule(block: Block, lower: np.ndarray) -> Sequence[np.ndarray]:
+        raw = block.read("raw")
+        kinds, total = block.total(raw > 0), block.total(raw)
         share = kinds / np.maximum(kinds + total, 1)
-        return raw * share[contexts.of]
+        return _interpolated(block, raw, raw * share[block.of], lower)
 
-    raw = [grams.raw for grams in counts]
-    return _interpolated(NGramEstimate(), counts, raw, possible, discount)
+    return rule
 
 
-def _jelinek_mercer(
-    counts: list[Counts], possible: np.ndarray, config: NGramConfig, weights: Sequence[float]
-) -> NGramEstimate:
+def _jelinek_mercer(estimate: NGramEstimate, n: int, *_: Any) -> Rule:
     """p(w | c) = l_n count(c w) / count(c) + (1 - l_n) p(w | c without its first word).
 
     Jelinek and Mercer (1980), with one weight l_n an order; see `order_weights`.
     """
 
-    def discount(n: int, raw: np.ndarray, contexts: Contexts) -> np.ndarray:
-        return raw * (1 - weights[n - 1])
+    def rule(block: Block, lower: np.ndarray) -> Sequence[np.ndarray]:
+        raw = block.read("raw")
+        return _interpolated(block, raw, raw * (1 - estimate.weights[n - 1]), lower)
 
-    raw = [grams.raw for grams in counts]
-    return _interpolated(NGramEstimate(), counts, raw, possible, discount)
+    return rule
 
 
-def order_weights(corpus: Corpus, config: NGramConfig, possible: np.ndarray) -> list[float]:
+def order_weights(
+    corpus: Corpus, config: NGramConfig, possible: np.ndarray, room: Room = EVERYTHING
+) -> list[float]:
     """Return the weight of each order in Jelinek-Mercer smoothing, by EM on held-out text.
 
-    The last tenth of the corpus is held out, and counted with the rest once the weights are known.
+    The last tenth of the corpus, or the last million tokens of it, is held out, and counted with
+    the rest once the weights are known.
     """
     parts = _last_tenth(corpus)
     if parts is None:
         return [0.5] * config.order
     known, held_out = parts
-    model = NGram(replace(config, smoothing="maximum-likelihood", prune_entropy=0.0)).double()
-    counts = count(known, config, possible)
-    model.fill(_levels(counts, _maximum_likelihood(counts, possible, config)))
-    words, place = _with_starts(held_out)
+    config = replace(config, smoothing="maximum-likelihood", prune_entropy=0.0)
+    model, estimate = NGram(config).double(), NGramEstimate(room)
+    counts = count(known, config, possible, room)
+    estimate.fill(counts, possible, config)
+    model.fill(_levels(counts, estimate, model.arrays.dtype))
+    ((words, place),) = Text(held_out)
     at = np.flatnonzero(place > 0)
     nodes = [ids[0] for ids in model.arrays.nodes(words[None], config.order)]
     probs = np.zeros((config.order + 1, at.size))  # of each order, the uniform distribution first
@@ -342,20 +262,28 @@ def order_weights(corpus: Corpus, config: NGramConfig, possible: np.ndarray) -> 
 
 def _last_tenth(corpus: Corpus) -> tuple[Corpus, Corpus] | None:
     """Return a corpus without its last tenth, and that; None if there is too little of it."""
-    documents = corpus.ends.size
+    documents, size = corpus.ends.size, corpus.tokens.size
     if documents >= 10:
-        cut = documents - documents // 10
-        return corpus.take(np.arange(cut)), corpus.take(np.arange(cut, documents))
-    if documents > 1 or corpus.tokens.size < 10:
+        number = documents - documents // 10
+        number = max(number, int(corpus.ends.searchsorted(size - MOST_HELD_OUT)))
+        cut = int(corpus.ends[number - 1])
+    elif documents > 1 or size < 10:
         return None
-    cut = corpus.tokens.size - corpus.tokens.size // 10
-    parts = np.asarray(corpus.tokens[:cut]), np.asarray(corpus.tokens[cut:])
-    known, held_out = (replace(corpus, tokens=p, ends=np.array([p.size])) for p in parts)
-    # The held-out part begins where the other ends, but is read from the start of a text.
+    else:  # the held-out part begins where the other ends, but is read from the start of a text
+        number, cut = 1, size - min(size // 10, MOST_HELD_OUT)
+    known, held_out = corpus.ends[:number].clip(max=cut), corpus.ends[number:] - cut
+    held_out = held_out if held_out.size else np.array([size - cut])
+    tokens = span(corpus.tokens, 0, cut), span(corpus.tokens, cut, size)
+    known, held_out = (
+        replace(corpus, tokens=t, ends=e, sources=None)
+        for t, e in zip(tokens, (known, held_out), strict=True)
+    )
     return known, held_out
 
 
-def _katz(counts: list[Counts], possible: np.ndarray, config: NGramConfig) -> NGramEstimate:
+def _katz(
+    estimate: NGramEstimate, n: int, grams: Counts, possible: np.ndarray, config: NGramConfig
+) -> Rule:
     """Katz backoff (1987) with Good-Turing discounts.
 
     p(w | c) = d_r r / count(c) for r = count(c w) > 0, and a(c) p(w | c without its first word) for
@@ -363,41 +291,45 @@ def _katz(counts: list[Counts], possible: np.ndarray, config: NGramConfig) -> NG
     those never seen. If counts of counts give no discounts, 0.5 is subtracted from each count.
     Where a context has counts above 5 alone, count(c) is one more, so that something is left.
     """
-    estimate = NGramEstimate()
-    for n, grams in enumerate(counts, start=1):
-        contexts = Contexts(n, counts, config.vocab_size)
-        kept = grams.kept & (grams.raw > 0)
-        factors = _good_turing(grams.raw)
+    factors = _good_turing(grams.frequencies("raw", KATZ + 1))
+    if factors is None:
+        estimate.fallbacks.append(n)
+    estimate.discounts.append([FALLBACK[0]] if factors is None else factors)
+
+    def rule(block: Block, lower: np.ndarray) -> Sequence[np.ndarray]:
+        raw, of = block.read("raw"), block.of
+        kept = block.read("kept") & (raw > 0)
         if factors is None:
-            estimate.fallbacks.append(n)
-            lost = np.minimum(grams.raw, FALLBACK[0])
+            lost = np.minimum(raw, FALLBACK[0])
         else:
-            lost = grams.raw * (1 - np.array([1, *factors, 1])[np.minimum(grams.raw, KATZ + 1)])
-        estimate.discounts.append([FALLBACK[0]] if factors is None else factors)
-        total = np.maximum(contexts.total(grams.raw), 1)
-        probs = np.where(kept, grams.raw - lost, 0) / total[contexts.of]
+            lost = raw * (1 - np.array([1, *factors, 1])[np.minimum(raw, KATZ + 1)])
+        total = np.maximum(block.total(raw), 1)
+        probs = np.where(kept, raw - lost, 0) / total[of]
         if n == 1:
-            unseen = possible & (grams.raw == 0)
+            unseen = possible & (raw == 0)
             left = 1 - probs.sum()
-            probs = probs + left * unseen / unseen.sum() if unseen.any() else probs / probs.sum()
-            estimate.probs.append(probs)
-            continue
-        lower = estimate.probs[-1][grams.suffixes]
-        given, taken = contexts.total(probs), contexts.total(np.where(kept, lower, 0))
+            some = unseen.any()
+            return [probs + left * unseen / unseen.sum() if some else probs / probs.sum()]
+        given, taken = block.total(probs), block.total(np.where(kept, lower, 0))
         # Where every word was seen there is nobody to give what the discounts have left.
         whole = (1 - taken <= NOBODY) & (given > 0)
         # Counts above 5 alone lose nothing: one more is counted, of what was not seen (SRILM).
         stuck = (1 - given <= NOBODY) & ~whole
         given = np.where(stuck, given * total / (total + 1), given)
-        probs *= np.where(stuck, total / (total + 1), 1 / np.where(whole, given, 1))[contexts.of]
-        estimate.backoffs.append(_backoffs(np.where(whole, 1, given), taken))
-        estimate.probs.append(np.where(kept, probs, estimate.backoffs[-1][contexts.of] * lower))
-    return estimate
+        probs *= np.where(stuck, total / (total + 1), 1 / np.where(whole, given, 1))[of]
+        backoffs = _backoffs(np.where(whole, 1, given), taken)
+        return np.where(kept, probs, backoffs[of] * lower), backoffs
+
+    return rule
 
 
-def _good_turing(raw: np.ndarray) -> list[float] | None:
-    """Return d_1 to d_5 of Katz (1987), equation 15; None if the counts do not allow them."""
-    n = np.bincount(raw[(raw > 0) & (raw <= KATZ + 1)], minlength=KATZ + 2).astype(float)
+def _good_turing(frequencies: np.ndarray) -> list[float] | None:
+    """Return d_1 to d_5 of Katz (1987), equation 15; None if the counts do not allow them.
+
+    Args:
+        frequencies: how many n-grams were seen 0 to 6 times.
+    """
+    n = frequencies.astype(float)
     if not n[1:].all():
         return None
     r = np.arange(1, KATZ + 1)
@@ -420,7 +352,7 @@ def _backoffs(given: np.ndarray, taken: np.ndarray) -> np.ndarray:
 
 def prune_by_entropy(
     counts: list[Counts], estimate: NGramEstimate, threshold: float
-) -> tuple[list[Counts], NGramEstimate]:
+) -> list[Counts]:
     """Drop the n-grams that a backoff model hardly needs (Stolcke 1998), and scale it again.
 
     Without (c, w) the model's perplexity rises by the share e^D - 1, with
@@ -437,53 +369,71 @@ def prune_by_entropy(
         estimate: of probabilities that are stored or backed off to.
         threshold: the least e^D - 1 that keeps an n-gram.
     """
-    size = counts[0].keys.size
-    raw = counts[0].raw
-    history = [estimate.probs[0].copy()]  # p(c) of each n-gram as a context
-    starts = np.flatnonzero(counts[0].initial)
-    for n, grams in enumerate(counts[1:], start=2):
-        if n == 2:  # the start of a text is not predicted, but as frequent as texts
-            after = np.bincount(grams.keys // size, weights=grams.raw, minlength=size)
-            history[0][starts] = after[starts] / max(1, raw.sum())
-        history.append(history[-1][grams.keys // size] * estimate.probs[n - 1])
-    kept = [grams.kept.copy() for grams in counts]
+    room, probs = estimate.room, estimate.probs
+    single = probs[0][:].copy()  # p(c) of each n-gram as a context
+    first, end = counts[0].initial
+    if len(counts) > 1 and first < end:
+        # The start of a text is not predicted, but as frequent as texts.
+        after = sum(
+            int(block.read("raw")[block.of == first - block.contexts.start].sum())
+            for block in blocks(2, counts, room)
+        )
+        single[first] = after / max(1, counts[0].raw[:].sum())
+    history = [room.column(float, single)]
+    for n in range(2, len(counts)):
+        history.append(room.column(float))
+        for block in blocks(n, counts, room):
+            before = history[n - 2][block.contexts][block.of]
+            history[-1].add(before * probs[n - 1][block.grams])
+    kept = [grams.kept for grams in counts]
+    continued = room.column(bool, np.zeros(0, bool))
     for n in range(len(counts), 1, -1):
-        grams, contexts = counts[n - 1], Contexts(n, counts, size)
-        there, prob = kept[n - 1], estimate.probs[n - 1]
-        lower = estimate.probs[n - 2][grams.suffixes]
-        given = contexts.total(np.where(there, prob, 0))
-        taken = contexts.total(np.where(there, lower, 0))
-        before = _backoffs(given, taken)[contexts.of]
-        after = _backoffs(given[contexts.of] - prob, taken[contexts.of] - lower)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            change = np.log(after) - np.log(before)
-            rest = (1 - given).clip(0)[contexts.of]
-            loss = prob * (np.log(lower) + np.log(after) - np.log(prob))
-            loss += np.where(rest > NOBODY, rest * change, 0)
-            rise = np.expm1(-history[n - 2][contexts.of] * loss)
-        continued = np.zeros(there.size, bool)
-        if n < len(counts):
-            continued[counts[n].keys[kept[n]] // size] = True
-        kept[n - 1] = there & (continued | ~(rise < threshold))
+        left, contexts = room.column(bool), room.column(bool)
+        for block in blocks(n, counts, room):
+            there, prob, of = block.read("kept"), probs[n - 1][block.grams], block.of
+            lower = probs[n - 2].take(block.read("suffixes"))
+            given = block.total(np.where(there, prob, 0))
+            taken = block.total(np.where(there, lower, 0))
+            before = _backoffs(given, taken)[of]
+            after = _backoffs(given[of] - prob, taken[of] - lower)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                change = np.log(after) - np.log(before)
+                rest = (1 - given).clip(0)[of]
+                loss = prob * (np.log(lower) + np.log(after) - np.log(prob))
+                loss += np.where(rest > NOBODY, rest * change, 0)
+                rise = np.expm1(-history[n - 2][block.contexts][of] * loss)
+            keep = there & ~(rise < threshold)
+            if n < len(counts):
+                keep |= there & continued[block.grams]
+            left.add(keep)
+            has_more = np.zeros(block.size, bool)
+            has_more[of[keep]] = True
+            contexts.add(has_more)
+        kept[n - 1], continued = left, contexts
     counts = [replace(grams, kept=k) for grams, k in zip(counts, kept, strict=True)]
-    probs, backoffs = [estimate.probs[0]], []
-    for n, grams in enumerate(counts[1:], start=2):
-        contexts, lower = Contexts(n, counts, size), probs[-1][grams.suffixes]
-        stored = np.where(grams.kept, estimate.probs[n - 1], 0)
-        given, taken = contexts.total(stored), contexts.total(np.where(grams.kept, lower, 0))
-        backoffs.append(_backoffs(given, taken))
-        probs.append(np.where(grams.kept, stored, backoffs[-1][contexts.of] * lower))
-    return counts, replace(estimate, probs=probs, backoffs=backoffs)
+    estimate.probs, estimate.backoffs = probs[:1], []
+    for n in range(2, len(counts) + 1):
+        columns = room.column(float), room.column(float)
+        for block in blocks(n, counts, room):
+            there, lower = block.read("kept"), estimate.probs[-1].take(block.read("suffixes"))
+            stored = np.where(there, probs[n - 1][block.grams], 0)
+            given, taken = block.total(stored), block.total(np.where(there, lower, 0))
+            backoffs = _backoffs(given, taken)
+            columns[0].add(np.where(there, stored, backoffs[block.of] * lower))
+            columns[1].add(backoffs)
+        estimate.probs.append(columns[0])
+        estimate.backoffs.append(columns[1])
+    return counts
 
 
-def _discounts(adjusted: np.ndarray, modified: bool) -> tuple[float, ...] | None:
-    """Estimate the discounts from counts of counts; None if they do not allow it.
+def _discounts(frequencies: np.ndarray, modified: bool) -> tuple[float, ...] | None:
+    """Estimate the discounts from counts of counts 0 to 4; None if they do not allow it.
 
     D = n1 / (n1 + 2 n2); modified, D_i = i - (i + 1) D n_{i+1} / n_i for i = 1, 2, 3 (Chen and
     Goodman 1998, equation 26), which must lie between 0 and i. As in KenLM, n1, n2 and n3 must not
     be 0, but n4 may be: then D3+ is 3.
     """
-    n1, n2, n3, n4 = np.bincount(adjusted[adjusted < 5], minlength=5)[1:].astype(float)
+    n1, n2, n3, n4 = frequencies[1:].astype(float)
     if not modified:
         return (n1 / (n1 + 2 * n2),) if n1 and n2 else None
     if not (n1 and n2 and n3):
@@ -493,73 +443,66 @@ def _discounts(adjusted: np.ndarray, modified: bool) -> tuple[float, ...] | None
     return discounts if all(0 <= d <= i for i, d in enumerate(discounts, start=1)) else None
 
 
-def _maximum_likelihood(
-    counts: list[Counts], possible: np.ndarray, config: NGramConfig
-) -> NGramEstimate:
+def _maximum_likelihood(*_: Any) -> Rule:
     """p(w | c) = count(c w) / count(c), c being the longest context that was seen."""
-    estimate = NGramEstimate()
-    for n, grams in enumerate(counts, start=1):
-        contexts = Contexts(n, counts, config.vocab_size)
-        raw = np.where(grams.kept, grams.raw, 0)
-        total = contexts.total(raw)
-        estimate.probs.append(raw / np.maximum(total, 1)[contexts.of])
-        if n > 1:
-            estimate.backoffs.append(np.where(total > 0, 0.0, 1.0))
-    return estimate
+
+    def rule(block: Block, lower: np.ndarray) -> Sequence[np.ndarray]:
+        raw = np.where(block.read("kept"), block.read("raw"), 0)
+        total = block.total(raw)
+        return raw / np.maximum(total, 1)[block.of], np.where(total > 0, 0.0, 1.0)
+
+    return rule
 
 
-def _add_delta(counts: list[Counts], possible: np.ndarray, config: NGramConfig) -> NGramEstimate:
+def _add_delta(
+    estimate: NGramEstimate, n: int, grams: Counts, possible: np.ndarray, config: NGramConfig
+) -> Rule:
     """p(w | c) = (count(c w) + d) / (count(c) + d V), c being the longest context seen.
 
     Its `backoffs` are the probability of each word that was not seen after the context; see
     `NGram`.
     """
-    estimate = NGramEstimate()
     every = config.delta * possible.sum()
-    for n, grams in enumerate(counts, start=1):
-        contexts = Contexts(n, counts, config.vocab_size)
-        raw = np.where(grams.kept, grams.raw, 0)
-        total = contexts.total(raw)
-        estimate.probs.append((raw + config.delta) / (total + every)[contexts.of])
-        if n > 1:
-            estimate.backoffs.append(np.where(total > 0, config.delta / (total + every), 1.0))
-    estimate.probs[0] *= possible
-    return estimate
+
+    def rule(block: Block, lower: np.ndarray) -> Sequence[np.ndarray]:
+        raw = np.where(block.read("kept"), block.read("raw"), 0)
+        total = block.total(raw)
+        probs = (raw + config.delta) / (total + every)[block.of]
+        backoffs = np.where(total > 0, config.delta / (total + every), 1.0)
+        return probs * possible if n == 1 else probs, backoffs
+
+    return rule
 
 
 def _stupid_backoff(
-    counts: list[Counts], possible: np.ndarray, config: NGramConfig
-) -> NGramEstimate:
+    estimate: NGramEstimate, n: int, grams: Counts, possible: np.ndarray, config: NGramConfig
+) -> Rule:
     """Stupid backoff (Brants et al. 2007), divided by its sum over all words.
 
     S(w | c) = count(c w) / count(c) if that is not 0, else a S(w | c without its first word); a
     word that was never seen has a / V. With Z(c) the sum of S(. | c) over all words,
     p(w | c) = S(w | c) / Z(c).
     """
-    estimate, factor = NGramEstimate(), config.backoff
-    lower = factor * possible / possible.sum()  # S without counts
-    below = np.array([factor])  # its sum; for n > 1 Z of each context of the order below
-    for n, grams in enumerate(counts, start=1):
-        contexts = Contexts(n, counts, config.vocab_size)
-        raw = np.where(grams.kept, grams.raw, 0)
-        total = contexts.total(raw)
-        covered = contexts.total(np.where(raw > 0, lower[grams.suffixes], 0))
-        shorter = counts[n - 2].suffixes if n > 2 else np.zeros(contexts.count, dtype=np.int64)
-        others = (factor if n > 1 else 1.0) * (below[shorter] - covered)
+    factor = config.backoff
+    sums = estimate.sums or estimate.room.column(float, np.array([factor]))  # Z, without counts a
+
+    def rule(block: Block, lower: np.ndarray) -> Sequence[np.ndarray]:
+        lower = lower * factor if n == 1 else lower
+        raw = np.where(block.read("kept"), block.read("raw"), 0)
+        total = block.total(raw)
+        below = sums.take(block.shorter) if n > 1 else sums[:]
+        covered = block.total(np.where(raw > 0, lower, 0))
+        others = (factor if n > 1 else 1.0) * (below - covered)
         z = np.where(total > 0, 1 + others, 1.0)
-        frequency = raw / np.maximum(total, 1)[contexts.of]
-        if n > 1:
-            weight = np.where(total > 0, factor * below[shorter] / z, 1.0)
-            estimate.backoffs.append(weight)
-            lower = frequency
-        else:
-            lower = np.where(raw > 0, frequency, lower)
-        estimate.probs.append(lower / z[contexts.of])
-        below = z
-    return estimate
+        frequency = raw / np.maximum(total, 1)[block.of]
+        weights = np.where(total > 0, factor * below / z, 1.0)
+        scores = frequency if n > 1 else np.where(raw > 0, frequency, lower)
+        return scores / z[block.of], weights, scores, z
+
+    return rule
 
 
-_ESTIMATES: dict[str, Callable[[list[Counts], np.ndarray, NGramConfig], NGramEstimate]] = {
+_RULES: dict[str, Callable[[NGramEstimate, int, Counts, np.ndarray, NGramConfig], Rule]] = {
     "maximum-likelihood": _maximum_likelihood,
     "add-delta": _add_delta,
     "stupid-backoff": _stupid_backoff,
@@ -571,19 +514,26 @@ _ESTIMATES: dict[str, Callable[[list[Counts], np.ndarray, NGramConfig], NGramEst
 }
 
 
-def _levels(counts: list[Counts], estimate: NGramEstimate) -> list[Level]:
+def _levels(counts: list[Counts], estimate: NGramEstimate, dtype: np.dtype) -> list[Level]:
     """Return the tables without the n-grams to be pruned, in logarithms."""
-    size = counts[0].keys.size
+    room, size = estimate.room, counts[0].size
     levels = []
-    new_ids = np.arange(1)
-    for n, grams in enumerate(counts, start=1):
-        kept = grams.kept
-        keys = new_ids[grams.keys[kept] // size] * size + grams.keys[kept] % size
-        top = n == len(counts)
-        backoffs = np.ones(kept.size) if top else estimate.backoffs[n - 1]
-        with np.errstate(divide="ignore"):
-            levels.append(Level(keys, np.log(estimate.probs[n - 1][kept]), np.log(backoffs[kept])))
-        new_ids = np.cumsum(kept) - 1
+    for n in range(1, len(counts) + 1):
+        level = Level(room.column(np.int64), room.column(dtype), room.column(dtype))
+        stored = 0  # of the contexts, before the block
+        for block in blocks(n, counts, room):
+            kept = block.read("kept")
+            here = counts[n - 2].kept[block.contexts] if n > 1 else np.ones(1, bool)
+            ids = stored - 1 + np.cumsum(here)
+            stored += np.count_nonzero(here)
+            level.keys.add(ids[block.of[kept]] * size + block.read("keys")[kept] % size)
+            backoffs = np.ones(kept.size)
+            if n < len(counts):
+                backoffs = estimate.backoffs[n - 1][block.grams]
+            with np.errstate(divide="ignore"):
+                level.log_probs.add(np.log(estimate.probs[n - 1][block.grams][kept]))
+                level.backoffs.add(np.log(backoffs[kept]))
+        levels.append(level)
     return levels
 
 
@@ -595,14 +545,16 @@ def unseen_fractions(model: NGram, corpus: Corpus, trained: Corpus) -> list[floa
         corpus: another text.
         trained: of which a word is unseen if it does not occur there.
     """
-    words, place = _with_starts(corpus)
-    seen = np.bincount(trained.tokens, minlength=model.vocab_size) > 0
-    fractions = [_fraction(~seen[words[place > 0]])]
-    nodes = model.arrays.nodes(words[None], model.order)
-    for n, ids in enumerate(nodes[1:], start=2):
-        fractions.append(_fraction(ids[0][place >= n - 1] == NOTHING))
-    return fractions
-
-
-def _fraction(which: np.ndarray) -> float | None:
-    return float(which.mean()) if which.size else None
+    seen = np.zeros(model.vocab_size, bool)
+    for words, place in Text(trained, Room(AT_ONCE, 0)):
+        seen[words[place > 0]] = True
+    unseen, out_of, state = np.zeros(model.order, int), np.zeros(model.order, int), None
+    for words, place in Text(corpus, Room(AT_ONCE, 0)):
+        nodes = model.arrays.nodes(words[None], model.order, state)
+        state = NGramState(np.stack([ids[:, -1] for ids in nodes[:-1]], 1)) if nodes[1:] else None
+        for n, ids in enumerate(nodes, start=1):
+            inside = place >= max(1, n - 1)
+            missing = ~seen[words] if n == 1 else ids[0] == NOTHING
+            unseen[n - 1] += np.count_nonzero(missing & inside)
+            out_of[n - 1] += np.count_nonzero(inside)
+    return [a / b if b else None for a, b in zip(unseen.tolist(), out_of.tolist(), strict=True)]

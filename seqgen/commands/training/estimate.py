@@ -146,7 +146,8 @@ def count_ngrams(
 ) -> EstimationResult:
     """Count the n-grams of the training part and fill the model; see `Estimator.run`."""
     corpus = prepared.as_read(prepared.train, loaded.data)
-    fit_result = counting.fit(loaded.model, corpus, impossible(prepared.tokenizer, loaded.framing))
+    never = impossible(prepared.tokenizer, loaded.framing)
+    fit_result = counting.fit(loaded.model, corpus, never, training.most_bytes)
     if fit_result.fallbacks:
         report(_announced(fit_result))
     return EstimationResult(
@@ -156,7 +157,9 @@ def count_ngrams(
     )
 
 
-COUNTING = Estimator(count_ngrams, "n-gram models", ("counted", "in one pass"))
+COUNTING = Estimator(
+    count_ngrams, "n-gram models", ("counted", "in one pass"), frozenset({"memory"})
+)
 
 
 def impossible(tokenizer: Tokenizer, framing: Framing) -> list[int]:

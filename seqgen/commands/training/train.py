@@ -87,7 +87,14 @@ class RunRequest:
     def plan(self) -> Plan:
         """Return the plan before any data is read."""
         preset, architecture = self.beneath, registry.to_train(self.architecture)
-        return plan_of(architecture, preset, self.settings, self.config, self.flags, self.task)
+        plan = plan_of(architecture, preset, self.settings, self.config, self.flags, self.task)
+        by_gradients = Estimator.of(plan.architecture) is None and not self.mixes_small_text
+        counts = not by_gradients or plan.training.with_ngram is not None
+        limited = plan.training.memory is not None
+        require(
+            counts or not limited, "--memory is for counting n-grams: --model ngram or --with-ngram"
+        )
+        return plan
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqgen.data.corpus import Gathered
 from seqgen.models.counted import CountedModel
 from seqgen.models.ngram.array_model import Level, NGramArrays, NGramState
 from seqgen.models.ngram.config import NGramConfig
@@ -42,12 +43,13 @@ class NGram(CountedModel):
         known = self._buffers.get("log_probs_1")
         dtype = torch.float32 if known is None else known.dtype
         for n, level in enumerate(levels, start=1):
-            tables = {f"log_probs_{n}": torch.from_numpy(level.log_probs).to(dtype)}
-            if n > 1:
-                tables[f"keys_{n}"] = torch.from_numpy(level.keys)
-            if n < self.order:
-                tables[f"backoffs_{n}"] = torch.from_numpy(level.backoffs).to(dtype)
-            self.take_tables(tables)
+            tables = {f"log_probs_{n}": level.log_probs, f"keys_{n}": level.keys}
+            tables[f"backoffs_{n}"] = level.backoffs
+            for name in filter(NGramArrays.shapes(self.config).__contains__, tables):
+                table = torch.from_numpy(np.asarray(tables[name]))
+                self.take_tables({name: table.to(dtype) if table.is_floating_point() else table})
+                if isinstance(tables[name], Gathered) and tables[name].on_disk:
+                    self.columns[name] = tables[name]
 
     @property
     def levels(self) -> list[Level]:
