@@ -46,12 +46,27 @@ class AnyFile(Options):
         return content.read_bytes() if isinstance(content, Path) else b"".join(content.blocks())
 
 
+@dataclass(frozen=True, kw_only=True)
+class Coding(Options):
+    """How a file is compressed."""
+
+    adapt: bool = setting(
+        "Learn from the file while it is read: mix in counts of what followed the same last tokens "
+        "before.",
+        False,
+        names=("--adapt",),
+    )
+
+
 @takes_options
-def compress(file: AnyFile, model: ModelName, threads: Threads, out: Output) -> None:
+def compress(
+    file: AnyFile, model: ModelName, coding: Coding, threads: Threads, out: Output
+) -> None:
     """Compress a file with a model, without loss: the better the prediction, the smaller the file.
 
-    Writes to standard output. The size is the text's total bits in `seqgen perplexity`. Any
-    bytes are kept: what the model does not know costs 8 bits a byte and its length. Files of n-gram
+    Writes to standard output. Without --adapt, the size is the text's total bits in `seqgen
+    perplexity`. Any bytes are kept: what the model does not know costs 8 bits a byte and its
+    length. Files of n-gram
     models decompress on every machine; for other models it must be the same build of NumPy or
     PyTorch and the same kind of processor, and else decompress ends with an error. --json
     writes sizes instead of the compressed file.
@@ -60,7 +75,7 @@ def compress(file: AnyFile, model: ModelName, threads: Threads, out: Output) -> 
 
     raw = file.read("compress", out)
     loaded, began = _load(model), time.perf_counter()
-    result = compressed(loaded, raw)
+    result = compressed(loaded, raw, coding.adapt)
     sizes = {"bytes": len(raw), "compressed": len(result.content)}
     bits = 8 * len(result.content) / len(raw) if raw else None
     facts = {"tokens": result.tokens, "escaped_bytes": result.escaped, "bits_per_byte": bits}

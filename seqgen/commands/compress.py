@@ -5,15 +5,18 @@ through the text token by token, so that both compute the same predictions. Thes
 by integer arithmetic alone: under an n-gram model, whose tables are only added up, a file decodes
 on every machine. The products of a network are rounded in another way by another build; its file
 says what it was made with, and each block ends with a checksum.
+
+With `adapt`, both sides also count which tokens follow which in the file, and mix these counts with
+the model: a few sums, products and quotients of single numbers, which are the same everywhere too.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import isqrt
+from math import floor, isqrt
 from typing import Any
 
 import numpy as np
@@ -29,8 +32,9 @@ from seqgen.packages import require_packages
 from seqgen.store.kept_data import processor
 
 MAGIC = b"\x93SG1"
-# Bits of the flags: the last line has no newline, and there is no line that says what made it.
-OPEN, PORTABLE = 1, 2
+# Bits of the flags: the last line has no newline, there is no line that says what made it, and the
+# file's own counts are mixed in.
+OPEN, PORTABLE, ADAPTS = 1, 2, 4
 DIGEST_BYTES = 6
 # Tokens of a block, which is written once its checksum is right.
 BLOCK = 1 << 16
@@ -39,6 +43,14 @@ BLOCK = 1 << 16
 STEPS, LEAST = 4096, 40
 # The last length of an escape that is written at once: more follows.
 LONGEST = 255
+# Of the file's own counts: the numbers of last tokens after which it counts, the most contexts, and
+# the most tokens seen after one that its weight still depends on.
+CONTEXTS, MOST_CONTEXTS, MOST_SEEN = (6, 4, 2), 1 << 20, 8
+# Its weight before anything is known, as if so many tokens had been predicted by the counts and by
+# the model.
+WON, LOST = 1.0, 3.0
+# What mixed probabilities are rounded down to.
+SCALE = 2.0**LEAST
 
 
 def _powers() -> np.ndarray:
@@ -68,15 +80,73 @@ def weights_of(logits: np.ndarray) -> np.ndarray:
     return (POWERS[steps % STEPS] >> steps // STEPS).astype(np.float64)
 
 
+class Adaptation:
+    """What a file itself says of its next token: what followed the same last tokens before.
+
+    Of the contexts of `CONTEXTS` tokens it takes the longest that it has seen. Its counts c(w) of n
+    tokens are mixed with the model, p(w) = s c(w) / n + (1 - s) p_model(w). The weight s is learned
+    for each length and each n, by the share of the probability that the counts had of each token
+    that came.
+    """
+
+    def __init__(self) -> None:
+        self._after: dict[tuple[int, ...], dict[int, int]] = {}
+        self._past: tuple[int, ...] = ()
+        self._trust: dict[tuple[int, int], list[float]] = {}
+        # Of the prediction that was asked for last: the counts' and the model's part of each token.
+        self._parts: Callable[[int], tuple[float, float]] | None = None
+
+    def mixed(self, weights: np.ndarray) -> np.ndarray:
+        """Return whole numbers (V,) for the model's (V,), which are `weights_of` its logits."""
+        for size in CONTEXTS:
+            counts = self._after.get(self._past[-size:]) if len(self._past) >= size else None
+            if counts is not None:
+                break
+        else:
+            self._parts = None
+            return weights
+        seen = sum(counts.values())
+        self._state = size, min(seen, MOST_SEEN)
+        won, lost = self._trust.get(self._state, (WON, LOST))
+        own = won / (won + lost) * SCALE / seen
+        model = lost / (won + lost) * SCALE / int(weights.astype(np.int64).sum())
+        self._parts = lambda token: (own * counts.get(token, 0), model * float(weights[token]))
+        mixed = np.floor(weights * model)
+        for token, count in counts.items():
+            mixed[token] += floor(own * count)
+        return mixed
+
+    def read(self, token: int) -> None:
+        """Count a token, and learn from how it was predicted."""
+        if self._parts is not None:
+            own, model = self._parts(token)
+            share = own / (own + model) if own + model else 0.5
+            won, lost = self._trust.get(self._state, (WON, LOST))
+            self._trust[self._state] = [won + share, lost + 1 - share]
+        for size in CONTEXTS:
+            context = self._past[-size:]
+            known = context in self._after
+            if len(context) == size and (known or len(self._after) < MOST_CONTEXTS):
+                counts = self._after.setdefault(context, {})
+                counts[token] = counts.get(token, 0) + 1
+        self._past = (*self._past, token)[-CONTEXTS[0] :]
+
+
 class _Predictions:
     """What comes next: tokens by the model, and what it does not know as bytes.
+
+    Args:
+        loaded: the model.
+        adapts: mix in the file's own counts.
 
     Attributes:
         escape: the symbol before bytes: the unknown token, or one more for a model without.
     """
 
-    def __init__(self, loaded: LoadedModel) -> None:
+    def __init__(self, loaded: LoadedModel, adapts: int) -> None:
         import constriction
+
+        self._adaptation = Adaptation() if adapts else None
 
         self._categorical = constriction.stream.model.Categorical
         self.byte = constriction.stream.model.Uniform(256)
@@ -98,10 +168,14 @@ class _Predictions:
     def token(self) -> Any:
         """The distribution of the next token."""
         weights = np.append(weights_of(self._logits[0]), self._more)
+        if self._adaptation is not None:
+            weights = self._adaptation.mixed(weights)
         return self._categorical(weights, perfect=False, lazy=True)
 
     def read(self, token: int) -> None:
         """Go past a token; after the end of a document, to the start of the next."""
+        if self._adaptation is not None:
+            self._adaptation.read(token)
         if token == self._framing.end:
             self._restart()
         elif token < self._known:
@@ -148,8 +222,13 @@ def require_lossless(loaded: LoadedModel) -> None:
 
 
 @without_gradients
-def compress(loaded: LoadedModel, raw: bytes) -> Compressed:
+def compress(loaded: LoadedModel, raw: bytes, adapt: bool = False) -> Compressed:
     """Compress bytes, of any content, under a model.
+
+    Args:
+        loaded: the model.
+        raw: the bytes.
+        adapt: learn from the file while it is coded; see `Adaptation`.
 
     Raises:
         UsageError: see `require_lossless`.
@@ -157,10 +236,11 @@ def compress(loaded: LoadedModel, raw: bytes) -> Compressed:
     require_lossless(loaded)
     import constriction
 
-    predictions, encoder = _Predictions(loaded), constriction.stream.queue.RangeEncoder()
+    predictions, encoder = _Predictions(loaded, adapt), constriction.stream.queue.RangeEncoder()
     tokens, escapes = _tokens_of(loaded, raw, predictions.escape)
     has_end = loaded.framing.end is not None
     flags = OPEN * (has_end and not raw.endswith(b"\n")) + PORTABLE * _portable(loaded)
+    flags |= ADAPTS * adapt
     coming, at, whole = iter(escapes), 0, raw + b"\n" * (flags & OPEN)
     for first in range(0, len(tokens), BLOCK):
         block, unknown = tokens[first : first + BLOCK], []
@@ -203,7 +283,7 @@ def decompress(loaded: LoadedModel, content: bytes) -> Iterator[bytes]:
     else:
         why = f"it was made with {made_with}, and this is {_build(loaded)}"
     problem = SeqgenError(f"the file cannot be decompressed here: {why}")
-    predictions = _Predictions(loaded)
+    predictions = _Predictions(loaded, flags & ADAPTS)
     words = content[at : at + (len(content) - at) // 4 * 4]
     decoder = constriction.stream.queue.RangeDecoder(np.frombuffer(words, "<u4").astype(np.uint32))
     for first in range(0, count, BLOCK):

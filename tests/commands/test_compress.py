@@ -64,7 +64,7 @@ def check_round_trips(models, seeds) -> None:
     names = list(MODELS)
     for seed in seeds:
         loaded, raw = models[names[seed % len(names)]], random_file(random.Random(seed), text)
-        content = compress(loaded, raw).content
+        content = compress(loaded, raw, adapt=seed % 3 == 0).content
         assert b"".join(decompress(loaded, content)) == raw, (seed, loaded.name)
 
 
@@ -140,6 +140,7 @@ def test_probabilities_are_whole_numbers_that_do_not_depend_on_the_machine():
 def test_a_file_of_counts_is_portable_and_one_of_a_network_says_what_made_it(models, monkeypatch):
     raw = (ROOT / "corpora" / "verse.txt").read_bytes()[9000:10000]
     files = {name: compress(models[name], raw).content for name in ("characters", "bytes")}
+    assert b"numpy" not in compress(models["characters"], raw, adapt=True).content
     assert b"numpy" not in files["characters"] and b"numpy" in files["bytes"]
     monkeypatch.setattr(module, "_build", lambda loaded: "9.9, numpy 9, VAX")
     assert b"".join(decompress(models["characters"], files["characters"])) == raw
@@ -150,6 +151,28 @@ def test_a_file_of_counts_is_portable_and_one_of_a_network_says_what_made_it(mod
         SeqgenError, match=r"was made with .*numpy.*, and this is 9.9, numpy 9, VAX"
     ):
         list(decompress(models["bytes"], files["bytes"]))
+
+
+def test_counts_of_the_file_are_mixed_in_by_hand():
+    adaptation, model = module.Adaptation(), np.full(4, 2.0**30)
+    for token in (0, 1, 2, 0, 1):
+        weights = adaptation.mixed(model)
+        assert weights is model  # no two tokens have come before together
+        adaptation.read(token)
+    # After 0 1 came 2, once: with weight 1 of 4, p(2) = 1/4 + 3/4 1/4.
+    probs = adaptation.mixed(model) / 2.0**40
+    np.testing.assert_allclose(probs, [3 / 16, 3 / 16, 7 / 16, 3 / 16], rtol=1e-9)
+    adaptation.read(2)
+    # The counts had 4/7 of the probability of what came: their weight is now 11/7 of 5.
+    probs = adaptation.mixed(model) / 2.0**40
+    np.testing.assert_allclose(probs[0], 11 / 35 + 24 / 35 / 4, rtol=1e-9)
+
+
+def test_a_file_of_another_kind_is_smaller_with_its_own_counts(models):
+    raw = b"".join(b"%d: the quick brown fox
+" % n for n in range(60))
+    sizes = {n: [len(compress(models[n], raw, a).content) for a in (0, 1)] for n in MODELS}
+    assert all(adapted < 0.7 * alone for alone, adapted in sizes.values()), sizes
 
 
 def test_a_damaged_file_never_becomes_another_text(models):
@@ -170,7 +193,7 @@ def test_the_commands(models, tmp_path, capfdbinary, monkeypatch):
     monkeypatch.setenv("SEQGEN_HOME", str(models["home"]))
     raw = b"The moon \xff is\n" * 9
     (tmp_path / "t.txt").write_bytes(raw)
-    assert run(["compress", str(tmp_path / "t.txt"), "-m", "words"]) == 0
+    assert run(["compress", str(tmp_path / "t.txt"), "-m", "words", "--adapt"]) == 0
     out, err = capfdbinary.readouterr()
     assert f"126 bytes compressed to {len(out)}".encode() in err
     (tmp_path / "t.sg").write_bytes(out)
