@@ -67,8 +67,8 @@ def compress(
     Writes to standard output. Without --adapt, the size is the text's total bits in `seqgen
     perplexity`. Any bytes are kept: what the model does not know costs 8 bits a byte and its
     length. Files of n-gram models decompress on every machine; for other models it must be the same
-    build of NumPy or PyTorch and the same kind of processor, and else decompress ends with an error.
-    --json writes sizes instead of the compressed file.
+    build of NumPy or PyTorch and the same kind of processor, and else decompress ends with an
+    error. --json writes sizes instead of the compressed file.
     """
     from seqgen.commands.compress import compress as compressed
 
