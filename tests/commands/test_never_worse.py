@@ -91,6 +91,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.fast_for("30-*", "300-names", "300-verse")
 @pytest.mark.parametrize(
     "kind", ["names", *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(TEXTS)[1:])]
 )

@@ -107,6 +107,7 @@ def test_what_is_imported_does_what_transformers_does(kind, folders, capsys):
     assert found > len(SOURCES)
 
 
+@pytest.mark.fast_for("marian", "bart", "mbart")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_perplexity_is_that_of_a_loop_in_transformers(kind, folders, capsys, tmp_path):
@@ -133,6 +134,7 @@ def test_perplexity_is_that_of_a_loop_in_transformers(kind, folders, capsys, tmp
     assert record["nll_nats"] == pytest.approx(nats, rel=1e-5)
 
 
+@pytest.mark.fast_for("marian-separate", "pegasus", "mbart")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_exported_and_imported_again_has_equal_logits(kind, folders, tmp_path):
@@ -169,6 +171,7 @@ OWN = {
 }
 
 
+@pytest.mark.fast_for("joint", "two", "bart", "mbart")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", OWN)
 def test_a_model_trained_here_goes_to_transformers(kind, tmp_path, capsys):

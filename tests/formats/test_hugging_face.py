@@ -135,6 +135,7 @@ def test_perplexity_is_that_of_a_loop_in_transformers(kind, folders, capsys, tmp
     assert lines[0]["nll_nats"] == pytest.approx(nats, rel=1e-5)
 
 
+@pytest.mark.fast_for("gpt2", "llama", "qwen3", "sliding", "yarn")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_exported_and_imported_again_has_equal_logits(kind, folders, tmp_path):
@@ -189,6 +190,7 @@ OWN = {
 }
 
 
+@pytest.mark.fast_for("qwen3-char", "qwen3-unigram", "llama-byte", "gpt2-char", "qwen3-bpe")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "tokenizer"),

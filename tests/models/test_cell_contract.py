@@ -97,6 +97,7 @@ def test_what_is_faster_is_the_loop(case, graph):
             torch.testing.assert_close(gradient, gradient_wanted, **EXACT)
 
 
+@pytest.mark.fast_for("ids-3-*", "vectors-1-*")
 @over(RECURRENT)
 @pytest.mark.parametrize("rows", [1, B])
 @pytest.mark.parametrize("given", ["ids", "vectors"])
@@ -118,6 +119,7 @@ def test_the_step_over_arrays_is_the_step(case, rows, given):
             np.testing.assert_allclose(array, tensor.numpy(), **EXACT)
 
 
+@pytest.mark.fast_for("2-*", "100-lstm-plain", "100-rnn-tanh")
 @over(RECURRENT)
 @pytest.mark.parametrize("piece", [2, 100])
 @torch.no_grad()
@@ -157,6 +159,7 @@ class Looped(torch.nn.Module):
         return self.layer.loop(x, state)
 
 
+@pytest.mark.fast_for("input-*", "*-lstm-plain", "*-rnn-tanh")
 @over(RECURRENT)
 @pytest.mark.parametrize("frozen", ["nothing", "recurrent", "input"])
 def test_gradients_of_a_part_of_the_loop_are_those_of_its_steps(case, frozen):

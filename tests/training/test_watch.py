@@ -348,6 +348,7 @@ def test_no_recipe_raises_a_false_alarm(name, text):
     assert alarms(text, known, architecture=name) == []
 
 
+@pytest.mark.fast_for("hmm", "window", "lstm", "mut1", "nas", "jordan", "grid", "transformer")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in OF_TEXT if not name.startswith("large")])
 def test_no_other_recipe_raises_one_either(name, text):
@@ -356,6 +357,7 @@ def test_no_other_recipe_raises_one_either(name, text):
         assert alarms(text, known, architecture=name) == []
 
 
+@pytest.mark.fast_for("lectures-lstm", "gpt", "transformer-2017", "bert-tiny", "elmo", "ulmfit")
 @pytest.mark.parametrize(
     "name",
     [
