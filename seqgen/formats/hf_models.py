@@ -38,7 +38,7 @@ from seqgen.models.seq2seq.transformer import Seq2SeqTransformer
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.positions import waves_of
-from seqgen.tokenizers import Tokenizer
+from seqgen.tokenizers import HuggingFaceTokenizer, Tokenizer
 
 
 def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> ImportedModel:
@@ -113,12 +113,20 @@ def _files_of(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
         yield from _files_of_pairs(exported)
         return
     model, name, framing = require_transformer(exported, "hf"), exported.name, exported.framing
-    family, table = hf_config.write(model.config, name)
+    config, own, biased = model.config, weights_of(model), hf_config.BIASED
+    imported = isinstance(exported.tokenizer, HuggingFaceTokenizer)
+    if config.qkv_bias and not (config.bias or imported):
+        # Models of type qwen2 get Qwen's own tokenizer in transformers, whatever the folder has.
+        config, biased = replace(config, bias=True, qkv_bias=False), {"attention"}
+        for layer in range(config.num_layers):
+            own[f"blocks.{layer}.attention.output.bias"] = torch.zeros(config.hidden_size)
+    family, table = hf_config.write(config, name)
+    table |= {"mlp_bias": False} if "mlp" not in biased else {}
     yield from hf_tokenizer.files_of(exported.tokenizer, framing, name).items()
     ids = {"bos_token_id": framing.start, **_ends_of(exported)}
     never = {"suppress_tokens": list(framing.never)} if framing.never else {}
     yield "generation_config.json", json_bytes({**ids, **never})
-    tensors = theirs_of(list(parts_of(family, model.config)), weights_of(model))
+    tensors = theirs_of(list(parts_of(family, config, biased)), own)
     yield WEIGHTS, save(tensors, {"format": "pt"})
     yield "config.json", json_bytes({**table, **ids, "torch_dtype": "float32"})
 
