@@ -33,6 +33,7 @@ def test_each_part_has_five_steps_and_each_step_is_short():
     assert len(set(parts)) == 5 and min(map(parts.count, parts)) >= 5
     assert max(step.seconds for step in steps().values()) <= 30
     for step in steps().values():
+        assert max(map(len, step.equation.splitlines())) <= 76, step.number
         assert len(re.findall(r"[.?!](?:\s|$)", step.idea.strip())) <= 3, step.number
 
 
