@@ -178,6 +178,8 @@ def _part(mixture: store.StoredModel, name: str, path: str | None) -> str:
     """Say where a part of a mixture is."""
     if path is None:
         return f"{name} (gone or changed since: mix again with seqgen mix)"
+    if Path(path) == mixture.path.resolve():
+        return f"{name} (trained with the others)"
     if Path(path).is_relative_to(mixture.path.resolve()):
         return f"{name} (a copy in the mixture's folder)"
     now = Path(path).name

@@ -109,6 +109,8 @@ tokenizer, the same --documents and the same --direction.
   seqgen mix A B --name both                        store the mixture
   seqgen train book.txt --with-ngram                train a network, count an
                                                     n-gram model, mix them
+  seqgen train book.txt --members 2                 train two networks side by
+                                                    side, mixed as one model
 """,
     ),
 }

@@ -64,10 +64,20 @@ def summarise(result: TrainingResult) -> None:
     say(", ".join(parts))
     if result.steps is not None:
         _table(result)
+    if result.members:
+        _put_members(result.name, result.members)
     if result.mixture:
         _put_mixture(result.name, result.mixture)
     name = result.mixture["name"] if result.mixture else result.name
     say(f"try: seqgen {_writes(result)} -m {name}")
+
+
+def _put_members(name: str, members: Mapping[str, Any]) -> None:
+    """Show what networks that were trained side by side have, alone and together."""
+    each = zip(members["losses"], members["weights"], strict=True)
+    rows = {f"{name}-{i}": (loss, weight(value)) for i, (loss, value) in enumerate(each, 1)}
+    cost = f"together; each token that it writes takes {len(rows)} steps"
+    _put_parts({**rows, name: (members["loss"], cost)}, members["tokens"])
 
 
 def _put_mixture(network: str, mixture: Mapping[str, Any]) -> None:
@@ -77,16 +87,21 @@ def _put_mixture(network: str, mixture: Mapping[str, Any]) -> None:
     if mixture["by_order"]:
         weights += " on average, and others by order"
     rows = {
-        network: ("network_loss", ""),
-        mixture["ngram"]: ("ngram_loss", f"{mixture['order']}-gram"),
-        mixture["name"]: ("mixture_loss", weights),
+        network: (mixture["network_loss"], ""),
+        mixture["ngram"]: (mixture["ngram_loss"], f"{mixture['order']}-gram"),
+        mixture["name"]: (mixture["mixture_loss"], weights),
     }
-    tokens = plural(mixture["tokens"], "token")  # of a large held-out part, not all are used
+    _put_parts(rows, mixture["tokens"])
+
+
+def _put_parts(rows: Mapping[str, tuple[float, str]], tokens: int) -> None:
+    """Show the loss of each model, and what is said of it; tokens are those that were scored."""
     say("  weights fitted on the first half of the held-out part;")
-    say(f"  nats/token on {tokens} of the other half:")
+    # Of a large held-out part, not all are used.
+    say(f"  nats/token on {plural(tokens, 'token')} of the other half:")
     width = max(map(len, rows))
-    for name, (key, about) in rows.items():
-        say(f"    {name:<{width}}  {figure(mixture[key])}  {about}".rstrip())
+    for name, (loss, about) in rows.items():
+        say(f"    {name:<{width}}  {figure(loss)}  {about}".rstrip())
 
 
 def _writes(result: TrainingResult) -> str:

@@ -151,6 +151,8 @@ def _to_export(loaded: LoadedModel, merge: bool) -> formats.ModelToExport:
     """Return what a format may hold of a model; see `exported`."""
     name = loaded.stored.name
     if isinstance(loaded.stored, StoredMixture):
+        if loaded.stored.members:
+            loaded.stored.require_network("export")
         parts = " or ".join(part.name for part in loaded.stored.parts)
         raise SeqgenError(f"{name} is a mixture, which no format can say: export {parts}")
     require(

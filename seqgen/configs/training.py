@@ -35,6 +35,7 @@ FINISHED = (*BUDGETS, "patience")
 RESUMABLE = frozenset({*BUDGETS, "checkpoint_every", "keep", "with_ngram"})
 DEFAULT_MINUTES = 5.0
 MOST_ROW_THREADS = 64
+MOST_MEMBERS = 64
 
 # With these optimizers, these settings replace an architecture's recipe, which is tuned for adamw
 # and muon: they add the weight decay to the gradient, and sgd takes steps of a different size.
@@ -336,6 +337,15 @@ class TrainingConfig(RegimeConfig):
         panel=NGRAM,
         metavar="SIZE",
     )
+    members: int | None = setting(
+        "Train this many networks from seeds of their own side by side, one a core, and store them "
+        "as one mixture, which writes at the cost of all of them.",
+        None,
+        low=2,
+        high=MOST_MEMBERS,
+        panel=WHAT,
+        metavar="K",
+    )
     precision: Literal["auto", "float32", "float64", "bf16"] = setting(
         "Number format; auto uses bf16 if it trains faster on this machine, else float32.",
         "auto",
@@ -382,6 +392,8 @@ class TrainingConfig(RegimeConfig):
         rooted = self.eps_inside and self.optimizer == "rmsprop"
         require(not (rooted and self.momentum), "eps_inside needs rmsprop without momentum")
         budgets = [b for b in BUDGETS if getattr(self, b) is not None]
+        divided = self.members is not None and (self.compile or (self.row_threads or 1) > 1)
+        require(not divided, "members are trained a thread each: no compile, and no row_threads")
         require(len(budgets) <= 1, "give one budget: --steps, --epochs or --minutes")
 
     def _fill_in(self, name: str, value: float) -> None:

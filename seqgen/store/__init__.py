@@ -12,6 +12,7 @@ from seqgen.store.finding import (
     now,
     origins_of,
     rename,
+    with_parts,
 )
 from seqgen.store.folder import MetricsLog
 from seqgen.store.kept_data import (

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqgen.errors import SeqgenError
-from seqgen.files import regular
+from seqgen.files import json_bytes, regular
 from seqgen.store import layout
-from seqgen.store.folder import copy_folder, link_file
+from seqgen.store.folder import copy_folder, link_file, tensor_pieces
 from seqgen.store.layout import models_folder
-from seqgen.store.model import Reference, StoredModel
+from seqgen.store.model import Member, Reference, StoredModel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -126,10 +126,16 @@ def resolve(stored: StoredModel) -> SavedMixture:
     Raises:
         SeqgenError: a part is gone or has changed, or the folder is damaged.
     """
-    references = stored.part_references
     weights, by_order = mixture_weights(stored)
+    if stored.members:
+        return SavedMixture(stored.path, _members(stored), weights)
+    references = stored.part_references
     parts = tuple(stored.referred(reference, ROLE, REMEDY) for reference in references)
     return SavedMixture(stored.path, parts, weights, by_order)
+
+
+def _members(stored: StoredModel) -> tuple[Member, ...]:
+    return tuple(Member(stored.path, number) for number in range(len(stored.members)))
 
 
 def parts_now(stored: StoredModel) -> list[tuple[Reference, StoredModel | None]]:
@@ -138,7 +144,9 @@ def parts_now(stored: StoredModel) -> list[tuple[Reference, StoredModel | None]]
     Raises:
         SeqgenError: the mixture's configuration is damaged.
     """
-    found: list[tuple[Reference, StoredModel | None]] = []
+    found: list[tuple[Reference, StoredModel | None]] = [
+        (Reference(member.name, member.digest), member) for member in _members(stored)
+    ]
     for reference in stored.part_references:
         part = None
         with contextlib.suppress(SeqgenError, OSError):
@@ -153,6 +161,8 @@ def mixture_weights(stored: StoredModel) -> tuple[Weights, tuple[Weights, ...]]:
     Raises:
         SeqgenError: they are missing or damaged, or do not fit the parts.
     """
+    if stored.members:
+        return stored.members, ()
     import numpy as np
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
@@ -230,11 +240,15 @@ def _copy(folder: StoredModel, part: StoredModel) -> Reference:
             source = part.path / item
             if source.is_dir():
                 copy_folder(source, copied.path / item)
+            elif isinstance(part, Member) and item == layout.WEIGHTS:
+                copied.replace_part(item, *tensor_pieces(part.own_tensors()))
+            elif isinstance(part, Member) and item == layout.CONFIG:
+                copied.replace_part(item, json_bytes(part.config))
             elif item == layout.WEIGHTS:
                 link_file(source, copied.path / item)  # it is only ever replaced as a whole
             elif source.exists():
                 shutil.copyfile(source, copied.path / item)
     copied.seal()
-    if copied.digest != part.digest:
+    if not isinstance(part, Member) and copied.digest != part.digest:
         raise SeqgenError(f"{part.name} changed while it was copied; nothing was saved")
-    return Reference(part.name, part.digest, f"{layout.PARTS}/{name}")
+    return Reference(part.name, copied.digest, f"{layout.PARTS}/{name}")

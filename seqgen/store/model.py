@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from seqgen.store.layout import models_folder
 from seqgen.store.manifest import CHEAP, digest_of_files
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
     from seqgen.configs import ModelConfig
@@ -150,6 +152,7 @@ def read_parts(config: Mapping[str, Any], file: Path) -> list[Reference]:
     return [Reference.read(fact, file, "a part") for fact in facts]
 
 
+T = TypeVar("T")
 Settings = TypeVar("Settings", bound=Config)
 # What a message says of the base of adapters that is gone, and what to do.
 ROLE = "holds low-rank adapters, and their base"
@@ -171,12 +174,33 @@ class StoredModel(TrainingFolder):
 
     @property
     def is_mixture(self) -> bool:
-        """Whether the folder holds the weights of a mixture, and refers to its parts.
+        """Whether it is a mixture: of parts that the folder refers to, or of its `members`.
 
         Raises:
             SeqgenError: the configuration is missing or damaged.
         """
-        return self.config["architecture"] == layout.MIXTURE
+        config = self.config
+        return config["architecture"] == layout.MIXTURE or "members" in config
+
+    @property
+    def members(self) -> tuple[float, ...]:
+        """The weights of networks that are trained side by side; empty of any other model.
+
+        Member k's tensors are in the folder's `model.safetensors` under the names of a mixture.
+
+        Raises:
+            SeqgenError: the configuration is missing or damaged.
+        """
+        weights = self.config.get("members", {"weights": []})
+        try:
+            weights = tuple(map(float, weights["weights"]))
+            if weights and not (len(weights) > 1 and min(weights) >= 0 < sum(weights)):
+                raise ValueError
+        except (TypeError, LookupError, ValueError):
+            raise SeqgenError(
+                f"{self.path / layout.CONFIG} is damaged: its members have no weights"
+            ) from None
+        return weights
 
     def require_network(self, what: str) -> None:
         """Refuse a mixture where one model is needed.
@@ -187,6 +211,9 @@ class StoredModel(TrainingFolder):
         Raises:
             UsageError: names the parts, which can be given instead.
         """
+        if self.members:
+            each = f"{self.name} is a mixture of {len(self.members)} networks trained together"
+            raise UsageError(f"{each}: {what} takes one network, trained without --members")
         if self.is_mixture:
             parts = " or ".join(part.name for part in self.part_references)
             raise UsageError(f"{self.name} is a mixture: {what} takes one of its parts, {parts}")
@@ -198,7 +225,9 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: the configuration is missing or damaged.
         """
-        return read_parts(self.config, self.path / layout.CONFIG) if self.is_mixture else []
+        config = self.config
+        refers = config["architecture"] == layout.MIXTURE
+        return read_parts(config, self.path / layout.CONFIG) if refers else []
 
     @property
     def record(self) -> dict[str, Any]:
@@ -265,6 +294,8 @@ class StoredModel(TrainingFolder):
         decisive = [config["architecture"], config["model"], config["data"].get("documents")]
         if parts := self.part_references:
             decisive.append([part.digest for part in parts])
+        if self.members:
+            decisive.append(self.members)
         if "adapter" in config:
             decisive.append(self._adapter.decisive)
         if config["data"].get("direction", "forward") != "forward":
@@ -328,7 +359,6 @@ class StoredModel(TrainingFolder):
             SeqgenError: see `load`.
         """
         from seqgen.models.engines.weights import Weights
-        from seqgen.store.mapped import mapped_arrays
         from seqgen.tokenizers import load_tokenizer
 
         kind = self.architecture.load_arrays()
@@ -339,7 +369,7 @@ class StoredModel(TrainingFolder):
             return None
         weights = self.path / layout.WEIGHTS
         try:
-            arrays = mapped_arrays(weights)
+            arrays = self.arrays()
             if arrays is None:
                 return None
             fitting = Weights(arrays).fitting(kind.shapes(config), kind.shared(config))
@@ -357,6 +387,8 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: see `load`.
         """
+        if self.members:
+            return self._load_members()
         model, tokenizer = self.load()
         if self.is_adapter:
             from seqgen.models.base import load_weights
@@ -367,6 +399,13 @@ class StoredModel(TrainingFolder):
             adapt(model, self._adapter.rank, self._adapter.alpha)
             load_weights(model, self.own_tensors())
         return model, tokenizer
+
+    def _load_members(self) -> tuple[LanguageModel, Tokenizer]:
+        from seqgen.models.mixture.members import Members
+
+        each = [Member(self.path, number) for number in range(len(self.members))]
+        networks, (tokenizer, *_) = zip(*(member.load() for member in each), strict=True)
+        return Members(networks, self.members).eval(), tokenizer
 
     def shape(self) -> tuple[type[LanguageModel], ModelConfig]:
         """Return the class of the model, and its configuration.
@@ -410,6 +449,12 @@ class StoredModel(TrainingFolder):
         from seqgen.store.filling import read_tensors
 
         return read_tensors(self.path / layout.WEIGHTS)
+
+    def arrays(self) -> dict[str, np.ndarray] | None:
+        """Return the arrays of `model.safetensors`; see `mapped_arrays`."""
+        from seqgen.store.mapped import mapped_arrays
+
+        return mapped_arrays(self.path / layout.WEIGHTS)
 
     @property
     def is_adapter(self) -> bool:
@@ -503,7 +548,8 @@ class StoredModel(TrainingFolder):
         """
         from seqgen.registry import architecture, task_of_mixture
 
-        config, mixed = self.config, self.is_mixture
+        config = self.config
+        mixed = config["architecture"] == layout.MIXTURE
         stored_as = config["model"].get("reads")
         task = task_of_mixture(stored_as) if mixed else architecture(config["architecture"]).task
         return task.of(labels=bool(config["data"].get("labels")))
@@ -538,6 +584,48 @@ class StoredModel(TrainingFolder):
     def write_record(self, **facts: Any) -> None:
         """Write `training.json`."""
         self.replace_part(layout.RECORD, json_bytes(facts))
+
+
+@dataclass(frozen=True)
+class Member(StoredModel):
+    """One of the networks that were trained side by side, in the folder of all.
+
+    Attributes:
+        number: which, from 0 on.
+    """
+
+    number: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{super().name}-{self.number + 1}"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        config = read_config(self)
+        del config["members"]
+        config["training"]["members"] = None
+        return config
+
+    @property
+    def size(self) -> int:
+        return super().size // len(StoredModel(self.path).members)
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(f"{StoredModel(self.path).digest} {self.number}".encode()).hexdigest()
+
+    def own_tensors(self) -> dict[str, Tensor]:
+        return self._own(super().own_tensors())
+
+    def arrays(self) -> dict[str, np.ndarray] | None:
+        arrays = super().arrays()
+        return arrays if arrays is None else self._own(arrays)
+
+    def _own(self, tensors: Mapping[str, T]) -> dict[str, T]:
+        prefix = f"components.{self.number}."
+        names = [name for name in tensors if name.startswith(prefix)]
+        return {name.removeprefix(prefix): tensors[name] for name in names}
 
 
 def models_of(folder: Path) -> Iterator[StoredModel]:

@@ -22,8 +22,10 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.engines.arrays import products_in_use
 from seqgen.models.engines.deferred_init import Unfilled, lend_memory
 from seqgen.models.engines.precision import restored_randomness, step_arithmetic
+from seqgen.models.mixture.members import Members, members_of
 from seqgen.models.state import State
 from seqgen.training.events import Progress, Validated
+from seqgen.training.members import JointObjective, MemberThreads
 from seqgen.training.objective import Objective
 from seqgen.training.optimizers import Average, UpdateRule, clip, rate
 from seqgen.training.parallel import Parallel
@@ -72,12 +74,13 @@ class Trainer:
         whole, model = model, model if unfilled is None else unfilled.model
         self.model, self.batches, self.config, self.hooks = model, batches, config, hooks
         self._text_rules = text_rules or TextRules()
-        self.objective = Objective(model, config, self._text_rules)
+        kind = JointObjective if isinstance(model, Members) else Objective
+        self.objective = kind(model, config, self._text_rules)
         self.objective.regimes.to(whole.device)
         writes = any(phase.regime not in READING_REGIMES for phase in config.phases)
         shards = unfilled and Shards(self.objective, unfilled, whole, writes)
         self.parallel = Parallel(self.objective, shards)
-        self.threads = self._row_threads()
+        self.threads = self._threads()
         self.rule = UpdateRule(model, config)
         self.average = Average(model, config.ema) if config.ema else None
         self._steps_per_epoch = batches.steps_per_epoch
@@ -88,7 +91,9 @@ class Trainer:
         self._validated_at, self._has_checkpoint = 0.0, False
         self._saved_at = self._logged_at = time.monotonic()
 
-    def _row_threads(self) -> RowThreads | None:
+    def _threads(self) -> RowThreads | MemberThreads | None:
+        if isinstance(self.objective, JointObjective):
+            return MemberThreads(self.objective) if self.model.device.type == "cpu" else None
         several = (self.config.row_threads or 1) > 1 and can_divide_rows(self.model, self.config)
         return RowThreads(self.objective, self.config, self._text_rules) if several else None
 
@@ -184,7 +189,7 @@ class Trainer:
         if config is not None:
             self.config = config
             self.rule.take_rates(UpdateRule(self.model, config))
-            self.threads = self._row_threads()  # their copies of the model have its dropout
+            self.threads = self._threads()  # their copies of the model have its dropout
 
     def _decide(self) -> Decision:
         """Return what comes next: all that depends on a clock, a signal or a measurement."""
@@ -223,7 +228,8 @@ class Trainer:
             total = self._add_gradients(batch, progress)
         self.parallel.add_up_others()
         with self.hooks.watch.updating(self.run, batch):
-            norm = clip(self.model.parameters(), self.config)
+            each = [clip(one.parameters(), self.config) for one in members_of(self.model)]
+            norm = torch.stack(each).max()
             self.rule.step(self.rate(progress.share, progress.step))
         self.objective.end_step()
         if self.average is not None:

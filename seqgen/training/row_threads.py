@@ -34,9 +34,10 @@ def can_divide_rows(model: Network, config: TrainingConfig) -> bool:
 
     They cannot where rows meet, as in the statistics of batch normalisation, or where the model
     writes texts, whose lengths decide about what is drawn. On GPUs, under torchrun and in compiled
-    code the work is divided already.
+    code the work is divided already, and where several networks are trained, each has a thread.
     """
     alone = ranks.world() == 1 and model.device.type == "cpu" and not config.compile
+    alone = alone and config.members is None
     reads = all(phase.regime in READING_REGIMES for phase in config.phases)
     return alone and reads and not any(isinstance(part, BatchNorm) for part in model.modules())
 
@@ -70,7 +71,7 @@ class RowThreads:
         copies = (Objective(other, config, text_rules).train() for other in others)
         self._objectives = [objective, *copies]
         self._generators = [torch.Generator() for _ in self._objectives]
-        self._pool = ThreadPoolExecutor(self._count - 1, initializer=_use_one_core)
+        self._pool = ThreadPoolExecutor(self._count - 1, initializer=use_cores)
 
     def portions(self, rows: int, pieces: int) -> list[list[Portion]]:
         """Return who computes which rows of a batch: for each piece, a portion a thread."""
@@ -89,7 +90,7 @@ class RowThreads:
         random = torch.get_rng_state()
         for generator in self._generators:
             generator.set_state(random)
-        compute = functools.partial(self._compute, batch, trained)
+        compute = functools.partial(gradients_of, batch, trained)
         first, *others = zip(self._objectives, self._generators, parts, strict=False)
         with _one_core():
             promised = [self._pool.submit(compute, *other) for other in others]
@@ -104,30 +105,39 @@ class RowThreads:
         with torch.no_grad():
             for parameter, *gradients in zip(trained, *(each for _, each in computed), strict=True):
                 for gradient in gradients:
-                    _add(parameter, gradient)
+                    add_gradient(parameter, gradient)
         return [loss for loss, _ in computed]
 
-    def _compute(
-        self,
-        batch: Batch,
-        trained: Sequence[Tensor],
-        objective: Objective,
-        generator: torch.Generator,
-        part: Part,
-    ) -> tuple[Loss, Sequence[Tensor | None]]:
-        """Return the loss of some rows without its graph, and the gradients of `trained`."""
-        portion = part.portion
-        total = portion.piece.stop - portion.piece.start
-        first = portion.rows.start - portion.piece.start
-        with drawing_for(SomeRows(first, portion.count, total, generator=generator)):
-            place = replace(part.progress, first_row=portion.rows.start)
-            loss = objective(portion.of(batch), part.past, place)
-        gradients = torch.autograd.grad(loss.minimised / batch.count, trained, allow_unused=True)
-        state = None if loss.state is None else loss.state.detach()
-        return Loss(loss.minimised.detach(), loss.nats.detach(), state), gradients
+
+def gradients_of(
+    batch: Batch,
+    trained: Sequence[Tensor],
+    objective: Objective,
+    generator: torch.Generator | None,
+    part: Part,
+) -> tuple[Loss, Sequence[Tensor | None]]:
+    """Return the loss of some rows without its graph, and the gradients of `trained`.
+
+    Args:
+        batch: all of it.
+        trained: parameters of the objective.
+        objective: what is minimised.
+        generator: what is drawn by; None for torch's own.
+        part: the rows.
+    """
+    portion = part.portion
+    total = portion.piece.stop - portion.piece.start
+    first = portion.rows.start - portion.piece.start
+    with drawing_for(SomeRows(first, portion.count, total, generator=generator)):
+        place = replace(part.progress, first_row=portion.rows.start)
+        loss = objective(portion.of(batch), part.past, place)
+    gradients = torch.autograd.grad(loss.minimised / batch.count, trained, allow_unused=True)
+    state = None if loss.state is None else loss.state.detach()
+    return Loss(loss.minimised.detach(), loss.nats.detach(), state), gradients
 
 
-def _add(parameter: Tensor, gradient: Tensor | None) -> None:
+def add_gradient(parameter: Tensor, gradient: Tensor | None) -> None:
+    """Add a gradient to a parameter's, if it has one."""
     if gradient is None:
         return
     if parameter.grad is None:
@@ -136,12 +146,12 @@ def _add(parameter: Tensor, gradient: Tensor | None) -> None:
         parameter.grad += gradient
 
 
-def _use_one_core() -> None:
-    """Have this thread compute alone, and keep casts of weights to itself.
+def use_cores(count: int = 1) -> None:
+    """Have this thread compute on so many cores, and keep casts of weights to itself.
 
     Threads would find each other's in the cache, or not: sums of gradients could round either way.
     """
-    torch.set_num_threads(1)
+    torch.set_num_threads(count)
     torch.set_autocast_cache_enabled(False)
 
 
@@ -149,7 +159,7 @@ def _use_one_core() -> None:
 def _one_core() -> Iterator[None]:
     """Do the same within, and as before afterwards."""
     threads, caches = torch.get_num_threads(), torch.is_autocast_cache_enabled()
-    _use_one_core()
+    use_cores()
     try:
         yield
     finally:

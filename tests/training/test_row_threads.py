@@ -103,14 +103,14 @@ def test_fewer_rows_than_threads(monkeypatch):
 
 def test_a_problem_in_another_thread_is_reported(monkeypatch):
     """And the threads of every operation are as many as before."""
-    before, plain = torch.get_num_threads(), row_threads.RowThreads._compute
+    before, plain = torch.get_num_threads(), row_threads.gradients_of
 
-    def broken(self, batch, trained, objective, generator, part):
+    def broken(batch, trained, objective, generator, part):
         if part.portion.rows.start:
             raise ValueError("broken")
-        return plain(self, batch, trained, objective, generator, part)
+        return plain(batch, trained, objective, generator, part)
 
-    monkeypatch.setattr(row_threads.RowThreads, "_compute", broken)
+    monkeypatch.setattr(row_threads, "gradients_of", broken)
     with pytest.raises(ValueError, match="broken"):
         trained("lstm", 2)
     assert torch.get_num_threads() == before

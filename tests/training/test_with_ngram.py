@@ -14,6 +14,7 @@ from seqgen import store
 from seqgen.cli import run
 from seqgen.cli.numbers import fill_in_numbers
 from seqgen.commands.loading import load
+from seqgen.commands.scoring import mix
 from seqgen.commands.scoring.mix import LEAST_QUARTER, fit_columns, token_log_probs
 from seqgen.commands.training import choosing, with_ngram
 from seqgen.commands.training.resume import resume
@@ -403,8 +404,8 @@ def test_a_mixture_that_would_pay_is_recommended_after_minutes(text):
 
 def test_of_a_large_held_out_part_pieces_are_used(text, capsys, monkeypatch):
     """As the documentation says: spread over it, one half of them for the weights, no val_loss."""
-    monkeypatch.setattr(with_ngram, "FITTED_ROWS", 4)
-    monkeypatch.setattr(with_ngram, "FITTED_LENGTH", 20)
+    monkeypatch.setattr(mix, "FITTED_ROWS", 4)
+    monkeypatch.setattr(mix, "FITTED_LENGTH", 20)
     found = trained(text, with_ngram=3).mixture
     assert found["tokens"] == 2 * 20
     (row,) = (row for row in records(capsys, "models") if row["name"] == "t-mixture")

@@ -26,7 +26,7 @@ from seqgen.models.mixture.fitting import (
 )
 from seqgen.models.mixture.mixed import guide_of
 from seqgen.models.reader import Reader
-from seqgen.scoring import score_corpus
+from seqgen.scoring import parallel_rows, score_corpus
 from seqgen.store import StoredMixture
 
 # Flatnesses that are tried first, half an order of magnitude apart, and then around the best.
@@ -351,6 +351,9 @@ def _perplexity(nats: float) -> float:
     return math.exp(nats) if nats < 700 else math.inf
 
 
+# The most rows, and tokens per row, on which weights are fitted after training; mostly that is all
+# that is held out.
+FITTED_ROWS, FITTED_LENGTH = 64, 16_384
 # Weights by order are many, so they are tried only if a quarter of the text has so many tokens.
 LEAST_QUARTER = 500
 
@@ -360,53 +363,62 @@ class HalvesFit:
     """What came of fitting on the first half of a text.
 
     Attributes:
-        weights: of the network and the n-gram model.
+        weights: of the parts.
         by_order: their weights for each order matched; empty where these are no better.
         tokens: of the second half.
-        losses: of the second half, in nats per token: the network's, the n-gram model's and the
-            mixture's.
+        losses: of the second half, in nats per token: the parts' and the mixture's.
         all_nats: the total of both halves under the mixture.
     """
 
     weights: tuple[float, ...]
     by_order: tuple[tuple[float, ...], ...]
     tokens: int
-    losses: tuple[float, float, float]
+    losses: tuple[float, ...]
     all_nats: float
 
 
+def to_fit(held_out: Corpus) -> Corpus:
+    """Return what weights are fitted on: mostly all of a held-out part."""
+    if held_out.tokens.size <= FITTED_ROWS * FITTED_LENGTH:
+        return held_out
+    return parallel_rows(held_out, FITTED_ROWS, FITTED_LENGTH)
+
+
 def fit_on_half(
-    network: Reader,
-    ngram: Reader,
+    parts: Sequence[Reader],
     corpus: Corpus,
     batch_size: int = 32,
     direction: Direction = "forward",
 ) -> HalvesFit:
-    """Fit the weights of a network and an n-gram model; see `fit_columns`.
+    """Fit the weights of models of one vocabulary; see `fit_columns`.
 
     Args:
-        network: in evaluation mode.
-        ngram: has the same vocabulary.
+        parts: in evaluation mode. If the last is an n-gram model, weights by order are tried.
         corpus: held-out text, of two tokens or more.
         batch_size: documents side by side; changes no figure.
-        direction: in which both read.
+        direction: in which all read.
     """
-    network_column, ngram_column, matched = (
-        token_log_probs(model, corpus, batch_size, direction)
-        for model in (network, ngram, MatchedOrders(ngram))
-    )
-    log_probs = np.stack([network_column, ngram_column], 1)
-    return fit_columns(log_probs, matched.astype(np.int64), ngram.orders)
+
+    def column(model: Reader) -> np.ndarray:
+        return token_log_probs(model, corpus, batch_size, direction)
+
+    log_probs, guide = np.stack(list(map(column, parts)), 1), parts[-1]
+    if guide.orders is None:
+        return fit_columns(log_probs)
+    return fit_columns(log_probs, column(MatchedOrders(guide)).astype(np.int64), guide.orders)
 
 
-def fit_columns(log_probs: np.ndarray, matched: np.ndarray, orders: int) -> HalvesFit:
+def fit_columns(
+    log_probs: np.ndarray, matched: np.ndarray | None = None, orders: int = 0
+) -> HalvesFit:
     """Fit weights on the first half of a text and score the second.
 
     Weights by order are taken if, fitted on the first quarter, they are better on the second.
 
     Args:
-        log_probs: (N, 2), of each token under the network and the n-gram model, in nats.
-        matched: (N,) of int64, the order that the n-gram model matches before each token.
+        log_probs: (N, K), of each token under each part, in nats.
+        matched: (N,) of int64, the order that an n-gram model matches before each token, if it is
+            among the parts.
         orders: how many there are.
     """
     half, quarter = log_probs.shape[0] // 2, log_probs.shape[0] // 4
@@ -422,7 +434,7 @@ def fit_columns(log_probs: np.ndarray, matched: np.ndarray, orders: int) -> Halv
         return mixed_log_probs(log_probs, rows)
 
     by_order = False
-    if quarter >= LEAST_QUARTER:
+    if matched is not None and quarter >= LEAST_QUARTER:
         plain, tabled = (mixed(*table_of(quarter, each))[quarter:half] for each in (False, True))
         by_order = bool(tabled.mean() > plain.mean())
     weights, table = table_of(half, by_order)

@@ -26,6 +26,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.engines.memory_limit import nearest_widths, parameter_count, to_train
 from seqgen.models.engines.precision import parameter_type, restored_randomness
+from seqgen.models.mixture.members import members_of, side_by_side
 from seqgen.store.kept_data import keep_measurement, kept_measurement
 from seqgen.tasks.datasets.prepared import Prepared, VocabSizes, batches_for
 from seqgen.training.events import Notice, Report
@@ -94,9 +95,9 @@ class SpeedTrial:
 
     def model(self) -> NeuralLanguageModel:
         """Return the untrained model."""
-        torch.manual_seed(self.training.seed)
         shape = self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
-        model = to_train(self.plan.model_class, shape)
+        make = functools.partial(to_train, self.plan.model_class, shape)
+        model = side_by_side(make, self.training.members, self.training.seed)
         self.prepared.show(model)
         return model.to(device=self.device, dtype=parameter_type(self.training.precision))
 
@@ -129,6 +130,8 @@ class SpeedTrial:
             "training": {name: getattr(self.training, name) for name in settings},
             "documents": self.plan.data.documents,
         }
+        if self.training.members is not None:
+            about["members"] = self.training.members
         if ranks.world() > 1:
             about["ranks"] = ranks.world()
         known = ranks.from_first(lambda: kept_measurement(about))
@@ -140,11 +143,14 @@ class SpeedTrial:
         return known["times_as_fast"]
 
     def measure(self) -> tuple[float, int]:
-        """Return how many tokens it can train on in the budget, and its number of parameters."""
+        """Return how many tokens it can train on in the budget, and its number of parameters.
+
+        Of members, each trains on so many, and has so many.
+        """
         with restored_randomness(self.device):
             model = self.model()
             speed = speed_at_first(model, self.batches(), self.training)
-        return 60 * self.training.minutes * speed, model.parameter_count()
+        return 60 * self.training.minutes * speed, members_of(model)[0].parameter_count()
 
     @cached_property
     def measured(self) -> tuple[float, int]:
@@ -353,7 +359,7 @@ def choose_row_threads(
 ) -> TrainingConfig:
     """Choose among how many threads the rows of a step are divided: by a trial in long runs."""
     threads, trial = torch.get_num_threads(), SpeedTrial(plan, training, prepared, device)
-    if training.row_threads is not None:
+    if training.row_threads is not None or training.members is not None:
         return training
     pays = threads > 1 and device.type == "cpu" and ranks.world() == 1 and _is_long(trial)
     pays = pays and (times := trial.row_threads_speedup()) >= LEAST_ROW_SPEEDUP
@@ -387,6 +393,7 @@ def choose_compilation(
     long = training.minutes is not None and training.minutes >= COMPILED_FROM_MINUTES
     # Documents of different lengths would each need compiled code, as would unfrozen layers.
     fixed_shapes = plan.data.documents == "stream" and not training.unfreeze
+    fixed_shapes = fixed_shapes and training.members is None
     if not (long and fixed_shapes and plan.model_class.over_tensors):
         return replace(training, compile=False)
     trial = SpeedTrial(plan, training, prepared, device)

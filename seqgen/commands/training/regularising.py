@@ -14,6 +14,7 @@ from typing import Any
 from seqgen.configs import ModelConfig, TrainingConfig
 from seqgen.models.dropout import Dropout
 from seqgen.models.engines.memory_limit import without_content
+from seqgen.models.mixture.members import members_of
 from seqgen.models.network import Network
 
 # From this ratio on (`ModelConfig.regularised`) a model may overfit whatever its dropout: training
@@ -60,6 +61,8 @@ class Regularisation:
 def take_dropout(model: Network, dropout: float) -> None:
     """Have a model train with another dropout, as if it had been built with it."""
     model.config = dataclasses.replace(model.config, dropout=dropout)
-    for name, part in without_content(type(model), model.config).named_modules():
-        if isinstance(part, Dropout):
-            model.get_submodule(name).p = part.p
+    for one in members_of(model):
+        one.config = model.config
+        for name, part in without_content(type(one), one.config).named_modules():
+            if isinstance(part, Dropout):
+                one.get_submodule(name).p = part.p

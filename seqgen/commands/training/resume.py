@@ -188,7 +188,8 @@ def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
             f"a resumed run cannot change {key}, only its budget, checkpoint_every, keep and "
             "with_ngram",
         )
-    stored.require_network("--resume")
+    if not stored.members:
+        stored.require_network("--resume")
     estimator = Estimator.of(stored.config["architecture"])
     if "imported" in stored.record:
         copy = f"; train a copy of it with seqgen train DATA --init-from {stored.name}"

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from seqgen import __version__, ranks, store
 from seqgen.commands.interrupts import interruptible
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.loading import load_stored
+from seqgen.commands.loading import load_mixture, load_stored
 from seqgen.commands.machine import choose_products
+from seqgen.commands.scoring.mix import fit_on_half, to_fit
 from seqgen.commands.training.board import Board
 from seqgen.commands.training.family import FAMILY, new_family
 from seqgen.commands.training.regularising import Regularisation, take_dropout
@@ -30,8 +31,9 @@ from seqgen.errors import Interrupted, SeqgenError
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.engines.deferred_init import Unfilled
 from seqgen.models.engines.precision import choose_device, parameter_type
+from seqgen.models.mixture.members import Members, members_of
 from seqgen.models.network import Network
-from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredModel
+from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredMixture, StoredModel
 from seqgen.store.model import Adapter
 from seqgen.tasks.datasets.prepared import Prepared, batches_for
 from seqgen.training.diagnosis.watch import TrainingWatch
@@ -69,6 +71,7 @@ class TrainingResult:
     val_accuracy: float | None = None
     epochs: float | None = None
     mixture: dict[str, Any] | None = None
+    members: dict[str, Any] | None = None
     val_perplexities: dict[str, float] | None = None
     layer_weights: dict[str, float] | None = None
     val_oov_bits_per_byte: float | None = None
@@ -311,7 +314,7 @@ class Session:
         watch = Watch()
         if ranks.leads() and self.unfilled is None:
             about = self.options.diagnose, corpus, self.unit
-            watch = TrainingWatch(model, config, self.budget, report, *about)
+            watch = TrainingWatch(members_of(model)[0], config, self.budget, report, *about)
 
         def report_and_watch(event: Event) -> None:
             report(event)
@@ -342,7 +345,7 @@ class Session:
         """
         model, prepared = self.loaded.model, self.prepared
         passes = tokens / prepared.train.scored
-        ratio = passes * model.parameter_count() / prepared.read_tokens
+        ratio = passes * members_of(model)[0].parameter_count() / prepared.read_tokens
         changes = Regularisation(**run.revisable).changes(model, training, ratio)
         of_model, of_training = changes
         if not any(changes):
@@ -350,7 +353,7 @@ class Session:
         if of_model:
             take_dropout(model, **of_model)
         training = dataclasses.replace(training, **of_training)
-        keep_settings(self.stored, training, model.config.to_dict())
+        keep_settings(self.stored, training, model=model.config.to_dict())
         enough = f"at this speed the budget is enough for {passes:.1f} passes over the text"
         named = {k: "none" if v is None else v for k, v in (of_model | of_training).items()}
         self.report(Notice(text=f"{listed(named)} from here on: {enough}", detail=True))
@@ -377,7 +380,9 @@ class Session:
         return "stop-after" if enough else None
 
     def _result(self, run: Run) -> TrainingResult:
-        final = self._final() if run.stopped in FINISHED else Final()
+        finished = run.stopped in FINISHED
+        members = self._fit_members() if finished else None
+        final = self._final() if finished else Final()
         val_loss = run.last_loss if final.loss is None else final.loss
         return TrainingResult(
             name=self.stored.name,
@@ -402,7 +407,24 @@ class Session:
             epochs=run.step / self._batches.steps_per_epoch,
             epoch_loss=run.epoch_loss,
             epoch_loss_std=run.epoch_loss_std,
+            members=members,
         )
+
+    def _fit_members(self) -> dict[str, Any] | None:
+        """Fit the weights of members on the first half of the held-out part, and store them."""
+        part = self.prepared.val
+        if not isinstance(self.loaded.model, Members) or part is None or part.tokens.size < 2:
+            return None
+        stored = as_stored(self.loaded)
+        fitted = fit_on_half(stored.model.parts, to_fit(part), direction=self.loaded.data.direction)
+        keep_settings(self.stored, self.training, members={"weights": list(fitted.weights)})
+        *losses, loss = fitted.losses
+        return {
+            "weights": list(fitted.weights),
+            "tokens": fitted.tokens,
+            "losses": losses,
+            "loss": loss,
+        }
 
     def _figures(self, loss: float | None) -> dict[str, float | None]:
         """Return a validation loss in its units; one that codes no text has only one."""
@@ -431,7 +453,9 @@ class Session:
 
 def as_stored(loaded: LoadedModel) -> LoadedModel:
     """Return the stored model: the best weights, not necessarily the last ones."""
-    return load_stored(loaded.stored, loaded.model.device, "auto")
+    stored = store.with_parts(loaded.stored)
+    load = load_mixture if isinstance(stored, StoredMixture) else load_stored
+    return load(stored, loaded.model.device, "auto")
 
 
 def validation_figures(loss: float | None, prepared: Prepared) -> dict[str, float | None]:
@@ -481,6 +505,8 @@ def write_new(
     if training is not None and training.lora is not None:
         adapter = Adapter(base.reference, training.lora, training.lora_alpha)
         groups["adapter"] = adapter.to_dict()
+    if training is not None and training.members is not None:
+        groups["members"] = {"weights": [1 / training.members] * training.members}
     stored.write_config(
         architecture,
         preset=preset,
@@ -503,14 +529,11 @@ def write_new(
         prepared.keep_validation(stored)
 
 
-def keep_settings(
-    stored: StoredModel, training: TrainingConfig, model: dict[str, Any] | None = None
-) -> None:
-    """Store a run's new settings of training, and those of its model if they are new too."""
+def keep_settings(stored: StoredModel, training: TrainingConfig, **changed: Any) -> None:
+    """Store a run's new settings of training, and the groups of its configuration that changed."""
     config = stored.config
-    kept = ("preset", "model", "data", "framing", "adapter")
-    groups = {part: config[part] for part in kept if part in config}
-    groups |= {} if model is None else {"model": model}
+    kept = ("preset", "model", "data", "framing", "adapter", "members")
+    groups = {part: config[part] for part in kept if part in config} | changed
     stored.write_config(config["architecture"], training=training.to_dict(), **groups)
 
 

@@ -27,6 +27,7 @@ from seqgen.commands.training.choosing import (
 )
 from seqgen.commands.training.estimate import Estimator, estimate
 from seqgen.commands.training.family import check_mixable, check_names_beside, family_to_join
+from seqgen.commands.training.members import check_members
 from seqgen.commands.training.plan import Plan, check_regimes, plan_of, preset_of
 from seqgen.commands.training.resume import resume
 from seqgen.commands.training.session import (
@@ -43,6 +44,7 @@ from seqgen.models.base import LanguageModel
 from seqgen.models.engines.deferred_init import Unfilled
 from seqgen.models.engines.memory_limit import to_train
 from seqgen.models.engines.precision import parameter_type, restored_randomness
+from seqgen.models.mixture.members import side_by_side
 from seqgen.presets import Preset
 from seqgen.ranks.group import together
 from seqgen.store import StoredModel
@@ -302,18 +304,22 @@ class ReadyRun:
         Args:
             machines: how many the model is divided among.
         """
-        plan, prepared = self.plan, self.prepared
-        torch.manual_seed(self.training.seed)
-        config = plan.model_config(prepared.vocab_sizes, self.training.seq_len)
-        model = to_train(plan.model_class, config, machines)
-        model.spell(prepared.spellings(), prepared.tokenizer.kind in ("char", "byte"))
+        plan, prepared, training = self.plan, self.prepared, self.training
+        config = plan.model_config(prepared.vocab_sizes, training.seq_len)
+
+        def make() -> LanguageModel:
+            model = to_train(plan.model_class, config, machines)
+            model.spell(prepared.spellings(), prepared.tokenizer.kind in ("char", "byte"))
+            return model
+
+        model = side_by_side(make, training.members, training.seed)
         prepared.show(model)
         if plan.origin is not None:
             plan.origin.begin(model, prepared)
         if plan.features is not None:
             plan.features.begin(model)
-        if self.training.lora is not None:
-            plan.origin.adapt(model, self.training)
+        if training.lora is not None:
+            plan.origin.adapt(model, training)
         return model
 
 
@@ -331,6 +337,7 @@ def prepare_run(
     divided may fit nowhere as a whole.
     """
     plan = request.plan()
+    check_members(plan.architecture, plan.training, plan.data)
     check(plan)
     if request.parameters is None:
         plan.check_shape()

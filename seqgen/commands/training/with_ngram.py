@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from seqgen import store
@@ -10,7 +11,7 @@ from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import load_stored, mixture_of
 from seqgen.commands.mixable import require_alike
 from seqgen.commands.mixing import write_stored
-from seqgen.commands.scoring.mix import HalvesFit, fit_on_half, token_log_probs
+from seqgen.commands.scoring.mix import HalvesFit, fit_on_half, to_fit, token_log_probs
 from seqgen.commands.training.choosing import SMALL_TEXT
 from seqgen.commands.training.estimate import estimate, impossible
 from seqgen.commands.training.family import (
@@ -54,9 +55,6 @@ SPELLED_ORDER, ORDER = 6, 3
 MOST_COUNTED = 3_000_000
 # Rows and tokens per row of the held-out text on which orders are tried and mixtures recommended.
 TRIED_ROWS, TRIED_LENGTH = 32, 512
-# The most rows, and tokens per row, on which weights are fitted; mostly that is all that is held
-# out.
-FITTED_ROWS, FITTED_LENGTH = 64, 16_384
 # A mixture that is better by so many nats per token is recommended.
 WORTH_IT = 0.01
 
@@ -181,14 +179,23 @@ def _mix(session: Session) -> MixedWithNGram:
     names = names_beside(stored.name)
     ngram = _counted_before(session, network, names[0]) or _count(session, names[0])
     counted = ngram.stored
-    part = prepared.val
-    if part.tokens.size > FITTED_ROWS * FITTED_LENGTH:
-        part = parallel_rows(part, FITTED_ROWS, FITTED_LENGTH)
-    fitted = fit_on_half(network.model, ngram.model, part, direction=data.direction)
-    mixture = StoredMixture(stored.path, (stored, counted), fitted.weights, fitted.by_order)
+    part = to_fit(prepared.val)
+    fitted = fit_on_half([network.model, ngram.model], part, direction=data.direction)
+    networks, shares = (stored,), (1.0,)
+    if isinstance(network.stored, StoredMixture):
+        networks, shares = network.stored.parts, network.stored.weights
+
+    def divided(weights: Sequence[float]) -> tuple[float, ...]:
+        """Return weights with the network's divided among its members, if it has any."""
+        of_network, of_ngram = weights
+        return (*(of_network * share for share in shares), of_ngram)
+
+    weights, by_order = divided(fitted.weights), tuple(map(divided, fitted.by_order))
+    mixture = StoredMixture(stored.path, (*networks, counted), weights, by_order)
+    parts = [*network.model.parts, ngram.model]
     loss = fitted.all_nats / part.tokens.size if part is prepared.val else None
     folder = write_stored(
-        replace(network, stored=mixture, model=mixture_of([network.model, ngram.model], mixture)),
+        replace(network, stored=mixture, model=mixture_of(parts, mixture)),
         name=replaceable(names[1], session.family),
         stem=names[1],
         copy=True,
@@ -260,7 +267,7 @@ def _recommend(session: Session) -> None:
     network = as_stored(session.loaded).model
     ngram = _counted(prepared, data, SPELLED_ORDER if _spelled(prepared) else ORDER)
     ngram = ngram.to(network.device)
-    alone, _, mixed = fit_on_half(network, ngram, part, direction=data.direction).losses
+    alone, _, mixed = fit_on_half([network, ngram], part, direction=data.direction).losses
     if alone - mixed > WORTH_IT:
         better = f"about {alone - mixed:.2f} nats/token better than {name} alone"
         how = f"seqgen train --resume {name} --with-ngram"

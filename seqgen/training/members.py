@@ -1,0 +1,144 @@
+"""The members of a mixture trained side by side: each by a thread of its own, on all rows.
+
+They share batches, schedule, validations and checkpoints, and nothing else: a member's gradients,
+their norm and its random numbers are its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from seqgen.configs import TrainingConfig
+from seqgen.data.batches import Batch, Portion, portions
+from seqgen.models.dropout import SomeRows, drawing_for
+from seqgen.models.mixture.members import SEEDS, Members
+from seqgen.models.mixture.mixed import MixtureState
+from seqgen.models.state import State
+from seqgen.training.objective import Objective
+from seqgen.training.parts import CheckpointPart
+from seqgen.training.regimes.base import Loss, StepProgress, TextRules
+from seqgen.training.row_threads import Part, add_gradient, gradients_of, use_cores
+
+
+class JointObjective(nn.Module):
+    """What members minimise, each by itself; see `Objective`, whose verbs these are.
+
+    Args:
+        model: the members.
+        config: see `Objective`.
+        text_rules: see `Objective`.
+    """
+
+    def __init__(self, model: Members, config: TrainingConfig, text_rules: TextRules) -> None:
+        super().__init__()
+        self.model = model
+        self.each = nn.ModuleList(Objective(part, config, text_rules) for part in model.components)
+
+    @property
+    def regimes(self) -> nn.ModuleList:
+        """The regimes of all."""
+        return nn.ModuleList(one.regimes for one in self.each)
+
+    def forward(self, batch: Batch, state: State | None, progress: StepProgress) -> Loss:
+        """Return the sum of what is minimised, and the mean of the nats; see `Objective`."""
+        pasts, generators = self.pasts(state), self.generators()
+        rows = len(batch.tokens)
+        losses = []
+        for one, past, generator in zip(self.each, pasts, generators, strict=True):
+            with drawing_for(generator and SomeRows(0, rows, rows, generator=generator)):
+                losses.append(one(batch, past, progress))
+        return joined(losses)
+
+    def pasts(self, state: MixtureState | None) -> Sequence[State | None]:
+        """Return the members' states before some rows."""
+        return [None] * len(self.each) if state is None else state.children
+
+    def generators(self) -> list[torch.Generator | None]:
+        """Return what the members draw by in a training call; None for torch's own generator."""
+        if not self.training or self.model.device.type != "cpu":
+            return [None] * len(self.each)
+        seeds = torch.randint(SEEDS - 1, (len(self.each),)).tolist()
+        return [torch.Generator().manual_seed(seed) for seed in seeds]
+
+    def begin_step(self) -> None:
+        """Forget the gradients and the figures of the step before."""
+        for one in self.each:
+            one.begin_step()
+
+    def end_step(self) -> None:
+        """Update what the regimes own."""
+        for one in self.each:
+            one.end_step()
+
+    def without_figures(self) -> AbstractContextManager[None]:
+        """Forget the figures of the calls within."""
+        held = contextlib.ExitStack()
+        for one in self.each:
+            held.enter_context(one.without_figures())
+        return held
+
+    def figures(self) -> dict[str, float]:
+        """Return what the first member's regime has to log."""
+        return self.each[0].figures()
+
+    def parts(self) -> dict[str, CheckpointPart]:
+        """Return what lasts from step to step besides the models, by name."""
+        return {
+            f"{name}-{number}": part
+            for number, one in enumerate(self.each)
+            for name, part in one.parts().items()
+        }
+
+
+def joined(losses: Sequence[Loss]) -> Loss:
+    """Return the losses of members as one."""
+    states = tuple(loss.state for loss in losses)
+    return Loss(
+        sum(loss.minimised for loss in losses),
+        sum(loss.nats for loss in losses) / len(losses),
+        None if None in states else MixtureState(states),
+    )
+
+
+class MemberThreads:
+    """Computes the gradients of members, each in one of several threads.
+
+    Args:
+        objective: of the members.
+    """
+
+    def __init__(self, objective: JointObjective) -> None:
+        self._objective, cores = objective, torch.get_num_threads()
+        threads = min(len(objective.each), cores)
+        use = functools.partial(use_cores, cores // threads)
+        self._pool = ThreadPoolExecutor(threads, initializer=use)
+
+    def portions(self, rows: int, pieces: int) -> list[list[Portion]]:
+        """Return the pieces of a batch; each member computes all of them."""
+        return [[piece] for piece in portions(rows, pieces, 0, 1)]
+
+    def add_gradients(self, batch: Batch, parts: Sequence[Part]) -> list[Loss]:
+        """Add the gradients of a piece of a batch to the parameters'; return its loss.
+
+        Args:
+            batch: all of it.
+            parts: one, the piece.
+        """
+        [part] = parts
+        joint = self._objective
+        own = [replace(part, past=past) for past in joint.pasts(part.past)]
+        trained = [[p for p in one.parameters() if p.requires_grad] for one in joint.each]
+        compute = functools.partial(gradients_of, batch)
+        computed = list(self._pool.map(compute, trained, joint.each, joint.generators(), own))
+        for parameters, (_, gradients) in zip(trained, computed, strict=True):
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                add_gradient(parameter, gradient)
+        return [joined([loss for loss, _ in computed])]

@@ -1,0 +1,160 @@
+"""`seqgen train --members`: networks that are trained side by side, and used as one mixture."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from helpers_cli import records, refusal
+from training_runs import both_ways, corpus_of, run_loop, settings_for
+
+from seqgen import registry, store
+from seqgen.cli import run as command
+from seqgen.commands.loading import Work, load
+from seqgen.commands.scoring.mix import token_log_probs
+from seqgen.commands.training.train import train
+from seqgen.data.corpus import encode_corpus
+from seqgen.models.mixture.members import Members, side_by_side
+from seqgen.store import StoredModel
+from seqgen.training import members
+
+SEED, STEPS = 3, 4
+
+
+def network(name, dropout=0.0):
+    more = {"num_heads": 2, "window": 5} if name == "transformer" else {}
+    row = registry.architecture(name)
+    size = {"vocab_size": 20, "hidden_size": 8, "num_layers": 2, "dropout": dropout}
+    return row.load_model()(row.load_config()(**size, **more)).double()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"optimizer": "adamw", "clip_norm": 0.1},  # every gradient is clipped, by its own norm
+        {"optimizer": "muon", "ema": 0.9, "accumulate": 2},
+        {"optimizer": "sgd", "unfreeze": 0.6, "layer_decay": 0.5, "weight_decay": 0.1},
+    ],
+    ids=lambda settings: settings["optimizer"],
+)
+@pytest.mark.parametrize("name", ["lstm", "transformer"])
+def test_each_member_is_trained_as_if_alone(monkeypatch, name, settings):
+    """From the seed of its number, on the same batches."""
+    corpus = corpus_of(120)
+    alone = []
+    for number in range(3):
+        torch.manual_seed(SEED + number)
+        alone.append(network(name))
+    together = side_by_side(lambda: network(name), 3, SEED)
+    losses = [run_loop(monkeypatch, one, corpus, **settings)[1] for one in alone]
+    trainer, joint = run_loop(monkeypatch, together, corpus, **settings)
+    assert isinstance(trainer.threads, members.MemberThreads)
+    for one, member in zip(alone, together.components, strict=True):
+        for p, q in zip(one.parameters(), member.parameters(), strict=True):
+            assert torch.allclose(p, q, rtol=1e-9, atol=1e-12)
+    for step, event in enumerate(joint):
+        each = [events[step].train_loss for events in losses]
+        assert event.train_loss == pytest.approx(sum(each) / 3, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["gru", "transformer"])
+def test_resuming_is_bit_for_bit(text, tmp_path, monkeypatch, name):
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    both_ways(text, name, [2, 5], members=2)
+
+
+def test_members_draw_apart_and_as_without_threads(monkeypatch):
+    """Dropout differs between members with equal weights; threads change nothing."""
+
+    def trained(threads):
+        torch.manual_seed(SEED)
+        each = [network("lstm", dropout=0.5) for _ in range(2)]
+        each[1].load_state_dict(each[0].state_dict())
+        if not threads:
+            monkeypatch.setattr("seqgen.training.loop.Trainer._threads", lambda trainer: None)
+        torch.manual_seed(SEED)
+        run_loop(monkeypatch, joint := Members(each), corpus_of(120))
+        return [torch.cat([p.flatten() for p in one.parameters()]) for one in joint.components]
+
+    (one, other), alone = trained(True), trained(False)
+    assert (one - other).abs().max() > 1e-6
+    assert torch.allclose(torch.stack([one, other]), torch.stack(alone), rtol=1e-9, atol=1e-12)
+
+
+@pytest.fixture
+def run(text, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    settings = settings_for("lstm", members=2, with_ngram=2, val=0.3)
+    return train([text], architecture="lstm", name="t", settings=settings)
+
+
+def column(loaded, text):
+    corpus = encode_corpus([text], loaded.tokenizer, "stream", framing=loaded.framing)
+    return token_log_probs(loaded.model, corpus)
+
+
+def test_what_is_stored_is_the_mixture_of_its_members(run, text, capsys):
+    """Its figures and probabilities are those of the parts, which lie in copies of the mixture."""
+    stored = store.find("t")
+    held_out = stored.validation_text.read_text()
+    shutil.move(stored.path, stored.path.with_name("moved"))
+    (mixture,) = (row["mixture"] for row in records(capsys, "models", "show", "t-mixture"))
+    assert [part["name"] for part in mixture["parts"]] == ["t-1", "t-2", "t-ngram"]
+    first, second, _ = (load(part["path"]) for part in mixture["parts"])
+    each = np.stack([column(one, held_out) for one in (first, second)], 1)
+    found, half = run.members, len(each) // 2
+    assert sum(found["weights"]) == pytest.approx(1)
+    assert found["losses"] == pytest.approx((-each[half:].mean(0)).tolist(), abs=1e-6)
+    mixed = np.log(np.exp(each) @ found["weights"])
+    assert found["loss"] == pytest.approx(-mixed[half:].mean(), abs=1e-6)
+    assert run.val_loss == pytest.approx(-mixed.mean(), abs=1e-6)
+    for engine in (load("moved"), load("moved", work=Work())):
+        assert column(engine, held_out) == pytest.approx(mixed, abs=1e-5)
+    weights = mixture["weights"]
+    assert sum(weights) == pytest.approx(1)
+    assert weights[0] * found["weights"][1] == pytest.approx(weights[1] * found["weights"][0])
+
+
+def test_the_summary_says_what_each_gave(text, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    small = ["--hidden-size", "8", "--layers", "1", "--steps", "2", "--name", "t", "--members", "2"]
+    assert command(["train", str(text), *small]) == 0
+    said = capsys.readouterr().err
+    for line in ("t-1  ", "t-2  ", "together; each token that it writes takes 2 steps"):
+        assert line in said
+    assert math.isfinite(store.find("t").record["result"]["members"]["loss"])
+    for arguments, why in {
+        ("export", "t", "--out", "x"): "export takes one network",
+        ("train", str(text), "--init-from", "t"): "--init-from takes one network",
+        ("mix", "t", "t", "--name", "u"): "mixing takes one network",
+    }.items():
+        assert why in refusal(capsys, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--model", "ngram"], "is for networks, which ngram is not"),
+        (["--model", "hmm"], "is for networks, which hmm is not"),
+        (["--model", "seq2seq"], "is for models of text"),
+        (["--labels"], "is for models of text"),
+        (["--regime", "scheduled"], "is for regimes that only read texts"),
+        (["--set", "row_threads=2"], "members are trained a thread each"),
+    ],
+)
+def test_refusals(text, tmp_path, monkeypatch, capsys, arguments, why):
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    said = refusal(capsys, "train", str(text), "--members", "2", "--steps", "2", *arguments)
+    assert why in said
+
+
+def test_damaged_weights_are_said(run, capsys):
+    stored = StoredModel(store.find("t").path)
+    config = {**stored.config, "members": {"weights": [1.0]}}
+    (stored.path / "manifest.json").unlink()
+    (stored.path / store.CONFIG).write_text(json.dumps(config))
+    assert "its members have no weights" in refusal(capsys, "sample", "-m", "t")
