@@ -13,7 +13,7 @@ from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output, is_terminal, put_bytes, put_record
 from seqgen.cli.reading import ModelName, Threads
 from seqgen.cli.tables import count, figure
-from seqgen.configs.options import Options
+from seqgen.configs.options import MODEL, Options
 from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 
@@ -55,6 +55,7 @@ class Coding(Options):
         "before.",
         False,
         names=("--adapt",),
+        panel=MODEL,
     )
 
 

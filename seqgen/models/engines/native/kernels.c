@@ -310,7 +310,7 @@ static void float_product(const map *m, int64_t first, int64_t last, int64_t row
 ROUNDED(rounded, int8_t)
 ROUNDED(rounded_wide, int16_t)
 
-/* A group's products are added to sums[0]; the wide form keeps halves of them apart in both. */
+/* Adds a group's products to sums[0]. */
 INLINE void four_products(integers *sums, const int8_t *w, const int8_t *x) {
 #ifdef __AVX2__ /* |x| times w with x's sign: two of them are at most 2 * 127^2 < 2^15 */
     int32_t four;
