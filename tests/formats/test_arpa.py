@@ -236,7 +236,7 @@ def test_what_cannot_be_exported_says_why(tmp_path):
         export_model(loaded, "zip", tmp_path / "x")
     settings = {"steps": 1, "hidden_size": 8, "val": "none"}
     train([tmp_path / "text.txt"], architecture="rnn", name="net", settings=settings)
-    with pytest.raises(SeqgenError, match="no n-gram model"):
+    with pytest.raises(SeqgenError, match="is not an n-gram model"):
         export_model(load("net"), "arpa", tmp_path / "x.arpa")
 
 
