@@ -102,7 +102,7 @@ class _Rules:
         if path in self.rules:
             return path
         self.rules[path] = productions = []
-        if schema is True or schema == {}:
+        if schema is True or (isinstance(schema, dict) and _allows_all(schema)):
             schema = {"type": ["string", "number", "boolean", "null"]}
         self._is_schema(path, schema)
         if "allOf" in schema:
@@ -118,6 +118,7 @@ class _Rules:
         other = next((word for word in schema if word not in understood), None)
         require(other is None, f"{path} has the keyword {other!r}, which is not followed here")
         if whole:
+            self._has_no_others(path, whole[0], schema)
             productions += self._whole(path, whole[0], schema)
         else:
             require(bool(kinds), f"{path} has no type")
@@ -147,10 +148,17 @@ class _Rules:
         right = isinstance(schema, dict)
         require(right, f"{path} is {json.dumps(schema)[:40]}, which is not a schema to write")
 
+    def _has_no_others(self, path: str, word: str, schema: dict) -> None:
+        others = "additionalProperties" if not _is_open(schema) else None
+        require(others is None, f"{path} has {others} beside {word}, which is not followed here")
+
     def _resolved(self, path: str, schema: Any) -> dict:
         """Return a schema without a reference or `allOf` on top."""
         self._is_schema(path, schema)
         if "$ref" in schema:
+            self._has_no_others(path, "$ref", schema)
+            other = next(iter(schema.keys() - ANNOTATIONS - {"$ref"}), None)
+            require(other is None, f"{path} has {other} beside $ref, which is not followed here")
             return self._resolved(path, self._referred(path, schema["$ref"])[1])
         return self._all_of(path, schema) if "allOf" in schema else schema
 
@@ -158,7 +166,7 @@ class _Rules:
         """Return one schema for an object that several describe."""
         rest = {word: value for word, value in schema.items() if word != "allOf"}
         ways = [self._resolved(path, one) for one in schema["allOf"]]
-        if rest.keys() - ANNOTATIONS:
+        if rest.keys() - ANNOTATIONS or not _is_open(rest):
             ways.append(rest)
         if len(ways) == 1:
             return ways[0]
@@ -167,8 +175,9 @@ class _Rules:
         for way in ways:
             plain = way.keys() <= KEYWORDS["object"] | ANNOTATIONS | {"type"}
             of_object = plain and way.get("type", "object") == "object"
-            open_ = way.get("additionalProperties", True) is not False
-            require(of_object and open_, f"{path} has allOf of other things than open objects")
+            require(
+                of_object and _is_open(way), f"{path} has allOf of other things than open objects"
+            )
             for name, one in way.get("properties", {}).items():
                 known = properties.get(name, one)
                 properties[name] = one if known == one else {"allOf": [known, one]}
@@ -261,14 +270,15 @@ class _Rules:
         return [[self._writes("null")]]
 
     def _array(self, path: str, schema: dict) -> list[list[Symbol]]:
-        first = schema.get("prefixItems", [])
         least, most = _count(path, schema, "Items")
+        first = schema.get("prefixItems", [])[:most]
         names = [self._rule(f"{path}/prefixItems/{n}", one) for n, one in enumerate(first)]
         more = None
         if schema.get("items", True) is not False and most != len(first):
             more = self._rule(f"{path}/items", schema.get("items", True))
         elif most is None or most > len(first):
             most = len(first)
+        require(most is None or least <= most, f"{path}: minItems is more than there can be")
         return [[self._writes("["), self._listed(f"{path}/list", names, more, least, most)]]
 
     def _listed(
@@ -304,7 +314,7 @@ class _Rules:
         members = [
             (name in required, [self._value(name), self._writes(": "), rule])
             for name, one in properties.items()
-            for rule in [self._rule(f"{path}/properties/{name}", one)]
+            for rule in [self._rule(f"{path}/properties/{_escaped(name)}", one)]
         ]
         # Of each member on: after none that was written, and after one.
         for at in range(len(members), -1, -1):
@@ -327,6 +337,20 @@ class _Rules:
         member = [*name, self._rule(f"{path}/additionalProperties", values), more]
         self.rules[more] = [[end], [self._writes(", "), *member]]
         return [[self._writes("{"), end], [self._writes("{"), *member]]
+
+
+def _is_open(schema: dict) -> bool:
+    """Return whether an object may have any other properties."""
+    return schema.get("additionalProperties", True) in (True, {})
+
+
+def _allows_all(schema: dict) -> bool:
+    return schema.keys() <= ANNOTATIONS and _is_open(schema)
+
+
+def _escaped(name: str) -> str:
+    """Return a name as a step of a JSON pointer."""
+    return name.replace("~", "~0").replace("/", "~1")
 
 
 def _implied(schema: dict) -> list[str]:

@@ -255,6 +255,31 @@ def test_alternatives_that_exclude_one_another():
         assert jsonschema.Draft202012Validator(schema).is_valid(json.loads(text)) == holds
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "prefixItems": [{"const": n} for n in range(3)], "maxItems": 1},
+        {"type": "array", "prefixItems": [{"const": 1}], "maxItems": 0},
+        {"description": "anything"},
+        {
+            "type": "object",
+            "properties": {
+                "a/properties/b": {"const": 1},
+                "a": {"type": "object", "properties": {"b": {"const": "x"}}, "required": ["b"]},
+            },
+            "required": ["a/properties/b", "a"],
+        },
+    ],
+)
+def test_texts_are_valid(schema):
+    vocabulary = Vocabulary([*(bytes([byte]) for byte in range(256)), None])
+    automaton = automaton_of(add_schema, json.dumps(schema), vocabulary)
+    draw = random.Random(2)
+    for _ in range(20):
+        value = json.loads(write(automaton, 60, draw))
+        jsonschema.Draft202012Validator(schema).validate(value)
+
+
 def test_a_schema_that_refers_to_itself():
     schema = {
         "type": "object",
@@ -310,6 +335,19 @@ def test_a_schema_that_refers_to_itself():
         (add_schema, '{"type": "array", "items": {"$ref": "#"}, "minItems": 1}', "no text"),
         (add_schema, '{"type": "string", "pattern": "(a"}', "unterminated"),
         (add_schema, '{"type": "object", "required": ["a"]}', "not a property"),
+        (add_schema, '{"type": "array", "items": false, "minItems": 1}', "more than there can be"),
+        (add_schema, '{"$ref": "#/$defs/a", "additionalProperties": false}', "beside \\$ref"),
+        (add_schema, '{"anyOf": [{"const": 1}], "additionalProperties": false}', "beside anyOf"),
+        (
+            add_schema,
+            '{"allOf": [{"type": "object"}], "additionalProperties": {"type": "string"}}',
+            "open objects",
+        ),
+        (
+            add_schema,
+            '{"allOf": [{"$ref": "#/$defs/a", "required": ["b"]}], "$defs": {"a": {}}}',
+            "required beside",
+        ),
         (add_schema, "[" * 100_000, "nested too deeply"),
     ],
 )

@@ -249,7 +249,7 @@ def test_held_out_vectors_stay_with_the_model(sides, capsys):
     assert (kept["values"].dtype, kept["values"].shape) == (array.dtype, (12, 5))
     assert {target for _, target in held_out} <= set(letters)
     sides[0].unlink()
-    (scored,) = records(capsys, "perplexity", "-m", "t")
+    (scored,) = records(capsys, "perplexity", "-m", "t", "--precision", "float32")
     result = loaded.stored.record["result"]
     assert scored["nats_per_token"] == pytest.approx(result["val_loss"], abs=1e-9)
     check_removable(loaded.stored)  # knows all files
