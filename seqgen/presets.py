@@ -35,6 +35,20 @@ GPT2: Mapping[str, Any] = {
     "tie_weights": True,
 }
 
+# The sizes and the training of small transformers for translation.
+SMALL_TRANSLATOR: Mapping[str, Any] = {
+    "tokenizer": "bpe",
+    "num_layers": 3,
+    "num_heads": 4,
+    "hidden_size": 256,
+    "dropout": 0.3,
+    "label_smoothing": 0.1,
+    "batch_size": 64,
+    "optimizer": "muon",
+    "lr": 4e-3,
+    "epochs": 20.0,
+}
+
 # The transformer in the form of Vaswani et al. (2017); sources and targets share their tokens.
 FORM_OF_2017: Mapping[str, Any] = {
     "positions": "sinusoidal",
@@ -235,16 +249,7 @@ _ROWS = (
             "qk_norm": True,
             "bias": False,
             "tie_weights": True,
-            "tokenizer": "bpe",
-            "num_layers": 3,
-            "num_heads": 4,
-            "hidden_size": 256,
-            "dropout": 0.3,
-            "label_smoothing": 0.1,
-            "batch_size": 64,
-            "optimizer": "muon",
-            "lr": 4e-3,
-            "epochs": 20.0,
+            **SMALL_TRANSLATOR,
         },
     ),
     Preset(
@@ -254,16 +259,7 @@ _ROWS = (
         {
             **FORM_OF_2017,
             "norm_position": "pre",
-            "tokenizer": "bpe",
-            "num_layers": 3,
-            "num_heads": 4,
-            "hidden_size": 256,
-            "dropout": 0.3,
-            "label_smoothing": 0.1,
-            "batch_size": 64,
-            "optimizer": "muon",
-            "lr": 4e-3,
-            "epochs": 20.0,
+            **SMALL_TRANSLATOR,
         },
     ),
     Preset(

@@ -89,14 +89,11 @@ def text_about(window):
 
 
 PROTOCOLS = [("stream", None), ("stream", 1), ("stream", 3), ("line", None), ("line", 2)]
+TYPICAL = ("*-ngram-add-delta", "*-hmm-smooth", "*-window-plain", "*-rnn-tanh", "*-lstm-plain")
 
 
 @pytest.mark.fast_for(
-    "*-ngram-add-delta",
-    "*-hmm-smooth",
-    "*-window-plain",
-    "*-rnn-tanh",
-    "*-lstm-plain",
+    *TYPICAL,
     "stream-stream-None-transformer-default",
     "stream-line-2-*",
 )
@@ -159,11 +156,7 @@ def test_windows_and_strides_neither_drop_nor_double_a_token(case):
 
 
 @pytest.mark.fast_for(
-    "*-ngram-add-delta",
-    "*-hmm-smooth",
-    "*-window-plain",
-    "*-rnn-tanh",
-    "*-lstm-plain",
+    *TYPICAL,
     "3-transformer-default",
 )
 @over(ONE_OF_EACH)
@@ -428,11 +421,7 @@ def test_continuations_are_as_long_as_the_real_ones():
 
 
 @pytest.mark.fast_for(
-    "*-ngram-add-delta",
-    "*-hmm-smooth",
-    "*-window-plain",
-    "*-rnn-tanh",
-    "*-lstm-plain",
+    *TYPICAL,
     "line-transformer-default",
 )
 @over(ONE_OF_EACH)

@@ -43,7 +43,7 @@ def test_one_of_every_architecture_is_stored():
     assert sorted(path.name for path in (BY_KIND / "models").iterdir()) == sorted(RECIPES)
 
 
-@pytest.mark.fast_for(
+of_some = pytest.mark.fast_for(
     "rnn",
     "gru",
     "lstm",
@@ -61,6 +61,9 @@ def test_one_of_every_architecture_is_stored():
     "imported-gpt2",
     rest="slow",
 )
+
+
+@of_some
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_stored_model_answers_as_it_did(name, stored):
     found = answers(name, stored(name), STORED)
@@ -70,24 +73,7 @@ def test_a_stored_model_answers_as_it_did(name, stored):
         require_same(found.get(question), EXPECTED[name].get(question), close)
 
 
-@pytest.mark.fast_for(
-    "rnn",
-    "gru",
-    "lstm",
-    "hawk",
-    "window",
-    "transformer",
-    "adapter",
-    "ngram",
-    "hmm",
-    "bert",
-    "word2vec",
-    "seq2seq",
-    "birnn-classifier",
-    "mixture",
-    "imported-gpt2",
-    rest="slow",
-)
+@of_some
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_stored_run_resumes_as_it_would_have(name, stored):
     found, known = resume(name, stored(name), STORED), dict(EXPECTED[name]["resumed"])

@@ -35,7 +35,7 @@ def stored(tmp_path, home):
     return copy
 
 
-@pytest.mark.fast_for(
+of_some = pytest.mark.fast_for(
     "ngram-char",
     "window-char",
     "gru-before-word",
@@ -44,6 +44,9 @@ def stored(tmp_path, home):
     "transformer-2017",
     rest="slow",
 )
+
+
+@of_some
 @pytest.mark.parametrize("name", MODELS)
 def test_a_stored_model_says_what_it_said(name, stored):
     said = said_by(stored(name), STORED / TEXT)
@@ -51,15 +54,7 @@ def test_a_stored_model_says_what_it_said(name, stored):
     require_same(said, known, TABLES if name.startswith("ngram") else FLOAT64)
 
 
-@pytest.mark.fast_for(
-    "ngram-char",
-    "window-char",
-    "gru-before-word",
-    "lstm-char",
-    "lstm-unigram",
-    "transformer-2017",
-    rest="slow",
-)
+@of_some
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_stored_run_goes_on_as_it_would_have(name, stored):
     went_on, known = _go_on(stored(name)), dict(EXPECTED[name]["resumed"])
