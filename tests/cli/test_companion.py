@@ -129,7 +129,7 @@ def test_list_step_and_unknown_step(capfd):
 @pytest.mark.parametrize(
     "number",
     [
-        pytest.param(name, marks=pytest.mark.long if step.seconds > 9 else pytest.mark.slow)
+        pytest.param(name, marks=pytest.mark.long if step.seconds > 6 else pytest.mark.slow)
         for name, step in steps().items()
     ],
 )
@@ -164,6 +164,7 @@ def test_a_model_that_is_there_is_not_trained_again(capfd):
 
 
 @pytest.mark.slow
+@pytest.mark.fast_for("stop-after")
 @pytest.mark.parametrize("ended", [None, "stop-after", "interrupted"])
 def test_a_model_whose_training_did_not_end_is_trained_again(ended, capfd):
     assert run(["course", "1.1"]) == 0

@@ -319,7 +319,7 @@ def essence(records):
     return [(r["trial"], r["settings"], r["val_loss"]) for r in records if "trial" in r]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_kill_9_loses_no_trial_that_had_ended(text, home, tmp_path):
     whole, _ = started(text, 6, tmp_path / "other").communicate(timeout=1200)
     expected = essence(map(json.loads, whole.splitlines()))

@@ -414,7 +414,7 @@ def half_written(stored):
 
 
 @pytest.mark.parametrize(
-    "kills", [pytest.param(8, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.long)]
+    "kills", [pytest.param(4, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.long)]
 )
 def test_kills_at_random_moments_lose_nothing(kills, text, home, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # for the processes to be
