@@ -298,8 +298,9 @@ class Trainer:
         self.carried.state = states[0] if carried else None
 
     def rate(self, share: float, step: int) -> float:
-        """Return the learning rate as a share of its peak; see `schedules.rate`."""
-        return rate(self.config, share, step)
+        """Return the learning rate as a share of its peak; see `optimizers.rate`."""
+        self.run.warmed = self.run.warmed or share >= self.config.warmup
+        return rate(self.config, share, step, self.run.warmed)
 
     @torch.no_grad()
     def _loss_after_update(self) -> float:

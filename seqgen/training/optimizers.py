@@ -527,7 +527,7 @@ def begins(config: TrainingConfig) -> float:
     return config.min_lr if config.schedule == "slanted_triangular" else 0.0
 
 
-def rate(config: TrainingConfig, progress: float, step: int) -> float:
+def rate(config: TrainingConfig, progress: float, step: int, warmed: bool = False) -> float:
     """Return the rate as a share of its peak.
 
     It rises linearly over `config.warmup`, then decays to `config.min_lr`.
@@ -536,11 +536,12 @@ def rate(config: TrainingConfig, progress: float, step: int) -> float:
         config: names the schedule.
         progress: how much of the budget is spent, 0 to 1.
         step: steps done, k.
+        warmed: whether the warm-up is over, as in a run that is resumed with a longer budget.
     """
     warmup = config.warmup
-    if progress < warmup:
+    if progress < warmup and not warmed:
         begin = begins(config)
         return max(LEAST, begin + (1 - begin) * progress / warmup)
-    past = progress - warmup
+    past = max(0.0, progress - warmup)
     after = After(min(1.0, past / (1 - warmup)), past / warmup if warmup else step)
     return config.min_lr + (1 - config.min_lr) * DECAYS[config.schedule](config, after)

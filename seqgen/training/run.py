@@ -87,6 +87,7 @@ class Run:
         stopped: why the run ended, or None.
         revisable: what `Hooks.revise` needs to choose settings again; None if nothing is open.
         revised: at how many of `REVISED_AT` it has.
+        warmed: whether the learning rate's warm-up is over; a longer budget does not begin another.
     """
 
     step: int = 0
@@ -105,6 +106,7 @@ class Run:
     stopped: str | None = None
     revisable: dict[str, Any] | None = None
     revised: int = 0
+    warmed: bool = False
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> Run:

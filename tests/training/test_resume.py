@@ -209,6 +209,18 @@ def test_a_finished_run_says_so_and_goes_on_with_a_longer_budget(text):
         resume("a", settings={"lr": 1.0})
 
 
+@pytest.mark.parametrize("longer", [{"steps": 1000}, {"minutes": 100.0}])
+def test_a_far_longer_budget_does_not_warm_up_again(longer, text, monkeypatch):
+    """Warm-up was a tenth of twenty steps; all of them are no tenth of the longer budget."""
+    monkeypatch.setattr(loop, "LOG_SECONDS", 0.0)
+    how = {"steps": 20, "warmup": 0.1, "schedule": "constant"}
+    train([text], name="m", settings={**settings_for("rnn"), **how})
+    resume("m", settings=longer, stop_after=25)
+    logged = map(json.loads, (store.find("m").path / store.METRICS).read_text().splitlines())
+    rates = [record["lr"] for record in logged if "lr" in record]
+    assert rates[0] < max(rates) and len(rates) == 25 and {*rates[3:]} == {max(rates)}
+
+
 def test_a_resumed_run_was_created_when_it_began(text, monkeypatch):
     times = iter(f"2026-01-0{day}" for day in range(1, 9))
     monkeypatch.setattr(store, "now", lambda: next(times))

@@ -85,7 +85,7 @@ class TrainingWatch(Watch):
         after = Run(step=run.step + 1)
         # The very first steps are large beside the initial weights.
         if after.step >= self.model.settles:
-            self.warnings.layers(after, layers, rate(self.config, share, run.step))
+            self.warnings.layers(after, layers, rate(self.config, share, run.step, run.warmed))
         if self.records:
             inside = self._look_inside()
             self.report(Diagnosed(step=after.step, share=share, layers=layers, **inside))
