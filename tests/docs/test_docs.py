@@ -320,7 +320,7 @@ QUESTIONS = {
     ),
     "How do I train on four machines?": (["docs/distributed.md#several-machines"], "--nnodes"),
     "How do I get a GPT-2 folder in?": (
-        ["docs/elsewhere.md", "#hugging-face-models"],
+        ["docs/elsewhere.md", "#gpt-2-llama-and-other-hugging-face-models"],
         "seqgen import",
     ),
     "How do I resume a run?": (["docs/training.md#stopping-and-resuming"], "--resume"),
