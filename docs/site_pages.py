@@ -26,6 +26,7 @@ OUTSIDE = {
     "CONTRIBUTING.md": "about/contributing.md",
     "CHANGELOG.md": "about/changelog.md",
     "corpora/README.md": "about/corpora.md",
+    "CITATION.cff": "about/citation.md",
 }
 # Pages that have something of everything, which a search lists after the page of a subject.
 LAST_FOUND = ("api.md", "companion.md", "course.md", "experiments.md", "about/changelog.md")
@@ -50,6 +51,14 @@ underscores.
 ::: seqgen.errors
 """
 
+CITATION = """# Citing seqgen
+
+*For people who write about work that used seqgen.*
+
+```yaml
+{}```
+"""
+
 
 def on_config(config: Any) -> Any:
     """Add a page for every command to the navigation, below the list of all."""
@@ -64,6 +73,7 @@ def on_files(files: Files, config: Any) -> Files:
     made = {f"commands/{name}.md": text for name, text in command_pages()}
     made |= {"commands/index.md": index_page(), "api.md": API}
     made |= {page: (ROOT / path).read_text(encoding="utf-8") for path, page in OUTSIDE.items()}
+    made["about/citation.md"] = CITATION.format(made["about/citation.md"])
     for path, text in made.items():
         files.append(File.generated(config, path, content=text))
     return files

@@ -308,19 +308,19 @@ def test_every_page_is_reached_from_the_readme():
 
 # What a reader asks, the links that lead to the answer from the README, and words of the answer.
 QUESTIONS = {
-    "Where are my models?": ([], "`$SEQGEN_HOME/models`"),
+    "Where are my models?": (["#where-to-read-on"], "`$SEQGEN_HOME/models`"),
     "Which model suits my text?": (["#which-model-for-which-text"], "under 100 kB"),
     "Which PyTorch do I need without a GPU?": (["#install"], "CPU build of PyTorch"),
     "How do I use a GPU?": (["#install"], "--device auto"),
     "Can DATA be a folder?": (["docs/text.md#input"], "folders (all files in them"),
     "How do I get the same text again?": (["docs/decoding.md#seeds"], "--seed"),
     "How do I make text less random?": (
-        ["docs/decoding.md", "#temperature-and-other-filters"],
+        ["docs/decoding.md#temperature-and-other-filters"],
         "--temperature",
     ),
     "How do I train on four machines?": (["docs/distributed.md#several-machines"], "--nnodes"),
     "How do I get a GPT-2 folder in?": (
-        ["docs/elsewhere.md", "#gpt-2-llama-and-other-hugging-face-models"],
+        ["docs/elsewhere.md#gpt-2-llama-and-other-hugging-face-models"],
         "seqgen import",
     ),
     "How do I resume a run?": (["docs/training.md#stopping-and-resuming"], "--resume"),
@@ -328,7 +328,7 @@ QUESTIONS = {
     "How do I compare two models?": (["docs/evaluation.md", "#compare"], "seqgen compare"),
     "How do I write JSON?": (["docs/patterns.md", "#grammars-and-json"], "--json-schema"),
     "How do I use it from an editor?": (["docs/serve.md"], "seqgen serve"),
-    "What do exit codes mean?": (["#a-tour"], "exit-codes"),
+    "What do exit codes mean?": (["#where-to-read-on"], "help exit-codes"),
     # Five more.
     "How do I hold out a text of my own?": (["docs/text.md", "#held-out-text"], "--val"),
     "How do I use a model in llama.cpp?": (["docs/elsewhere.md", "#gguf-files"], "llama.cpp"),
