@@ -141,7 +141,7 @@ class BertConfig(EncoderOnlyConfig):
     }
 
     mask: float = setting(
-        "Share of the tokens that each step of training hides and has the model tell.",
+        "Share of the tokens that each training step hides and the model predicts.",
         0.15,
         ranges.POSITIVE_SHARES,
     )

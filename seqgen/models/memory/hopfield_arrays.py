@@ -33,7 +33,7 @@ class HopfieldConfig(ModelConfig):
         32,
         ranges.FROM_1_TO_1000,
     )
-    bits: int = setting("Number of units that stand for one token.", 32, ranges.FROM_1_TO_1000)
+    bits: int = setting("Number of units that encode one token.", 32, ranges.FROM_1_TO_1000)
     rule: Rule = setting(
         "How weights follow from patterns: hebbian (Hopfield 1982), or projection (Personnaz et "
         "al. 1986), which also keeps similar patterns apart.",

@@ -199,7 +199,7 @@ class RecurrentConfig(CellRegularisers):
         ranges.SHARES_BELOW_1,
     )
     word_dropout: float = setting(
-        "Probability of dropping a token's whole input vector, wherever it stands in the batch "
+        "Probability of dropping a token's whole input vector everywhere in the batch "
         "(Gal and Ghahramani 2016; Merity et al. 2018).",
         0.0,
         ranges.SHARES_BELOW_1,

@@ -44,7 +44,7 @@ class SampledWordConfig(WordConfig):
     """What configurations have of networks that leave words and contexts to chance."""
 
     negatives: int = setting(
-        "Number of noise words that a prediction is told from (negative sampling). With 0 it is "
+        "Number of noise words in negative sampling. With 0 the prediction is "
         "made by the full softmax, for small vocabularies.",
         5,
         low=0,

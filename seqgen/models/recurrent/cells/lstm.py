@@ -165,7 +165,7 @@ class LSTMConfig(RecurrentConfig):
         "Initial bias of the forget gate (Jozefowicz et al. 2015).", 1.0, ranges.SIGNED_TO_1000
     )
     forget_gate: bool = setting(
-        "Have a forget gate (Gers et al. 2000); without it the cell is that of 1997.", True
+        "Have a forget gate (Gers et al. 2000); without it, this is the LSTM of 1997.", True
     )
     coupled: bool = setting(
         "Let the input gate be 1 minus the forget gate (Greff et al. 2017).", False
