@@ -1,4 +1,4 @@
-"""Show how far gradients reach, at initialisation and after training: a table of `diagnose.md`.
+"""Show how far gradients reach, at initialisation and after training: a table of `experiments.md`.
 
     python docs/gradients.py tinyshakespeare.txt --plot docs/gradients.svg
 

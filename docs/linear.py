@@ -1,4 +1,4 @@
-"""Compare bags of n-grams with scikit-learn's linear classifiers: a table of `classify.md`.
+"""Compare bags of n-grams with scikit-learn's linear classifiers: a table of `experiments.md`.
 
     python docs/linear.py surnames.tsv captions.txt
 

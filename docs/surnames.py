@@ -1,4 +1,4 @@
-"""Tell the language of surnames, from few examples and from many: the table of `classify.md`.
+"""Recognize the language of surnames, from few examples and from many: a table of `experiments.md`.
 
     python docs/surnames.py surnames.tsv
 

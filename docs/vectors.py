@@ -1,4 +1,4 @@
-"""Compare word2vec's defaults with gensim's: speed and quality, the table of `vectors.md`.
+"""Compare word2vec's defaults with gensim's: speed and quality, tables of `experiments.md`.
 
     python docs/vectors.py wiki.txt ptb.txt shakespeare.txt --epochs 5
 
