@@ -35,9 +35,8 @@ def page(tree: Any) -> str:
         for name, _ in rows:
             lines += _command(tree.get_command(top, name), _context(tree, top, name, inner=True))
     for name, (about, text) in TOPICS.items():
-        lines += [f'.SH "{name.upper()}"', _text(about[0].upper() + about[1:] + "."), ".nf"]
-        lines += [_text(line) for line in text.strip("\n").splitlines()]
-        lines += [".fi"]
+        lines += [f'.SH "{name.upper()}"', _text(about[0].upper() + about[1:] + ".")]
+        lines += _as_typed(text.strip("\n").splitlines())
     return "\n".join(lines) + "\n"
 
 
@@ -65,7 +64,12 @@ def _command(command: Any, ctx: Any) -> Iterator[str]:
 
 def _examples(name: str) -> Iterator[str]:
     for line, comment in EXAMPLES.get(name, ()):
-        yield from (".PP", _text(comment), ".RS", ".nf", _text(line), ".fi", ".RE")
+        yield from (".PP", _text(comment), *_as_typed([line], 2))
+
+
+def _as_typed(lines: list[str], indent: int = 0) -> Iterator[str]:
+    """Yield lines as they are, not filled, from a column on: the widest fit 80 columns."""
+    yield from (f".RS {indent - 7}n", ".nf", *map(_text, lines), ".fi", ".RE")
 
 
 def _text(text: str) -> str:

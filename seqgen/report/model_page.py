@@ -205,7 +205,7 @@ def _novelty(portrait: Portrait) -> str:
     most = min(MOST_ROWS, max(len(of.novel) for of in both))
     rows = [[str(n), *(_share_new(of, n) for of in both)] for n in range(1, most + 1)]
     caption = (
-        "Share of n-grams of words that the training text has nowhere, in "
+        "Share of word n-grams that do not occur in the training text, in "
         f"{novel.samples.words:,} words that the model writes, and in as many of the text"
     )
     longest = "".join(
