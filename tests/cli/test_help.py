@@ -108,7 +108,7 @@ def test_the_manual_has_every_command_and_option(cli, tmp_path):
             [groff, "-man", "-Tutf8", "-ww"], input=out, capture_output=True, text=True
         )
         assert done.stderr == "" and "language models" in done.stdout
-        lines = re.sub(r"\x1b\[[\d;]*m", "", done.stdout).splitlines()
+        lines = re.sub(r".\x08|\x1b\[[\d;]*m", "", done.stdout).splitlines()
         assert [line for line in lines if len(line) > 80] == []
 
 
