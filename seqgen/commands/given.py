@@ -75,7 +75,7 @@ class Given(ABC):
         """
 
     def opens(self, model: LanguageModel, sources: Sequence[Source]) -> Opening:
-        """Return what opens states for the sources of prompts, and the handle of each prompt's.
+        """Return a function that opens states for sources, and the handle of each prompt's source.
 
         None for a model of text, whose handles mean nothing.
         """

@@ -38,7 +38,7 @@ Watch = Callable[[int, int, Sequence[Fate]], None]
 
 
 class Search:
-    """The groups of one prompt, which stands beside others in a batch."""
+    """The groups of one prompt, of which a batch has several."""
 
     def __init__(
         self, ending: Ending, place: int, config: BeamConfig, wanted: Wanted | None = None

@@ -18,8 +18,8 @@ class Novelty:
 
     Attributes:
         words: how many the texts have.
-        novel: for n = 1, 2, ... the share of their n-grams that the other text has nowhere; up to
-            the first n of which all are new, or the longest text.
+        novel: for n = 1, 2, ... the share of their n-grams that the other text does not contain; up
+            to the first n of which all are new, or the longest text.
         copied: the longest run of words that the other text has too, with a space between words.
         copied_words: how many words that is.
     """

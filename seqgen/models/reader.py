@@ -117,7 +117,7 @@ class Reader(ABC):
     def opens(
         self, sources: Sources, stride: int | None = None
     ) -> Callable[[Sequence[int]], State]:
-        """Return what opens states on sources, whose handles are their numbers.
+        """Return a function that opens a state for the given source numbers.
 
         A model of text reads a source, such as labels, as the tokens that come first.
 

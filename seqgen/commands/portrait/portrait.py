@@ -26,7 +26,7 @@ from seqgen.models.transformer.model import Transformer
 
 @dataclass(frozen=True)
 class Originality:
-    """How much is new, measured by n-grams of words that the training text has nowhere.
+    """How much is new, by word n-grams that do not occur in the training text.
 
     Attributes:
         samples: of texts that the model writes.

@@ -119,7 +119,7 @@ def unknown_in_source(loaded: LoadedModel, source: str | Vectors) -> int:
 
 
 def opening(loaded: LoadedModel, batch: Sequence[Prompt]) -> tuple[Opens | None, list[int]]:
-    """Return what opens states for the sources of a batch, and the handle of each prompt's.
+    """Return a function that opens states for sources, and the handle of each prompt's source.
 
     None for a model of text, whose handles mean nothing; with labels, all texts have the same.
 

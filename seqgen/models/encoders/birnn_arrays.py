@@ -28,7 +28,7 @@ class SentenceLayout:
     Attributes:
         cell: the configuration of its cells, in the size of one direction.
         directions: which ways it reads.
-        beside: the width of what stands beside the first layer's output.
+        beside: the width of the vectors that are joined to the first layer's output.
         input_size: the width of what the first layer reads.
         encoder: for each layer the equations of its directions.
         size: the width of the features.

@@ -86,7 +86,7 @@ class Mixed(Reader):
     def opens(
         self, sources: Sources, stride: int | None = None
     ) -> Callable[[Sequence[int]], MixtureState]:
-        """Return what opens states on sources; see `FromSource.opens`, which each part has."""
+        """Return a function that opens states of all parts; see `FromSource.opens`."""
         each = [part.opens(sources, stride) for part in self.components]
         return lambda handles: MixtureState(tuple(opened(handles) for opened in each))
 

@@ -78,7 +78,7 @@ class FromSource(Reader):
     def opens(
         self, sources: Sources, stride: int | None = None
     ) -> Callable[[Sequence[int]], State]:
-        """Return what opens states on these sources, whose handles are their numbers.
+        """Return a function that opens a state for the given source numbers.
 
         Each call encodes the distinct ones of its handles side by side.
 

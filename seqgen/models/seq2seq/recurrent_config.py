@@ -209,7 +209,7 @@ def stacked(
         cell: of each.
         size: the width of what the first layer reads.
         copies: cells in a layer.
-        beside: width of what stands beside the first layer's output.
+        beside: width of the vectors that are joined to the first layer's output.
     """
     layers = []
     for _ in range(cell.num_layers):

@@ -47,7 +47,7 @@ class SourceLayers:
         Args:
             values: (S, L) of int64, or (S, L, F), padded on the right.
             lengths: S of them.
-            beside_first: what stands beside the first layer's output, (S, L, N).
+            beside_first: vectors that are joined to the first layer's output, (S, L, N).
 
         Returns:
             The last layer's h (S, L, H), zero past a source's end, and for each layer the
