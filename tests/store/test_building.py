@@ -95,7 +95,7 @@ def full_disk(size=300):
 
 @pytest.mark.parametrize("val", ["0.1", "none"])
 def test_a_new_run_that_diverges(old, text, val, monkeypatch):
-    monkeypatch.setattr(loop, "rate", lambda config, share, number: math.inf)
+    monkeypatch.setattr(loop, "rate", lambda config, share, number, warmed: math.inf)
     monkeypatch.setattr(loop, "LOG_SECONDS", math.inf)
     with pytest.raises(SeqgenError, match=r"diverged after step 1 .*\(m is as it was\)"):
         trained(text, overwrite=True, val=val)

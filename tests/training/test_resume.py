@@ -266,7 +266,11 @@ BREAKING = [
 @pytest.mark.parametrize(("name", "broken"), BREAKING)
 def test_a_run_that_diverges_ends_in_one_line(name, optimizer, val, broken, text, monkeypatch):
     """The update of the third step breaks the weights; nothing may be saved after the second."""
-    monkeypatch.setattr(loop, "rate", lambda config, share, number: broken if number > 1 else 1e-3)
+
+    def rate(config, share, number, warmed):
+        return broken if number > 1 else 1e-3
+
+    monkeypatch.setattr(loop, "rate", rate)
     monkeypatch.setattr(loop, "LOG_SECONDS", math.inf)  # a record would show the broken rate
     more = {"optimizer": optimizer, "checkpoint_every": 1, "val": val}
     with pytest.raises(SeqgenError, match="diverged after step 3") as caught:
