@@ -26,7 +26,7 @@ from seqgen.cli.help import (
 )
 from seqgen.cli.output import announce, forget_announced, is_terminal, put, say, say_announced
 from seqgen.cli.process import prepare
-from seqgen.configs.options import OTHER
+from seqgen.configs import Panel
 from seqgen.errors import Interrupted, SeqgenError, UsageError, first_line, ran_out_of_memory
 
 # Characters of a message, which may name a file or repeat an argument.
@@ -155,7 +155,7 @@ def _options(
             "--man",
             callback=_show_manual,
             is_eager=True,
-            rich_help_panel=OTHER,
+            rich_help_panel=Panel.OTHER,
             help="Print the manual page: `seqgen --man > seqgen.1 && man ./seqgen.1`.",
         ),
     ] = False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from seqgen.cli.flags import takes_options
@@ -19,19 +19,17 @@ from seqgen.cli.prompts import Echo, GivenPrompts, say_unknown
 from seqgen.cli.reading import ReadModel
 from seqgen.cli.source_attention import Picture, Shown
 from seqgen.cli.tables import figure
+from seqgen.configs import Options, Panel, setting
 from seqgen.configs.decoding import BeamOptions
-from seqgen.configs.options import OUTPUT, Options
-from seqgen.configs.settings import setting
 
 if TYPE_CHECKING:
     from seqgen.commands.writing.beam_search import Tree
 
 
-@dataclass(frozen=True, kw_only=True)
-class Explain(Options):
+class Explain(Options, panel=Panel.OUTPUT):
     """Whether the search is shown in place of its texts."""
 
-    explain: bool = setting("Show the search tree.", False, panel=OUTPUT)
+    explain: bool = setting("Show the search tree.")
 
 
 @takes_options

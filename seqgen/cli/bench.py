@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import typer
@@ -13,43 +12,46 @@ from seqgen.cli.numbers import listed_numbers
 from seqgen.cli.output import Output
 from seqgen.cli.reading import Threads
 from seqgen.cli.tables import byte_size, count, number, put_table, short_count
-from seqgen.configs import MOST_LAYERS, MOST_TOKENS, MOST_WIDTH, require
-from seqgen.configs.options import MACHINE, MEASURED, MODEL, OPTIMISATION, Options
-from seqgen.configs.settings import setting
-from seqgen.configs.training import Optimizer
+from seqgen.configs import (
+    MOST_LAYERS,
+    MOST_TOKENS,
+    MOST_WIDTH,
+    Optimizer,
+    Options,
+    Panel,
+    require,
+    setting,
+)
 
 MOST_RANKS = 1 << 20
 
 app = typer.Typer(cls=Group, help="Plan training on several processes.", no_args_is_help=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Planned(Options, panel=MODEL):
+class Planned(Options, panel=Panel.MODEL):
     """The transformer that is trained."""
 
     parameters: int | None = setting(
         "Number of parameters, such as 100M or 1e9; what is left open of the shape follows.",
-        None,
         reads="count",
     )
-    layers: int | None = setting("Number of blocks.", None, low=1, high=MOST_LAYERS)
-    hidden_size: int | None = setting("Width.", None, low=1, high=MOST_WIDTH)
+    layers: int | None = setting("Number of blocks.", low=1, high=MOST_LAYERS)
+    hidden_size: int | None = setting("Width.", low=1, high=MOST_WIDTH)
     heads: int | None = setting(
-        "Heads of attention.", None, low=1, high=MOST_WIDTH, without="64 wide or so"
+        "Heads of attention.", low=1, high=MOST_WIDTH, without="64 wide or so"
     )
     vocab_size: int = setting("Tokens in the vocabulary.", 32000, low=1, high=MOST_TOKENS)
-    tie_weights: bool = setting("Embedding and softmax layer share their matrix.", False)
+    tie_weights: bool = setting("Embedding and softmax layer share their matrix.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedStep(Options, panel=OPTIMISATION):
+class PlannedStep(Options, panel=Panel.OPTIMISATION):
     """A step of training, and the machines that take it."""
 
     ranks: str = setting(
-        "Numbers of processes, such as 1,8,64.", "1,2,8,64", metavar="N,N,...", panel=MEASURED
+        "Numbers of processes, such as 1,8,64.", "1,2,8,64", metavar="N,N,...", panel=Panel.MEASURED
     )
     shard: bool = setting(
-        "Divide parameters, gradients and states by rank (FSDP2).", False, panel=MEASURED
+        "Divide parameters, gradients and states by rank (FSDP2).", panel=Panel.MEASURED
     )
     batch_size: int = setting(
         "Rows of a step, of all ranks together.", 512, low=1, high=MOST_TOKENS
@@ -64,15 +66,13 @@ class PlannedStep(Options, panel=OPTIMISATION):
     )
     gflops: float | None = setting(
         "Speed of a rank in 10^9 operations a second: also shows how long a step computes.",
-        None,
         low=1e-3,
-        panel=MACHINE,
+        panel=Panel.MACHINE,
     )
     bandwidth: float | None = setting(
         "GB a second that a rank can send: also shows how long a step moves data.",
-        None,
         low=1e-6,
-        panel=MACHINE,
+        panel=Panel.MACHINE,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +11,8 @@ from seqgen.cli.inputs import Inputs, piped_input
 from seqgen.cli.output import Output, put, put_record, say
 from seqgen.cli.reading import Threads
 from seqgen.cli.tables import figure, interval, put_table
-from seqgen.configs.options import Options
+from seqgen.configs import Options, setting
 from seqgen.configs.scoring import BleuTest, MetricOptions
-from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,14 +20,12 @@ if TYPE_CHECKING:
     from seqgen.configs.scoring import BleuOptions
 
 
-@dataclass(frozen=True, kw_only=True)
 class Compared(Options):
     """The files that are compared line by line."""
 
     files: tuple[str, ...] = setting(
         "The text to score and its references, compared line by line. If HYP is - or left out, it "
         "is read from standard input.",
-        (),
         metavar="[HYP] REF...",
         reads="file",
         positional=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -34,10 +34,9 @@ from seqgen.cli.tables import (
     short_count,
 )
 from seqgen.cli.translations import say_cut, translating
+from seqgen.configs import READING_PRECISIONS, Options, Panel, choice, setting
 from seqgen.configs.decoding import Translation
-from seqgen.configs.options import MACHINE, MODEL, SCORES, TEXT, Options
 from seqgen.configs.scoring import CacheOptions, Scoring, TextScoring, TranslationScores
-from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -47,25 +46,20 @@ if TYPE_CHECKING:
     from seqgen.data.pairs import Pairs
 
 
-@dataclass(frozen=True, kw_only=True)
-class Compared(Options):
+class Compared(Options, panel=Panel.MODEL):
     """The models that are compared."""
 
     models: tuple[str, ...] = setting(
         "Trained models: names, paths or mixtures A+B.",
-        (),
         metavar="MODEL",
         completes="models",
         positional=True,
     )
-    all_: bool = setting(
-        "Compare all trained models.", False, names=("--all",), panel=MODEL, common=True
-    )
+    all_: bool = setting("Compare all trained models.", names=("--all",), common=True)
     precisions: str | None = setting(
         "Compare each model in several number formats, such as float32,bf16,int8.",
-        None,
         metavar="KIND,KIND,...",
-        panel=MACHINE,
+        panel=Panel.MACHINE,
     )
 
     def load(
@@ -92,14 +86,11 @@ class Compared(Options):
         return [replace(one, title=f"{one.name} in {kind}") for kind, one in each]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComparedText(PairFiles):
+class ComparedText(PairFiles, panel=Panel.TEXT):
     """The text, or the pairs, that models are compared on."""
 
     data: str | None = setting(
         "Text to compare on, or pairs for models that read those; - is standard input.",
-        None,
-        panel=TEXT,
         reads="file",
         without="the text that all of them held out",
         common=True,
@@ -111,18 +102,16 @@ class ComparedText(PairFiles):
         return self.data
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tests(Options):
+class Tests(Options, panel=Panel.SCORES):
     """What is compared beside bits per byte, and how sure the differences are."""
 
     bleu: bool = setting(
         "For translators: also translate the sources, and compare by BLEU.",
         True,
         names=("--bleu/--no-bleu",),
-        panel=SCORES,
     )
     resamples: int = setting(
-        "Number of bootstrap resamples for intervals and p-values.", 2000, low=2, panel=SCORES
+        "Number of bootstrap resamples for intervals and p-values.", 2000, low=2
     )
 
 
@@ -183,8 +172,6 @@ def _kinds(precisions: str, precision: str) -> list[str]:
     Raises:
         UsageError: one is unknown or given twice, or --precision is given too.
     """
-    from seqgen.configs import READING_PRECISIONS, choice
-
     if precision != "auto":
         raise UsageError("give --precision or --precisions, not both")
     allowed = [kind for kind in READING_PRECISIONS if kind != "auto"]

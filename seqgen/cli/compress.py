@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,24 +12,18 @@ from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output, is_terminal, put_bytes, put_record
 from seqgen.cli.reading import ModelName, Threads
 from seqgen.cli.tables import count, figure
-from seqgen.configs.options import MODEL, Options
-from seqgen.configs.settings import setting
+from seqgen.configs import Options, Panel, setting
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
     from seqgen.commands.loaded import LoadedModel
 
 
-@dataclass(frozen=True, kw_only=True)
 class AnyFile(Options):
     """The file that is read, byte for byte."""
 
     file: str | None = setting(
-        "The file to read; - is standard input.",
-        None,
-        metavar="[FILE]",
-        reads="file",
-        positional=True,
+        "The file to read; - is standard input.", metavar="[FILE]", reads="file", positional=True
     )
 
     def read(self, command: str, out: Output) -> bytes:
@@ -46,16 +39,13 @@ class AnyFile(Options):
         return content.read_bytes() if isinstance(content, Path) else b"".join(content.blocks())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Coding(Options):
+class Coding(Options, panel=Panel.MODEL):
     """How a file is compressed."""
 
     adapt: bool = setting(
         "Learn from the file while it is read: mix in counts of what followed the same last tokens "
         "before.",
-        False,
         names=("--adapt",),
-        panel=MODEL,
     )
 
 

@@ -17,8 +17,7 @@ from seqgen.cli.flags import takes_options
 from seqgen.cli.help import width_of
 from seqgen.cli.output import Output, put
 from seqgen.cli.reading import Threads
-from seqgen.configs.options import OUTPUT, Options
-from seqgen.configs.settings import setting
+from seqgen.configs import Options, Panel, setting
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
 
 HERE = Path(__file__).resolve().parent
@@ -72,20 +71,16 @@ def steps() -> dict[str, Step]:
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lesson(Options):
+class Lesson(Options, panel=Panel.OUTPUT):
     """What is shown, and whether its commands run."""
 
     step: str | None = setting(
         "Step to show and run, such as 1.4; without one, all are listed.",
-        None,
         metavar="[STEP]",
         positional=True,
     )
-    no_run: bool = setting("Show the commands without running them.", False, panel=OUTPUT)
-    again: bool = setting(
-        "Train the models of the step again, even if they are there.", False, panel=OUTPUT
-    )
+    no_run: bool = setting("Show the commands without running them.")
+    again: bool = setting("Train the models of the step again, even if they are there.")
 
 
 @takes_options

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,22 +12,18 @@ from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output, one_line, say
 from seqgen.cli.reading import Threads
 from seqgen.cli.tables import MISSING, count, figure, percentage, put_facts
-from seqgen.configs import DataConfig, Documents
-from seqgen.configs.options import Options, same
-from seqgen.configs.settings import setting
+from seqgen.configs import DataConfig, Documents, Options, same, setting
 from seqgen.packages import install_command
 
 if TYPE_CHECKING:
     from seqgen.commands.data_report import DataReport
 
 
-@dataclass(frozen=True, kw_only=True)
 class Reported(Options):
     """The text, and what `train` would hold out of it."""
 
     files: tuple[str, ...] = setting(
         "Texts, joined in order: files, folders, patterns; - is standard input.",
-        (),
         metavar="[FILE]...",
         reads="file",
         positional=True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +14,7 @@ from seqgen.cli.output import Output, put, put_record
 from seqgen.cli.outputs import Curves, check_picture
 from seqgen.cli.reading import Device, ModelName
 from seqgen.cli.tables import figure, number, percentage, put_table
-from seqgen.configs.options import MEASURED, Options
-from seqgen.configs.settings import setting
+from seqgen.configs import Options, Panel, setting
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
@@ -27,8 +25,7 @@ if TYPE_CHECKING:
 SHOWN = (0, 1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, 1000)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measured(Options):
+class Measured(Options, panel=Panel.MEASURED):
     """What is measured, and on which text."""
 
     text: str = setting(
@@ -36,16 +33,12 @@ class Measured(Options):
     )
     distance: int | None = setting(
         "How many tokens back to follow the gradient of a loss.",
-        None,
         low=0,
-        panel=MEASURED,
         without="100, or what the model's window and the lines of the text allow",
     )
     layer: int | None = setting(
         "Follow gradients to the output of this layer, counted from 0.",
-        None,
         low=0,
-        panel=MEASURED,
         without="the last of a recurrent network, else the vectors that the first one reads",
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +26,9 @@ from seqgen.cli.pairs import (
 )
 from seqgen.cli.reading import FixedSeed, Machine, ModelNames
 from seqgen.cli.tables import MISSING, count, figure, interval, percentage, put_table
+from seqgen.configs import Options, Panel, same, setting
 from seqgen.configs.decoding import WeighedTranslation
-from seqgen.configs.options import SCORES, Options, same
 from seqgen.configs.scoring import CacheOptions, Scoring, TextScoring, TranslationScores
-from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -39,50 +38,38 @@ if TYPE_CHECKING:
     from seqgen.commands.scoring.minimal_pairs import Pair
 
 
-@dataclass(frozen=True, kw_only=True)
 class MeasuredText(PairFiles):
     """The text, or the pairs, that models are measured on."""
 
     file: str | None = same(MeasuredFile, "file")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked(Options):
+class Asked(Options, panel=Panel.SCORES):
     """What is measured; everything that applies if nothing is asked for."""
 
-    perplexity: bool = setting(
-        "Score the text, as `seqgen perplexity` does.", False, panel=SCORES, common=True
-    )
+    perplexity: bool = setting("Score the text, as `seqgen perplexity` does.", common=True)
     bleu: bool = setting(
         "Continue passages of the text, and score the continuations against the real ones by BLEU. "
         "For translators: translate the sources, and score the translations.",
-        False,
-        panel=SCORES,
         common=True,
     )
     diversity: bool = setting(
         "Measure how varied the texts written are: distinct n-grams, self-BLEU, repetition, Zipf "
         "exponent.",
-        False,
-        panel=SCORES,
         common=True,
     )
     novelty: bool = setting(
         "Measure how much the texts written have in common with the training text, as `seqgen "
         "novelty` does.",
-        False,
-        panel=SCORES,
         common=True,
     )
     pairs: tuple[str, ...] = setting(
         "Count how often the first text of a pair is more probable: lines "
         "better<TAB>worse[<TAB>group]; - is standard input.",
-        (),
-        panel=SCORES,
         reads="file",
         common=True,
     )
-    passages: int = setting("Largest number of passages to continue.", 100, low=1, panel=SCORES)
+    passages: int = setting("Largest number of passages to continue.", 100, low=1)
 
     @property
     def writes(self) -> bool:

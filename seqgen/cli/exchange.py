@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -17,8 +16,7 @@ from seqgen.cli.outputs import (
     is_gguf,
 )
 from seqgen.cli.reading import StoredName, Threads
-from seqgen.configs.options import OUTPUT, SAVING, TEXT, Options
-from seqgen.configs.settings import setting
+from seqgen.configs import Options, Panel, setting
 from seqgen.errors import UsageError
 from seqgen.formats import NumberType
 
@@ -27,8 +25,7 @@ ExportFormat = Literal["arpa", "gguf", "hf", "onnx"]
 STANDARD_INPUT = Path("/dev/stdin")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Imported(Options):
+class Imported(Options, panel=Panel.SAVING):
     """The model that is imported, and what it becomes."""
 
     file: Path = setting(
@@ -39,17 +36,14 @@ class Imported(Options):
         reads="path",
         positional=True,
     )
-    name: str | None = setting(
-        "Name of the new model.", None, metavar="NAME", panel=SAVING, without="made from PATH"
-    )
+    name: str | None = setting("Name of the new model.", metavar="NAME", without="made from PATH")
     like: str | None = setting(
         "Use the tokenizer of this model.",
-        None,
-        panel=TEXT,
+        panel=Panel.TEXT,
         without="split at spaces",
         completes="models",
     )
-    overwrite: bool = setting("Replace the model of that name.", False, panel=SAVING)
+    overwrite: bool = setting("Replace the model of that name.")
 
 
 @takes_options
@@ -73,17 +67,14 @@ def import_(imported: Imported, threads: Threads, out: Output) -> None:
     out.notice(f"{stored.name}: imported from {file}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exported(Overwrite):
+class Exported(Overwrite, panel=Panel.OUTPUT):
     """How a model is written for other tools."""
 
     file_format: ExportFormat | None = setting(
         "Format to write: an ARPA file of an n-gram model; of a transformer a GGUF file, as "
         "llama.cpp reads it, or a folder for Hugging Face's transformers (hf), also of an "
         "encoder-decoder; of these and of recurrent networks a folder with ONNX graphs.",
-        None,
         names=("--format",),
-        panel=OUTPUT,
         without="arpa for n-grams; for networks hf where they fit, else onnx",
     )
     out: str = setting(
@@ -91,18 +82,14 @@ class Exported(Overwrite):
         "folder.",
         "-",
         metavar="PATH",
-        panel=OUTPUT,
         reads="file",
     )
     number_type: NumberType = setting(
         "Type of the weights in a GGUF file; all but f32 need the gguf package.",
         "f32",
         names=("--type",),
-        panel=OUTPUT,
     )
-    merge: bool = setting(
-        "Of low-rank adapters: write base and adapters as one model.", False, panel=OUTPUT
-    )
+    merge: bool = setting("Of low-rank adapters: write base and adapters as one model.")
 
 
 @takes_options

@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import piped_input
 from seqgen.cli.output import Output, one_line, put, put_record
 from seqgen.cli.prompts import piped_lines, say_unknown
 from seqgen.cli.reading import Device, ModelName
 from seqgen.cli.tables import figure
-from seqgen.configs.options import FORM, OUTPUT, Options
-from seqgen.configs.settings import setting
+from seqgen.configs import Options, Panel, setting
 from seqgen.errors import UsageError
 
 
-@dataclass(frozen=True, kw_only=True)
-class Blanks(Options):
+class Blanks(Options, panel=Panel.OUTPUT):
     """Texts with blanks, and how they are filled."""
 
     texts: tuple[str, ...] = setting(
         "Text with [MASK] in the place of each token to predict; each argument is one. If text is "
         "piped in, each of its lines is one.",
-        (),
         metavar="TEXT",
         positional=True,
     )
     top: int | None = setting(
         "List the N most probable tokens for each [MASK], with their probabilities. By default the "
         "text is written with the most probable one.",
-        None,
         low=1,
-        panel=OUTPUT,
     )
     pattern: str | None = setting(
         "Fill blanks only with tokens that match this regular expression as a whole.",
-        None,
-        panel=FORM,
+        panel=Panel.FORM,
         metavar="REGEX",
     )
 

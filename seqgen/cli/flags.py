@@ -23,9 +23,7 @@ from seqgen.cli import completion, recording
 from seqgen.cli.inputs import file_name, file_path
 from seqgen.cli.output import unescape
 from seqgen.cli.process import use_threads
-from seqgen.configs import conform, count_of
-from seqgen.configs.options import Options, is_group
-from seqgen.configs.settings import NO_BOUNDS, Flag
+from seqgen.configs import NO_BOUNDS, Flag, Options, conform, count_of, is_group
 
 # What turns typed text into a value, by the name that a setting has for it.
 READERS: dict[str, Callable[[str], Any]] = {

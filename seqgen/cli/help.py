@@ -21,7 +21,7 @@ from seqgen.cli.help_examples import EXAMPLES
 from seqgen.cli.numbers import fill_in_numbers
 from seqgen.cli.output import is_terminal, put
 from seqgen.cli.values import read_here
-from seqgen.configs.options import ARGUMENTS, OTHER, PANELS
+from seqgen.configs import PANELS, Panel
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -202,16 +202,16 @@ def option_rows(command: Any, ctx: Any, short: bool = False) -> list[tuple[str, 
     for parameter in options:
         if parameter.param_type_name == "argument":
             row = parameter.metavar or parameter.name.upper(), parameter.help or ""
-            rows.setdefault(ARGUMENTS, []).append(row)
+            rows.setdefault(Panel.ARGUMENTS, []).append(row)
         elif not short or parameter.name in known or (whole and parameter.name not in HELP_NAMES):
             panel = getattr(parameter, "rich_help_panel", None)
             row = _names(parameter), _with_default(parameter, short)
-            rows.setdefault(panel if panel in PANELS else OTHER, []).append(row)
+            rows.setdefault(panel if panel in PANELS else Panel.OTHER, []).append(row)
     panels = [(title, rows[title]) for title in PANELS if title in rows]
     if not short:
         return panels
-    flat = [row for title, panel in panels if title != ARGUMENTS for row in panel]
-    own = [(title, panel) for title, panel in panels if title == ARGUMENTS]
+    flat = [row for title, panel in panels if title != Panel.ARGUMENTS for row in panel]
+    own = [(title, panel) for title, panel in panels if title == Panel.ARGUMENTS]
     return [*own, ("Options", flat)] if flat and known else own
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +10,7 @@ from seqgen.cli.inputs import Input, Inputs, piped_input
 from seqgen.cli.output import Output, put_record
 from seqgen.cli.outputs import check_html
 from seqgen.cli.reading import Device, ModelName
-from seqgen.configs.options import MEASURED, OUTPUT, TEXT, Options
-from seqgen.configs.settings import require, setting
+from seqgen.configs import Options, Panel, require, setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -33,21 +31,17 @@ BELONGS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Looked(Options):
+class Looked(Options, panel=Panel.TEXT):
     """The text that is looked at."""
 
     file: str | None = setting(
         "A text file, or - for standard input. Without one, the model's held-out text.",
-        None,
         metavar="[TEXT]",
         reads="file",
         positional=True,
     )
-    text: str | None = setting(
-        "Look at this text itself, not at a file.", None, metavar="STRING", panel=TEXT
-    )
-    max_tokens: int = setting("Look at the first N tokens of the text.", 1000, low=1, panel=TEXT)
+    text: str | None = setting("Look at this text itself, not at a file.", metavar="STRING")
+    max_tokens: int = setting("Look at the first N tokens of the text.", 1000, low=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,8 +70,7 @@ class Looked(Options):
         return Inputs(out.quiet).open_one(file)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked(Options):
+class Asked(Options, panel=Panel.MEASURED):
     """What is shown of a text, and where.
 
     Raises:
@@ -86,66 +79,46 @@ class Asked(Options):
 
     top: int | None = setting(
         "How many of the likeliest tokens, or of the units, to show.",
-        None,
         low=1,
         metavar="K",
-        panel=OUTPUT,
+        panel=Panel.OUTPUT,
         without="5 tokens, 20 units",
     )
     steps: bool = setting(
         "Of a recurrent network: show every step, with its input, gates, state, logits, softmax "
-        "and loss.",
-        False,
-        panel=MEASURED,
+        "and loss."
     )
     units: bool = setting(
         "Of a recurrent network: list its units by how long they remember, with what in the text "
-        "they follow.",
-        False,
-        panel=MEASURED,
+        "they follow."
     )
     unit: int | None = setting(
         "Of a recurrent network: colour the text by the value of this unit, counted from 0.",
-        None,
         low=0,
         metavar="U",
-        panel=MEASURED,
     )
     gate: str | None = setting(
         "With --unit: a gate, as i, f, g or o of an lstm, or a part of the state.",
-        None,
         metavar="NAME",
-        panel=MEASURED,
         without="the memory",
     )
     attention: bool = setting(
         "Of a transformer: show the entropy of each head, and with --token what heads read for a "
-        "word.",
-        False,
-        panel=MEASURED,
+        "word."
     )
-    token: str | None = setting(
-        "With --attention: a word of the text.", None, metavar="WORD", panel=MEASURED
-    )
+    token: str | None = setting("With --attention: a word of the text.", metavar="WORD")
     layer: int | None = setting(
         "With --unit or --attention: the layer, counted from 0.",
-        None,
         low=0,
         metavar="L",
-        panel=MEASURED,
         without="0 with --unit, all with --attention, the last with --token",
     )
     head: str | None = setting(
-        "With --attention: these heads, counted from 0.",
-        None,
-        metavar="H[,H]",
-        panel=MEASURED,
-        without="all",
+        "With --attention: these heads, counted from 0.", metavar="H[,H]", without="all"
     )
     html: Path | None = setting(
         "Write a page into this .html file instead, where hovering shows each value.",
-        None,
-        panel=OUTPUT,
+        panel=Panel.OUTPUT,
         reads="path",
     )
 

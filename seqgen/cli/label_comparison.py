@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seqgen.cli.compare import Compared, ComparedText, Tests
@@ -14,13 +13,12 @@ from seqgen.cli.label_scores import share
 from seqgen.cli.output import Output, say
 from seqgen.cli.reading import Device, FixedSeed
 from seqgen.cli.tables import MISSING, count, figure, put_table, short_count
-from seqgen.configs.options import Options, same
+from seqgen.configs import Options, same
 
 if TYPE_CHECKING:
     from seqgen.commands.labelling.compare import LabelComparison
 
 
-@dataclass(frozen=True, kw_only=True)
 class ComparedLabels(Options):
     """The models that are compared, on which examples, and how sure the differences are."""
 

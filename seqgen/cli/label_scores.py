@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seqgen.cli.flags import takes_options
@@ -12,8 +11,7 @@ from seqgen.cli.kinds import OwnWay
 from seqgen.cli.output import Output, put, say
 from seqgen.cli.reading import Device, ModelNames
 from seqgen.cli.tables import MISSING, count, figure, percentage, put_table
-from seqgen.configs.options import Options
-from seqgen.configs.settings import setting
+from seqgen.configs import Options, setting
 
 if TYPE_CHECKING:
     from seqgen.commands.labelling.evaluate import LabelEvaluation
@@ -23,14 +21,12 @@ if TYPE_CHECKING:
 WIDEST, MOST_PAIRS = 12, 10
 
 
-@dataclass(frozen=True, kw_only=True)
 class MeasuredFile(Options):
     """The file that models are measured on."""
 
     file: str | None = setting(
         "Text to measure on, pairs for translators, or labelled examples for classifiers and "
         "taggers; - is standard input. Without a FILE, each model's held-out part is used.",
-        None,
         metavar="[FILE]",
         reads="file",
         positional=True,

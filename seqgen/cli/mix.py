@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from seqgen.cli.fit import HELD_OUT
@@ -14,8 +13,7 @@ from seqgen.cli.outputs import check_replaced_model
 from seqgen.cli.pairs import ScoredInput, as_text, held_out_by
 from seqgen.cli.reading import BatchSize, ExactMachine
 from seqgen.cli.tables import figure, weight
-from seqgen.configs.options import MODEL, SAVING, Options
-from seqgen.configs.settings import setting
+from seqgen.configs import REQUIRED, Options, Panel, setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -24,46 +22,41 @@ if TYPE_CHECKING:
     from seqgen.commands.mixing import Mixed
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mixing(Options):
+class Mixing(Options, panel=Panel.SAVING):
     """What is mixed, with which weights, and where the mixture is stored."""
 
     parts: tuple[str, ...] = setting(
         "Trained models to mix, two or more: names or paths.",
+        REQUIRED,
         metavar="PARTS",
         completes="models",
         positional=True,
     )
     name: str | None = setting(
-        "Name of the mixture.", None, metavar="NAME", panel=SAVING, without="made from the parts'"
+        "Name of the mixture.", metavar="NAME", without="made from the parts'"
     )
     weights: str | None = setting(
         "Weights of the parts, which sum to 1.",
-        None,
         metavar="X,X",
-        panel=MODEL,
+        panel=Panel.MODEL,
         without="fitted by EM",
     )
     fit: str | None = setting(
         "Fit the weights on this text.",
-        None,
         reads="file",
-        panel=MODEL,
+        panel=Panel.MODEL,
         without="the first half of what all parts hold out",
     )
     by: Literal["order"] | None = setting(
         "Fit weights for each length of context that the first n-gram model among the parts has "
         "seen.",
-        None,
-        panel=MODEL,
+        panel=Panel.MODEL,
     )
     copy: bool = setting(
         "Keep copies of the parts, so that the mixture also works where they are not.",
-        False,
         names=("--copy",),
-        panel=SAVING,
     )
-    overwrite: bool = setting("Replace the model of that name.", False, panel=SAVING)
+    overwrite: bool = setting("Replace the model of that name.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,8 +31,7 @@ from seqgen.cli.tables import (
     put_table,
     short_count,
 )
-from seqgen.configs.options import MODEL, OTHER, OUTPUT, Options
-from seqgen.configs.settings import setting
+from seqgen.configs import REQUIRED, Options, Panel, setting
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import first_names, plural
 
@@ -56,14 +54,11 @@ app = typer.Typer(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listed(Options):
+class Listed(Options, panel=Panel.MODEL):
     """What is listed in place of trained models."""
 
     architectures: bool = setting(
-        "List the architectures; followed by the NAME of one, list all its settings.",
-        False,
-        panel=MODEL,
+        "List the architectures; followed by the NAME of one, list all its settings."
     )
 
 
@@ -159,16 +154,11 @@ def put_settings(architecture: str, out: Output, only: str | None = None) -> Non
     put_panels(panels.items())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Details(Options):
+class Details(Options, panel=Panel.OUTPUT):
     """What is shown of a model."""
 
-    all_: bool = setting(
-        "Show every setting and every figure, unrounded.", False, names=("--all",), panel=OUTPUT
-    )
-    samples: bool = setting(
-        "Show what the model wrote while it learned, step by step.", False, panel=OUTPUT
-    )
+    all_: bool = setting("Show every setting and every figure, unrounded.", names=("--all",))
+    samples: bool = setting("Show what the model wrote while it learned, step by step.")
 
 
 @app.command(cls=Command)
@@ -227,7 +217,6 @@ def _samples(model: store.StoredModel, out: Output) -> None:
         out.notice(f"{model.name} has no samples")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Renamed(Options):
     """A model, and what it is to be called."""
 
@@ -250,14 +239,17 @@ def rename(renamed: Renamed, threads: Threads, out: Output) -> None:
         out.notice(f"{before.name} is now {model.name}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Removed(Options):
+class Removed(Options, panel=Panel.OTHER):
     """The models that are deleted."""
 
     names: tuple[str, ...] = setting(
-        "Trained models: names or paths.", metavar="NAMES", completes="models", positional=True
+        "Trained models: names or paths.",
+        REQUIRED,
+        metavar="NAMES",
+        completes="models",
+        positional=True,
     )
-    yes: bool = setting("Do not ask for confirmation.", False, names=("--yes", "-y"), panel=OTHER)
+    yes: bool = setting("Do not ask for confirmation.", names=("--yes", "-y"))
 
 
 @app.command(cls=Command)
@@ -283,14 +275,11 @@ def path(name: StoredName, threads: Threads, out: Output) -> None:
         put(f"{model.path}\n")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Clearing(Options):
+class Clearing(Options, panel=Panel.OTHER):
     """Whether the cache is emptied."""
 
     clear: bool = setting(
-        "Delete encoded texts and measured speeds; they are made again when needed.",
-        False,
-        panel=OTHER,
+        "Delete encoded texts and measured speeds; they are made again when needed."
     )
 
 

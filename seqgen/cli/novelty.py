@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -12,8 +11,7 @@ from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output, one_line, put_record
 from seqgen.cli.reading import Device, ModelName
 from seqgen.cli.tables import MISSING, count, percentage, put_table
-from seqgen.configs.options import TEXT, Options, choice
-from seqgen.configs.settings import setting
+from seqgen.configs import Options, Panel, choice, setting
 from seqgen.errors import UsageError
 from seqgen.limits import whole
 
@@ -24,28 +22,23 @@ if TYPE_CHECKING:
 SHOWN = 50
 
 
-@dataclass(frozen=True, kw_only=True)
-class Looked(Options):
+class Looked(Options, panel=Panel.TEXT):
     """The texts that are looked up, and what they are looked up in."""
 
     file: str | None = setting(
         "The text to look up; - is standard input. Without one, the model writes 16 texts.",
-        None,
         metavar="[FILE]",
         reads="file",
         positional=True,
     )
     against: tuple[str, ...] = setting(
         "Look it up in this file instead of the training text of a model. Can be repeated.",
-        (),
-        panel=TEXT,
         reads="file",
     )
     documents: str = setting(
         "Look FILE up as one text (stream), or each of its lines as a text of its own (line).",
         "stream",
         metavar="stream|line",
-        panel=TEXT,
     )
 
     def __post_init__(self) -> None:

@@ -9,12 +9,10 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from seqgen.cli import recording
-from seqgen.configs.options import OUTPUT, Options
-from seqgen.configs.settings import setting
+from seqgen.configs import Options, Panel, setting
 from seqgen.errors import SeqgenError
 
 if TYPE_CHECKING:
@@ -99,34 +97,23 @@ class Unread:
             os.close(nowhere)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Output(Options):
+class Output(Options, panel=Panel.OUTPUT):
     """Where a command's results and notices go: what every command is handed.
 
     Results are data on standard output; what is said about them goes to standard error.
     """
 
-    json: bool = setting(
-        "Write JSON Lines, with unrounded numbers.", False, panel=OUTPUT, common=True
-    )
+    json: bool = setting("Write JSON Lines, with unrounded numbers.", common=True)
     quiet: bool = setting(
-        "Write only errors to standard error.",
-        False,
-        names=("--quiet", "-q"),
-        panel=OUTPUT,
-        common=True,
+        "Write only errors to standard error.", names=("--quiet", "-q"), common=True
     )
     verbose: bool = setting(
         "Say more, such as the signatures that record exactly how each figure was made.",
-        False,
         names=("--verbose", "-v"),
-        panel=OUTPUT,
     )
     record_run: bool = setting(
         "Write JSON Lines, each with how it was made, so that seqgen replay can make it again.",
-        False,
         names=("--record",),
-        panel=OUTPUT,
     )
 
     def __post_init__(self) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -14,28 +13,22 @@ import typer
 from seqgen import formats, store
 from seqgen.cli.inputs import Identity, Input
 from seqgen.cli.output import is_terminal
-from seqgen.configs.options import OUTPUT, SAVING, Options
-from seqgen.configs.settings import setting
+from seqgen.configs import Options, Panel, setting
 from seqgen.errors import SeqgenError, UsageError
 
 
-@dataclass(frozen=True, kw_only=True)
-class Curves(Options):
+class Curves(Options, panel=Panel.OUTPUT):
     """Where curves are drawn."""
 
     plot: Path | None = setting(
-        "Draw the curves into an .svg or .png file as well. Needs matplotlib.",
-        None,
-        panel=OUTPUT,
-        reads="path",
+        "Draw the curves into an .svg or .png file as well. Needs matplotlib.", reads="path"
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Overwrite(Options):
+class Overwrite(Options, panel=Panel.SAVING):
     """Whether a file that an earlier run has written is replaced."""
 
-    overwrite: bool = setting("Replace the output of an earlier run.", False, panel=SAVING)
+    overwrite: bool = setting("Replace the output of an earlier run.")
 
 
 def check_out(

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from seqgen.cli.inputs import Input, Inputs, Pipe
 from seqgen.cli.output import announce
-from seqgen.configs.options import TEXT, Options, same
-from seqgen.configs.settings import setting
+from seqgen.configs import Options, Panel, same, setting
 from seqgen.errors import SeqgenError, UsageError
 
 if TYPE_CHECKING:
@@ -21,14 +20,11 @@ if TYPE_CHECKING:
 Watch = Callable[[Iterable[str]], Iterator[str]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SourceVectors(Options):
+class SourceVectors(Options, panel=Panel.TEXT):
     """The vectors that a model writes from."""
 
     source_vectors: str | None = setting(
         "The .npy or .safetensors file of the vectors that a model of vectors writes from.",
-        None,
-        panel=TEXT,
         reads="file",
     )
 
@@ -123,22 +119,16 @@ class WithVectors:
 ScoredInput = Input | TwoFiles | WithVectors | HeldOutPairs
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairFiles(Options):
+class PairFiles(Options, panel=Panel.TEXT):
     """The files of pairs that a command is given: of both sides, or one, which a subclass adds."""
 
     source: str | None = setting(
-        "For pairs in two files: the sources, a line each; needs --target.",
-        None,
-        panel=TEXT,
-        reads="file",
+        "For pairs in two files: the sources, a line each; needs --target.", reads="file"
     )
     source_vectors: str | None = same(SourceVectors, "source_vectors")
     target: str | None = setting(
         "For pairs in two files: the targets; line n belongs to line n of --source, or to source n "
         "of --source-vectors.",
-        None,
-        panel=TEXT,
         reads="file",
     )
 

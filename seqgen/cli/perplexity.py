@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
@@ -30,10 +30,9 @@ from seqgen.cli.pseudo_perplexity import (
 from seqgen.cli.reading import Machine, ModelNames
 from seqgen.cli.source_attention import Picture, Shown
 from seqgen.cli.tables import count, figure, percentage, put_table
+from seqgen.configs import Options, Panel, group, same, setting, with_default
 from seqgen.configs.decoding import LookOptions, WritingOptions
-from seqgen.configs.options import MODEL, OUTPUT, TEXT, Options, group, same, with_default
 from seqgen.configs.scoring import CacheOptions, Scoring
-from seqgen.configs.settings import setting
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import title_of
 
@@ -47,48 +46,33 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScoredText(TextFiles):
+class ScoredText(TextFiles, panel=Panel.TEXT):
     """The text that is scored, and what it is given."""
 
     label: tuple[str, ...] = setting(
         "Of a model trained with --labels: FILE is plain text, and all its lines have this label. "
         "Can be repeated.",
-        (),
         metavar="NAME",
-        panel=TEXT,
     )
     source: str | None = setting(
-        "Line n of this file is the source of line n of FILE, for a model of pairs.",
-        None,
-        panel=TEXT,
-        reads="file",
+        "Line n of this file is the source of line n of FILE, for a model of pairs.", reads="file"
     )
     vectors: SourceVectors = group(SourceVectors)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Views(Options):
+class Views(Options, panel=Panel.OUTPUT):
     """What is shown of a scored text, in place of its figures."""
 
     per_line: bool = same(LineByLine, "per_line")
     per_token: bool = setting(
         "Print the bits of each token, a tab and the token; with --per-line, of each line alone.",
-        False,
-        panel=OUTPUT,
         common=True,
     )
-    show: bool = setting(
-        "Print the text, coloured by how surprising each token is.",
-        False,
-        panel=OUTPUT,
-        common=True,
-    )
+    show: bool = setting("Print the text, coloured by how surprising each token is.", common=True)
     fit: str | None = setting(
         "Fit the weights of the mixture -m A+B on this text, and with --cache its strength and "
         "flatness; print the options to use. FILE may be held-out, the model's held-out text.",
-        None,
-        panel=MODEL,
+        panel=Panel.MODEL,
         reads="file",
     )
 
@@ -99,19 +83,21 @@ class Views(Options):
             raise UsageError(f"give {self.given[0]} or {self.given[-1]}, not both")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Language(Options):
+class Language(Options, panel=Panel.TEXT):
     """A pattern whose texts are scored all together."""
 
     pattern: str | None = setting(
         "Print the log-probability that an n-gram model or HMM writes a text that matches this "
         "regular expression, in place of scoring a text.",
-        None,
-        panel=TEXT,
         metavar="REGEX",
     )
     max_tokens: int = with_default(
-        WritingOptions, "max_tokens", 100, panel=TEXT, without="with --pattern: 100", common=False
+        WritingOptions,
+        "max_tokens",
+        100,
+        panel=Panel.TEXT,
+        without="with --pattern: 100",
+        common=False,
     )
 
 

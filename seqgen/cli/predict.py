@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output, put, put_record
 from seqgen.cli.reading import Device, ModelName
-from seqgen.configs.options import Options
-from seqgen.configs.settings import setting
+from seqgen.configs import Options, setting
 
 if TYPE_CHECKING:
     from seqgen.commands.labelling.predict import LoadedLabeller
     from seqgen.data.examples import Example
 
 
-@dataclass(frozen=True, kw_only=True)
 class Texts(Options):
     """The texts to label."""
 
     file: str | None = setting(
         "For a classifier, a text per line; for a tagger, a word per line with an empty line after "
         "each sentence. - is standard input.",
-        None,
         metavar="[FILE]",
         reads="file",
         positional=True,

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from seqgen.cli.inputs import Input, Inputs, input_bytes, piped_input
 from seqgen.cli.output import Output, is_terminal
 from seqgen.cli.pairs import SourceVectors, check_vectors
-from seqgen.configs.options import OUTPUT, TEXT, Options, same
-from seqgen.configs.settings import setting
+from seqgen.configs import Options, Panel, same, setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -21,8 +19,7 @@ if TYPE_CHECKING:
     from seqgen.data.sources import Vectors
 
 
-@dataclass(frozen=True, kw_only=True)
-class GivenPrompts(Options):
+class GivenPrompts(Options, panel=Panel.TEXT):
     """What the command line has of prompts: arguments, a file that is one, a file of sources.
 
     Raises:
@@ -32,23 +29,16 @@ class GivenPrompts(Options):
     prompts: tuple[str, ...] = setting(
         "Text to continue; each argument is a prompt of its own. If text is piped in, each line is "
         "a prompt.",
-        (),
         metavar="PROMPT",
         names=("prompts",),
         positional=True,
     )
     prompt_file: str | None = setting(
-        "Use a whole file as one prompt; - is standard input.",
-        None,
-        panel=TEXT,
-        reads="file",
-        common=True,
+        "Use a whole file as one prompt; - is standard input.", reads="file", common=True
     )
     source: str | None = setting(
         "Read sources from this file, one a line, for a model that writes from sources; - is "
         "standard input.",
-        None,
-        panel=TEXT,
         reads="file",
     )
     source_vectors: str | None = same(SourceVectors, "source_vectors")
@@ -116,15 +106,12 @@ class GivenPrompts(Options):
         return True
 
 
-@dataclass(frozen=True, kw_only=True)
-class Echo(Options):
+class Echo(Options, panel=Panel.OUTPUT):
     """Whether a prompt stands before its text."""
 
     echo: bool | None = setting(
         "Print the prompt before the text.",
-        None,
         names=("--echo/--no-echo",),
-        panel=OUTPUT,
         without="on a terminal",
         common=True,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seqgen.cli.flags import takes_options
@@ -13,10 +12,8 @@ from seqgen.cli.output import Output, one_line, put, say, say_protocols
 from seqgen.cli.pairs import held_out_by
 from seqgen.cli.reading import ExactMachine, ModelNames
 from seqgen.cli.tables import count, figure, percentage, put_table
-from seqgen.configs import Documents
-from seqgen.configs.options import OUTPUT, Options, same
+from seqgen.configs import Documents, Options, Panel, require, same, setting
 from seqgen.configs.scoring import TextScoring
-from seqgen.configs.settings import require, setting
 from seqgen.errors import SeqgenError
 from seqgen.files import title_of
 
@@ -25,14 +22,12 @@ if TYPE_CHECKING:
     from seqgen.commands.masked.pseudo_perplexity import PseudoPerplexity
 
 
-@dataclass(frozen=True, kw_only=True)
 class TextFiles(Options):
     """The files that are scored."""
 
     files: tuple[str, ...] = setting(
         "Text or token files, or - for standard input. Without a FILE, the model's held-out text "
         "is scored.",
-        (),
         reads="file",
         positional=True,
     )
@@ -43,16 +38,12 @@ class TextFiles(Options):
         return ("-",) if not self.files and piped_input() is not None else self.files
 
 
-@dataclass(frozen=True, kw_only=True)
-class LineByLine(Options):
+class LineByLine(Options, panel=Panel.OUTPUT):
     """Whether lines are scored alone."""
 
     documents: Documents | None = same(TextScoring, "documents")
     per_line: bool = setting(
-        "Score each line alone; print its bits per character, a tab and the line.",
-        False,
-        panel=OUTPUT,
-        common=True,
+        "Score each line alone; print its bits per character, a tab and the line.", common=True
     )
 
     def __post_init__(self) -> None:

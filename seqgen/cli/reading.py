@@ -3,67 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from seqgen.cli.process import MOST_THREADS
-from seqgen.configs.decoding import LookOptions, WritingOptions
-from seqgen.configs.options import (
-    MACHINE,
-    MODEL,
+from seqgen.configs import (
+    MOST_SEED,
     PRECISIONS,
     READING_PRECISIONS,
-    TEXT,
     Options,
+    Panel,
     choice,
     group,
+    setting,
     with_default,
 )
+from seqgen.configs.decoding import LookOptions, WritingOptions
 from seqgen.configs.scoring import CacheOptions
-from seqgen.configs.settings import MOST_SEED, setting
 
 if TYPE_CHECKING:
     from seqgen.commands.loaded import LoadedModel
 
 
-@dataclass(frozen=True, kw_only=True)
-class Threads(Options):
+class Threads(Options, panel=Panel.MACHINE):
     """How many processor cores a command takes."""
 
     threads: int | None = setting(
-        "Number of CPU threads.",
-        None,
-        low=1,
-        high=MOST_THREADS,
-        panel=MACHINE,
-        without="one per core",
-        reads="threads",
+        "Number of CPU threads.", low=1, high=MOST_THREADS, without="one per core", reads="threads"
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Device(Threads):
+class Device(Threads, panel=Panel.MACHINE):
     """Where to compute."""
 
     device: str = setting(
         "Where to compute; auto uses a GPU if there is one.",
         "auto",
-        panel=MACHINE,
         metavar="auto|cpu|cuda|mps",
         completes="devices",
         common=True,
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExactMachine(Device):
+class ExactMachine(Device, panel=Panel.MACHINE):
     """Where to compute, and in which floating-point numbers."""
 
     formats: ClassVar[tuple[str, ...]] = PRECISIONS
     precision: str = setting(
         "Number format: auto, float32, float64 or bf16.",
         "auto",
-        panel=MACHINE,
         metavar="KIND",
         completes="precisions",
     )
@@ -73,36 +60,30 @@ class ExactMachine(Device):
         choice("--precision", self.precision, self.formats)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Machine(ExactMachine):
+class Machine(ExactMachine, panel=Panel.MACHINE):
     """Where to compute, and in which numbers; matrices may be reduced to bf16 or int8."""
 
     formats: ClassVar[tuple[str, ...]] = READING_PRECISIONS
     precision: str = setting(
         "Number format: auto (float32), float32, float64, or for matrices bf16 or int8.",
         "auto",
-        panel=MACHINE,
         metavar="KIND",
         completes="reading precisions",
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class BatchSize(Options):
     """How many texts are scored side by side."""
 
     batch_size: int = with_default(WritingOptions, "batch_size", 32)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelNames(Options):
+class ModelNames(Options, panel=Panel.MODEL):
     """The trained models that a command measures."""
 
     model: tuple[str, ...] = setting(
         "Trained model: a name or a path. A+B mixes several. Repeat the option to compare models.",
-        (),
         names=("--model", "-m"),
-        panel=MODEL,
         without="the latest",
         completes="models",
         common=True,
@@ -114,36 +95,30 @@ class ModelNames(Options):
         return self.model or (None,)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelName(Options):
+class ModelName(Options, panel=Panel.MODEL):
     """The trained model that a command reads."""
 
     model: str | None = setting(
         "Trained model: a name or a path. A+B or A:0.7+B:0.3 mixes several.",
-        None,
         names=("--model", "-m"),
-        panel=MODEL,
         without="the latest",
         completes="models",
         common=True,
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class StoredName(Options):
     """The model that a command is about."""
 
     name: str | None = setting(
         "Trained model: a name or a path; the latest if none is given.",
-        None,
         metavar="[NAME]",
         completes="models",
         positional=True,
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class FixedSeed(Options):
+class FixedSeed(Options, panel=Panel.MACHINE):
     """The seed of a command whose figures are compared between runs."""
 
     seed: int = setting(
@@ -151,22 +126,18 @@ class FixedSeed(Options):
         0,
         low=0,
         high=MOST_SEED,
-        panel=MACHINE,
         common=True,
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadModel(ModelName):
+class ReadModel(ModelName, panel=Panel.TEXT):
     """The trained model that a command writes or scores with."""
 
     looked_up: CacheOptions = group(CacheOptions)
     label: tuple[str, ...] = setting(
         "Of a model trained with --labels: the label of the text; give it again for a text with "
         "several.",
-        (),
         metavar="NAME",
-        panel=TEXT,
         common=True,
     )
     machine: Machine = group(Machine)

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,7 @@ from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output, put
 from seqgen.cli.reading import Threads
 from seqgen.cli.tables import count
-from seqgen.configs.options import SAVING, Options
-from seqgen.configs.settings import setting
+from seqgen.configs import Options, Panel, setting
 from seqgen.data.text import UNPACKED, lines
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import write_bytes
@@ -39,20 +37,16 @@ SHOWN = 40
 Record = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recorded(Options):
+class Recorded(Options, panel=Panel.SAVING):
     """The records that are made again."""
 
     file: str | None = setting(
         "Records made with --record, as JSON Lines, perhaps compressed; - is standard input.",
-        None,
         metavar="[FILE]",
         reads="file",
         positional=True,
     )
-    update: bool = setting(
-        "Write what the records are now into FILE, in their place.", False, panel=SAVING
-    )
+    update: bool = setting("Write what the records are now into FILE, in their place.")
 
 
 @takes_options

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,7 @@ from seqgen.cli.output import Output, put_record
 from seqgen.cli.outputs import check_html
 from seqgen.cli.page_commands import page_commands
 from seqgen.cli.reading import Device, ModelNames
-from seqgen.configs.options import OUTPUT, TEXT
-from seqgen.configs.settings import setting
+from seqgen.configs import Panel, setting
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store.model import StoredModel
 
@@ -31,35 +29,27 @@ OUT = Path("report.html")
 SECONDS = 5.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shown(ModelNames):
+class Shown(ModelNames, panel=Panel.OUTPUT):
     """The models that a page is about, what they read there, and where it goes."""
 
     models: tuple[str, ...] = setting(
         "Trained models: names or paths; as -m.",
-        (),
         metavar="[MODEL]...",
         completes="models",
         positional=True,
     )
     out: Path = setting(
-        "The .html file to write. A page of seqgen there is replaced.",
-        OUT,
-        panel=OUTPUT,
-        reads="path",
+        "The .html file to write. A page of seqgen there is replaced.", OUT, reads="path"
     )
-    watch: bool = setting(
-        "Write the page again while the models are trained; it reloads itself.", False, panel=OUTPUT
-    )
+    watch: bool = setting("Write the page again while the models are trained; it reloads itself.")
     text: str | None = setting(
         "Use the beginning of this text; - is standard input.",
-        None,
-        panel=TEXT,
+        panel=Panel.TEXT,
         reads="file",
         without="the model's held-out text",
     )
     prompt: str | None = setting(
-        "Prompt of the beam search.", None, panel=TEXT, without="the first words of the text"
+        "Prompt of the beam search.", panel=Panel.TEXT, without="the first words of the text"
     )
 
     def find(self) -> list[StoredModel]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import piped_input
 from seqgen.cli.output import Output, one_line, put
 from seqgen.cli.prompts import piped_lines
 from seqgen.cli.reading import FixedSeed, ModelName, Threads
-from seqgen.configs.options import SEARCH, Options
-from seqgen.configs.settings import setting
+from seqgen.configs import Options, Panel, setting
 from seqgen.errors import UsageError
 
 # How a line that did not settle ended.
@@ -20,22 +17,18 @@ UNSETTLED = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Corrupted(Options):
+class Corrupted(Options, panel=Panel.SEARCH):
     """Lines to restore, and how."""
 
     lines: tuple[str, ...] = setting(
         "Line to restore; each argument is one. If text is piped in, each of its lines is "
         "restored.",
-        (),
         metavar="LINE",
         positional=True,
     )
     synchronous: bool = setting(
         "Update all units at once. By default they are updated one at a time, in random order, and "
-        "the energy never rises.",
-        False,
-        panel=SEARCH,
+        "the energy never rises."
     )
 
 

@@ -13,30 +13,27 @@ from seqgen.cli.output import Output, put, put_record, shown
 from seqgen.cli.prompts import Echo, GivenPrompts, say_unknown
 from seqgen.cli.reading import ReadModel
 from seqgen.cli.source_attention import Picture, Shown
+from seqgen.configs import Options, Panel, setting
 from seqgen.configs.decoding import SampleOptions
-from seqgen.configs.options import OUTPUT, TEXT, Options
-from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
     from seqgen.commands.loaded import LoadedModel
 
 
-@dataclass(frozen=True, kw_only=True)
-class Instead(Options):
+class Instead(Options, panel=Panel.OUTPUT):
     """What is shown in place of texts, and how prompts are typed."""
 
     interactive: bool = setting(
         "Load the model once, then type prompts, one per line; Ctrl-D ends the session.",
-        False,
         names=("--interactive", "-i"),
-        panel=TEXT,
+        panel=Panel.TEXT,
         common=True,
     )
     suggest: int | None = setting(
-        "Print only the N most probable next tokens, and write no text.", None, low=1, panel=OUTPUT
+        "Print only the N most probable next tokens, and write no text.", low=1
     )
-    explain: bool = setting("Show how each token was chosen.", False, panel=OUTPUT)
+    explain: bool = setting("Show how each token was chosen.")
 
 
 @takes_options

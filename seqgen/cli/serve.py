@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from seqgen.cli.flags import takes_options
 from seqgen.cli.output import Output
 from seqgen.cli.reading import Threads
-from seqgen.configs.options import MODEL, Options
+from seqgen.configs import Options, Panel, setting
 from seqgen.configs.serving import ServeOptions
-from seqgen.configs.settings import setting
 
 
-@dataclass(frozen=True, kw_only=True)
-class Served(Options):
+class Served(Options, panel=Panel.MODEL):
     """The models to serve."""
 
     model: tuple[str, ...] = setting(
         "Trained model: a name or a path. A+B mixes several. Repeat the option to serve more.",
-        (),
         names=("--model", "-m"),
-        panel=MODEL,
         without="every stored model that writes text",
         completes="models",
     )

@@ -8,8 +8,7 @@ from typing import Any, get_args
 
 from seqgen import registry
 from seqgen.cli.flags import choices_of
-from seqgen.configs import Config, DataConfig, TrainingConfig
-from seqgen.configs.config_files import no_such_setting
+from seqgen.configs import Config, DataConfig, TrainingConfig, no_such_setting
 from seqgen.errors import UsageError
 
 NAMES_OF_TYPES = {int: "whole number", float: "number", bool: "true or false", str: "text"}

@@ -12,9 +12,8 @@ from seqgen.cli.inputs import Input
 from seqgen.cli.output import console, is_terminal
 from seqgen.cli.outputs import check_picture
 from seqgen.cli.tables import figure
+from seqgen.configs import Options, Panel, setting
 from seqgen.configs.decoding import LookOptions
-from seqgen.configs.options import ATTENTION, Options
-from seqgen.configs.settings import setting
 from seqgen.wording import visible
 
 if TYPE_CHECKING:
@@ -32,15 +31,12 @@ CELL, WIDEST_LABEL, HIGHEST_LABEL = 2, 16, 10
 SHADES = " ░▒▓█"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Picture(Options):
+class Picture(Options, panel=Panel.ATTENTION):
     """Where the heat map of a text's attention is drawn."""
 
     plot: Path | None = setting(
         "Draw the heat map into an .svg or .png file as well; further texts get FILE-1, FILE-2 and "
         "so on. Needs matplotlib.",
-        None,
-        panel=ATTENTION,
         reads="path",
     )
 

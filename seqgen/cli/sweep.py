@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from math import log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,13 +21,17 @@ from seqgen.configs import (
     BUDGETS,
     MOST_SEED,
     DataConfig,
+    Options,
+    Panel,
     TrainingConfig,
     conform,
     count_of,
+    group,
     require,
+    same,
+    setting,
+    settings_group,
 )
-from seqgen.configs.options import WHAT, Options, group, same, settings_group
-from seqgen.configs.settings import setting
 
 if TYPE_CHECKING:
     from seqgen.commands.training.sweep import Sweep, SweepRecord
@@ -36,8 +39,7 @@ if TYPE_CHECKING:
 BudgetFlags = settings_group(TrainingConfig, DataConfig, only=(*BUDGETS, "precision", "documents"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Swept(Options, panel=WHAT):
+class Swept(Options, panel=Panel.WHAT):
     """What is trained, on which text, and where the figures are drawn."""
 
     data: tuple[str, ...] = same(TrainingFiles, "data")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,7 @@ from seqgen.cli.inputs import Input, join
 from seqgen.cli.output import Output, console, is_terminal, put_record
 from seqgen.cli.outputs import Overwrite, check_out, is_token_file
 from seqgen.cli.tables import count
-from seqgen.configs.options import SAVING
-from seqgen.configs.settings import setting
+from seqgen.configs import Panel, setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -27,23 +25,16 @@ if TYPE_CHECKING:
 MOST_SHARDS = 100_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class TokenFiles(Overwrite):
+class TokenFiles(Overwrite, panel=Panel.SAVING):
     """Where tokens are written."""
 
     out: Path | None = setting(
-        "Token file to write; with --train, the tokenizer's folder.",
-        None,
-        metavar="PATH",
-        panel=SAVING,
-        reads="path",
+        "Token file to write; with --train, the tokenizer's folder.", metavar="PATH", reads="path"
     )
     shards: int | None = setting(
         "With --out: write a folder of this many token files of about the same length.",
-        None,
         low=1,
         high=MOST_SHARDS,
-        panel=SAVING,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from seqgen.cli.flags import takes_options
@@ -14,9 +14,7 @@ from seqgen.cli.outputs import check_tokenizer_folder
 from seqgen.cli.reading import ModelName, Threads
 from seqgen.cli.tables import count, figure, percentage, put_facts
 from seqgen.cli.token_files import TokenFiles, write
-from seqgen.configs import Documents
-from seqgen.configs.options import MODEL, OUTPUT, TEXT, WHAT, Options, group, same
-from seqgen.configs.settings import require, setting
+from seqgen.configs import Documents, Options, Panel, group, require, same, setting
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural
 
@@ -29,32 +27,23 @@ if TYPE_CHECKING:
 PIECE = 1 << 16
 
 
-@dataclass(frozen=True, kw_only=True)
-class Texts(Options):
+class Texts(Options, panel=Panel.TEXT):
     """The texts that are encoded, and how they are read."""
 
     files: tuple[str, ...] = setting(
-        "Text files, folders or patterns, or - for standard input.",
-        (),
-        reads="file",
-        positional=True,
+        "Text files, folders or patterns, or - for standard input.", reads="file", positional=True
     )
     documents: Documents = setting(
         "Read the text as one continuous stream, or each line as a separate document, with BOS and "
         "EOS.",
         "stream",
-        panel=TEXT,
     )
     newlines: Literal["keep", "lf"] | None = setting(
-        "Keep CRLF line ends as they are, or turn them into LF.",
-        None,
-        panel=TEXT,
-        without="as the model was trained",
+        "Keep CRLF line ends as they are, or turn them into LF.", without="as the model was trained"
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Encoder(Options):
+class Encoder(Options, panel=Panel.WHAT):
     """The tokenizer: a model's, another, or one that is trained now.
 
     Raises:
@@ -65,25 +54,20 @@ class Encoder(Options):
     tokenizer: str | None = setting(
         "Use this tokenizer instead of a model's: its folder, a sentencepiece .model file, a token "
         "file, or byte.",
-        None,
         metavar="PATH",
-        panel=MODEL,
+        panel=Panel.MODEL,
         reads="file",
     )
     train: str | None = setting(
         "Train a tokenizer: char, byte, word, whitespace, uncased, bpe, unigram or wordpiece. "
         "Needs --out.",
-        None,
         metavar="KIND",
-        panel=WHAT,
         completes="tokenizers",
     )
     vocab_size: int | None = setting(
-        "With --train: number of tokens to keep in the vocabulary.", None, low=1, panel=WHAT
+        "With --train: number of tokens to keep in the vocabulary.", low=1
     )
-    min_count: int = setting(
-        "With --train: keep tokens that occur at least this often.", 1, low=1, panel=WHAT
-    )
+    min_count: int = setting("With --train: keep tokens that occur at least this often.", 1, low=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -98,17 +82,16 @@ class Encoder(Options):
             require(not found, wrong)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Encoded(Options):
+class Encoded(Options, panel=Panel.OUTPUT):
     """What is made of the texts, and where it goes.
 
     Raises:
         UsageError: two things at once, or files without a place for them.
     """
 
-    decode: bool = setting("Turn ids back into text.", False, panel=OUTPUT)
-    pieces: bool = setting("Print pieces of text instead of ids.", False, panel=OUTPUT)
-    stats: bool = setting("Report how well the vocabulary fits the text.", False, panel=OUTPUT)
+    decode: bool = setting("Turn ids back into text.")
+    pieces: bool = setting("Print pieces of text instead of ids.")
+    stats: bool = setting("Report how well the vocabulary fits the text.")
     saved: TokenFiles = group(TokenFiles)
 
     def __post_init__(self) -> None:

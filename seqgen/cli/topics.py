@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from seqgen.cli.flags import takes_options
 from seqgen.cli.output import Output, put
 from seqgen.cli.reading import Threads
-from seqgen.configs.options import Options
-from seqgen.configs.settings import setting
+from seqgen.configs import Options, setting
 from seqgen.errors import UsageError, did_you_mean
 
 # By name: a line that says what it is about, and the text.
@@ -116,15 +113,11 @@ tokenizer, the same --documents and the same --direction.
 }
 
 
-@dataclass(frozen=True, kw_only=True)
 class Topic(Options):
     """What help is wanted about."""
 
     topic: tuple[str, ...] = setting(
-        f"Topic, one of {', '.join(TOPICS)}; or a command.",
-        (),
-        metavar="TOPIC",
-        positional=True,
+        f"Topic, one of {', '.join(TOPICS)}; or a command.", metavar="TOPIC", positional=True
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +17,7 @@ from seqgen.cli.outputs import Curves, check_picture, check_replaced_model
 from seqgen.cli.process import return_freed_memory
 from seqgen.cli.train_flags import Recipe, SeededDevice, TrainingFiles, check_no_model_name, refuse
 from seqgen.cli.train_summary import LastLook, how_to_resume, summarise
-from seqgen.configs.options import (
-    BUDGET,
-    MORE,
-    OUTPUT,
-    PROCESSES,
-    SAVING,
-    WHAT,
-    Options,
-)
-from seqgen.configs.settings import setting
+from seqgen.configs import Options, Panel, setting
 from seqgen.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
@@ -34,59 +25,52 @@ if TYPE_CHECKING:
     from seqgen.training.events import Report
 
 
-@dataclass(frozen=True, kw_only=True)
-class DataOption(Options, panel=WHAT):
+class DataOption(Options, panel=Panel.WHAT):
     """DATA by a flag, as a run that is resumed is told of it."""
 
     data_option: tuple[str, ...] = setting(
-        "The same as DATA; for --resume, its new place.", (), names=("--data",), reads="file"
+        "The same as DATA; for --resume, its new place.", names=("--data",), reads="file"
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run(Options, panel=SAVING):
+class Run(Options, panel=Panel.SAVING):
     """Where a run is stored, how it continues and ends, and what it logs."""
 
     stop_after: int | None = setting(
-        "Save and stop after this many steps; continue with --resume.", None, low=1, panel=BUDGET
+        "Save and stop after this many steps; continue with --resume.", low=1, panel=Panel.BUDGET
     )
     name: str | None = setting(
         "Name of the new model.",
-        None,
         metavar="NAME",
         without="made from DATA and the architecture",
         common=True,
     )
-    overwrite: bool = setting("Replace the model of that name.", False, common=True)
+    overwrite: bool = setting("Replace the model of that name.", common=True)
     resume: str | None = setting(
-        "Continue a stopped run: a name, a path or latest.", None, completes="models", common=True
+        "Continue a stopped run: a name, a path or latest.", completes="models", common=True
     )
-    changed_data: bool = setting("Resume even if the text has changed.", False, panel=MORE)
+    changed_data: bool = setting("Resume even if the text has changed.", panel=Panel.MORE)
     tensorboard: bool = setting(
-        "Also write logs for TensorBoard (needs the package tensorboard).", False, panel=OUTPUT
+        "Also write logs for TensorBoard (needs the package tensorboard).", panel=Panel.OUTPUT
     )
     diagnose: bool = setting(
         "Also log how every layer is doing, how far gradients reach (--plot draws it), and how "
         "widely attention spreads.",
-        False,
-        panel=OUTPUT,
+        panel=Panel.OUTPUT,
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ranks(Options, panel=PROCESSES):
+class Ranks(Options, panel=Panel.PROCESSES):
     """How the processes that torchrun has started work together."""
 
     shard: bool = setting(
-        "Under torchrun: divide parameters, gradients and optimizer states (FSDP).",
-        False,
+        "Under torchrun: divide parameters, gradients and optimizer states (FSDP)."
     )
     timeout: float | None = setting(
         "Under torchrun: seconds that a process waits for another one, which may be validating.",
-        None,
         low=1,
         without="1800",
-        panel=MORE,
+        panel=Panel.MORE,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,21 +12,19 @@ from seqgen.cli.output import Output
 from seqgen.cli.pairs import check_sides
 from seqgen.cli.reading import Device
 from seqgen.cli.settings import SETTING_OF, assignment
-from seqgen.configs import DataConfig, TrainingConfig, read_config
-from seqgen.configs.decoding import SampleOptions
-from seqgen.configs.options import (
+from seqgen.configs import (
     CHOSEN,
-    MACHINE,
-    NGRAM,
-    OPTIMISATION,
-    PAIRS,
-    WHAT,
+    DataConfig,
     Options,
+    Panel,
+    TrainingConfig,
     group,
+    read_config,
     same,
+    setting,
     settings_group,
 )
-from seqgen.configs.settings import setting
+from seqgen.configs.decoding import SampleOptions
 from seqgen.errors import UsageError
 from seqgen.registry import SHARED_DOCS
 
@@ -45,13 +42,11 @@ Smoothing = Literal[
 SettingFlags = settings_group(TrainingConfig, DataConfig)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingFiles(Options, panel=WHAT):
+class TrainingFiles(Options, panel=Panel.WHAT):
     """The files of a training text, or of pairs."""
 
     data: tuple[str, ...] = setting(
         "Text files, folders or patterns, - for standard input, or one token file.",
-        (),
         metavar="DATA",
         positional=True,
         reads="file",
@@ -60,33 +55,28 @@ class TrainingFiles(Options, panel=WHAT):
     source: tuple[str, ...] = setting(
         "Sources of pairs in two files, one per line; needs --target. Pairs in one file are DATA: "
         "a source, a tab and a target on each line.",
-        (),
         reads="file",
-        panel=PAIRS,
+        panel=Panel.PAIRS,
     )
     source_vectors: str | None = setting(
         "Train on pairs of vectors and texts: a .npy or .safetensors file with a vector, a "
         "sequence or a grid of vectors for each target; needs --target.",
-        None,
         reads="file",
-        panel=PAIRS,
+        panel=Panel.PAIRS,
     )
     target: tuple[str, ...] = setting(
         "Targets of pairs in two files, in the order of --source or --source-vectors.",
-        (),
         reads="file",
-        panel=PAIRS,
+        panel=Panel.PAIRS,
     )
     field: str | None = setting(
         "Read this key of each record of .jsonl files, or this column of .parquet files (needs "
         "pyarrow), as a text.",
-        None,
         metavar="NAME",
     )
     val_source: str | None = setting(
         "Held-out sources of pairs in two files; needs --val-target.",
-        None,
-        panel=PAIRS,
+        panel=Panel.PAIRS,
         reads="file",
     )
 
@@ -115,15 +105,13 @@ class TrainingFiles(Options, panel=WHAT):
         return inputs.held_out(settings.val, self.val_source, settings.val_target)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelKind(Options, panel=WHAT):
+class ModelKind(Options, panel=Panel.WHAT):
     """What is trained."""
 
     model: str | None = setting(
         "Architecture, such as lstm, gru, transformer, ngram or seq2seq; `seqgen models "
         "--architectures` lists all. auto is lstm, mixed with an n-gram model if the text is "
         "small.",
-        None,
         metavar="NAME",
         without=registry.DEFAULT,
         completes="architectures",
@@ -133,29 +121,25 @@ class ModelKind(Options, panel=WHAT):
         "Learn labels on the model's features: classify reads text<TAB>label, a line each; tag "
         "reads columns, word<TAB>tag, with an empty line after each sentence. Then --model is bag, "
         "birnn (the default), encoder or a network that models text.",
-        None,
         metavar="classify|tag",
         completes="tasks",
     )
     preset: str | None = setting(
         f"Use the settings of a known model: {', '.join(presets.PRESETS)}. Your own flags override "
         "them; --preset help describes them.",
-        None,
         completes="presets",
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class MoreSettings(Options, panel=OPTIMISATION):
+class MoreSettings(Options, panel=Panel.OPTIMISATION):
     """Settings that have no flag, or come from a file."""
 
     config: Path | None = setting(
-        "Read settings from a TOML file, or from a model's config.json.", None, reads="path"
+        "Read settings from a TOML file, or from a model's config.json.", reads="path"
     )
     set_: tuple[str, ...] = setting(
         "Set any other setting; can be repeated. `seqgen train --set help` lists them all, --set "
         "help=KEY explains one.",
-        (),
         names=("--set",),
         metavar="KEY=VALUE",
         common=True,
@@ -172,25 +156,23 @@ class MoreSettings(Options, panel=OPTIMISATION):
         return dict(map(assignment, self.set_))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recipe(Options, panel=WHAT):
+class Recipe(Options, panel=Panel.WHAT):
     """What is trained, and with which settings."""
 
     kind: ModelKind = group(ModelKind)
 
-    layers: int | None = setting(SHARED_DOCS["num_layers"], None, without=CHOSEN, common=True)
-    hidden_size: int | None = setting(SHARED_DOCS["hidden_size"], None, without=CHOSEN, common=True)
+    layers: int | None = setting(SHARED_DOCS["num_layers"], without=CHOSEN, common=True)
+    hidden_size: int | None = setting(SHARED_DOCS["hidden_size"], without=CHOSEN, common=True)
     parameters: int | None = setting(
         "Choose the hidden size at which the model has about this many parameters, embedding and "
         "softmax layer included: 30000, 3e4, 100k, 1.5M.",
-        None,
         reads="count",
     )
-    heads: int | None = setting(SHARED_DOCS["num_heads"], None, without=CHOSEN)
-    dropout: float | None = setting(SHARED_DOCS["dropout"], None, without=CHOSEN)
-    order: int | None = setting(SHARED_DOCS["order"], None, without="5", common=True, panel=NGRAM)
+    heads: int | None = setting(SHARED_DOCS["num_heads"], without=CHOSEN)
+    dropout: float | None = setting(SHARED_DOCS["dropout"], without=CHOSEN)
+    order: int | None = setting(SHARED_DOCS["order"], without="5", common=True, panel=Panel.NGRAM)
     smoothing: Smoothing | None = setting(
-        SHARED_DOCS["smoothing"], None, metavar="KIND", without="modified-kneser-ney", panel=NGRAM
+        SHARED_DOCS["smoothing"], metavar="KIND", without="modified-kneser-ney", panel=Panel.NGRAM
     )
     given_settings: SettingFlags = group(SettingFlags)
     more: MoreSettings = group(MoreSettings)
@@ -221,11 +203,10 @@ class Recipe(Options, panel=WHAT):
         return False
 
 
-@dataclass(frozen=True, kw_only=True)
-class SeededDevice(Device, panel=MACHINE):
+class SeededDevice(Device, panel=Panel.MACHINE):
     """Where to compute, and from which seed."""
 
-    seed: int | None = same(SampleOptions, "seed", panel=MACHINE)
+    seed: int | None = same(SampleOptions, "seed", panel=Panel.MACHINE)
 
 
 def refuse(given: Iterable[str], what: str, *flags: str) -> None:

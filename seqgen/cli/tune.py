@@ -6,7 +6,6 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,9 +17,18 @@ from seqgen.cli.outputs import confirm_deleting
 from seqgen.cli.settings import SETTING_OF
 from seqgen.cli.tables import duration, figure, number, percentage, put_table
 from seqgen.cli.train_flags import ModelKind, MoreSettings, SeededDevice, TrainingFiles
-from seqgen.configs import BUDGETS, MOST_STEPS, DataConfig, Dimension, read_search, require
-from seqgen.configs.options import BUDGET, SAVING, SEARCH, Options, settings_group
-from seqgen.configs.settings import setting
+from seqgen.configs import (
+    BUDGETS,
+    MOST_STEPS,
+    DataConfig,
+    Dimension,
+    Options,
+    Panel,
+    read_search,
+    require,
+    setting,
+    settings_group,
+)
 from seqgen.training.events import Notice
 from seqgen.wording import plural
 
@@ -35,25 +43,20 @@ FIXED = ("tokenizer", "vocab_size", "documents", "labels", "val", "val_target")
 FixedSettings = settings_group(DataConfig, only=FIXED)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trials(Options, panel=BUDGET):
+class Trials(Options, panel=Panel.BUDGET):
     """How many trials a search has, and how long each is."""
 
-    trials: int | None = setting(
-        "Number of trials in all.", None, low=1, high=MOST_STEPS, common=True
-    )
+    trials: int | None = setting("Number of trials in all.", low=1, high=MOST_STEPS, common=True)
     minutes: float | None = setting(
         "Begin trials for this long; a study that is continued gets as long again.",
-        None,
         low=0.001,
         common=True,
     )
     trial_minutes: float | None = setting(
-        "Budget of each trial.", None, low=0.001, without="a thirtieth of --minutes, or 0.5"
+        "Budget of each trial.", low=0.001, without="a thirtieth of --minutes, or 0.5"
     )
     trial_steps: int | None = setting(
         "Budget of each trial in steps instead, which does not depend on the machine's speed.",
-        None,
         low=1,
         high=MOST_STEPS,
     )
@@ -65,14 +68,12 @@ class Trials(Options, panel=BUDGET):
         return {name: value for name, value in budget.items() if value is not None}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Searched(Options, panel=SEARCH):
+class Searched(Options, panel=Panel.SEARCH):
     """Which settings are searched, and how."""
 
     search: tuple[str, ...] = setting(
         "Search a setting: lr=1e-3:1e-1:log, dropout=0:0.5, or a list, model=gru,lstm. Can be "
         "repeated.",
-        (),
         metavar="KEY=VALUES",
         without="what the architecture suggests",
         common=True,
@@ -84,22 +85,20 @@ class Searched(Options, panel=SEARCH):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Studies(Options, panel=SAVING):
+class Studies(Options, panel=Panel.SAVING):
     """The study that is searched in, and what else is done with studies."""
 
     name: str | None = setting(
         "Name of the study; the same name continues it.",
-        None,
         metavar="NAME",
         without="made from DATA",
         common=True,
     )
-    list_: bool = setting("List the studies that are kept.", False, names=("--list",))
+    list_: bool = setting("List the studies that are kept.", names=("--list",))
     delete: tuple[str, ...] = setting(
-        "Delete a study, and train nothing. Can be repeated.", (), metavar="NAME"
+        "Delete a study, and train nothing. Can be repeated.", metavar="NAME"
     )
-    yes: bool = setting("Do not ask before deleting.", False, names=("--yes", "-y"))
+    yes: bool = setting("Do not ask before deleting.", names=("--yes", "-y"))
 
 
 @takes_options

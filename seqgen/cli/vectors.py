@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,8 +13,7 @@ from seqgen.cli.output import Output, one_line, put, put_bytes, put_record
 from seqgen.cli.outputs import check_out, check_picture, is_vectors
 from seqgen.cli.reading import Device, ModelName
 from seqgen.cli.tables import count, figure, put_table
-from seqgen.configs.options import LENGTH, MEASURED, OUTPUT, SAVING, Options
-from seqgen.configs.settings import setting
+from seqgen.configs import Options, Panel, setting
 from seqgen.errors import UsageError
 from seqgen.wording import first_names, plural
 
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
 DRAWN, ANSWERS = 100, 10
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked(Options):
+class Asked(Options, panel=Panel.MEASURED):
     """What is asked of a model's vectors, and where the answer goes.
 
     Raises:
@@ -36,63 +34,47 @@ class Asked(Options):
 
     neighbours: tuple[str, ...] = setting(
         "Show the words nearest to a word, by the cosine of their vectors. Can be repeated.",
-        (),
         metavar="WORD",
-        panel=MEASURED,
     )
     analogy: tuple[str, ...] = setting(
-        "Complete an analogy, such as paris:france::tokyo:?. Can be repeated.",
-        (),
-        metavar="A:B::C:?",
-        panel=MEASURED,
+        "Complete an analogy, such as paris:france::tokyo:?. Can be repeated.", metavar="A:B::C:?"
     )
     similarity: str | None = setting(
         "Compare cosines with people's scores, by Spearman's correlation. Each line is two words "
         "and a score.",
-        None,
         reads="file",
-        panel=MEASURED,
     )
     text: str | None = setting(
-        "Write a vector for each line of a text; - is standard input.",
-        None,
-        reads="file",
-        panel=MEASURED,
+        "Write a vector for each line of a text; - is standard input.", reads="file"
     )
     pool: Literal["mean", "last", "none"] | None = setting(
         "With --text: the mean over the line's tokens, the state after the last one, or a vector "
         "for each token in its context.",
-        None,
-        panel=MEASURED,
         without="mean",
     )
     layer: int | None = setting(
         "With --text: the layer whose features are written, counted from 0.",
-        None,
         low=0,
         metavar="L",
-        panel=MEASURED,
         without="the last",
     )
     top: int | None = setting(
-        "Number of words in each answer.", None, low=1, panel=LENGTH, without=str(ANSWERS)
+        "Number of words in each answer.", low=1, panel=Panel.LENGTH, without=str(ANSWERS)
     )
     format: Literal["text", "npy", "word2vec"] | None = setting(
         "Format of vectors: text has a word and its numbers on each line, npy is an array of "
         "NumPy, and word2vec is read by most other tools.",
-        None,
-        panel=OUTPUT,
+        panel=Panel.OUTPUT,
         without="text",
     )
-    out: Path | None = setting("File to write vectors to.", None, reads="path", panel=OUTPUT)
+    out: Path | None = setting("File to write vectors to.", reads="path", panel=Panel.OUTPUT)
     plot: Path | None = setting(
         "Draw the words of the answers in a plane, or else the most frequent words, by their two "
         "principal components, into an .svg or .png file. Needs matplotlib.",
-        None,
         reads="path",
-        panel=OUTPUT,
+        panel=Panel.OUTPUT,
     )
-    overwrite: bool = setting("Replace the output of an earlier run.", False, panel=SAVING)
+    overwrite: bool = setting("Replace the output of an earlier run.", panel=Panel.SAVING)
 
     def __post_init__(self) -> None:
         super().__post_init__()

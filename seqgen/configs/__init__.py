@@ -1,15 +1,30 @@
 """Frozen, documented, validated settings: the base of every configuration, and training's own."""
 
-from seqgen.configs.config_files import read_config, resolve, settings_of
+from seqgen.configs.config_files import (
+    no_such_setting,
+    parse_toml,
+    read_config,
+    resolve,
+    settings_of,
+)
 from seqgen.configs.data import DOCUMENTS, DataConfig, Direction, Documents
-from seqgen.configs.model import ModelConfig, Size, by_ratio
+from seqgen.configs.model import LABELLING, ModelConfig, Size, by_ratio
 from seqgen.configs.options import (
+    CHOSEN,
+    PANELS,
     PRECISIONS,
     READING_PRECISIONS,
+    Options,
+    Panel,
     choice,
     count_of,
+    group,
+    is_group,
+    same,
+    settings_group,
+    with_default,
 )
-from seqgen.configs.regimes import REGIMES, RegimeConfig
+from seqgen.configs.regimes import DEFAULT_REGIME, READING_REGIMES, REGIMES, RegimeConfig
 from seqgen.configs.settings import (
     MOST_LAYERS,
     MOST_NATS,
@@ -19,11 +34,14 @@ from seqgen.configs.settings import (
     MOST_STEPS,
     MOST_TOKENS,
     MOST_WIDTH,
+    NO_BOUNDS,
+    REQUIRED,
     SHARED_SEARCH,
     Bounds,
     Choices,
     Config,
     Dimension,
+    Flag,
     Span,
     conform,
     no_text,
@@ -37,6 +55,7 @@ from seqgen.configs.training import (
     BUDGETS,
     FINISHED,
     RESUMABLE,
+    Optimizer,
     TrainingConfig,
     Windows,
     recipe_of,

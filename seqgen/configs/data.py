@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from seqgen.configs import ranges
-from seqgen.configs.options import MORE, PAIRS, TEXT
+from seqgen.configs.options import Panel
 from seqgen.configs.settings import MOST_SEED, Config, setting
 
 Documents = Literal["stream", "line"]
@@ -25,23 +25,21 @@ class DataConfig(Config):
         metavar="KIND",
         reads="file",
         completes="tokenizers",
-        panel=TEXT,
+        panel=Panel.TEXT,
         common=True,
     )
     source_tokenizer: str | None = setting(
         "For pairs: tokenizer of the sources; by default sources and targets share one.",
-        None,
         metavar="KIND",
         reads="file",
         completes="tokenizers",
-        panel=PAIRS,
+        panel=Panel.PAIRS,
     )
     vocab_size: int | None = setting(
         "Keep only the N most frequent tokens. For bpe, unigram and wordpiece: number of tokens "
         "to learn.",
-        None,
-        ranges.TOKENS,
-        panel=TEXT,
+        bounds=ranges.TOKENS,
+        panel=Panel.TEXT,
         common=True,
     )
     min_count: int = setting(
@@ -53,13 +51,12 @@ class DataConfig(Config):
     subword_sampling: float | None = setting(
         "Segment the training text differently, at random, in every epoch: alpha of unigram, "
         "dropout of bpe.",
-        None,
-        ranges.POSITIVE_SHARES,
+        bounds=ranges.POSITIVE_SHARES,
     )
     documents: Documents = setting(
         "Treat the text as one continuous stream, or each line as a separate document.",
         "stream",
-        panel=TEXT,
+        panel=Panel.TEXT,
         common=True,
     )
     direction: Direction = setting(
@@ -67,43 +64,41 @@ class DataConfig(Config):
         "prompt is what the text ends with.",
         "forward",
         metavar="KIND",
-        panel=TEXT,
+        panel=Panel.TEXT,
     )
     labels: bool = setting(
         "Each line is label<TAB>text: learn to write a text given its labels, with | between "
         "several.",
-        False,
         names=("--labels",),
-        panel=TEXT,
+        panel=Panel.TEXT,
     )
     val: str = setting(
         "What to hold out for validation: a share of the text such as 0.05, a file, or none.",
         "0.1",
         metavar="X|FILE|none",
         reads="file",
-        panel=TEXT,
+        panel=Panel.TEXT,
         common=True,
     )
     val_target: str | None = setting(
         "Held-out targets of pairs in two files, for --val-source (in a --config file, val).",
-        None,
         reads="file",
-        panel=PAIRS,
+        panel=Panel.PAIRS,
     )
     split_seed: int = setting(
-        "Random seed for choosing the held-out lines or pairs.", 0, ranges.SEEDS, panel=MORE
+        "Random seed for choosing the held-out lines or pairs.", 0, ranges.SEEDS, panel=Panel.MORE
     )
     max_source_len: int = setting(
         "Leave out pairs with a source longer than this many tokens.",
         512,
         ranges.TOKENS,
-        panel=PAIRS,
+        panel=Panel.PAIRS,
     )
     max_target_len: int = setting(
         "Leave out pairs with a target longer than this many tokens.",
         512,
         ranges.TOKENS,
-        panel=PAIRS,
+        panel=Panel.PAIRS,
     )
     source_unknowns: float = setting(
         "For pairs: share of the source tokens that each step of training replaces by <unk>, at "
@@ -113,5 +108,5 @@ class DataConfig(Config):
         ranges.SHARES_BELOW_1,
     )
     newlines: Literal["keep", "lf"] = setting(
-        "Keep CRLF line ends as they are, or turn them into LF.", "keep", panel=TEXT
+        "Keep CRLF line ends as they are, or turn them into LF.", "keep", panel=Panel.TEXT
     )

@@ -7,23 +7,10 @@ API, the checks, the help and `docs/settings.md` follow from these classes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from seqgen.configs import ranges
-from seqgen.configs.options import (
-    ATTENTION,
-    FILTERS,
-    FORM,
-    LENGTH,
-    MACHINE,
-    SEARCH,
-    TRANSLATED,
-    Options,
-    group,
-    same,
-    with_default,
-)
+from seqgen.configs.options import Options, Panel, group, same, with_default
 from seqgen.configs.settings import (
     MOST_ROWS,
     MOST_TOKENS,
@@ -50,15 +37,14 @@ MOST_ALPHA = 10
 MOST_BEAMS, MOST_DIVERSITY = 10**5, 1e6
 
 
-@dataclass(frozen=True, kw_only=True)
-class Heads(Options, panel=ATTENTION):
+class Heads(Options, panel=Panel.ATTENTION):
     """Which part of a model's attention is read. Layers and heads count from 0."""
 
     layer: int | None = setting(
-        "Read the attention of this layer, counted from 0.", None, low=0, without="the mean of all"
+        "Read the attention of this layer, counted from 0.", low=0, without="the mean of all"
     )
     head: int | None = setting(
-        "Read the attention of this head, counted from 0.", None, low=0, without="the mean of all"
+        "Read the attention of this head, counted from 0.", low=0, without="the mean of all"
     )
 
     def mean(self, weights: np.ndarray) -> np.ndarray:
@@ -68,21 +54,18 @@ class Heads(Options, panel=ATTENTION):
         return heads.mean((0, 1), dtype="float64")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LookOptions(Options, panel=ATTENTION):
+class LookOptions(Options, panel=Panel.ATTENTION):
     """What to show of how a text reads its source."""
 
     attention: bool = setting(
         "Show what each token read of its source: all layers and heads with --json, else a "
-        "heat map on standard error.",
-        False,
+        "heat map on standard error."
     )
     align: bool = setting(
         "After each text and a tab, write pairs i-j: target token j reads source token i most. "
-        "Both count from 0.",
-        False,
+        "Both count from 0."
     )
-    align_words: bool = setting("The same between words, which white space separates.", False)
+    align_words: bool = setting("The same between words, which white space separates.")
     heads: Heads = group(Heads)
 
     def __post_init__(self) -> None:
@@ -110,22 +93,17 @@ class LookOptions(Options, panel=ATTENTION):
         require(shown is None, f"give {shown} or {instead}, not both")
 
 
-@dataclass(frozen=True, kw_only=True)
-class SourceOptions(LookOptions):
+class SourceOptions(LookOptions, panel=Panel.LENGTH):
     """What is asked of a model that writes from sources; nothing by default."""
 
     max_ratio: float | None = setting(
         "Write at most this many tokens for each token of the source; both counts include the "
         "end, and every text may have one token.",
-        None,
-        ranges.UP_TO_1000,
-        panel=LENGTH,
+        bounds=ranges.UP_TO_1000,
         metavar="R",
     )
     copy_unknown: bool = setting(
-        "Allow <unk>, and put in its place the source word that it reads most.",
-        False,
-        panel=FILTERS,
+        "Allow <unk>, and put in its place the source word that it reads most.", panel=Panel.FILTERS
     )
 
     @property
@@ -141,27 +119,23 @@ class SourceOptions(LookOptions):
         return min(max_tokens, max(1, longest))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Form(Options, panel=FORM):
+class Form(Options, panel=Panel.FORM):
     """The form that a whole text must have."""
 
     pattern: str | None = setting(
         "Write only texts that match this regular expression as a whole: Python's syntax without "
         "back-references and look-around. A prompt is not part of the text.",
-        None,
         metavar="REGEX",
         common=True,
     )
     grammar: str | None = setting(
         "Write only texts of this context-free grammar, in the syntax of lark, from its rule "
         "`start`.",
-        None,
         reads="file",
     )
     json_schema: str | None = setting(
         "Write only JSON that is valid under this JSON Schema: a file, or the schema itself, which "
         "begins with {.",
-        None,
         reads="file",
     )
 
@@ -171,23 +145,21 @@ class Form(Options, panel=FORM):
         require(len(given) < 2, f"give {' or '.join(given[:2])}, not both")
 
 
-@dataclass(frozen=True, kw_only=True)
-class WritingOptions(Options, panel=LENGTH):
+class WritingOptions(Options, panel=Panel.LENGTH):
     """What sampling and searching have in common. `batch_size` never changes a result."""
 
     no_repeat_ngram: int | None = setting(
-        "Never repeat a sequence of N tokens, prompt included.", None, low=1, panel=FILTERS
+        "Never repeat a sequence of N tokens, prompt included.", low=1, panel=Panel.FILTERS
     )
     max_copy: int | None = setting(
         "Never write N characters in a row that occur in the text the model was trained on.",
-        None,
         low=1,
-        panel=FILTERS,
+        panel=Panel.FILTERS,
     )
     force: str = setting(
         r"Begin every text with this string; \n, \t and \\ are read as escapes.",
         "",
-        panel=FILTERS,
+        panel=Panel.FILTERS,
         reads="escapes",
         common=True,
     )
@@ -197,7 +169,6 @@ class WritingOptions(Options, panel=LENGTH):
     min_tokens: int = setting("Least number of tokens to write before a text may end.", 0, low=0)
     stop: tuple[str, ...] = setting(
         r"End a text before this string; \n, \t and \\ are read as escapes. Can be repeated.",
-        (),
         reads="escapes",
         common=True,
     )
@@ -208,13 +179,12 @@ class WritingOptions(Options, panel=LENGTH):
         32,
         low=1,
         high=MOST_ROWS,
-        panel=MACHINE,
+        panel=Panel.MACHINE,
     )
     seed: int | None = setting(
         "Random seed; the same seed gives the same result.",
-        None,
-        ranges.SEEDS,
-        panel=MACHINE,
+        bounds=ranges.SEEDS,
+        panel=Panel.MACHINE,
         without="random, and reported",
         common=True,
     )
@@ -237,8 +207,7 @@ class WritingOptions(Options, panel=LENGTH):
                 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class SampleOptions(WritingOptions, panel=FILTERS):
+class SampleOptions(WritingOptions, panel=Panel.FILTERS):
     """How `sample` writes. Sample j of prompt i draws its token t from hash(seed, i, j, t)."""
 
     temperature: float = setting(
@@ -248,7 +217,7 @@ class SampleOptions(WritingOptions, panel=FILTERS):
         low=0,
         common=True,
     )
-    top_k: int | None = setting("Keep only the N most probable tokens.", None, low=1, common=True)
+    top_k: int | None = setting("Keep only the N most probable tokens.", low=1, common=True)
     top_p: float = setting(
         "Keep the fewest most probable tokens whose total reaches this probability.",
         1.0,
@@ -288,7 +257,6 @@ class SampleOptions(WritingOptions, panel=FILTERS):
     ban: tuple[str, ...] = setting(
         r"Never write this string, unless --force does; \n, \t and \\ are read as escapes. Can be "
         "repeated.",
-        (),
         reads="escapes",
     )
     pattern_mode: PatternMode = setting(
@@ -296,22 +264,22 @@ class SampleOptions(WritingOptions, panel=FILTERS):
         "distribution of an n-gram model or HMM (exact), or weigh --particles masked texts and "
         "draw one (resample).",
         "mask",
-        panel=FORM,
+        panel=Panel.FORM,
     )
     particles: int = setting(
         "With --pattern-mode resample: number of texts to draw from.",
         16,
         low=2,
         high=MOST_CANDIDATES,
-        panel=FORM,
+        panel=Panel.FORM,
     )
-    greedy: bool = setting("Always write the most probable token.", False, common=True)
+    greedy: bool = setting("Always write the most probable token.", common=True)
     num_samples: int = setting(
         "Number of texts to write for each prompt.",
         1,
         low=1,
         high=MOST_SAMPLES,
-        panel=LENGTH,
+        panel=Panel.LENGTH,
         common=True,
     )
     best_of: int = setting(
@@ -320,7 +288,7 @@ class SampleOptions(WritingOptions, panel=FILTERS):
         1,
         low=1,
         high=MOST_CANDIDATES,
-        panel=LENGTH,
+        panel=Panel.LENGTH,
         common=True,
     )
 
@@ -348,8 +316,7 @@ class SampleOptions(WritingOptions, panel=FILTERS):
         return not self.greedy and self.temperature > 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class BeamOptions(WritingOptions, panel=SEARCH):
+class BeamOptions(WritingOptions, panel=Panel.SEARCH):
     """How `beam_search` searches."""
 
     max_tokens: int = with_default(WritingOptions, "max_tokens", 100)
@@ -384,16 +351,14 @@ class BeamOptions(WritingOptions, panel=SEARCH):
     include: tuple[str, ...] = setting(
         r"Write only texts that contain this; \n, \t and \\ are read as escapes. Can be repeated; "
         "in any order (Post and Vilar 2018).",
-        (),
-        panel=FORM,
+        panel=Panel.FORM,
         reads="escapes",
         common=True,
     )
     terms: str | None = setting(
         "For a model that writes from sources: lines of a term of the source, a tab, and what must "
         "occur in the text wherever the source contains it.",
-        None,
-        panel=FORM,
+        panel=Panel.FORM,
         reads="file",
     )
     coverage_penalty: float = setting(
@@ -405,15 +370,15 @@ class BeamOptions(WritingOptions, panel=SEARCH):
         metavar="BETA",
     )
     stochastic: bool = setting(
-        "Sample as many texts as there are beams, without replacement (Kool et al. 2019).", False
+        "Sample as many texts as there are beams, without replacement (Kool et al. 2019)."
     )
-    exhaustive: bool = setting("Try every possible text; for tiny vocabularies only.", False)
+    exhaustive: bool = setting("Try every possible text; for tiny vocabularies only.")
     nbest: int = setting(
         "Number of texts to return for each prompt.",
         1,
         low=1,
         high=MOST_BEAMS,
-        panel=LENGTH,
+        panel=Panel.LENGTH,
         common=True,
     )
 
@@ -435,16 +400,15 @@ class BeamOptions(WritingOptions, panel=SEARCH):
         require(alone, "--stochastic cannot be combined with --groups")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Translation(Options):
     """How sources are translated, by beam search, in order to score the translations."""
 
-    beams: int = same(BeamOptions, "beams", panel=TRANSLATED)
+    beams: int = same(BeamOptions, "beams", panel=Panel.TRANSLATED)
     max_tokens: int | None = with_default(
         BeamOptions,
         "max_tokens",
         None,
-        panel=TRANSLATED,
+        panel=Panel.TRANSLATED,
         without="100, or twice the longest target if that is more",
     )
 
@@ -455,12 +419,11 @@ class Translation(Options):
         return BeamOptions(**given, batch_size=batch_size)
 
 
-@dataclass(frozen=True, kw_only=True)
 class WeighedTranslation(Translation):
     """The same, and how the search weighs lengths."""
 
-    length_norm: LengthNormKind = same(BeamOptions, "length_norm", panel=TRANSLATED)
-    alpha: float = same(BeamOptions, "alpha", panel=TRANSLATED)
+    length_norm: LengthNormKind = same(BeamOptions, "length_norm", panel=Panel.TRANSLATED)
+    alpha: float = same(BeamOptions, "alpha", panel=Panel.TRANSLATED)
 
 
 def check_beams(beams: int, nbest: int, groups: int) -> None:

@@ -16,21 +16,35 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-ARGUMENTS, WHAT, MODEL, TEXT, BUDGET = "Arguments", "What to train", "Model", "Text", "Budget"
-PAIRS, NGRAM = "Pairs", "N-gram"
-OPTIMISATION, SEARCH, LENGTH = "Optimisation", "Search", "Length and number"
-FILTERS, FORM = "Filters", "Form of the text"
-SCORES, TESTS, MEASURED = "Scores", "Significance", "What to measure"
-TRANSLATED, ATTENTION = "Translations by models of pairs", "Attention to the source"
-SAVING, OUTPUT = "Saving", "Output"
-MACHINE, PROCESSES, MORE, OTHER = "Machine", "Several processes", "More", "Other options"
-PANELS = (
-    *(ARGUMENTS, WHAT, MEASURED, MODEL, TEXT, PAIRS, NGRAM, BUDGET, OPTIMISATION, SEARCH, LENGTH),
-    *(FILTERS, FORM, SCORES, TRANSLATED, TESTS, ATTENTION, SAVING, OUTPUT, MACHINE, PROCESSES),
-    *(MORE, OTHER),
-)
+class Panel:
+    """The headings that help lists options under, in this order."""
+
+    ARGUMENTS = "Arguments"
+    WHAT = "What to train"
+    MEASURED = "What to measure"
+    MODEL = "Model"
+    TEXT = "Text"
+    PAIRS = "Pairs"
+    NGRAM = "N-gram"
+    BUDGET = "Budget"
+    OPTIMISATION = "Optimisation"
+    SEARCH = "Search"
+    LENGTH = "Length and number"
+    FILTERS = "Filters"
+    FORM = "Form of the text"
+    SCORES = "Scores"
+    TRANSLATED = "Translations by models of pairs"
+    TESTS = "Significance"
+    ATTENTION = "Attention to the source"
+    SAVING = "Saving"
+    OUTPUT = "Output"
+    MACHINE = "Machine"
+    PROCESSES = "Several processes"
+    MORE = "More"
+    OTHER = "Other options"
 
 
+PANELS = tuple(title for name, title in vars(Panel).items() if name.isupper())
 # The default of a setting that is made to fit the architecture, the text and the budget.
 CHOSEN = "chosen"
 PRECISIONS = ("auto", "float32", "float64", "bf16")
@@ -86,11 +100,11 @@ def size_of(flag: str, text: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Config):
-    """Settings of one call, which no model keeps.
+    """Settings of one call, which no model keeps. Every subclass is a dataclass such as this.
 
     A field may be a group of options of its own, made by `group`; on the command line all of them
-    are flags beside each other. `class X(Options, panel=MODEL)` says under which heading help lists
-    those that name none themselves.
+    are flags beside each other. `class X(Options, panel=Panel.MODEL)` says under which heading help
+    lists those that name none themselves.
     """
 
     def __init_subclass__(cls, panel: str = "") -> None:
@@ -100,6 +114,7 @@ class Options(Config):
                 flag = field.metadata["flag"]
                 flag = dataclasses.replace(flag, panel=flag.panel or panel)
                 field.metadata = {**field.metadata, "flag": flag}
+        dataclass(cls, frozen=True, kw_only=True)
 
     @classmethod
     def name_of(cls, field: str) -> str:
@@ -200,7 +215,8 @@ def settings_group(*configs: type[Config], only: Iterable[str] = ()) -> type[Opt
         only: their names, if it is not all of them.
     """
     only = frozenset(only)
-    fields = []
+    fields: dict[str, Any] = {}
+    types: dict[str, Any] = {}
     for config in configs:
         for name, field in config.fields().items():
             flag = field.metadata["flag"]
@@ -209,11 +225,9 @@ def settings_group(*configs: type[Config], only: Iterable[str] = ()) -> type[Opt
                 shown = flag.without or ("" if nothing else str(field.default))
                 flag = dataclasses.replace(flag, without=shown)
                 metadata = {**field.metadata, "flag": flag}
-                made = dataclasses.field(default=None, metadata=metadata)
-                fields.append((name, config.types()[name] | None, made))
-    return dataclasses.make_dataclass(
-        "Settings", fields, bases=(Options,), frozen=True, kw_only=True
-    )
+                fields[name] = dataclasses.field(default=None, metadata=metadata)
+                types[name] = config.types()[name] | None
+    return type("Settings", (Options,), {"__annotations__": types, **fields})
 
 
 def is_group(kind: Any) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 from seqgen.configs import ranges
-from seqgen.configs.options import OPTIMISATION
+from seqgen.configs.options import Panel
 from seqgen.configs.settings import Config, require, setting
 from seqgen.errors import named
 
@@ -80,77 +80,65 @@ class RegimeConfig(Config):
         "texts (minimum-risk), the cost of its own output (decoding), or the real text with a "
         "penalty on repetition (unlikelihood). docs/regimes.md explains each.",
         DEFAULT_REGIME,
-        panel=OPTIMISATION,
+        panel=Panel.OPTIMISATION,
         metavar="KIND",
     )
     regime_schedule: str | None = setting(
         "Several regimes one after the other, each with its share of the budget, such as "
-        "teacher-forcing:0.5,scheduled:0.5.",
-        None,
+        "teacher-forcing:0.5,scheduled:0.5."
     )
     sampling_decay: Literal["linear", "exponential", "inverse-sigmoid"] | None = setting(
-        "regime scheduled: how the probability of reading the real token falls; by default linear.",
-        None,
+        "regime scheduled: how the probability of reading the real token falls; by default linear."
     )
     sampling_unit: Literal["token", "sequence"] | None = setting(
         "regime scheduled: choose between real and own tokens anew for each token, or once for "
-        "each window, document or pair; by default token.",
-        None,
+        "each window, document or pair; by default token."
     )
     sampling_k: float | None = setting(
         "regime scheduled: the decay's k; by default 1 for linear, 0.97 for exponential, 15 for "
         "inverse-sigmoid.",
-        None,
-        ranges.UP_TO_1000,
+        bounds=ranges.UP_TO_1000,
     )
     sampling_slope: float | None = setting(
         "regime scheduled, linear decay: how much the probability falls with each hundredth of "
         "the budget; by default 0.01.",
-        None,
-        ranges.SHARES,
+        bounds=ranges.SHARES,
     )
     sampling_floor: float | None = setting(
         "regime scheduled, linear decay: the probability falls no lower than this; by default 0.5.",
-        None,
-        ranges.SHARES,
+        bounds=ranges.SHARES,
     )
     prefix: int | None = setting(
         "Regimes that write: number of real tokens that each text begins with; by default 1 for "
         "pairs, and a quarter of the window or document for text.",
-        None,
-        ranges.TOKENS,
+        bounds=ranges.TOKENS,
     )
     unlikelihood_weight: float | None = setting(
-        "regime unlikelihood: weight of the penalty; by default 1.", None, ranges.WEIGHTS
+        "regime unlikelihood: weight of the penalty; by default 1.", bounds=ranges.WEIGHTS
     )
     adversarial_weight: float | None = setting(
         "regime professor-forcing: weight of the discriminator's verdict in what the model "
         "minimises; by default 1.",
-        None,
-        ranges.WEIGHTS,
+        bounds=ranges.WEIGHTS,
     )
     discriminator_size: int | None = setting(
-        "regime professor-forcing: width of the discriminator; by default 64.", None, ranges.WIDTHS
+        "regime professor-forcing: width of the discriminator; by default 64.", bounds=ranges.WIDTHS
     )
     discriminator_lr: float | None = setting(
         "regime professor-forcing: learning rate of the discriminator; by default 0.001.",
-        None,
-        ranges.RATES,
+        bounds=ranges.RATES,
     )
     cost: Literal["bleu", "chrf", "edit"] | None = setting(
         "regimes minimum-risk and decoding: what a written text costs: 1 - sentence BLEU, "
-        "1 - chrF, or the edit distance in tokens over the longer length; by default chrf.",
-        None,
+        "1 - chrF, or the edit distance in tokens over the longer length; by default chrf."
     )
     risk_samples: int | None = setting(
         "regime minimum-risk: number of texts sampled for each source or prefix; by default 8.",
-        None,
-        ranges.FROM_1_TO_1000,
+        bounds=ranges.FROM_1_TO_1000,
     )
     risk_sharpness: float | None = setting(
         "regime minimum-risk: alpha, the power of the texts' probabilities; by default 0.005.",
-        None,
-        ranges.UP_TO_1000,
+        bounds=ranges.UP_TO_1000,
     )
 
     def __post_init__(self) -> None:

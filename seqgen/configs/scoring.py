@@ -9,18 +9,7 @@ from typing import Any, Literal, get_args
 from seqgen.configs import ranges
 from seqgen.configs.data import Documents
 from seqgen.configs.decoding import WritingOptions
-from seqgen.configs.options import (
-    MODEL,
-    OUTPUT,
-    SCORES,
-    TESTS,
-    TEXT,
-    TRANSLATED,
-    Options,
-    group,
-    same,
-    with_default,
-)
+from seqgen.configs.options import Options, Panel, group, same, with_default
 from seqgen.configs.settings import require, setting
 from seqgen.errors import UsageError
 
@@ -37,15 +26,13 @@ MOST_RESAMPLES = 10**5
 MOST_BLEU_SEED = (1 << 32) - 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Dynamic(Options, panel=MODEL):
+class Dynamic(Options, panel=Panel.MODEL):
     """How the weights of a model follow the text that it scores (Krause et al. 2018)."""
 
     dynamic: float | None = setting(
         "Train the model on the text while it is scored, by SGD with this learning rate (dynamic "
         "evaluation). The stored model stays as it is.",
-        None,
-        ranges.WEIGHTS,
+        bounds=ranges.WEIGHTS,
         metavar="RATE",
     )
     dynamic_decay: float = setting(
@@ -56,8 +43,7 @@ class Dynamic(Options, panel=MODEL):
     )
     dynamic_segment: int | None = setting(
         "Number of tokens between the updates of --dynamic.",
-        None,
-        ranges.TOKENS,
+        bounds=ranges.TOKENS,
         without="20 characters or bytes; 5 other tokens",
     )
 
@@ -74,38 +60,29 @@ class Dynamic(Options, panel=MODEL):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextScoring(Options):
+class TextScoring(Options, panel=Panel.TEXT):
     """How a model reads a text that it scores. `batch_size` never changes a figure."""
 
     documents: Documents | None = setting(
         "Read the text as one continuous stream, or each line as a separate document.",
-        None,
-        panel=TEXT,
         without="as the model was trained",
         common=True,
     )
     stride: int | None = setting(
         "How many tokens a transformer's full context window moves on at a time.",
-        None,
         low=1,
-        panel=MODEL,
+        panel=Panel.MODEL,
         without="half the window",
     )
     batch_size: int = with_default(WritingOptions, "batch_size", 32)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scoring(TextScoring):
+class Scoring(TextScoring, panel=Panel.SCORES):
     """How a model scores a text, and what is counted."""
 
-    top5: bool = setting(
-        "Report top-5 accuracy also for n-grams over words, where it is slow.", False, panel=SCORES
-    )
+    top5: bool = setting("Report top-5 accuracy also for n-grams over words, where it is slow.")
     no_end: bool = setting(
-        "Leave the ends of lines out of all figures: each line counts without its newline.",
-        False,
-        panel=SCORES,
+        "Leave the ends of lines out of all figures: each line counts without its newline."
     )
     learning: Dynamic = group(Dynamic)
 
@@ -125,28 +102,26 @@ class Scoring(TextScoring):
         return "ranks" if self.top5 else "hits"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScoreOptions(Options, panel=SCORES):
+class ScoreOptions(Options, panel=Panel.SCORES):
     """How texts are compared with references, by any metric; the defaults are sacreBLEU's."""
 
-    lowercase: bool = setting("Ignore case.", False)
+    lowercase: bool = setting("Ignore case.")
     tokenize: str | None = setting(
-        "BLEU: tokenizer, such as 13a, intl, char, zh or none.", None, metavar="KIND", without="13a"
+        "BLEU: tokenizer, such as 13a, intl, char, zh or none.", metavar="KIND", without="13a"
     )
     smooth: Literal["exp", "floor", "add-k", "none"] = setting(
         "BLEU: smoothing of n-grams without a match.", "exp"
     )
     smooth_value: float | None = setting(
-        "BLEU: value of the smoothing floor or add-k.", None, low=0, high=1e6
+        "BLEU: value of the smoothing floor or add-k.", low=0, high=1e6
     )
     # No sentence has matches of more than 100 words, and each order takes its time.
     max_order: int = setting("BLEU: length of the longest n-grams.", 4, low=1, high=100)
     effective_order: bool = setting(
-        "BLEU: use only n-grams that the text is long enough for; always so for single sentences.",
-        False,
+        "BLEU: use only n-grams that the text is long enough for; always so for single sentences."
     )
-    case_sensitive: bool = setting("TER: treat upper and lower case as different.", False)
-    normalized: bool = setting("TER: normalise punctuation first.", False)
+    case_sensitive: bool = setting("TER: treat upper and lower case as different.")
+    normalized: bool = setting("TER: normalise punctuation first.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -154,11 +129,10 @@ class ScoreOptions(Options, panel=SCORES):
         require(not both, "give --lowercase or --case-sensitive, not both")
 
 
-@dataclass(frozen=True, kw_only=True)
-class BleuOptions(ScoreOptions):
+class BleuOptions(ScoreOptions, panel=Panel.SCORES):
     """What one metric measures, and how."""
 
-    metric: MetricName = setting("Metric.", "bleu", panel=SCORES)
+    metric: MetricName = setting("Metric.", "bleu")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -168,16 +142,11 @@ class BleuOptions(ScoreOptions):
                 require(False, f"{given[0]} is for --metric {owner}, not {self.metric}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class MetricOptions(ScoreOptions):
+class MetricOptions(ScoreOptions, panel=Panel.SCORES):
     """What several metrics measure, and how."""
 
     metric: tuple[MetricName, ...] = setting(
-        "Metric: bleu, chrf, chrf++ or ter. Can be repeated.",
-        (),
-        metavar="KIND",
-        without="bleu",
-        panel=SCORES,
+        "Metric: bleu, chrf, chrf++ or ter. Can be repeated.", metavar="KIND", without="bleu"
     )
 
     def by_metric(self, default: Sequence[str] = ("bleu",)) -> list[BleuOptions]:
@@ -199,18 +168,15 @@ class MetricOptions(ScoreOptions):
         return every
 
 
-@dataclass(frozen=True, kw_only=True)
-class TranslationScores(Options):
+class TranslationScores(Options, panel=Panel.TRANSLATED):
     """What translations are scored by."""
 
     metric: tuple[MetricName, ...] = same(
-        MetricOptions, "metric", panel=TRANSLATED, without="bleu, chrf, ter"
+        MetricOptions, "metric", panel=Panel.TRANSLATED, without="bleu, chrf, ter"
     )
     by_length: str | None = setting(
         "The longest source of each class of lengths, in words.",
-        None,
         metavar="N,N,...",
-        panel=TRANSLATED,
         without="five classes of about equal size",
     )
 
@@ -230,14 +196,12 @@ class TranslationScores(Options):
             raise UsageError(message) from None
 
 
-@dataclass(frozen=True, kw_only=True)
-class BleuTest(Options, panel=TESTS):
+class BleuTest(Options, panel=Panel.TESTS):
     """How sure a score is, and whether two systems differ."""
 
-    confidence: bool = setting("Add a 95 % interval, from resampling the lines.", False)
+    confidence: bool = setting("Add a 95 % interval, from resampling the lines.")
     against: tuple[str, ...] = setting(
         "Output of another system: test whether its score differs significantly from HYP's.",
-        (),
         reads="file",
     )
     paired_test: Literal["bootstrap", "randomization"] = setting("Test of --against.", "bootstrap")
@@ -251,7 +215,7 @@ class BleuTest(Options, panel=TESTS):
         high=MOST_BLEU_SEED,
     )
     sentence_level: bool = setting(
-        "Print a score for each line; several metrics are columns.", False, panel=OUTPUT
+        "Print a score for each line; several metrics are columns.", panel=Panel.OUTPUT
     )
 
     def __post_init__(self) -> None:
@@ -264,26 +228,22 @@ class BleuTest(Options, panel=TESTS):
 STRENGTH, FLATNESS = 0.1, 0.3
 
 
-@dataclass(frozen=True, kw_only=True)
-class CacheOptions(Options, panel=MODEL):
+class CacheOptions(Options, panel=Panel.MODEL):
     """What the command line says of a cache."""
 
     cache: int | None = setting(
         "Look up what followed at the last N positions where the model's features were alike "
         "(a continuous cache). For models with hidden vectors.",
-        None,
-        ranges.WIDTHS,
+        bounds=ranges.WIDTHS,
         without="no cache",
     )
     cache_strength: float | None = setting(
         "Weight of the cache, from 0 to below 1.",
-        None,
-        ranges.SHARES_BELOW_1,
+        bounds=ranges.SHARES_BELOW_1,
         without=str(STRENGTH),
     )
     cache_flatness: float | None = setting(
         "Multiply products of features by this: the smaller, the flatter the cache's distribution.",
-        None,
         low=0,
         high=1000,
         without=str(FLATNESS),

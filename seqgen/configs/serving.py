@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from seqgen.configs.decoding import WritingOptions
-from seqgen.configs.options import LENGTH, MACHINE, OTHER, Options, size_of, with_default
+from seqgen.configs.options import Options, Panel, size_of, with_default
 from seqgen.configs.settings import MOST_TOKENS, require, setting
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServeOptions(Options, panel=MACHINE):
+class ServeOptions(Options, panel=Panel.MACHINE):
     """Where a server listens, and its limits."""
 
     host: str = setting(
-        "Address to listen on. Any but the loopback needs --api-key.", "127.0.0.1", panel=OTHER
+        "Address to listen on. Any but the loopback needs --api-key.",
+        "127.0.0.1",
+        panel=Panel.OTHER,
     )
-    port: int = setting("Port; 0 takes a free one.", 8000, low=0, high=65535, panel=OTHER)
+    port: int = setting("Port; 0 takes a free one.", 8000, low=0, high=65535, panel=Panel.OTHER)
     api_key: str | None = setting(
         "Answer only requests with this key, as `Authorization: Bearer KEY`.",
-        None,
         metavar="KEY",
-        panel=OTHER,
+        panel=Panel.OTHER,
     )
     memory: str | None = setting(
         "Keep models of at most this size in memory together, such as 500M or 4G, and drop the one "
         "that was used least recently. A model counts twice its size on disk.",
-        None,
         metavar="SIZE",
     )
     batch_size: int = with_default(WritingOptions, "batch_size", 32)
@@ -40,7 +37,7 @@ class ServeOptions(Options, panel=MACHINE):
     )
     max_tokens: int = with_default(WritingOptions, "max_tokens", 4096)
     max_prompt: int = setting(
-        "Most tokens that a prompt may have.", 32_768, low=1, high=MOST_TOKENS, panel=LENGTH
+        "Most tokens that a prompt may have.", 32_768, low=1, high=MOST_TOKENS, panel=Panel.LENGTH
     )
 
     def __post_init__(self) -> None:

@@ -102,9 +102,15 @@ def short(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:20]}... ({len(text):,} characters)"
 
 
+# Instead of a default: the setting must be given.
+REQUIRED = MISSING
+# The type of a setting says what it is if it is not given: None, False or ().
+_BY_TYPE = object()
+
+
 def setting(
     doc: str,
-    default: Any = MISSING,
+    default: Any = _BY_TYPE,
     bounds: Bounds | None = None,
     *,
     low: Number | None = None,
@@ -118,7 +124,8 @@ def setting(
 
     Args:
         doc: what it means, in a line.
-        default: the setting is required if there is none.
+        default: its value if it is not given, or REQUIRED. By default it follows from the type:
+            None if that is allowed, False for a bool, () for a tuple; others are required.
         bounds: what it may be (`configs.ranges`); None for what the next four say.
         low: the least it may be.
         above: what it is more than.
@@ -131,6 +138,13 @@ def setting(
     bounds = bounds or Bounds(low=low, above=above, high=high, below=below)
     metadata = {"doc": doc, "bounds": bounds, "search": search, "flag": Flag(**flag)}
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def _nothing_of(kind: str) -> Any:
+    """Return the default that follows from a type, as it is written; see `setting`."""
+    if kind.endswith("| None"):
+        return None
+    return False if kind == "bool" else () if kind.startswith("tuple[") else REQUIRED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +184,13 @@ class Config:
 
     # Fields that follow from the data and from other settings: no user sets them.
     derived: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name, kind in cls.__annotations__.items():
+            field = vars(cls).get(name)
+            if isinstance(field, dataclasses.Field) and field.default is _BY_TYPE:
+                field.default = _nothing_of(kind)
 
     @classmethod
     def fields(cls) -> dict[str, dataclasses.Field]:

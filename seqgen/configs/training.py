@@ -8,16 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from seqgen.configs import ranges
-from seqgen.configs.options import (
-    BUDGET,
-    CHOSEN,
-    MORE,
-    NGRAM,
-    OPTIMISATION,
-    SAVING,
-    WHAT,
-    size_of,
-)
+from seqgen.configs.options import CHOSEN, Panel, size_of
 from seqgen.configs.regimes import RegimeConfig
 from seqgen.configs.settings import (
     MOST_STEPS,
@@ -87,37 +78,34 @@ class TrainingConfig(RegimeConfig):
         "Length of a training window in tokens; also the context window of a transformer.",
         64,
         ranges.TOKENS,
-        panel=OPTIMISATION,
+        panel=Panel.OPTIMISATION,
         without=CHOSEN,
     )
     k2: int | None = setting(
         "With a carried state: how many tokens back gradients flow (truncated "
         "backpropagation); by default seq_len.",
-        None,
-        ranges.TOKENS,
+        bounds=ranges.TOKENS,
     )
     batch_size: int = setting(
         "Number of windows, documents or pairs in each step.",
         32,
         ranges.TOKENS,
         search=Choices((1 / 4, 1 / 2, 1, 2, 4), relative=True),
-        panel=OPTIMISATION,
+        panel=Panel.OPTIMISATION,
         without=CHOSEN,
         common=True,
     )
     batch_tokens: int | None = setting(
         "For pairs: fill each step up to this many tokens, counted on the longer side with its "
         "padding, instead of batch_size pairs.",
-        None,
-        ranges.TOKENS,
+        bounds=ranges.TOKENS,
     )
     accumulate: int = setting(
         "Process the rows of a step in this many parts, to save memory.", 1, ranges.TOKENS
     )
     reset_state: bool = setting(
         "Start every window from a zero state, instead of the state of the window before it.",
-        False,
-        panel=MORE,
+        panel=Panel.MORE,
         names=("--reset-state",),
     )
     windows: Windows = setting(
@@ -128,7 +116,7 @@ class TrainingConfig(RegimeConfig):
     optimizer: Optimizer = setting(
         "Optimizer. muon applies Muon to the hidden matrices and AdamW to the rest.",
         "adamw",
-        panel=OPTIMISATION,
+        panel=Panel.OPTIMISATION,
         metavar="KIND",
         without=CHOSEN,
     )
@@ -137,15 +125,15 @@ class TrainingConfig(RegimeConfig):
         1e-3,
         ranges.RATES,
         search=Span(1 / 8, 8, log=True, relative=True),
-        panel=OPTIMISATION,
+        panel=Panel.OPTIMISATION,
         without=CHOSEN,
         common=True,
     )
     muon_lr: float | None = setting(
-        "Peak learning rate of Muon; by default 5 times lr.", None, ranges.RATES
+        "Peak learning rate of Muon; by default 5 times lr.", bounds=ranges.RATES
     )
     momentum: float = setting("Momentum of sgd and rmsprop.", 0.0, ranges.SHARES_BELOW_1)
-    nesterov: bool = setting("Use Nesterov momentum in sgd.", False)
+    nesterov: bool = setting("Use Nesterov momentum in sgd.")
     dampening: float = setting("Dampening of the momentum of sgd.", 0.0, ranges.SHARES)
     schedule: Literal[
         "constant",
@@ -157,19 +145,20 @@ class TrainingConfig(RegimeConfig):
         "slanted_triangular",
         "wsd",
     ] = setting(
-        "How the learning rate changes after warm-up.", "linear", panel=OPTIMISATION, metavar="KIND"
+        "How the learning rate changes after warm-up.",
+        "linear",
+        panel=Panel.OPTIMISATION,
+        metavar="KIND",
     )
     warmup: float | None = setting(
         "Share of the budget in which the learning rate rises; by default 0.02, but 0 for "
         "inverse_time and 0.1 for slanted_triangular.",
-        None,
-        ranges.SHARES_BELOW_1,
+        bounds=ranges.SHARES_BELOW_1,
     )
     min_lr: float | None = setting(
         "Learning rate at the end of the decay, as a share of lr; by default 0, but 1/32 for "
         "slanted_triangular.",
-        None,
-        ranges.SHARES_BELOW_1,
+        bounds=ranges.SHARES_BELOW_1,
     )
     step_share: float = setting(
         "With schedule=step: share of the time after warm-up between two drops.",
@@ -208,20 +197,18 @@ class TrainingConfig(RegimeConfig):
         ranges.POSITIVE_SHARES,
     )
     eps_inside: bool = setting(
-        "In adagrad, rmsprop, adam and adamw, divide by sqrt(v + eps) instead of sqrt(v) + eps.",
-        False,
+        "In adagrad, rmsprop, adam and adamw, divide by sqrt(v + eps) instead of sqrt(v) + eps."
     )
     adagrad_window: int | None = setting(
         "In adagrad, add up the squares of this many gradients only, the last ones; by default of "
         "all.",
-        None,
-        ranges.STEPS,
+        bounds=ranges.STEPS,
     )
     clip_norm: float = setting(
         "Clip gradients to this global norm; 0 turns clipping off.",
         1.0,
         ranges.WEIGHTS,
-        panel=OPTIMISATION,
+        panel=Panel.OPTIMISATION,
     )
     clip_norm_type: Literal["1", "2", "inf"] = setting(
         "Which norm clip_norm measures: 1, 2 or the largest element (inf).", "2"
@@ -244,8 +231,7 @@ class TrainingConfig(RegimeConfig):
     ema: float | None = setting(
         "Decay rate of a moving average of the weights; the average is validated and saved "
         "instead of the weights.",
-        None,
-        ranges.SHARES_BELOW_1,
+        bounds=ranges.SHARES_BELOW_1,
     )
     layer_decay: float = setting(
         "Learning rate of each layer, as a share of the rate of the layer above it.",
@@ -259,109 +245,93 @@ class TrainingConfig(RegimeConfig):
     )
     init_from: str | None = setting(
         "Fine-tune: start from the weights and the tokenizer of this trained model.",
-        None,
-        panel=SAVING,
+        panel=Panel.SAVING,
         completes="models",
         common=True,
     )
     lora: int | None = setting(
         "With init_from: keep that model as it is, and train and store only low-rank adapters of "
         "this rank r on every matrix between embedding and softmax (Hu et al. 2021).",
-        None,
-        ranges.WIDTHS,
+        bounds=ranges.WIDTHS,
     )
     lora_alpha: float | None = setting(
         "With lora: scale of the adapters, which are multiplied by lora_alpha / r; by default r.",
-        None,
-        ranges.RATES,
+        bounds=ranges.RATES,
     )
     features: str | None = setting(
         "For --task: give the encoder the features of this trained model too, whose weights stay "
         "as they are: elmo, word vectors, or a network that models text.",
-        None,
-        panel=WHAT,
+        panel=Panel.WHAT,
         metavar="MODEL",
         completes="models",
     )
     steps: int | None = setting(
-        "Budget in optimizer steps.", None, ranges.STEPS, panel=BUDGET, common=True
+        "Budget in optimizer steps.", bounds=ranges.STEPS, panel=Panel.BUDGET, common=True
     )
     epochs: float | None = setting(
-        "Budget in passes over the training text.",
-        None,
-        above=0,
-        high=MOST_STEPS,
-        panel=BUDGET,
+        "Budget in passes over the training text.", above=0, high=MOST_STEPS, panel=Panel.BUDGET
     )
     minutes: float | None = setting(
         "Budget in minutes of training.",
-        None,
         above=0,
         high=MOST_STEPS,
-        panel=BUDGET,
+        panel=Panel.BUDGET,
         without="5 if no budget is given",
         common=True,
     )
     validate_every: int | None = setting(
-        "Steps between validations; by default chosen to suit the budget.", None, ranges.STEPS
+        "Steps between validations; by default chosen to suit the budget.", bounds=ranges.STEPS
     )
     patience: int | None = setting(
         "Stop after this many validations in a row without improvement.",
-        None,
-        ranges.STEPS,
-        panel=BUDGET,
+        bounds=ranges.STEPS,
+        panel=Panel.BUDGET,
     )
     checkpoint_every: int | None = setting(
         "Also save a checkpoint every N steps; one is saved every two minutes in any case.",
-        None,
-        ranges.STEPS,
-        panel=SAVING,
+        bounds=ranges.STEPS,
+        panel=Panel.SAVING,
     )
     keep: int = setting(
-        "Number of checkpoints to keep, the last one included.", 1, ranges.STEPS, panel=MORE
+        "Number of checkpoints to keep, the last one included.", 1, ranges.STEPS, panel=Panel.MORE
     )
     with_ngram: int | None = setting(
         "After training, count an n-gram model of this order and store a mixture of both; 0, or no "
         "number, chooses the order by held-out loss.",
-        None,
         low=0,
         high=255,
-        panel=NGRAM,
+        panel=Panel.NGRAM,
         metavar="[ORDER]",
         common=True,
     )
     memory: str | None = setting(
         "Count n-grams with this much memory, such as 1G, for the whole process: what does not fit "
         "goes to temporary files. The model is the same.",
-        None,
-        panel=NGRAM,
+        panel=Panel.NGRAM,
         metavar="SIZE",
     )
     members: int | None = setting(
         "Train this many networks from seeds of their own side by side, one a core, and store them "
         "as one mixture, which writes at the cost of all of them.",
-        None,
         low=2,
         high=MOST_MEMBERS,
-        panel=WHAT,
+        panel=Panel.WHAT,
         metavar="K",
     )
     precision: Literal["auto", "float32", "float64", "bf16"] = setting(
         "Number format; auto uses bf16 if it trains faster on this machine, else float32.",
         "auto",
-        panel=OPTIMISATION,
+        panel=Panel.OPTIMISATION,
         metavar="KIND",
         without=CHOSEN,
     )
     compile: bool | None = setting(
         "Compile the training step, which takes up to a minute; by default seqgen tries it "
-        "in runs of ten minutes or more.",
-        None,
+        "in runs of ten minutes or more."
     )
     row_threads: int | None = setting(
         "Divide the rows of each step among this many threads, each with one core; 1 leaves every "
         "operation to PyTorch's threads. By default the faster way on this machine.",
-        None,
         low=1,
         high=MOST_ROW_THREADS,
     )

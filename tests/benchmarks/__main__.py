@@ -6,7 +6,6 @@ From the root of a checkout: `python -m tests.benchmarks`. docs/benchmarks.md ha
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -22,7 +21,7 @@ from seqgen.cli.outputs import Curves, check_picture
 from seqgen.cli.reading import ExactMachine, FixedSeed, Threads
 from seqgen.cli.tables import byte_size, count, duration, figure, percentage, put_table
 from seqgen.configs import MOST_RATE, require
-from seqgen.configs.options import LENGTH, MEASURED, Options
+from seqgen.configs.options import Options, Panel
 from seqgen.configs.settings import setting
 from seqgen.wording import plural
 
@@ -41,28 +40,24 @@ app = typer.Typer(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cases(Options, panel=LENGTH):
+class Cases(Options, panel=Panel.LENGTH):
     """Which cases are measured, and how often."""
 
     repeats: int = setting("Number of runs of each case.", 3, low=1)
     only: str | None = setting(
         "Measure only cases whose name contains this; with `cell`, every recurrent cell beside an "
         "LSTM with as many parameters.",
-        None,
-        panel=MEASURED,
+        panel=Panel.MEASURED,
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Written(Options, panel=LENGTH):
+class Written(Options, panel=Panel.LENGTH):
     """How much is written."""
 
     tokens: int = setting("Number of tokens in each text.", 255, low=1, high=255)
     processor_time: bool = setting(
         "Measure processor time, which other work on the machine affects less; for one thread.",
-        False,
-        panel=MEASURED,
+        panel=Panel.MEASURED,
     )
 
 
@@ -125,20 +120,18 @@ def _table(timings: list[Timing]) -> None:
     put_table(names, rows, left=2)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trained(Options, panel=MEASURED):
+class Trained(Options, panel=Panel.MEASURED):
     """What is trained, and for how long."""
 
     text: Path | None = setting(
-        "Text to train on with --recipe.", None, metavar="[TEXT]", reads="path", positional=True
+        "Text to train on with --recipe.", metavar="[TEXT]", reads="path", positional=True
     )
     recipe: Literal["gpt"] | None = setting(
         "Train the plain baseline `gpt` on TEXT to its end, instead of timing steps.",
-        None,
         metavar="NAME",
     )
-    steps: int = setting("Number of steps of --recipe.", 2000, low=1, panel=LENGTH)
-    seconds: float = setting("Length of each run, in seconds.", 2.0, low=0.1, panel=LENGTH)
+    steps: int = setting("Number of steps of --recipe.", 2000, low=1, panel=Panel.LENGTH)
+    seconds: float = setting("Length of each run, in seconds.", 2.0, low=0.1, panel=Panel.LENGTH)
     optimizer: Literal["adamw", "muon"] = setting(
         "Optimizer of seqgen's models; the baselines use AdamW.", "adamw"
     )
@@ -174,14 +167,13 @@ def train(trained: Trained, cases: Cases, machine: ExactMachine, out: Output) ->
         _train_table(timings)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Loaded(Options, panel=MEASURED):
+class Loaded(Options, panel=Panel.MEASURED):
     """What a Hopfield network stores and restores."""
 
     units: int = setting("Number of units.", 1000, low=2, high=10_000)
     flipped: float = setting("Share of the bits that are flipped.", 0.2, low=0, high=1)
     patterns: int = setting(
-        "Number of patterns that are restored at each load.", 20, low=1, panel=LENGTH
+        "Number of patterns that are restored at each load.", 20, low=1, panel=Panel.LENGTH
     )
 
 
@@ -210,12 +202,11 @@ def hopfield(loaded: Loaded, seed: FixedSeed, threads: Threads, out: Output) -> 
         put_table(("patterns per unit", "patterns", "restored", "bits right"), rows, left=0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sizes(Options, panel=MEASURED):
+class Sizes(Options, panel=Panel.MEASURED):
     """Which hidden Markov models are measured."""
 
     states: str = setting("Numbers of states.", "8,16,32,64,128,256,512", metavar="N,N,...")
-    repeats: int = setting("Number of runs of each case.", 3, low=1, panel=LENGTH)
+    repeats: int = setting("Number of runs of each case.", 3, low=1, panel=Panel.LENGTH)
 
 
 @app.command("hmm", cls=Command)
@@ -271,11 +262,10 @@ def _train_table(timings: list[TrainTiming]) -> None:
     put_table(names, rows, left=2)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ruled(Options, panel=MEASURED):
+class Ruled(Options, panel=Panel.MEASURED):
     """How far every update rule goes."""
 
-    steps: int = setting("Number of steps of each rule.", 100, low=1, panel=LENGTH)
+    steps: int = setting("Number of steps of each rule.", 100, low=1, panel=Panel.LENGTH)
     lr: float = setting("The rate alpha_0 of every rule.", 0.5, low=1e-9, high=MOST_RATE)
 
 

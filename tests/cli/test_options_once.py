@@ -2,7 +2,6 @@
 
 import re
 import runpy
-from dataclasses import dataclass
 
 import pytest
 import typer
@@ -12,18 +11,17 @@ from seqgen.cli import make_app, sample
 from seqgen.cli.flags import takes_options
 from seqgen.cli.help import Command
 from seqgen.configs.decoding import SampleOptions
-from seqgen.configs.options import FILTERS
+from seqgen.configs.options import Panel
 from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 
 PAGE = runpy.run_path(str(ROOT / "docs" / "settings.py"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Heated(SampleOptions):
+class Heated(SampleOptions, panel=Panel.FILTERS):
     """The options of sampling with one more."""
 
-    heat: float = setting("Warm the text by so much.", 0.5, low=0, high=2, panel=FILTERS)
+    heat: float = setting("Warm the text by so much.", 0.5, low=0, high=2)
 
 
 @pytest.fixture

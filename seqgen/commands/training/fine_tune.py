@@ -9,8 +9,7 @@ from typing import Any
 from seqgen import registry, store
 from seqgen.commands.training.estimate import Estimator
 from seqgen.commands.training.reload import tokens_of
-from seqgen.configs import Documents, ModelConfig, TrainingConfig, conform, require
-from seqgen.configs.model import LABELLING
+from seqgen.configs import LABELLING, Documents, ModelConfig, TrainingConfig, conform, require
 from seqgen.data.framing import Framing
 from seqgen.data.labels import Classes, Labels
 from seqgen.data.pairs import Tokenizers

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from seqgen import ranks, registry
-from seqgen.configs import DataConfig, TrainingConfig, require
-from seqgen.configs.regimes import READING_REGIMES
+from seqgen.configs import READING_REGIMES, DataConfig, TrainingConfig, require
 
 
 def check_members(architecture: str, training: TrainingConfig, data: DataConfig) -> None:

@@ -20,6 +20,7 @@ from seqgen.commands.training.fine_tune import (
 from seqgen.commands.training.regularising import Regularisation
 from seqgen.configs import (
     BUDGETS,
+    DEFAULT_REGIME,
     DataConfig,
     ModelConfig,
     RegimeConfig,
@@ -31,7 +32,6 @@ from seqgen.configs import (
     settings_of,
     with_default_budget,
 )
-from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.data.framing import Framing
 from seqgen.models.base import LanguageModel
 from seqgen.models.engines.precision import Precision, choose_precision

@@ -24,13 +24,7 @@ from seqgen.commands.training.session import (
     unfilled_for,
 )
 from seqgen.commands.training.with_ngram import finish, order_of
-from seqgen.configs import (
-    FINISHED,
-    RESUMABLE,
-    DataConfig,
-    TrainingConfig,
-    require,
-)
+from seqgen.configs import FINISHED, RESUMABLE, DataConfig, TrainingConfig, require
 from seqgen.errors import UsageError
 from seqgen.models.base import LanguageModel
 from seqgen.models.engines.deferred_init import Unfilled

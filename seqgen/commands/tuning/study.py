@@ -27,9 +27,9 @@ from seqgen.configs import (
     DataConfig,
     Dimension,
     TrainingConfig,
+    no_such_setting,
     require,
 )
-from seqgen.configs.config_files import no_such_setting
 from seqgen.errors import SeqgenError, reported
 from seqgen.files import open_file, parse_json, take_lock, write_json
 from seqgen.hashing import hash64

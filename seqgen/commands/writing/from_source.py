@@ -22,9 +22,8 @@ from seqgen.commands.source_attention import (
 )
 from seqgen.commands.writing.prompts import Prompt, read_prompt
 from seqgen.commands.writing.records import Look, OfSource
-from seqgen.configs import require
+from seqgen.configs import Options, require
 from seqgen.configs.decoding import Heads, LookOptions, SourceOptions
-from seqgen.configs.options import Options
 from seqgen.data.sources import Vectors
 from seqgen.decoding.continuation import Continuation
 from seqgen.tokenizers import Decoder, Tokenizer

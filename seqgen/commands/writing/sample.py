@@ -19,8 +19,8 @@ from seqgen.commands.writing.from_source import (
 )
 from seqgen.commands.writing.prompts import Prompt, batches, opening
 from seqgen.commands.writing.records import OfSource, Written
+from seqgen.configs import MOST_TOKENS
 from seqgen.configs.decoding import SampleOptions
-from seqgen.configs.settings import MOST_TOKENS
 from seqgen.data.sources import Vectors
 from seqgen.decoding import sampling
 from seqgen.decoding.constraint import Constraint
