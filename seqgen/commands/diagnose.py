@@ -90,6 +90,7 @@ def diagnose(
     """
     name, model = loaded.stored.name, loaded.model
     loaded.given.require_nothing("diagnose")
+    loaded.stored.require_network("diagnose")
     require(
         isinstance(model, NeuralLanguageModel),
         f"diagnose needs one model that was trained by gradients, which {name} is not",

@@ -240,7 +240,8 @@ def test_what_has_no_vectors_says_so(lstm, tmp_path, capsys):
     onehot = ("--model", "rnn", "--set", "input=onehot", "--steps", "1", "--name", "o", "-q")
     assert run(["train", str(lstm), *onehot]) == 0
     assert "the tokens of o have no vectors" in refusal(capsys, "vectors", "-m", "o")
-    assert "is a mixture: give one of its parts" in refusal(capsys, "vectors", "-m", "l+o")
+    said = refusal(capsys, "vectors", "-m", "l+o")
+    assert "is a mixture: vectors takes one of its parts, l or o" in said
 
 
 def test_wrong_usage(chosen, capsys):

@@ -131,6 +131,9 @@ def test_the_summary_says_what_each_gave(text, tmp_path, monkeypatch, capsys):
         ("export", "t", "--out", "x"): "export takes one network",
         ("train", str(text), "--init-from", "t"): "--init-from takes one network",
         ("mix", "t", "t", "--name", "u"): "mixing takes one network",
+        ("vectors", "-m", "t"): "vectors takes one network",
+        ("diagnose", str(text), "-m", "t"): "diagnose takes one network",
+        ("predict", str(text), "-m", "t"): "predict takes one network",
     }.items():
         assert why in refusal(capsys, *arguments)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from seqgen import store
 from seqgen.commands.loading import Work, load_any
-from seqgen.configs import DataConfig, require
+from seqgen.configs import DataConfig
 from seqgen.data.corpus import Corpus, Framing
 from seqgen.data.examples import Example, ExampleEncoder, Format
 from seqgen.data.labels import Classes
@@ -19,7 +19,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.encoders.labelling import LabelsOfFeatures
 from seqgen.models.engines.ops import ops_of
 from seqgen.models.reader import without_gradients
-from seqgen.store import StoredMixture, StoredModel
+from seqgen.store import StoredModel
 
 # Texts that are read side by side; they are sorted by length within pools of so many batches.
 ROWS, POOL = 64, 16
@@ -184,8 +184,7 @@ def load_labeller(
         SeqgenError: there is no such model, or it is damaged.
     """
     stored = store.find_all(name)
-    mixed = isinstance(stored, StoredMixture)
-    require(not mixed, f"{stored.name} is a mixture, which tells no labels: give one of its parts")
+    stored.require_network("predict")
     if "predict" not in stored.task.serves:
         raise UsageError(
             f"{stored.name} tells no labels; train a model that does with seqgen train FILE "

@@ -17,10 +17,9 @@ from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import Work, load_any
 from seqgen.configs import require
 from seqgen.data.text import lines
-from seqgen.errors import SeqgenError, UsageError, did_you_mean
+from seqgen.errors import SeqgenError, did_you_mean
 from seqgen.metrics.bootstrap import spearman
 from seqgen.models.engines.ops import ops_of
-from seqgen.store import StoredMixture
 from seqgen.tokenizers import Tokenizer
 
 # How sentencepiece shows a space.
@@ -57,8 +56,7 @@ def load_vectors(
         SeqgenError: there is no such model, or it is damaged.
     """
     stored = store.find_all(name)
-    if isinstance(stored, StoredMixture):
-        raise UsageError(f"{stored.name} is a mixture: give one of its parts")
+    stored.require_network("vectors")
     return load_any(stored, device, work=work)
 
 
