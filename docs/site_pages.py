@@ -15,9 +15,7 @@ import typer
 from mkdocs.structure.files import File, Files
 
 from seqgen.cli import make_app
-from seqgen.cli.help import command_rows, option_rows, paragraphs, usage
-from seqgen.cli.help_examples import EXAMPLES
-from seqgen.cli.topics import TOPICS
+from seqgen.cli.help import command_rows, help_texts, option_rows, paragraphs, usage
 
 ROOT = Path(__file__).resolve().parents[1]
 # Files outside docs/ that have a page of their own, by their path from the root.
@@ -128,8 +126,9 @@ def index_page() -> str:
     for title, rows in command_rows(tree, _context(tree, None, "seqgen")):
         lines += ["", f"## {title}", "", "| command | what it does |", "|---|---|"]
         lines += [f"| [`seqgen {name}`]({name}.md) | {_cell(text)} |" for name, text in rows]
-    for name, (about, text) in TOPICS.items():
-        lines += ["", f"## {name}: {about}", "", "```text", text.strip("\n"), "```"]
+    for name, topic in help_texts()["topics"].items():
+        text = topic["text"].removesuffix("\n")
+        lines += ["", f"## {name}: {topic['about']}", "", "```text", text, "```"]
     return "\n".join(lines) + "\n"
 
 
@@ -146,7 +145,8 @@ def _described(command: Any, ctx: Any, level: str) -> Iterator[str]:
         yield from (_cell(paragraph), "")
     yield from ("```text", f"{ctx.command_path} {usage(command)}", "```", "")
     name = ctx.command_path.partition(" ")[2]
-    lines = [part for line, comment in EXAMPLES.get(name, ()) for part in (f"# {comment}", line)]
+    examples = help_texts()["examples"].get(name, ())
+    lines = [part for line, comment in examples for part in (f"# {comment}", line)]
     yield from ("```sh", *lines, "```", "")
     for title, rows in option_rows(command, ctx):
         yield from (f"{level}# {title}", "", "| option | meaning |", "|---|---|")

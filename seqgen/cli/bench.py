@@ -8,10 +8,10 @@ import typer
 
 from seqgen.cli.flags import takes_options
 from seqgen.cli.help import Command, Group
-from seqgen.cli.numbers import listed_numbers
 from seqgen.cli.output import Output
 from seqgen.cli.reading import Threads
 from seqgen.cli.tables import byte_size, count, number, put_table, short_count
+from seqgen.cli.values import listed_numbers
 from seqgen.configs import (
     MOST_LAYERS,
     MOST_TOKENS,

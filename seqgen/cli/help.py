@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import inspect
 import io
 import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from typer.core import TyperCommand, TyperGroup
 
-from seqgen.cli.help_examples import EXAMPLES
-from seqgen.cli.numbers import fill_in_numbers
 from seqgen.cli.output import is_terminal, put
-from seqgen.cli.values import read_here
-from seqgen.configs import PANELS, Panel
+from seqgen.cli.values import fill_in_numbers, read_here
+from seqgen.configs import PANELS, Panel, parse_toml
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,6 +39,12 @@ HELP_NAMES = ("help", "short_help")
 NAME_WIDTH = 29
 
 Rows = list[tuple[str, str]]
+
+
+@functools.cache
+def help_texts() -> dict[str, Any]:
+    """Return what `help.toml` has: the examples of each command, and the topics."""
+    return parse_toml(Path(__file__).with_name("help.toml").read_text(encoding="utf-8"))
 
 
 class _Help:
@@ -116,7 +122,7 @@ def _print_page(out: Console, terminal: bool, command: Any, ctx: Any, short: boo
     for paragraph in about[:1] if short else about:
         out.print()
         out.print(paragraph)
-    examples = EXAMPLES.get(_name(ctx), ())
+    examples = help_texts()["examples"].get(_name(ctx), ())
     if short:
         _print_examples(out, examples)
     for title, rows in [*command_rows(command, ctx), *option_rows(command, ctx, short)]:
@@ -130,7 +136,7 @@ def _print_page(out: Console, terminal: bool, command: Any, ctx: Any, short: boo
 
 
 class Command(_Help, TyperCommand):
-    """A command with this help, whose options may leave out their numbers; see `numbers`."""
+    """A command with this help, whose options may leave out their numbers; see `values`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments of the command line.

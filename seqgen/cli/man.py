@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from seqgen import __version__
-from seqgen.cli.help import command_rows, option_rows, paragraphs, usage
-from seqgen.cli.help_examples import EXAMPLES
-from seqgen.cli.topics import TOPICS
+from seqgen.cli.help import command_rows, help_texts, option_rows, paragraphs, usage
 
 
 def page(tree: Any) -> str:
@@ -34,9 +32,10 @@ def page(tree: Any) -> str:
         lines += [f'.SH "{title.upper()} COMMANDS"']
         for name, _ in rows:
             lines += _command(tree.get_command(top, name), _context(tree, top, name, inner=True))
-    for name, (about, text) in TOPICS.items():
+    for name, topic in help_texts()["topics"].items():
+        about = topic["about"]
         lines += [f'.SH "{name.upper()}"', _text(about[0].upper() + about[1:] + ".")]
-        lines += _as_typed(text.strip("\n").splitlines())
+        lines += _as_typed(topic["text"].splitlines())
     return "\n".join(lines) + "\n"
 
 
@@ -63,7 +62,7 @@ def _command(command: Any, ctx: Any) -> Iterator[str]:
 
 
 def _examples(name: str) -> Iterator[str]:
-    for line, comment in EXAMPLES.get(name, ()):
+    for line, comment in help_texts()["examples"].get(name, ()):
         yield from (".PP", _text(comment), *_as_typed([line], 2))
 
 

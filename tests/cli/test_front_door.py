@@ -32,7 +32,6 @@ from seqgen.cli import (
     tables,
 )
 from seqgen.cli import help as help_page
-from seqgen.cli.help_examples import EXAMPLES
 from seqgen.cli.output import Output
 from seqgen.cli.process import MOST_THREADS
 from seqgen.cli.reading import Threads
@@ -104,7 +103,7 @@ def test_help_fits_80_columns_and_ends_with_three_examples(name, terminal, cli, 
     assert (plain != out) == terminal
     assert "…" not in plain and max(map(len, plain.splitlines())) <= 80
     examples = plain.partition("Examples:")[2].strip().splitlines()
-    assert len(EXAMPLES[name]) == 3 and len(examples) == 6
+    assert len(help_page.help_texts()["examples"][name]) == 3 and len(examples) == 6
     for option in ALL[name].params:
         for flag in option.opts if option.param_type_name == "option" else ():
             assert flag in plain or option.hidden
@@ -125,7 +124,7 @@ def test_options_are_explained_in_sentences_with_a_name_for_their_value(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_examples_are_commands_that_there_are(name):
-    for line, _ in EXAMPLES[name]:
+    for line, _ in help_page.help_texts()["examples"][name]:
         called = next(part for part in re.split(r"\$\(|\||\)", line) if "seqgen" in part)
         _, *words = shlex.split(called.partition("seqgen")[1] + called.partition("seqgen")[2])
         own = max((n for n in ALL if words[: len(n.split())] == n.split()), key=len)

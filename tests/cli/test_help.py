@@ -11,7 +11,6 @@ import typer
 import seqgen.cli
 from seqgen.cli import help as help_page
 from seqgen.cli import make_app, run
-from seqgen.cli.topics import TOPICS
 
 
 def commands(command, name=""):
@@ -73,7 +72,7 @@ def test_help_of_train_has_panels(panel, flags, cli):
     assert flags <= {*re.findall(r"^ +(--[a-z-]+)", text, re.M)}
 
 
-@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize("topic", help_page.help_texts()["topics"])
 def test_topics_of_help(topic, cli):
     code, out, err = cli("help", topic)
     assert (code, err) == (0, "") and max(map(len, out.splitlines())) <= 80
