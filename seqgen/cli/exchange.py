@@ -20,7 +20,7 @@ from seqgen.configs import Options, Panel, setting
 from seqgen.errors import UsageError
 from seqgen.formats import NumberType
 
-ExportFormat = Literal["arpa", "gguf", "hf", "onnx"]
+ExportFormat = Literal["arpa", "gguf", "hf", "onnx", "peft"]
 # What importers open as a file, which reads what is piped in.
 STANDARD_INPUT = Path("/dev/stdin")
 
@@ -29,9 +29,9 @@ class Imported(Options, panel=Panel.SAVING):
     """The model that is imported, and what it becomes."""
 
     file: Path = setting(
-        "Folder of a Hugging Face model (config.json, *.safetensors, tokenizer.json); a GGUF file; "
-        "an ARPA file, or vectors of words as word2vec or GloVe write them as text, also "
-        "compressed (.gz), or - for standard input.",
+        "Folder of a Hugging Face model (config.json, *.safetensors, tokenizer.json), or of peft's "
+        "adapters; a GGUF file; an ARPA file, or vectors of words as word2vec or GloVe write them "
+        "as text, also compressed (.gz), or - for standard input.",
         metavar="PATH",
         reads="path",
         positional=True,
@@ -43,6 +43,12 @@ class Imported(Options, panel=Panel.SAVING):
         without="split at spaces",
         completes="models",
     )
+    base: str | None = setting(
+        "Of adapters: the model that they are of.",
+        metavar="NAME",
+        without="the one imported from where the folder says",
+        completes="models",
+    )
     overwrite: bool = setting("Replace the model of that name.")
 
 
@@ -51,8 +57,9 @@ def import_(imported: Imported, threads: Threads, out: Output) -> None:
     """Import a model of another tool: GPT-2, Llama, Marian or BART, n-grams, or word vectors.
 
     A folder is a Hugging Face model: GPT-2, Llama, Mistral, Qwen2, Qwen3, Marian, BART, Pegasus and
-    others with the same model_type. How a file begins says whether it is a GGUF file, an n-gram
-    model (ARPA, by KenLM, SRILM or another tool) or vectors.
+    others with the same model_type; or low-rank adapters of such a model, as peft writes them. How
+    a file begins says whether it is a GGUF file, an n-gram model (ARPA, by KenLM, SRILM or another
+    tool) or vectors.
     """
     from seqgen.cli.models import describe
     from seqgen.commands.exchange import import_model
@@ -62,7 +69,8 @@ def import_(imported: Imported, threads: Threads, out: Output) -> None:
         file = STANDARD_INPUT
     if imported.overwrite:
         check_replaced_model(name, [file])
-    stored = import_model(file, name=name, like=imported.like, overwrite=imported.overwrite)
+    options = {"like": imported.like, "base": imported.base, "overwrite": imported.overwrite}
+    stored = import_model(file, name=name, **options)
     out.record(describe(stored))
     out.notice(f"{stored.name}: imported from {file}")
 
@@ -73,13 +81,14 @@ class Exported(Overwrite, panel=Panel.OUTPUT):
     file_format: ExportFormat | None = setting(
         "Format to write: an ARPA file of an n-gram model; of a transformer a GGUF file, as "
         "llama.cpp reads it, or a folder for Hugging Face's transformers (hf), also of an "
-        "encoder-decoder; of these and of recurrent networks a folder with ONNX graphs.",
+        "encoder-decoder; of these and of recurrent networks a folder with ONNX graphs; of "
+        "low-rank adapters a folder for peft.",
         names=("--format",),
         without="arpa for n-grams; for networks hf where they fit, else onnx",
     )
     out: str = setting(
-        "File to write, compressed if it ends in .gz; - is standard output. For hf and onnx: a "
-        "folder.",
+        "File to write, compressed if it ends in .gz; - is standard output. For hf, onnx and peft: "
+        "a folder.",
         "-",
         metavar="PATH",
         reads="file",

@@ -16,10 +16,27 @@ from seqgen.errors import SeqgenError
 from seqgen.registry import load_object
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from seqgen.data.framing import Framing
     from seqgen.data.labels import Labels
     from seqgen.models.base import LanguageModel
     from seqgen.tokenizers import Tokenizer
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """Low-rank adapters, apart from the model that they are of.
+
+    Attributes:
+        tensors: their parts by name, see `models.low_rank.adapter_tensors`.
+        rank: r.
+        alpha: the scale of an update is alpha / r.
+    """
+
+    tensors: Mapping[str, Tensor]
+    rank: int
+    alpha: float
 
 
 @dataclass(frozen=True)
@@ -34,6 +51,7 @@ class ImportedModel:
         framing: how its texts begin and end.
         facts: what else is to be recorded of it, as JSON can hold it.
         source_tokenizer: the ids of its sources, if they are not those of its texts.
+        adapters: what is stored instead of the model's weights, if the file is of an update of it.
     """
 
     architecture: str
@@ -43,6 +61,7 @@ class ImportedModel:
     framing: Framing
     facts: Mapping[str, Any]
     source_tokenizer: Tokenizer | None = None
+    adapters: Adapters | None = None
 
 
 class Importer(Protocol):
@@ -90,6 +109,8 @@ class ModelToExport:
         source_tokenizer: the ids of its sources, or its labels; None for neither.
         number_type: what its weights are written as, in a GGUF file.
         kept: what an imported model had in `tokenizer_config.json` that seqgen does not use.
+        adapters: those that the model's weights contain.
+        base: where the model without them is, or what it is called.
     """
 
     model: LanguageModel
@@ -100,6 +121,8 @@ class ModelToExport:
     source_tokenizer: Tokenizer | Labels | None = None
     number_type: NumberType = "f32"
     kept: Mapping[str, Any] = field(default_factory=dict)
+    adapters: Adapters | None = None
+    base: str | None = None
 
     def require_no_labels(self) -> None:
         """Refuse a model with labels, which are tokens that its tokenizer does not have.
@@ -141,6 +164,7 @@ EXPORTERS: dict[str, str] = {
 FOLDER_EXPORTERS: dict[str, str] = {
     "hf": "seqgen.formats.hf_models:files_of",
     "onnx": "seqgen.formats.onnx_models:files_of",
+    "peft": "seqgen.formats.peft_adapters:files_of",
 }
 
 
@@ -166,7 +190,10 @@ EXPORTED_FILES = {
         "tokenizer.json",
         "whole.onnx",
     },
+    "peft": {"adapter_config.json", "adapter_model.safetensors"},
 }
+# What a folder of low-rank adapters has, which is read with the model that they are of.
+ADAPTERS = "adapter_config.json"
 
 
 def folder_importer(path: Path) -> FolderImporter | None:

@@ -212,6 +212,13 @@ class Tensors:
                 for name, place in self.files.items()
             }
 
+    def rows_of(self, name: str) -> int:
+        """Return the length of a tensor's first axis; 0 if there is no such tensor."""
+        if name not in self.files:
+            return 0
+        _, file, stored = self.files[name]
+        return next(iter(file.get_slice(stored).get_shape()), 0)
+
     def check(self, parts: list[TensorMap], silent: Collection[str]) -> None:
         """Compare names, shapes and types with those that a model needs; no tensor is read.
 

@@ -297,7 +297,7 @@ class StoredModel(TrainingFolder):
         if self.members:
             decisive.append(self.members)
         if "adapter" in config:
-            decisive.append(self._adapter.decisive)
+            decisive.append(self.adapter.decisive)
         if config["data"].get("direction", "forward") != "forward":
             decisive.append(config["data"]["direction"])
         if "framing" in config:  # not in models of versions that derived it from the tokenizer
@@ -396,7 +396,7 @@ class StoredModel(TrainingFolder):
             from seqgen.store.filling import fill
 
             model = fill(*self.shape(), self.require_base().weights, self.path)
-            adapt(model, self._adapter.rank, self._adapter.alpha)
+            adapt(model, self.adapter.rank, self.adapter.alpha)
             load_weights(model, self.own_tensors())
         return model, tokenizer
 
@@ -441,7 +441,7 @@ class StoredModel(TrainingFolder):
             return self.own_tensors()
         from seqgen.models.low_rank import merged
 
-        base, adapter = self.require_base().weights(), self._adapter
+        base, adapter = self.require_base().weights(), self.adapter
         return merged(base, self.own_tensors(), adapter.alpha, adapter.rank)
 
     def own_tensors(self) -> dict[str, Tensor]:
@@ -476,10 +476,10 @@ class StoredModel(TrainingFolder):
     @cached_property
     def _base(self) -> StoredModel:
         """The base, whose hash is then worked out once."""
-        return self.referred(self._adapter.base, ROLE, REMEDY)
+        return self.referred(self.adapter.base, ROLE, REMEDY)
 
     @property
-    def _adapter(self) -> Adapter:
+    def adapter(self) -> Adapter:
         """What `config.json` says of the adapters.
 
         Raises:

@@ -118,6 +118,7 @@ ROWS: dict[str, set[str]] = {
     "export {model} --format hf --out hf": TRACED - {"lstm", "seq2seq-transformer"},
     "export {model} --format onnx --out onnx": TRACED,
     "export {model} --format gguf --out model.gguf": {"imported-gpt2", "transformer"},
+    "export {model} --format peft --out peft": {"adapter"},
     "export {model} --format arpa --out model.arpa": NGRAMS,
     f"import {KINDS}/tiny.arpa --like {{model}} --json": {"ngram-words", "imported-arpa"},
     "mix lstm {model} --json": SAME_TOKENS,
