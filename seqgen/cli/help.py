@@ -229,9 +229,9 @@ def _common_options(command: Any) -> set[str]:
 
 def _names(option: Any) -> str:
     """Return an option as it is typed: "-m, --model NAME", "    --greedy"."""
-    names = [*option.opts, *option.secondary_opts]
-    long = " / ".join(name for name in names if name.startswith("--"))
-    short = "".join(f"{name}, " for name in names if not name.startswith("--"))
+    longs = [name for name in option.opts if name.startswith("--")]
+    long = " / ".join([*longs[:1], *option.secondary_opts])  # further ones are old spellings
+    short = "".join(f"{name}, " for name in option.opts if name not in longs)
     short = short if long else f"  {short.removesuffix(', ')}"
     return f"{short:>4}{long}" + ("" if option.is_flag else f" {option.metavar or 'VALUE'}")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # What can be asked of a text, and the options that say more about it.
 PREDICTIONS = "predictions"
-VIEWS = ("--steps", "--units", "--unit", "--attention")
+VIEWS = ("--trace", "--units", "--unit", "--attention")
 BELONGS = {
     "--gate": ("--unit",),
     "--token": ("--attention",),
@@ -84,9 +84,10 @@ class Asked(Options, panel=Panel.MEASURED):
         panel=Panel.OUTPUT,
         without="5 tokens, 20 units",
     )
-    steps: bool = setting(
+    trace: bool = setting(
         "Of a recurrent network: show every step, with its input, gates, state, logits, softmax "
-        "and loss."
+        "and loss.",
+        names=("--trace", "--steps"),
     )
     units: bool = setting(
         "Of a recurrent network: list its units by how long they remember, with what in the text "
@@ -153,7 +154,7 @@ def inspect(looked: Looked, model: ModelName, asked: Asked, machine: Device, out
     """Show what a model does with a text, token by token.
 
     By default that is the likeliest tokens at each place, of any model. Recurrent networks have
-    --steps, --unit and --units, transformers --attention.
+    --trace, --unit and --units, transformers --attention.
     """
     if out.json and asked.top is not None and asked.units:
         raise UsageError("--top has no meaning with --units --json, which gives every unit")
@@ -177,7 +178,7 @@ def inspect(looked: Looked, model: ModelName, asked: Asked, machine: Device, out
         out.announce(f"looking at the first {size}; --max-tokens takes more")
     views = {
         PREDICTIONS: lambda: inspected.predictions(passages, asked.top or inspected.CANDIDATES),
-        "--steps": lambda: inspected.steps(passages),
+        "--trace": lambda: inspected.steps(passages),
         "--units": lambda: inspected.units(passages, asked.top or inspected.UNITS),
         "--unit": lambda: inspected.unit(passages, layer or 0, asked.unit, asked.gate),
         "--attention": lambda: inspected.attention(passages, layer, heads, asked.token),

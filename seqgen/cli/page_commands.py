@@ -42,7 +42,7 @@ def page_commands(
         measured = dict.fromkeys(("BLEU by length", "Worst translations"), again)
         return {**commands, "Translations": [f"seqgen eval -m {name}"], **measured}
     file = "" if text is None else f" {shlex.quote(text)}"
-    record = f"seqgen report{file and ' --text' + file} -m {name} --json"
+    record = f"seqgen report{file and ' --file' + file} -m {name} --json"
     inspect = f"seqgen inspect{file} -m {name} --max-tokens"
     return {
         **commands,

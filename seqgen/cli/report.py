@@ -42,8 +42,9 @@ class Shown(ModelNames, panel=Panel.OUTPUT):
         "The .html file to write. A page of seqgen there is replaced.", OUT, reads="path"
     )
     watch: bool = setting("Write the page again while the models are trained; it reloads itself.")
-    text: str | None = setting(
-        "Use the beginning of this text; - is standard input.",
+    file: str | None = setting(
+        "Use the beginning of this text file; - is standard input.",
+        names=("--file", "--text"),
         panel=Panel.TEXT,
         reads="file",
         without="the model's held-out text",
@@ -63,11 +64,11 @@ class Shown(ModelNames, panel=Panel.OUTPUT):
         names = [each.name for each in stored]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise UsageError(f"{twice} is given twice")
-        if (self.text is not None or self.prompt is not None) and all(
+        if (self.file is not None or self.prompt is not None) and all(
             each.task.takes_targets for each in stored
         ):
             raise UsageError(
-                "--text and --prompt are for models of texts; these write from sources"
+                "--file and --prompt are for models of texts; these write from sources"
             )
         return stored
 
@@ -84,7 +85,7 @@ def report(shown: Shown, machine: Device, out: Output) -> None:
     """
     from seqgen.report.page import write_page
 
-    source = None if shown.text is None else Inputs(out.quiet).open_one(shown.text)
+    source = None if shown.file is None else Inputs(out.quiet).open_one(shown.file)
     path = check_html(shown.out, [] if source is None else [source], "--out")
     pages = _Pages(shown.find(), source, shown.prompt, machine.device)
     while True:
@@ -168,7 +169,7 @@ class _Pages:
             latest = translated(loaded, pairs)
         if not loaded.given.in_pairs:
             if self.source is None and loaded.stored.validation_text is None:
-                raise SeqgenError(f"{model.name} has no held-out text: give --text FILE")
+                raise SeqgenError(f"{model.name} has no held-out text: give --file FILE")
             source = self.source or held_out_by([loaded], quiet=True)
             latest = portrait(loaded, source.chunks(loaded.data.newlines), self.prompt)
         self._portraits[model.name] = when, latest

@@ -44,16 +44,18 @@ class Asked(Options, panel=Panel.MEASURED):
         "and a score.",
         reads="file",
     )
-    text: str | None = setting(
-        "Write a vector for each line of a text; - is standard input.", reads="file"
+    file: str | None = setting(
+        "Write a vector for each line of this file; - is standard input.",
+        names=("--file", "--text"),
+        reads="file",
     )
     pool: Literal["mean", "last", "none"] | None = setting(
-        "With --text: the mean over the line's tokens, the state after the last one, or a vector "
+        "With --file: the mean over the line's tokens, the state after the last one, or a vector "
         "for each token in its context.",
         without="mean",
     )
     layer: int | None = setting(
-        "With --text: the layer whose features are written, counted from 0.",
+        "With --file: the layer whose features are written, counted from 0.",
         low=0,
         metavar="L",
         without="the last",
@@ -79,24 +81,24 @@ class Asked(Options, panel=Panel.MEASURED):
     def __post_init__(self) -> None:
         super().__post_init__()
         questions = "--neighbours or --analogy" if self.neighbours or self.analogy else None
-        kinds = {str(questions): questions, "--similarity": self.similarity, "--text": self.text}
+        kinds = {str(questions): questions, "--similarity": self.similarity, "--file": self.file}
         given = [name for name, there in kinds.items() if there]
         if len(given) > 1:
             raise UsageError(f"give {given[0]}, or {given[1]}, not both")
         self._check_belonging()
         asked = given[0] if given else None
         written = [name for name in ("--format", "--out") if name in self.given]
-        if written and asked not in (None, "--text"):
+        if written and asked not in (None, "--file"):
             raise UsageError(f"{written[0]} is for vectors: it does not go with {asked}")
-        if self.text is not None and self.format == "word2vec":
-            raise UsageError("--format word2vec has a word for each vector; for --text, use npy")
-        if self.plot is not None and asked in ("--similarity", "--text"):
+        if self.file is not None and self.format == "word2vec":
+            raise UsageError("--format word2vec has a word for each vector; for --file, use npy")
+        if self.plot is not None and asked in ("--similarity", "--file"):
             raise UsageError(f"--plot draws words: it does not go with {asked}")
 
     def _check_belonging(self) -> None:
         """Refuse a flag without the one that it says more about."""
-        if self.text is None:
-            self.refuse_without("--text: give that as well", "--pool", "--layer")
+        if self.file is None:
+            self.refuse_without("--file: give that as well", "--pool", "--layer")
         if not (self.neighbours or self.analogy):
             self.refuse_without("--neighbours or --analogy: give one", "--top")
         if self.out is None:
@@ -122,11 +124,11 @@ def vectors(asked: Asked, model: ModelName, machine: Device, out: Output) -> Non
     for name in ("--format", "--out") if out.json else ():
         if name in asked.given:
             raise UsageError(f"{name} does not go with --json, which writes records")
-    inputs = [Inputs().open_one(name) for name in (asked.similarity, asked.text) if name]
+    inputs = [Inputs().open_one(name) for name in (asked.similarity, asked.file) if name]
     asked = _checked(asked, inputs)
-    work = Work.of_files([] if asked.text is None else [asked.text])
+    work = Work.of_files([] if asked.file is None else [asked.file])
     loaded = load_vectors(model.model, machine.device, work)
-    if asked.text is not None:
+    if asked.file is not None:
         from seqgen.commands.vectors.texts import check_pooling, text_vectors
 
         how = asked.pool or "mean"

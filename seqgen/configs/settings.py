@@ -153,7 +153,8 @@ class Flag:
 
     Attributes:
         panel: the heading that help lists it under.
-        names: as they are typed, if that is not `--` and the setting's name.
+        names: as they are typed, if that is not `--` and the setting's name; long ones after the
+            first are old spellings, which help leaves out.
         metavar: what stands for the value in help; by default it follows from the type.
         without: what happens without it, in words, where the default itself would not say that.
         reads: the name of what turns the typed text into the value (`cli.flags.READERS`).

@@ -107,7 +107,7 @@ ROWS: dict[str, set[str]] = {
     "predict {file} -m {model}": LABELLERS,
     "vectors -m {model}": WITH_VECTORS,
     "vectors -m {model} --neighbours tea --top 2": WORD_BY_WORD,
-    f"vectors -m {{model}} --text {LINES}": WITH_VECTORS - OF_SOURCES,
+    f"vectors -m {{model}} --file {LINES}": WITH_VECTORS - OF_SOURCES,
     "diagnose {file} -m {model} --distance 5": NETWORKS,
     "inspect {file} -m {model} --max-tokens 5": OF_TEXT,
     "inspect {file} -m {model} --steps --max-tokens 3": RECURRENT,

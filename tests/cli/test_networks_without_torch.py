@@ -22,7 +22,7 @@ MORE = {
         (*OF_LINES, "--layer", "0", "--pool", "none"),
     ],
     "classify": [(*OF_LINES, "--pool", "none")],
-    "tag": [("vectors", "--text", "{}/kinds/patterns.txt")],
+    "tag": [("vectors", "--file", "{}/kinds/patterns.txt")],
     "both-ways": [(*OF_LINES, "--layer", "0", "--pool", "none")],
 }
 NAMES = [name for name, recipe in RECIPES.items() if recipe.kind in {*MORE, "patterns"}]

@@ -11,7 +11,7 @@ from seqgen.cli import make_app, sample
 from seqgen.cli.flags import takes_options
 from seqgen.cli.help import Command
 from seqgen.configs.decoding import SampleOptions
-from seqgen.configs.options import Panel
+from seqgen.configs.options import Options, Panel
 from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 
@@ -66,6 +66,31 @@ def test_a_new_setting_is_in_the_help_and_in_the_documentation(run, capfd):
     assert "--heat X Warm the text by so much. [default: 0.5]" in said
     rows = PAGE["options_table"]([Heated])
     assert "| `--heat` | number | from 0 to 2 | `0.5` | Warm the text by so much. |" in rows
+
+
+class Renamed(Options):
+    """An option with a new name, an old one and a short one."""
+
+    file: str | None = setting("A file.", None, names=("--file", "--text", "-f"))
+
+
+def test_an_old_spelling_works_and_is_not_shown(capfd):
+    got = []
+
+    @takes_options
+    def read(renamed: Renamed) -> None:
+        """Read a file."""
+        got.append((renamed.file, renamed.given))
+
+    app = typer.Typer()
+    app.command(cls=Command)(read)
+    command = typer.main.get_command(app)
+    for flag in ("--file", "--text", "-f"):
+        command([flag, "a.txt"], prog_name="read", standalone_mode=False)
+    assert got == [("a.txt", ["--file"])] * 3
+    command(["--help"], prog_name="read", standalone_mode=False)
+    said = capfd.readouterr().out
+    assert "-f, --file TEXT" in said and "--text" not in said
 
 
 def test_the_page_lists_every_option_of_sample():

@@ -342,7 +342,7 @@ def test_colours_of_a_page_equal_the_values_of_the_records(models, capsys, tmp_p
 
 @pytest.mark.parametrize(
     "view",
-    [(), ("--steps",), ("--units",), ("--unit", "0"), ("--attention", "--token", "script")],
+    [(), ("--trace",), ("--units",), ("--unit", "0"), ("--attention", "--token", "script")],
     ids=str,
 )
 def test_a_page_shows_text_as_text(view, models, tmp_path):
@@ -366,7 +366,7 @@ def test_records_of_every_view(models, capsys):
         "model", "document", "index", "token", "piece", "text", "logprob", "surprisal_bits",
         "rank", "entropy_bits", "candidates",
     ]  # fmt: skip
-    first, step, *_ = records(capsys, "inspect", "--text", "cat", "-m", "net", "--steps")
+    first, step, *_ = records(capsys, "inspect", "--text", "cat", "-m", "net", "--trace")
     assert first["weights"] is None or "head.weight" in first["weights"]
     assert [*step["layers"][0]["gates"]] == ["i", "f", "g", "o"]
     assert [*step["layers"][0]["state"]] == ["h", "c"]
@@ -379,7 +379,7 @@ def test_views_for_people(models, capsys):
     file = str(models / "text.txt")
     for view, expected in (
         (("-m", "grams", "--top", "2"), r"'t' .*%"),
-        (("-m", "net", "--steps", "--max-tokens", "2"), r"loss +\d\.\d+ nats"),
+        (("-m", "net", "--trace", "--max-tokens", "2"), r"loss +\d\.\d+ nats"),
         (("-m", "net", "--units", "--top", "2"), "position in line|inside quotes|-"),
         (("-m", "net", "--unit", "1", "--gate", "f"), r"^0\.\d+\tt$"),
         (("-m", "tf", "--attention", "--token", "its"), r"^0\.0\tr?0\.1|entropy"),
@@ -399,8 +399,8 @@ def test_a_text_may_come_by_a_pipe_or_not_at_all(models, stdin, capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--steps", "--units"), "not both"),
-        (("--steps", "-m", "grams"), "recurrent"),
+        (("--trace", "--units"), "not both"),
+        (("--trace", "-m", "grams"), "recurrent"),
         (("--units", "-m", "tf"), "recurrent"),
         (("--unit", "0", "-m", "tf"), "recurrent"),
         (("--attention", "-m", "net"), "transformers"),
@@ -412,7 +412,7 @@ def test_a_text_may_come_by_a_pipe_or_not_at_all(models, stdin, capsys):
         (("--unit", "0", "--layer", "1", "-m", "net"), "--layer is from 0 to 0"),
         (("--unit", "0", "--gate", "q", "-m", "net"), "'q'"),
         (("--gate", "f", "-m", "net"), "goes with --unit"),
-        (("--top", "3", "--steps", "-m", "net"), "--top has no meaning with --steps"),
+        (("--top", "3", "--trace", "-m", "net"), "--top has no meaning with --trace"),
         (("--top", "3", "--unit", "0", "-m", "net"), "--top has no meaning with --unit"),
         (("--top", "3", "--attention", "-m", "tf"), "--top has no meaning with --attention"),
         (("--top", "3", "--units", "--json", "-m", "net"), "which gives every unit"),
@@ -456,7 +456,7 @@ def test_weights_of_a_small_model_come_first(tmp_path, monkeypatch, capsys):
     (tmp_path / "h.txt").write_text("hello\n" * 9)
     made = "--model rnn --hidden-size 3 --layers 1 --set input=onehot --steps 1 --val none"
     assert run(["train", str(tmp_path / "h.txt"), *made.split(), "--quiet"]) == 0
-    first, *rest = records(capsys, "inspect", "--text", "hello", "--steps")
+    first, *rest = records(capsys, "inspect", "--text", "hello", "--trace")
     assert "".join(first["vocabulary"][4:]) == "\nehlo"
     weights = {name: np.array(w) for name, w in first["weights"].items()}
     x = np.eye(weights["layers.0.weight_ih"].shape[1])[rest[0]["token"]]

@@ -112,6 +112,6 @@ def test_why_novelty_is_not_known(trained, capsys):
     assert run(["export", "m", "--format", "arpa", "--out", "m.arpa"]) == 0
     assert run(["import", "m.arpa", "--name", "m", "--overwrite"]) == 0
     capsys.readouterr()
-    assert run(["report", "-m", "m", "--text", "copy.txt", "-q"]) == 0
+    assert run(["report", "-m", "m", "--file", "copy.txt", "-q"]) == 0
     page = (trained.parent / "report.html").read_text()
     assert "Not known: no training text of m is known." in page

@@ -35,7 +35,7 @@ def model(request, tmp_path_factory):
 
 
 def vectors(capsys, model, *more):
-    return records(capsys, "vectors", "-m", model[0], "--text", model[1], *more)
+    return records(capsys, "vectors", "-m", model[0], "--file", model[1], *more)
 
 
 def test_a_token_has_the_vector_that_pooling_takes(model, capsys):
@@ -85,20 +85,20 @@ def by_torch(layer, x):
 
 
 def test_a_token_stands_before_its_numbers(model, capsys):
-    assert run(["vectors", "-m", str(model[0]), "--text", str(model[1]), "--pool", "none"]) == 0
+    assert run(["vectors", "-m", str(model[0]), "--file", str(model[1]), "--pool", "none"]) == 0
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [token.strip() for token, _ in lines] == ["the", "cat", "a", "cat"]
     assert {len(numbers.split()) for _, numbers in lines} == {8}
 
 
 def test_what_has_no_meaning_is_refused(model, capsys):
-    given = ("vectors", "-m", model[0], "--text", model[1])
+    given = ("vectors", "-m", model[0], "--file", model[1])
     assert "--layer counts from 0, and m has 2 layers" in refusal(capsys, *given, "--layer", 2)
     assert "--pool must be one of mean, last, none" in refusal(capsys, *given, "--pool", "max")
-    assert "--layer belongs to --text" in refusal(capsys, *given[:3], "--layer", 0)
+    assert "--layer belongs to --file" in refusal(capsys, *given[:3], "--layer", 0)
     empty = model[1].with_name("empty.txt")
     empty.touch()
-    assert run(["vectors", "-m", str(model[0]), "--text", str(empty)]) == 0
+    assert run(["vectors", "-m", str(model[0]), "--file", str(empty)]) == 0
     assert "is empty: there is no text" in capsys.readouterr().err
     long = model[1].with_name("long.txt")
     long.write_text("cat " * 4000)
@@ -117,7 +117,7 @@ def test_layers_of_networks_that_write_nothing(kind, layers, tmp_path, capsys):
     heads = ("--heads", 2) if kind == "bert" else ()
     how = ["--model", kind, "--tokenizer", "whitespace", "--documents", "line", *SMALL, *heads]
     assert run(["train", str(text), "--name", kind, *map(str, how)]) == 0
-    given = ("vectors", "-m", kind, "--text", lines)
+    given = ("vectors", "-m", kind, "--file", lines)
     found = [
         np.array([r["vector"] for r in records(capsys, *given, "--pool", "none", "--layer", n)])
         for n in range(layers)

@@ -150,27 +150,27 @@ def test_vectors_of_texts(lstm, chosen, tmp_path, capsys, stdin):
         features, _ = loaded.model.hidden(torch.tensor([ids]), None)
     for pool, wanted in (("mean", features[0, 1:].mean(0)), ("last", features[0, -1])):
         stdin(f"{line}\n\n".encode())
-        found = records(capsys, "vectors", "-m", "l", "--text", "-", "--pool", pool)
+        found = records(capsys, "vectors", "-m", "l", "--file", "-", "--pool", pool)
         assert [record["index"] for record in found] == [0, 1]
         np.testing.assert_allclose(found[0]["vector"], wanted.numpy(), atol=1e-6)
         np.testing.assert_allclose(found[1]["vector"], features[0, 0].numpy(), atol=1e-6)
     path = tmp_path / "lines.txt"
     path.write_bytes(b"paris motel nowhere\r\n\r\nparis\r\nno where\r\n")
-    assert run(["vectors", "-m", "v", "--text", str(path)]) == 0
+    assert run(["vectors", "-m", "v", "--file", str(path)]) == 0
     said = capsys.readouterr()
     first, empty, _, unknown = said.out.splitlines()
     np.testing.assert_allclose([float(x) for x in first.split()], [0.55, 0.55, -0.75], atol=1e-6)
     assert empty == unknown == "0 0 0"
     zeros = "no word with a vector in lines 2, 4, which got zeros"
     assert said.err == f"seqgen: {path}: {zeros}\n" or said.err == f"{path}: {zeros}\n"
-    found = records(capsys, "vectors", "-m", "v", "--text", path)
+    found = records(capsys, "vectors", "-m", "v", "--file", path)
     assert [(r["tokens"], r["unknown"]) for r in found] == [(3, 1), (0, 0), (1, 0), (2, 2)]
     assert [r["text"] for r in found] == ["paris motel nowhere", "", "paris", "no where"]
-    assert run(["vectors", "-m", "v", "--text", str(path), "--quiet"]) == 0
+    assert run(["vectors", "-m", "v", "--file", str(path), "--quiet"]) == 0
     assert capsys.readouterr().err == ""
     out = tmp_path / "lines.npy"
     assert (
-        run(["vectors", "-m", "v", "--text", str(path), "--format", "npy", "--out", str(out)]) == 0
+        run(["vectors", "-m", "v", "--file", str(path), "--format", "npy", "--out", str(out)]) == 0
     )
     assert np.load(out).shape == (4, 3)
 
@@ -236,7 +236,7 @@ def test_what_has_no_vectors_says_so(lstm, tmp_path, capsys):
     assert run(["train", str(lstm), "--model", "ngram", "--name", "n", "-q"]) == 0
     ask = ("vectors", "-m", "n")
     assert "the tokens of n have no vectors" in refusal(capsys, *ask, "--neighbours", "paris")
-    assert "n has no vectors for texts" in refusal(capsys, *ask, "--text", lstm)
+    assert "n has no vectors for texts" in refusal(capsys, *ask, "--file", lstm)
     onehot = ("--model", "rnn", "--set", "input=onehot", "--steps", "1", "--name", "o", "-q")
     assert run(["train", str(lstm), *onehot]) == 0
     assert "the tokens of o have no vectors" in refusal(capsys, "vectors", "-m", "o")
@@ -250,13 +250,13 @@ def test_wrong_usage(chosen, capsys):
         (("--neighbours", "paris", "--similarity", chosen), "not both"),
         (("--neighbours", "paris", "--format", "npy"), "--format is for vectors"),
         (("--json", "--format", "npy"), "--format does not go with --json"),
-        (("--text", chosen, "--format", "word2vec"), "has a word for each vector"),
-        (("--text", chosen, "--plot", "a.svg"), "--plot draws words"),
-        (("--text", chosen, "--pool", "last"), "v has no state after a text"),
-        (("--text", chosen, "--pool", "max"), "--pool must be one of mean, last, none"),
+        (("--file", chosen, "--format", "word2vec"), "has a word for each vector"),
+        (("--file", chosen, "--plot", "a.svg"), "--plot draws words"),
+        (("--file", chosen, "--pool", "last"), "v has no state after a text"),
+        (("--file", chosen, "--pool", "max"), "--pool must be one of mean, last, none"),
         (("--format", "bin"), "--format must be one of text, npy, word2vec"),
-        (("--pool", "mean"), "--pool belongs to --text"),
-        (("--top", 10, "--text", chosen), "--top belongs to --neighbours"),
+        (("--pool", "mean"), "--pool belongs to --file"),
+        (("--top", 10, "--file", chosen), "--top belongs to --neighbours"),
         (("--overwrite",), "--overwrite belongs to --out"),
     ):
         assert said in refusal(capsys, *ask, *more), more

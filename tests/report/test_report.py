@@ -367,8 +367,8 @@ def test_a_model_of_pairs_shows_its_translations(models, tmp_path, capsys):
     shown = re.findall("<tr><td>(\\d+\\.\\d)</td>", page.split("Worst translations</h2>")[1])
     assert shown == [f"{score:.1f}" for score in sorted(chrf)[:10]]
     assert "<b>" not in page and "&lt;b&gt;" in page
-    line = refusal(capsys, "report", "two", "--text", file, "--out", out)
-    assert "--text and --prompt are for models of texts" in line
+    line = refusal(capsys, "report", "two", "--file", file, "--out", out)
+    assert "--file and --prompt are for models of texts" in line
     loaded = load("two", "cpu")
     for line in translated(loaded, held_out_pairs(loaded)).examples:
         assert line.attention.sum(1) == pytest.approx(1, abs=1e-5)
@@ -424,9 +424,9 @@ def test_bad_inputs(models, capsys, tmp_path):
     text = str(models / "text.txt")
     assert run(["train", text, "--model", "ngram", "--val", "none", "--name", "bare", "-q"]) == 0
     bare = ("report", "-m", "bare", "--out", tmp_path / "p.html")
-    assert "give --text FILE" in refusal(capsys, *bare)
+    assert "give --file FILE" in refusal(capsys, *bare)
     assert not (tmp_path / "p.html").exists()
-    assert run([*map(str, bare), "--text", text, "--quiet"]) == 0
+    assert run([*map(str, bare), "--file", text, "--quiet"]) == 0
     assert run(["models", "remove", "bare", "--yes", "--quiet"]) == 0
 
 

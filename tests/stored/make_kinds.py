@@ -162,7 +162,7 @@ def language(written_from: Sequence[str], scored: Sequence[str]) -> dict[str, Se
 
 
 NEIGHBOURS = ("vectors", "--neighbours", "tea", "--neighbours", "sea", "--top", "3")
-OF_LINES = ("vectors", "--text", "{}/kinds/patterns.txt")
+OF_LINES = ("vectors", "--file", "{}/kinds/patterns.txt")
 PAIRS_FILE, LABELLED = "{}/kinds/pairs.tsv", "{}/kinds/labelled.tsv"
 VECTORS, TARGETS = ("--source-vectors", "{}/kinds/vectors.npy"), "{}/kinds/targets.txt"
 KINDS = {

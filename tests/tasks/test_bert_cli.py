@@ -272,7 +272,7 @@ def test_vectors_of_words_and_of_texts(model, tmp_path, capsys, stdin):
     (first, *_) = records(capsys, "vectors", "-m", model, "--neighbours", "cat")
     assert first["word"] == "cat"
     stdin(b"the cat\n\n")
-    found = records(capsys, "vectors", "-m", model, "--text", "-")
+    found = records(capsys, "vectors", "-m", model, "--file", "-")
     loaded = load_masked(model)
     cls, sep, _ = loaded.model.config.symbols
     ids = loaded.tokenizer.encode("the cat").tolist()
@@ -284,7 +284,7 @@ def test_vectors_of_words_and_of_texts(model, tmp_path, capsys, stdin):
         np.testing.assert_allclose(record["vector"], features.mean(0), rtol=1e-5, atol=1e-6)
     long = tmp_path / "long.txt"
     long.write_text("the cat " * 9)
-    given = ("vectors", "-m", model, "--text", long)
+    given = ("vectors", "-m", model, "--file", long)
     assert "only --pool mean" in refusal(capsys, *given, "--pool", "last")
     assert "and m reads at most 16" in refusal(capsys, *given)
 

@@ -418,13 +418,13 @@ def test_vectors_of_texts_are_those_that_the_head_reads(kind, texts, tmp_path, c
     more = ("--tokenizer", "char", "--set", "pooling=mean", "--steps", 1, "--name", "m", "--quiet")
     records(capsys, "train", texts, *given, *more)
     path = _file(texts, "".join(line.split("\t")[0] + "\n" for line in TEXTS.splitlines()[:3]))
-    found = np.array([r["vector"] for r in records(capsys, "vectors", "-m", "m", "--text", path)])
+    found = np.array([r["vector"] for r in records(capsys, "vectors", "-m", "m", "--file", path)])
     told = [r["probability"] for r in records(capsys, "predict", path, "-m", "m")]
     head = load_vectors("m").model.head
     logits = found @ head.weight.detach().numpy().T + head.bias.detach().numpy()
     odds = np.exp(logits - logits.max(1, keepdims=True))
     np.testing.assert_allclose((odds / odds.sum(1, keepdims=True)).max(1), told, rtol=1e-4)
-    given = ("vectors", "-m", "m", "--text", path)
+    given = ("vectors", "-m", "m", "--file", path)
     assert "only --pool mean or none" in refusal(capsys, *given, "--pool", "last")
     if kind == "transformer":
         path.write_text("a\n" + "b" * 3000 + "\n")

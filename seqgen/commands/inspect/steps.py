@@ -114,7 +114,7 @@ def trace(loaded: LoadedModel, tokens: np.ndarray) -> Trace:
 
 @dataclass(frozen=True)
 class InspectedWeights:
-    """The first record of `seqgen inspect --steps --json`: what it takes to follow by hand.
+    """The first record of `seqgen inspect --trace --json`: what it takes to follow by hand.
 
     Attributes:
         model: its name.
@@ -163,7 +163,7 @@ class LayerStep:
 
 @dataclass(frozen=True)
 class InspectedStep:
-    """The keys of `seqgen inspect --steps --json`, in order.
+    """The keys of `seqgen inspect --trace --json`, in order.
 
     Attributes:
         model: its name.
@@ -198,7 +198,7 @@ def steps(passages: Passages) -> Iterator[InspectedStep]:
     Raises:
         UsageError: the model is no recurrent network.
     """
-    require_recurrent(passages.documents[0].loaded, "--steps")
+    require_recurrent(passages.documents[0].loaded, "--trace")
     for passage in passages.documents:
         traced = trace(passage.loaded, passage.read)
         for number, logits in enumerate(_logits(passage, traced)):

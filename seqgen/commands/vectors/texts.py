@@ -23,7 +23,7 @@ Pooling = Literal["mean", "last", "none"]
 
 @dataclass(frozen=True)
 class TextVector:
-    """The keys of a record of `seqgen vectors --text --json`, in order.
+    """The keys of a record of `seqgen vectors --file --json`, in order.
 
     Attributes:
         index: of the line.
@@ -45,7 +45,7 @@ class TextVector:
 
 @dataclass(frozen=True)
 class TokenVector:
-    """The keys of a record of `seqgen vectors --text --pool none --json`, in order.
+    """The keys of a record of `seqgen vectors --file --pool none --json`, in order.
 
     Attributes:
         index: of the line.
@@ -81,7 +81,7 @@ def check_pooling(loaded: LoadedModel, pooling: str, layer: int | None = None) -
         )
     name, model = loaded.stored.name, loaded.model
     if isinstance(model, Reader):
-        loaded.given.require_nothing("--text")
+        loaded.given.require_nothing("--file")
     else:
         require(pooling != "last", f"{name} has no state after a text: only --pool mean or none")
     if not knows_context:
