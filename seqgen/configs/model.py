@@ -71,6 +71,11 @@ class ModelConfig(Config):
         return cls.sizes
 
     @classmethod
+    def recipe_for(cls, tokens: int) -> Mapping[str, Any]:
+        """Return the recipe for a training text of so many tokens."""
+        return cls.recipe
+
+    @classmethod
     def regularised(
         cls, overfitting_ratio: float, spelled: bool = False, rate_is_open: bool = False
     ) -> dict[str, Any]:

@@ -121,7 +121,7 @@ class TrainingConfig(RegimeConfig):
         without=CHOSEN,
     )
     lr: float = setting(
-        "Peak learning rate.",
+        "Peak learning rate. The default of word2vec falls with the length of the text.",
         1e-3,
         ranges.RATES,
         search=Span(1 / 8, 8, log=True, relative=True),

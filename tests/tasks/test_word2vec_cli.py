@@ -13,7 +13,9 @@ from helpers_cli import records, refusal
 from places import CORPORA
 from word_classes import right_neighbours
 
+from seqgen import store
 from seqgen.cli import run
+from seqgen.commands.training.plan import plan_of
 from seqgen.commands.vectors.words import WordVectors, load_vectors
 
 SMALL = ("--model", "word2vec", "--set", "embedding_size=8", "--seq-len", 16, "--batch-size", 4)
@@ -61,8 +63,6 @@ def test_held_out_text_is_scored(text, documents, capsys):
 
 
 def _metrics(name):
-    from seqgen import store
-
     return (store.find(name).path / store.METRICS).read_text().splitlines()
 
 
@@ -119,6 +119,27 @@ def test_a_rate_follows_the_rule_that_it_is_for():
         for rule in ("adagrad", "adam", "adamw", "muon", "sgd")
     }
     assert rates == {"adagrad": 0.3, "adam": 0.01, "adamw": 0.01, "muon": 0.01, "sgd": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "rate"),
+    [(200_000, 0.3), (500_000, 0.3), (720_000, 0.25), (2_000_000, 0.15), (8_000_000, 0.15)],
+)
+def test_the_rate_falls_with_the_length_of_the_text(tokens, rate):
+    """0.3 / sqrt(tokens / 500,000), between 0.3 and 0.15, unless a rate is given."""
+
+    def lr(**given):
+        return plan_of("word2vec", None, given, {}, list(given)).for_text(tokens).training.lr
+
+    assert lr() == lr(optimizer="adagrad") == pytest.approx(rate)
+    assert lr(lr=0.2) == 0.2 and lr(optimizer="adam") == 0.01
+
+
+@pytest.mark.parametrize("given", [(), ("--lr", 0.2)])
+def test_training_takes_the_rate_for_its_text(text, given, monkeypatch, capsys):
+    monkeypatch.setattr("seqgen.models.words.config.FULL_RATE_TOKENS", 100)
+    records(capsys, "train", text, *SEEDED, "--steps", 1, *given, "--name", "w")
+    assert store.find("w").config["training"]["lr"] == (0.2 if given else 0.15)
 
 
 def test_bad_inputs(text, capsys):

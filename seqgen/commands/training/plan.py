@@ -61,6 +61,7 @@ class Plan:
         model: those of the model.
         training: how it is trained.
         data: how text is read.
+        recipe: the architecture's training settings, which hold where none is given.
         features: the model whose features are read beside the tokens, if any.
         regularisation: what may be chosen again once training has shown its speed, if anything.
     """
@@ -72,6 +73,7 @@ class Plan:
     model: dict[str, Any]
     training: TrainingConfig
     data: DataConfig
+    recipe: Mapping[str, Any]
     features: FeatureModel | None = None
     regularisation: Regularisation | None = None
 
@@ -130,8 +132,14 @@ class Plan:
         Raises:
             UsageError: they contradict one another.
         """
-        model, training, _ = _groups(self.architecture, {**self.given, **settings})
+        given = {**self.given, **settings}
+        model, training, _ = _groups(self.architecture, given, self.recipe)
         return replace(self, model=model, training=training)
+
+    def for_text(self, tokens: int) -> Plan:
+        """Return the plan with the recipe for a training text of so many tokens."""
+        config_class = registry.architecture(self.architecture).load_config()
+        return replace(self, recipe=config_class.recipe_for(tokens)).with_settings({})
 
     def only_unset(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return those of `settings` that the user has not given."""
@@ -237,8 +245,9 @@ def plan_of(
     features = feature_model_of(given)
     if features is not None:
         given = features.settings(given, kind, flags)
-    groups = _groups(architecture, given)
-    plan = Plan(architecture, model_class, origin, given, *groups, features)
+    recipe = config_class.recipe
+    groups = _groups(architecture, given, recipe)
+    plan = Plan(architecture, model_class, origin, given, *groups, recipe, features)
     _require_sense(plan.training, plan.data, model_class)
     _require_meaning(plan, flags)
     _require_regime(plan, flags)
@@ -246,11 +255,11 @@ def plan_of(
 
 
 def _groups(
-    architecture: str, given: Mapping[str, Any]
+    architecture: str, given: Mapping[str, Any], recipe: Mapping[str, Any]
 ) -> tuple[dict[str, Any], TrainingConfig, DataConfig]:
     """Sort given settings and the recipe below them into model, training and data."""
     config_class = registry.architecture(architecture).load_config()
-    recipe = recipe_of(given, config_class.recipe)
+    recipe = recipe_of(given, recipe)
     recipe |= registry.architecture(architecture).task.data_defaults
     model, training, data = resolve(
         {**recipe, **given},

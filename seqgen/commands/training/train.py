@@ -366,7 +366,7 @@ def prepare_plan(plan: Plan, request: RunRequest, report: Report) -> tuple[Prepa
     open_dataset = registry.load_object(task.dataset).open
     dataset = open_dataset(files, plan.data, origin and origin.tokens, request.flags)
     prepared, settled = dataset.prepare(plan.given.keys(), report)
-    plan = replace(plan, data=settled)
+    plan = replace(plan, data=settled).for_text(prepared.read_tokens)
     if origin is not None:
         origin.require_sources(prepared.vocab_sizes.source_features)
     warnings = [leak(prepared, plan.data)]

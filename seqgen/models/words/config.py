@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from seqgen.configs import ModelConfig, ranges, setting
 
+# Beyond so many tokens of text, word2vec's rate falls with the square root of their number, to half
+# of it at most: a smaller rate orders all pairs of words better, but has worse nearest words.
+FULL_RATE_TOKENS, LEAST_RATE_SHARE = 500_000, 0.5
 # With noise words, more frequent ones than this share of a text are left out at times.
 SUBSAMPLE = 1e-3
 
@@ -87,6 +91,11 @@ class Word2VecConfig(SampledWordConfig):
         "batch_size": 64,
         "seq_len": 128,
     }
+
+    @classmethod
+    def recipe_for(cls, tokens: int) -> Mapping[str, Any]:
+        share = min(1.0, math.sqrt(FULL_RATE_TOKENS / max(1, tokens)))
+        return {**cls.recipe, "lr": cls.recipe["lr"] * max(LEAST_RATE_SHARE, share)}
 
     form: Literal["skip-gram", "cbow"] = setting(
         "skip-gram predicts the words around each word from it; cbow predicts a word from the "
