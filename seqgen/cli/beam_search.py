@@ -1,4 +1,4 @@
-"""`seqgen beam-search`: find the likeliest texts."""
+"""`seqgen beam-search`: find the most probable texts."""
 
 from __future__ import annotations
 

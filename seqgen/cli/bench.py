@@ -1,4 +1,4 @@
-"""`seqgen bench`: what training on several ranks would hold and move."""
+"""`seqgen bench`: estimate the memory and traffic of training on several ranks."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def _read(files: list[str], against: list[str]) -> ComparedTexts:
     systems = [hypothesis, *map(inputs.open_one, against)]
     texts = {source.title: source.chunks() for source in systems}
     if len(texts) < len(systems):
-        raise UsageError("--against is another file than HYP")
+        raise UsageError("--against must be a file other than HYP")
     return read_texts(
         texts, {f"reference {n} ({s.name})": s.chunks() for n, s in enumerate(references)}
     )

@@ -1,4 +1,4 @@
-"""What `seqgen models` tells of one model: a record, six facts, a curve, or everything."""
+"""What `seqgen models` shows of one model: a record, six facts, a curve, or everything."""
 
 from __future__ import annotations
 

@@ -317,7 +317,7 @@ def _watched(pairs: Pairs, watch: Watch) -> Pairs:
 
 
 def check_vectors(name: str) -> None:
-    """Refuse a file that holds no vectors, by its name, before anything is read.
+    """Refuse a file that contains no vectors, by its name, before anything is read.
 
     Raises:
         UsageError: it does not end as such files do.

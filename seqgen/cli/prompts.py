@@ -1,4 +1,4 @@
-"""What a command that writes goes on from: arguments, a file, or standard input."""
+"""What a command that writes continues: arguments, a file, or standard input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a record was made, which `--record` puts into it: all that making it again needs."""
+"""How a record was made, which `--record` puts into it: all that is needed to make it again."""
 
 from __future__ import annotations
 

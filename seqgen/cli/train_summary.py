@@ -1,4 +1,4 @@
-"""How `seqgen train` says on a terminal what came of a run."""
+"""The summary of a run that `seqgen train` shows on a terminal."""
 
 from __future__ import annotations
 

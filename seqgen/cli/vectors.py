@@ -1,4 +1,4 @@
-"""`seqgen vectors`: what a trained model knows of words, as vectors."""
+"""`seqgen vectors`: what a trained model knows about words, as vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What training a transformer on several ranks holds and moves, by formulas: a calculator.
+"""Formulas for the memory and the traffic of training a transformer on several ranks.
 
 The transformer is the registry's, in its default form: SwiGLU, RMSNorm, no biases, a head of its
 own. docs/scale.md derives the formulas; tests hold them to what real processes hold and move.

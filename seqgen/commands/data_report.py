@@ -1,4 +1,4 @@
-"""What is in a text before a model is trained on it, and what of it would hurt."""
+"""What is in a text before a model is trained on it, and what in it would hurt training."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from seqgen.data.split import split_text
 from seqgen.data.text import Surveyor, Text, lines
 from seqgen.errors import SeqgenError
 from seqgen.tokenizers.char import CharTokenizer
+from seqgen.wording import plural
 
 # Lines that repeat so often are boilerplate, as are those with such words.
 OFTEN = 5
@@ -135,7 +136,7 @@ def data_report(text: Text, config: DataConfig) -> DataReport:
         heaps.append((read, len(words)))
     facts = surveyor.facts
     if facts.characters == 0:
-        raise SeqgenError(f"{text.name} holds no text")
+        raise SeqgenError(f"{text.name} contains no text")
     split = split_text(text, facts, config, CharTokenizer)
     least = 1 if config.documents == "line" else LEAST
     held_out = None if split.val is None else overlap_of_lines(split.train, split.val, least)
@@ -292,7 +293,7 @@ def _warnings(report: DataReport, held_out: Overlap | None, config: DataConfig) 
         )
     if report.mojibake:
         yield (
-            f"{report.mojibake:,} places look like UTF-8 read as Windows-1252, or are U+FFFD: the "
+            f"UTF-8 read as Windows-1252, or U+FFFD, in {plural(report.mojibake, 'place')}: the "
             "text was damaged before; decode it again"
         )
     if report.repeated_lines > 0.1:
@@ -309,7 +310,7 @@ def _warnings(report: DataReport, held_out: Overlap | None, config: DataConfig) 
             "train with --newlines lf"
         )
     if report.control_characters:
-        yield f"{report.control_characters:,} control characters are tokens of their own"
+        yield f"{plural(report.control_characters, 'control character')}: each is its own token"
     if report.rare_characters > 0.2 * report.alphabet:
         yield (
             f"{report.rare_characters:,} of {report.alphabet:,} characters occur once: "

@@ -215,7 +215,7 @@ def _to_export(loaded: LoadedModel, merge: bool, file_format: str) -> formats.Mo
         if loaded.stored.members:
             loaded.stored.require_network("export")
         parts = " or ".join(part.name for part in loaded.stored.parts)
-        raise SeqgenError(f"{name} is a mixture, which no format can say: export {parts}")
+        raise SeqgenError(f"{name} is a mixture, which no format can express: export {parts}")
     require(
         loaded.stored.is_adapter or not merge,
         f"--merge is for low-rank adapters, and {name} holds a whole model: leave it out",
@@ -227,7 +227,7 @@ def _to_export(loaded: LoadedModel, merge: bool, file_format: str) -> formats.Mo
             "both together as one model, or --format peft to write the adapters alone"
         )
     if loaded.backward:
-        raise SeqgenError(f"{name} reads from right to left, which no format can say")
+        raise SeqgenError(f"{name} reads from right to left, which no format can express")
     documents, framing = loaded.data.documents, loaded.framing
     source, kept = loaded.source_tokenizer, loaded.stored.record.get(formats.KEPT)
     whole = formats.ModelToExport(loaded.model, loaded.tokenizer, documents, framing, name, source)

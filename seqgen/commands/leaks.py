@@ -1,4 +1,4 @@
-"""What of the held-out part a model is also trained on."""
+"""Held-out text that a model is also trained on."""
 
 from __future__ import annotations
 

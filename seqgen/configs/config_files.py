@@ -114,7 +114,7 @@ def read_config(path: Path) -> dict[str, Any]:
         kind = "JSON" if path.suffix == ".json" else "TOML"
         raise SeqgenError(f"{path} is not {kind}: {error}") from None
     if not isinstance(settings, dict):
-        raise SeqgenError(f"{path} holds no settings by name")
+        raise SeqgenError(f"{path} contains no settings by name")
     return settings
 
 

@@ -110,7 +110,7 @@ class TextReader(ExampleReader):
             if not label.strip():
                 raise SeqgenError(f"{self.where} has no label after its tab")
         if not text.strip():
-            raise SeqgenError(f"{self.where} is an empty text, which has nothing to tell from")
+            raise SeqgenError(f"{self.where} is an empty text, from which nothing can be predicted")
         return Example((text,), (label.strip(),) if self.labelled else (), self.number)
 
 
@@ -196,7 +196,7 @@ class Format:
         batches = self.reader(name).batches(chunks)
         examples = [example for batch in batches for example in batch]
         if not examples:
-            raise SeqgenError(f"{name} holds no examples")
+            raise SeqgenError(f"{name} contains no examples")
         return examples
 
 

@@ -116,6 +116,6 @@ class Framing:
         optional = [table[name] for name in ("end", "stop") if table[name] is not None]
         for token in (table["start"], *optional, *never, *also):
             if type(token) is not int or not 0 <= token < vocab_size:
-                raise ValueError(f"framing names the token {str(token)[:40]}, which there is not")
+                raise ValueError(f"framing names the token {str(token)[:40]}, which does not exist")
         ends = table["end"], table["stop"]
         return cls(table["start"], *ends, tuple(never), flag, tuple(also))

@@ -74,7 +74,7 @@ class KnownLabels:
             names, *numbers = (facts[field.name] for field in fields(cls))
             whole = len(names) >= cls.least and all(isinstance(name, str) for name in names)
             if not whole or not all(isinstance(number, int) for number in numbers):
-                raise ValueError("it holds no labels")
+                raise ValueError("it contains no labels")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SeqgenError(f"{path} is missing or damaged: {first_line(error)}") from None
         return cls(tuple(names), *numbers)

@@ -186,7 +186,7 @@ def _files_of(given: str | Path) -> list[Path] | None:
     if name.is_dir():
         inside = sorted(p for p in name.rglob("*") if p.is_file() and not _hidden(p, name))
         if not inside:
-            raise SeqgenError(f"the folder {name} holds no file")
+            raise SeqgenError(f"the folder {name} contains no file")
         return inside
     if name.exists():
         return None

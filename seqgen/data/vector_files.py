@@ -84,7 +84,7 @@ def open_vectors(path: str | Path) -> VectorFile:
     elif len(arrays) == 1:
         (values,) = arrays.values()
         _require(path, values.ndim >= 2, f"has shape {values.shape}; it must be {SHAPES}")
-        _require(path, values.size > 0, f"has shape {values.shape}: it holds no vectors")
+        _require(path, values.size > 0, f"has shape {values.shape}: it contains no vectors")
         file = VectorFile(path, VectorSources.of(values), values.shape[1:])
     else:
         names = ", ".join(sorted(arrays)) or "none"
@@ -151,7 +151,7 @@ def _ragged(path: Path, values: np.ndarray, lengths: np.ndarray) -> VectorSource
     shapes = f"has {VALUES} {values.shape} and {LENGTHS} {lengths.shape}"
     fits = values.ndim == 2 and lengths.ndim == 1 and lengths.dtype.kind in "iu"
     _require(path, fits, f"{shapes}; they must be (vectors, F), and a whole number a source")
-    _require(path, values.size > 0, "holds no vectors")
+    _require(path, values.size > 0, "contains no vectors")
     _require(path, bool((lengths >= 1).all()), "has a source without a vector")
     longer = f"has a source of more than its {len(values):,} vectors"
     _require(path, bool((lengths <= len(values)).all()), longer)

@@ -121,7 +121,7 @@ class GGUFFile:
         if kind in NUMBERS:
             return self._number(NUMBERS[kind])
         if kind != ARRAY or not arrays:
-            raise self.error(f"a fact has the type {kind}, which there is not")
+            raise self.error(f"a fact has the type {kind}, which does not exist")
         inner, count = self._number("I"), self._number("Q")
         if count > MOST_ITEMS:
             raise self.error(f"a list has {count:,} items, more than any vocabulary")

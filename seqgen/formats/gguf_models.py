@@ -477,7 +477,7 @@ def _id_of(name: str, facts: dict[str, Any], file: GGUFFile) -> int | None:
     """
     token = facts.get(f"{name}_token_id")
     if token is not None and not (type(token) is int and 0 <= token < len(facts["tokens"])):
-        raise file.error(f"{PREFIX}{name}_token_id is {str(token)[:20]}, which there is not")
+        raise file.error(f"{PREFIX}{name}_token_id is {str(token)[:20]}, which does not exist")
     return token
 
 

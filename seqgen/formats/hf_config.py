@@ -184,7 +184,7 @@ def family_of(table: Any, name: str, known: Iterable[str]) -> str:
         SeqgenError: it is none of these.
     """
     if not isinstance(table, dict):
-        raise SeqgenError(f"{name} holds no table")
+        raise SeqgenError(f"{name} contains no table")
     family, known = table.get("model_type"), list(known)
     if not isinstance(family, str) or family not in known:
         listed = ", ".join(known)

@@ -161,7 +161,7 @@ def write(config: Seq2SeqTransformerConfig, name: str) -> dict[str, Any]:
         what = "positions=rope" if config.positions == "rope" else "norm=rmsnorm"
         raise SeqgenError(
             f"{name} has {what}, which no encoder-decoder of Hugging Face has that seqgen writes; "
-            "--preset pegasus-small trains one that can leave"
+            "--preset pegasus-small trains one that can be exported"
         )
     form = config.positions == "learned", config.norm_position
     family = next(family for family, known in FAMILIES.items() if known == form)
@@ -357,7 +357,7 @@ def read_tokenizers(folder: Path, source_size: int, target_size: int) -> PairTok
 
 def _id(token: Any, name: str, size: int) -> int | None:
     if token is not None and not (type(token) is int and 0 <= token < size):
-        raise SeqgenError(f"{name} is {short(repr(token))}, which there is not")
+        raise SeqgenError(f"{name} is {short(repr(token))}, which does not exist")
     return token
 
 

@@ -94,7 +94,7 @@ class Ends:
         if token is None:
             return tokenizer_id
         if type(token) is not int or not -1 <= token < vocab_size:
-            raise SeqgenError(f"{which}_token_id is {short(repr(token))}, which there is not")
+            raise SeqgenError(f"{which}_token_id is {short(repr(token))}, which does not exist")
         return None if token < 0 else token
 
     def other_stops(self, stop: int | None, vocab_size: int) -> tuple[int, ...]:
@@ -108,7 +108,7 @@ class Ends:
             return ()
         for token in tokens:
             if type(token) is not int or not 0 <= token < vocab_size:
-                raise SeqgenError(f"eos_token_id has {short(repr(token))}, which there is not")
+                raise SeqgenError(f"eos_token_id has {short(repr(token))}, which does not exist")
         return tuple(dict.fromkeys(token for token in tokens if token != stop))
 
     def never_of(self, vocab_size: int) -> tuple[int, ...]:
@@ -133,7 +133,7 @@ def _table(path: Path) -> dict[str, Any]:
         return {}
     table = read_table(path)
     if not isinstance(table, dict):
-        raise SeqgenError(f"{path} holds no table")
+        raise SeqgenError(f"{path} contains no table")
     return table
 
 

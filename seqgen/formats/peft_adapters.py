@@ -57,7 +57,7 @@ def base_of(folder: Path) -> str:
 def _table(folder: Path) -> dict[str, Any]:
     table = read_table(folder / ADAPTERS)
     if not isinstance(table, dict):
-        raise SeqgenError(f"{folder / ADAPTERS} holds no table")
+        raise SeqgenError(f"{folder / ADAPTERS} contains no table")
     return table
 
 

@@ -60,7 +60,7 @@ def read(lines: Iterable[bytes], path: str) -> tuple[list[str], np.ndarray]:
         path: what messages call it.
 
     Raises:
-        SeqgenError: a line has another form, a word is there twice, or lines are missing.
+        SeqgenError: a line has another form, a word occurs twice, or lines are missing.
     """
     words: dict[str, None] = {}
     rows: list[np.ndarray] = []
@@ -74,11 +74,11 @@ def read(lines: Iterable[bytes], path: str) -> tuple[list[str], np.ndarray]:
             continue
         word, row = _row(fields, head[1] if head else len(rows[0]) if rows else None, path, number)
         if word in words:
-            raise SeqgenError(f"{path}, line {number}: the word {word!r} is there twice")
+            raise SeqgenError(f"{path}, line {number}: the word {word!r} occurs twice")
         words[word] = None
         rows.append(row)
     if head is not None and len(rows) != head[0]:
-        raise SeqgenError(f"{path} has {len(rows):,} words and begins by saying {head[0]:,}")
+        raise SeqgenError(f"{path} has {len(rows):,} words, but its first line says {head[0]:,}")
     if not rows:
         raise SeqgenError(f"{path} has no vectors")
     return list(words), np.stack(rows)

@@ -1,4 +1,4 @@
-"""How varied texts are: what likelihood does not tell of a model's writing."""
+"""How varied texts are: what likelihood does not say about a model's writing."""
 
 from __future__ import annotations
 

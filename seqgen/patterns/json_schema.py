@@ -75,7 +75,7 @@ def add_schema(network: Network, place: int, text: str) -> int:
         rules = _Rules(network, schema)
         return Builder(network, rules.rules).add(place, "#")
     except json.JSONDecodeError as error:
-        raise UsageError(f"it is no JSON: {error}") from None
+        raise UsageError(f"it is not JSON: {error}") from None
     except RecursionError:
         raise UsageError("it is nested too deeply") from None
 
@@ -209,7 +209,7 @@ class _Rules:
             try:
                 found = found[at]
             except (LookupError, TypeError):
-                raise UsageError(f"{path} refers to {name!r}, which there is not") from None
+                raise UsageError(f"{path} refers to {name!r}, which does not exist") from None
         return name, found
 
     def _string(self, path: str, schema: dict) -> list[list[Symbol]]:

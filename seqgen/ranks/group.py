@@ -1,4 +1,4 @@
-"""Connecting the ranks, and parting them again.
+"""Connecting the ranks, and disconnecting them.
 
 torchrun supervises the processes: if one dies or fails, it ends the others and says which it was.
 """
@@ -47,7 +47,7 @@ def together(timeout: float | None = None) -> Iterator[None]:
         reason = str(error).splitlines()[0]
         raise SeqgenError(
             f"rank {ranks.rank()} does not find the other processes within {timeout:g} seconds "
-            f"({reason}); see what torchrun was told of their number and of the first one's address"
+            f"({reason}); check the number of processes and the address that torchrun was given"
         ) from None
     ranks.mark_joined(True)
     try:

@@ -209,7 +209,7 @@ class ModelFolder:
         except ValueError as error:
             raise SeqgenError(f"{self.path / part} is damaged: {first_line(error)}") from None
         if not isinstance(value, dict):
-            raise SeqgenError(f"{self.path / part} is damaged: it holds no table")
+            raise SeqgenError(f"{self.path / part} is damaged: it contains no table")
         return value
 
     def writing(self, part: str = "") -> contextlib.AbstractContextManager[None]:

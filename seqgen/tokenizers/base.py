@@ -331,5 +331,5 @@ def read_facts(folder: Path) -> dict[str, Any]:
     """
     facts = parse_json(regular(folder / TABLE).read_text(encoding="utf-8"))
     if not isinstance(facts, dict):
-        raise ValueError("it holds no table")
+        raise ValueError("it contains no table")
     return facts

@@ -1,4 +1,4 @@
-"""Dividing a model among the ranks: parameters, gradients and the states of optimisers (FSDP2)."""
+"""Dividing a model among the ranks: parameters, gradients and the states of optimizers (FSDP2)."""
 
 from __future__ import annotations
 

@@ -219,8 +219,8 @@ def test_wrong_training_is_one_line_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("content", "flags", "pattern"),
     [
-        (b"", [], "holds no text"),
-        (b"\xef\xbb\xbf", [], "holds no text"),
+        (b"", [], "contains no text"),
+        (b"\xef\xbb\xbf", [], "contains no text"),
         (b"\x00\x01\x80\x90\xff" * 9, [], r"byte 0x80 at offset 2"),
         (b"a", [], "nothing is left to train on"),
         (b"one line only", ["--documents", "line"], "nothing is left to train on"),
@@ -265,7 +265,7 @@ def test_a_home_that_cannot_be_written(cli, text, tmp_path, monkeypatch, below):
     [
         ("c.toml", "steps = ", "is not TOML"),
         ("c.json", "{", "is not JSON"),
-        ("c.json", "[1]", "holds no settings"),
+        ("c.json", "[1]", "contains no settings"),
         ("c.toml", "stpes = 3", "did you mean 'steps'"),
         ("c.toml", "architecture = 5", "no architecture"),
         ("c.toml", "steps = 'many'", "steps must be a whole number"),

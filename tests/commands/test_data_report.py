@@ -69,14 +69,14 @@ def test_a_clean_text_has_no_warning(clean, tmp_path, capsys):
         (lambda t: t[:450] + [line.upper() for line in t[450:]], "the end is unlike the rest"),
         (
             lambda t: [*t, "cafÃ© â€œso be itâ€\x9d"],
-            "3 places look like UTF-8 read as Windows-1252",
+            "UTF-8 read as Windows-1252, or U+FFFD, in 3 places",
         ),
-        (lambda t: [*t, "caf\ufffd"], "1 places look like"),
+        (lambda t: [*t, "caf\ufffd"], "or U+FFFD, in 1 place: the text"),
         (lambda t: ["All rights reserved by the owners of it", *t[:9]] * 5 + t[9:], "boilerplate"),
         (lambda t: t[:100] * 2 + t[100:], "are copies of earlier ones"),
         (lambda t: t[:100] + [f"{line[:-1]}!" for line in t[:100]] + t[100:], "near-copies"),
         (lambda t: [*t[:9], *(f"{line}\r" for line in t[9:])], "--newlines lf"),
-        (lambda t: [*t, "a\x07b"], "1 control characters"),
+        (lambda t: [*t, "a\x07b"], "1 control character: each"),
         (lambda t: [*t, "".join(map(chr, range(0x4E00, 0x4E40)))], "occur once"),
     ],
 )
@@ -121,4 +121,4 @@ def test_what_is_written_for_people(clean, tmp_path, capsys):
     out, err = capsys.readouterr()
     assert "near-copies" in out and "copies" in err and "1e1" in err
     (tmp_path / "e.txt").write_text("")
-    assert "holds no text" in refusal(capsys, "data", tmp_path / "e.txt")
+    assert "contains no text" in refusal(capsys, "data", tmp_path / "e.txt")

@@ -311,7 +311,7 @@ def test_pairs_of_another_form_are_refused():
     assert read_pairs(["a\tb\nc\td\te\n"], "f") == [Pair("a", "b"), Pair("c", "d", "e")]
     with pytest.raises(SeqgenError, match=r"f, line 2: .* not 1 columns"):
         read_pairs(["a\tb\nc\n"], "f")
-    with pytest.raises(SeqgenError, match="holds no pair"):
+    with pytest.raises(SeqgenError, match="contains no pair"):
         read_pairs([], "f")
 
 

@@ -281,10 +281,10 @@ def test_files_of_vectors_are_known_by_themselves(head, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("2 3\na 1 2 3\n", "has 1 words and begins by saying 2"),
+        ("2 3\na 1 2 3\n", "has 1 words, but its first line says 2"),
         ("1 3\na 1 2\n", "line 2: a word and 3 numbers are expected"),
         ("a 1 2 3\nb 1 2\n", "line 2: a word and 3 numbers are expected"),
-        ("2 2\na 1 2\na 1 2\n", "line 3: the word 'a' is there twice"),
+        ("2 2\na 1 2\na 1 2\n", "line 3: the word 'a' occurs twice"),
         ("1 2\na 1 x\n", "line 2 is not a word in UTF-8 with its numbers"),
         ("1 2\na 1 nan\n", "line 2 has a number that is not finite"),
         ("0 2\n", "has no vectors"),

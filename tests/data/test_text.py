@@ -163,7 +163,7 @@ def test_what_is_not_there(tmp_path):
     with pytest.raises(SeqgenError, match=r"there is no file .*nothing\.txt"):
         text_files([tmp_path / "nothing.txt"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SeqgenError, match="holds no file"):
+    with pytest.raises(SeqgenError, match="contains no file"):
         text_files([tmp_path / "empty"])
     with pytest.raises(SeqgenError, match="no file without a name"):
         text_files([""])  # an unset variable, and not the current folder

@@ -362,7 +362,7 @@ def test_merges_without_a_tokenizer_json(copied, bart, capsys):
         assert prompts[0].source_tokens == prompts[1].source_tokens
     assert old.framing == new.framing
     (copied / "vocab.json").write_text("[]")
-    assert "vocab.json holds no table" in refusal(capsys, "import", copied, "--name", "x")
+    assert "vocab.json contains no table" in refusal(capsys, "import", copied, "--name", "x")
 
 
 @pytest.mark.slow

@@ -310,7 +310,7 @@ def test_subwords_that_are_drawn_anew_keep_their_labels(home, tmp_path):
         ("a\tx\nno tab\n", "line 2 has no tab; each line is label<TAB>text"),
         ("a\tx\n\ty\n", "line 2: an empty label in ''"),
         ("a\tx\na||b\ty\n", "line 2: an empty label in 'a||b'"),
-        ("", "holds no text"),
+        ("", "contains no text"),
     ],
 )
 def test_lines_that_are_not_labelled_are_refused(home, tmp_path, capsys, text, said):

@@ -454,7 +454,7 @@ def test_pairs_that_are_none(tmp_path, capsys):
     assert "line 2 has no tab" in refusal(capsys, "train", path, *how)
     path.write_text("")
     line = refusal(capsys, "train", path, *how)
-    assert "holds no pairs; write a source, a tab and its target on each line" in line
+    assert "contains no pairs; write a source, a tab and its target on each line" in line
     other.write_text("x\ny\nz\n")
     path.write_text("x\ny\n")
     line = refusal(capsys, "train", "--source", path, "--target", other, *how)

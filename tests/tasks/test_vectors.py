@@ -166,7 +166,7 @@ def broken_files(folder: Path) -> dict[str, str]:
     save_torch({"x": half}, folder / "brain.safetensors")
     return {
         "flat.npy": "has shape (4,); it must be (N, F)",
-        "empty.npy": "has shape (0, 4): it holds no vectors",
+        "empty.npy": "has shape (0, 4): it contains no vectors",
         "nan.npy": "source 1 (from 0 on) has a value that is not a finite number",
         "huge.npy": "source 0 (from 0 on) has a value that is not a finite number",
         "text.npy": "vectors are numbers",

@@ -187,7 +187,7 @@ def load_labeller(
     stored.require_network("predict")
     if "predict" not in stored.task.serves:
         raise UsageError(
-            f"{stored.name} tells no labels; train a model that does with seqgen train FILE "
+            f"{stored.name} predicts no labels; train a model that does with seqgen train FILE "
             "--task classify, or --task tag"
         )
     loaded = load_any(stored, device, work=work)

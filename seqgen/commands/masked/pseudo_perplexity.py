@@ -1,4 +1,4 @@
-"""The pseudo-perplexity of a text under a masked model; it is no perplexity."""
+"""The pseudo-perplexity of a text under a masked model, which is not a perplexity."""
 
 from __future__ import annotations
 

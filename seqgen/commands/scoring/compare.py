@@ -64,7 +64,7 @@ def score_each_line(loaded: LoadedModel, text: str | Pairs, scoring: Scoring) ->
         loaded.given.check(text.source_features)
         corpus = replace(corpus, sources=text.encoded_sources(loaded.source_tokenizer, None))
     if corpus.tokens.size == 0:
-        raise SeqgenError(f"the text holds no token of {loaded.stored.name}: nothing to score")
+        raise SeqgenError(f"the text contains no token of {loaded.stored.name}: nothing to score")
     scored = in_order(loaded.score(corpus, scoring.batch_size, scoring.stride))
     if documents == "line":
         line = scored.documents

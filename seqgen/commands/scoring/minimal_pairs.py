@@ -77,7 +77,7 @@ def read_pairs(chunks: Iterable[str], name: str) -> list[Pair]:
             )
         pairs.append(Pair(*columns))
     if not pairs:
-        raise SeqgenError(f"{name} holds no pair")
+        raise SeqgenError(f"{name} contains no pair")
     return pairs
 
 

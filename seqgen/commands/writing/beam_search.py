@@ -1,4 +1,4 @@
-"""Searching for the likeliest texts with a trained model."""
+"""Searching for the most probable texts with a trained model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model makes of the beginnings of held-out passages, beside how they really go on."""
+"""How a model continues the beginnings of held-out passages, and how they really continue."""
 
 from __future__ import annotations
 

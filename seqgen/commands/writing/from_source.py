@@ -1,4 +1,4 @@
-"""What is asked of a model that writes from sources, and what is told of its finished texts."""
+"""What is asked of a model that writes from sources, and what is reported about its texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BERT: a bidirectional transformer that tells hidden tokens by those on both sides."""
+"""BERT: a bidirectional transformer that predicts hidden tokens from those on both sides."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Bert(MaskedModel, Model, Network):
         if self.config.next_sentence:
             if ends is not None and ends.size > 1:
                 raise UsageError(
-                    "next_sentence needs a text that goes on: leave out --documents line"
+                    "next_sentence needs a continuous text: leave out --documents line"
                 )
             if min(self.window, tokens.size) < LEAST_PAIR:
                 raise UsageError(f"next_sentence needs windows of at least {LEAST_PAIR} tokens")

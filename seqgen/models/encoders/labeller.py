@@ -1,4 +1,4 @@
-"""Classifiers and taggers: labels told by the features of an encoder, or of a language model."""
+"""Classifiers and taggers: labels predicted from features of an encoder, or of a language model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models of words and of the words around them have in common; they are no language models."""
+"""What models of words and of the words around them share; they are not language models."""
 
 from __future__ import annotations
 

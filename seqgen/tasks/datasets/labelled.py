@@ -85,7 +85,7 @@ class LabelledDataset(PairDataset):
     def survey(self) -> Survey:
         facts = self.pairs.survey()
         if facts.lines == 0:
-            raise SeqgenError(f"{self.text.name} holds no text")
+            raise SeqgenError(f"{self.text.name} contains no text")
         # The hash is that of whole lines.
         return replace(survey(self.pairs.targets()), sha256=facts.sha256)
 

@@ -327,7 +327,7 @@ class PairDataset(Dataset):
         facts = self.pairs.survey()
         if facts.lines == 0:
             raise SeqgenError(
-                f"{self.text.name} holds no pairs; write a source, a tab and its target on each "
+                f"{self.text.name} contains no pairs; write a source, a tab and its target on each "
                 "line, or give lines of both with --source and --target"
             )
         return facts

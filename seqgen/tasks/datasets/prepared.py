@@ -237,7 +237,7 @@ def survey_text(text: Text) -> Survey:
     """
     facts = survey(text.chunks())
     if facts.characters == 0:
-        raise SeqgenError(f"{text.name} holds no text")
+        raise SeqgenError(f"{text.name} contains no text")
     return facts
 
 
