@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import typer
 
 from seqgen.cli.flags import takes_options
@@ -12,11 +10,12 @@ from seqgen.cli.output import Output
 from seqgen.cli.reading import Threads
 from seqgen.cli.tables import byte_size, count, number, put_table, short_count
 from seqgen.cli.values import listed_numbers
+from seqgen.commands.bench_plan import Shape, Step
+from seqgen.commands.bench_plan import plan as planned
 from seqgen.configs import (
     MOST_LAYERS,
     MOST_TOKENS,
     MOST_WIDTH,
-    Optimizer,
     Options,
     Panel,
     require,
@@ -44,49 +43,21 @@ class Planned(Options, panel=Panel.MODEL):
     tie_weights: bool = setting("Embedding and softmax layer share their matrix.")
 
 
-class PlannedStep(Options, panel=Panel.OPTIMISATION):
-    """A step of training, and the machines that take it."""
+class Ranks(Options, panel=Panel.MEASURED):
+    """The processes that train it."""
 
-    ranks: str = setting(
-        "Numbers of processes, such as 1,8,64.", "1,2,8,64", metavar="N,N,...", panel=Panel.MEASURED
-    )
-    shard: bool = setting(
-        "Divide parameters, gradients and states by rank (FSDP2).", panel=Panel.MEASURED
-    )
-    batch_size: int = setting(
-        "Rows of a step, of all ranks together.", 512, low=1, high=MOST_TOKENS
-    )
-    seq_len: int = setting("Tokens of a row.", 1024, low=1, high=MOST_TOKENS)
-    accumulate: int = setting("Parts that a rank's rows are worked in.", 1, low=1, high=MOST_TOKENS)
-    optimizer: Optimizer = setting("Optimizer.", "adamw", metavar="KIND")
-    precision: Literal["float32", "float64", "bf16"] = setting(
-        "Number format: float32, float64 or bf16, which keeps parameters in float32.",
-        "bf16",
-        metavar="KIND",
-    )
-    gflops: float | None = setting(
-        "Speed of a rank in 10^9 operations a second: also shows how long a step computes.",
-        low=1e-3,
-        panel=Panel.MACHINE,
-    )
-    bandwidth: float | None = setting(
-        "GB a second that a rank can send: also shows how long a step moves data.",
-        low=1e-6,
-        panel=Panel.MACHINE,
-    )
+    ranks: str = setting("Numbers of processes, such as 1,8,64.", "1,2,8,64", metavar="N,N,...")
+    shard: bool = setting("Divide parameters, gradients and states by rank (FSDP2).")
 
 
 @app.command("plan", cls=Command)
 @takes_options
-def plan(model: Planned, step: PlannedStep, threads: Threads, out: Output) -> None:
+def plan(model: Planned, ranks: Ranks, step: Step, threads: Threads, out: Output) -> None:
     """Estimate the memory and traffic of training a transformer on several ranks.
 
     Nothing is trained. Memory is per rank; traffic is what one rank sends in a step, and it
     receives as much. docs/scale.md has the formulas and measurements.
     """
-    from seqgen.commands.bench_plan import Shape, Step
-    from seqgen.commands.bench_plan import plan as planned
-
     shape = Shape.of(
         model.parameters,
         model.vocab_size,
@@ -95,17 +66,8 @@ def plan(model: Planned, step: PlannedStep, threads: Threads, out: Output) -> No
         model.heads,
         model.tie_weights,
     )
-    timed = Step(
-        batch_size=step.batch_size,
-        seq_len=step.seq_len,
-        precision=step.precision,
-        optimizer=step.optimizer,
-        accumulate=step.accumulate,
-        gflops=step.gflops,
-        bandwidth=step.bandwidth,
-    )
-    numbers = _ranks(step.ranks, step.batch_size)
-    plans = [planned(shape, timed, number, step.shard) for number in numbers]
+    numbers = _ranks(ranks.ranks, step.batch_size)
+    plans = [planned(shape, step, number, ranks.shard) for number in numbers]
     if out.records(plans):
         return
     _put(plans)

@@ -49,15 +49,11 @@ def find_lr(
         points, best_rate = find_rate(
             sources,
             targets=inputs.keep(files.target),
-            architecture=recipe.kind.model,
-            task=recipe.kind.task,
-            preset=recipe.kind.preset,
             settings=settings,
-            config=recipe.more.tables,
-            parameters=recipe.parameters,
             device=machine.device,
             report=report,
             put=out.record,
+            **recipe.asked,
         )
     if place is not None:
         _draw(place, points, unit)

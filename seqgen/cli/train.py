@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,7 @@ from seqgen.configs import Options, Panel, setting
 from seqgen.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
-    from seqgen.commands.training.session import TrainingResult
-    from seqgen.training.events import Report
+    pass
 
 
 class DataOption(Options, panel=Panel.WHAT):
@@ -58,6 +57,12 @@ class Run(Options, panel=Panel.SAVING):
         "widely attention spreads.",
         panel=Panel.OUTPUT,
     )
+
+    @property
+    def during(self) -> dict[str, Any]:
+        """What holds for new and for resumed runs."""
+        names = ("stop_after", "tensorboard", "diagnose")
+        return {name: getattr(self, name) for name in names}
 
 
 class Ranks(Options, panel=Panel.PROCESSES):
@@ -109,16 +114,20 @@ def train(
         report = LastLook(shown)
         settings |= files.held_out(recipe.given_settings, inputs)
         place = None if curves.plot is None else check_picture(curves.plot, inputs.open(data))
-        targets = inputs.keep(files.target)
+        how = {"targets": inputs.keep(files.target), "settings": settings, "report": report}
+        how |= {"device": machine.device, **run.during, **processes.to_dict()}
         if run.resume is not None:
-            result = _continued(
-                recipe, run, processes, inputs.keep(data), targets, settings, machine.device, report
-            )
+            _check_resuming(recipe, run)
+            from seqgen.commands.training.resume import resume
+
+            kept = inputs.keep(data)
+            result = resume(run.resume, data=kept, changed_data=run.changed_data, **how)
         else:
             sources = _checked(files, recipe, run, data, inputs)
-            result = _begun(
-                recipe, run, processes, sources, targets, settings, machine.device, report
-            )
+            from seqgen.commands.training.train import train as begin
+
+            name, overwrite = run.name, run.overwrite
+            result = begin(sources, name=name, overwrite=overwrite, **recipe.asked, **how)
     if not ranks.leads():  # the first process says what came of it
         raise typer.Exit(Interrupted.exit_code if result.stopped == "interrupted" else 0)
     if place is not None:
@@ -152,74 +161,15 @@ def _checked(
     return sources
 
 
-def _begun(
-    recipe: Recipe,
-    run: Run,
-    processes: Ranks,
-    sources: Sequence[str | Path],
-    targets: Sequence[str | Path],
-    settings: Mapping[str, Any],
-    device: str,
-    report: Report,
-) -> TrainingResult:
-    """Train a new model."""
-    from seqgen.commands.training.train import train as begin
-
-    return begin(
-        sources,
-        targets=targets,
-        architecture=recipe.kind.model,
-        task=recipe.kind.task,
-        preset=recipe.kind.preset,
-        name=run.name,
-        settings=settings,
-        config=recipe.more.tables,
-        device=device,
-        overwrite=run.overwrite,
-        parameters=recipe.parameters,
-        stop_after=run.stop_after,
-        tensorboard=run.tensorboard,
-        diagnose=run.diagnose,
-        shard=processes.shard,
-        timeout=processes.timeout,
-        report=report,
-    )
-
-
-def _continued(
-    recipe: Recipe,
-    run: Run,
-    processes: Ranks,
-    sources: Sequence[str | Path],
-    targets: Sequence[str | Path],
-    settings: Mapping[str, Any],
-    device: str,
-    report: Report,
-) -> TrainingResult:
-    """Continue a stopped run.
+def _check_resuming(recipe: Recipe, run: Run) -> None:
+    """Refuse the flags of a new run.
 
     Raises:
-        UsageError: a flag of a new run was given.
+        UsageError: names the first.
     """
-    from seqgen.commands.training.resume import resume
-
-    given = [*recipe.given, *run.given]
     of_model = ("--model", "--task", "--preset", "--parameters")
+    given = [*recipe.given, *run.given]
     refuse(given, "--resume", *of_model, "--name", "--overwrite", "--config")
-    return resume(
-        run.resume,
-        data=sources,
-        targets=targets,
-        settings=settings,
-        device=device,
-        stop_after=run.stop_after,
-        changed_data=run.changed_data,
-        tensorboard=run.tensorboard,
-        diagnose=run.diagnose,
-        shard=processes.shard,
-        timeout=processes.timeout,
-        report=report,
-    )
 
 
 def check_files(data: Sequence[str]) -> None:

@@ -186,6 +186,13 @@ class Recipe(Options, panel=Panel.WHAT):
         given = {name: value for name, value in flags.items() if value is not None}
         return given | self.more.assigned
 
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What is trained, as a `RunRequest` has it, its settings left out."""
+        kind = {"architecture": self.kind.model, "task": self.kind.task}
+        kind |= {"preset": self.kind.preset, "config": self.more.tables}
+        return {**kind, "parameters": self.parameters}
+
     def put_help(self, out: Output) -> bool:
         """Write what `--preset help` or `--set help` asks for; return whether one was given."""
         from seqgen.cli.models import put_presets, put_settings

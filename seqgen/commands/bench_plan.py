@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
-from seqgen.configs import require
+from seqgen.configs import MOST_TOKENS, Optimizer, Options, Panel, require, setting
 
 # Numbers that an optimizer keeps for each parameter, sgd with momentum; Muon keeps two for those
 # that are no hidden matrices, as AdamW does.
@@ -89,13 +90,8 @@ class Shape:
                 hidden_size % fitting == 0,
                 f"--heads must divide the hidden size, and {fitting} does not divide {hidden_size}",
             )
-            return cls(
-                layers=layers,
-                hidden_size=hidden_size,
-                heads=fitting,
-                vocab_size=vocab_size,
-                tied=tied,
-            )
+            known = {"vocab_size": vocab_size, "tied": tied}
+            return cls(layers=layers, hidden_size=hidden_size, heads=fitting, **known)
         if layers is None and hidden_size is None:
             layers = max(1, round((parameters / (12 * WIDTH_BY_LAYERS**2)) ** (1 / 3)))
         if hidden_size is not None:
@@ -173,27 +169,30 @@ class Plan:
     traffic_seconds: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """How a step is taken.
+class Step(Options, panel=Panel.OPTIMISATION):
+    """How a step of training is taken: B rows of T tokens, and the machines that take it."""
 
-    Attributes:
-        batch_size: B, the rows of all ranks together.
-        seq_len: T.
-        precision: float32, float64 or bf16; parameters stay float32 under bf16.
-        optimizer: its name.
-        accumulate: how many parts a rank's rows are worked in, one after the other.
-        gflops: of a rank, in 10^9 a second; None if it is unknown.
-        bandwidth: of a rank, in 10^9 bytes a second each way; None if it is unknown.
-    """
-
-    batch_size: int
-    seq_len: int
-    precision: str
-    optimizer: str
-    accumulate: int = 1
-    gflops: float | None = None
-    bandwidth: float | None = None
+    batch_size: int = setting(
+        "Rows of a step, of all ranks together.", 512, low=1, high=MOST_TOKENS
+    )
+    seq_len: int = setting("Tokens of a row.", 1024, low=1, high=MOST_TOKENS)
+    accumulate: int = setting("Parts that a rank's rows are worked in.", 1, low=1, high=MOST_TOKENS)
+    optimizer: Optimizer = setting("Optimizer.", "adamw", metavar="KIND")
+    precision: Literal["float32", "float64", "bf16"] = setting(
+        "Number format: float32, float64 or bf16, which keeps parameters in float32.",
+        "bf16",
+        metavar="KIND",
+    )
+    gflops: float | None = setting(
+        "Speed of a rank in 10^9 operations a second: also shows how long a step computes.",
+        low=1e-3,
+        panel=Panel.MACHINE,
+    )
+    bandwidth: float | None = setting(
+        "GB a second that a rank can send: also shows how long a step moves data.",
+        low=1e-6,
+        panel=Panel.MACHINE,
+    )
 
     @property
     def number(self) -> int:

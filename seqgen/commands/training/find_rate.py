@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,48 +22,26 @@ from seqgen.training.rate_finder import find_rate as ramp
 def find_rate(
     data: Sequence[str | Path],
     *,
-    targets: Sequence[str | Path] = (),
-    architecture: str | None = None,
-    task: str | None = None,
-    preset: str | None = None,
-    settings: Mapping[str, Any] | None = None,
-    config: Mapping[str, Any] | None = None,
-    parameters: int | None = None,
     device: str = "auto",
     report: Report = lambda event: None,
     put: Callable[[RampPoint], None] = lambda point: None,
+    **asked: Any,
 ) -> tuple[list[RampPoint], FoundRate]:
     """Begin the run that `train` with these arguments would begin, with a rate that rises.
 
     Args:
-        data: see `train`, as all that follow.
-        targets: the targets of pairs in two files.
-        architecture: a name in the registry.
-        task: what its features are for, if labels are learned.
-        preset: a name in `presets`.
-        settings: by name.
-        config: nested tables.
-        parameters: choose the width that has so many.
+        data: see `train`.
         device: auto, cpu, cuda or mps.
         report: takes events of preparing.
         put: takes each step of the ramp.
+        asked: other fields of `RunRequest`.
 
     Raises:
         UsageError: the architecture is not trained by gradients, or see `train`.
         Diverged: the loss is no number from the start.
     """
     place = choose_device(device)
-    request = RunRequest(
-        data=data,
-        targets=targets,
-        architecture=architecture,
-        task=task,
-        preset=preset,
-        settings=settings or {},
-        config=config or {},
-        parameters=parameters,
-    )
-    ready = prepare_run(request, place, report, _require_gradients)
+    ready = prepare_run(RunRequest(data=data, **asked), place, report, _require_gradients)
     training = ready.training
     with restored_randomness(place):
         model = ready.initial_model()

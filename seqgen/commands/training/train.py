@@ -59,7 +59,24 @@ MOST_OF_STEM = 100
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """What is to be trained, and on what: arguments of `train`, which describes them."""
+    """What is to be trained, and on what.
+
+    Attributes:
+        data: files, folders of files or patterns, joined in this order; or one token file.
+        targets: of an architecture that reads pairs: the files whose line n is the target of line
+            n of `data`, or of source n of the file of vectors that `data` is. Without them each
+            line of `data` is source, tab, target.
+        architecture: a name in the registry; the preset's, the configuration file's or lstm if
+            None or "auto", which also mixes the network with an n-gram model if the text is small.
+        task: "classify" or "tag": learn labels on the features of the architecture; birnn is its
+            default then.
+        preset: a name in `presets`; the configuration file's if None.
+        settings: fields of `DataConfig`, `TrainingConfig` or the architecture's configuration,
+            by name; what is not given comes from `config`, then from the preset, then from the
+            architecture's recipe.
+        config: a configuration file as nested tables, see `configs.read_config`.
+        parameters: choose the width, `hidden_size`, at which the model has about so many.
+    """
 
     data: Sequence[str | Path]
     targets: Sequence[str | Path] = ()
@@ -137,23 +154,17 @@ class Destination:
 def train(
     data: Sequence[str | Path],
     *,
-    targets: Sequence[str | Path] = (),
-    architecture: str | None = None,
-    task: str | None = None,
-    preset: str | None = None,
     name: str | None = None,
-    settings: Mapping[str, Any] | None = None,
-    config: Mapping[str, Any] | None = None,
-    device: str = "auto",
     overwrite: bool = False,
-    parameters: int | None = None,
+    folder: Path | None = None,
+    device: str = "auto",
     stop_after: int | None = None,
     tensorboard: bool = False,
     diagnose: bool = False,
-    folder: Path | None = None,
     shard: bool = False,
     timeout: float | None = None,
     report: Report = lambda event: None,
+    **asked: Any,
 ) -> TrainingResult:
     """Train a language model on text and store it.
 
@@ -161,30 +172,18 @@ def train(
     return the same result.
 
     Args:
-        data: files, folders of files or patterns, joined in this order; or one token file.
-        targets: of an architecture that reads pairs: the files whose line n is the target of line
-            n of `data`, or of source n of the file of vectors that `data` is. Without them each
-            line of `data` is source, tab, target.
-        architecture: a name in the registry; the preset's, the configuration file's or lstm if
-            None or "auto", which also mixes the network with an n-gram model if the text is small.
-        task: "classify" or "tag": learn labels on the features of the architecture; birnn is its
-            default then.
-        preset: a name in `presets`; the configuration file's if None.
+        data: the files, see `RunRequest`.
         name: what to call the model; made from the data's name if None.
-        settings: fields of `DataConfig`, `TrainingConfig` or the architecture's configuration,
-            by name; what is not given comes from `config`, then from the preset, then from the
-            architecture's recipe.
-        config: a configuration file as nested tables, see `configs.read_config`.
-        device: auto, cpu, cuda or mps.
         overwrite: replace a model of that name, once the new one has its first checkpoint.
-        parameters: choose the width, `hidden_size`, at which the model has about so many.
+        folder: where the model goes; the models' folder if None.
+        device: auto, cpu, cuda or mps.
         stop_after: stop after so many steps, as if interrupted there; no part of the settings.
         tensorboard: log for TensorBoard too, into the model's folder.
         diagnose: also report, and log, how every layer is doing.
-        folder: where the model goes; the models' folder if None.
         shard: on several processes, divide parameters and the states of optimisers among them.
         timeout: seconds that a process waits for another one before it gives up.
         report: takes events while training goes on.
+        asked: other fields of `RunRequest`: `architecture`, `settings`, `preset` and so on.
 
     Raises:
         Interrupted: before the first step; nothing is saved.
@@ -194,16 +193,7 @@ def train(
     """
     if tensorboard:
         require_tensorboard()
-    request = RunRequest(
-        data=data,
-        targets=targets,
-        architecture=architecture,
-        task=task,
-        preset=preset,
-        settings=settings or {},
-        config=config or {},
-        parameters=parameters,
-    )
+    request = RunRequest(data=data, **asked)
     destination = Destination(name, Path(data[0]).stem[:MOST_OF_STEM], overwrite, folder)
     during = {"stop_after": stop_after, "tensorboard": tensorboard, "diagnose": diagnose}
     with together(timeout):
