@@ -35,7 +35,7 @@ class BagConfig(SentenceConfig):
     )
 
     ngrams: int = setting(
-        "Also read the n-grams of 2 to so many tokens, hashed into `buckets` vectors (Joulin et "
+        "Also read the n-grams of 2 to N tokens, hashed into `buckets` vectors (Joulin et "
         "al. 2017): word n-grams, or character n-grams with --tokenizer char. 1 reads none, and "
         "knows no order.",
         1,

@@ -180,7 +180,7 @@ class TransformerConfig(ModelConfig):
         high=MOST_WINDOW,
     )
     full_layers: int = setting(
-        "With sliding_window: so many first layers attend to all tokens, as in Qwen2.",
+        "With sliding_window: the first N layers attend to all tokens, as in Qwen2.",
         0,
         low=0,
         high=ranges.LAYERS.high,
