@@ -142,6 +142,14 @@ def test_training_takes_the_rate_for_its_text(text, given, monkeypatch, capsys):
     assert store.find("w").config["training"]["lr"] == (0.2 if given else 0.15)
 
 
+def test_vectors_are_trained_in_bf16(text, capsys):
+    """Nearly as in float32, though products and their gradients have fewer bits."""
+    for precision in ("float32", "bf16"):
+        how = ("--steps", 5, "--precision", precision, "--name", precision)
+        records(capsys, "train", text, *SEEDED, *how)
+    np.testing.assert_allclose(table("bf16"), table("float32"), atol=0.1)
+
+
 def test_bad_inputs(text, capsys):
     train = ("train", text, *SEEDED, "--steps", 1)
     assert "--regime scheduled is for language models; word2vec is none" in refusal(
