@@ -6,7 +6,8 @@ Needs `pip install gensim`. The texts are tokenized: lower-cased words between s
 train a skip-gram model with their defaults (100 numbers a word, 5 words on each side, 5 noise
 words), on words that occur five times, one after the other and with one thread. What counts is the
 processor time of training, without reading the text and counting its words. seqgen reads a text as
-one stream; gensim is given its lines, whose contexts end with the line, and then the stream. Quality is measured by
+one stream; gensim is given its lines, whose contexts end with the line, and then the stream.
+Quality is measured by
 
 - neighbours: for the 200 commonest nouns, how many of the ten nearest words are among the ten
   nearest in larger vectors: 300 numbers a word, factors of the positive pointwise mutual
