@@ -28,12 +28,11 @@ class CustomBuildHook(BuildHookInterface):
         compiling = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(compiling)
         try:
-            compiling.compile_kernels(compiling.LIBRARY)
+            made = compiling.compile_all()
         except OSError as error:
             self.app.display_warning(f"the kernels are left out: {error}")
-            compiling.LIBRARY.unlink(missing_ok=True)
             return
-        build_data["artifacts"].append(f"/{FOLDER / compiling.LIBRARY.name}")
+        build_data["artifacts"] += [f"/{FOLDER / library.name}" for library in made]
         build_data["pure_python"] = False
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["tag"] = f"py3-none-{platform}"

@@ -16,7 +16,7 @@ from places import ROOT
 
 from seqgen.models.engines.arrays import Affine, Product, attend
 from seqgen.models.engines.native import compiling
-from seqgen.models.engines.native.library import library
+from seqgen.models.engines.native.library import VARIABLE, library
 from seqgen.models.engines.native.maps import NativeInt8Map, NativeMap
 from seqgen.models.engines.native.recording import Recording, past_of, recorded
 from seqgen.models.engines.ops import ArrayOps
@@ -31,7 +31,19 @@ def numbers(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
-@needs_library
+@pytest.fixture(params=compiling.LEVELS)
+def level(request, monkeypatch):
+    """Each level of processor up to that of this one."""
+    with monkeypatch.context() as patch:
+        patch.setenv(VARIABLE, request.param)
+        library.cache_clear()
+        if library() is None:
+            pytest.skip("not of this processor, or not compiled here")
+        yield
+    library.cache_clear()
+
+
+@pytest.mark.usefixtures("level")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_products_in_float32(shape):
     """Near those of float64, and each row's the same bits whatever the rows beside it."""
@@ -47,7 +59,7 @@ def test_products_in_float32(shape):
     assert (product(wide[:, : shape[1]]) == product(wide[:, : shape[1]].copy())).all()
 
 
-@needs_library
+@pytest.mark.usefixtures("level")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_products_of_whole_numbers(shape):
     """The sums are exact, up to those of the largest numbers; rows are rounded by themselves."""
@@ -300,39 +312,59 @@ def test_a_library_of_another_source_or_none_is_not_used(tmp_path, monkeypatch, 
     damaged = tmp_path / "kernels.so"
     for content in (b"", b"\x7fELF"):
         damaged.write_bytes(content)
-        monkeypatch.setenv("SEQGEN_NATIVE", str(damaged))
+        monkeypatch.setenv(VARIABLE, str(damaged))
         library.cache_clear()
         assert library() is None
-    if compiling.LIBRARY.is_file():
-        monkeypatch.setenv("SEQGEN_NATIVE", str(compiling.LIBRARY))
-        monkeypatch.setattr("seqgen.models.engines.native.library.mark_of", lambda source: 1)
-        library.cache_clear()
-        assert library() is None
+    monkeypatch.delenv(VARIABLE)
+    monkeypatch.setattr("seqgen.models.engines.native.library.mark_of", lambda source: 1)
+    library.cache_clear()
+    assert library() is None
 
 
 def test_a_machine_without_a_compiler_is_told_so(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CC", "nothing")
     with pytest.raises(OSError, match="no C compiler"):
-        compiling.compile_kernels(tmp_path / "kernels.so")
+        compiling.compile_kernels(tmp_path / "kernels.so", ())
     failing = tmp_path / "cc"
     failing.write_text("#!/bin/sh\necho 'kernels.c:1: bad' >&2; exit 1\n")
     failing.chmod(0o755)
     monkeypatch.setenv("CC", str(failing))
     with pytest.raises(OSError, match=r"fails: kernels\.c:1: bad"):
-        compiling.compile_kernels(tmp_path / "kernels.so")
+        compiling.compile_kernels(tmp_path / "kernels.so", ())
     assert list(tmp_path.iterdir()) == [failing]
 
 
+def test_a_level_that_the_compiler_does_not_know_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiling, "LEVELS", {"new": (), "old": ()})
+    monkeypatch.setattr(compiling, "LIBRARIES", {x: tmp_path / x for x in ("new", "old")})
+    (tmp_path / "new").write_text("of another source")
+    knows = {"old"}
+
+    def compile_kernels(target, level):
+        if target.name not in knows:
+            raise OSError("unknown option")
+        target.touch()
+
+    monkeypatch.setattr(compiling, "compile_kernels", compile_kernels)
+    assert compiling.compile_all() == [tmp_path / "old"]
+    assert list(tmp_path.iterdir()) == [tmp_path / "old"]
+    knows.clear()
+    with pytest.raises(OSError, match="unknown option"):
+        compiling.compile_all()
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.long
-def test_no_undefined_behaviour_and_no_address_out_of_bounds(tmp_path):
+@pytest.mark.parametrize("level", {**compiling.LEVELS, "plain": ()})
+def test_no_undefined_behaviour_and_no_address_out_of_bounds(level, tmp_path):
     """All products and steps of these tests and of the array models, with GCC's sanitizers."""
     made, command = tmp_path / "kernels.so", compiling.compiler()
     if command is None or sys.platform != "linux":
         pytest.skip("there is no compiler")
     checks = "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"
     try:
-        compiling.compile_kernels(made, ("-O0", *checks))
+        compiling.compile_kernels(made, compiling.LEVELS.get(level, ()), ("-O0", *checks))
     except OSError as error:
         pytest.skip(str(error))
     asan = subprocess.run(
@@ -345,7 +377,7 @@ def test_no_undefined_behaviour_and_no_address_out_of_bounds(tmp_path):
         **os.environ,
         "LD_PRELOAD": asan.stdout.strip(),
         "ASAN_OPTIONS": "detect_leaks=0",
-        "SEQGEN_NATIVE": str(made),
+        VARIABLE: str(made),
     }
     left_out = "not source and not torch and not scores and not random"
     options = "-n0", "-q", "-s", "-p", "no:cacheprovider", "-k", left_out

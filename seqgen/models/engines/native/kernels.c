@@ -1,10 +1,10 @@
 /* Products of few rows (`maps.py`), and whole steps of a model (`recording.py`).
 
-   It is written in vectors of eight floats, which GCC and Clang lower to what there is; on x86-64
-   it is compiled for AVX2 with FMA (`compiling.py`), and `suits` asks the processor. A number that
-   is computed for a row depends on that row alone: every sum has one order, whatever the rows
-   beside it, and whichever thread computes it. Nothing here allocates memory, or keeps a state but
-   for the threads that `use_threads` asks for. */
+   It is written in vectors of floats, which GCC and Clang lower to what there is; on x86-64 it is
+   compiled for AVX-512 with VNNI, and once more for AVX2 with FMA (`compiling.py`), and `suits`
+   asks the processor. A number that is computed for a row depends on that row alone: every sum has
+   one order, whatever the rows beside it, and whichever thread computes it. Nothing here allocates
+   memory, or keeps a state but for the threads that `use_threads` asks for. */
 
 #include <math.h>
 #include <pthread.h>
@@ -25,21 +25,30 @@
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-typedef float floats __attribute__((vector_size(32)));
-typedef float anywhere __attribute__((vector_size(32), aligned(4), may_alias));
-typedef int32_t integers __attribute__((vector_size(32)));
+#ifdef __AVX512VNNI__
+enum { LANES = 16 };
+#else
+enum { LANES = 8 };
+#endif
+typedef float floats __attribute__((vector_size(4 * LANES)));
+typedef float anywhere __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t integers __attribute__((vector_size(4 * LANES)));
 
-enum { LANES = 8, PANEL = 16, GROUP = 4 };
+enum { PANEL = 2 * LANES, GROUP = 4 };
 /* Rows of the largest tile; inputs that a piece of a panel has; numbers of x that L2 holds. */
-enum { MOST_ROWS = 6, DEPTH = 192, RESIDENT = 1 << 16 };
+enum { MOST_ROWS = 6, DEPTH = 3072 / PANEL, RESIDENT = 1 << 16 };
 
 INLINE floats load(const float *at) { return *(const anywhere *)at; }
 INLINE void store(float *at, floats x) { *(anywhere *)at = x; }
-INLINE floats all(float x) { return (floats){x, x, x, x, x, x, x, x}; }
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/* Of halves, as long as there are two. */
 INLINE float sum_of(floats x) {
-    return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
+    typedef float eight __attribute__((vector_size(32)));
+    eight low, high = {0};
+    memcpy(&low, &x, sizeof low);
+    if (LANES == 16) memcpy(&high, (const char *)&x + sizeof low, sizeof high), low += high;
+    return ((low[0] + low[4]) + (low[2] + low[6])) + ((low[1] + low[5]) + (low[3] + low[7]));
 }
 
 /* ---- Threads ---- */
@@ -178,8 +187,9 @@ INLINE float hyperbolic_tangent(float x) {
 
 /* ---- Maps W x + b ---- */
 
-/* W (O, I) lies in panels of 16 outputs, or of 8 in int8: for each input, or four of them, those
-   of the panel's outputs. The last panel is filled up with zeros, and so are bias and scales. */
+/* W (O, I) lies in panels of two vectors of outputs, or of one in int8: for each input, or four of
+   them, those of the panel's outputs. The last panel is filled up with zeros, and so are bias and
+   scales. */
 typedef struct {
     int64_t outputs, inputs;
     const void *packed;
@@ -195,7 +205,7 @@ INLINE void put(float *y, floats x, int64_t room) {
 }
 
 INLINE floats get(const float *y, int64_t room) {
-    floats x = all(0);
+    floats x = {0};
     if (room >= LANES) {
         x = load(y);
     } else if (room > 0) {
@@ -234,7 +244,7 @@ INLINE void float_tile(const int panels, const int rows, const tile *t, const fl
             const float *at = w + (p * inputs + i) * PANEL;
             floats low = load(at), high = load(at + LANES);
             UNROLLED for (int r = 0; r < rows; r++) {
-                floats value = all(x[r * x_step + i]);
+                const float value = x[r * x_step + i];
                 sums[p][r][0] += low * value;
                 sums[p][r][1] += high * value;
             }
@@ -295,129 +305,159 @@ static void float_product(const map *m, int64_t first, int64_t last, int64_t row
     } while (begin < inputs);
 }
 
-/* Rounds x (I) to whole numbers with its own scale, which is returned; fills up the last group. */
+/* What a row of whole numbers is multiplied by, and their sum. */
+typedef struct {
+    float scale;
+    int32_t sum;
+} rounding;
+
+/* Rounds x (I) to whole numbers with its own scale; fills up the last group. */
 #define ROUNDED(NAME, TYPE) \
-    INLINE float NAME(const float *x, int64_t inputs, TYPE *whole) { \
-        float most = 0; \
-        INDEPENDENT for (int64_t i = 0; i < inputs; i++) \
-            most = fabsf(x[i]) > most ? fabsf(x[i]) : most; \
-        float scale = (most > 1e-30f ? most : 1e-30f) * (1.0f / 127); \
-        INDEPENDENT for (int64_t i = 0; i < inputs; i++) \
-            whole[i] = (TYPE)(int32_t)((x[i] / scale + 12582912.0f) - 12582912.0f); \
+    INLINE rounding NAME(const float *x, int64_t inputs, TYPE *whole) { \
+        int32_t most = 0, sum = 0; /* magnitudes are in the order of their bits */ \
+        for (int64_t i = 0; i < inputs; i++) { \
+            int32_t bits; \
+            memcpy(&bits, x + i, sizeof bits); \
+            bits &= INT32_MAX; \
+            most = bits > most ? bits : most; \
+        } \
+        float scale; \
+        memcpy(&scale, &most, sizeof scale); \
+        scale = (scale > 1e-30f ? scale : 1e-30f) * (1.0f / 127); \
+        INDEPENDENT for (int64_t i = 0; i < inputs; i++) { \
+            int32_t of_x = (int32_t)((x[i] / scale + 12582912.0f) - 12582912.0f); \
+            whole[i] = (TYPE)of_x, sum += of_x; \
+        } \
         for (int64_t i = inputs; i & (GROUP - 1); i++) whole[i] = 0; \
-        return scale; \
+        return (rounding){scale, sum}; \
     }
 ROUNDED(rounded, int8_t)
 ROUNDED(rounded_wide, int16_t)
 
-/* Adds a group's products to sums[0]. */
-INLINE void four_products(integers *sums, const int8_t *w, const int8_t *x) {
-#ifdef __AVX2__ /* |x| times w with x's sign: two of them are at most 2 * 127^2 < 2^15 */
+/* VNNI multiplies numbers without a sign by others: W gets 128 added, and sums have x's sum times
+   -128 to begin with. By AVX2 several rows share the work of widening W to 16 bits. */
+#if defined __AVX512VNNI__
+enum { ADDED = 128, WIDENS = 0 };
+#elif defined __AVX2__
+enum { ADDED = 0, WIDENS = 1 };
+#else
+enum { ADDED = 0, WIDENS = 0 };
+#endif
+
+/* Returns sums with a group's products added. */
+INLINE integers four_products(integers sums, const int8_t *w, const int8_t *x) {
+#if defined __AVX512VNNI__
+    int32_t four;
+    memcpy(&four, x, sizeof four);
+    __m512i weights = _mm512_xor_si512(_mm512_loadu_si512(w), _mm512_set1_epi8(-ADDED));
+    return (integers)_mm512_dpbusd_epi32((__m512i)sums, weights, _mm512_set1_epi32(four));
+#elif defined __AVX2__ /* |x| times w with x's sign: two of them are at most 2 * 127^2 < 2^15 */
     int32_t four;
     memcpy(&four, x, sizeof four);
     __m256i values = _mm256_set1_epi32(four);
     __m256i signs = _mm256_sign_epi8(_mm256_loadu_si256((const __m256i *)w), values);
     __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(values), signs);
-    sums[0] += (integers)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    return sums + (integers)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 #else
     for (int k = 0; k < GROUP; k++) {
         integers column;
         for (int o = 0; o < LANES; o++) column[o] = w[GROUP * o + k];
-        sums[0] += column * x[k];
+        sums += column * x[k];
     }
+    return sums;
 #endif
 }
 
-INLINE void int8_tile(const int panels, const map *m, int64_t first, const int8_t *x, float scale,
-                      float *y) {
+INLINE void put_scaled(const map *m, int64_t begin, integers sums, float scale, float *y) {
+    floats out = __builtin_convertvector(sums, floats) * load(m->scales + begin);
+    put(y + begin, out * scale + load(m->bias + begin), m->outputs - begin);
+}
+
+/* What panels from `first` on make of rows of x, which were rounded as `by` says. */
+INLINE void int8_tile(const int panels, const int rows, const map *m, int64_t first,
+                      const int8_t *x, const rounding *by, float *y, int64_t y_step) {
     const int64_t groups = (m->inputs + GROUP - 1) / GROUP;
     const int8_t *w = (const int8_t *)m->packed + first * groups * GROUP * LANES;
-    integers sums[4];
-    UNROLLED for (int p = 0; p < panels; p++) sums[p] = (integers){0};
+    integers sums[4][MOST_ROWS];
+    UNROLLED for (int p = 0; p < panels; p++) {
+        UNROLLED for (int r = 0; r < rows; r++) sums[p][r] = (integers){0} - ADDED * by[r].sum;
+    }
     for (int64_t g = 0; g < groups; g++) {
         UNROLLED for (int p = 0; p < panels; p++) {
-            four_products(sums + p, w + (p * groups + g) * GROUP * LANES, x + g * GROUP);
+            const int8_t *at = w + (p * groups + g) * GROUP * LANES;
+            UNROLLED for (int r = 0; r < rows; r++) {
+                sums[p][r] = four_products(sums[p][r], at, x + (r * groups + g) * GROUP);
+            }
         }
     }
     UNROLLED for (int p = 0; p < panels; p++) {
-        int64_t begin = (first + p) * LANES;
-        floats out = __builtin_convertvector(sums[p], floats) * load(m->scales + begin);
-        put(y + begin, out * all(scale) + load(m->bias + begin), m->outputs - begin);
-    }
-}
-
-/* The same for several rows, which share the work of widening W to 16 bits. */
-INLINE void wide_tile(const int rows, const map *m, int64_t panel, const int16_t *x,
-                      const float *scales, float *y, int64_t y_step) {
-    const int64_t groups = (m->inputs + GROUP - 1) / GROUP;
-    const int8_t *w = (const int8_t *)m->packed + panel * groups * GROUP * LANES;
-    const int64_t begin = panel * LANES;
-    integers sums[MOST_ROWS];
-#ifdef __AVX2__
-    __m256i first[MOST_ROWS], last[MOST_ROWS]; /* outputs 0 to 3, and 4 to 7: each has two numbers */
-    UNROLLED for (int r = 0; r < rows; r++) first[r] = last[r] = _mm256_setzero_si256();
-    for (int64_t g = 0; g < groups; g++) {
-        const __m128i *at = (const __m128i *)(w + g * GROUP * LANES);
-        __m256i low = _mm256_cvtepi8_epi16(_mm_loadu_si128(at));
-        __m256i high = _mm256_cvtepi8_epi16(_mm_loadu_si128(at + 1));
         UNROLLED for (int r = 0; r < rows; r++) {
-            int64_t four;
-            memcpy(&four, x + (r * groups + g) * GROUP, sizeof four);
-            __m256i values = _mm256_set1_epi64x(four);
-            first[r] = _mm256_add_epi32(first[r], _mm256_madd_epi16(low, values));
-            last[r] = _mm256_add_epi32(last[r], _mm256_madd_epi16(high, values));
-            /* Row after row, or there are more numbers on the way than registers. */
-            __asm__ volatile("" : "+x"(first[r]), "+x"(last[r]));
+            put_scaled(m, (first + p) * LANES, sums[p][r], by[r].scale, y + r * y_step);
         }
-    }
-    UNROLLED for (int r = 0; r < rows; r++) {
-        __m256i both = _mm256_hadd_epi32(first[r], last[r]);
-        sums[r] = (integers)_mm256_permute4x64_epi64(both, 0xd8);
-    }
-#else
-    for (int r = 0; r < rows; r++) {
-        sums[r] = (integers){0};
-        for (int64_t i = 0; i < groups * GROUP; i++) {
-            const int8_t *at = w + i / GROUP * GROUP * LANES + i % GROUP;
-            integers column;
-            for (int o = 0; o < LANES; o++) column[o] = at[GROUP * o];
-            sums[r] += column * x[r * groups * GROUP + i];
-        }
-    }
-#endif
-    UNROLLED for (int r = 0; r < rows; r++) {
-        floats out = __builtin_convertvector(sums[r], floats) * load(m->scales + begin);
-        out = out * all(scales[r]) + load(m->bias + begin);
-        put(y + r * y_step + begin, out, m->outputs - begin);
     }
 }
 
-typedef void wide_form(const map *, int64_t, const int16_t *, const float *, float *, int64_t);
-#define FORM(R) \
-    static __attribute__((noinline)) void wide_##R( \
-        const map *m, int64_t panel, const int16_t *x, const float *s, float *y, int64_t y_step) { \
-        wide_tile(R, m, panel, x, s, y, y_step); \
+#if defined __AVX2__ && !defined __AVX512VNNI__
+/* The same of x in 16 bits, a panel after the other. */
+INLINE void wide_tile(const int panels, const int rows, const map *m, int64_t panel,
+                      const int16_t *x, const rounding *by, float *y, int64_t y_step) {
+    const int64_t groups = (m->inputs + GROUP - 1) / GROUP;
+    for (const int64_t end = panel + panels; panel < end; panel++) {
+        const int8_t *w = (const int8_t *)m->packed + panel * groups * GROUP * LANES;
+        __m256i first[MOST_ROWS], last[MOST_ROWS]; /* outputs 0 to 3, and 4 to 7, in pairs */
+        UNROLLED for (int r = 0; r < rows; r++) first[r] = last[r] = _mm256_setzero_si256();
+        for (int64_t g = 0; g < groups; g++) {
+            const __m128i *at = (const __m128i *)(w + g * GROUP * LANES);
+            __m256i low = _mm256_cvtepi8_epi16(_mm_loadu_si128(at));
+            __m256i high = _mm256_cvtepi8_epi16(_mm_loadu_si128(at + 1));
+            UNROLLED for (int r = 0; r < rows; r++) {
+                int64_t four;
+                memcpy(&four, x + (r * groups + g) * GROUP, sizeof four);
+                __m256i values = _mm256_set1_epi64x(four);
+                first[r] = _mm256_add_epi32(first[r], _mm256_madd_epi16(low, values));
+                last[r] = _mm256_add_epi32(last[r], _mm256_madd_epi16(high, values));
+                /* Row after row, or there are more numbers on the way than registers. */
+                __asm__ volatile("" : "+x"(first[r]), "+x"(last[r]));
+            }
+        }
+        UNROLLED for (int r = 0; r < rows; r++) {
+            __m256i both = _mm256_hadd_epi32(first[r], last[r]);
+            integers sums = (integers)_mm256_permute4x64_epi64(both, 0xd8);
+            put_scaled(m, panel * LANES, sums, by[r].scale, y + r * y_step);
+        }
     }
-FORM(1) FORM(2) FORM(3) FORM(4) FORM(5) FORM(6)
-#undef FORM
-static wide_form *const WIDE_FORMS[] = {wide_1, wide_2, wide_3, wide_4, wide_5, wide_6};
+}
+#else
+#define wide_tile int8_tile
+#endif
 
-/* Of panels `first` to `last`; `scales`, and behind them x in whole numbers, are of each row. */
-static void int8_product(const map *m, int64_t first, int64_t last, int64_t rows,
-                         const float *scales, float *y, int64_t y_step) {
-    const int64_t width = (m->inputs + GROUP - 1) / GROUP * GROUP;
-    if (rows == 1) {
-        const int8_t *x = (const int8_t *)(scales + 1);
-        for (; first + 4 <= last; first += 4) int8_tile(4, m, first, x, *scales, y);
-        for (; first < last; first++) int8_tile(1, m, first, x, *scales, y);
-        return;
+typedef void int8_form(const map *, int64_t, const void *, const rounding *, float *, int64_t);
+#define FORM(P, R, TILE) \
+    static __attribute__((noinline)) void int8_##P##_##R( \
+        const map *m, int64_t first, const void *x, const rounding *by, float *y, int64_t step) { \
+        TILE(P, R, m, first, x, by, y, step); \
     }
-    const int16_t *x = (const int16_t *)(scales + rows);
-    const int64_t tiles = (rows + MOST_ROWS - 1) / MOST_ROWS;
-    for (; first < last; first++) {
+#define FORMS(P) \
+    FORM(P, 2, wide_tile) FORM(P, 3, wide_tile) FORM(P, 4, wide_tile) FORM(P, 5, wide_tile) \
+    FORM(P, 6, wide_tile)
+FORM(1, 1, int8_tile) FORMS(1)
+FORM(4, 1, int8_tile) FORMS(2)
+#undef FORM
+#undef FORMS
+static int8_form *const INT8_FORMS[] = {int8_1_1, int8_1_2, int8_1_3, int8_1_4, int8_1_5, int8_1_6};
+static int8_form *const INT8_WIDE[] = {int8_4_1, int8_2_2, int8_2_3, int8_2_4, int8_2_5, int8_2_6};
+
+/* Of panels `first` to `last`; x was rounded as `by` says. */
+static void int8_product(const map *m, int64_t first, int64_t last, int64_t rows, const char *x,
+                         const rounding *by, float *y, int64_t y_step) {
+    const int64_t width = (m->inputs + GROUP - 1) / GROUP * GROUP << (WIDENS && rows > 1);
+    const int64_t tiles = (rows + MOST_ROWS - 1) / MOST_ROWS, at_once = rows == 1 ? 4 : 2;
+    for (int64_t panels; first < last; first += panels) {
+        panels = first + at_once <= last ? at_once : 1;
         for (int64_t r = 0, left = tiles; left > 0; left--) {
             const int64_t count = (rows - r + left - 1) / left;
-            WIDE_FORMS[count - 1](m, first, x + r * width, scales + r, y + r * y_step, y_step);
+            (panels > 1 ? INT8_WIDE : INT8_FORMS)[count - 1](m, first, x + r * width, by + r,
+                                                            y + r * y_step, y_step);
             r += count;
         }
     }
@@ -426,18 +466,20 @@ static void int8_product(const map *m, int64_t first, int64_t last, int64_t rows
 typedef struct {
     const map *m;
     int64_t rows, x_step, y_step;
-    const float *x, *scales;
+    const float *x;
+    const rounding *by; /* of each row of whole numbers, which lie behind; or null */
     float *y;
 } product_work;
 
 static void product_part(const void *about, int64_t part, int64_t parts) {
     const product_work *o = about;
-    const int64_t panel = o->scales ? LANES : PANEL, panels = (o->m->outputs + panel - 1) / panel;
+    const int64_t panel = o->by ? LANES : PANEL, panels = (o->m->outputs + panel - 1) / panel;
     const int64_t fours = (panels + 3) / 4; /* a row takes four at a time */
     const int64_t first = 4 * (fours * part / parts);
     const int64_t last = least(panels, 4 * (fours * (part + 1) / parts));
-    if (o->scales) {
-        int8_product(o->m, first, last, o->rows, o->scales, o->y, o->y_step);
+    if (o->by) {
+        int8_product(o->m, first, last, o->rows, (const char *)(o->by + o->rows), o->by, o->y,
+                     o->y_step);
     } else {
         float_product(o->m, first, last, o->rows, o->x, o->x_step, o->y, o->y_step);
     }
@@ -446,14 +488,14 @@ static void product_part(const void *about, int64_t part, int64_t parts) {
 void product(const map *m, int64_t rows, const float *x, int64_t x_step, float *y, int64_t y_step,
              void *scratch) {
     const int64_t width = (m->inputs + GROUP - 1) / GROUP * GROUP;
-    float *scales = m->scales ? scratch : 0;
-    for (int64_t r = 0; scales && r < rows; r++) {
+    rounding *by = m->scales ? scratch : 0;
+    for (int64_t r = 0; by && r < rows; r++) {
         const float *in = x + r * x_step;
-        scales[r] = rows == 1
-            ? rounded(in, m->inputs, (int8_t *)(scales + 1))
-            : rounded_wide(in, m->inputs, (int16_t *)(scales + rows) + r * width);
+        by[r] = WIDENS && rows > 1
+            ? rounded_wide(in, m->inputs, (int16_t *)(by + rows) + r * width)
+            : rounded(in, m->inputs, (int8_t *)(by + rows) + r * width);
     }
-    const product_work all_of_it = {m, rows, x_step, y_step, x, scales, y};
+    const product_work all_of_it = {m, rows, x_step, y_step, x, by, y};
     share(product_part, &all_of_it, rows * m->inputs * m->outputs);
 }
 
@@ -538,7 +580,7 @@ static void line(int64_t code, int64_t n, float *out, int64_t step, const float 
 }
 
 INLINE float total(int64_t n, const float *a, int64_t step) {
-    floats sums = all(0);
+    floats sums = {0};
     int64_t k = 0;
     if (step == 1) {
         for (; k + LANES <= n; k += LANES) sums += load(a + k);
@@ -568,7 +610,7 @@ INLINE void dots(const int count, int64_t n, const float *a, const float *b, int
                  float scale, float *out) {
     floats sums[4];
     int64_t k = 0;
-    UNROLLED for (int j = 0; j < count; j++) sums[j] = all(0);
+    UNROLLED for (int j = 0; j < count; j++) sums[j] = (floats){0};
     for (; k + LANES <= n; k += LANES) {
         floats of_a = load(a + k);
         UNROLLED for (int j = 0; j < count; j++) sums[j] += of_a * load(b + j * step + k);
@@ -629,11 +671,11 @@ static void attend_one(const stretch *first, const stretch *last, int64_t width,
         for (const stretch *s = first; s < last; s++) { \
             const float *at = values + s->row * per_row + s->begin * width + d; \
             for (int64_t k = s->begin; k < s->end; k++, at += width) { \
-                floats by = all(*weight++); \
+                const float by = *weight++; \
                 UNROLLED for (int j = 0; j < COUNT; j++) sums[j] += by * GET(at + LANES * j); \
             } \
         } \
-        UNROLLED for (int j = 0; j < COUNT; j++) PUT(out + d + LANES * j, sums[j] * all(share)); \
+        UNROLLED for (int j = 0; j < COUNT; j++) PUT(out + d + LANES * j, sums[j] * share); \
     } while (0)
 #define GET(X) get(X, width - d)
 #define PUT(Y, X) put(Y, X, width - d)
@@ -757,9 +799,15 @@ void run(const instruction *program, int64_t count, int64_t rows, const buffer *
 /* Which source this was compiled from; see `compiling.py`. */
 uint32_t mark(void) { return MARK; }
 
+/* Outputs that lie side by side in a panel of int8; twice as many in float32. */
+int64_t lanes(void) { return LANES; }
+
 /* Whether this processor can do what this file was compiled for. */
 int suits(void) {
-#ifdef __AVX2__
+#ifdef __AVX512VNNI__
+    return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#elif defined __AVX2__
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #else
     return 1;

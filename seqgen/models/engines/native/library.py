@@ -7,9 +7,9 @@ import functools
 import os
 from pathlib import Path
 
-from seqgen.models.engines.native.compiling import LIBRARY, SOURCE, mark_of
+from seqgen.models.engines.native.compiling import LIBRARIES, SOURCE, mark_of
 
-# Names another library, or none by "0".
+# Names a level of `LIBRARIES`, another library, or none by "0".
 VARIABLE = "SEQGEN_NATIVE"
 # How many threads compute, one by default; see `cli.process.use_threads`.
 THREADS = "OMP_NUM_THREADS"
@@ -19,8 +19,14 @@ THREADS = "OMP_NUM_THREADS"
 def library() -> ctypes.CDLL | None:
     """Return the compiled library; None where there is none of this source for this processor."""
     named = os.environ.get(VARIABLE)
-    path = Path(named) if named else LIBRARY
-    if named == "0" or not path.is_file():
+    if named == "0":
+        return None
+    paths = [LIBRARIES.get(named, Path(named))] if named else LIBRARIES.values()
+    return next((found for path in paths if (found := _opened(path)) is not None), None)
+
+
+def _opened(path: Path) -> ctypes.CDLL | None:
+    if not path.is_file():
         return None
     try:
         found = ctypes.CDLL(str(path))
@@ -32,7 +38,7 @@ def library() -> ctypes.CDLL | None:
     number, pointer = ctypes.c_int64, ctypes.c_void_p
     found.product.argtypes = [pointer, number, pointer, number, pointer, number, pointer]
     found.run.argtypes = [pointer, number, number, pointer, pointer, pointer]
-    found.use_threads.argtypes = [number]
+    found.use_threads.argtypes, found.lanes.restype = [number], number
     found.product.restype = found.run.restype = found.use_threads.restype = None
     found.use_threads(_threads())
     return found

@@ -7,8 +7,8 @@ import numpy as np
 from seqgen.models.engines.native.library import library
 from seqgen.models.engines.native.recording import LibraryMap, Recorded
 
-# Outputs that lie side by side, in float32 and in int8; inputs that int8 takes at a time.
-PANEL, INT8_PANEL, GROUP = 16, 8, 4
+# Inputs that int8 takes at a time.
+GROUP = 4
 
 
 class NativeMap(LibraryMap):
@@ -20,9 +20,10 @@ class NativeMap(LibraryMap):
     """
 
     def __init__(self, weight: np.ndarray, bias: np.ndarray | None) -> None:
-        panels = _in_panels(weight, PANEL)  # (O / 16, 16, I)
+        panel = 2 * library().lanes()
+        panels = _in_panels(weight, panel)  # (O / panel, panel, I)
         packed = np.ascontiguousarray(panels.swapaxes(1, 2))
-        self._keep(weight.shape, packed, _filled(bias, PANEL, len(weight)), None)
+        self._keep(weight.shape, packed, _filled(bias, panel, len(weight)), None)
 
     def _keep(
         self,
@@ -71,16 +72,16 @@ class NativeInt8Map(NativeMap):
     """
 
     def __init__(self, whole: np.ndarray, scales: np.ndarray, bias: np.ndarray | None) -> None:
-        outputs, inputs = whole.shape
+        (outputs, inputs), panel = whole.shape, library().lanes()
         wide = np.pad(whole, ((0, 0), (0, -inputs % GROUP)))
-        panels = _in_panels(wide, INT8_PANEL).reshape(-1, INT8_PANEL, wide.shape[1] // GROUP, GROUP)
-        packed = np.ascontiguousarray(panels.swapaxes(1, 2))  # (O / 8, I / 4, 8, 4)
-        vectors = (_filled(x, INT8_PANEL, outputs) for x in (bias, scales))
+        panels = _in_panels(wide, panel).reshape(-1, panel, wide.shape[1] // GROUP, GROUP)
+        packed = np.ascontiguousarray(panels.swapaxes(1, 2))  # (O / panel, I / 4, panel, 4)
+        vectors = (_filled(x, panel, outputs) for x in (bias, scales))
         self._keep(whole.shape, packed, *vectors)
 
     @property
     def scratch(self) -> int:
-        return 4 + 2 * (self.inputs + GROUP)  # a scale, and the row in 16 bits
+        return 8 + 2 * (self.inputs + GROUP)  # a scale, a sum, and the row in 16 bits
 
 
 def _in_panels(weight: np.ndarray, panel: int) -> np.ndarray:
