@@ -6,7 +6,8 @@ from seqgen.cli.flags import takes_options
 from seqgen.cli.help import help_texts
 from seqgen.cli.output import Output, put
 from seqgen.cli.reading import Threads
-from seqgen.configs import Options, setting
+from seqgen.configs import Options, TrainingConfig, setting
+from seqgen.configs.config_files import NAMES_ELSEWHERE
 from seqgen.errors import UsageError, did_you_mean
 
 
@@ -31,9 +32,18 @@ def help_(topic: Topic, threads: Threads, out: Output) -> None:
         if not out.record({"topic": name, "text": text.removesuffix("\n")}):
             put(text)
     elif name:
-        hint = did_you_mean(name, topics) or f"; it is one of {', '.join(topics)}, or a command"
+        known = f"; it is one of {', '.join(topics)}, or a command"
+        hint = _setting_meant(name) or did_you_mean(name, topics) or known
         raise UsageError(f"there is no topic {name!r}{hint}")
     elif not out.records({"topic": name, "about": about} for name, about in abouts.items()):
         width = max(map(len, topics))
         put("Topics:\n" + "".join(f"  {n:<{width}}  {a}\n" for n, a in abouts.items()))
         put("\nShow one by `seqgen help TOPIC`, the help of a command by `seqgen help COMMAND`.\n")
+
+
+def _setting_meant(name: str) -> str:
+    """Return which setting of training has this name, here or elsewhere, and what explains it."""
+    name = name.removeprefix("--").replace("-", "_")
+    meant = NAMES_ELSEWHERE.get(name, name)
+    is_setting = meant in TrainingConfig.fields()
+    return f"; {meant} is a setting: seqgen train --set help={meant}" if is_setting else ""

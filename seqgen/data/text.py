@@ -26,6 +26,7 @@ MAGIC_NUMBERS = (
     *(b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"%PDF-", b"PK\x03\x04", b"\x7fELF", b"BZh"),
     *(b"\x1f\x8b", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf"),
 )
+PYTHON_CACHE = "__pycache__"
 BINARY_WITHIN = 8192  # the first bytes, in which a NUL shows that a file is no text
 # Token files, and the byte order marks of UTF-16.
 TEXTS = (b"seqgen.tokens", b"\xff\xfe", b"\xfe\xff")
@@ -192,7 +193,7 @@ def _files_of(given: str | Path) -> list[Path] | None:
         return None
     if glob.has_magic(str(name)):
         matches = sorted(map(Path, glob.glob(str(name), recursive=True)))  # noqa: PTH207
-        files = [p for p in matches if p.is_file()]
+        files = [p for p in matches if p.is_file() and not _in_cache(p, name)]
         if not files:
             raise SeqgenError(f"no file matches {name}")
         return files
@@ -217,7 +218,13 @@ def is_binary(path: Path) -> bool:
 
 
 def _hidden(path: Path, top: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(top).parts)
+    hidden = any(part.startswith(".") for part in path.relative_to(top).parts)
+    return hidden or _in_cache(path, top)
+
+
+def _in_cache(path: Path, given: Path) -> bool:
+    """Return whether a file is in a folder of compiled Python that was not asked for."""
+    return PYTHON_CACHE in path.parts and PYTHON_CACHE not in given.parts
 
 
 def decoded(path: Path) -> Iterator[str]:

@@ -91,6 +91,18 @@ def test_help_of_a_command_and_of_nothing_known(cli):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("average", "ema"), ("ema", "ema"), ("--grad-clip", "clip_norm"), ("learning-rate", "lr")],
+)
+def test_help_of_a_setting_says_what_explains_it(name, meant, cli):
+    code, out, err = cli("help", "--", name)
+    asked = f"seqgen train --set help={meant}"
+    assert (code, out) == (2, "")
+    assert err == f"seqgen: there is no topic {name!r}; {meant} is a setting: {asked}\n"
+    assert re.search(rf"^  {meant} ", cli(*asked.split()[1:])[1], re.M)
+
+
 def test_the_manual_has_every_command_and_option(cli, tmp_path):
     code, out, err = cli("--man")
     assert (code, err) == (0, "") and out.startswith(".TH SEQGEN 1 ")

@@ -205,10 +205,15 @@ def test_a_folder_is_its_texts(tmp_path):
         "i.txt": b"",
     }.items():
         (tmp_path / name).write_bytes(content)
-    for name in (tmp_path, tmp_path / "*"):
+    cache = tmp_path / "__pycache__"
+    cache.mkdir()
+    (cache / "j.pyc").write_bytes(b"\0")  # neither read nor counted as left out
+    for name in (tmp_path, tmp_path / "*", tmp_path / "**"):
         read = [path.name for path in text_files([name])]
         assert read == ["a.txt", "c.txt.gz", "f.txt", "g.tok", "i.txt"]
         assert [path.name[0] for path in binary_files(name)] == ["b", "d", "e", "h"]
+    (cache / "k.txt").write_text("asked for")
+    assert text_files([cache]) == text_files([cache / "*"]) == (cache / "k.txt",)
     assert text_files([tmp_path / "b.png"]) == (tmp_path / "b.png",)  # it is asked for
     with pytest.raises(SeqgenError, match=r"\*\.[a-z]* has no text: .*b\.png"):
         text_files([tmp_path / "*.png"])
