@@ -397,15 +397,19 @@ def tokenizer_files(
         SeqgenError: no folder can hold them.
     """
     kinds = MarianTokenizer, SentencepieceTokenizer
-    if isinstance(target, kinds) and isinstance(source, kinds):
-        return _as_marian(target, source)
-    if source is not target:
+    sentencepiece = isinstance(target, kinds) and isinstance(source, kinds)
+    if source is target:
+        try:  # what stands around a source, and not around a target
+            return files_of(target, framing, name, source=True)
+        except SeqgenError:
+            if not sentencepiece:
+                raise
+    if not sentencepiece:
         raise SeqgenError(
             f"{name} has tokenizers of kinds {source.kind} and {target.kind}; a folder of Hugging "
             "Face holds one for both sides, or two of sentencepiece"
         )
-    # What stands around a source, and not around a target.
-    return files_of(target, framing, name, source=True)
+    return _as_marian(target, source)
 
 
 def _as_marian(target: Tokenizer, source: Tokenizer) -> dict[str, bytes]:

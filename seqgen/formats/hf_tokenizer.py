@@ -191,6 +191,8 @@ def open_tokenizer(folder: Path, vocab_size: int | None, ends: Ends) -> Opened:
         if path.is_file() or (folder / MERGES).is_file():
             content = content_of(path) if path.is_file() else from_merges(folder, ends)
             path = path if path.is_file() else folder / MERGES
+            if ends.table.get("split_special_tokens") is True:
+                content = _with_names_as_text(content)
             tokenizer = HuggingFaceTokenizer(content, vocab_size)
             _name_special(tokenizer, ends)
             return Opened(tokenizer, path, *_frame(tokenizer, ends))
@@ -259,6 +261,19 @@ def from_merges(folder: Path, ends: Ends) -> bytes:
         for which, name in zip(SPECIAL, ("<s>", "</s>", "<pad>"), strict=True):
             ends.table.setdefault(f"{which}_token", name)
     return json_bytes(table)
+
+
+def _with_names_as_text(content: bytes) -> bytes:
+    """Return a `tokenizer.json` that reads the name of a special token in a text as text.
+
+    transformers lists special tokens when it saves a tokenizer, and leaves this to a field of its
+    own configuration. Those that are in the vocabulary need not be listed.
+    """
+    table = parse_json(content)
+    vocab = table["model"]["vocab"]
+    names = set(vocab if isinstance(vocab, dict) else (name for name, _ in vocab))
+    listed = (x for x in table["added_tokens"] if not (x["special"] and x["content"] in names))
+    return json_bytes({**table, "added_tokens": list(listed)})
 
 
 def _name_special(tokenizer: HuggingFaceTokenizer, ends: Ends) -> None:

@@ -12,7 +12,7 @@ from nasty import nasty_texts
 from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError
 from seqgen.formats.hf_own import merges_of
-from seqgen.formats.hf_tokenizer import files_of
+from seqgen.formats.hf_tokenizer import files_of, read
 from seqgen.tokenizers import KINDS, HuggingFaceTokenizer
 from seqgen.tokenizers.sentencepiece import NORMAL, Piece, escaped, pieces_of
 
@@ -85,6 +85,23 @@ def test_names_of_special_tokens_are_text_in_transformers_too(kind, made, tmp_pa
         own = tokenizer.encode(text).tolist()
         assert theirs(text, add_special_tokens=False).input_ids == own
         assert theirs.decode([*own, tokenizer.eos_id]) == tokenizer.decode(own)
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_names_stay_text_in_a_folder_that_transformers_has_written_again(kind, made, tmp_path):
+    """It lists special tokens then, which a tokenizer alone would look for in texts."""
+    transformers = pytest.importorskip("transformers")
+    tokenizer, files = made[kind]
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    transformers.AutoTokenizer.from_pretrained(tmp_path).save_pretrained(tmp_path / "saved")
+    listed = json.loads((tmp_path / "saved" / "tokenizer.json").read_text())["added_tokens"]
+    assert {"<unk>", "<pad>"} <= {token["content"] for token in listed}
+    again, _ = read(tmp_path / "saved")
+    for text in ("a <unk> of <pad><bos><eos>", "<unk>", "the cat"):
+        ids = tokenizer.encode(text).tolist()
+        assert again.encode(text).tolist() == ids
+        assert again.decode([tokenizer.pad_id, *ids]) == tokenizer.decode(ids)
 
 
 @pytest.mark.parametrize("kind", SIZES)
