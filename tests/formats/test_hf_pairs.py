@@ -201,8 +201,13 @@ def test_a_model_trained_here_goes_to_transformers(kind, tmp_path, capsys):
         (record,) = records(
             capsys, "sample", source, "-m", "own", "--greedy", "--max-tokens", TOKENS
         )
-        text = tokenizer.decode(found, skip_special_tokens=True)
-        assert record["text"].strip() == text.strip()
+        around = {own.tokenizer.pad_id, own.framing.start, own.framing.stop}
+        assert (
+            own.tokenizer.decode([i for i in found.tolist() if i not in around]) == record["text"]
+        )
+        if "\ufffd" not in record["text"]:  # they show bytes that are no character in other ways
+            text = tokenizer.decode(found, skip_special_tokens=True)
+            assert record["text"].strip() == text.strip()
     again = load(import_model(out, name="again").name, "cpu")
     with torch.no_grad():
         logits = [
