@@ -49,7 +49,8 @@ def small(arguments):
         return arguments
     found = re.sub(r" --(minutes|steps|epochs) \S+", "", line)
     found += " --steps 3"
-    if not re.search("--hidden-size|--parameters|--init-from|hopfield|hmm|word2vec", line):
+    own_width = "--hidden-size|--parameters|--init-from|hopfield|hmm|word2vec|glove|model bag"
+    if not re.search(own_width, line):
         found += " --hidden-size 16"
     return found.split(" ")
 
