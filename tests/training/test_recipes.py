@@ -25,8 +25,8 @@ from seqgen.models.recurrent.cells.gru import GRUConfig
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.tokenizers.char import CharTokenizer
+from seqgen.training import speed
 from seqgen.training.events import Notice
-from seqgen.training.speed import speed_at_first
 
 TEXT = "the cat sat on the mat.\n" * 400
 
@@ -35,9 +35,11 @@ def trained(monkeypatch, tmp_path, tokens, data=None, **settings):
     """Train for a moment where minutes are said to be worth so many `tokens`.
 
     They are for the sizes, the smallest and then from the largest; or by the rows of a step.
+    Whether bf16 is faster would take seconds to measure.
     """
+    settings = {"precision": "float32", **settings}
 
-    def speed(model, batches, training):
+    def speed_of(model, batches, training):
         worth = tokens[training.batch_size] if isinstance(tokens, dict) else tokens.pop(0)
         if isinstance(worth, Exception):
             raise worth
@@ -46,7 +48,7 @@ def trained(monkeypatch, tmp_path, tokens, data=None, **settings):
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
     (tmp_path / "text.txt").write_text(TEXT)
     notices = []
-    monkeypatch.setattr(choosing, "speed_at_first", speed)
+    monkeypatch.setattr(choosing, "speed_at_first", speed_of)
     result = task.train(
         [data or tmp_path / "text.txt"],
         name="x",
@@ -233,12 +235,13 @@ def test_a_budget_in_steps_asks_for_no_measurement(monkeypatch, tmp_path):
 
 @pytest.mark.fast_for("rnn-tanh", "lstm-plain", "transformer-default", rest="slow")
 @over(representatives(first_of_each(NEURAL)))
-def test_every_architecture_can_be_measured(case):
+def test_every_architecture_can_be_measured(case, monkeypatch):
+    monkeypatch.setattr(speed, "LONG_TRIAL_SECONDS", 0.0)  # one slice will do
     model = case.build(torch.float32)
     corpus = Corpus(np.arange(40, dtype=np.uint8) % VOCAB, np.array([40]), start=1)
     batches = training_batches(corpus, "stream", model.carries_state, 2, 3, seed=0)
     training = TrainingConfig(minutes=1.0, seq_len=3, batch_size=2, precision="float32")
-    assert speed_at_first(model, batches, training) > 0
+    assert speed.speed_at_first(model, batches, training) > 0
 
 
 @pytest.mark.long
