@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import multiprocessing
 import os
 import resource
 import select
@@ -20,6 +21,7 @@ import time
 import traceback
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 from places import STORED
@@ -185,6 +187,16 @@ def use_streams(source: int, out: int, err: int) -> None:
         open(1, "w", encoding="utf-8", closefd=False),  # noqa: SIM115
         open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False),  # noqa: SIM115
     )
+
+
+def training_processes() -> ForkServerContext:
+    """Return what starts processes that train: forks of one that has loaded what that takes.
+
+    Unlike forks of this process, they may use autograd, whose threads it has.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["seqgen.commands.training.train", "torch.distributed.fsdp"])
+    return context
 
 
 def program(

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +30,7 @@ from seqgen.training.events import Progress
 from seqgen.training.regimes.base import TextRules
 from seqgen.training.run import Hooks
 
-VOCAB, END, STEPS = 13, 2, 50
+VOCAB, END, STEPS = 13, 2, 30
 SMALL = {"hidden_size": 8, "num_layers": 2}
 HEADS = {"num_heads": 2}
 DROPOUT = {"dropout": 0.3}
@@ -155,15 +157,22 @@ def run(case: Case, shard: bool, stop_at: int | None, begun: Any) -> dict[str, A
     return {"losses": losses, "snapshot": snapshot, "figures": trainer.objective.figures()}
 
 
-def main() -> None:
-    """Train the cases that the command line names."""
+def be_rank(variables: dict[str, str], arguments: Sequence[str]) -> None:
+    """Be a process of `torchrun`, with its variables; see `main`."""
+    os.environ.update(variables)
+    torch.set_num_threads(1)
+    main(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train the cases that the arguments name, or the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("file")
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--shard", action="store_true")
     parser.add_argument("--stop-at", type=int)
     parser.add_argument("--begun")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     loop.LOG_SECONDS = 0.0
     before = torch.load(given.begun) if given.begun else {}
     found = {}

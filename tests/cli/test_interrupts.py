@@ -13,6 +13,7 @@ import pytest
 from interrupts import commands, interrupted
 from places import STORED
 
+from seqgen.cli import run
 from seqgen.tokenizers import tokenizer_kind
 from seqgen.tokenizers.interruptible import run_interruptible
 
@@ -43,10 +44,8 @@ def test_imports_are_interrupted(name, after, tmp_path):
 def test_any_moment_is_interrupted(name, moments, tmp_path):
     draw = random.Random(f"{name} {len(moments)}")
     every = commands(tmp_path)
-    subprocess.run(
-        [sys.executable, "-m", "seqgen", *every["export"][:-3], str(tmp_path / "in.arpa"), "-q"],
-        check=True,
-    )
+    if name == "import":
+        assert run([*every["export"][:-3], str(tmp_path / "in.arpa"), "-q"]) == 0
     for most in moments:
         check(*interrupted(every[name], draw.uniform(0, most), tmp_path / "home"))
 

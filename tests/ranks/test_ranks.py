@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -11,15 +10,13 @@ import time
 import numpy as np
 import pytest
 import torch
+from forked import training_processes
 from helpers_cli import refusal
-from places import TESTS
-from ranks_worker import ARCHITECTURES, CASES, SHARDED
+from ranks_worker import ARCHITECTURES, CASES, SHARDED, be_rank
 
 from seqgen.data.batches import IGNORED, Batch, places, portions
 from seqgen.data.sources import Source
 from seqgen.models.dropout import Dropout, SomeRows, drawing_for
-
-WORKER = TESTS / "ranks_worker.py"
 
 
 def free_port():
@@ -31,18 +28,19 @@ def free_port():
 def variables(rank, world, port):
     several = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_PORT": port}
     several = {name: str(value) for name, value in several.items()} if world > 1 else {}
-    here = {"MASTER_ADDR": "127.0.0.1", "TORCH_CPP_LOG_LEVEL": "ERROR", "OMP_NUM_THREADS": "1"}
-    return {**os.environ, **here, **several}
+    return {"MASTER_ADDR": "127.0.0.1", **several}
 
 
 def train(world, file, *arguments):
     """Run the worker as so many processes; return what rank 0 found."""
-    port = free_port()
-    command = [sys.executable, str(WORKER), str(file), *arguments]
-    processes = [
-        subprocess.Popen(command, env=variables(rank, world, port)) for rank in range(world)
-    ]
-    assert [process.wait(600) for process in processes] == [0] * world
+    port, start = free_port(), training_processes().Process
+    ranks = [(variables(rank, world, port), [str(file), *arguments]) for rank in range(world)]
+    processes = [start(target=be_rank, args=rank) for rank in ranks]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(600)
+    assert [process.exitcode for process in processes] == [0] * world
     return torch.load(file)
 
 

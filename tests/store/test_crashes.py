@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing
 import os
 import random
 import shutil
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from forked import training_processes
 from safetensors.torch import load_file
 
 from seqgen import store
@@ -418,11 +418,11 @@ def half_written(stored):
 )
 def test_kills_at_random_moments_lose_nothing(kills, text, home, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # for the processes to be
-    settings = {**SETTINGS, "hidden_size": 64, "steps": 2000, "checkpoint_every": 3, "keep": 2}
+    steps = 400 + 80 * kills
+    settings = {**SETTINGS, "hidden_size": 64, "steps": steps, "checkpoint_every": 3, "keep": 2}
     settings |= {"validate_every": 50, "accumulate": 2, "ema": 0.9}
     stored = begun(text, "killed", 3, **settings)
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["seqgen.commands.training.train"])
+    processes = training_processes()
     draw, writing = random.Random(0), 0
     for kill in range(kills):
         before = stored.read_checkpoint()[1]["run"]["step"]
@@ -442,5 +442,5 @@ def test_kills_at_random_moments_lose_nothing(kills, text, home, monkeypatch):
         assert load("killed").model
         assert stored.read_checkpoint()[1]["run"]["step"] > before
     assert writing > 0
-    assert before < settings["steps"] - 100
+    assert before < steps - 100
     assert_ends_as_unbroken(stored, text, **settings)
