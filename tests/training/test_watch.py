@@ -445,6 +445,7 @@ def test_find_lr_refuses_in_a_line(text, capsys):
 @pytest.mark.slow
 def test_the_old_spelling_is_told_the_new_one(text, tmp_path, capsys):
     asked = [str(text), "--hidden-size", "8", "--layers", "1", "--seq-len", "8", "--seed", "1"]
+    asked += ["--steps", "5"]
     assert run(["find-lr", *asked]) == 0
     now = capsys.readouterr()
     assert run(["train", *asked, "--find-lr"]) == 0
