@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from pathlib import Path
+
+from seqgen import store
 from seqgen.commands.loading import load
 from seqgen.commands.training.train import train
 
@@ -10,6 +15,8 @@ TINY = {"hidden_size": 16, "num_layers": 1, "steps": 4, "seed": 1, "precision": 
 TINY |= {"batch_size": 8}
 
 HEADS = {"seq2seq": {}, "seq2seq-transformer": {"num_heads": 2}}
+
+KEPT, TRAINED = tempfile.TemporaryDirectory(), {}
 
 WORDS = ("one", "two", "three", "four", "five", "six")
 
@@ -21,8 +28,15 @@ def pairs_of(count: int = 40) -> list[tuple[str, str]]:
 
 
 def trained(data, name="t", architecture="seq2seq", targets=(), report=None, **settings):
-    """Train a tiny translator and load it."""
+    """Train a tiny translator and load it; equal ones are trained once, and copied."""
     settings = {**TINY, **HEADS[architecture], **settings}
-    train([data], targets=targets, architecture=architecture, name=name, settings=settings,
-          **({"report": report} if report else {}))  # fmt: skip
+    files = tuple(Path(file).read_bytes() for file in (data, *targets))
+    key = files, architecture, repr(sorted(settings.items()))
+    model = store.models_folder() / name
+    if report or key not in TRAINED:
+        train([data], targets=targets, architecture=architecture, name=name, settings=settings,
+              **({"report": report} if report else {}))  # fmt: skip
+        TRAINED[key] = Path(shutil.copytree(model, Path(KEPT.name) / str(len(TRAINED))))
+    else:
+        shutil.copytree(TRAINED[key], model)
     return load(name)
