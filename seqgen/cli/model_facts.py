@@ -105,7 +105,7 @@ def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, 
         "tokenizer": f"{tokenizer['kind']}, {plural(size or 0, 'token')}",
         **({"labels": tokenizer["labels"]} if "labels" in tokenizer else {}),
         **(_mixed(model) or {"training": _imported(record) or _training(model, result)}),
-        "validation": _validation(result),
+        "validation": _validation(result) + _outside_the_fit(record),
         **_features(model, result),
         "written": f"{age(record.get('created'))}, {model.path}",
     }
@@ -224,6 +224,12 @@ def _validation(result: dict[str, Any]) -> str:
     if store.leaves_unknowns_out(result):
         in_bits = f"over {figure(bits)} bits/char (unknown tokens left out), "
     return f"{in_bits}{nats} nats/token{of}"
+
+
+def _outside_the_fit(record: dict[str, Any]) -> str:
+    """Return a mixture's loss on the held-out half that its weights were not fitted on, if any."""
+    loss = record.get("held_out_loss")
+    return "" if loss is None else f"; {figure(loss)} nats/token on the half that fitted no weights"
 
 
 def settings_apart(config: dict[str, Any]) -> dict[str, str]:

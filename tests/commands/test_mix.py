@@ -82,6 +82,8 @@ def test_half_of_the_held_out_text_is_kept_from_the_weights(by, models, capsys):
     assert run(["mix", "A", "B", "--name", "N", *by]) == 0
     said = f"{mixed['held_out_loss']:.4f} nats/token on the half"
     assert said in capsys.readouterr().err
+    assert run(["models", "show", "M"]) == 0
+    assert f"{said} that fitted no weights" in capsys.readouterr().out
     corpora = {name: load(name, "cpu") for name in "AB"}
     ids = corpora["A"].tokenizer.encode(HELD_OUT).tolist()
     columns = []

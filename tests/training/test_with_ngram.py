@@ -418,6 +418,7 @@ def test_of_a_large_held_out_part_pieces_are_used(text, capsys, monkeypatch):
     assert pieces.tokens[-20:].tolist() == held_out.tokens[-20:].tolist()
     column = token_log_probs(loaded.model, pieces)
     assert found["mixture_loss"] == pytest.approx(-column[40:].mean(), abs=1e-5)
+    assert store.find("t-mixture").record["held_out_loss"] == found["mixture_loss"]
     (whole,) = records(capsys, "perplexity", "-m", "t-mixture", "-q")
     assert whole["tokens"] == held_out.tokens.size
 

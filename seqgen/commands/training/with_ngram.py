@@ -201,7 +201,7 @@ def _mix(session: Session) -> MixedWithNGram:
         copy=True,
         overwrite=True,
         result=validation_figures(loss, prepared),
-        about={FAMILY: session.family},
+        about={FAMILY: session.family, "held_out_loss": fitted.losses[-1]},
     )
     return _described(folder, counted, fitted)
 
