@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from seqgen.errors import SeqgenError
-from seqgen.models.engines.arrays import ArrayMap, attend_to_all, unchanged
+from seqgen.models.engines.arrays import ArrayMap, attend_to_all
 from seqgen.models.engines.ops import ArrayOps, Leaf, Ops
 from seqgen.models.engines.weights import Shapes, Weights
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
-from seqgen.models.transformer.array_model import (
-    block_over_arrays,
-    block_shapes,
-    norm_over_arrays,
-    norm_shapes,
-)
-from seqgen.models.transformer.equations import Attend, placed, stream
+from seqgen.models.transformer.array_model import block_over_arrays, fill_stack, stack_shapes
+from seqgen.models.transformer.equations import BlockStack, placed, stream
 from seqgen.models.transformer.positions import sinusoids, waves_of
 
 
-class SourceBlocks:
+class SourceBlocks(BlockStack):
     """Blocks without a causal mask over a source: every place sees all places that are there.
 
     Attributes:
         inputs: makes vectors (S, L, E) of the source's values, E being `embedding_width`.
     """
 
-    ops: ClassVar[Ops]
     config: Seq2SeqTransformerConfig
     inputs: Callable[[Leaf], Leaf]
-    position_embedding: Callable[[Leaf], Leaf]
-    embedding_norm: Callable[[Leaf], Leaf]
-    blocks: Iterable[Callable[[Leaf, Leaf | None, Attend], Leaf]]
-    depth: Sequence[Leaf]
-    final_norm: Callable[[Leaf], Leaf]
-    dropout: Callable[[Leaf], Leaf]
 
     def attend_to_all(self, q: Leaf, k: Leaf, v: Leaf, there: Leaf | None) -> Leaf:
         """Return what queries (S, heads, N, D) read of keys and values (S, heads, L, D).
@@ -124,33 +111,18 @@ class SourceBlocksArrays(SourceBlocks):
         inputs: ArrayMap,
         ops: Ops = ArrayOps,
     ) -> None:
-        self.config, self.ops, self.dropout = config, ops, unchanged
-        self.inputs = inputs
-        if config.positions == "learned":
-            self.position_embedding = weights["position_embedding.weight"].__getitem__
-        self.embedding_norm = norm_over_arrays(ops, config, weights.part("embedding_norm"))
-        self.blocks = [
+        self.config, self.ops, self.inputs = config, ops, inputs
+        blocks = [
             block_over_arrays(ops, config, weights.part("blocks", i), i)
             for i in range(config.encoder_layers or config.num_layers)
         ]
-        self.depth = [weights[f"depth.{i}"] for i in range(len(self.blocks) * config.dense)]
-        self.final_norm = norm_over_arrays(ops, config, weights.part("final_norm"))
+        fill_stack(self, config, weights, blocks)
 
     @staticmethod
     def shapes(config: Seq2SeqTransformerConfig, name: str = "encoder") -> Shapes:
         """Return the shapes of the weights, but for those of its inputs."""
-        shapes: Shapes = {}
-        if config.positions == "learned":
-            table = config.source_window, config.position_width
-            shapes[f"{name}.position_embedding.weight"] = table
-        if config.embedding_norm:
-            shapes |= norm_shapes(config, f"{name}.embedding_norm")
-        for i in range(config.encoder_layers or config.num_layers):
-            shapes |= block_shapes(config, f"{name}.blocks.{i}")
-            shapes |= config.depth_shape(f"{name}.depth", i)
-        if config.norm_position == "pre":
-            shapes |= norm_shapes(config, f"{name}.final_norm")
-        return shapes
+        layers = config.encoder_layers or config.num_layers
+        return stack_shapes(config, f"{name}.", layers, config.source_window)
 
     def __call__(self, values: np.ndarray, lengths: Sequence[int]) -> tuple[np.ndarray, tuple[()]]:
         """See `encoded`."""

@@ -7,7 +7,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from seqgen.models.dropout import Dropout
 from seqgen.models.engines.onednn_linear import Linear
 from seqgen.models.engines.ops import Ops
 from seqgen.models.engines.tensor_ops import TensorOps
@@ -25,7 +24,7 @@ from seqgen.models.seq2seq.reading import (
 from seqgen.models.seq2seq.transformer_arrays import Seq2SeqTransformerArrays
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.models.transformer.attention import full_attention
-from seqgen.models.transformer.blocks import Block, depth_weights, head_norm, norm_of
+from seqgen.models.transformer.blocks import Block, fill_stack, head_norm, norm_of
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.equations import Heads
 from seqgen.models.transformer.model import Transformer, initialise
@@ -72,14 +71,8 @@ class TransformerEncoder(SourceBlocks, nn.Module):
     def __init__(self, config: Seq2SeqTransformerConfig, inputs: nn.Module) -> None:
         super().__init__()
         self.config, self.inputs = config, inputs
-        if config.positions == "learned":
-            self.position_embedding = nn.Embedding(config.source_window, config.position_width)
-        self.embedding_norm = norm_of(config) if config.embedding_norm else nn.Identity()
-        count = config.encoder_layers or config.num_layers
-        self.blocks = nn.ModuleList(Block(config, i) for i in range(count))
-        self.depth = depth_weights(config, count)
-        self.final_norm = norm_of(config) if config.norm_position == "pre" else nn.Identity()
-        self.dropout = Dropout(config.dropout)
+        layers = config.encoder_layers or config.num_layers
+        fill_stack(self, config, Block, layers, config.source_window)
 
     def attend_to_all(self, q: Tensor, k: Tensor, v: Tensor, there: Tensor | None) -> Tensor:
         dropout = self.config.attention_dropout if self.training else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,6 +19,7 @@ from seqgen.models.transformer.context import AnchoredContext, Appending
 from seqgen.models.transformer.equations import (
     ACTIVATIONS,
     Attend,
+    BlockStack,
     Heads,
     attention,
     block,
@@ -48,20 +49,15 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
     ) -> None:
         self.config, self.window, self.ops = config, config.window, ops
         self.vectors = table = weights["embedding.weight"]
-        self.embedding, self.dropout = table.__getitem__, unchanged
-        self.dtype = table.dtype
-        if config.positions == "learned":
-            self.position_embedding = weights["position_embedding.weight"].__getitem__
-        else:
+        self.embedding, self.dtype = table.__getitem__, table.dtype
+        if config.positions != "learned":
             waves = weights.get("waves")  # a torch module's own, whose cosines differ in rounding
             waves = waves_of(ops, config, config.window) if waves is None else waves
             self.waves = waves.astype(self.dtype, copy=False)
-        self.embedding_norm = norm_over_arrays(ops, config, weights.part("embedding_norm"))
-        self.blocks = [
+        blocks = [
             self.block(config, weights.part("blocks", i), i) for i in range(config.num_layers)
         ]
-        self.depth = [weights[f"depth.{i}"] for i in range(len(self.blocks) * config.dense)]
-        self.final_norm = norm_over_arrays(ops, config, weights.part("final_norm"))
+        fill_stack(self, config, weights, blocks)
         self.head = weights.affine("head")
         # What is rounded would magnify the least difference between a row alone and among others.
         self.attend_to_past = attend_each if reduced else attend_to_past
@@ -70,15 +66,7 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
     def shapes(config: TransformerConfig) -> Shapes:
         size = config.hidden_size
         shapes = {"embedding.weight": (config.vocab_size, config.embedding_width)}
-        if config.positions == "learned":
-            shapes["position_embedding.weight"] = config.window, config.position_width
-        if config.embedding_norm:
-            shapes |= norm_shapes(config, "embedding_norm")
-        for i in range(config.num_layers):
-            shapes |= block_shapes(config, f"blocks.{i}")
-            shapes |= config.depth_shape("depth", i)
-        if config.norm_position == "pre":
-            shapes |= norm_shapes(config, "final_norm")
+        shapes |= stack_shapes(config, "", config.num_layers, config.window)
         return shapes | linear_shapes("head", size, config.vocab_size, config.output_bias)
 
     def block(self, config: TransformerConfig, weights: Weights, index: int) -> Callable:
@@ -134,6 +122,33 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
         places = np.arange(q.shape[2])
         seen = seen_from(places, places, self.config.span(layer))
         return attend_to_past(q, k, v, seen[None, None])
+
+
+def fill_stack(
+    stack: BlockStack, config: TransformerConfig, weights: Weights, blocks: Sequence[Callable]
+) -> None:
+    """Give a stack its blocks over arrays, and from its weights what stands around them."""
+    ops, stack.blocks, stack.dropout = stack.ops, blocks, unchanged
+    if config.positions == "learned":
+        stack.position_embedding = weights["position_embedding.weight"].__getitem__
+    stack.embedding_norm = norm_over_arrays(ops, config, weights.part("embedding_norm"))
+    stack.depth = [weights[f"depth.{i}"] for i in range(len(blocks) * config.dense)]
+    stack.final_norm = norm_over_arrays(ops, config, weights.part("final_norm"))
+
+
+def stack_shapes(config: TransformerConfig, prefix: str, layers: int, window: int) -> Shapes:
+    """Return the shapes of the weights of a stack, whose positions are `window`."""
+    shapes: Shapes = {}
+    if config.positions == "learned":
+        shapes[f"{prefix}position_embedding.weight"] = window, config.position_width
+    if config.embedding_norm:
+        shapes |= norm_shapes(config, f"{prefix}embedding_norm")
+    for i in range(layers):
+        shapes |= block_shapes(config, f"{prefix}blocks.{i}")
+        shapes |= config.depth_shape(f"{prefix}depth", i)
+    if config.norm_position == "pre":
+        shapes |= norm_shapes(config, f"{prefix}final_norm")
+    return shapes
 
 
 def block_over_arrays(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -14,6 +15,7 @@ from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.equations import (
     ACTIVATIONS,
     Attend,
+    BlockStack,
     Heads,
     attention,
     block,
@@ -82,9 +84,25 @@ class Block(nn.Module):
         return block(self, x, rotation, attend)
 
 
-def depth_weights(config: TransformerConfig, layers: int) -> nn.ParameterList:
-    """Return w_ij of `equations.stream`; at first each block reads the one below it alone."""
-    return nn.ParameterList(torch.eye(i + 2)[-1] for i in range(layers if config.dense else 0))
+def fill_stack(
+    stack: BlockStack,
+    config: TransformerConfig,
+    block: Callable[[TransformerConfig, int], nn.Module],
+    layers: int,
+    window: int,
+) -> None:
+    """Give a stack new blocks, and what stands around them, for `window` positions.
+
+    At first each block reads the one below it alone: so begin the w_ij of `equations.stream`.
+    """
+    if config.positions == "learned":
+        stack.position_embedding = nn.Embedding(window, config.position_width)
+    stack.embedding_norm = norm_of(config) if config.embedding_norm else nn.Identity()
+    stack.blocks = nn.ModuleList(block(config, i) for i in range(layers))
+    depths = (torch.eye(i + 2)[-1] for i in range(layers if config.dense else 0))
+    stack.depth = nn.ParameterList(depths)
+    stack.final_norm = norm_of(config) if config.norm_position == "pre" else nn.Identity()
+    stack.dropout = Dropout(config.dropout)
 
 
 def head_norm(config: TransformerConfig) -> nn.Module:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from seqgen.models.engines.ops import Leaf, Ops
+from seqgen.models.engines.ops import Leaf
 from seqgen.models.transformer.config import TransformerConfig
-from seqgen.models.transformer.equations import Attend, placed, seen_from, stream
+from seqgen.models.transformer.equations import Attend, BlockStack, placed, seen_from, stream
 from seqgen.models.transformer.kv_cache import KVCache, empty_cache
 
 # Tokens, over all windows, that a long text is worked through at a time.
@@ -50,7 +49,7 @@ class Appending:
         return self.attend(q, keys[:, :, begin:end], values[:, :, begin:end], seen)
 
 
-class AnchoredContext:
+class AnchoredContext(BlockStack):
     """A transformer's work on tokens, over arrays or tensors as its parts are.
 
     Past its window W its context is anchored: a row that holds W tokens falls back to its last
@@ -59,18 +58,11 @@ class AnchoredContext:
     sliding-window perplexity with stride S.
     """
 
-    ops: ClassVar[Ops]
     config: TransformerConfig
     like: Leaf
     window: int
     waves: Leaf
     embedding: Callable[[Leaf], Leaf]
-    position_embedding: Callable[[Leaf], Leaf]
-    embedding_norm: Callable[[Leaf], Leaf]
-    blocks: Iterable[Callable[[Leaf, Leaf | None, Attend], Leaf]]
-    depth: Sequence[Leaf]
-    final_norm: Callable[[Leaf], Leaf]
-    dropout: Callable[[Leaf], Leaf]
 
     def attend_to_past(self, q: Leaf, k: Leaf, v: Leaf, seen: Leaf | None) -> Leaf:
         """Return what queries (B, heads, T, D) read at the last T of n positions.

@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from seqgen.models.engines.ops import Leaf, Ops, ops_of
 from seqgen.models.transformer.config import TransformerConfig
@@ -137,6 +137,18 @@ def block(p: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Leaf:
     if p.cross is not None:
         x = _residual(p, p.cross_norm, lambda y: p.cross(y, attend), x)
     return _residual(p, p.feed_forward_norm, p.feed_forward, x)
+
+
+class BlockStack:
+    """Blocks one above the other, and what stands around them, over arrays or tensors."""
+
+    ops: ClassVar[Ops]
+    position_embedding: Callable[[Leaf], Leaf]
+    embedding_norm: Callable[[Leaf], Leaf]
+    blocks: Iterable[Callable[[Leaf, Leaf | None, Attend], Leaf]]
+    depth: Sequence[Leaf]
+    final_norm: Callable[[Leaf], Leaf]
+    dropout: Callable[[Leaf], Leaf]
 
 
 def stream(p: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Iterator[Leaf]:

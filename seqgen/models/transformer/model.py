@@ -12,7 +12,6 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.dropout import Dropout
 from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.engines.onednn_linear import Linear
 from seqgen.models.engines.ops import Ops
@@ -24,7 +23,7 @@ from seqgen.models.engines.tensor_products import (
 )
 from seqgen.models.transformer.array_model import TransformerArrays
 from seqgen.models.transformer.attention import causal_attention, for_each_query
-from seqgen.models.transformer.blocks import Block, depth_weights, norm_of
+from seqgen.models.transformer.blocks import Block, fill_stack
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.context import AnchoredContext
 from seqgen.models.transformer.kv_cache import KVCache
@@ -66,13 +65,7 @@ class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
         self.config, self.window = config, config.window
         size = config.hidden_size
         self.embedding = nn.Embedding(config.vocab_size, config.embedding_width)
-        if config.positions == "learned":
-            self.position_embedding = nn.Embedding(config.window, config.position_width)
-        self.embedding_norm = norm_of(config) if config.embedding_norm else nn.Identity()
-        self.blocks = nn.ModuleList(self.block(config, i) for i in range(config.num_layers))
-        self.depth = depth_weights(config, config.num_layers)
-        self.final_norm = norm_of(config) if config.norm_position == "pre" else nn.Identity()
-        self.dropout = Dropout(config.dropout)
+        fill_stack(self, config, self.block, config.num_layers, config.window)
         self.head = Linear(size, config.vocab_size, bias=config.output_bias)
         initialise(self, config)
         if config.tie_weights:
