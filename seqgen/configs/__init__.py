@@ -36,7 +36,6 @@ from seqgen.configs.settings import (
     MOST_WIDTH,
     NO_BOUNDS,
     REQUIRED,
-    SHARED_SEARCH,
     Bounds,
     Choices,
     Config,

@@ -464,10 +464,3 @@ def read_search(text: str) -> tuple[str, Dimension]:
     high, colon, log = rest.partition(":")
     require(not colon or log == "log", f"{HOW}, not {text!r}")
     return name, Span(low.strip(), high.strip(), log == "log")
-
-
-# What `tune` tries of settings that several architectures have.
-SHARED_SEARCH: dict[str, Dimension] = {
-    "hidden_size": Choices((0.5, 1, 2), relative=True),
-    "dropout": Span(0.0, 0.5),
-}

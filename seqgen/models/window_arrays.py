@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from seqgen.configs import MOST_WIDTH, SHARED_SEARCH, ModelConfig, ranges, require, setting
+from seqgen.configs import MOST_WIDTH, Bounds, ModelConfig, ranges, require, setting
 from seqgen.models.engines.arrays import unchanged
 from seqgen.models.engines.ops import ArrayOps, Leaf, Ops
 from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
 from seqgen.models.reader import NeuralArrays, Reader
+from seqgen.models.shared_settings import shared
 from seqgen.models.state import State
-from seqgen.registry import SHARED_DOCS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,19 +28,15 @@ class WindowConfig(ModelConfig):
         "Number of previous tokens that a prediction sees.", 8, ranges.WIDTHS
     )
     embedding_size: int = setting("Width of the embedding of a token.", 64, ranges.WIDTHS)
-    hidden_size: int = setting(
-        SHARED_DOCS["hidden_size"] + " With 0 there is no hidden layer, and direct is needed.",
+    hidden_size: int = shared(
+        "hidden_size",
         256,
-        low=0,
-        high=MOST_WIDTH,
-        search=SHARED_SEARCH["hidden_size"],
+        " With 0 there is no hidden layer, and direct is needed.",
+        bounds=Bounds(low=0, high=MOST_WIDTH),
     )
     direct: bool = setting("Also connect the embeddings directly to the softmax.", False)
-    dropout: float = setting(
-        SHARED_DOCS["dropout"] + " It applies to the embeddings and to the hidden layer.",
-        0.0,
-        ranges.SHARES_BELOW_1,
-        search=SHARED_SEARCH["dropout"],
+    dropout: float = shared(
+        "dropout", 0.0, " It applies to the embeddings and to the hidden layer."
     )
 
     def __post_init__(self) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from seqgen.configs import SHARED_SEARCH, Size, ranges, require, setting
+from seqgen.configs import Size, ranges, require, setting
 from seqgen.configs.model import SentenceConfig
 from seqgen.data.masking import Symbols
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.config import MOST_FILTERS, CellRegularisers, RecurrentConfig
+from seqgen.models.shared_settings import shared
 from seqgen.models.transformer.config import TransformerConfig
-from seqgen.registry import SHARED_DOCS
 
 # The width of the vectors without n-grams, and with them, as in Joulin et al. (2017): each step
 # updates all buckets.
@@ -30,9 +30,7 @@ class BagConfig(SentenceConfig):
         None,
         ranges.WIDTHS,
     )
-    dropout: float = setting(
-        SHARED_DOCS["dropout"], 0.0, ranges.SHARES_BELOW_1, search=SHARED_SEARCH["dropout"]
-    )
+    dropout: float = shared("dropout", 0.0)
 
     ngrams: int = setting(
         "Also read the n-grams of 2 to N tokens, hashed into `buckets` vectors (Joulin et "
@@ -69,10 +67,8 @@ class BiRNNConfig(SentenceConfig, CellRegularisers):
         "Direction in which a sentence is read; each of two has half of the units.",
         "bidirectional",
     )
-    hidden_size: int = setting(
-        SHARED_DOCS["hidden_size"], 256, ranges.WIDTHS, search=SHARED_SEARCH["hidden_size"]
-    )
-    num_layers: int = setting(SHARED_DOCS["num_layers"], 1, ranges.LAYERS)
+    hidden_size: int = shared("hidden_size", 256)
+    num_layers: int = shared("num_layers", 1)
     embedding_size: int | None = setting(
         "Width of the embedding; by default the hidden size.", None, ranges.WIDTHS
     )
@@ -81,14 +77,9 @@ class BiRNNConfig(SentenceConfig, CellRegularisers):
         "Peters et al. 2018), or beside the first layer's output (first; Peters et al. 2017).",
         "input",
     )
-    residual: bool = setting(
-        "Add the input of each layer but the first to its output (residual connections).", False
-    )
-    dropout: float = setting(
-        SHARED_DOCS["dropout"] + " It applies to the input of each layer and of the head.",
-        0.2,
-        ranges.SHARES_BELOW_1,
-        search=SHARED_SEARCH["dropout"],
+    residual: bool = shared("residual", False)
+    dropout: float = shared(
+        "dropout", 0.2, " It applies to the input of each layer and of the head."
     )
 
     def __post_init__(self) -> None:
@@ -160,9 +151,7 @@ class BertConfig(EncoderOnlyConfig):
     )
     qk_norm: bool = setting("Normalise queries and keys (Henry et al. 2020).", False)
     bias: bool = setting("Give the linear layers biases.", True)
-    tie_weights: bool = setting(
-        "Share the embedding matrix with the softmax layer (Press and Wolf 2017).", True
-    )
+    tie_weights: bool = shared("tie_weights", True)
     norm_eps: float = setting(
         "Number added to the variance in normalisation.", 1e-12, ranges.SHARES
     )
@@ -184,8 +173,8 @@ class ELMoConfig(LSTMConfig):
     sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
     recipe: ClassVar[Mapping[str, Any]] = {**LSTMConfig.recipe, "batch_size": 64}
 
-    hidden_size: int = setting(SHARED_DOCS["hidden_size"], 128, ranges.WIDTHS)
-    num_layers: int = setting(SHARED_DOCS["num_layers"], 2, ranges.LAYERS)
+    hidden_size: int = shared("hidden_size", 128, search=None)
+    num_layers: int = shared("num_layers", 2)
     input: Literal["embedding", "onehot", "char-cnn"] = setting(
         "Input of the first layer: a convolution over the characters of words (char-cnn; Kim et "
         "al. 2016) with a linear map to the width of the layers, or learned embeddings.",
@@ -198,9 +187,7 @@ class ELMoConfig(LSTMConfig):
         low=1,
         high=MOST_FILTERS,
     )
-    residual: bool = setting(
-        "Add the input of each layer but the first to its output (residual connections).", True
-    )
+    residual: bool = shared("residual", True)
 
     @classmethod
     def sizes_for(cls, vocab_size: int, given: Collection[str]) -> tuple[Size, ...]:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 from seqgen.configs import (
     MOST_LAYERS,
     MOST_WIDTH,
-    SHARED_SEARCH,
     ModelConfig,
     Size,
     ranges,
@@ -17,7 +16,7 @@ from seqgen.configs import (
     setting,
 )
 from seqgen.models.recurrent.equation import Equation
-from seqgen.registry import SHARED_DOCS
+from seqgen.models.shared_settings import shared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,10 +123,8 @@ class RecurrentConfig(CellRegularisers):
     equation: ClassVar[type[Equation]]
     """What a step of each layer does."""
 
-    hidden_size: int = setting(
-        SHARED_DOCS["hidden_size"], 256, ranges.WIDTHS, search=SHARED_SEARCH["hidden_size"]
-    )
-    num_layers: int = setting(SHARED_DOCS["num_layers"], 2, ranges.LAYERS)
+    hidden_size: int = shared("hidden_size", 256)
+    num_layers: int = shared("num_layers", 2)
     input: Literal["embedding", "onehot", "char-cnn"] = setting(
         "Input of the first layer: learned embeddings, one-hot vectors, or for words a convolution "
         "over their characters (Kim et al. 2016).",
@@ -166,25 +163,18 @@ class RecurrentConfig(CellRegularisers):
         None,
         ranges.WIDTHS,
     )
-    residual: bool = setting(
-        "Add the input of each layer but the first to its output (residual connections).", False
-    )
+    residual: bool = shared("residual", False)
     dense: bool = setting(
         "Let each layer read the first layer's input and the outputs of all layers below it, side"
         " by side (dense connections, Huang et al. 2017); the softmax layer reads the last layer.",
         False,
     )
-    dropout: float = setting(
-        SHARED_DOCS["dropout"]
-        + " It applies to the input of each layer and of the softmax layer (Zaremba et al. "
-        "2014).",
+    dropout: float = shared(
+        "dropout",
         0.1,
-        ranges.SHARES_BELOW_1,
-        search=SHARED_SEARCH["dropout"],
+        " It applies to the input of each layer and of the softmax layer (Zaremba et al. 2014).",
     )
-    tie_weights: bool = setting(
-        "Share the embedding matrix with the softmax layer (Press and Wolf 2017).", False
-    )
+    tie_weights: bool = shared("tie_weights", False)
     last_size: int | None = setting(
         "Width of the last layer, in units; by default the hidden size.", None, ranges.WIDTHS
     )

@@ -13,7 +13,6 @@ import numpy as np
 
 from seqgen.configs import (
     MOST_WIDTH,
-    SHARED_SEARCH,
     ModelConfig,
     Size,
     ranges,
@@ -24,9 +23,9 @@ from seqgen.models.engines.ops import ArrayOps, Leaf, Ops
 from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
 from seqgen.models.reader import NeuralArrays
 from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.models.shared_settings import shared
 from seqgen.models.state import State
 from seqgen.models.transformer.equations import feed_forward
-from seqgen.registry import SHARED_DOCS
 
 # Of the feed-forward layers (Shazeer 2020), and of the norms.
 ACTIVATION, EPS = "geglu", 1e-5
@@ -47,10 +46,8 @@ class HawkConfig(ModelConfig):
         Size({"num_layers": 2, "hidden_size": 96}),
     )
 
-    hidden_size: int = setting(
-        SHARED_DOCS["hidden_size"], 192, ranges.WIDTHS, search=SHARED_SEARCH["hidden_size"]
-    )
-    num_layers: int = setting(SHARED_DOCS["num_layers"], 2, ranges.LAYERS)
+    hidden_size: int = shared("hidden_size", 192)
+    num_layers: int = shared("num_layers", 2)
     recurrent_size: int | None = setting(
         "Width of the recurrence; by default 3/2 of the hidden size.",
         None,
@@ -68,16 +65,10 @@ class HawkConfig(ModelConfig):
         4,
         ranges.FROM_1_TO_1000,
     )
-    dropout: float = setting(
-        SHARED_DOCS["dropout"]
-        + " It applies to the embeddings and to the output of each sublayer.",
-        0.1,
-        ranges.SHARES_BELOW_1,
-        search=SHARED_SEARCH["dropout"],
+    dropout: float = shared(
+        "dropout", 0.1, " It applies to the embeddings and to the output of each sublayer."
     )
-    tie_weights: bool = setting(
-        "Share the embedding matrix with the softmax layer (Press and Wolf 2017).", False
-    )
+    tie_weights: bool = shared("tie_weights", False)
 
     def shared_weights(self) -> list[list[str]]:
         """Return the names of each weight that several parts of a model share."""

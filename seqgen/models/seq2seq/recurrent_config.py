@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from seqgen import registry
-from seqgen.configs import SHARED_SEARCH, Size, ranges, require, setting
+from seqgen.configs import Size, ranges, require, setting
 from seqgen.models.recurrent.config import CellRegularisers, RecurrentConfig
 from seqgen.models.recurrent.equation import Equation
 from seqgen.models.recurrent.named_cell import recurrent_cell
 from seqgen.models.seq2seq.config import SourceConfig
+from seqgen.models.shared_settings import shared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,15 +28,8 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
     )
 
     cell: str = setting("Recurrent cell: gru, lstm or another (docs/cells.md).", "gru")
-    hidden_size: int = setting(
-        registry.SHARED_DOCS["hidden_size"] + " Encoder and decoder have the same.",
-        256,
-        ranges.WIDTHS,
-        search=SHARED_SEARCH["hidden_size"],
-    )
-    num_layers: int = setting(
-        registry.SHARED_DOCS["num_layers"] + " Encoder and decoder have the same.", 1, ranges.LAYERS
-    )
+    hidden_size: int = shared("hidden_size", 256, " Encoder and decoder have the same.")
+    num_layers: int = shared("num_layers", 1, " Encoder and decoder have the same.")
     embedding_size: int | None = setting(
         "Width of the embeddings; by default the hidden size.", None, ranges.WIDTHS
     )
@@ -77,15 +70,9 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
     coverage: bool = setting(
         "Let attention scores depend on the attention paid so far (Tu et al. 2016).", False
     )
-    residual: bool = setting(
-        "Add the input of each layer but the first to its output (residual connections).", False
-    )
-    dropout: float = setting(
-        registry.SHARED_DOCS["dropout"]
-        + " It applies to the input of each layer and of the softmax layer.",
-        0.2,
-        ranges.SHARES_BELOW_1,
-        search=SHARED_SEARCH["dropout"],
+    residual: bool = shared("residual", False)
+    dropout: float = shared(
+        "dropout", 0.2, " It applies to the input of each layer and of the softmax layer."
     )
     tie_weights: bool = setting(
         "Share the target's embedding matrix with the softmax layer.", False

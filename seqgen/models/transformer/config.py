@@ -9,14 +9,13 @@ from typing import Any, ClassVar, Literal
 
 from seqgen.configs import (
     MOST_WIDTH,
-    SHARED_SEARCH,
     ModelConfig,
     Size,
     ranges,
     require,
     setting,
 )
-from seqgen.registry import SHARED_DOCS
+from seqgen.models.shared_settings import shared
 
 # The angles of every position are kept at hand, hundreds of bytes each.
 MOST_WINDOW = 1 << 18
@@ -60,11 +59,9 @@ class TransformerConfig(ModelConfig):
     window: int = setting(
         "Tokens in the context window; it follows from seq_len.", low=1, high=MOST_WINDOW
     )
-    hidden_size: int = setting(
-        SHARED_DOCS["hidden_size"], 128, ranges.WIDTHS, search=SHARED_SEARCH["hidden_size"]
-    )
-    num_layers: int = setting(SHARED_DOCS["num_layers"], 4, ranges.LAYERS)
-    num_heads: int = setting(SHARED_DOCS["num_heads"], 4, ranges.WIDTHS)
+    hidden_size: int = shared("hidden_size", 128)
+    num_layers: int = shared("num_layers", 4)
+    num_heads: int = shared("num_heads", 4)
     num_kv_heads: int | None = setting(
         "Number of heads of keys and values, each read by as many queries (Ainslie et al. 2023);"
         " by default as many as num_heads, which it must divide.",
@@ -124,21 +121,15 @@ class TransformerConfig(ModelConfig):
     embedding_norm: bool = setting(
         "Normalise the embeddings, positions included, before the first block, as BART does.", False
     )
-    dropout: float = setting(
-        SHARED_DOCS["dropout"]
-        + " It applies to the embeddings and to the output of each sublayer.",
-        0.1,
-        ranges.SHARES_BELOW_1,
-        search=SHARED_SEARCH["dropout"],
+    dropout: float = shared(
+        "dropout", 0.1, " It applies to the embeddings and to the output of each sublayer."
     )
     attention_dropout: float = setting(
         "Probability of dropping an attention weight in training; much slower on a CPU.",
         0.0,
         ranges.SHARES_BELOW_1,
     )
-    tie_weights: bool = setting(
-        "Share the embedding matrix with the softmax layer (Press and Wolf 2017).", False
-    )
+    tie_weights: bool = shared("tie_weights", False)
     output_bias: bool = setting("Give the softmax layer a bias.", False)
     norm_eps: float = setting("Number added to the variance in normalisation.", 1e-5, ranges.SHARES)
     rope_theta: float = setting(

@@ -1,0 +1,33 @@
+"""The settings that several architectures have: their documentation, bounds and search, once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seqgen.configs import Choices, Span, ranges, setting
+from seqgen.registry import SHARED_DOCS
+
+DOCS = SHARED_DOCS | {
+    "residual": "Add the input of each layer but the first to its output (residual connections).",
+    "tie_weights": "Share the embedding matrix with the softmax layer (Press and Wolf 2017).",
+}
+BOUNDS = {
+    "hidden_size": ranges.WIDTHS,
+    "num_layers": ranges.LAYERS,
+    "num_heads": ranges.WIDTHS,
+    "dropout": ranges.SHARES_BELOW_1,
+}
+SEARCH = {"hidden_size": Choices((0.5, 1, 2), relative=True), "dropout": Span(0.0, 0.5)}
+
+
+def shared(name: str, default: Any, more: str = "", **about: Any) -> Any:
+    """Return a setting that several architectures have.
+
+    Args:
+        name: of the setting.
+        default: its default in this architecture.
+        more: what its documentation says besides.
+        about: what differs of its bounds and its search, see `setting`.
+    """
+    usual = {"bounds": BOUNDS.get(name), "search": SEARCH.get(name)}
+    return setting(DOCS[name] + more, default, **{**usual, **about})
