@@ -19,7 +19,7 @@ from seqgen.files import json_bytes, parse_json
 from seqgen.formats import KEPT, ImportedModel, ModelToExport, NumberType, gguf, hf_config
 from seqgen.formats.gguf import GGUFFile
 from seqgen.formats.hf_models import filled, require_transformer
-from seqgen.formats.hf_own import learnt_pieces, merges_of
+from seqgen.formats.hf_own import learnt_pieces, marks_spaces, merges_of, scores_of
 from seqgen.formats.hf_tokenizer import files_of, framed
 from seqgen.formats.hf_weights import TensorMap, check_tensors, parts_of, theirs_of
 from seqgen.models.base import weights_of
@@ -46,6 +46,7 @@ from seqgen.tokenizers.sentencepiece import (
     Piece,
     field,
     piece_field,
+    pieces_of,
 )
 
 ARCHITECTURES = ("gpt2", "llama", "qwen2", "qwen3")
@@ -559,29 +560,75 @@ def facts_of(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, Any
     """Return the facts of a tokenizer.
 
     Args:
-        tokenizer: of bytes or characters, byte pairs learnt by seqgen, or a byte-level one from
-            elsewhere.
+        tokenizer: of bytes or characters, byte pairs learnt by seqgen, or one from elsewhere that
+            merges bytes, or pieces as sentencepiece does.
         framing: how texts begin and end.
         name: what messages call the model.
 
     Raises:
-        SeqgenError: a GGUF file cannot hold this kind.
+        SeqgenError: a GGUF file cannot hold this kind, or llama.cpp would read texts otherwise.
+    """
+    try:
+        facts = _vocabulary(tokenizer, framing, name)
+    except ValueError as error:
+        raise SeqgenError(
+            f"{name} has a {tokenizer.kind} tokenizer that llama.cpp reads otherwise: {error}"
+        ) from None
+    if len(framing.also_stop) > len(OTHER_ENDS):
+        raise SeqgenError(f"{name} ends texts with more tokens than a GGUF file can name")
+    others = zip(OTHER_ENDS, framing.also_stop, strict=False)
+    ids = {"bos": framing.start, "eos": framing.stop, "padding": tokenizer.pad_id, **dict(others)}
+    facts |= {f"{which}_token_id": token for which, token in ids.items() if token is not None}
+    facts["add_bos_token"] = framing.starts_prompts
+    return {PREFIX + key: fact for key, fact in facts.items()}
+
+
+def _vocabulary(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, Any]:
+    """Return the facts of a tokenizer but how texts begin and end; see `facts_of`.
+
+    Raises:
+        ValueError: llama.cpp would read texts otherwise.
     """
     if isinstance(tokenizer, BPETokenizer):
-        return _merged_by_score(tokenizer, framing, name)
+        return _scored("llama", _learnt(tokenizer), tokenizer.unk_id)
     if isinstance(tokenizer, CharTokenizer):
-        return _one_by_one(tokenizer, framing, name)
-    cannot = SeqgenError(
-        f"{name} has a tokenizer of kind {tokenizer.kind} that a GGUF file cannot hold; byte, "
-        "char, bpe, and imported byte-level ones that split texts as GPT-2, SmolLM, Qwen2, Llama 3 "
-        "and Tekken do can be written"
-    )
+        return _scored("t5", _letters(tokenizer), tokenizer.unk_id)
+    if isinstance(tokenizer, WholeSentencepieceTokenizer):
+        how = tokenizer.normaliser
+        if how.kind != "bpe" or not how.byte_fallback or how.rules or how.squeeze:
+            raise ValueError("it changes texts, has no bytes, or does not merge by score")
+        pieces = _mergeable(pieces_of(tokenizer.content))
+        more = range(len(pieces), tokenizer.vocab_size)
+        pieces += [Piece(f"[PAD {i}]", 0.0, CONTROL) for i in more]
+        return _scored("llama", pieces, tokenizer.unk_id, how.dummy_prefix)
     table = parse_json(files_of(tokenizer, framing, name)["tokenizer.json"])
+    if table["model"].get("byte_fallback"):
+        prefix = marks_spaces(table)
+        pieces = _mergeable(_metaspaced(table, tokenizer))
+        return _scored("llama", pieces, tokenizer.unk_id, prefix)
+    return _byte_level_facts(table, tokenizer, name)
+
+
+def _byte_level_facts(table: dict[str, Any], tokenizer: Tokenizer, name: str) -> dict[str, Any]:
+    """Return the facts of merges of bytes.
+
+    Args:
+        table: its `tokenizer.json`.
+        tokenizer: the same.
+        name: what messages call the model.
+
+    Raises:
+        SeqgenError: it is of another kind.
+    """
     model = table.get("model", {})
     how = name_of_split(table.get("pre_tokenizer")), bool(model.get("ignore_merges"))
     pre = next((name for name, pre in PRES.items() if how == (pre.split, pre.whole_words)), None)
     if model.get("type") != "BPE" or pre is None:
-        raise cannot
+        raise SeqgenError(
+            f"{name} has a tokenizer of kind {tokenizer.kind} that a GGUF file cannot hold; byte, "
+            "char, bpe, and imported ones that merge pieces as sentencepiece does, or bytes of "
+            "texts split as GPT-2, SmolLM, Qwen2, Llama 3 and Tekken do, can be written"
+        )
     names = {token: text for text, token in model["vocab"].items()}
     kinds = dict.fromkeys(names, NORMAL)
     if isinstance(tokenizer, ByteTokenizer):
@@ -591,72 +638,97 @@ def facts_of(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, Any
         kinds[added["id"]] = CONTROL if added["special"] else USER
     tokens = [names.get(i, f"[PAD{i}]") for i in range(tokenizer.vocab_size)]
     merges = [x if isinstance(x, str) else " ".join(x) for x in model.get("merges", [])]
-    facts = {"model": "gpt2", "pre": pre, "tokens": tokens, "bos_token_id": framing.start}
-    facts["token_type"] = [kinds.get(i, CONTROL) for i in range(len(tokens))]
-    facts["merges"] = merges
-    optional = {"eos_token_id": framing.stop, "padding_token_id": tokenizer.pad_id}
-    if len(framing.also_stop) > len(OTHER_ENDS):
-        raise SeqgenError(f"{name} ends texts with more tokens than a GGUF file can name")
-    others = zip(OTHER_ENDS, framing.also_stop, strict=False)
-    optional |= {f"{which}_token_id": token for which, token in others}
-    facts |= {key: token for key, token in optional.items() if token is not None}
-    facts["add_bos_token"] = framing.starts_prompts
-    return {PREFIX + key: fact for key, fact in facts.items()}
+    types = [kinds.get(i, CONTROL) for i in range(len(tokens))]
+    return {"model": "gpt2", "pre": pre, "tokens": tokens, "token_type": types, "merges": merges}
 
 
-def _merged_by_score(tokenizer: BPETokenizer, framing: Framing, name: str) -> dict[str, Any]:
-    """Return the facts of byte pairs learnt here: `llama`, which merges by score as they do.
+def _metaspaced(table: dict[str, Any], tokenizer: Tokenizer) -> list[Piece]:
+    """Return the pieces of merges of characters, in a `tokenizer.json` like that of Llama 2.
 
     Raises:
-        SeqgenError: llama.cpp would read texts otherwise.
+        ValueError: sentencepiece would merge them otherwise.
     """
-    try:
-        pieces = learnt_pieces(tokenizer)
-        merges_of(pieces)
-        known = {piece.text for piece in pieces if piece.kind == NORMAL}
-        for text in (piece.text for piece in pieces if piece.kind == BYTE):
-            if any(text[:i] in known and text[i:] in known for i in range(1, len(text))):
-                raise ValueError(f"two of its pieces make {text}, the name of a byte")
-    except ValueError as error:
-        raise SeqgenError(
-            f"{name} has a bpe tokenizer that llama.cpp reads otherwise: {error}"
-        ) from None
+    model, vocab = table["model"], table["model"]["vocab"]
+    plain = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
+    if model.get("type") != "BPE" or any(model.get(setting) for setting in plain):
+        raise ValueError("it does not merge characters alone")
+    pairs = (x.split(" ") if isinstance(x, str) else x for x in model["merges"])
+    kinds = {f"<0x{byte:02X}>": BYTE for byte in range(256)}
+    if not kinds.keys() <= vocab.keys():
+        raise ValueError("it has no piece for some bytes")
+    added = {token["content"]: token for token in table["added_tokens"]}
+    kinds |= {name: CONTROL if token["special"] else USER for name, token in added.items()}
+    kinds |= {model["unk_token"]: UNKNOWN_PIECE} if model.get("unk_token") else {}
+    scores = scores_of(vocab.keys() - kinds.keys(), map(tuple, pairs))
+    names = {token: name for name, token in vocab.items()}
+    names |= {token["id"]: name for name, token in added.items()}
+    listed = [names.get(i, f"[PAD {i}]") for i in range(tokenizer.vocab_size)]
+    known = [NORMAL if name in scores else kinds.get(name, CONTROL) for name in listed]
+    return [Piece(n, scores.get(n, 0.0), kind) for n, kind in zip(listed, known, strict=True)]
+
+
+def _mergeable(pieces: list[Piece]) -> list[Piece]:
+    """Return pieces of which merging makes none that is not in texts.
+
+    Raises:
+        ValueError: it might make another.
+    """
+    known = {piece.text for piece in pieces if piece.kind == NORMAL}
+    for text, _, kind in pieces:
+        if kind == USER:
+            raise ValueError(f"{text!r} is cut out of texts first")
+        if kind != NORMAL and any(
+            text[:i] in known and text[i:] in known for i in range(len(text))
+        ):
+            raise ValueError(f"two of its pieces make {text}, the name of another token")
+    return pieces
+
+
+def _learnt(tokenizer: BPETokenizer) -> list[Piece]:
+    """Return byte pairs learnt here; llama.cpp merges them by score, too.
+
+    Raises:
+        ValueError: it would merge them otherwise.
+    """
+    pieces = learnt_pieces(tokenizer)
+    merges_of(pieces)
     # Merges may make any name but one with a space, so those of special tokens have one.
     special = {UNKNOWN_PIECE, CONTROL}
     shown = [p._replace(text=p.text.replace("<", "< ")) if p.kind in special else p for p in pieces]
-    shown = [p._replace(kind=NORMAL) if p.kind == USER else p for p in shown]
-    return _scored("llama", shown, tokenizer, framing)
+    return _mergeable([p._replace(kind=NORMAL) if p.kind == USER else p for p in shown])
 
 
-def _one_by_one(tokenizer: CharTokenizer, framing: Framing, name: str) -> dict[str, Any]:
-    """Return the facts of characters: `t5`, the likeliest pieces, of which none is longer.
+def _letters(tokenizer: CharTokenizer) -> list[Piece]:
+    """Return characters as the likeliest pieces, of which none is longer.
 
     Raises:
-        SeqgenError: llama.cpp would read texts otherwise.
+        ValueError: llama.cpp would read texts otherwise.
     """
     if SPACE in tokenizer.alphabet:
-        raise SeqgenError(f"{name} knows U+2581, which a GGUF file takes for a space")
+        raise ValueError("it knows U+2581, which a GGUF file takes for a space")
     special = [Piece(text, 0.0, CONTROL) for text in SPECIALS[:-1]]
     special.append(Piece(SPECIALS[-1], 0.0, UNKNOWN_PIECE))
     letters = (Piece(letter.replace(" ", SPACE), -1.0, NORMAL) for letter in tokenizer.alphabet)
-    return _scored("t5", [*special, *letters], tokenizer, framing)
+    return [*special, *letters]
 
 
 def _scored(
-    model: str, pieces: Sequence[Piece], tokenizer: Tokenizer, framing: Framing
+    model: str, pieces: Sequence[Piece], unknown: int | None, prefix: bool = False
 ) -> dict[str, Any]:
-    """Return the facts of a vocabulary of sentencepiece."""
-    facts: dict[str, Any] = {
+    """Return the facts of a vocabulary of sentencepiece.
+
+    Args:
+        model: a key of `SENTENCEPIECE`.
+        pieces: of all tokens.
+        unknown: the id of what stands for a character that it does not have.
+        prefix: a space is put before texts.
+    """
+    return {
         "model": model,
         "tokens": [piece.text for piece in pieces],
         "scores": [piece.score for piece in pieces],
         "token_type": [piece.kind for piece in pieces],
-        "bos_token_id": framing.start,
-        "unknown_token_id": tokenizer.unk_id,
-        "padding_token_id": tokenizer.pad_id,
-        "add_bos_token": framing.starts_prompts,
+        **({} if unknown is None else {"unknown_token_id": unknown}),
         "add_eos_token": False,
-        "add_space_prefix": False,
+        "add_space_prefix": prefix,
     }
-    facts |= {} if framing.stop is None else {"eos_token_id": framing.stop}
-    return {PREFIX + key: fact for key, fact in facts.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -206,21 +206,73 @@ def merges_of(pieces: list[Piece]) -> list[tuple[str, str]]:
     longer = sorted((text for text in scores if len(text) > 1), key=lambda text: -scores[text])
     if len({scores[text] for text in longer}) < len(longer):
         raise ValueError("two of its pieces have the same score")
-    pairs = (_last_merge(text, scores) for text in longer)
+    pairs = (_last_merge(text, _by_score(scores)) for text in longer)
     return [pair for pair in pairs if pair is not None]
 
 
-def _last_merge(text: str, scores: Mapping[str, float]) -> tuple[str, str] | None:
+# How early two neighbours are merged, the largest first; None if they are not.
+Priority = Callable[[str, str], float | None]
+
+
+def _by_score(scores: Mapping[str, float]) -> Priority:
+    """Return the order of sentencepiece: by what two neighbours become, whatever they are."""
+    return lambda left, right: scores.get(left + right)
+
+
+def _last_merge(text: str, priority: Priority) -> tuple[str, str] | None:
     """Return the last two parts that merging the characters of a piece leaves; None for more."""
     parts = list(text)
-    while len(parts) > 2:
-        merged = [a + b for a, b in pairwise(parts)]
-        known = [i for i, piece in enumerate(merged) if piece in scores]
+    while len(parts) > 1:
+        ranks = [priority(*pair) for pair in pairwise(parts)]
+        known = [(rank, -i) for i, rank in enumerate(ranks) if rank is not None]
         if not known:
             return None
-        best = max(known, key=lambda i: (scores[merged[i]], -i))
-        parts[best : best + 2] = [merged[best]]
-    return (parts[0], parts[1]) if len(parts) == 2 else None
+        if len(parts) == 2:
+            return parts[0], parts[1]
+        at = -max(known)[1]
+        parts[at : at + 2] = [parts[at] + parts[at + 1]]
+    return None
+
+
+def scores_of(names: Iterable[str], merges: Iterable[tuple[str, str]]) -> dict[str, float]:
+    """Return scores by which sentencepiece merges texts as a list of merges does.
+
+    As each piece is only ever made from one pair (see `merges_of`), the place of that pair in the
+    list is its score, if sentencepiece makes it from the same pair.
+
+    Args:
+        names: the pieces that merging may make.
+        merges: pairs, the first to be merged first.
+
+    Raises:
+        ValueError: there are no such scores.
+    """
+    ranks = {pair: float(-i) for i, pair in enumerate(merges)}
+    last = {name: _last_merge(name, lambda *pair: ranks.get(pair)) for name in names}
+    never = -float(len(ranks))
+    scores = {name: never if pair is None else ranks[pair] for name, pair in last.items()}
+    for name, pair in last.items():
+        if len(name) > 1 and _last_merge(name, _by_score(scores)) != pair:
+            raise ValueError(f"its piece {name!r} would be merged from other parts")
+    return scores
+
+
+def marks_spaces(table: Mapping[str, Any]) -> bool:
+    """Return whether a tokenizer that writes spaces as U+2581 puts one before a text.
+
+    Raises:
+        ValueError: it does not do that alone before it merges, as Llama 2's does.
+    """
+    normalizer, before = table.get("normalizer"), table.get("pre_tokenizer") or {}
+    steps = normalizer.get("normalizers", [normalizer]) if normalizer else []
+    marks, starts = _replace(" ", SPACE), {"type": "Prepend", "prepend": SPACE}
+    if not before and steps in ([marks], [starts, marks]):
+        return len(steps) == 2
+    # With a prefix, this step leaves out the space before a text that begins with one.
+    metaspace = {"type": "Metaspace", "replacement": SPACE, "split": False}
+    if not steps and {**before, **metaspace, "prepend_scheme": "never"} == before:
+        return False
+    raise ValueError("it changes or splits texts before it merges")
 
 
 WRITERS: dict[type[Tokenizer], Callable[[Any], tuple[list[str], dict[str, Any]]]] = {

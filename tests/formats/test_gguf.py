@@ -5,6 +5,8 @@ import socket
 import struct
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 import sentencepiece
 import torch
 from helpers_cli import records, refusal
-from hf_models import PROMPTS, TEXT, checkpoint, sentencepiece_model
+from hf_models import PROMPTS, TEXT, checkpoint, metaspace, sentencepiece_model
 from nasty import ODD, nasty_texts
 
 from seqgen.cli import run
@@ -20,11 +22,14 @@ from seqgen.commands.exchange import import_model
 from seqgen.commands.loading import load
 from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError
-from seqgen.formats import gguf_models
+from seqgen.formats import ModelToExport, gguf_models
 from seqgen.formats.gguf import GGUFFile, write
+from seqgen.formats.hf_own import scores_of
 from seqgen.models.engines.tensor_ops import TensorOps
+from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.positions import rotations
-from seqgen.tokenizers import KINDS
+from seqgen.tokenizers import KINDS, HuggingFaceTokenizer
+from seqgen.tokenizers.from_elsewhere import WholeSentencepieceTokenizer
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 
@@ -147,8 +152,76 @@ def test_characters_leave_as_pieces_of_one_letter(tmp_path):
         assert again.decode(ids) == text
     assert again.encode("a\u2192t").tolist() == tokenizer.encode("a\u2192t").tolist()
     space = KINDS["char"].train(["a\u2581b"])
-    with pytest.raises(SeqgenError, match=r"m knows U\+2581"):
+    with pytest.raises(SeqgenError, match=r"it knows U\+2581"):
         gguf_models.facts_of(space, framing, "m")
+
+
+def metaspaced(scheme):
+    """Return Llama 2's form of a tokenizer: spaces marked by rules, or by a step that does it."""
+    table = json.loads(metaspace().to_str())
+    if scheme == "none":
+        del table["normalizer"]["normalizers"][0]
+    elif scheme != "prepended":
+        step = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": scheme}
+        table |= {"normalizer": None, "pre_tokenizer": {**step, "split": False}}
+    return HuggingFaceTokenizer(json.dumps(table).encode())
+
+
+def whole_sentencepiece():
+    return WholeSentencepieceTokenizer(sentencepiece_model(TEXT.split("\n") * 8, 330))
+
+
+MERGING = {scheme: partial(metaspaced, scheme) for scheme in ("prepended", "never", "none")}
+MERGING |= {"sentencepiece": whole_sentencepiece}
+NAMED = ("<unk>", "<s>", "</s>")
+
+
+def texts_without_names(count):
+    """Return odd texts in which nothing is read as a special token."""
+    texts = nasty_texts(TEXT, count)
+    return [text for text in texts if text and not any(name in text for name in NAMED)]
+
+
+@pytest.mark.parametrize("form", MERGING)
+def test_merges_of_characters_leave_as_scores(form, tmp_path):
+    tokenizer = MERGING[form]()
+    framing, path = Framing(1, None, 2), tmp_path / "v.gguf"
+    path.write_bytes(b"".join(write(gguf_models.facts_of(tokenizer, framing, "m"), {}, {})))
+    again, framed = gguf_models.read_vocabulary(GGUFFile(path), tokenizer.vocab_size)
+    assert framed == framing and again.normaliser.dummy_prefix == (
+        form in ("prepended", "sentencepiece")
+    )
+    for text in texts_without_names(300):
+        assert again.encode(text).tolist() == tokenizer.encode(text).tolist(), text
+
+
+# It puts a space before a text, but not before one that begins with a space, as llama.cpp does.
+FIRST = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": False}
+FIRST = {"normalizer": None, "pre_tokenizer": FIRST}
+
+
+def test_merges_that_no_scores_give_are_refused():
+    """Of a, b and c, bc is made first, and abc only of ab: by scores it would be made of bc."""
+    with pytest.raises(ValueError, match="its piece 'abc' would be merged from other parts"):
+        scores_of(["a", "b", "c", "ab", "bc", "abc"], [("b", "c"), ("a", "b"), ("ab", "c")])
+    assert scores_of(["a", "b", "ab"], [("a", "b")])["ab"] == 0
+    for change, said in (
+        ({"pre_tokenizer": {"type": "Whitespace"}}, "it changes or splits texts before it merges"),
+        (FIRST, "it changes or splits texts before it merges"),
+        ({"normalizer": {"type": "NFKC"}}, "it changes or splits texts before it merges"),
+        (
+            {"added_tokens": [{"id": 5, "content": "x", "special": False}]},
+            "'x' is cut out of texts",
+        ),
+    ):
+        table = {**json.loads(metaspace().to_str()), **change}
+        table["added_tokens"] = [{**PLAIN_TOKEN, **token} for token in table["added_tokens"]]
+        tokenizer = HuggingFaceTokenizer(json.dumps(table).encode())
+        with pytest.raises(SeqgenError, match=said):
+            gguf_models.facts_of(tokenizer, Framing(1, None, 2), "m")
+
+
+PLAIN_TOKEN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 
 
 def ask_llama_cpp(path, questions):
@@ -180,6 +253,21 @@ def test_llama_cpp_reads_and_writes_the_same(kind, tmp_path, capsys):
     for prompt, theirs in zip(PROMPTS, answers[len(texts) :], strict=True):
         flags = ("-m", "own", "--greedy", "--max-tokens", "8")
         assert records(capsys, "sample", prompt, *flags)[0]["text"] == theirs
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("form", MERGING)
+def test_llama_cpp_merges_imported_characters_alike(form, tmp_path):
+    pytest.importorskip("transformers")
+    tokenizer, folder = MERGING[form](), checkpoint("mistral", tmp_path / "hf")
+    model = load(import_model(folder, name="m").name, "cpu").model
+    config = replace(model.config, vocab_size=tokenizer.vocab_size, sliding_window=None)
+    exported = ModelToExport(Transformer(config), tokenizer, "line", Framing(1, None, 2), "m")
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"".join(gguf_models.write_model(exported)))
+    texts = texts_without_names(10_000)
+    answers = ask_llama_cpp(path, [["tokenize", text] for text in texts])
+    assert answers == [tokenizer.encode(text).tolist() for text in texts]
 
 
 @pytest.mark.long
