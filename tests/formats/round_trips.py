@@ -9,6 +9,7 @@ other program reads what seqgen has exported and writes it again itself, and seq
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
 import tempfile
@@ -255,16 +256,25 @@ def main() -> None:
     parser.add_argument("--strings", type=int, default=10_000)
     parser.add_argument("--only", default="")
     asked = parser.parse_args()
-    names = ["written as", "tokenizer", "logits", "after its return", "greedy", "beams"]
-    names += ["odd texts", "after its return"]
-    for cells in (names, ["---"] * len(names)):
+    for cells in (["written as", *TOKENIZERS], ["---"] * (1 + len(TOKENIZERS))):
         _put(cells)
-    for trip in measure(asked.text, asked.pairs, asked.strings, only=asked.only):
-        counts = (trip.greedy, trip.beams, trip.strings, trip.strings_back)
-        wholes = (trip.prompts, trip.prompts, trip.of_strings, trip.of_strings)
-        shares = [f"{n:,} of {whole:,}" for n, whole in zip(counts, wholes, strict=True)]
-        row = [trip.written_as, trip.tokenizer, f"{trip.logits:.1e}", f"{trip.back:.1g}", *shares]
-        _put(row)
+    trips = measure(asked.text, asked.pairs, asked.strings, only=asked.only)
+    for shape, row in itertools.groupby(trips, lambda trip: trip.written_as):
+        cells = {trip.tokenizer: _cell(trip) for trip in row}
+        _put([shape, *(cells.get(kind, "") for kind in TOKENIZERS)])
+
+
+def _cell(trip: RoundTrip) -> str:
+    """Return the largest difference of a logit, and whatever is not the same to the last one."""
+    counts = {
+        "greedy": (trip.greedy, trip.prompts),
+        "beams": (trip.beams, trip.prompts),
+        "texts": (trip.strings, trip.of_strings),
+        "texts back": (trip.strings_back, trip.of_strings),
+    }
+    lacking = [f"{name} {n:,} of {of:,}" for name, (n, of) in counts.items() if n < of]
+    lacking += [f"back {trip.back:.1e}"] if trip.back else []
+    return "; ".join([f"{trip.logits:.1e}" if trip.logits else "0", *lacking])
 
 
 def _put(cells: Sequence[str]) -> None:

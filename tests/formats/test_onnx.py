@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from architectures import RECURRENT
 from helpers_cli import records, refusal
 from hf_models import GERMAN, TEXT
 from places import ROOT
@@ -39,6 +40,9 @@ CASES = {
         "tie_weights=true",
     ),
 }
+# Every other cell as it is by default, in long tests.
+CELLS = [cell for cell in RECURRENT if cell not in CASES]
+CASES |= {cell: (cell,) for cell in CELLS}
 
 
 def trained(tmp_path, architecture, *settings, tokenizer="char", name="own"):
@@ -83,8 +87,8 @@ def stepped(out, about, tokens, pieces, fixed):
     return np.concatenate(logits, 1)
 
 
-# Tracing these takes half a minute.
-TRACED_LONG = {"pairs", "form of 2017", "rope"}
+# Tracing these takes half a minute, or the next are very many.
+TRACED_LONG = {"pairs", "form of 2017", "rope", *CELLS}
 
 
 @pytest.mark.parametrize(
