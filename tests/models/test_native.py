@@ -300,6 +300,15 @@ def test_rows_of_a_cache_hold_what_their_origins_hold():
     assert not state.origins[1].any()
 
 
+def test_a_cache_of_more_rows_takes_no_more_room_than_one_made_for_them():
+    few, many = (empty_cache(n, 1, 1, 2, 4, np.zeros(0, np.float32)) for n in (2, 160))
+    for state in (few, many):
+        state.append(np.zeros((len(state.starts), 1), np.int64))
+    for rows in ([0, 1] * 80, [*range(160)]):
+        few = few.select(rows)
+        assert few.keys[0].shape == many.keys[0].shape
+
+
 def test_without_a_library_numpy_multiplies(numpy_alone):
     weight, x = numbers(5, 4), numbers(3, 4, seed=1)
     affine = Affine(weight, None)

@@ -95,6 +95,9 @@ class KVCache(State):
         stay = all(rows[rows[row]] == rows[row] for row in moved if rows[row] < len(rows))
         fewer = len(rows) < len(self.starts) and all(a < b for a, b in pairwise(rows))
         in_place = fewer or (len(rows) == len(self.starts) and stay)
+        capacity = self.tokens.shape[1]
+        if len(rows) > len(self.starts):  # each of more rows has less room
+            capacity = _capacity(self.end - min(self.starts, default=self.end) + 1, len(rows))
         shared = self._shared_by(rows)
         if in_place:
             # Every row that is read keeps its place, or is read before another takes it.
@@ -104,7 +107,7 @@ class KVCache(State):
         self.starts = [self.starts[row] for row in rows]
         self.shared = shared
         if not in_place:
-            self._relocate(self.tokens.shape[1], rows)
+            self._relocate(capacity, rows)
         return self
 
     @property
