@@ -37,12 +37,16 @@ class CounterDraw:
     def __call__(
         self, rows: Sequence[tuple[int, int]], step: int | np.ndarray, log_probs: np.ndarray
     ) -> list[int]:
-        prompts, samples = rows[0] if len(rows) == 1 else np.array(rows, dtype=np.int64).T
-        draws = uniforms(self.seed, prompts, samples, step).reshape(-1).tolist()
+        draws = self.uniforms(rows, step).tolist()
         if log_probs.shape[1] > BLOCK:
             return [_drawn(row, u) for row, u in zip(log_probs, draws, strict=True)]
         cumulated = np.exp(log_probs.astype(np.float64)).cumsum(-1)  # (B, V)
         return [_inverse(row, u * float(row[-1])) for row, u in zip(cumulated, draws, strict=True)]
+
+    def uniforms(self, rows: Sequence[tuple[int, int]], step: int | np.ndarray) -> np.ndarray:
+        """Return the uniform number (B,) of each row's draw."""
+        prompts, samples = rows[0] if len(rows) == 1 else np.array(rows, dtype=np.int64).T
+        return uniforms(self.seed, prompts, samples, step).reshape(-1)
 
 
 def _drawn(log_probs: np.ndarray, u: float) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import Choose, CounterDraw
-from seqgen.decoding.processors import History, Processor, normalise
+from seqgen.decoding.processors import Forbid, History, Processor, normalise
 from seqgen.models.distributions import require_numbers
 from seqgen.models.engines.ops import ops_of
 from seqgen.models.reader import Reader, without_gradients
@@ -80,6 +80,13 @@ class Manner:
         apart = self.watch is not None or self.outcomes is not None or not seeded
         return id(self) if apart else tuple(self.processors)
 
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether tokens are drawn from the model's own distribution, but for a few of them."""
+        only_forbidden = [type(processor) for processor in self.processors] == [Forbid]
+        unwatched = self.watch is None and self.outcomes is None
+        return only_forbidden and unwatched and isinstance(self.choose, CounterDraw)
+
 
 class Text:
     """One text in a batch.
@@ -116,8 +123,9 @@ class Batch:
         self.model = model
         self.texts: list[Text] = []
         # Of the texts in order, in parts that are joined at the next `draw`: logits (B, V) of the
-        # next token, and the states after what was read.
-        self._parts: list[tuple[np.ndarray, State]] = []
+        # next token, unless there is a drawer, and the states after what was read.
+        self._parts: list[tuple[np.ndarray | None, State]] = []
+        self.drawer = model.drawer
 
     @without_gradients
     def join(self, texts: Sequence[Text], opens: Opens | None = None) -> None:
@@ -129,7 +137,8 @@ class Batch:
         """
         prompts = [text.row.tokens for text in texts]
         handles = [text.row.handle for text in texts]
-        self._parts.append(prefill(self.model, prompts, opens, handles))
+        logits, state = prefill(self.model, prompts, opens, handles)
+        self._parts.append((None if self.drawer else logits, state))
         self.texts = [*self.texts, *texts]
 
     @without_gradients
@@ -137,17 +146,40 @@ class Batch:
         """Draw the next token of every text."""
         if len(self._parts) > 1:
             logits, states = zip(*self._parts, strict=True)
-            self._parts = [(np.concatenate(logits), type(states[0]).cat(states))]
-        ((logits, _),), steps = self._parts, []
-        # The model's own.
-        log_probs = require_numbers(logits if self.model.normalised else normalise(logits))
+            joined = None if self.drawer else np.concatenate(logits)
+            self._parts = [(joined, type(states[0]).cat(states))]
+        ((logits, state),), steps = self._parts, []
+        log_probs = None if logits is None else self._own(logits)
         alike: dict[object, list[int]] = {}
         for place, text in enumerate(self.texts):
             alike.setdefault(text.manner.alike, []).append(place)
         for places in alike.values():
-            of_these = log_probs if len(alike) == 1 else log_probs[places]
-            steps += _drawn([self.texts[place] for place in places], of_these)
+            texts = [self.texts[place] for place in places]
+            if log_probs is None:
+                of_these = state if len(alike) == 1 else state.copy().select(places)
+                steps += self._drawn_by_drawer(texts, of_these)
+            else:
+                of_these = log_probs if len(alike) == 1 else log_probs[places]
+                steps += _push(texts, *_choose(texts, of_these))
         return steps
+
+    def _own(self, logits: np.ndarray) -> np.ndarray:
+        """Return the model's own log-probabilities (B, V)."""
+        return require_numbers(logits if self.model.normalised else normalise(logits))
+
+    def _drawn_by_drawer(self, texts: Sequence[Text], state: State) -> Iterator[Step]:
+        """Draw the next token of texts that are written alike, by rows (V) only where needed."""
+        drawer, manner = self.drawer, texts[0].manner
+        if not manner.is_plain:
+            return _push(texts, *_choose(texts, self._own(drawer.logits(state))))
+        choose, steps = _draws_of(texts)
+        never = np.array(sorted(set(manner.processors[0].ids)), np.int64)
+        tokens, norms = drawer.draw(state, choose.uniforms(_identities(texts), steps), never)
+        unsure = np.flatnonzero(tokens < 0).tolist()
+        if unsure:
+            logits = drawer.logits(state.copy().select(unsure))
+            tokens[unsure] = _choose([texts[place] for place in unsure], self._own(logits))[0]
+        return _push(texts, tokens.tolist(), (drawer.log_probs(state, tokens) - norms).tolist())
 
     @without_gradients
     def read(self) -> None:
@@ -162,28 +194,44 @@ class Batch:
             self.texts = [self.texts[place] for place in unfinished]
             state = state.select(unfinished) if unfinished else state
         if self.texts:
-            self._parts = [self.model.step([text.history[-1] for text in self.texts], state)]
+            last = [text.history[-1] for text in self.texts]
+            read = self.drawer and (None, self.drawer.read(last, state))
+            self._parts = [read or self.model.step(last, state)]
 
 
-def _drawn(texts: Sequence[Text], log_probs: np.ndarray) -> Iterator[Step]:
-    """Draw the next token of texts that are written alike."""
+def _identities(texts: Sequence[Text]) -> list[tuple[int, int]]:
+    """Return what each text's draws depend on beside seed and step."""
+    return [(text.row.prompt, text.row.sample) for text in texts]
+
+
+def _draws_of(texts: Sequence[Text]) -> tuple[Choose, int | np.ndarray]:
+    """Return what picks the next token of texts that are written alike, and at which step."""
     manner, step = texts[0].manner, texts[0].step
-    rows, histories = [text.row for text in texts], [text.history for text in texts]
+    seeded = isinstance(manner.choose, CounterDraw)
+    if seeded and any(text.manner is not manner or text.step != step for text in texts):
+        seeds = np.array([text.manner.choose.seed for text in texts])
+        return CounterDraw(seeds), np.array([text.step for text in texts])
+    return manner.choose, step
+
+
+def _choose(texts: Sequence[Text], log_probs: np.ndarray) -> tuple[list[int], list[float]]:
+    """Choose the next token of texts that are written alike, and return its log-probability."""
+    manner, histories = texts[0].manner, [text.history for text in texts]
     if manner.outcomes is not None:
         log_probs = manner.outcomes(histories, log_probs)
     stages = [log_probs]
     for processor in manner.processors:
         stages.append(processor(histories, stages[-1]))
-    choose, steps = manner.choose, step
-    seeded = isinstance(choose, CounterDraw)
-    if seeded and any(text.manner is not manner or text.step != step for text in texts):
-        choose = CounterDraw(np.array([text.manner.choose.seed for text in texts]))
-        steps = np.array([text.step for text in texts])
-    chosen = choose([(row.prompt, row.sample) for row in rows], steps, stages[-1])
-    of_chosen = log_probs[range(len(rows)), chosen].tolist()
+    choose, steps = _draws_of(texts)
+    chosen = choose(_identities(texts), steps, stages[-1])
     if manner.watch is not None:
-        manner.watch(rows, step, stages, chosen)
-    for text, token, logprob in zip(texts, chosen, of_chosen, strict=True):
+        manner.watch([text.row for text in texts], texts[0].step, stages, chosen)
+    return chosen, log_probs[range(len(texts)), chosen].tolist()
+
+
+def _push(texts: Sequence[Text], tokens: list[int], log_probs: list[float]) -> Iterator[Step]:
+    """Add a token to each text."""
+    for text, token, logprob in zip(texts, tokens, log_probs, strict=True):
         text.history.append(token)
         yield Step(text.row, text.continuation.push(token, logprob), text.continuation)
 

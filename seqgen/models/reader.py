@@ -11,7 +11,7 @@ import functools
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -171,6 +171,11 @@ class Reader(ABC):
         return WrittenOut(logits), state
 
     @property
+    def drawer(self) -> Drawer | None:
+        """What draws tokens faster than by the logits of a step; None where nothing does."""
+        return None
+
+    @property
     def most_at_once(self) -> int:
         """How many tokens, over all rows, `predictions` has memory for."""
         return LOGITS_AT_ONCE // self.vocab_size
@@ -179,6 +184,35 @@ class Reader(ABC):
     def quick_ranks(self) -> bool:
         """Whether ranks cost little more than hits; not where they alone need rows (V)."""
         return True
+
+
+class Drawer(Protocol):
+    """Draws tokens from distributions that it does not write out; states are those of its model."""
+
+    def draw(
+        self, state: State, uniforms: np.ndarray, never: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw a token of each row of a state.
+
+        Args:
+            state: not used up.
+            uniforms: (B,), in [0, 1); the token is the first whose cumulative probability exceeds
+                it.
+            never: tokens that are never drawn, ascending.
+
+        Returns:
+            Tokens (B,), -1 where it depends on the rounding of the row's probabilities; and the log
+            of each row's whole mass.
+        """
+
+    def logits(self, state: State) -> np.ndarray:
+        """Return the logits (B, V) of the next token of each row."""
+
+    def log_probs(self, state: State, tokens: np.ndarray) -> np.ndarray:
+        """Return the logits (B,) of one token of each row."""
+
+    def read(self, tokens: Sequence[int], state: State) -> State:
+        """Return the state after one more token of each row."""
 
 
 class ArrayModel(ArrayNetwork, Reader):

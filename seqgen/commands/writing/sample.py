@@ -40,8 +40,11 @@ from seqgen.decoding.processors import (
     TopP,
     Typical,
 )
-from seqgen.decoding.sampling import Opens, Row, Watch
+from seqgen.decoding.sampling import Manner, Opens, Row, Watch
 from seqgen.tokenizers import Decoder
+
+# Texts to write side by side where a token costs less than a call.
+QUICK_ROWS = 256
 
 
 def filters(options: SampleOptions) -> list[Processor]:
@@ -136,6 +139,12 @@ class Writer:
         return [*processors, *filters(options)]
 
     @property
+    def batch_size(self) -> int:
+        """How many texts are written side by side."""
+        quick = self.loaded.model.drawer and Manner(self.processors, self.choose).is_plain
+        return max(self.options.batch_size, QUICK_ROWS if quick else 1)
+
+    @property
     def choose(self) -> Choose:
         """What picks a token from log-probabilities."""
         return greedy if self.options.greedy else CounterDraw(self.options.seed)
@@ -155,6 +164,11 @@ class Writer:
         limit = options.max_tokens if row.max_tokens is None else row.max_tokens
         how = (options.stop, limit, options.min_tokens, self.ends)
         return self.loaded.continuation(decoder, *how)
+
+    @cached_property
+    def name(self) -> str:
+        """The model's name."""
+        return self.loaded.stored.name
 
     @cached_property
     def weights(self) -> dict[Row, float]:
@@ -187,7 +201,7 @@ class Writer:
             logprob=text.logprob,
             finish_reason=str(text.finish_reason),
             seed=self.options.seed if self.options.draws else None,
-            model=self.loaded.stored.name,
+            model=self.name,
             of_source=of_source,
             label=self.loaded.label,
         )
@@ -234,7 +248,7 @@ def sample(
     """
     writer = Writer(loaded, options)
     each = options.num_samples * options.candidates
-    for batch in batches(loaded, prompts, max(1, options.batch_size // each)):
+    for batch in batches(loaded, prompts, max(1, writer.batch_size // each)):
         opens, handles = opening(loaded, batch)
         rows = (
             writer.row(prompt, j, handle)
@@ -256,7 +270,7 @@ def _finished(
     There may be many millions of rows: only those of one batch are in memory.
     """
     rows, weighed = iter(rows), writer.options.pattern_mode == "resample"
-    while batch := list(islice(rows, writer.options.batch_size)):
+    while batch := list(islice(rows, writer.batch_size)):
         finished: dict[Row, Continuation] = {}
         waiting = iter(batch)
         row = next(waiting)

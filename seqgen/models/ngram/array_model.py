@@ -13,8 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
+from seqgen.models.engines.native.library import library
 from seqgen.models.ngram.config import NGramConfig
 from seqgen.models.ngram.look_ups import LookUps, best_continuations, chosen_from
+from seqgen.models.ngram.native import NativeTables
 from seqgen.models.ngram.steps import NGramSteps
 from seqgen.models.reader import LOGITS_AT_ONCE, ArrayModel
 from seqgen.models.state import State
@@ -120,8 +122,25 @@ class NGramArrays(ArrayModel):
     @cached_property
     def steps(self) -> NGramSteps:
         """The tables as steps of one token read them."""
+        return NGramSteps(*self._tables, self.native and self.native.begins)
+
+    @cached_property
+    def native(self) -> NativeTables | None:
+        """The tables as the compiled library reads them; None without it or in float64."""
+        if library() is None or self.dtype != np.float32:
+            return None
+        return NativeTables(*self._tables)
+
+    @cached_property
+    def drawer(self) -> NGramDrawer | None:
+        # Where weights replace what they back off to, masses do not add up.
+        slow = self.native is None or self.config.smoothing == "add-delta"
+        return None if slow else NGramDrawer(self)
+
+    @property
+    def _tables(self) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray], bool]:
         replaces = self.config.smoothing == "add-delta"
-        return NGramSteps(self.log_probs[1:], self.keys[2:], self.backoffs[1:], replaces)
+        return self.log_probs[1:], self.keys[2:], self.backoffs[1:], replaces
 
     def start(self, batch: int, stride: int | None = None) -> NGramState:
         return NGramState(np.full((batch, self.order - 1), NOTHING))
@@ -138,10 +157,13 @@ class NGramArrays(ArrayModel):
     def step(self, tokens: Sequence[int], state: NGramState) -> tuple[np.ndarray, NGramState]:
         steps, pairs = self.steps, zip(state.ids.tolist(), tokens, strict=True)
         ids = [steps.after(before, int(token)) for before, token in pairs]
-        rows = [steps.row(each) for each in ids]
+        return self.logits_after(ids), NGramState(np.array(ids, np.int64).reshape(len(ids), -1))
+
+    def logits_after(self, ids: Sequence[Sequence[int]]) -> np.ndarray:
+        """Return the log-probabilities (B, V) after contexts, given as in `NGramState`."""
+        rows = [self.steps.row(each) for each in ids]
         # The rows are kept by `steps`, so nobody else may write in them.
-        logits = rows[0][None].copy() if len(rows) == 1 else np.stack(rows)
-        return logits, NGramState(np.array(ids, np.int64).reshape(len(ids), -1))
+        return rows[0][None].copy() if len(rows) == 1 else np.stack(rows)
 
     def matched(self, tokens: np.ndarray, state: NGramState | None) -> np.ndarray:
         """Return how many words up to each of tokens (B, T) are stored as a context, 0 to N - 1."""
@@ -183,6 +205,8 @@ class NGramArrays(ArrayModel):
             where it is not stored.
         """
         first = (state or self.start(len(words))).ids
+        if self.native is not None:
+            return list(self.native.nodes(words, order, first))
         ids_by_order = [words][:order]
         for n in range(2, order + 1):
             before = np.concatenate([first[:, n - 2 : n - 1], ids_by_order[-1][:, :-1]], 1)
@@ -268,6 +292,29 @@ class NGramArrays(ArrayModel):
             at += np.repeat(begin - (counts.cumsum() - counts), counts)
             rows[np.repeat(row, counts), keys[at] % size] = self.log_probs[n][at]
         return rows
+
+
+class NGramDrawer:
+    """Draws words from the masses that words seen after a context add; see `reader.Drawer`."""
+
+    def __init__(self, model: NGramArrays) -> None:
+        self.model, self.native = model, model.native
+
+    def draw(
+        self, state: NGramState, uniforms: np.ndarray, never: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return self.native.draw(state.ids.T, uniforms, never)
+
+    def logits(self, state: NGramState) -> np.ndarray:
+        return self.model.logits_after(state.ids.tolist())
+
+    def log_probs(self, state: NGramState, tokens: np.ndarray) -> np.ndarray:
+        return self.native.score(state.ids.T, tokens)
+
+    def read(self, tokens: Sequence[int], state: NGramState) -> NGramState:
+        words = np.array(tokens)[:, None]
+        ids = self.native.nodes(words, self.model.order - 1, state.ids)  # (N - 1, B, 1)
+        return NGramState(ids[:, :, 0].T)
 
 
 def _after(contexts: Sequence[np.ndarray], state: NGramState | None) -> NGramState | None:

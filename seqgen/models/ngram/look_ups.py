@@ -22,6 +22,8 @@ class LookUps(Predictions):
 
     def log_probs(self, targets: np.ndarray) -> np.ndarray:
         model = self.model
+        if model.native is not None:
+            return model.native.score(self.contexts, targets)
         # In a text, an n-gram that ends at a target is the next target's context.
         is_text = np.array_equal(self.tokens[:, 1:], targets[:, :-1])
         log_probs = model.log_probs[1][targets]  # (B, T)
@@ -62,6 +64,16 @@ class LookUps(Predictions):
         context. Only if the latter is itself a stored continuation, with a lower probability as
         one, might a third word be better: then the whole row is computed.
         """
+        native, shape = self.model.native, self.tokens.shape
+        sure = self._nearly_best() if native is None else native.best(self.contexts, shape)
+        best, unsure = sure
+        doubtful = np.flatnonzero(unsure)
+        for some in _in_turn(doubtful, max(1, LOGITS_AT_ONCE // self.model.vocab_size)):
+            best.ravel()[some] = self.rows(some).argmax(-1)
+        return best
+
+    def _nearly_best(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the best words as far as best continuations tell, and where they do not."""
         model, shape = self.model, self.tokens.shape
         log_probs = model.log_probs[1]
         best = np.full(shape, log_probs.argmax())
@@ -80,10 +92,7 @@ class LookUps(Predictions):
             unsure &= ~(mine > lower)
             best = np.where(better, word, best)
             value = np.where(better, mine, lower)
-        doubtful = np.flatnonzero(unsure)
-        for some in _in_turn(doubtful, max(1, LOGITS_AT_ONCE // model.vocab_size)):
-            best.ravel()[some] = self.rows(some).argmax(-1)
-        return best
+        return best, unsure
 
 
 def chosen_from(table: np.ndarray, ids: np.ndarray, otherwise: np.ndarray) -> np.ndarray:

@@ -31,6 +31,8 @@ class NGramSteps:
         backoffs: of orders 1 to N - 1.
         replaces: whether the weight of a context is what its unseen words have, and not what
             their log-probabilities are raised by: `NGramArrays.back_off`.
+        begins: of orders 2 to N, where the n-grams that continue each shorter one begin, and the
+            end, if that is known.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class NGramSteps:
         keys: Sequence[np.ndarray],
         backoffs: Sequence[np.ndarray],
         replaces: bool,
+        begins: Sequence[np.ndarray] | None = None,
     ) -> None:
         self.size, self.order = len(log_probs[0]), len(log_probs)
         self.replaces = replaces
@@ -48,8 +51,8 @@ class NGramSteps:
         self.backoffs = [None, *map(memoryview, backoffs)]
         self.single_log_probs = [None, *map(memoryview, log_probs)]
         self.sorted = [None, None, *map(memoryview, keys)]
-        orders = range(2, self.order + 1)
-        self.begins = [None, None, *(memoryview(self._begins(n)) for n in orders)]
+        begins = begins or [self._begins(n) for n in range(2, self.order + 1)]
+        self.begins = [None, None, *map(memoryview, begins)]
         self._rows: OrderedDict[tuple[int, int], np.ndarray] = OrderedDict()
 
     def _begins(self, n: int) -> np.ndarray:

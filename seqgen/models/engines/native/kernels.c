@@ -1,4 +1,5 @@
-/* Products of few rows (`maps.py`), and whole steps of a model (`recording.py`).
+/* Products of few rows (`maps.py`), whole steps of a model (`recording.py`), and look-ups in the
+   tables of n-grams (`ngram/native.py`).
 
    It is written in vectors of floats, which GCC and Clang lower to what there is; on x86-64 it is
    compiled for AVX-512 with VNNI, and once more for AVX2 with FMA (`compiling.py`), and `suits`
@@ -793,6 +794,226 @@ void run(const instruction *program, int64_t count, int64_t rows, const buffer *
             share(elementwise_part, &some, rows > 1 ? 4 * rows * numbers : 0);
             o = some.next;
         }
+    }
+}
+
+/* ---- N-grams ---- */
+
+/* The n-grams of one order, and of each of their contexts where its n-grams begin. For drawing,
+   `sums` has for each n-gram how much mass it and those before it have in their context, less what
+   they would have after the shorter context; of contexts that are `known`. */
+typedef struct {
+    const float *log_probs, *backoffs;
+    const int64_t *keys, *begins;
+    double *sums;
+    uint8_t *known;
+} ngram_level;
+
+/* `cumulated` has the mass of all words up to each, (V,). */
+typedef struct {
+    int64_t order, size, replaces;
+    const double *cumulated;
+    ngram_level levels[];
+} ngram_tables;
+
+/* Of each context its most probable continuation. */
+typedef struct {
+    const int64_t *words;
+    const float *values;
+} best_continuations;
+
+enum { NOTHING = -1, MOST_ORDER = 255 };
+
+/* Writes for each context where its n-grams begin, and their end; also its most probable
+   continuation (of equals the smallest word) if `words` is given. */
+void ngram_contexts(const int64_t *keys, const float *log_probs, int64_t count, int64_t size,
+                    int64_t contexts, int64_t *begins, int64_t *words, float *values) {
+    int64_t at = 0;
+    for (int64_t c = 0; c < contexts; c++) {
+        const int64_t first = c * size;
+        begins[c] = at;
+        if (words) words[c] = at < count && keys[at] < first + size ? keys[at] - first : size;
+        float best = -INFINITY;
+        for (; at < count && keys[at] < first + size; at++) {
+            if (words && log_probs[at] > best) best = log_probs[at], words[c] = keys[at] - first;
+        }
+        if (words) values[c] = best;
+    }
+    begins[contexts] = count;
+}
+
+/* Returns how many of `count` keys, ascending, are at most `key`. */
+INLINE int64_t up_to(const int64_t *keys, int64_t count, int64_t key) {
+    const int64_t *base = keys;
+    if (count == 0) return 0;
+    for (; count > 1; count -= count / 2) base = base[count / 2] <= key ? base + count / 2 : base;
+    return base - keys + (*base <= key);
+}
+
+/* Returns the id of the n-gram of a context and a word, of order `n`. */
+INLINE int64_t ngram_found(const ngram_tables *g, int64_t n, int64_t context, int64_t word) {
+    const ngram_level *l = &g->levels[n - 1];
+    const int64_t begin = l->begins[context], key = context * g->size + word;
+    const int64_t at = begin + up_to(l->keys + begin, l->begins[context + 1] - begin, key) - 1;
+    return at >= begin && l->keys[at] == key ? at : NOTHING;
+}
+
+/* Writes the ids (order, rows, length) of the n-grams that end at each of tokens (rows, length),
+   from those before the first, (rows, N - 1). */
+void ngram_nodes(const ngram_tables *g, int64_t order, int64_t rows, int64_t length,
+                 const int64_t *tokens, const int64_t *first, int64_t *ids) {
+    const int64_t count = rows * length;
+    if (order > 0) memcpy(ids, tokens, count * sizeof *ids);
+    for (int64_t n = 2; n <= order; n++) { /* look-ups of one order do not wait for one another */
+        const int64_t *shorter = ids + (n - 2) * count;
+        for (int64_t i = 0; i < count; i++) {
+            const int64_t opened = i / length * (g->order - 1) + n - 2;
+            const int64_t before = i % length ? shorter[i - 1] : first[opened];
+            const int64_t id = before < 0 ? NOTHING : ngram_found(g, n, before, tokens[i]);
+            ids[(n - 1) * count + i] = id;
+        }
+    }
+}
+
+/* Returns the log-probability of a word that a context of order `n` has not seen, from that after
+   the shorter context. */
+INLINE float ngram_lower(const ngram_tables *g, int64_t n, int64_t context, float value) {
+    if (context < 0) return value;
+    const float weight = g->levels[n - 1].backoffs[context];
+    if (!g->replaces) return value + weight;
+    return weight < 0 && value > -INFINITY ? weight : value;
+}
+
+/* Writes the log-probability of each word after its context, whose ids are (N - 1, count). */
+void ngram_log_probs(const ngram_tables *g, int64_t count, const int64_t *contexts,
+                     const int64_t *words, float *log_probs) {
+    for (int64_t i = 0; i < count; i++) {
+        int64_t n = g->order, id = NOTHING;
+        for (; n > 1; n--) {
+            const int64_t context = contexts[(n - 2) * count + i];
+            if (context >= 0 && (id = ngram_found(g, n, context, words[i])) >= 0) break;
+        }
+        float value = g->levels[n - 1].log_probs[n > 1 ? id : words[i]];
+        for (n++; n <= g->order; n++) {
+            value = ngram_lower(g, n - 1, contexts[(n - 2) * count + i], value);
+        }
+        log_probs[i] = value;
+    }
+}
+
+/* Writes the most probable word after each context, as far as it follows from the best continuations
+   of each order from 2 on, and whether it does not. See `look_ups.py`. */
+void ngram_best(const ngram_tables *g, const best_continuations *levels, int64_t count, int64_t first,
+                const int64_t *contexts, int64_t *best, uint8_t *unsure) {
+    for (int64_t i = 0; i < count; i++) {
+        float value = g->levels[0].log_probs[first];
+        int64_t word = first;
+        unsure[i] = 0;
+        for (int64_t n = 2; n <= g->order; n++) {
+            const int64_t context = contexts[(n - 2) * count + i];
+            if (context < 0) continue;
+            const float mine = levels[n - 2].values[context];
+            const int64_t seen = levels[n - 2].words[context];
+            const float lower = ngram_lower(g, n - 1, context, value);
+            const int above = mine > lower;
+            if (above) unsure[i] = 0;
+            else if (mine > -INFINITY) unsure[i] |= ngram_found(g, n, context, word) >= 0;
+            if (above || (mine == lower && seen < word)) word = seen;
+            value = above ? mine : lower;
+        }
+        best[i] = word;
+    }
+}
+
+/* The contexts of one text, by their number of words, and the factors of the words not seen there. */
+typedef struct {
+    int64_t ids[MOST_ORDER];
+    double factors[MOST_ORDER];
+} ngram_past;
+
+/* Returns the probability of a word after the last `known` words. */
+static double ngram_probability(const ngram_tables *g, const ngram_past *past, int64_t known,
+                                int64_t word) {
+    double factor = 1;
+    for (int64_t n = known; n >= 1; n--) {
+        if (past->ids[n] < 0) continue;
+        const int64_t id = ngram_found(g, n + 1, past->ids[n], word);
+        if (id >= 0) return factor * exp(g->levels[n].log_probs[id]);
+        factor *= past->factors[n];
+    }
+    return factor * exp(g->levels[0].log_probs[word]);
+}
+
+/* Adds up the `sums` of the context of `n` words. */
+static void ngram_add_up(const ngram_tables *g, const ngram_past *past, int64_t n) {
+    const ngram_level *l = &g->levels[n];
+    const int64_t context = past->ids[n];
+    double total = 0;
+    if (__atomic_load_n(&l->known[context], __ATOMIC_ACQUIRE)) return;
+    for (int64_t at = l->begins[context]; at < l->begins[context + 1]; at++) {
+        const int64_t word = l->keys[at] - context * g->size;
+        total += exp(l->log_probs[at]) - past->factors[n] * ngram_probability(g, past, n - 1, word);
+        l->sums[at] = total;
+    }
+    __atomic_store_n(&l->known[context], 1, __ATOMIC_RELEASE);
+}
+
+/* Returns the mass of all words up to `word`, without those that are never written. */
+static double ngram_mass(const ngram_tables *g, const ngram_past *past, int64_t word,
+                         const int64_t *never, const double *removed, int64_t count) {
+    if (word < 0) return 0;
+    double mass = g->cumulated[word];
+    for (int64_t n = 1; n < g->order; n++) {
+        const int64_t context = past->ids[n];
+        if (context < 0) continue;
+        const ngram_level *l = &g->levels[n];
+        const int64_t begin = l->begins[context], key = context * g->size + word;
+        const int64_t seen = up_to(l->keys + begin, l->begins[context + 1] - begin, key);
+        mass = mass * past->factors[n] + (seen ? l->sums[begin + seen - 1] : 0);
+    }
+    for (int64_t i = 0; i < count && never[i] <= word; i++) mass -= removed[i];
+    return mass;
+}
+
+/* Draws a word of each row by its uniform number, as the sum of the words' float32 probabilities
+   would: `NOTHING` where the roundings of that sum might decide, or most of the mass is removed.
+
+   contexts: (N - 1, rows). never: ascending. norms: gets the log of each row's whole mass. */
+void ngram_draw(const ngram_tables *g, int64_t rows, const int64_t *contexts, const double *uniforms,
+                const int64_t *never, int64_t count, double *removed, int64_t *words, double *norms) {
+    for (int64_t row = 0; row < rows; row++) {
+        ngram_past past;
+        double taken = 0, raised = 0, roundings = 3;
+        for (int64_t n = 1; n < g->order; n++) {
+            past.ids[n] = contexts[(n - 1) * rows + row];
+            if (past.ids[n] < 0) continue;
+            const float weight = g->levels[n - 1].backoffs[past.ids[n]];
+            past.factors[n] = exp(weight);
+            raised += fmaxf(weight, 0);
+            roundings++;
+            ngram_add_up(g, &past, n);
+        }
+        const double whole = ngram_mass(g, &past, g->size - 1, never, removed, 0);
+        for (int64_t i = 0; i < count; i++) {
+            taken += removed[i] = ngram_probability(g, &past, g->order - 1, never[i]);
+        }
+        norms[row] = log(whole);
+        /* Each backoff rounds a row's numbers, and so does taking off the largest of them, the norm
+           and what is never written: by 2^-24 of a number at most. On average over the row's mass
+           a number is at most log V, beside what is added to all of them. */
+        const double number = log(g->size) + fabs(norms[row]) + raised;
+        const double margin = roundings * 0x1.1p-24 * number * whole;
+        const double target = uniforms[row] * (whole - taken);
+        int64_t low = 0, high = g->size - 1;
+        while (low < high) {
+            const int64_t middle = (low + high) / 2;
+            if (ngram_mass(g, &past, middle, never, removed, count) > target) high = middle;
+            else low = middle + 1;
+        }
+        const int sure = taken < 0.49 * whole
+            && target - ngram_mass(g, &past, low - 1, never, removed, count) > margin
+            && ngram_mass(g, &past, low, never, removed, count) - target > margin;
+        words[row] = sure ? low : NOTHING;
     }
 }
 

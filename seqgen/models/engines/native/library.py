@@ -40,6 +40,13 @@ def _opened(path: Path) -> ctypes.CDLL | None:
     found.run.argtypes = [pointer, number, number, pointer, pointer, pointer]
     found.use_threads.argtypes, found.lanes.restype = [number], number
     found.product.restype = found.run.restype = found.use_threads.restype = None
+    found.ngram_contexts.argtypes = [pointer, pointer, *[number] * 3, *[pointer] * 3]
+    found.ngram_nodes.argtypes = [pointer, *[number] * 3, *[pointer] * 3]
+    found.ngram_log_probs.argtypes = [pointer, number, *[pointer] * 3]
+    found.ngram_best.argtypes = [pointer, pointer, number, number, *[pointer] * 3]
+    found.ngram_draw.argtypes = [pointer, number, *[pointer] * 3, number, *[pointer] * 3]
+    for name in ("contexts", "nodes", "log_probs", "best", "draw"):
+        getattr(found, f"ngram_{name}").restype = None
     found.use_threads(_threads())
     return found
 

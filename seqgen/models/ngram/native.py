@@ -1,0 +1,134 @@
+"""An n-gram model's tables as the compiled library reads them.
+
+What is looked up has the same bits as by NumPy. A token is drawn without a row (V) of
+probabilities, and is the one that the row would have given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from seqgen.models.engines.native.library import library
+
+
+class NativeTables:
+    """The tables of an `NGramArrays`, in float32; the library must be there.
+
+    Args:
+        log_probs: of every n-gram of orders 1 to N; they do not change any more.
+        keys: of orders 2 to N.
+        backoffs: of orders 1 to N - 1.
+        replaces: see `NGramArrays.back_off`.
+    """
+
+    def __init__(
+        self,
+        log_probs: Sequence[np.ndarray],
+        keys: Sequence[np.ndarray],
+        backoffs: Sequence[np.ndarray],
+        replaces: bool,
+    ) -> None:
+        self.size, self.order, self.replaces = len(log_probs[0]), len(log_probs), replaces
+        self.log_probs, self.keys, self.backoffs = (
+            [np.require(table, requirements="CA") for table in tables]
+            for tables in (log_probs, keys, backoffs)
+        )
+        self.begins = [self._contexts(n) for n in range(2, self.order + 1)]
+        self._look_up = self._addresses([])
+
+    def _contexts(self, n: int, best: Sequence[np.ndarray] = ()) -> np.ndarray:
+        """Return where the n-grams of each context begin; write each best one's word and value."""
+        keys, count = self.keys[n - 2], self.log_probs[n - 2].size
+        begins = np.empty(count + 1, np.int64)
+        tables = keys.ctypes.data, self.log_probs[n - 1].ctypes.data
+        written = [x.ctypes.data for x in (begins, *best)] + [0] * (2 - len(best))
+        library().ngram_contexts(*tables, keys.size, self.size, count, *written)
+        return begins
+
+    @cached_property
+    def best_continuations(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For orders 2 to N, what `NGramArrays.best_continuations` returns."""
+        pairs = []
+        for n in range(2, self.order + 1):
+            count = self.log_probs[n - 2].size
+            pairs.append((np.empty(count, np.int64), np.empty(count, np.float32)))
+            self._contexts(n, pairs[-1])
+        return pairs
+
+    def _addresses(
+        self, drawing: Sequence[tuple[np.ndarray, np.ndarray]], cumulated: int = 0
+    ) -> np.ndarray:
+        """Return an `ngram_tables` of the library."""
+        fields = [self.order, self.size, int(self.replaces), cumulated]
+        for n in range(self.order):
+            tables = [self.log_probs[n], *self.backoffs[n : n + 1]]
+            fields += [x.ctypes.data for x in tables] + [0] * (2 - len(tables))
+            tables = [self.keys[n - 1], self.begins[n - 1]] if n else []
+            tables += drawing[n - 1] if n and drawing else []
+            fields += [x.ctypes.data for x in tables] + [0] * (4 - len(tables))
+        return np.array(fields, np.int64)
+
+    @cached_property
+    def _drawing(self) -> tuple[np.ndarray, list[np.ndarray]]:
+        """What is needed to draw: sums that are added up where a text first needs them."""
+        cumulated = np.exp(self.log_probs[0], dtype=np.float64).cumsum()
+        sums = [np.empty(keys.size) for keys in self.keys]
+        known = [np.zeros(table.size, np.uint8) for table in self.log_probs[:-1]]
+        pairs = list(zip(sums, known, strict=True))
+        return self._addresses(pairs, cumulated.ctypes.data), [cumulated, *sums, *known]
+
+    def nodes(self, words: np.ndarray, order: int, first: np.ndarray) -> np.ndarray:
+        """Return what `NGramArrays.nodes` does, (order, B, L), from ids `first` (B, N - 1)."""
+        words, first = (np.ascontiguousarray(x, np.int64) for x in (words, first))
+        ids = np.empty((order, *words.shape), np.int64)
+        arrays = (x.ctypes.data for x in (words, first, ids))
+        library().ngram_nodes(self._look_up.ctypes.data, order, *words.shape, *arrays)
+        return ids
+
+    def score(self, contexts: Sequence[np.ndarray], words: np.ndarray) -> np.ndarray:
+        """Return the log-probabilities of words, each after its context; see `LookUps`."""
+        words = np.ascontiguousarray(words, np.int64)
+        contexts = np.ascontiguousarray(contexts, np.int64)
+        log_probs = np.empty(words.shape, np.float32)
+        arrays = (x.ctypes.data for x in (contexts, words, log_probs))
+        library().ngram_log_probs(self._look_up.ctypes.data, words.size, *arrays)
+        return log_probs
+
+    def best(
+        self, contexts: Sequence[np.ndarray], shape: tuple[int, ...]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the most probable words, and where they are not sure; see `LookUps.best`."""
+        contexts = np.ascontiguousarray(contexts, np.int64)
+        best, unsure = np.empty(shape, np.int64), np.empty(shape, bool)
+        pairs = [x.ctypes.data for pair in self.best_continuations for x in pair]
+        levels, first = np.array(pairs, np.int64), int(self.log_probs[0].argmax())
+        arrays = (x.ctypes.data for x in (contexts, best, unsure))
+        tables = self._look_up.ctypes.data, levels.ctypes.data
+        library().ngram_best(*tables, best.size, first, *arrays)
+        return best, unsure
+
+    def draw(
+        self, contexts: np.ndarray, uniforms: np.ndarray, never: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw a word of each row by its uniform number; see `Drawer.draw`.
+
+        Args:
+            contexts: the ids (N - 1, B) of each row's last words.
+            uniforms: (B,).
+            never: words that are never written, ascending, each once.
+
+        Returns:
+            The words (B,), -1 where a row's rounded probabilities are to decide; and the log of
+            each row's whole mass, which rounding keeps from 0.
+        """
+        contexts = np.ascontiguousarray(contexts, np.int64)
+        never = np.ascontiguousarray(never, np.int64)
+        words, norms = np.empty(uniforms.size, np.int64), np.empty(uniforms.size)
+        removed, tables = np.empty(never.size), self._drawing[0]
+        given = contexts.ctypes.data, uniforms.ctypes.data, never.ctypes.data
+        made = (x.ctypes.data for x in (removed, words, norms))
+        library().ngram_draw(tables.ctypes.data, uniforms.size, *given, never.size, *made)
+        return words, norms
