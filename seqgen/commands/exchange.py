@@ -33,7 +33,6 @@ def import_model(
     like: str | None = None,
     base: str | None = None,
     overwrite: bool = False,
-    file_format: str | None = None,
 ) -> StoredModel:
     """Read a model of another tool and store it.
 
@@ -44,7 +43,6 @@ def import_model(
             if the file alone says so.
         base: the model that a folder's adapters are of; None for the one that the folder names.
         overwrite: replace a model of that name, when the new one is complete.
-        file_format: a key of `formats.IMPORTERS`; None to know it by the file's first line.
 
     Raises:
         UsageError: the name is in use.
@@ -65,7 +63,7 @@ def import_model(
     elif (read_folder := formats.folder_importer(path)) is not None:
         imported, stem = read_folder(path, vocabulary), path.resolve().name
     else:
-        imported, stem = _read_lines(path, vocabulary, file_format)
+        imported, stem = _read_lines(path, vocabulary)
     with store.building(name, stem, overwrite) as stored:
         groups |= {
             "model": imported.model.config,
@@ -95,14 +93,13 @@ def import_model(
 
 
 def _read_lines(
-    path: Path, like: tuple[Tokenizer, DataConfig] | None, file_format: str | None
+    path: Path, like: tuple[Tokenizer, DataConfig] | None
 ) -> tuple[formats.ImportedModel, str]:
     """Return what a file holds that is read line by line, and its name without an ending."""
     with packing.opened(path) as file:
         lines = iter(file)
         first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
-        file_format = file_format or formats.format_of(first)
-        read = formats.importer(file_format)
+        file_format, read = formats.importer_of(first)
         imported = read(chain([first], lines), path, like)
     stem = path.name.removesuffix(".gz").removesuffix(".txt").removesuffix(f".{file_format}")
     return imported, stem

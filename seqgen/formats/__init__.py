@@ -171,24 +171,12 @@ FOLDER_EXPORTERS: dict[str, str] = {
 # What folders for other tools consist of, as seqgen writes them.
 EXPORTED_FILES = {
     "hf": {
-        "config.json",
-        "generation_config.json",
-        "model.safetensors",
-        "source.spm",
-        "target.spm",
-        "target_vocab.json",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "vocab.json",
+        *("config.json", "generation_config.json", "model.safetensors", "tokenizer.json"),
+        *("tokenizer_config.json", "source.spm", "target.spm", "target_vocab.json", "vocab.json"),
     },
     "onnx": {
-        "encoder.onnx",
-        "onnx.json",
-        "source_tokenizer",
-        "step.onnx",
-        "tokenizer",
-        "tokenizer.json",
-        "whole.onnx",
+        *("encoder.onnx", "step.onnx", "whole.onnx", "onnx.json", "tokenizer.json"),
+        *("tokenizer", "source_tokenizer"),
     },
     "peft": {"adapter_config.json", "adapter_model.safetensors"},
 }
@@ -222,19 +210,11 @@ def folder_importer(path: Path) -> FolderImporter | None:
     return load_object(FOLDER_IMPORTERS["gguf"]) if known else None
 
 
-def format_of(first_line: bytes) -> str:
-    """Return the format of a file that begins with this line."""
+def importer_of(first_line: bytes) -> tuple[str, Importer]:
+    """Return the format of a file that begins with this line, and what reads it."""
     known = (name for name, row in RECOGNISERS.items() if load_object(row)(first_line))
-    return next(known, "arpa")
-
-
-def importer(file_format: str) -> Importer:
-    """Return what reads a format.
-
-    Raises:
-        UsageError: nothing does.
-    """
-    return _row(IMPORTERS, file_format)
+    name = next(known, "arpa")
+    return name, load_object(IMPORTERS[name])
 
 
 def exporter(file_format: str) -> Exporter:
@@ -243,15 +223,11 @@ def exporter(file_format: str) -> Exporter:
     Raises:
         UsageError: nothing does.
     """
-    return _row(EXPORTERS, file_format)
+    known = " or ".join([*EXPORTERS, *FOLDER_EXPORTERS])
+    require(file_format in EXPORTERS, f"--format is {known}, not {file_format!r}")
+    return load_object(EXPORTERS[file_format])
 
 
 def folder_exporter(file_format: str) -> FolderExporter:
     """Return what writes a folder in a format."""
     return load_object(FOLDER_EXPORTERS[file_format])
-
-
-def _row(table: Mapping[str, str], file_format: str) -> Any:
-    known = {**table, **(FOLDER_EXPORTERS if table is EXPORTERS else {})}
-    require(file_format in table, f"--format is {' or '.join(known)}, not {file_format!r}")
-    return load_object(table[file_format])

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes
 from seqgen.formats import ModelToExport, hf_tokenizer
+from seqgen.models.recurrent.hawk import Hawk
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.seq2seq.transformer import Seq2SeqTransformer
 from seqgen.models.state import State
@@ -61,7 +62,7 @@ def tokens_of(length: int) -> tuple[Tensor, dict[int, str]]:
 class RecurrentStep(nn.Module):
     """One token a row of a recurrent model: tokens (B, 1) and the state to logits (B, 1, V)."""
 
-    def __init__(self, model: RecurrentLM, like: State) -> None:
+    def __init__(self, model: RecurrentLM | Hawk, like: State) -> None:
         super().__init__()
         self.model, self.like = model, like
 
@@ -71,7 +72,7 @@ class RecurrentStep(nn.Module):
         return logits, *after.tensors()
 
 
-def recurrent_step(model: RecurrentLM) -> Graph:
+def recurrent_step(model: RecurrentLM | Hawk) -> Graph:
     """Return the step of a recurrent model, whose state has rows of fixed sizes."""
     like = model.start(BATCH)
     inputs = {name: (x.clone(), {0: "batch"}) for name, x in like.named().items()}
@@ -274,8 +275,8 @@ def _graphs_of(exported: ModelToExport) -> dict[str, Graph]:
         return pair_graphs(model)
     if type(model) is Transformer:
         return transformer_graphs(model)
-    if isinstance(model, RecurrentLM):
-        if model.pointer is not None:
+    if isinstance(model, RecurrentLM | Hawk):
+        if getattr(model, "pointer", None) is not None:
             raise SeqgenError(f"{name} has a pointer, which --format onnx does not hold")
         return {"step": recurrent_step(model)}
     raise SeqgenError(

@@ -43,7 +43,8 @@ TRAINED = WITH_VECTORS - IMPORTED
 WORD_BY_WORD = {"elmo-tagger", *BOTH_SIDES, *WORDS}
 SAME_TOKENS = {"hawk", "window", "transformer", "adapter", "ngram", "hmm"}
 # Tracing them for ONNX takes many seconds each, and has tests of its own in test_onnx.py.
-TRACED = {"lstm", "transformer", "seq2seq-transformer", "imported-gpt2", "imported-marian"}
+TRACED = {"lstm", "hawk", "transformer", "seq2seq-transformer"}
+TRACED |= {"imported-gpt2", "imported-marian"}
 
 # Of kinds that differ little, one is a slow test and the others are long ones.
 TYPICAL = {"lstm", "transformer", "ngram", "hmm", "mixture", "seq2seq", "lstm-labels"}
@@ -115,7 +116,7 @@ ROWS: dict[str, set[str]] = {
     "inspect {file} -m {model} --attention --max-tokens 9": ATTENTIVE,
     "report {model} --out page.html": MODELS - {"imported-arpa", "imported-gpt2"},
     "export {model} --out exported": NGRAMS | TRACED,
-    "export {model} --format hf --out hf": TRACED - {"lstm", "seq2seq-transformer"},
+    "export {model} --format hf --out hf": TRACED - {"lstm", "hawk", "seq2seq-transformer"},
     "export {model} --format onnx --out onnx": TRACED,
     "export {model} --format gguf --out model.gguf": {"imported-gpt2", "transformer"},
     "export {model} --format peft --out peft": {"adapter"},

@@ -41,7 +41,7 @@ CASES = {
     ),
 }
 # Every other cell as it is by default, in long tests.
-CELLS = [cell for cell in RECURRENT if cell not in CASES]
+CELLS = [cell for cell in (*RECURRENT, "hawk") if cell not in CASES]
 CASES |= {cell: (cell,) for cell in CELLS}
 
 
@@ -119,8 +119,7 @@ def test_logits_are_ours(case, tmp_path):
         wanted = model(torch.from_numpy(tokens))[0].numpy()
     (whole,) = session(out / "whole.onnx").run(None, {**sources, "tokens": tokens})
     assert whole.shape == wanted.shape and np.abs(whole - wanted).max() < 1e-4
-    recurrent = not hasattr(model, "blocks")
-    for pieces in [[1] * 11] if recurrent else ([1] * 11, [6, 4, 1]):
+    for pieces in [[1] * 11] if model.carries_state else ([1] * 11, [6, 4, 1]):
         assert np.abs(stepped(out, about, tokens, pieces, fixed) - wanted).max() < 1e-4
     assert np.abs(wanted).max() > 0.01
     prompt = read_prompt(loaded, 0, TEXT[:20])
