@@ -13,17 +13,7 @@ import typer
 
 from seqgen import __version__, ranks
 from seqgen.cli import recording
-from seqgen.cli.help import (
-    ABOUT,
-    MEASURE,
-    STORED,
-    TEXTS,
-    TRAIN,
-    WRITE,
-    Command,
-    Group,
-    width_of,
-)
+from seqgen.cli.help import ABOUT, MEASURE, STORED, TEXTS, TRAIN, WRITE, Command, Group, width_of
 from seqgen.cli.output import announce, forget_announced, is_terminal, put, say, say_announced
 from seqgen.cli.process import prepare
 from seqgen.configs import Panel

@@ -7,14 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from seqgen.cli.flags import takes_options
-from seqgen.cli.output import (
-    Output,
-    console,
-    put,
-    put_record,
-    shown,
-    standard_output,
-)
+from seqgen.cli.output import Output, console, put, put_record, shown, standard_output
 from seqgen.cli.prompts import Echo, GivenPrompts, say_unknown
 from seqgen.cli.reading import ReadModel
 from seqgen.cli.source_attention import Picture, Shown

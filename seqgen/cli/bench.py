@@ -12,15 +12,7 @@ from seqgen.cli.tables import byte_size, count, number, put_table, short_count
 from seqgen.cli.values import listed_numbers
 from seqgen.commands.bench_plan import Shape, Step
 from seqgen.commands.bench_plan import plan as planned
-from seqgen.configs import (
-    MOST_LAYERS,
-    MOST_TOKENS,
-    MOST_WIDTH,
-    Options,
-    Panel,
-    require,
-    setting,
-)
+from seqgen.configs import MOST_LAYERS, MOST_TOKENS, MOST_WIDTH, Options, Panel, require, setting
 
 MOST_RANKS = 1 << 20
 

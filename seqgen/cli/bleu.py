@@ -34,11 +34,7 @@ class Compared(Options):
 
 @takes_options
 def bleu(
-    compared: Compared,
-    metrics: MetricOptions,
-    test: BleuTest,
-    threads: Threads,
-    out: Output,
+    compared: Compared, metrics: MetricOptions, test: BleuTest, threads: Threads, out: Output
 ) -> None:
     """Score text against one or several references: BLEU, chrF, chrF++ or TER, by sacreBLEU.
 

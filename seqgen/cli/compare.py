@@ -30,7 +30,7 @@ from seqgen.cli.tables import (
     figure,
     interval,
     percentage,
-    put_table,
+    put_columns,
     short_count,
 )
 from seqgen.cli.translations import say_cut, translating
@@ -256,9 +256,7 @@ def _columns(records: list[Comparison]) -> dict[str, Callable[[Any], str]]:
 
 def _table(records: list[Comparison]) -> None:
     """Write a row a model, the best last."""
-    ranked = sorted(records, key=lambda one: -one.bits_per_byte)
-    columns = _columns(records)
-    put_table(list(columns), [[show(one) for show in columns.values()] for one in ranked])
+    put_columns(_columns(records), sorted(records, key=lambda one: -one.bits_per_byte))
 
 
 def _explain(records: list[Comparison], data: str | None, out: Output) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqgen.cli.curve import curve
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs
-from seqgen.cli.output import Output, put, put_record
+from seqgen.cli.output import Output, put
 from seqgen.cli.outputs import Curves, check_picture
 from seqgen.cli.reading import Device, ModelName
-from seqgen.cli.tables import figure, number, percentage, put_table
+from seqgen.cli.tables import figure, number, percentage, put_columns, put_table
 from seqgen.configs import Options, Panel, setting
 from seqgen.wording import plural
 
@@ -64,14 +65,8 @@ def diagnose(
     diagnosis = look(loaded, chunks, measured.distance, measured.layer)
     if plot is not None:
         draw_distances(plot, diagnosis.summary.model, diagnosis.distances)
-    if out.json:
-        for record in (
-            *diagnosis.distances,
-            *diagnosis.layers,
-            *diagnosis.heads,
-            diagnosis.summary,
-        ):
-            put_record(record)
+    found = diagnosis.distances, diagnosis.layers, diagnosis.heads, [diagnosis.summary]
+    if out.records(chain.from_iterable(found)):
         return
     _put_distances(diagnosis)
     _put_layers(diagnosis)
@@ -125,7 +120,7 @@ def _put_layers(diagnosis: Diagnosis) -> None:
         "deviation": lambda r: number(r.activation_std),
         "spectral radius": lambda r: number(r.spectral_radius),
     }
-    put_table(list(columns), [[show(r) for show in columns.values()] for r in diagnosis.layers])
+    put_columns(columns, diagnosis.layers)
 
 
 def _put_heads(diagnosis: Diagnosis) -> None:

@@ -171,10 +171,7 @@ Read = Callable[["LoadedModel"], tuple[Any, str | None]]
 
 
 def _reader(
-    models: Sequence[LoadedModel],
-    inputs: Inputs,
-    files: MeasuredText,
-    to_measure: Measurements,
+    models: Sequence[LoadedModel], inputs: Inputs, files: MeasuredText, to_measure: Measurements
 ) -> Read:
     """Return what gives each model the text or the pairs that it is measured on, and its name.
 
@@ -295,12 +292,8 @@ def _novelty_rows(records: list[dict[str, Any]]) -> Iterator[list[str]]:
     yield row("longest copy, characters", lambda one: count(one["longest"]))
     for n in ("10", "20", "50"):
         yield row(
-            f"{n} characters copied", lambda one, n=n: _percentage(one["share"]["characters"][n])
+            f"{n} characters copied", lambda one, n=n: percentage(one["share"]["characters"][n])
         )
-
-
-def _percentage(share: float | None) -> str:
-    return MISSING if share is None else percentage(share)
 
 
 def _shown(show: Callable[[dict[str, Any]], str], record: dict[str, Any] | None) -> str:

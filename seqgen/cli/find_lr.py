@@ -33,7 +33,7 @@ def find_lr(
     if recipe.put_help(out):
         return
     from seqgen.cli.progress import display
-    from seqgen.commands.training.find_rate import find_rate
+    from seqgen.commands.training.train import find_rate
 
     data = files.named(recipe.given_settings)
     settings = recipe.settings(machine)

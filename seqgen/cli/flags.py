@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -23,7 +23,7 @@ from seqgen.cli import completion, recording
 from seqgen.cli.inputs import file_name, file_path
 from seqgen.cli.output import unescape
 from seqgen.cli.process import use_threads
-from seqgen.configs import NO_BOUNDS, Flag, Options, conform, count_of, is_group
+from seqgen.configs import NO_BOUNDS, Flag, conform, count_of, is_group
 
 # What turns typed text into a value, by the name that a setting has for it.
 READERS: dict[str, Callable[[str], Any]] = {
@@ -60,7 +60,7 @@ def takes_options(command: Callable[..., Any]) -> Callable[..., Any]:
         flag
         for name in own
         for flag in (
-            _parameters(groups[name])
+            [parameter(*option) for option in groups[name].flags()]
             if name in groups
             else [own[name].replace(annotation=hints[name])]
         )
@@ -81,11 +81,6 @@ def takes_options(command: Callable[..., Any]) -> Callable[..., Any]:
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     run.groups = tuple(groups.values())  # for the documentation
     return run
-
-
-def _parameters(group: type[Options]) -> Iterator[inspect.Parameter]:
-    for name, field, kind in group.flags():
-        yield parameter(name, field, kind)
 
 
 def parameter(name: str, field: dataclasses.Field, kind: Any) -> inspect.Parameter:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Input, Inputs, piped_input
-from seqgen.cli.output import Output, put_record
+from seqgen.cli.output import Output
 from seqgen.cli.outputs import check_html
 from seqgen.cli.reading import Device, ModelName
 from seqgen.configs import Options, Panel, require, setting
@@ -200,10 +200,9 @@ def _numbers(heads: str) -> list[int]:
 
 def _put(view: View, passages: Passages, html: Path | None, out: Output) -> None:
     """Write what was found: records, a page, or for a person."""
-    if out.json:
-        for record in view.records:
-            put_record(record)
-    elif html is not None:
+    if out.records(view.records):
+        return
+    if html is not None:
         from seqgen.report.page import page, write_page
 
         name = passages.documents[0].loaded.stored.name

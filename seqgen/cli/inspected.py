@@ -53,9 +53,7 @@ def predictions(passages: Passages, top: int) -> View:
     """Return the likeliest tokens at each place."""
     places = list(likeliest(passages, top))
     return View(
-        places,
-        lambda: inspection.predictions_section(places),
-        lambda out: _put_places(places),
+        places, lambda: inspection.predictions_section(places), lambda out: _put_places(places)
     )
 
 
@@ -116,9 +114,7 @@ def unit(passages: Passages, layer: int, number: int, name: str | None) -> View:
     """Return the value of one unit after each token."""
     values = unit_values(passages, layer, number, name)
     return View(
-        values.places,
-        lambda: inspection.unit_section(values),
-        lambda out: _put_unit(values, out),
+        values.places, lambda: inspection.unit_section(values), lambda out: _put_unit(values, out)
     )
 
 

@@ -1,20 +1,22 @@
-"""What `seqgen eval` shows of classifiers and taggers."""
+"""What `seqgen eval` and `seqgen compare` show of classifiers and taggers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from seqgen.cli.compare import Compared, ComparedText, Tests
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs
 from seqgen.cli.kinds import OwnWay
 from seqgen.cli.output import Output, put, say
-from seqgen.cli.reading import Device, ModelNames
-from seqgen.cli.tables import MISSING, count, figure, percentage, put_table
-from seqgen.configs import Options, setting
+from seqgen.cli.reading import Device, FixedSeed, ModelNames
+from seqgen.cli.tables import MISSING, count, figure, percentage, put_table, short_count
+from seqgen.configs import Options, same, setting
 
 if TYPE_CHECKING:
-    from seqgen.commands.labelling.evaluate import LabelEvaluation
+    from seqgen.commands.labelling.evaluate import LabelComparison, LabelEvaluation
+    from seqgen.commands.labelling.predict import LoadedLabeller
 
 # A confusion matrix with more labels than this is shown by --json alone; a terminal shows the
 # pairs of labels that are confused most often.
@@ -39,16 +41,8 @@ def put_label_scores(
 ) -> None:
     """Measure classifiers or taggers on a file, or on what each held out, and show the figures."""
     from seqgen.commands.labelling.evaluate import check_labels, evaluate_labels
-    from seqgen.commands.labelling.predict import load_labeller
-    from seqgen.commands.loading import Work
 
-    work = Work.of_files([] if measured.file is None else [measured.file])
-    labellers = [load_labeller(name, machine.device, work) for name in models.names]
-    given = {}
-    if measured.file is not None:
-        source = Inputs(out.quiet).open_one(measured.file)
-        examples = labellers[0].format.read(source.chunks(), source.title)
-        given = {"examples": examples, "name": source.title}
+    labellers, given = _opened(models.names, measured.file, machine, out)
     for loaded in labellers:
         check_labels(loaded, **given)
     evaluations = []
@@ -63,6 +57,22 @@ def put_label_scores(
         _put_by_label(one)
         if out.explains:
             say(f"{one.model}: {one.signature}")
+
+
+def _opened(
+    names: Sequence[str | None], file: str | None, machine: Device, out: Output
+) -> tuple[list[LoadedLabeller], dict[str, Any]]:
+    """Return models, and the examples of a file with its name; nothing for what was held out."""
+    from seqgen.commands.labelling.predict import load_labeller
+    from seqgen.commands.loading import Work
+
+    work = Work.of_files([] if file is None else [file])
+    labellers = [load_labeller(name, machine.device, work) for name in names]
+    if file is None:
+        return labellers, {}
+    source = Inputs(out.quiet).open_one(file)
+    examples = labellers[0].format.read(source.chunks(), source.title)
+    return labellers, {"examples": examples, "name": source.title}
 
 
 LABEL_SCORES = OwnWay(put_label_scores, "models that predict labels")
@@ -137,3 +147,52 @@ def most_confused(names: Sequence[str], counts: Sequence[Sequence[int]]) -> list
         [names[i], names[j], count(-less), percentage(-less / sum(counts[i]))]
         for less, i, j in sorted(pairs)[:MOST_PAIRS]
     ]
+
+
+class ComparedLabels(Options):
+    """The models that are compared, on which examples, and how sure the differences are."""
+
+    models: tuple[str, ...] = same(Compared, "models")
+    data: str | None = same(ComparedText, "data")
+    resamples: int = same(Tests, "resamples")
+
+
+@takes_options
+def put_label_comparison(
+    compared: ComparedLabels, seed: FixedSeed, machine: Device, out: Output
+) -> None:
+    """Compare classifiers or taggers by accuracy, and show the tests."""
+    from seqgen.commands.labelling.evaluate import compare_labels
+
+    labellers, given = _opened(compared.models, compared.data, machine, out)
+    records = compare_labels(labellers, **given, seed=seed.seed, resamples=compared.resamples)
+    if out.records(records):
+        return
+    _compared_table(records)
+    if out.explains:
+        say(records[0].signature)
+
+
+LABEL_COMPARISON = OwnWay(put_label_comparison, "models that predict labels")
+
+
+def _compared_table(records: Sequence[LabelComparison]) -> None:
+    heads = ["model", "parameters", "accuracy", "difference", "p", "McNemar's p", "only this right"]
+    put_table(
+        [*heads, "only best right"],
+        [
+            [one.model, short_count(one.parameters), share(one.accuracy), *_tests(one)]
+            for one in records
+        ],
+    )
+
+
+def _tests(one: LabelComparison) -> list[str]:
+    """Return the columns that compare a model with the best one."""
+    if one.p_value is None:
+        return ["best", *[MISSING] * 4]
+    tested = one.mcnemar
+    exact = [MISSING] * 3
+    if tested is not None:
+        exact = [figure(tested["p_value"]), count(tested["only_this"]), count(tested["only_best"])]
+    return [share(one.difference), figure(one.p_value), *exact]

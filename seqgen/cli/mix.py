@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from seqgen.cli.fit import HELD_OUT
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs
 from seqgen.cli.output import Output, say
 from seqgen.cli.outputs import check_replaced_model
-from seqgen.cli.pairs import ScoredInput, as_text, held_out_by
+from seqgen.cli.pairs import HELD_OUT, ScoredInput, as_text, held_out_by
 from seqgen.cli.reading import BatchSize, ExactMachine
 from seqgen.cli.tables import figure, weight
 from seqgen.configs import REQUIRED, Options, Panel, setting

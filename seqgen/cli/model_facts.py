@@ -147,11 +147,7 @@ def mixture_facts(model: store.StoredModel) -> dict[str, Any] | None:
         {"name": reference.name, "path": None if part is None else str(part.path.resolve())}
         for reference, part in store.parts_now(model)
     ]
-    return {
-        "parts": parts,
-        "weights": list(weights),
-        "by_order": list(map(list, by_order)) or None,
-    }
+    return {"parts": parts, "weights": list(weights), "by_order": list(map(list, by_order)) or None}
 
 
 def _mixed(model: store.StoredModel) -> dict[str, str]:

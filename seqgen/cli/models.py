@@ -11,13 +11,7 @@ from seqgen import presets, registry, store
 from seqgen.cli import completion
 from seqgen.cli.flags import takes_options
 from seqgen.cli.help import Command, Group, put_panels
-from seqgen.cli.model_facts import (
-    describe,
-    losses_by_step,
-    mixture_facts,
-    put_model,
-    unit_of_loss,
-)
+from seqgen.cli.model_facts import describe, losses_by_step, mixture_facts, put_model, unit_of_loss
 from seqgen.cli.output import Output, put, put_record
 from seqgen.cli.outputs import Curves, check_picture, confirm_deleting
 from seqgen.cli.reading import StoredName, Threads

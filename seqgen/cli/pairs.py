@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from seqgen.data.pairs import Pairs
     from seqgen.data.tokenfile import TokenFile
 
+# The value of --fit that means no file.
+HELD_OUT = "held-out"
 Watch = Callable[[Iterable[str]], Iterator[str]]
 
 
@@ -267,10 +269,7 @@ def as_text(
 
 
 def as_pairs(
-    given: ScoredInput,
-    newlines: str,
-    watch: Watch | None = None,
-    loaded: LoadedModel | None = None,
+    given: ScoredInput, newlines: str, watch: Watch | None = None, loaded: LoadedModel | None = None
 ) -> Pairs:
     """Return the pairs of a FILE, or of what stands in its place.
 

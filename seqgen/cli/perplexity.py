@@ -1,4 +1,4 @@
-"""`seqgen perplexity`: score text."""
+"""`seqgen perplexity`: score text, and fit mixtures and caches to it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from seqgen.cli.fit import HELD_OUT, fit_on
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Input, Inputs
 from seqgen.cli.kinds import served
 from seqgen.cli.output import Output, one_line, put, put_record, say, say_protocols
 from seqgen.cli.pairs import (
+    HELD_OUT,
     SourceVectors,
     WithVectors,
     as_text,
@@ -22,25 +22,23 @@ from seqgen.cli.pairs import (
     check_one_kind,
     held_out_by,
 )
-from seqgen.cli.pseudo_perplexity import (
-    LineByLine,
-    TextFiles,
-    refuse_stream,
-)
+from seqgen.cli.pseudo_perplexity import LineByLine, TextFiles, refuse_stream
 from seqgen.cli.reading import Machine, ModelNames
 from seqgen.cli.source_attention import Picture, Shown
-from seqgen.cli.tables import count, figure, percentage, put_table
+from seqgen.cli.tables import count, figure, percentage, put_columns, weight
 from seqgen.configs import Options, Panel, group, same, setting, with_default
 from seqgen.configs.decoding import LookOptions, WritingOptions
 from seqgen.configs.scoring import CacheOptions, Scoring
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import title_of
+from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.commands.loaded import LoadedModel
     from seqgen.commands.scoring.perplexity import Perplexity
     from seqgen.commands.scoring.surprisal import ScoredLine
     from seqgen.commands.writing.records import Look
+    from seqgen.configs.scoring import Scoring
     from seqgen.data.text import Surveyor
 
 T = TypeVar("T")
@@ -286,11 +284,7 @@ def _some(records: Iterator[T], file: str) -> Iterator[T]:
 
 
 def _per_line(
-    models: list[LoadedModel],
-    sources: list[Input],
-    scoring: Scoring,
-    looks: Shown,
-    out: Output,
+    models: list[LoadedModel], sources: list[Input], scoring: Scoring, looks: Shown, out: Output
 ) -> None:
     from seqgen.commands.scoring.surprisal import whose_line
     from seqgen.data.text import Surveyor
@@ -396,6 +390,29 @@ def _table(records: list[Perplexity], out: Output) -> None:
     hidden = {"model": not several, "top 5": unknown, "unknowns": not paid}
     left_out = {name for name, out in hidden.items() if out}
     columns = {name: show for name, show in COLUMNS.items() if name not in left_out}
-    rows = [[show(record) for show in columns.values()] for record in records]
-    put_table(list(columns), rows, left=2 if several else 1)
+    put_columns(columns, records, left=2 if several else 1)
     say_protocols(records, out)
+
+
+def fit_on(source: Input, loaded: LoadedModel, scoring: Scoring, out: Output) -> LoadedModel:
+    """Fit a mixture's weights and a cache to a text; print them, and return the model with them."""
+    from seqgen.commands.scoring.mix import fit
+
+    if getattr(loaded.stored, "by_order", ()):
+        out.notice(
+            f"{loaded.stored.name} has weights by order; --fit finds weights that are the same in "
+            "every context (seqgen mix PARTS --by order --fit FILE fits them by order)"
+        )
+    text = as_text(loaded, source)
+    mixed, result = fit(loaded, text, scoring)
+    cache = mixed.cache
+    if not out.record(result):
+        put(f"{result.model}\n" if cache is None else f"{result.model} {cache}\n")
+    stored = getattr(mixed.stored, "parts", (mixed.stored,))
+    for part, value, perplexity in zip(stored, result.weights, result.components, strict=True):
+        out.notice(f"{part.name}: weight {weight(value)}, perplexity {figure(perplexity)}")
+    if cache is not None:
+        out.notice(f"cache: strength {figure(cache.strength)}, flatness {figure(cache.flatness)}")
+    tokens = plural(result.tokens, "token")
+    out.notice(f"mixed: perplexity {figure(result.perplexity)} on {tokens} of {source.name}")
+    return mixed

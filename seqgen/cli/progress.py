@@ -97,34 +97,46 @@ class Figures:
         return [*parts, f"{count(event.tokens_per_second)} {unit}s/s"]
 
 
-class LineDisplay:
-    """Plain lines, for a log: progress every few seconds, and every other event."""
+class _Display:
+    """Shows the events of a run; subclasses say lines and show what changes."""
 
     def __init__(self, verbose: bool = False) -> None:
-        self._figures, self._said, self._verbose = Figures(), -math.inf, verbose
+        self._figures, self._verbose = Figures(), verbose
 
     def take(self, event: Event) -> None:
-        """Write a line for an event; progress is left out if a line was written just before."""
+        """Show an event."""
         if isinstance(event, Started):
             self._figures.started = event
-            say(describe(event))
+            self._say(describe(event))
             if self._verbose:
-                say(describe_further(event))
+                self._say(describe_further(event))
         elif isinstance(event, Notice):
             if self._verbose or not event.detail:
-                say(event.text)
+                self._say(event.text)
         elif isinstance(event, Validated):
-            say(self._figures.validation(event))
-        elif isinstance(event, SampleLine):
+            self._say(self._figures.validation(event))
+        self._show(event)
+
+    def _say(self, line: str) -> None:
+        """Write a line."""
+        say(line)
+
+    def _show(self, event: Event) -> None:
+        """Show a sample, or how far the run is."""
+
+
+class LineDisplay(_Display):
+    """Plain lines, for a log: progress every few seconds, and every other event."""
+
+    _said = -math.inf
+
+    def _show(self, event: Event) -> None:
+        if isinstance(event, SampleLine):
             say(f"  | {event.first_line}")
         elif isinstance(event, Iteration) and time.monotonic() - self._said > LINE_SECONDS:
             self._said = time.monotonic()
-            parts = [
-                f"step {count(event.step)}",
-                percentage(event.share, 0),
-                *self._figures.parts(event),
-            ]
-            say("  ".join(parts))
+            figures = self._figures.parts(event)
+            say("  ".join([f"step {count(event.step)}", percentage(event.share, 0), *figures]))
 
 
 # Columns that the live line needs besides its figures: for the bar, and for the share of the budget
@@ -132,7 +144,7 @@ class LineDisplay:
 LEAST_BAR, SHARE_AND_ETA = 12, 22
 
 
-class LiveDisplay:
+class LiveDisplay(_Display):
     """A bar with loss, speed and the time left; notices, validations and samples scroll above it.
 
     On a narrow terminal the last figures are left out. The bar, the loss and the time left are
@@ -144,7 +156,8 @@ class LiveDisplay:
         from rich.progress import Progress as Bar
         from rich.table import Column
 
-        self._figures, self._console, self._verbose = Figures(), console(sys.stderr), verbose
+        super().__init__(verbose)
+        self._console = console(sys.stderr)
         whole = {"table_column": Column(no_wrap=True)}
         self._bar = Bar(
             BarColumn(bar_width=None),
@@ -174,21 +187,14 @@ class LiveDisplay:
                 line += "  " + part
         return line
 
-    def take(self, event: Event) -> None:
-        """Show an event."""
+    def _say(self, line: str) -> None:
+        self._bar.console.print(line)
+
+    def _show(self, event: Event) -> None:
         if isinstance(event, Started):
-            self._figures.started = event
-            self._bar.console.print(describe(event))
-            if self._verbose:
-                self._bar.console.print(describe_further(event))
             self._bar.update(self._task, line="")
-        elif isinstance(event, Notice):
-            if self._verbose or not event.detail:
-                self._bar.console.print(event.text)
         elif isinstance(event, EncodingProgress):
             self._bar.update(self._task, completed=event.fraction, line="encoding")
-        elif isinstance(event, Validated):
-            self._bar.console.print(self._figures.validation(event))
         elif isinstance(event, SampleLine):
             self._bar.console.print(f"{count(event.step):>7} │ {event.first_line}", style="dim")
         elif isinstance(event, Iteration):

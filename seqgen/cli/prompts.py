@@ -143,9 +143,7 @@ def say_unknown(count: int, out: Output, texts: str = "sources") -> None:
 
 
 def piped_lines(
-    nothing: str,
-    out: Output,
-    read: Callable[[Iterable[str]], Iterable[str]] = iter,
+    nothing: str, out: Output, read: Callable[[Iterable[str]], Iterable[str]] = iter
 ) -> Iterable[str]:
     """Return the lines of standard input, as they come.
 

@@ -11,7 +11,7 @@ from seqgen.cli.kinds import OwnWay
 from seqgen.cli.output import Output, one_line, put, say, say_protocols
 from seqgen.cli.pairs import held_out_by
 from seqgen.cli.reading import ExactMachine, ModelNames
-from seqgen.cli.tables import count, figure, percentage, put_table
+from seqgen.cli.tables import count, figure, percentage, put_columns
 from seqgen.configs import Documents, Options, Panel, require, same, setting
 from seqgen.configs.scoring import TextScoring
 from seqgen.errors import SeqgenError
@@ -122,6 +122,5 @@ COLUMNS = {
 def _table(records: Sequence[PseudoPerplexity], out: Output) -> None:
     several = len({record.model for record in records}) > 1
     columns = {k: show for k, show in COLUMNS.items() if several or k != "model"}
-    rows = [[show(record) for show in columns.values()] for record in records]
-    put_table(list(columns), rows, left=2 if several else 1)
+    put_columns(columns, records, left=2 if several else 1)
     say_protocols(records, out)

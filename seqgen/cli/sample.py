@@ -1,4 +1,4 @@
-"""`seqgen sample`: write text."""
+"""`seqgen sample`: write text, or show how it comes about."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING
 
 from seqgen.cli.flags import takes_options
 from seqgen.cli.interactive import check_terminal, converse
-from seqgen.cli.output import Output, put, put_record, shown
+from seqgen.cli.output import Output, console, one_line, put, put_record, shown, standard_output
 from seqgen.cli.prompts import Echo, GivenPrompts, say_unknown
 from seqgen.cli.reading import ReadModel
 from seqgen.cli.source_attention import Picture, Shown
+from seqgen.cli.tables import MISSING, count, figure, table
 from seqgen.configs import Options, Panel, setting
 from seqgen.configs.decoding import SampleOptions
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from seqgen.commands.loaded import LoadedModel
+    from seqgen.commands.writing.explain import Explanation, Suggestion
 
 
 class Instead(Options, panel=Panel.OUTPUT):
@@ -126,15 +130,14 @@ def _put_reasons(
     out: Output,
 ) -> None:
     """Write the most probable next tokens, or how every token of a text was chosen."""
-    from seqgen.cli import explanations
     from seqgen.commands.writing import explain as explaining
 
     if suggest:
         suggestions = explaining.suggest(loaded, texts, suggest, sampling.batch_size)
-        explanations.put_suggestions(suggestions, out)
+        put_suggestions(suggestions, out)
     else:
         tokens = explaining.explain(loaded, texts, sampling)
-        explanations.put_explanations(tokens, loaded.given.prompt, out)
+        put_explanations(tokens, loaded.given.prompt, out)
 
 
 def _put_one(
@@ -223,3 +226,43 @@ def _check_interactive(
     if wrong:
         raise UsageError(f"--interactive takes no {wrong[0]}")
     check_terminal()
+
+
+def put_suggestions(suggestions: Iterable[Suggestion], out: Output) -> None:
+    """Write the likeliest next tokens: records, or lines of prompt number, probability, token."""
+    for suggestion in suggestions:
+        if not out.record(suggestion):
+            put(
+                f"{suggestion.index}\t{figure(suggestion.probability)}\t{one_line(suggestion.text)}\n"
+            )
+
+
+def put_explanations(explanations: Iterable[Explanation], what: str, out: Output) -> None:
+    """Write how each token came about: records, or a table each.
+
+    Args:
+        explanations: a token each.
+        what: they go on from, as "prompt".
+        out: takes them.
+    """
+    for explanation in explanations:
+        if out.record(explanation):
+            continue
+        screen = console(standard_output())
+        which = f"{what} {explanation.index}, sample {explanation.sample}"
+        screen.print(f"{which}, token {explanation.step}: {explanation.text!r}")
+        screen.print(_candidates(explanation))
+        for removed in explanation.removed:
+            mass, tokens = figure(removed.mass), " ".join(map(repr, removed.tokens))
+            screen.print(f"{removed.filter} removed {count(removed.count)} (mass {mass}): {tokens}")
+        screen.print()
+
+
+def _candidates(explanation: Explanation) -> Table:
+    drawn = table(("", "token", "removed by", "model", "after filters"), left=3)
+    for candidate in explanation.candidates:
+        chosen = "*" if candidate.token == explanation.token else ""
+        after = MISSING if candidate.removed_by else figure(candidate.after)
+        text, removed_by = repr(candidate.text), candidate.removed_by or ""
+        drawn.add_row(chosen, text, removed_by, figure(candidate.probability), after)
+    return drawn

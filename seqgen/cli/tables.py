@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seqgen.cli.output import ANY_WIDTH, console, is_terminal, put, standard_output
 from seqgen.wording import plural
@@ -152,6 +152,13 @@ def put_table(names: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1
         _put_blocks(names, rows, left)
     else:
         out.print(drawn)
+
+
+def put_columns(
+    columns: Mapping[str, Callable[[Any], str]], records: Iterable[Any], left: int = 1
+) -> None:
+    """Write a table with a row for each record; `columns` say what each column shows of it."""
+    put_table(list(columns), [[show(one) for show in columns.values()] for one in records], left)
 
 
 # The least width of a column of text.

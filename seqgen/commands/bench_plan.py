@@ -81,8 +81,7 @@ class Shape:
         """
         shaped = layers is not None and hidden_size is not None
         require(
-            (parameters is None) == shaped,
-            "give --parameters N, or --layers N and --hidden-size N",
+            (parameters is None) == shaped, "give --parameters N, or --layers N and --hidden-size N"
         )
         if parameters is None:
             fitting = heads or _fewest_heads(hidden_size)

@@ -25,12 +25,7 @@ from seqgen.training.diagnosis.distance import (
     window_length,
     windows,
 )
-from seqgen.training.diagnosis.layers import (
-    LayerFigures,
-    Update,
-    loss_unscaled,
-    units_of,
-)
+from seqgen.training.diagnosis.layers import LayerFigures, Update, loss_unscaled, units_of
 from seqgen.training.optimizers import UpdateRule, clip
 from seqgen.wording import plural
 

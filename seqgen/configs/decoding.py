@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from seqgen.configs import ranges
 from seqgen.configs.options import Options, Panel, group, same, with_default
-from seqgen.configs.settings import (
-    MOST_ROWS,
-    MOST_TOKENS,
-    no_text,
-    require,
-    setting,
-    short,
-    texts,
-)
+from seqgen.configs.settings import MOST_ROWS, MOST_TOKENS, no_text, require, setting, short, texts
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,13 +10,7 @@ from typing import Any, Literal
 from seqgen.configs import ranges
 from seqgen.configs.options import CHOSEN, Panel, size_of
 from seqgen.configs.regimes import RegimeConfig
-from seqgen.configs.settings import (
-    MOST_STEPS,
-    Choices,
-    Span,
-    require,
-    setting,
-)
+from seqgen.configs.settings import MOST_STEPS, Choices, Span, require, setting
 
 Optimizer = Literal["sgd", "adagrad", "rmsprop", "adam", "adamw", "muon"]
 Windows = Literal["random", "sequential"]
@@ -214,8 +208,7 @@ class TrainingConfig(RegimeConfig):
         "Which norm clip_norm measures: 1, 2 or the largest element (inf).", "2"
     )
     clip_norm_scope: Literal["all", "each"] = setting(
-        "Clip the gradient as a whole (all), or each matrix and vector separately (each).",
-        "all",
+        "Clip the gradient as a whole (all), or each matrix and vector separately (each).", "all"
     )
     clip_value: float = setting(
         "Clip each element of the gradient to this size, after clip_norm; 0 turns it off.",

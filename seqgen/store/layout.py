@@ -28,13 +28,7 @@ VALIDATION_FOLDER = "validation"
 PARTS, TENSORBOARD = "parts", "tensorboard"
 CHECKPOINTS, LAST, LOCK = "checkpoints", "last.safetensors", "lock"
 MANIFEST = "manifest.json"
-FOLDERS = (
-    TOKENIZER,
-    SOURCE_TOKENIZER,
-    VALIDATION_FOLDER,
-    CHECKPOINTS,
-    TENSORBOARD,
-)
+FOLDERS = (TOKENIZER, SOURCE_TOKENIZER, VALIDATION_FOLDER, CHECKPOINTS, TENSORBOARD)
 
 
 @cache
@@ -45,23 +39,10 @@ def known_files() -> tuple[str, ...]:
 
     tokenizers = {name for kind in STORED.values() for name in kind.files}
     return (
-        *(
-            CONFIG,
-            WEIGHTS,
-            RECORD,
-            METRICS,
-            SAMPLES,
-            LOCK,
-            MANIFEST,
-        ),
+        *(CONFIG, WEIGHTS, RECORD, METRICS, SAMPLES, LOCK, MANIFEST),
         *(f"{TOKENIZER}/{name}" for name in sorted({*tokenizers, Classes.file})),
         *(f"{SOURCE_TOKENIZER}/{name}" for name in sorted({*tokenizers, Labels.file})),
-        *(
-            VALIDATION,
-            VALIDATION_TOKENS,
-            *VALIDATION_PAIRS,
-            VALIDATION_VECTORS,
-        ),
+        *(VALIDATION, VALIDATION_TOKENS, *VALIDATION_PAIRS, VALIDATION_VECTORS),
         *(f"{CHECKPOINTS}/{LAST}", f"{CHECKPOINTS}/step-*.safetensors"),
         f"{TENSORBOARD}/events.out.tfevents.*",
     )

@@ -15,7 +15,7 @@ CLASSIFICATION = Task(
     serves={
         "predict": "seqgen.commands.labelling.predict:predict",
         "eval": "seqgen.cli.label_scores:LABEL_SCORES",
-        "compare": "seqgen.cli.label_comparison:LABEL_COMPARISON",
+        "compare": "seqgen.cli.label_scores:LABEL_COMPARISON",
     },
     model_is="is a classifier, no language model: use seqgen predict and seqgen eval",
     unit="label",

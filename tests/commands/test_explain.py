@@ -11,8 +11,8 @@ from known_models import fake, loaded_as
 from prefix_tables import Table
 
 from seqgen.cli.beam_search import _put_tree
-from seqgen.cli.explanations import put_explanations
 from seqgen.cli.output import Output
+from seqgen.cli.sample import put_explanations
 from seqgen.commands.writing import beam_search as beams
 from seqgen.commands.writing.explain import explain, suggest
 from seqgen.commands.writing.sample import sample

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.cli.page_commands import training_commands
+from seqgen.cli.report import training_commands
 from seqgen.commands.loading import load
 from seqgen.commands.training.train import train
 from seqgen.errors import SeqgenError, UsageError

@@ -233,9 +233,7 @@ def likeliest(passages: Passages, count: int) -> Iterator[InspectedToken]:
 
 
 @without_gradients
-def distributions(
-    passage: InspectedText,
-) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
+def distributions(passage: InspectedText) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
     """Yield what a model predicts in a document, some places at a time, in the order of reading.
 
     Yields:

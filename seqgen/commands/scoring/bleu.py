@@ -9,13 +9,7 @@ from typing import Any
 from seqgen.configs.scoring import BleuOptions
 from seqgen.data.text import lines
 from seqgen.errors import SeqgenError
-from seqgen.metrics.bleu import (
-    SEED,
-    Score,
-    corpus_score,
-    paired_scores,
-    sentence_scores,
-)
+from seqgen.metrics.bleu import SEED, Score, corpus_score, paired_scores, sentence_scores
 from seqgen.wording import plural
 
 

@@ -18,12 +18,7 @@ from seqgen.data.pairs import Pairs, encode_pairs
 from seqgen.data.tokenfile import TokenFile
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.memory.beside import beside_caches
-from seqgen.models.mixture.fitting import (
-    MatchedOrders,
-    fit_by_order,
-    fit_weights,
-    mixed_log_probs,
-)
+from seqgen.models.mixture.fitting import MatchedOrders, fit_by_order, fit_weights, mixed_log_probs
 from seqgen.models.mixture.mixed import guide_of
 from seqgen.models.reader import Reader
 from seqgen.scoring import parallel_rows, score_corpus
@@ -180,9 +175,7 @@ class FittedWeights:
 
 
 def fit(
-    loaded: LoadedModel,
-    text: Iterable[str] | TokenFile | Pairs,
-    scoring: Scoring | None = None,
+    loaded: LoadedModel, text: Iterable[str] | TokenFile | Pairs, scoring: Scoring | None = None
 ) -> tuple[LoadedModel, FittedWeights]:
     """Return a model with the weights under which a text is most probable, and what they give.
 
@@ -385,10 +378,7 @@ def to_fit(held_out: Corpus) -> Corpus:
 
 
 def fit_on_half(
-    parts: Sequence[Reader],
-    corpus: Corpus,
-    batch_size: int = 32,
-    direction: Direction = "forward",
+    parts: Sequence[Reader], corpus: Corpus, batch_size: int = 32, direction: Direction = "forward"
 ) -> HalvesFit:
     """Fit the weights of models of one vocabulary; see `fit_columns`.
 

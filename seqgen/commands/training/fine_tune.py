@@ -361,8 +361,7 @@ class FeatureModel:
         require(origin, "give --init-from or --features, not both")
         trunk = registry.trunk_of(row.name)
         require(
-            trunk.is_encoder,
-            f"--features is for encoders, such as birnn, and not for {trunk.name}",
+            trunk.is_encoder, f"--features is for encoders, such as birnn, and not for {trunk.name}"
         )
         for name in FIXED:
             fixed = f"{name} is fixed by --features: {self.stored.name} has its own"

@@ -21,6 +21,7 @@ from seqgen.commands.training.regularising import Regularisation
 from seqgen.configs import (
     BUDGETS,
     DEFAULT_REGIME,
+    READING_REGIMES,
     DataConfig,
     ModelConfig,
     RegimeConfig,
@@ -398,3 +399,24 @@ def check_regimes(plan: Plan, training: TrainingConfig, report: Report) -> None:
                 "one first and give it as --init-from NAME"
             )
         )
+
+
+def check_members(architecture: str, training: TrainingConfig, data: DataConfig) -> None:
+    """Refuse members where they have no meaning.
+
+    Raises:
+        UsageError: says why.
+    """
+    if training.members is None:
+        return
+    row = registry.architecture(architecture)
+    reads = all(phase.regime in READING_REGIMES for phase in training.phases)
+    refused = {
+        f"is for networks, which {architecture} is not": row.estimator is not None,
+        "is for models of text": not row.task.of(data.labels).beside_ngrams,
+        "trains new networks: leave out --init-from": training.init_from is not None,
+        "is for regimes that only read texts": not reads,
+        "trains in one process: leave out torchrun": ranks.world() > 1,
+    }
+    why = next((why for why, is_so in refused.items() if is_so), None)
+    require(why is None, f"--members {why}")

@@ -9,13 +9,12 @@ from typing import Any
 
 from seqgen import ranks, store
 from seqgen.commands.interrupts import ending_as_ctrl_c
-from seqgen.commands.leaks import leak
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.training.board import require_tensorboard
 from seqgen.commands.training.estimate import Estimator
 from seqgen.commands.training.family import check_mixable, family_of, new_family
 from seqgen.commands.training.plan import override
-from seqgen.commands.training.reload import MovedData, reload_stored_data, tokens_of
+from seqgen.commands.training.reload import MovedData, leak, reload_stored_data, tokens_of
 from seqgen.commands.training.session import (
     RunOptions,
     Session,

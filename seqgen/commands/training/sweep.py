@@ -18,7 +18,7 @@ from seqgen.commands.training.resume import resume
 from seqgen.commands.training.session import TrainingResult
 from seqgen.commands.training.train import RunRequest, prepare_plan, solve_width, train
 from seqgen.configs import FINISHED, require
-from seqgen.errors import Interrupted, UsageError
+from seqgen.errors import Interrupted
 from seqgen.models.engines.precision import choose_device
 from seqgen.training.events import Report
 from seqgen.training.run import Diverged
@@ -148,7 +148,7 @@ class Sweep:
 
     def finished(self, cell: SweepCell) -> SweepRecord | None:
         """Return the record of a model that was trained to its end before; None otherwise."""
-        if _is_free(cell.name):
+        if store.is_free(cell.name):
             return None
         result = store.result_of(store.find(cell.name))
         if not result or result["stopped"] not in FINISHED:
@@ -195,17 +195,9 @@ def _short(count: int) -> str:
     return str(count)
 
 
-def _is_free(name: str) -> bool:
-    try:
-        store.check_free(name, overwrite=False)
-    except UsageError:
-        return False
-    return True
-
-
 def _can_go_on(name: str) -> bool:
     """Return whether there is a model of this name that has a checkpoint, damaged or not."""
-    return not _is_free(name) and any((store.find(name).path / store.CHECKPOINTS).glob("*"))
+    return not store.is_free(name) and any((store.find(name).path / store.CHECKPOINTS).glob("*"))
 
 
 def _record(cell: SweepCell, result: TrainingResult) -> SweepRecord:

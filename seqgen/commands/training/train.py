@@ -1,4 +1,4 @@
-"""Training a model on text, from the files to the stored model."""
+"""Training a model on text, from the files to the stored model; or finding a rate for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import torch
 
 from seqgen import ranks, registry, store
 from seqgen.commands.interrupts import ending_as_ctrl_c
-from seqgen.commands.leaks import leak, leaks_of_origin
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.machine import choose_products
 from seqgen.commands.training.board import require_tensorboard
@@ -27,8 +26,8 @@ from seqgen.commands.training.choosing import (
 )
 from seqgen.commands.training.estimate import Estimator, estimate
 from seqgen.commands.training.family import check_mixable, check_names_beside, family_to_join
-from seqgen.commands.training.members import check_members
-from seqgen.commands.training.plan import Plan, check_regimes, plan_of, preset_of
+from seqgen.commands.training.plan import Plan, check_members, check_regimes, plan_of, preset_of
+from seqgen.commands.training.reload import leak, leaks_of_origin
 from seqgen.commands.training.resume import resume
 from seqgen.commands.training.session import (
     RunOptions,
@@ -43,14 +42,16 @@ from seqgen.configs import TrainingConfig, require
 from seqgen.models.base import LanguageModel
 from seqgen.models.engines.deferred_init import Unfilled
 from seqgen.models.engines.memory_limit import to_train
-from seqgen.models.engines.precision import parameter_type, restored_randomness
+from seqgen.models.engines.precision import choose_device, parameter_type, restored_randomness
 from seqgen.models.mixture.members import side_by_side
 from seqgen.presets import Preset
 from seqgen.ranks.group import together
 from seqgen.store import StoredModel
 from seqgen.tasks.datasets.dataset import DataFiles
-from seqgen.tasks.datasets.prepared import Prepared
+from seqgen.tasks.datasets.prepared import Prepared, batches_for
 from seqgen.training.events import Notice, Report
+from seqgen.training.rate_finder import FoundRate, RampPoint
+from seqgen.training.rate_finder import find_rate as ramp
 from seqgen.wording import plural
 
 # A name that is made has so many characters of the file's.
@@ -393,3 +394,42 @@ def _choose(
     training = choose_training_precision(plan, training, prepared, device, report)
     training = choose_row_threads(plan, training, prepared, device, report)
     return plan, choose_compilation(plan, training, prepared, device, report)
+
+
+@ending_as_ctrl_c()
+def find_rate(
+    data: Sequence[str | Path],
+    *,
+    device: str = "auto",
+    report: Report = lambda event: None,
+    put: Callable[[RampPoint], None] = lambda point: None,
+    **asked: Any,
+) -> tuple[list[RampPoint], FoundRate]:
+    """Begin the run that `train` with these arguments would begin, with a rate that rises.
+
+    Args:
+        data: see `train`.
+        device: auto, cpu, cuda or mps.
+        report: takes events of preparing.
+        put: takes each step of the ramp.
+        asked: other fields of `RunRequest`.
+
+    Raises:
+        UsageError: the architecture is not trained by gradients, or see `train`.
+        Diverged: the loss is no number from the start.
+    """
+    place = choose_device(device)
+    ready = prepare_run(RunRequest(data=data, **asked), place, report, _require_gradients)
+    training = ready.training
+    with restored_randomness(place):
+        model = ready.initial_model()
+        model.to(device=place, dtype=parameter_type(training.precision))
+        batches = batches_for(model, ready.prepared, training, ready.plan.data)
+        return ramp(model, batches, training, put)
+
+
+def _require_gradients(plan: Plan) -> None:
+    """Refuse an architecture that is not trained by gradients."""
+    name = plan.architecture
+    by_gradients = Estimator.of(name) is None
+    require(by_gradients, f"{name} is not trained by gradients: it has no learning rate to find")

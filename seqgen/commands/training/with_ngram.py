@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass, replace
 
 from seqgen import store
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.loading import load_stored, mixture_of
-from seqgen.commands.mixable import require_alike
+from seqgen.commands.loading import load_stored, mixture_of, require_alike
 from seqgen.commands.mixing import write_stored
 from seqgen.commands.scoring.mix import HalvesFit, fit_on_half, to_fit, token_log_probs
 from seqgen.commands.training.choosing import SMALL_TEXT

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seqgen import registry
 from seqgen.commands.interrupts import ending_as_ctrl_c
@@ -34,9 +34,6 @@ from seqgen.models.engines.precision import choose_device
 from seqgen.store.manifest import digest_of
 from seqgen.training.events import Event, Report, Validated
 from seqgen.training.run import Diverged
-
-if TYPE_CHECKING:
-    from seqgen.commands.tuning.study import TrialRecord
 
 
 def write_best(
@@ -147,10 +144,7 @@ class Tuning(RunRequest):
 
     @ending_as_ctrl_c()
     def run(
-        self,
-        trials: int | None,
-        minutes: float | None,
-        ended: Callable[[TrialRecord], None],
+        self, trials: int | None, minutes: float | None, ended: Callable[[TrialRecord], None]
     ) -> TuningResult:
         """Train trials until there are enough, or the time is up.
 

@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.source_attention import Attention, coverage_penalty
-from seqgen.commands.writing.filters import begin_and_end
-from seqgen.commands.writing.from_source import (
-    SourceReader,
-    check_sources,
-    never_written,
-)
-from seqgen.commands.writing.prompts import Prompt, batches, opening
+from seqgen.commands.writing.from_source import SourceReader, check_sources, never_written
+from seqgen.commands.writing.prompts import Prompt, batches, begin_and_end, opening
 from seqgen.commands.writing.records import OfSource, Written
 from seqgen.configs import require
 from seqgen.configs.decoding import BeamOptions

@@ -184,11 +184,7 @@ class SourceReader:
             yield text.text, replace(prompt.of_source, look=look)
 
     def look(
-        self,
-        prompt: Prompt,
-        ids: Sequence[int],
-        weights: np.ndarray,
-        pieces: Sequence[bytes],
+        self, prompt: Prompt, ids: Sequence[int], weights: np.ndarray, pieces: Sequence[bytes]
     ) -> Look:
         """Return what is asked for of a text's attention.
 

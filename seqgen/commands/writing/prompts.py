@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.writing.records import OfSource
-from seqgen.configs import no_text
+from seqgen.configs import no_text, require
 from seqgen.data.sources import Vectors, features_of
+from seqgen.decoding.processors import Force, MinTokens, Processor
 from seqgen.decoding.sampling import Opens
 from seqgen.errors import SeqgenError
 
@@ -242,3 +243,24 @@ def _read_ahead(items: Iterable[str], waiting: queue.Queue, closed: threading.Ev
         waiting.put(_End(error))
     else:
         waiting.put(_End())
+
+
+def begin_and_end(loaded: LoadedModel, min_tokens: int, force: str) -> list[Processor]:
+    """Return the filters that keep a text from ending too early and that begin it.
+
+    Args:
+        loaded: the model.
+        min_tokens: no end before so many tokens.
+        force: what every text begins with.
+
+    Raises:
+        UsageError: the model does not know what every text is to begin with.
+    """
+    ends, processors = loaded.framing.stops, []
+    if min_tokens and ends:
+        processors.append(MinTokens(min_tokens, ends))
+    if force:
+        unknown = first_unknown(loaded, force)
+        require(unknown is None, f"--force: the model does not know {unknown and unknown[0]!r}")
+        processors.append(Force(loaded.ids(force)))
+    return processors

@@ -88,11 +88,7 @@ def restore(
             )
         units = model.encode(ids, tokenizer.unk_id)
         recalled = recall(
-            weights,
-            units,
-            synchronous=synchronous,
-            seed=seed,
-            threshold=model.config.threshold,
+            weights, units, synchronous=synchronous, seed=seed, threshold=model.config.threshold
         )
         text = tokenizer.decode(model.decode(recalled.units, tokenizer.eos_id))
         known = units != 0

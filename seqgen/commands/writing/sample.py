@@ -11,13 +11,8 @@ from itertools import chain, islice
 import numpy as np
 
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.writing.filters import begin_and_end
-from seqgen.commands.writing.from_source import (
-    SourceReader,
-    check_sources,
-    never_written,
-)
-from seqgen.commands.writing.prompts import Prompt, batches, opening
+from seqgen.commands.writing.from_source import SourceReader, check_sources, never_written
+from seqgen.commands.writing.prompts import Prompt, batches, begin_and_end, opening
 from seqgen.commands.writing.records import OfSource, Written
 from seqgen.configs import MOST_TOKENS
 from seqgen.configs.decoding import SampleOptions
