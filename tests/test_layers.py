@@ -10,7 +10,7 @@ import pytest
 
 import seqgen
 from seqgen import formats, registry
-from seqgen.cli import COMMANDS
+from seqgen.cli import KNOWN, place_of
 
 PACKAGE = Path(seqgen.__file__).parent
 # From the top. What stands on one line does not import its neighbours either.
@@ -124,8 +124,7 @@ def at_load(*starts):
 
 
 def test_nothing_the_command_line_loads_imports_torch():
-    places = [place for commands in COMMANDS.values() for place in commands.values()]
-    commands = [f"seqgen.cli.{place.partition(':')[0]}" for place in places]
+    commands = [f"seqgen.cli.{place_of(name).partition(':')[0]}" for name in KNOWN]
     found = at_load("seqgen.cli", "seqgen.store", "seqgen.formats", *commands)
     assert "seqgen.registry" in found and found >= {*commands}
     heavy = ("torch", "numpy", "safetensors", "sacrebleu")

@@ -36,45 +36,35 @@ FORMER_FLAGS = {
 _UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
-# Where each command is: "module:name" in this package. Only those that are asked for are imported.
+# The commands, under the headings of help. Only those that are asked for are imported.
 COMMANDS = {
-    TRAIN: {
-        "train": "train:train",
-        "find-lr": "find_lr:find_lr",
-        "tune": "tune:tune",
-        "sweep": "sweep:sweep",
-        "mix": "mix:mix",
-    },
-    WRITE: {
-        "sample": "sample:sample",
-        "beam-search": "beam_search:beam_search",
-        "fill": "fill:fill",
-        "restore": "restore:restore",
-        "serve": "serve:serve",
-    },
-    MEASURE: {
-        "perplexity": "perplexity:perplexity",
-        "eval": "evaluate:evaluate",
-        "compare": "compare:compare",
-        "replay": "replay:replay",
-        "bleu": "bleu:bleu",
-        "predict": "predict:predict",
-        "vectors": "vectors:vectors",
-        "diagnose": "diagnose:diagnose",
-        "inspect": "inspect:inspect",
-        "report": "report:report",
-        "novelty": "novelty:novelty",
-        "bench": "bench:app",
-    },
-    TEXTS: {
-        "data": "data:data",
-        "tokenize": "tokenize:tokenize",
-        "compress": "compress:compress",
-        "decompress": "compress:decompress",
-    },
-    STORED: {"import": "exchange:import_", "export": "exchange:export", "models": "models:app"},
-    ABOUT: {"course": "course:course", "help": "topics:help_"},
+    TRAIN: ("train", "find-lr", "tune", "sweep", "mix"),
+    WRITE: ("sample", "beam-search", "fill", "restore", "serve"),
+    MEASURE: (
+        *("perplexity", "eval", "compare", "replay", "bleu", "predict", "vectors", "diagnose"),
+        *("inspect", "report", "novelty", "bench"),
+    ),
+    TEXTS: ("data", "tokenize", "compress", "decompress"),
+    STORED: ("import", "export", "models"),
+    ABOUT: ("course", "help"),
 }
+KNOWN = {name for commands in COMMANDS.values() for name in commands}
+# Where a command is, "module:name" in this package, if its own name does not say so.
+PLACES = {
+    "eval": "evaluate:evaluate",
+    "bench": "bench:app",
+    "decompress": "compress:decompress",
+    "import": "exchange:import_",
+    "export": "exchange:export",
+    "models": "models:app",
+    "help": "topics:help_",
+}
+
+
+def place_of(name: str) -> str:
+    """Return where a command is, as "module:name"."""
+    own = name.replace("-", "_")
+    return PLACES.get(name, f"{own}:{own}")
 
 
 def make_app(boxes: bool = False, only: str | None = None) -> typer.Typer:
@@ -94,9 +84,9 @@ def make_app(boxes: bool = False, only: str | None = None) -> typer.Typer:
     )
     app.callback()(_options)
     for panel, commands in COMMANDS.items():
-        for name, place in commands.items():
+        for name in commands:
             if only in (None, name):
-                module, _, attribute = place.partition(":")
+                module, _, attribute = place_of(name).partition(":")
                 command = getattr(importlib.import_module(f"seqgen.cli.{module}"), attribute)
                 if isinstance(command, typer.Typer):
                     app.add_typer(command, name=name, rich_help_panel=panel)
@@ -114,9 +104,7 @@ def _tree(boxes: bool, only: str | None) -> Any:
 def _tree_for(arguments: list[str]) -> Any:
     """Return the tree with the command that is called, or with all: for help, or a wrong name."""
     first = next(iter(arguments), None)
-    known = first in ("--version", "--man") or any(
-        first in commands for commands in COMMANDS.values()
-    )
+    known = first in {"--version", "--man", *KNOWN}
     return _tree(is_terminal(sys.stdout), first if known else None)
 
 
@@ -217,7 +205,7 @@ def as_spelled_now(arguments: list[str]) -> list[str]:
     `help COMMAND` is COMMAND --help.
     """
     command, *rest = arguments or [""]
-    if command == "help" and rest and any(rest[0] in commands for commands in COMMANDS.values()):
+    if command == "help" and rest and rest[0] in KNOWN:
         return [*rest, "--help"]
     for at, (flag, equals, value) in enumerate(one.partition("=") for one in rest):
         if flag == "--":

@@ -341,11 +341,16 @@ def precise(trial: SpeedTrial) -> tuple[TrainingConfig, float | None]:
     return replace(trial.training, precision=faster_precision(speedup)), speedup
 
 
-def choose_training_precision(
-    plan: Plan, training: TrainingConfig, prepared: Prepared, device: torch.device, report: Report
-) -> TrainingConfig:
+def choose_for_machine(trial: SpeedTrial, report: Report) -> TrainingConfig:
+    """Return a trial's settings of training with those that depend on the speed of this machine."""
+    for choose in (_choose_precision, _choose_row_threads, _choose_compilation):
+        trial = replace(trial, training=choose(trial, report))
+    return trial.training
+
+
+def _choose_precision(trial: SpeedTrial, report: Report) -> TrainingConfig:
     """Choose the precision of training: bf16 if a trial shows that it is faster by a tenth."""
-    training, speedup = precise(SpeedTrial(plan, training, prepared, device))
+    training, speedup = precise(trial)
     if speedup is not None:
         measured = f"bf16 is {speedup:.2f} times as fast as float32 here"
         if not speedup:
@@ -354,22 +359,17 @@ def choose_training_precision(
     return training
 
 
-def choose_row_threads(
-    plan: Plan, training: TrainingConfig, prepared: Prepared, device: torch.device, report: Report
-) -> TrainingConfig:
+def _choose_row_threads(trial: SpeedTrial, report: Report) -> TrainingConfig:
     """Choose among how many threads the rows of a step are divided: by a trial in long runs."""
-    threads, trial = torch.get_num_threads(), SpeedTrial(plan, training, prepared, device)
+    threads, training = torch.get_num_threads(), trial.training
     if training.row_threads is not None or training.members is not None:
         return training
-    pays = threads > 1 and device.type == "cpu" and ranks.world() == 1 and _is_long(trial)
+    pays = threads > 1 and trial.device.type == "cpu" and ranks.world() == 1 and _is_long(trial)
     pays = pays and (times := trial.row_threads_speedup()) >= LEAST_ROW_SPEEDUP
     if pays:
         faster = f"{times:.2f} times as fast as dividing each operation"
-        report(
-            Notice(
-                text=f"each step's rows are divided among {threads} threads: {faster}", detail=True
-            )
-        )
+        divided = f"each step's rows are divided among {threads} threads: {faster}"
+        report(Notice(text=divided, detail=True))
     return replace(training, row_threads=threads if pays else 1)
 
 
@@ -384,10 +384,9 @@ def _is_long(trial: SpeedTrial) -> bool:
     return 6 * parameter_count(trial.plan.model_class, shape) * tokens >= TRIED_FROM_OPERATIONS
 
 
-def choose_compilation(
-    plan: Plan, training: TrainingConfig, prepared: Prepared, device: torch.device, report: Report
-) -> TrainingConfig:
+def _choose_compilation(trial: SpeedTrial, report: Report) -> TrainingConfig:
     """Choose whether to compile the steps: in long runs, if a trial shows that it pays."""
+    plan, training = trial.plan, trial.training
     if training.compile is not None:
         return training
     long = training.minutes is not None and training.minutes >= COMPILED_FROM_MINUTES
@@ -396,9 +395,8 @@ def choose_compilation(
     fixed_shapes = fixed_shapes and training.members is None
     if not (long and fixed_shapes and plan.model_class.over_tensors):
         return replace(training, compile=False)
-    trial = SpeedTrial(plan, training, prepared, device)
     report(Notice(text="compiling for a trial, which takes up to a minute"))
-    with restored_randomness(device):
+    with restored_randomness(trial.device):
         times, why_not = compiled_speedup(trial.model(), trial.batches(), training)
     pays = times >= LEAST_SPEEDUP
     training = replace(training, row_threads=1) if pays else training

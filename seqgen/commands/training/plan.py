@@ -150,7 +150,7 @@ class Plan:
         """Return complete training settings: open ones follow from the text and the machine.
 
         The precision stays "auto" if it takes a trial to choose it
-        (`choosing.choose_training_precision`).
+        (`choosing.choose_for_machine`).
         """
         training, given, corpus = self.training, self.given, prepared.train
         settled: dict[str, Any] = {}

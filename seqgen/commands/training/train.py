@@ -17,10 +17,9 @@ from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.machine import choose_products
 from seqgen.commands.training.board import require_tensorboard
 from seqgen.commands.training.choosing import (
-    choose_compilation,
-    choose_row_threads,
+    SpeedTrial,
+    choose_for_machine,
     choose_size,
-    choose_training_precision,
     with_open_width,
     with_parameters,
 )
@@ -391,9 +390,7 @@ def _choose(
     if not tries:
         plain = {"precision": "float32"} if training.precision == "auto" else {}
         return plan, replace(training, compile=False, row_threads=1, **plain)
-    training = choose_training_precision(plan, training, prepared, device, report)
-    training = choose_row_threads(plan, training, prepared, device, report)
-    return plan, choose_compilation(plan, training, prepared, device, report)
+    return plan, choose_for_machine(SpeedTrial(plan, training, prepared, device), report)
 
 
 @ending_as_ctrl_c()
