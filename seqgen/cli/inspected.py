@@ -13,13 +13,13 @@ from seqgen.commands.inspect.passage import InspectedToken, Passages, likeliest
 from seqgen.commands.inspect.steps import (
     InspectedStep,
     InspectedWeights,
+    Unit,
     UnitValues,
     unit_values,
     weights,
 )
 from seqgen.commands.inspect.steps import steps as steps_of
-from seqgen.commands.inspect.units import Unit
-from seqgen.commands.inspect.units import units as units_of
+from seqgen.commands.inspect.steps import units as units_of
 from seqgen.report import inspection
 from seqgen.report.coloured_text import share_scale, signed_scale
 from seqgen.report.page import PageSection

@@ -1,4 +1,4 @@
-"""`seqgen perplexity`: score text, and fit mixtures and caches to it."""
+"""`seqgen perplexity`: score text, also under masked models; fit mixtures and caches to it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 from seqgen.cli.flags import takes_options
-from seqgen.cli.inputs import Input, Inputs
-from seqgen.cli.kinds import served
+from seqgen.cli.inputs import Input, Inputs, piped_input
+from seqgen.cli.kinds import OwnWay, served
 from seqgen.cli.output import Output, one_line, put, put_record, say, say_protocols
 from seqgen.cli.pairs import (
     HELD_OUT,
@@ -22,19 +22,19 @@ from seqgen.cli.pairs import (
     check_one_kind,
     held_out_by,
 )
-from seqgen.cli.pseudo_perplexity import LineByLine, TextFiles, refuse_stream
-from seqgen.cli.reading import Machine, ModelNames
+from seqgen.cli.reading import ExactMachine, Machine, ModelNames
 from seqgen.cli.source_attention import Picture, Shown
 from seqgen.cli.tables import count, figure, percentage, put_columns, weight
-from seqgen.configs import Options, Panel, group, same, setting, with_default
+from seqgen.configs import Documents, Options, Panel, group, require, same, setting, with_default
 from seqgen.configs.decoding import LookOptions, WritingOptions
-from seqgen.configs.scoring import CacheOptions, Scoring
+from seqgen.configs.scoring import CacheOptions, Scoring, TextScoring
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import title_of
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.commands.loaded import LoadedModel
+    from seqgen.commands.masked.scores import PseudoPerplexity
     from seqgen.commands.scoring.perplexity import Perplexity
     from seqgen.commands.scoring.surprisal import ScoredLine
     from seqgen.commands.writing.records import Look
@@ -42,6 +42,45 @@ if TYPE_CHECKING:
     from seqgen.data.text import Surveyor
 
 T = TypeVar("T")
+
+
+class TextFiles(Options):
+    """The files that are scored."""
+
+    files: tuple[str, ...] = setting(
+        "Text or token files, or - for standard input. Without a FILE, the model's held-out text "
+        "is scored.",
+        reads="file",
+        positional=True,
+    )
+
+    @property
+    def or_piped(self) -> tuple[str, ...]:
+        """The files that were given; without any, standard input if something is piped in."""
+        return ("-",) if not self.files and piped_input() is not None else self.files
+
+
+class LineByLine(Options, panel=Panel.OUTPUT):
+    """Whether lines are scored alone."""
+
+    documents: Documents | None = same(TextScoring, "documents")
+    per_line: bool = setting(
+        "Score each line alone; print its bits per character, a tab and the line.", common=True
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_stream(self.per_line, self.documents)
+
+
+def refuse_stream(per_line: bool, documents: Documents | None) -> None:
+    """Refuse one stream of text where lines are scored alone.
+
+    Raises:
+        UsageError: both are asked for.
+    """
+    both = per_line and documents == "stream"
+    require(not both, "--per-line scores each line alone: leave out --documents stream")
 
 
 class ScoredText(TextFiles, panel=Panel.TEXT):
@@ -213,8 +252,7 @@ def _load(
     files: Sequence[str],
 ) -> list[LoadedModel]:
     """Return the models; one that reads both ways as two, where that is possible."""
-    from seqgen.commands.both_ways import load_directions
-    from seqgen.commands.loading import Work, load
+    from seqgen.commands.loading import Work, load, load_directions
 
     fit = views.fit
     work = Work.of_files([] if fit == HELD_OUT else files if fit is None else [*files, fit])
@@ -416,3 +454,67 @@ def fit_on(source: Input, loaded: LoadedModel, scoring: Scoring, out: Output) ->
     tokens = plural(result.tokens, "token")
     out.notice(f"mixed: perplexity {figure(result.perplexity)} on {tokens} of {source.name}")
     return mixed
+
+
+@takes_options
+def put_pseudo_perplexity(
+    text: TextFiles, models: ModelNames, by_line: LineByLine, machine: ExactMachine, out: Output
+) -> None:
+    """Score files, standard input or what masked models hold out, and show the figures."""
+    from seqgen.commands.loading import Work
+    from seqgen.commands.masked.scores import load_masked, pseudo_perplexity
+
+    files = text.or_piped
+    work = Work.of_files(files) if files else None
+    how = machine.device, machine.precision, work
+    loaded = [load_masked(name, *how) for name in models.names]
+    sources = Inputs(out.quiet).open(files) or [held_out_by(loaded, out.quiet)]
+    records = []
+    for one in loaded:
+        for source in sources:
+            if by_line.per_line:
+                _put_pseudo_lines(one, source, out)
+                continue
+            chunks = source.chunks(one.data.newlines)
+            documents = by_line.documents
+            records.append(pseudo_perplexity(one, chunks, file=source.name, documents=documents))
+            out.record(records[-1])
+    if not out.json and not by_line.per_line:
+        _pseudo_table(records, out)
+
+
+def _put_pseudo_lines(loaded: LoadedModel, source: Input, out: Output) -> None:
+    """Write the pseudo-log-likelihood of each line, a tab and the line."""
+    from seqgen.commands.masked.scores import pseudo_lines
+
+    record = None
+    for record in pseudo_lines(loaded, source.chunks(loaded.data.newlines), file=source.name):
+        if out.record(record):
+            continue
+        put(f"{figure(record.pseudo_log_likelihood)}\t{one_line(record.text)}\n")
+        if out.explains:
+            say(record.signature)
+    if record is None:
+        raise SeqgenError(f"{title_of(source.name)} is empty: there is nothing to score")
+    out.notice(f"{loaded.stored.name}: {record.protocol}")
+
+
+PSEUDO_PERPLEXITY = OwnWay(put_pseudo_perplexity, "masked models")
+
+
+PSEUDO_COLUMNS = {
+    "file": lambda r: r.file,
+    "model": lambda r: r.model,
+    "tokens": lambda r: count(r.tokens),
+    "pseudo-nats/token": lambda r: figure(r.pseudo_nats_per_token),
+    "pseudo-perplexity": lambda r: figure(r.pseudo_perplexity),
+    "accuracy": lambda r: percentage(r.accuracy),
+    "oov": lambda r: count(r.oov),
+}
+
+
+def _pseudo_table(records: Sequence[PseudoPerplexity], out: Output) -> None:
+    several = len({record.model for record in records}) > 1
+    columns = {k: show for k, show in PSEUDO_COLUMNS.items() if several or k != "model"}
+    put_columns(columns, records, left=2 if several else 1)
+    say_protocols(records, out)

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from seqgen.cli.flags import takes_options
-from seqgen.cli.interactive import check_terminal, converse
-from seqgen.cli.output import Output, console, one_line, put, put_record, shown, standard_output
+from seqgen.cli.output import (
+    Output,
+    console,
+    is_terminal,
+    one_line,
+    put,
+    put_record,
+    say,
+    shown,
+    standard_output,
+)
 from seqgen.cli.prompts import Echo, GivenPrompts, say_unknown
 from seqgen.cli.reading import ReadModel
 from seqgen.cli.source_attention import Picture, Shown
 from seqgen.cli.tables import MISSING, count, figure, table
 from seqgen.configs import Options, Panel, setting
 from seqgen.configs.decoding import SampleOptions
-from seqgen.errors import UsageError
+from seqgen.errors import SeqgenError, UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -266,3 +277,63 @@ def _candidates(explanation: Explanation) -> Table:
         text, removed_by = repr(candidate.text), candidate.removed_by or ""
         drawn.add_row(chosen, text, removed_by, figure(candidate.probability), after)
     return drawn
+
+
+PROMPT = "> "
+# Stands for a line that Ctrl-C discarded. Nobody can type it: a typed line has no newline.
+DISCARDED = "\n"
+# (prompt, its number in the session from 0) -> the pieces of the text that continues it.
+Write = Callable[[str, int], Iterable[str]]
+
+
+def check_terminal() -> None:
+    """Refuse to start where nobody can type a prompt.
+
+    Raises:
+        UsageError: standard input or standard output is no terminal.
+    """
+    if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
+        raise UsageError("--interactive needs a terminal; pipe prompts in without it, one a line")
+
+
+def converse(write: Write, quiet: bool) -> None:
+    """Continue each prompt that is typed, until Ctrl-D.
+
+    Ctrl-C stops the text that is being written, or discards the line that is being typed.
+
+    Args:
+        write: returns the pieces of a text.
+        quiet: do not explain the keys.
+    """
+    if not quiet:
+        say("Type a prompt. Ctrl-C stops a text; Ctrl-D ends.")
+    for number, prompt in enumerate(_prompts()):
+        try:
+            for piece in write(prompt, number):
+                put(piece)
+        except KeyboardInterrupt:
+            pass  # back to the prompt
+        except SeqgenError as error:  # such as an unknown character; the session goes on
+            say(f"seqgen: {error}")
+        put("\n")
+
+
+def _prompts() -> Iterator[str]:
+    """Yield the lines that are typed; the arrow keys bring back earlier ones."""
+    with contextlib.suppress(ImportError):  # Windows has history without it
+        import readline  # noqa: F401
+    while (line := _typed()) is not None:
+        if line != DISCARDED:
+            yield line
+
+
+def _typed() -> str | None:
+    """Return the next line: None for Ctrl-D, and `DISCARDED` for Ctrl-C."""
+    try:
+        return input(PROMPT)
+    except KeyboardInterrupt:
+        put("\n")
+        return DISCARDED
+    except EOFError:
+        put("\n")
+        return None

@@ -7,8 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from seqgen.commands.inspect.passage import InspectedToken
-from seqgen.commands.inspect.steps import InspectedStep, InspectedWeights, UnitValues
-from seqgen.commands.inspect.units import Unit
+from seqgen.commands.inspect.steps import InspectedStep, InspectedWeights, Unit, UnitValues
 from seqgen.report.coloured_text import (
     ColouredSpan,
     coloured_text,

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from seqgen.commands.portrait.figures import PredictionFigures
-from seqgen.commands.portrait.portrait import Course, Portrait
+from seqgen.commands.portrait.portrait import Course, Portrait, PredictionFigures
 from seqgen.commands.portrait.translated import Translated
 from seqgen.metrics.novelty import Novelty
 from seqgen.report import translations

@@ -11,7 +11,7 @@ MASKED_LM = Task(
     validation="seqgen.tasks.validations.masked:MaskedValidation",
     serves={
         "fill": "seqgen.commands.masked.fill:fill",
-        "perplexity": "seqgen.cli.pseudo_perplexity:PSEUDO_PERPLEXITY",
+        "perplexity": "seqgen.cli.perplexity:PSEUDO_PERPLEXITY",
     },
     model_is="is a masked model, no language model: use seqgen fill, seqgen perplexity, or "
     "--init-from with --task",

@@ -16,11 +16,17 @@ from small_pairs import pairs_of, trained
 
 from seqgen.cli import run
 from seqgen.cli.source_attention import put_heat_map
-from seqgen.commands import source_attention
 from seqgen.commands.loading import load
-from seqgen.commands.source_attention import Attention, coverage_penalty, whole_words
 from seqgen.commands.training.train import train
-from seqgen.commands.writing.from_source import CopyingDecoder, check_sources, written_pieces
+from seqgen.commands.writing import from_source as source_attention
+from seqgen.commands.writing.from_source import (
+    Attention,
+    CopyingDecoder,
+    check_sources,
+    coverage_penalty,
+    whole_words,
+    written_pieces,
+)
 from seqgen.commands.writing.prompts import read_prompt
 from seqgen.configs.decoding import Heads, SourceOptions
 from seqgen.errors import UsageError

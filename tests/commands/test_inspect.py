@@ -20,8 +20,15 @@ from pages_read import HOSTILE, Read
 from seqgen.cli import run
 from seqgen.commands.inspect.heads import attended
 from seqgen.commands.inspect.passage import likeliest, passages
-from seqgen.commands.inspect.steps import steps, trace, unit_values
-from seqgen.commands.inspect.units import correlations, features, lags, units
+from seqgen.commands.inspect.steps import (
+    correlations,
+    features,
+    lags,
+    steps,
+    trace,
+    unit_values,
+    units,
+)
 from seqgen.commands.scoring.surprisal import score_tokens
 from seqgen.configs.scoring import Scoring
 from seqgen.models.recurrent.watched import Steps, watching

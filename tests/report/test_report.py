@@ -28,8 +28,7 @@ from seqgen.cli import report as command
 from seqgen.cli import run
 from seqgen.commands.inspect.passage import passages
 from seqgen.commands.loading import load
-from seqgen.commands.portrait.figures import BIN_ENDS, figures
-from seqgen.commands.portrait.portrait import Course, course
+from seqgen.commands.portrait.portrait import BIN_ENDS, Course, course, figures
 from seqgen.commands.portrait.translated import translated
 from seqgen.commands.scoring.perplexity import held_out_pairs, score_text
 from seqgen.commands.writing.beam_search import explain

@@ -9,8 +9,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.source_attention import Attention, coverage_penalty
-from seqgen.commands.writing.from_source import SourceReader, check_sources, never_written
+from seqgen.commands.writing.from_source import (
+    Attention,
+    SourceReader,
+    check_sources,
+    coverage_penalty,
+    never_written,
+)
 from seqgen.commands.writing.prompts import Prompt, batches, begin_and_end, opening
 from seqgen.commands.writing.records import OfSource, Written
 from seqgen.configs import require

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from seqgen.commands.both_ways import directions_of
 from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.loading import directions_of
 from seqgen.commands.scoring.perplexity import for_model, protocol
 from seqgen.commands.training.validating import Final, Validation, final_validation
 from seqgen.tasks.datasets.prepared import Prepared
