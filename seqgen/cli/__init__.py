@@ -116,9 +116,9 @@ def _show_version(asked_for: bool) -> None:
 
 def _show_manual(asked_for: bool) -> None:
     if asked_for:
-        from seqgen.cli.man import page
+        from seqgen.cli.help import manual_page
 
-        put(page(_tree(False, None)))
+        put(manual_page(_tree(False, None)))
         raise typer.Exit
 
 

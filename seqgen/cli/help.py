@@ -1,4 +1,4 @@
-"""How help looks: options in panels, whole sentences, three examples; it fits the terminal.
+"""How help looks: options in panels, whole sentences, three examples; and the manual page of it.
 
 `-h` shows the examples first, and then what most runs need; `--help` shows everything.
 """
@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from seqgen import __version__
 from seqgen.cli.output import is_terminal, put
 from seqgen.cli.values import fill_in_numbers, read_here
 from seqgen.configs import PANELS, Panel, parse_toml
@@ -280,3 +281,72 @@ def _print_examples(out: Console, examples: Iterable[tuple[str, str]]) -> None:
     for line, comment in examples:
         out.print(f"  # {comment}", style="dim")
         out.print(f"  {line}")
+
+
+def manual_page(tree: Any) -> str:
+    """Return the manual page in the language of man(7).
+
+    Args:
+        tree: the commands, of Click.
+    """
+    top = _context(tree, None, "seqgen")
+    lines = [
+        f'.TH SEQGEN 1 "" "seqgen {__version__}" "User Commands"',
+        ".SH NAME",
+        "seqgen \\- train, sample and score language models of text",
+        ".SH SYNOPSIS",
+        ".B seqgen",
+        ".I COMMAND",
+        "[options] [arguments]",
+        ".SH DESCRIPTION",
+        _troff(tree.help),
+        *_examples(""),
+    ]
+    for title, rows in command_rows(tree, top):
+        lines += [f'.SH "{title.upper()} COMMANDS"']
+        for name, _ in rows:
+            lines += _command(tree.get_command(top, name), _context(tree, top, name, inner=True))
+    for name, topic in help_texts()["topics"].items():
+        about = topic["about"]
+        lines += [f'.SH "{name.upper()}"', _troff(about[0].upper() + about[1:] + ".")]
+        lines += _as_typed(topic["text"].splitlines())
+    return "\n".join(lines) + "\n"
+
+
+def _context(tree: Any, parent: Any, name: str, inner: bool = False) -> Any:
+    command = tree.get_command(parent, name) if inner else tree
+    return command.make_context(name, [], parent=parent, resilient_parsing=True)
+
+
+def _command(command: Any, ctx: Any) -> Iterator[str]:
+    """Yield the lines of a command, and of its own commands."""
+    yield f'.SS "{_troff(ctx.command_path)} {_troff(usage(command))}"'
+    for paragraph in paragraphs(command.help):
+        yield from (".PP", _troff(paragraph))
+    for _, rows in option_rows(command, ctx):
+        for name, text in rows:
+            if name.strip() in ("-h", "--help"):
+                continue
+            yield from (".TP", f".B {_troff(name.strip())}", _troff(text))
+    yield from _examples(ctx.command_path.partition(" ")[2])
+    for name in command.list_commands(ctx) if hasattr(command, "list_commands") else ():
+        yield from _command(
+            command.get_command(ctx, name), _context(command, ctx, name, inner=True)
+        )
+
+
+def _examples(name: str) -> Iterator[str]:
+    for line, comment in help_texts()["examples"].get(name, ()):
+        yield from (".PP", _troff(comment), *_as_typed([line], 2))
+
+
+def _as_typed(lines: list[str], indent: int = 0) -> Iterator[str]:
+    """Yield lines as they are, not filled, from a column on: the widest fit 80 columns."""
+    yield from (f".RS {indent - 7}n", ".nf", *map(_troff, lines), ".fi", ".RE")
+
+
+def _troff(text: str) -> str:
+    """Return text that troff shows as it is."""
+    text = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
+    text = text.replace("'", "\\(aq").replace("`", "\\(ga").replace("~", "\\(ti")
+    return f"\\&{text}" if text.startswith(".") else text

@@ -162,8 +162,13 @@ def is_token_file(path: Path) -> bool:
     """Return whether a file begins as a token file does, whatever its name."""
     from seqgen.data.tokenfile import MAGIC
 
+    return _begins(path, MAGIC)
+
+
+def _begins(path: Path, magic: bytes) -> bool:
+    """Return whether a file begins with these bytes."""
     with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+        return file.read(len(magic)) == magic
 
 
 def is_arpa(path: Path) -> bool:
@@ -171,16 +176,14 @@ def is_arpa(path: Path) -> bool:
     begin = b"\\data\\"
     with contextlib.suppress(OSError, EOFError), gzip.open(path) as file:
         return file.read(len(begin)) == begin
-    with path.open("rb") as file:
-        return file.read(len(begin)) == begin
+    return _begins(path, begin)
 
 
 def is_gguf(path: Path) -> bool:
     """Return whether a file begins as a GGUF file does."""
     from seqgen.formats import GGUF
 
-    with path.open("rb") as file:
-        return file.read(len(GGUF)) == GGUF
+    return _begins(path, GGUF)
 
 
 def is_vectors(path: Path) -> bool:

@@ -130,6 +130,11 @@ class ModelKind(Options, panel=Panel.WHAT):
         completes="presets",
     )
 
+    @property
+    def asked(self) -> dict[str, str | None]:
+        """The same, as a `RunRequest` has it."""
+        return {"architecture": self.model, "task": self.task, "preset": self.preset}
+
 
 class MoreSettings(Options, panel=Panel.OPTIMISATION):
     """Settings that have no flag, or come from a file."""
@@ -189,9 +194,7 @@ class Recipe(Options, panel=Panel.WHAT):
     @property
     def asked(self) -> dict[str, Any]:
         """What is trained, as a `RunRequest` has it, its settings left out."""
-        kind = {"architecture": self.kind.model, "task": self.kind.task}
-        kind |= {"preset": self.kind.preset, "config": self.more.tables}
-        return {**kind, "parameters": self.parameters}
+        return {**self.kind.asked, "config": self.more.tables, "parameters": self.parameters}
 
     def put_help(self, out: Output) -> bool:
         """Write what `--preset help` or `--set help` asks for; return whether one was given."""

@@ -151,9 +151,7 @@ def tune(
     tuning = Tuning(
         data=data,
         targets=inputs.keep(files.target),
-        architecture=kind.model,
-        task=kind.task,
-        preset=kind.preset,
+        **kind.asked,
         settings=settings,
         config=more.tables,
         device=machine.device,

@@ -209,7 +209,7 @@ def _drawn(asked: Asked, answers: Iterable[Neighbour]) -> list[str]:
 
 
 def _draw(asked: Asked, words: WordVectors, chosen: list[str]) -> None:
-    from seqgen.report.word_map import draw_words
+    from seqgen.report.pictures import draw_words
 
     places = [words.place(word) for word in chosen]
     title = f"{words.model}: {plural(len(chosen), 'word')}"

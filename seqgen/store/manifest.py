@@ -81,11 +81,7 @@ def digest_of(path: Path) -> str:
     Raises:
         OSError: it cannot be read.
     """
-    digest = hashlib.sha256()
-    with regular(path).open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+    return _hash_of(b"", [path])
 
 
 def seal(folder: Path, parts: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ from seqgen.cli import run
 from seqgen.commands.vectors.words import WordVectors, load_vectors, terms
 from seqgen.errors import UsageError
 from seqgen.metrics.bootstrap import ranks, spearman
-from seqgen.report.word_map import Box, place_labels, principal_components, width_of
+from seqgen.report.pictures import Box, place_labels, principal_components, width_of
 
 # On two axes, capital (or not) and country; the third sets all apart from the others.
 CHOSEN = """\
