@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import inspect
 import math
 import typing
 from collections.abc import Iterable, Mapping
@@ -140,8 +141,9 @@ def setting(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def _nothing_of(kind: str) -> Any:
-    """Return the default that follows from a type, as it is written; see `setting`."""
+def _nothing_of(kind: Any) -> Any:
+    """Return the default that follows from a type, or from how it is written; see `setting`."""
+    kind = kind if isinstance(kind, str) else inspect.formatannotation(kind)
     if kind.endswith("| None"):
         return None
     return False if kind == "bool" else () if kind.startswith("tuple[") else REQUIRED

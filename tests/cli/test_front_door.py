@@ -520,7 +520,7 @@ def typing(monkeypatch, *lines):
         return line
 
     monkeypatch.setattr(builtins, "input", answer)
-    monkeypatch.setattr("seqgen.cli.interactive.is_terminal", lambda stream: True)
+    monkeypatch.setattr("seqgen.cli.sample.is_terminal", lambda stream: True)
     yield
 
 

@@ -12,7 +12,7 @@ from seqgen.cli.flags import takes_options
 from seqgen.cli.help import Command
 from seqgen.configs.decoding import SampleOptions
 from seqgen.configs.options import Options, Panel
-from seqgen.configs.settings import setting
+from seqgen.configs.settings import REQUIRED, setting
 from seqgen.errors import UsageError
 
 PAGE = runpy.run_path(str(ROOT / "docs" / "settings.py"))
@@ -22,6 +22,27 @@ class Heated(SampleOptions, panel=Panel.FILTERS):
     """The options of sampling with one more."""
 
     heat: float = setting("Warm the text by so much.", 0.5, low=0, high=2)
+
+
+class Unsaid(Options, panel=Panel.TEXT):
+    """Settings whose default is not said, or must be given."""
+
+    number: int | None = setting("A number.", low=1)
+    turned_on: bool = setting("Turn it on.")
+    names: tuple[str, ...] = setting("Names.", panel=Panel.OUTPUT)
+    name: str = setting("A name.")
+    several: tuple[str, ...] = setting("More names.", REQUIRED)
+
+
+def test_the_type_says_the_default_and_the_class_the_heading():
+    options = Unsaid(name="a", several=["b"])
+    assert (options.number, options.turned_on, options.names) == (None, False, ())
+    assert options.given == ["--name", "--several"]
+    for missing in ({"name": "a"}, {"several": ["b"]}):
+        with pytest.raises(TypeError, match="missing"):
+            Unsaid(**missing)
+    panels = {name: field.metadata["flag"].panel for name, field, _ in Unsaid.flags()}
+    assert panels == dict.fromkeys(panels, "Text") | {"names": "Output"}
 
 
 @pytest.fixture

@@ -437,7 +437,7 @@ def test_typed_sources_show_their_attention(tsv, capsys, monkeypatch):
             raise EOFError from None
 
     monkeypatch.setattr("builtins.input", answer)
-    monkeypatch.setattr("seqgen.cli.interactive.is_terminal", lambda stream: True)
+    monkeypatch.setattr("seqgen.cli.sample.is_terminal", lambda stream: True)
     session = said(capsys, "sample", "-i", *how)
     texts = [one.out.rstrip("\n").split("\t") for one in each]
     assert session.out == "".join(f"{text}\n{pairs}\n\n" for text, pairs in texts) + "\n"
