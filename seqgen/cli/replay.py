@@ -54,10 +54,10 @@ def replay(recorded: Recorded, threads: Threads, out: Output) -> None:
     """Run recorded commands again, and report for each result whether it is equal or what differs.
 
     Results are recorded by --record of sample, beam-search, perplexity, eval, compare and sweep.
-    Each command is run once more, with its seed, in the working directory. With a difference,
-    its possible causes are named: a changed model or file, options, versions, the machine.
-    The exit code is 1 if anything differs. A sweep trains its models again, in a folder of its
-    own.
+    Each command is run once more, with its seed, in the working directory. Whatever is no longer
+    as it was recorded is named, even if the results are equal: a changed model or file, options,
+    versions, the machine. The exit code is 1 if a result differs. A sweep trains its models again,
+    in a folder of its own.
     """
     (name,) = given_or_piped([recorded.file] if recorded.file else None, "seqgen replay FILE")
     source = Inputs(out.quiet).open_one(name)
@@ -66,11 +66,12 @@ def replay(recorded: Recorded, threads: Threads, out: Output) -> None:
         raise UsageError("--update needs a file, and none that is compressed")
     old = [_read(line, number) for number, line in enumerate(lines(source.chunks()), start=1)]
     now, different = [], 0
-    for index, (before, after, differs) in enumerate(_replayed(old)):
+    for index, (before, after, causes, values) in enumerate(_replayed(old)):
         now.append(before if after is None else after)
-        different += bool(differs)
-        if not out.record({"index": index, "equal": not differs, "differs": differs}):
-            put(f"{index}\t{'; '.join(['differs', *differs]) if differs else 'equal'}\n")
+        different += bool(values)
+        differs = causes + values
+        if not out.record({"index": index, "equal": not values, "differs": differs}):
+            put(f"{index}\t{'; '.join(['differs' if values else 'equal', *differs])}\n")
     if recorded.update:
         text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in now)
         write_bytes(source.content, text.encode())
@@ -92,8 +93,10 @@ def _read(line: str, number: int) -> Record:
     raise SeqgenError(f"line {number} is not a JSON record")
 
 
-def _replayed(old: Iterable[Record]) -> Iterator[tuple[Record, Record | None, list[str]]]:
-    """Yield each record, what it is now if it could be made, and what differs.
+def _replayed(
+    old: Iterable[Record],
+) -> Iterator[tuple[Record, Record | None, list[str], list[str]]]:
+    """Yield each record, what it is now if it could be made, what changed, and which results did.
 
     Consecutive records of one command are made by running it once.
     """
@@ -102,14 +105,14 @@ def _replayed(old: Iterable[Record]) -> Iterator[tuple[Record, Record | None, li
         try:
             made = _made_again(records)
         except SeqgenError as error:
-            yield from ((record, None, [str(error)]) for record in records)
+            yield from ((record, None, [], [str(error)]) for record in records)
             continue
         by_number = {_numbers(record): record for record in made}
         for record in records:
             after = by_number.get(_numbers(record))
             differs = ["there is no such record now"] if after is None else _values(record, after)
-            causes = _causes(record["run"], made[0]["run"]) if differs and made else []
-            yield record, after, causes + differs
+            causes = _causes(record["run"], made[0]["run"]) if made else []
+            yield record, after, causes, differs
 
 
 def _numbers(record: Record) -> str:

@@ -86,6 +86,27 @@ def test_what_differs_is_named(place, capsys):
     assert replayed(capsys, "log.jsonl") == (0, [{"index": 0, "equal": True, "differs": []}])
 
 
+def test_changes_are_named_even_if_the_results_are_equal(place, capsys):
+    """Of a model one probability that the text does not ask for; a version; an option."""
+    (found,) = recorded(capsys, "sample", "-m", "grams", "--max-tokens", "1", "--seed", "3")
+    weights = store.find("grams").path / store.WEIGHTS
+    tensors = load_file(weights)
+    last = max(name for name in tensors if name.startswith("log_probs"))
+    tensors[last][-1] -= 1
+    save_file(tensors, weights)
+    (weights.parent / "manifest.json").unlink()
+    found["run"]["versions"]["numpy"] = "0.1"
+    found["run"]["options"]["batch_size"] = 3
+    write(place / "log.jsonl", [found])
+    code, ((one),) = replayed(capsys, "log.jsonl")
+    assert (code, one["equal"]) == (0, True)
+    model, option, version = one["differs"]
+    assert model.startswith("model grams was") and version.startswith("version numpy was")
+    assert option == "option batch_size was 3, is 32"
+    assert run(["replay", "log.jsonl", "-q"]) == 0
+    assert capsys.readouterr().out.startswith("0\tequal; model grams was")
+
+
 def test_what_cannot_be_repeated(place, capsys):
     (found,) = recorded(capsys, "sample", "-m", "net", "--max-tokens", "1", "--seed", "3")
     gone, other, piped = (json.loads(json.dumps(found)) for _ in range(3))
@@ -125,6 +146,7 @@ def test_everything_comes_out_equal(place, capsys):
         ("beam-search", "-m", "last", "--stochastic", "--max-tokens", "4"),
         ("perplexity", "t.txt", "-m", "net", "-m", "last"),
         ("perplexity", "t.txt", "-m", "net", "--per-line"),
+        ("perplexity", "t.txt", "-m", "net:0.3+last:0.7"),
         ("eval", "-m", "last", "--passages", "2"),
         ("compare", "net", "last", "--data", "t.txt", "--resamples", "9"),
         ("sweep", "t.txt", "--models", "rnn", "--parameters", "2000", "--steps", "2"),
