@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -10,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers_cli import records, refusal
+from safetensors.numpy import load_file
 
 from seqgen import store
 from seqgen.cli import run
@@ -253,6 +256,22 @@ def test_a_run_on_shards_that_is_resumed_is_the_same(capsys, shards, model):
     first, second = (store.find(name).path / store.WEIGHTS for name in ("whole", "parts"))
     assert first.read_bytes() == second.read_bytes()
     assert len(store.find("whole").record["data"]["files"]) == 3
+
+
+@pytest.mark.slow
+def test_two_processes_read_shards_as_one_does_and_find_their_place(capsys, shards):
+    """Under torchrun, with gloo: stopped within an epoch, and resumed."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m"]
+    asked = ["train", str(shards), "--model", "lstm", *SMALL, "--seed", "1", "--steps", "12"]
+    records(capsys, *asked, "--name", "one")
+    for command in (
+        [*asked, "--name", "two", "--stop-after", "5"],
+        ["train", "--resume", "two", "--quiet"],
+    ):
+        subprocess.run([*launcher, "seqgen", *command], check=True, capture_output=True)
+    one, two = (load_file(store.find(name).path / store.WEIGHTS) for name in ("one", "two"))
+    for name, tensor in one.items():
+        np.testing.assert_allclose(two[name], tensor, rtol=0, atol=1e-5)
 
 
 def test_the_held_out_part_is_scored_as_that_of_one_file(capsys, shards, tmp_path):
