@@ -142,7 +142,7 @@ def test_the_example_of_the_docs_writes_what_sample_does(tmp_path, capsys, monke
     code = code.replace("play-onnx", "own-onnx")
     for name, case in (("a", ("lstm",)), ("b", ("transformer", "num_heads=2"))):
         (tmp_path / name).mkdir()
-        _, out = exported(tmp_path / name, *case, name=name)
+        _, out = exported(tmp_path / name, *case, "num_layers=1", name=name)
         monkeypatch.chdir(out.parent)
         capsys.readouterr()
         exec(code, {})
@@ -189,7 +189,7 @@ def test_without_a_format_a_model_leaves_in_one_that_holds_it(
         assert run(["train", str(tmp_path / "t.txt"), "--model", "ngram", "--name", "own"]) == 0
         capsys.readouterr()
     else:
-        trained(tmp_path, architecture, tokenizer=tokenizer)
+        trained(tmp_path, architecture, "num_layers=1", tokenizer=tokenizer)
     out = tmp_path / "out"
     assert run(["export", "own", "--out", str(out), "--quiet"]) == 0
     if architecture == "ngram":
