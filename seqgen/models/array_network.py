@@ -11,13 +11,32 @@ from seqgen.configs import ModelConfig
 from seqgen.models.engines.weights import Shapes, Weights, parameter_count
 
 
-class ArrayNetwork:
+class Configured:
+    """What a configuration has built, in either engine.
+
+    Attributes:
+        config: what built it.
+    """
+
+    config: ModelConfig
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of tokens V."""
+        return self.config.vocab_size
+
+    @property
+    def parts(self) -> Sequence[Configured]:
+        """The models that it consists of, without their caches: of most, itself."""
+        return [self]
+
+
+class ArrayNetwork(Configured):
     """A model over NumPy arrays, whose weights do not change.
 
     It answers as the torch module of the same configuration and weights does, but for rounding.
 
     Attributes:
-        config: what built it.
         dtype: the type of its numbers.
         vectors: (V, D), those of the tokens; None where they have none.
         window: how many tokens it reads at most; None for any number.
@@ -25,7 +44,6 @@ class ArrayNetwork:
     """
 
     both_ways: ClassVar[bool] = False
-    config: ModelConfig
     dtype: np.dtype
     vectors: np.ndarray | None = None
     window: int | None = None
@@ -47,16 +65,6 @@ class ArrayNetwork:
     def shared(cls, config: Any) -> list[list[str]]:
         """Return the names of each weight that several parts share."""
         return config.shared_weights()
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of tokens V."""
-        return self.config.vocab_size
-
-    @property
-    def parts(self) -> Sequence[ArrayNetwork]:
-        """The models that it consists of, without their caches: of most, itself."""
-        return [self]
 
     @property
     def precision(self) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import ModelConfig
+from seqgen.models.array_network import Configured
 from seqgen.models.compilable import Compilable
 from seqgen.models.low_rank import adapter_tensors, adapters_of
 from seqgen.models.network import Network
@@ -19,11 +19,12 @@ from seqgen.models.reader import Reader
 from seqgen.models.state import State
 
 
-class Model(nn.Module):
+class Model(nn.Module, Configured):
     """What is trained and stored: a language model, or a memory of another kind.
 
+    `type(model)(model.config)` has the same shape.
+
     Attributes:
-        config: what built it; `type(model)(model.config)` has the same shape.
         counted: it is estimated from counts, not trained by gradients; its row in the registry
             names the estimator.
         carries_state: a state goes on from one training window to the next (truncated BPTT).
@@ -33,12 +34,6 @@ class Model(nn.Module):
     counted: ClassVar[bool] = False
     carries_state: ClassVar[bool] = False
     both_ways: ClassVar[bool] = False
-    config: ModelConfig
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of tokens V."""
-        return self.config.vocab_size
 
     def parameter_count(self) -> int:
         """Return the number of trained numbers; shared ones count once, adapters not at all."""
@@ -55,11 +50,6 @@ class Model(nn.Module):
     def ids(self, ids: np.ndarray) -> Tensor:
         """Return ids, of int64 and any shape, as a call takes them."""
         return torch.from_numpy(ids).to(self.device)
-
-    @property
-    def parts(self) -> Sequence[Model]:
-        """The models that it consists of, without their caches: of most, itself."""
-        return [self]
 
     @property
     def precision(self) -> str:

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
-from seqgen.models.array_network import ArrayNetwork
+from seqgen.models.array_network import ArrayNetwork, Configured
 from seqgen.models.engines.arrays import ArrayMap
 from seqgen.models.engines.ops import Leaf
 from seqgen.models.scores import Predictions, Scores, Want, WrittenOut
 
 if TYPE_CHECKING:
-    from seqgen.configs import ModelConfig
     from seqgen.data.sources import Sources
     from seqgen.models.state import State
 
@@ -31,11 +30,10 @@ LOGITS_AT_ONCE = 1 << 23
 F = TypeVar("F", bound=Callable)
 
 
-class Reader(ABC):
+class Reader(Configured, ABC):
     """A distribution over the next token, given those before it.
 
     Attributes:
-        config: what built it.
         window: how many tokens one training call may hold, or None where there is no limit.
         source_window: how many values a source may have, its EOS included, or None where there is
             no limit.
@@ -52,17 +50,6 @@ class Reader(ABC):
     window: int | None = None
     source_window: int | None = None
     orders: int | None = None
-    config: ModelConfig
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of tokens V."""
-        return self.config.vocab_size
-
-    @property
-    def parts(self) -> Sequence[Reader]:
-        """The models that it consists of, without their caches: of most, itself."""
-        return [self]
 
     @property
     @abstractmethod
