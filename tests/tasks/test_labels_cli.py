@@ -359,7 +359,7 @@ def test_wrong_usage(texts, capsys):
         assert said in refusal(capsys, "train", texts, *given, *arguments)
     both = ("--source", texts, "--target", texts, "--task", "classify")
     assert "takes no --target" in refusal(capsys, "train", *given, *both)
-    assert "m tells no labels" in _refused_prediction(texts, capsys)
+    assert "m predicts no labels" in _refused_prediction(texts, capsys)
 
 
 def _refused_prediction(texts, capsys):
