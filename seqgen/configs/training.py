@@ -126,6 +126,7 @@ class TrainingConfig(RegimeConfig):
     muon_lr: float | None = setting(
         "Peak learning rate of Muon; by default 5 times lr.", bounds=ranges.RATES
     )
+    muon_momentum: float = setting("Momentum of Muon.", 0.95, ranges.SHARES_BELOW_1)
     momentum: float = setting("Momentum of sgd and rmsprop.", 0.0, ranges.SHARES_BELOW_1)
     nesterov: bool = setting("Use Nesterov momentum in sgd.")
     dampening: float = setting("Dampening of the momentum of sgd.", 0.0, ranges.SHARES)
@@ -174,6 +175,12 @@ class TrainingConfig(RegimeConfig):
         0.01,
         ranges.WEIGHTS,
         search=Span(1e-3, 0.3, log=True),
+    )
+    final_weight_decay: float = setting(
+        "Weight decay when the learning rate has fallen to 0, as a share of weight_decay; it "
+        "falls with the learning rate.",
+        1.0,
+        ranges.SHARES,
     )
     beta1: float = setting(
         "Decay rate of the running mean of gradients, in adam and adamw.",
@@ -230,6 +237,9 @@ class TrainingConfig(RegimeConfig):
         "Learning rate of each layer, as a share of the rate of the layer above it.",
         1.0,
         ranges.POSITIVE_SHARES,
+    )
+    head_factor: float = setting(
+        "Learning rate of the output layer, as a multiple of lr.", 1.0, ranges.RATES
     )
     unfreeze: float = setting(
         "Share of the budget during which layers are unfrozen one by one, from the head down.",

@@ -248,7 +248,7 @@ class ParameterGroup:
     Attributes:
         parameter: what is trained.
         layer: the number of its layer; 0 is the input's.
-        factor: its rate as a share of the head's.
+        factor: its rate as a multiple of the full rate.
         maps: the rows of each map in it; none if it is not a matrix between embedding and head.
     """
 
@@ -258,18 +258,22 @@ class ParameterGroup:
     maps: tuple[int, ...]
 
 
-def parameter_groups(model: Network, layer_decay: float) -> list[ParameterGroup]:
+def parameter_groups(
+    model: Network, layer_decay: float, head_factor: float = 1.0
+) -> list[ParameterGroup]:
     """Return every parameter of a model that is trained, once, in the model's order.
 
-    The head learns at the full rate, each layer below at `layer_decay` times the rate of the one
-    above it (Howard and Ruder 2018, section 3.2: 1/2.6). What two layers share is the upper's.
+    The layer below the head learns at `layer_decay` times the full rate, and each layer further
+    down at that times the rate of the one above it (Howard and Ruder 2018, section 3.2: 1/2.6).
+    The head learns at `head_factor` times the full rate. What two layers share is the upper's.
     """
     layers = model.parameters_in_order()
     layer_of = {p: i for i, parameters in enumerate(layers) for p in parameters}
     maps = dict(hidden_matrices(model))
     top = len(layers) - 1
+    factors = [*(layer_decay ** (top - layer) for layer in range(top)), head_factor]
     return [
-        ParameterGroup(p, layer_of[p], layer_decay ** (top - layer_of[p]), maps.get(p, ()))
+        ParameterGroup(p, layer_of[p], factors[layer_of[p]], maps.get(p, ()))
         for p in model.parameters()
         if p.requires_grad
     ]
@@ -342,7 +346,8 @@ def _muon(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimize
     maps = {member.parameter: member.maps for member in matrices}
     groups = _groups(matrices, lr, config.weight_decay)
     product_type = torch.bfloat16 if config.precision == "bf16" else None
-    muon = [Muon(groups, maps, lr=lr, product_type=product_type)] if matrices else []
+    how = {"momentum": config.muon_momentum, "product_type": product_type}
+    muon = [Muon(groups, maps, lr=lr, **how)] if matrices else []
     return [*muon, *([_adaptive(AdamW, others, config)] if others else [])]
 
 
@@ -360,11 +365,15 @@ class UpdateRule:
     """All optimisers of a model, with rates that follow a schedule."""
 
     def __init__(self, model: Network, config: TrainingConfig) -> None:
-        self._parameters = parameter_groups(model, config.layer_decay)
+        self._parameters = parameter_groups(model, config.layer_decay, config.head_factor)
         self._layers = len(model.parameters_in_order())
         self._unfreeze, self._thawed = config.unfreeze, self._layers
         self.optimizers = OPTIMIZERS[config.optimizer](self._parameters, config)
-        self._peaks = [[group["lr"] for group in o.param_groups] for o in self.optimizers]
+        self._peaks = [
+            [(group["lr"], group["weight_decay"]) for group in optimizer.param_groups]
+            for optimizer in self.optimizers
+        ]
+        self._final_decay = config.final_weight_decay
 
     def take_rates(self, other: UpdateRule) -> None:
         """Go on with the peak rates of another rule for the same parameters."""
@@ -391,9 +400,10 @@ class UpdateRule:
 
     def step(self, rate: float) -> None:
         """Update the parameters from their gradients, at `rate` times each peak rate."""
+        decay_share = self._final_decay + (1 - self._final_decay) * rate
         for optimizer, peaks in zip(self.optimizers, self._peaks, strict=True):
-            for group, peak in zip(optimizer.param_groups, peaks, strict=True):
-                group["lr"] = rate * peak
+            for group, (peak, decay) in zip(optimizer.param_groups, peaks, strict=True):
+                group["lr"], group["weight_decay"] = rate * peak, decay_share * decay
             optimizer.step()
         # Fused updates do not raise a tensor's version, on which caches of the weights rely
         # (ArraySteps.prepared).

@@ -88,6 +88,17 @@ def test_only_matrices_decay(case, optimizer):
         torch.testing.assert_close(left[name], torch.full_like(left[name], share))
 
 
+@pytest.mark.parametrize(("final", "share"), [(1.0, 0.3), (0.2, 0.18), (0.0, 0.15)])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_weight_decay_falls_with_the_rate(optimizer, final, share):
+    """At half the peak it is halfway between 0.3 and its final share of that."""
+    more = {"lr": 0.2, "muon_lr": 0.2, "weight_decay": 0.3, "final_weight_decay": final}
+    left = without_gradients(LSTM.loud(), optimizer, **more)
+    for value in left.values():
+        wanted = 1 - 0.5 * 0.2 * share if value.ndim >= 2 else 1.0
+        torch.testing.assert_close(value, torch.full_like(value, wanted))
+
+
 def test_adamw_is_its_equations():
     model = LSTM.loud()
     config = settings_of(lr=0.1, weight_decay=0.2, beta1=0.8, beta2=0.9, eps=1e-3)
@@ -272,8 +283,8 @@ def muon(c):
 
     def update(theta, g, lr, t):
         nonlocal m
-        m = 0.95 * m + g
-        step = on_singular_values(np.array([[g + 0.95 * m]])).item()
+        m = c.muon_momentum * m + g
+        step = on_singular_values(np.array([[g + c.muon_momentum * m]])).item()
         return theta * (1 - 5 * lr * c.weight_decay) - 5 * lr * step
 
     return update
@@ -345,6 +356,7 @@ def test_rules_and_schedules_on_the_points(optimizer, schedule):
         lr=0.3,
         weight_decay=0.02,
         momentum=0.6,
+        muon_momentum=0.7,
         beta1=0.8,
         beta2=0.9,
         eps=1e-6,
@@ -448,13 +460,12 @@ def test_layers_learn_at_their_own_rates():
     """SGD's first step is the rate times the gradient, which is one everywhere here."""
     model = Case("lstm", "plain", {"num_layers": 2}).build()
     before = [p.detach().clone() for p in model.parameters()]
-    rule = UpdateRule(
-        model, settings_of(optimizer="sgd", lr=0.5, weight_decay=0.0, layer_decay=0.5)
-    )
+    rates = {"lr": 0.5, "layer_decay": 0.5, "head_factor": 3.0}
+    rule = UpdateRule(model, settings_of(optimizer="sgd", weight_decay=0.0, **rates))
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
     rule.step(1.0)
-    factor = {"embedding": 0.125, "layers.0": 0.25, "layers.1": 0.5, "head": 1.0}
+    factor = {"embedding": 0.125, "layers.0": 0.25, "layers.1": 0.5, "head": 3.0}
     for (name, now), was in zip(model.named_parameters(), before, strict=True):
         own = next(value for start, value in factor.items() if name.startswith(start))
         torch.testing.assert_close(was - now.detach(), torch.full_like(was, 0.5 * own))
