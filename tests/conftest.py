@@ -100,11 +100,10 @@ def home(
 @pytest.fixture
 def numpy_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Array models as on a machine where nothing is compiled."""
-    with monkeypatch.context() as patch:
-        patch.setenv(VARIABLE, "0")
-        library.cache_clear()
-        yield
+    monkeypatch.setenv(VARIABLE, "0")
     library.cache_clear()
+    yield
+    library.cache_clear()  # before the variable is as it was; nothing asks for a library until then
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ class TrainingConfig(RegimeConfig):
         without=CHOSEN,
     )
     lr: float = setting(
-        "Peak learning rate. The default of word2vec falls with the length of the text.",
+        "Peak learning rate.",
         1e-3,
         ranges.RATES,
         search=Span(1 / 8, 8, log=True, relative=True),
