@@ -98,21 +98,20 @@ def course(lesson: Lesson, threads: Threads, out: Output) -> None:
         return
     step = steps().get(lesson.step)
     if step is None:
-        hint = did_you_mean(lesson.step, steps()) or "; seqgen course lists all"
+        of_part = [name for name in steps() if name.startswith(f"{lesson.step}.")]
+        hint = f"; part {lesson.step} has {of_part[0]} to {of_part[-1]}" if of_part else ""
+        hint = hint or did_you_mean(lesson.step, steps()) or "; seqgen course lists all"
         raise UsageError(f"the course has no step {lesson.step!r}{hint}")
     if not out.json:
         put(_described(step))
     outputs = []
     for line in step.run:
         arguments = _arguments(line, threads.threads)
-        there, trained = _found(arguments)
-        if there and (lesson.again or not trained):
-            arguments.append("--overwrite")
         if not out.json:
             put(f"\n$ {shlex.join(arguments)}\n")
         if lesson.no_run:
             continue
-        if trained and not lesson.again:
+        if not lesson.again and _is_trained(arguments):
             out.notice("(trained already; --again trains it again)")
             continue
         outputs.append(_run(arguments))
@@ -170,18 +169,17 @@ def _text(name: str) -> str:
     raise SeqgenError(f"{name} is missing from this installation")
 
 
-def _found(arguments: list[str]) -> tuple[bool, bool]:
-    """Return whether the model that a command trains is there, and whether its training ended."""
+def _is_trained(arguments: list[str]) -> bool:
+    """Return whether the model that a command trains is there, trained to the end."""
     from seqgen.store import StoredModel, models_folder, result_of
     from seqgen.store.finding import is_free
 
-    name = arguments[arguments.index("--name") + 1] if arguments[1] == "train" else None
-    if name is None or is_free(name):
-        return False, False
+    if arguments[1] != "train" or is_free(name := arguments[arguments.index("--name") + 1]):
+        return False
     with contextlib.suppress(SeqgenError):
         result = result_of(StoredModel(models_folder() / name))
-        return True, bool(result) and result["stopped"] not in ("interrupted", "stop-after")
-    return True, False
+        return bool(result) and result["stopped"] not in ("interrupted", "stop-after")
+    return False
 
 
 def _run(arguments: list[str]) -> str:
@@ -191,6 +189,8 @@ def _run(arguments: list[str]) -> str:
         SeqgenError: it fails.
     """
     program, *rest = arguments
+    if rest[0] == "train":  # a run that was killed, or another of this step, may have left one
+        rest.append("--overwrite")
     command = [sys.executable, *(("-m", "seqgen") if program == "seqgen" else ()), *rest]
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT

@@ -122,7 +122,7 @@ def find(name: str | Path | None) -> StoredModel:
     if not model.path.is_dir():
         known = [m.name for m in list_models()]
         hint = did_you_mean(name, known) or "; seqgen models lists those there are"
-        raise SeqgenError(f"no model is called {name!r}{hint}")
+        raise SeqgenError(f"there is no model named {name!r}{hint}")
     return model
 
 

@@ -392,7 +392,7 @@ def test_an_interrupt_before_the_first_step_leaves_nothing(own, cli, text, monke
         outcome = cli("train", text, "--name", "x", "--json", "--quiet", *SHORT)
     refused(outcome, 130, "stopped before the first step: nothing was saved$")
     assert list(own.iterdir()) == []
-    refused(cli("sample", "-m", "x"), 1, "no model is called 'x'")
+    refused(cli("sample", "-m", "x"), 1, "there is no model named 'x'")
     assert cli("train", text, "--name", "x", "--json", *SHORT)[0] == 0
 
 

@@ -124,6 +124,8 @@ def test_list_step_and_unknown_step(capfd):
     assert record["run"] == step.run and record["outputs"] == []
     assert run(["course", "9.9"]) == 2
     assert "no step '9.9'" in capfd.readouterr().err
+    assert run(["course", "1"]) == 2
+    assert "no step '1'; part 1 has 1.1 to 1.8" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,7 @@ def test_what_cannot_be_mixed_is_one_line(models, capsys):
     for arguments, said in {
         ("A",): "two parts or more",
         ("A", "A"): "A is given twice",
-        ("A", "nobody"): "no model is called 'nobody'",
+        ("A", "nobody"): "there is no model named 'nobody'",
         (
             "A",
             "X",

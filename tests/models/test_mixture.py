@@ -239,7 +239,7 @@ def test_names_and_weights(tmp_path):
     }.items():
         with pytest.raises(UsageError, match=said):
             store.find_all(wrong)
-    with pytest.raises(SeqgenError, match="no model is called 'D'"):
+    with pytest.raises(SeqgenError, match="there is no model named 'D'"):
         store.find_all("A+D")
 
 

@@ -283,7 +283,7 @@ def killed(text):
 def test_a_model_in_the_making_is_nowhere_to_be_seen(killed, text, capfd):
     left = killed("new")
     assert [stored.name for stored in store.list_models()] == ["origin"]
-    with pytest.raises(SeqgenError, match="no model is called 'm'"):
+    with pytest.raises(SeqgenError, match="there is no model named 'm'"):
         store.find("m")
     assert load().stored.name == "origin"
     assert trained(text).name == "m"

@@ -159,7 +159,7 @@ def test_a_value_with_a_separator_is_a_path(tmp_path, monkeypatch):
     monkeypatch.chdir(elsewhere)
     assert store.find("./copied").name == "copied"
     assert store.find(str(elsewhere / "copied") + "/").loadable
-    with pytest.raises(SeqgenError, match="no model is called"):
+    with pytest.raises(SeqgenError, match="there is no model named"):
         store.find("copied")
     with pytest.raises(SeqgenError, match="no model folder"):
         store.find("./other")

@@ -342,7 +342,7 @@ def test_a_model_can_be_replaced_and_removed(texts, capsys):
     train(capsys, texts, "classify", "--steps", 1)
     train(capsys, texts, "classify", "--steps", 2, "--overwrite")
     assert run(["models", "remove", "m", "--yes"]) == 0
-    assert "no model is called 'm'" in refusal(capsys, "predict", texts, "-m", "m")
+    assert "there is no model named 'm'" in refusal(capsys, "predict", texts, "-m", "m")
 
 
 def test_wrong_usage(texts, capsys):

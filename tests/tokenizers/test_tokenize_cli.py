@@ -248,7 +248,7 @@ def test_other_problems_are_exit_1(go, text, tmp_path):
         ([text, "--tokenizer", tmp_path / "none"], "there is no tokenizer"),
         ([text, "--tokenizer", text], "is not a sentencepiece model"),
         ([text, "--tokenizer", tmp_path], "missing or damaged"),
-        ([text, "-m", "none"], "no model is called 'none'"),
+        ([text, "-m", "none"], "there is no model named 'none'"),
         ([text, "--tokenizer", "byte", "--out", tmp_path / "no" / "x.tok"], "cannot be written"),
         ([tmp_path / "none.txt", "--tokenizer", "byte"], "there is no file"),
     ):

@@ -121,7 +121,7 @@ def test_a_longer_window_than_the_transformers_is_wrong_usage(texts):
 
 
 def test_what_cannot_be_begun_from(texts):
-    with pytest.raises(SeqgenError, match="no model is called 'base'"):
+    with pytest.raises(SeqgenError, match="there is no model named 'base'"):
         tuned(texts[1])
     train([texts[0]], architecture="ngram", name="base", settings={"order": 2})
     with pytest.raises(SeqgenError, match="base was counted: it has no weights"):

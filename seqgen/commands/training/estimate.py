@@ -177,8 +177,8 @@ def _announced(fit_result: counting.NGramFit) -> Notice:
             runs.append([n])
     orders = [f"{run[0]}-" + (f" to {run[-1]}-" if len(run) > 1 else "") for run in runs]
     used = ", ".join(f"{d:g}" for d in fit_result.discounts[fit_result.fallbacks[0] - 1])
-    why = "give no discounts (too little text, or too few types)"
-    return Notice(text=f"the counts of {', '.join(orders)}grams {why}: {used} instead")
+    grams = f"{', '.join(orders)}grams"
+    return Notice(text=f"too few counts to estimate discounts for {grams}; using {used}")
 
 
 def _ngrams(
