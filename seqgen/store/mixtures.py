@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqgen.errors import SeqgenError, UsageError
+from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes, regular
 from seqgen.store import layout
 from seqgen.store.folder import copy_folder, link_file, tensor_pieces
@@ -49,11 +49,10 @@ class StoredMixture(StoredModel):
         """Whether it holds low-rank adapters: no, even if a part of it does."""
         return False
 
-    def require_network(self, what: str) -> None:
-        """Refuse any mixture; see `StoredModel.require_network`."""
-        super().require_network(what)
-        parts = " or ".join(part.name for part in self.parts)
-        raise UsageError(f"{self.name} is a mixture: {what} takes one of its parts, {parts}")
+    @property
+    def part_names(self) -> list[str]:
+        """The names of its parts."""
+        return [part.name for part in self.parts]
 
     @property
     def size(self) -> int:

@@ -214,9 +214,18 @@ class StoredModel(TrainingFolder):
         if self.members:
             each = f"{self.name} is a mixture of {len(self.members)} networks trained together"
             raise UsageError(f"{each}: {what} takes one network, trained without --members")
-        if self.is_mixture:
-            parts = " or ".join(part.name for part in self.part_references)
+        if names := self.part_names:
+            parts = " or ".join(names)
             raise UsageError(f"{self.name} is a mixture: {what} takes one of its parts, {parts}")
+
+    @property
+    def part_names(self) -> list[str]:
+        """The names of a mixture's parts; empty of any other model.
+
+        Raises:
+            SeqgenError: the configuration is missing or damaged.
+        """
+        return [part.name for part in self.part_references]
 
     @property
     def part_references(self) -> list[Reference]:
