@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -19,9 +19,6 @@ from seqgen.cli.train_flags import Recipe, SeededDevice, TrainingFiles, check_no
 from seqgen.cli.train_summary import LastLook, how_to_resume, summarise
 from seqgen.configs import Options, Panel, setting
 from seqgen.errors import Interrupted, UsageError
-
-if TYPE_CHECKING:
-    pass
 
 
 class DataOption(Options, panel=Panel.WHAT):

@@ -185,10 +185,10 @@ def files_of(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
                 tensors |= {pair[0].ours: low, pair[1].ours: high}
     yield WEIGHTS, save(theirs_of(parts, tensors), {"format": "pt"})
     others = {module: r for module, r in ranks.items() if r not in (0, adapters.rank)}
-    pairs = "SEQ_2_SEQ_LM" if family in hf_pairs.FAMILIES else "CAUSAL_LM"
+    task = "SEQ_2_SEQ_LM" if family in hf_pairs.FAMILIES else "CAUSAL_LM"
     table = {
         "peft_type": "LORA",
-        "task_type": pairs,
+        "task_type": task,
         "base_model_name_or_path": exported.base,
         "r": adapters.rank,
         "lora_alpha": _plain(adapters.alpha),
