@@ -73,9 +73,6 @@ def combine(
     """
     require(len(names) > 1, "a mixture has two parts or more: seqgen mix A B --name N")
     parts = store.find_parts(names)
-    places = [part.path.resolve() for part in parts]
-    twice = next((p.name for p in parts if places.count(p.path.resolve()) > 1), None)
-    require(twice is None, f"{twice} is given twice: the parts of a mixture are different models")
     for part in parts:
         require_language_model(part)
     even = (1 / len(parts),) * len(parts)

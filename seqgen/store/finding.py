@@ -151,12 +151,16 @@ def find_parts(names: Iterable[str]) -> tuple[StoredModel, ...]:
     """Return the models of some names, to be mixed.
 
     Raises:
-        UsageError: one is a mixture itself.
+        UsageError: one is a mixture itself, or given twice.
         SeqgenError: there is no such model; names the nearest.
     """
     parts = tuple(map(find, names))
+    places = [part.path.resolve() for part in parts]
     for part in parts:
         part.require_network("mixing")
+        if places.count(part.path.resolve()) > 1:
+            said = f"{part.name} is given twice: the parts of a mixture are different models"
+            raise UsageError(said)
     return parts
 
 

@@ -76,8 +76,12 @@ def decode(written: Written, cases: Cases, threads: Threads, out: Output) -> Non
     import torch
 
     from seqgen.commands.machine import choose_products
+    from seqgen.models.engines.native.library import library
 
     from .decode import measure
+
+    if library() is None:
+        out.notice("no compiled kernels of this source: NumPy computes in place of them")
 
     clock = time.process_time if written.processor_time else time.perf_counter
 

@@ -267,6 +267,7 @@ def test_what_cannot_be_mixed_is_one_line(models, capsys):
         ("A", "B", "--fit", "nowhere.txt"): "nowhere.txt",
     }.items():
         assert said in refusal(capsys, "mix", *arguments, "--name", "M", "-q")
+    assert "A is given twice" in refusal(capsys, "perplexity", "-m", "A+B+A")
     assert "is a part of the mixture" in refusal(capsys, "mix", "A", "B", "--name", "B")
     assert "already exists" in refusal(capsys, "mix", "A", "B", "--name", "H", "-q")
     before = records(capsys, "mix", "A", "B", "--name", "H", "--overwrite", "-q")
