@@ -82,6 +82,16 @@ class Constraint:
                 tokens.state = self, len(tokens), state
         return state
 
+    def can_begin(self, tokens: Sequence[int]) -> bool:
+        """Return whether a text of the language may begin with these tokens."""
+        left, automaton = self.max_tokens - len(tokens), self.automaton
+        for state in (automaton.start, automaton.fresh):
+            for token in tokens:
+                state = int(automaton.after(state)[token])
+            if automaton.cost(state) <= left:
+                return True
+        return False
+
     def begin(self, prompt: Sequence[int]) -> int:
         """Return the state where a text begins after the ids of a prompt."""
         fresh = not prompt or prompt[-1] in self._fresh_after

@@ -122,6 +122,8 @@ def test_exactly_the_prefixes_that_can_be_completed_are_allowed():
                 checked += 1
                 allowed = constraint([History(prefix)], np.full((1, 5), np.log(0.2)))[0] > -np.inf
                 expected = [(*prefix, token) in prefixes for token in range(4)]
+                begins = [constraint.can_begin((*prefix, token)) for token in range(4)]
+                assert begins == expected and constraint.can_begin(prefix)
                 assert allowed.tolist() == [*expected, prefix in whole], (pattern, prefix)
     assert checked > 1000
 
@@ -218,6 +220,7 @@ def test_command_line(home, tmp_path, capsys):
         (["--pattern", "a", "--stop", "b"], "--stop"),
         (["--pattern", "a", "--min-tokens", "1"], "--min-tokens"),
         (["--pattern", "(a"], "--pattern: missing )"),
+        (["--pattern", "a+ .", "--force", "aa1"], "--force: no text of the form"),
     ):
         assert told in refusal(capsys, "sample", *arguments)
 

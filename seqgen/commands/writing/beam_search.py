@@ -188,7 +188,7 @@ class Searcher:
         options, form = self.options, self.constraint
         never = never_written(options.of_source, self.loaded)
         processors: list[Processor] = [Forbid(never if form is None else form.never)]
-        processors += begin_and_end(self.loaded, options.min_tokens, options.force)
+        processors += begin_and_end(self.loaded, options.min_tokens, options.force, form)
         processors += [] if form is None else [form]
         if options.no_repeat_ngram is not None:
             processors.append(NoRepeatNgram(options.no_repeat_ngram))

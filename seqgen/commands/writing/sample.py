@@ -128,7 +128,7 @@ class Writer:
         if options.ban:
             known = [t for t in options.ban if self.loaded.tokenizer.first_unknown(t) is None]
             processors.append(Ban(tuple(map(self.loaded.ids, known))))
-        processors += begin_and_end(self.loaded, options.min_tokens, options.force)
+        processors += begin_and_end(self.loaded, options.min_tokens, options.force, form)
         processors += [] if form is None else [form]
         processors += self.max_copy
         return [*processors, *filters(options)]
