@@ -78,6 +78,8 @@ def sample(
     for flag in instead.given:
         if flag != "--interactive":
             sampling.of_source.refuse_shown(flag)
+    if instead.suggest and (form := next(iter(sampling.form.given), None)):
+        raise UsageError(f"--suggest writes no text, so it takes no {form}")
     looks = Shown(sampling.of_source, picture.plot, maps=out.draws, inputs=prompts.files)
     reported = sampling.seed is None and sampling.draws
     if sampling.seed is None:

@@ -221,6 +221,7 @@ def test_command_line(home, tmp_path, capsys):
         (["--pattern", "a", "--min-tokens", "1"], "--min-tokens"),
         (["--pattern", "(a"], "--pattern: missing )"),
         (["--pattern", "a+ .", "--force", "aa1"], "--force: no text of the form"),
+        (["--pattern", "a", "--suggest", "3"], "--suggest writes no text"),
     ):
         assert told in refusal(capsys, "sample", *arguments)
 
