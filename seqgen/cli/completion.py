@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from seqgen import presets, registry, store
+from seqgen import registry, store
 from seqgen.configs import PRECISIONS, READING_PRECISIONS
 
 TOKENIZERS = ("char", "byte", "word", "whitespace", "uncased", "bpe", "unigram", "wordpiece")
@@ -35,8 +35,14 @@ def models(incomplete: str) -> list[str]:
     return [before + plus + name for name in _beginning(names, last) if name[0] != "."]
 
 
+def preset_names(incomplete: str) -> list[str]:
+    """Return the names of presets, whose file no other command reads."""
+    from seqgen import presets
+
+    return _beginning(presets.PRESETS, incomplete)
+
+
 architectures = one_of(*registry.ARCHITECTURES)
-preset_names = one_of(*presets.PRESETS)
 tokenizers = one_of(*TOKENIZERS)
 tasks = one_of(*(task.name for task in registry.ON_FEATURES))
 precisions = one_of(*PRECISIONS)

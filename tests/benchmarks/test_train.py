@@ -26,7 +26,7 @@ from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.window import Window, WindowConfig
-from seqgen.presets import FORM_OF_2017
+from seqgen.presets import SHARED
 
 
 def test_operations_by_hand():
@@ -51,7 +51,7 @@ def test_the_plain_gpt_is_the_gpt2_form():
     torch.manual_seed(0)
     plain = PlainGPT(11, window=6, size=8, layers=2, heads=2, dropout=0.0).eval()
     shape = {"vocab_size": 11, "window": 6, "hidden_size": 8, "num_layers": 2, "num_heads": 2}
-    ours = Transformer(TransformerConfig(**shape, **train.GPT2, dropout=0.0)).eval()
+    ours = Transformer(TransformerConfig(**shape, **SHARED["gpt2"], dropout=0.0)).eval()
     assert ours.parameter_count() == sum(p.numel() for p in plain.parameters())
     with torch.no_grad():
         ours.embedding.weight.copy_(plain.embedding.weight)
@@ -124,7 +124,9 @@ def test_the_plain_translator_is_the_form_of_2017():
     torch.manual_seed(0)
     plain = PlainTranslator(11, 6, 8, layers=2, heads=2, dropout=0.0)
     shape = {"hidden_size": 8, "num_layers": 2, "num_heads": 2, "ffn_size": 32}
-    config = Seq2SeqTransformerConfig(vocab_size=11, window=6, **shape, **FORM_OF_2017, dropout=0.0)
+    config = Seq2SeqTransformerConfig(
+        vocab_size=11, window=6, **shape, **SHARED["form-of-2017"], dropout=0.0
+    )
     ours = Seq2SeqTransformer(config)
     assert ours.parameter_count() == sum(p.numel() for p in plain.parameters())
     pairs = [

@@ -29,7 +29,7 @@ from seqgen.models.engines.precision import (
 from seqgen.models.network import hidden_matrices
 from seqgen.models.seq2seq.transformer import CrossAttention
 from seqgen.models.transformer.blocks import Attention
-from seqgen.presets import FORM_OF_2017, GPT2
+from seqgen.presets import SHARED
 from seqgen.training.speed import bf16_speedup, faster_precision, speed
 
 from . import cases_with, cells
@@ -120,7 +120,7 @@ def _transformer(layers: int, size: int, form: str, batch_size: int) -> Case:
             "hidden_size": size,
             "num_layers": layers,
             "num_heads": heads,
-            **(GPT2 if form == "GPT-2's form" else {}),
+            **(SHARED["gpt2"] if form == "GPT-2's form" else {}),
         },
         plain=lambda: PlainGPT(VOCAB, window, size, layers, heads, DROPOUT),
         batch_size=batch_size,
@@ -152,7 +152,7 @@ def _translator(layers: int, size: int, form: str) -> Case:
     heads = size // 64
     settings: dict[str, Any] = {"num_layers": layers, "num_heads": heads, "hidden_size": size}
     if form == "form of 2017":
-        settings |= {**FORM_OF_2017, "ffn_size": 4 * size}
+        settings |= {**SHARED["form-of-2017"], "ffn_size": 4 * size}
     return _pairs(
         f"{layers} x {size}, {form}",
         "nn.Transformer",

@@ -25,7 +25,7 @@ from seqgen.models.seq2seq.transformer import (
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.model import Transformer
-from seqgen.presets import FORM_OF_2017
+from seqgen.presets import SHARED
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.char import CharTokenizer
 
@@ -255,7 +255,7 @@ def translator(layers: int, size: int, tokens: int) -> Case:
     sources = TokenSources.of([[*draw.integers(4, PAIR_VOCAB, n - 1), EOS] for n in lengths])
     settings = {"num_layers": layers, "num_heads": heads, "hidden_size": size}
     shape = {"vocab_size": PAIR_VOCAB, "window": WINDOW, "ffn_size": 4 * size, **settings}
-    model = Seq2SeqTransformer(Seq2SeqTransformerConfig(**shape, **FORM_OF_2017)).eval()
+    model = Seq2SeqTransformer(Seq2SeqTransformerConfig(**shape, **SHARED["form-of-2017"])).eval()
 
     def ours() -> int:
         searched = [SearchPrompt(i, (BOS,), i) for i in range(BATCH)]

@@ -14,7 +14,7 @@ from seqgen.decoding.hypotheses import LengthNorm
 from seqgen.decoding.processors import Forbid
 from seqgen.models.seq2seq.transformer import Seq2SeqTransformer
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
-from seqgen.presets import FORM_OF_2017
+from seqgen.presets import SHARED
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -54,7 +54,7 @@ def pair():
             num_layers=2,
             num_heads=4,
             ffn_size=24,
-            **FORM_OF_2017,
+            **SHARED["form-of-2017"],
         )
     )
     copy_marian(theirs.model, ours)

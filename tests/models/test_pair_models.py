@@ -44,7 +44,7 @@ from seqgen.models.seq2seq.transformer import (
     Seq2SeqTransformer,
 )
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
-from seqgen.presets import FORM_OF_2017
+from seqgen.presets import SHARED
 from seqgen.tokenizers import CharTokenizer
 
 EXACT = {"rtol": 0, "atol": 1e-10}
@@ -545,7 +545,9 @@ def test_coverage_adds_up_what_was_read():
 def transformer_2017(**more):
     settings = {"num_layers": 2, "num_heads": 2, "hidden_size": 8, "ffn_size": 12, "dropout": 0.0}
     return Seq2SeqTransformer(
-        Seq2SeqTransformerConfig(vocab_size=11, window=8, **FORM_OF_2017, **settings, **more)
+        Seq2SeqTransformerConfig(
+            vocab_size=11, window=8, **SHARED["form-of-2017"], **settings, **more
+        )
     ).double()
 
 

@@ -20,7 +20,7 @@ from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.model import Transformer
-from seqgen.presets import GPT2
+from seqgen.presets import SHARED
 from seqgen.training.events import Notice
 
 TINY = {"hidden_size": 8, "num_layers": 1, "num_heads": 2, "seq_len": 6, "batch_size": 3, "seed": 5}
@@ -56,7 +56,7 @@ def settled(text: Path, **settings) -> tuple[dict, list[str]]:
     "form",
     [
         pytest.param({}, id="default form", marks=pytest.mark.slow),
-        pytest.param(GPT2, id="GPT-2's form", marks=pytest.mark.long),
+        pytest.param(SHARED["gpt2"], id="GPT-2's form", marks=pytest.mark.long),
     ],
 )
 def test_gradients_are_those_of_the_equations(form):
