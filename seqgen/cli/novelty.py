@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from seqgen.errors import UsageError
 from seqgen.limits import whole
 
 if TYPE_CHECKING:
-    from seqgen.commands.novelty import Copied, KnownText, Shares
+    from seqgen.commands.novelty import Copies, KnownText, Shares
 
 # Characters of a copied part that a table shows.
 SHOWN = 50
@@ -64,19 +63,19 @@ def novelty(looked: Looked, model: ModelName, machine: Device, out: Output) -> N
     known, texts, held_out = (
         _against(looked, inputs) if looked.against else _of(looked, model, machine, inputs)
     )
-    records, shares = compare(known, texts)
+    copies = compare(known, texts)
     others = like_lengths(held_out, texts)
-    of_others = compare(known, others)[1] if others else None
+    of_others = compare(known, others).share if others else None
     if not out.json:
-        _table(records, shares, of_others)
+        _table(copies, of_others)
         return
-    for record in records:
+    for record in copies.texts:
         put_record(record)
     total = {
         "texts": len(texts),
         "characters": sum(map(len, texts)),
-        "longest": max((record.longest for record in records), default=0),
-        "share": shares,
+        "longest": max((record.longest for record in copies.texts), default=0),
+        "share": copies.share,
         "held_out": of_others,
     }
     put_record({"total": total})
@@ -119,7 +118,7 @@ def _of(
     return known, texts_of(loaded) if texts is None else texts, held_out
 
 
-def _table(records: Sequence[Copied], shares: Shares, of_others: Shares | None) -> None:
+def _table(copies: Copies, of_others: Shares | None) -> None:
     """Write a row a text, then a row for each kind of n-gram."""
     rows = [
         [
@@ -128,12 +127,12 @@ def _table(records: Sequence[Copied], shares: Shares, of_others: Shares | None) 
             MISSING if record.file is None else f"{record.file}:{record.line + 1}",
             one_line(record.copied[:SHOWN]),
         ]
-        for record in records
+        for record in copies.texts
     ]
     put_table(["text", "copied", "place", "text copied"], rows)
     rows = [
-        [f"{n} {unit}", *(_share(given, unit, n) for given in (shares, of_others))]
-        for unit, by_n in shares.items()
+        [f"{n} {unit}", *(_share(given, unit, n) for given in (copies.share, of_others))]
+        for unit, by_n in copies.share.items()
         for n in by_n
     ]
     put_table(["n-grams of", "found", "held-out text"], rows)

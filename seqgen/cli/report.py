@@ -181,12 +181,12 @@ class _Pages:
             elif portrait is not None:
                 figures = dataclasses.asdict(portrait.figures)
                 novel = portrait.originality
-                figures["novelty"] = None if novel is None else dataclasses.asdict(novel)
+                figures["novelty"] = None if novel is None else novel.record()
                 yield {"model": name, **figures, "signature": portrait.signature}
 
 
 # Sections whose figures are in the records.
-FIGURES = "Calibration", "Loss by position", "Loss by class of token", "Novelty"
+FIGURES = "Calibration", "Loss by position", "Loss by class of token"
 
 
 def page_commands(
@@ -221,6 +221,9 @@ def page_commands(
         **commands,
         "Held-out text": [f"{inspect} {len(portrait.passage)}"],
         **{title: [record] for title in FIGURES},
+        "Novelty": [record]
+        if portrait.originality is None
+        else [record, f"seqgen novelty -m {name}"],
         "Beam search": [_search(portrait, name)],
         "Attention and gates": [f"{inspect} {what}" for what in _inside(portrait)],
         "Signatures": [record, f"seqgen perplexity{file} -m {name} --verbose"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -54,6 +54,29 @@ class Copied:
 
 
 @dataclass(frozen=True)
+class Copies:
+    """What some texts have copied.
+
+    Attributes:
+        texts: what each of them has.
+        share: of the n-grams of all of them.
+    """
+
+    texts: list[Copied]
+    share: Shares
+
+    @property
+    def longest(self) -> Copied:
+        """The text with the longest part that is copied, the first of those."""
+        return max(self.texts, key=lambda one: one.longest)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the longest part and where it occurs, and the shares."""
+        keys = ("longest", "file", "line", "copied")
+        return {key: getattr(self.longest, key) for key in keys} | {"share": self.share}
+
+
+@dataclass(frozen=True)
 class KnownText:
     """A text that others may have copied from.
 
@@ -79,7 +102,7 @@ class KnownText:
         return name, line - first, len(begins.decode("utf-8", "ignore"))
 
 
-def training_text(loaded: LoadedModel) -> tuple[Text, Callable[[], Iterator[str]], int]:
+def _training_text(loaded: LoadedModel) -> tuple[Text, Callable[[], Iterator[str]], int]:
     """Return the text of a model, how to read the part it was trained on, and the text's lines.
 
     Raises:
@@ -121,7 +144,7 @@ def known_to(loaded: LoadedModel) -> KnownText:
         raise SeqgenError(f"{loaded.stored.name} does not learn from text alone")
 
     def read() -> tuple[bytes, dict]:
-        text, part, lines = training_text(loaded)
+        text, part, lines = _training_text(loaded)
         files = [(str(path), _newlines(decoded(path))) for path in text.paths]
         return "".join(part()).encode(), {"files": _with_lines_before(files), "lines": lines}
 
@@ -160,8 +183,8 @@ def _with_lines_before(files: Sequence[tuple[str, int]]) -> list[tuple[str, int]
     return [(name, first) for (name, _), first in zip(files, before, strict=False)]
 
 
-def novelty(known: KnownText, texts: Sequence[str]) -> tuple[list[Copied], Shares]:
-    """Return what each text has copied, and the shares of all of them together."""
+def novelty(known: KnownText, texts: Sequence[str]) -> Copies:
+    """Return what texts have copied."""
     raw = [text.encode() for text in texts]
     copied, counts = [], {}
     matches = known.index.matches(raw)
@@ -173,7 +196,7 @@ def novelty(known: KnownText, texts: Sequence[str]) -> tuple[list[Copied], Share
         at = known.index.first(part.encode()) if part else None
         place = (None, None, None) if at is None else known.place(at)
         copied.append(Copied(number, len(part), start, *place, _shares(own), part))
-    return copied, _shares(counts)
+    return Copies(copied, _shares(counts))
 
 
 def _longest(index: SuffixIndex, content: bytes, lengths: np.ndarray) -> tuple[int, str]:

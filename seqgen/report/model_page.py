@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from seqgen.commands.novelty import Copied
 from seqgen.commands.portrait.portrait import Course, Portrait, PredictionFigures
 from seqgen.commands.portrait.translated import Translated
-from seqgen.metrics.novelty import Novelty
 from seqgen.report import translations
 from seqgen.report.charts import Series, chart, search_tree, thinned
 from seqgen.report.coloured_text import visible
@@ -20,8 +20,8 @@ from seqgen.report.inspection import (
 )
 from seqgen.report.page import PageSection, beside, commands, page, table
 
-# Samples that are shown of a training, and lengths of n-grams.
-MOST_SAMPLES, MOST_ROWS = 6, 12
+# Samples that are shown of a training.
+MOST_SAMPLES = 6
 # Sections of every kind of model.
 OF_ALL = "What it is", "Training", "Samples by step"
 
@@ -197,30 +197,38 @@ def _groups(figures: PredictionFigures, by: str) -> str:
 
 
 def _novelty(portrait: Portrait) -> str:
-    novel = portrait.originality
-    if novel is None:
+    found = portrait.originality
+    if found is None:
         return f"<p>Not known: {escape(portrait.not_known)}.</p>"
-    both = novel.samples, novel.text
-    most = min(MOST_ROWS, max(len(of.novel) for of in both))
-    rows = [[str(n), *(_share_new(of, n) for of in both)] for n in range(1, most + 1)]
+    record = found.record()
+    rows = [
+        [f"{n} {unit}", *(_share(record[who]["novel"][unit][n]) for who in ("samples", "text"))]
+        for unit, by_n in found.samples.share.items()
+        for n in by_n
+    ]
     caption = (
-        "Share of word n-grams that do not occur in the training text, in "
-        f"{novel.samples.words:,} words that the model writes, and in as many of the text"
+        "Share of n-grams that do not occur in the training text, in "
+        f"{found.words[0]:,} words that the model writes, and in as much of the text"
     )
-    longest = "".join(
-        f"<p>The longest run of words {what} that the training text has too has "
-        f"{of.copied_words}: <q>{escape(visible(of.copied))}</q></p>"
-        for what, of in (("it writes", novel.samples), ("of the text", novel.text))
+    return table(["n-grams of", "written", "the text"], rows, caption) + "".join(
+        table(["copied", "place", "characters"], map(_copied, copies.texts), of_which, left=2)
+        for copies, of_which in (
+            (
+                found.samples,
+                "The longest part of each text written that the training text has",
+            ),
+            (found.text, "The same of parts of the text"),
+        )
     )
-    return table(["n", "written", "the text"], rows, caption, left=0) + longest
 
 
-def _share_new(novelty: Novelty, n: int) -> str:
-    """Return the share of n-grams that are new; of longer ones than are listed it is all."""
-    shares = novelty.novel
-    if n > len(shares):
-        return "100.0%" if shares and shares[-1] == 1 else "-"
-    return f"{shares[n - 1]:.1%}"
+def _copied(one: Copied) -> tuple[str, str, str]:
+    place = "-" if one.file is None else f"{one.file}:{one.line + 1}"
+    return visible(one.copied), place, f"{one.longest:,}"
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
 
 
 def _inside(portrait: Portrait) -> str:

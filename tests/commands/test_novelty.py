@@ -1,62 +1,32 @@
-"""Novelty against a search by brute force; which training texts it is known of."""
+"""What a page says of how new a model's texts are; which training texts it is known of."""
 
 from __future__ import annotations
 
 import random
 import shutil
+from itertools import pairwise
 
 import pytest
 from helpers_cli import records
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.metrics import novelty as module
-from seqgen.metrics.novelty import Novelty, novelty
+
+pytest.importorskip("pydivsufsort")
 
 
-def brute_force(texts: list[str], other: str) -> Novelty:
-    words = [text.split() for text in texts]
-    known = other.split()
-    novel, copied = [], []
-    for n in range(1, max(map(len, words)) + 1):
-        there = {tuple(known[i : i + n]) for i in range(len(known) - n + 1)}
-        grams = [tuple(w[i : i + n]) for w in words for i in range(len(w) - n + 1)]
-        novel.append(sum(gram not in there for gram in grams) / len(grams))
-        copied += [gram for gram in grams if gram in there][:1]
-        if novel[-1] == 1:
-            break
-    best = max(copied, key=len, default=())
-    return Novelty(sum(map(len, words)), novel, " ".join(best), len(best))
+def longest_of(text: str, known: str) -> str:
+    """Return the first of a text's longest parts that another has, by trying all."""
+    longest = ""
+    for i in range(len(text)):
+        while i + len(longest) < len(text) and text[i : i + len(longest) + 1] in known:
+            longest = text[i : i + len(longest) + 1]
+    return longest
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_as_a_search_by_brute_force(seed, monkeypatch):
-    draw = random.Random(seed)
-    monkeypatch.setattr(module, "BLOCK", 7)
-
-    def text(words: int) -> str:
-        return "".join(draw.choice("abc") + draw.choice([" ", "\n", "  "]) for _ in range(words))
-
-    other = text(60)
-    groups = [[text(draw.randrange(1, 9)) for _ in range(3)] for _ in range(2)]
-    groups[0].append(" ".join(other.split()[20:35]) + " z")
-    ends = sorted(draw.randrange(len(other)) for _ in range(6))
-    chunks = [other[a:b] for a, b in zip([0, *ends], [*ends, len(other)], strict=True)]
-    for found, texts in zip(novelty(groups, chunks), groups, strict=True):
-        expected = brute_force(texts, other)
-        assert (found.words, found.copied, found.copied_words) == (
-            expected.words,
-            expected.copied,
-            expected.copied_words,
-        )
-        assert found.novel == pytest.approx(expected.novel)
-
-
-def test_by_hand():
-    (found,) = novelty([["the cat sat down", "a dog"]], ["the cat sa", "t on the mat"])
-    assert found == Novelty(6, [0.5, 0.5, 0.5, 1.0], "the cat sat", 3)
-    assert novelty([[""]], ["a b"]) == [Novelty(0, [], "", 0)]
-    assert novelty([["a b"]], [""]) == [Novelty(2, [1.0], "", 0)]
+def share_new(texts: list[str], known: str, n: int) -> float | None:
+    grams = [text[i : i + n] for text in texts for i in range(len(text) - n + 1)]
+    return sum(gram not in known for gram in grams) / len(grams) if grams else None
 
 
 @pytest.fixture
@@ -65,7 +35,7 @@ def trained(tmp_path, monkeypatch):
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     draw = random.Random(1)
-    words = [draw.choice(["cat", "dog", "sat", "mat", "on", "the"]) for _ in range(400)]
+    words = [draw.choice(["cat", "dog", "sat", "mat", "on", "the"]) for _ in range(1500)]
     text = tmp_path / "text.txt"
     text.write_text("".join(word + draw.choice("  \n") for word in words))
     assert run(["train", str(text), "--model", "ngram", "--order", "5", "--name", "m", "-q"]) == 0
@@ -88,13 +58,26 @@ def test_a_report_compares_with_what_was_trained_on(documents, trained, capsys):
     else:
         lines, out = text.splitlines(), held_out.splitlines()
         known = "\n".join(line for line in lines if line not in out or out.remove(line))
-    expected = brute_force(written, known)
+    begins = [sum(map(len, written[:i])) for i in range(len(written) + 1)]
+    parts = [held_out[a:b] for a, b in pairwise(begins) if held_out[a:b]]
+    assert len(parts) > 1
+    for who, texts in (("samples", written), ("text", parts)):
+        longest = max((longest_of(each, known) for each in texts), key=len)
+        figures = found["novelty"][who]
+        assert figures["words"] == sum(len(each.split()) for each in texts)
+        assert (figures["longest"], figures["copied"]) == (len(longest), longest)
+        assert figures["copied_words"] == len(longest.split())
+        for n in (5, 10, 50):
+            share = share_new(texts, known, n)
+            assert figures["novel"]["characters"][str(n)] == (share and pytest.approx(share))
+    *of_each, total = records(capsys, "novelty", "-m", "m")
     samples = found["novelty"]["samples"]
-    assert (samples["words"], samples["copied_words"]) == (expected.words, expected.copied_words)
-    assert samples["novel"] == pytest.approx(expected.novel)
-    assert found["novelty"]["text"]["words"] == min(expected.words, len(held_out.split()))
+    assert samples["share"] == total["total"]["share"]
+    assert found["novelty"]["text"]["share"] == total["total"]["held_out"]
     page = (trained.parent / "report.html").read_text()
-    assert f"<q>{samples['copied']}</q>" in page and f"{samples['novel'][0]:.1%}" in page
+    for one in of_each:
+        assert one["copied"] in page and f"{one['file']}:{one['line'] + 1}" in page
+    assert f"{samples['novel']['tokens']['5']:.1%}" in page
 
 
 def test_why_novelty_is_not_known(trained, capsys):

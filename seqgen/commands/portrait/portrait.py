@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,12 +21,11 @@ from seqgen.commands.inspect.passage import (
 from seqgen.commands.inspect.passage import passages as passages_of
 from seqgen.commands.inspect.steps import Unit, UnitValues, unit_values, units
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.novelty import training_text
+from seqgen.commands.novelty import Copies, known_to, like_lengths, novelty
 from seqgen.commands.scoring.perplexity import for_model, protocol, scoring_signature
 from seqgen.commands.writing.beam_search import BeamOptions, Tree, explain
 from seqgen.commands.writing.sample import texts_of
 from seqgen.errors import SeqgenError
-from seqgen.metrics.novelty import Novelty, novelty
 from seqgen.metrics.perplexity import LN2
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.transformer.model import Transformer
@@ -33,40 +33,50 @@ from seqgen.models.transformer.model import Transformer
 
 @dataclass(frozen=True)
 class Originality:
-    """How much is new, by word n-grams that do not occur in the training text.
+    """What a model's texts, and a text, have in common with the text that it was trained on.
 
     Attributes:
-        samples: of texts that the model writes.
-        text: of as many words of the text that is looked at.
+        samples: of the texts that the model writes.
+        text: of as much of the text that is looked at.
+        words: of both, how many they have; white space separates them.
     """
 
-    samples: Novelty
-    text: Novelty
+    samples: Copies
+    text: Copies
+    words: tuple[int, int]
+
+    def record(self) -> dict[str, Any]:
+        """Return the figures, with the shares of n-grams that are new (McCoy et al. 2023)."""
+        return {
+            who: {
+                "words": words,
+                "novel": {
+                    unit: {n: None if share is None else 1 - share for n, share in by_n.items()}
+                    for unit, by_n in copies.share.items()
+                },
+                "copied_words": len(copies.longest.copied.split()),
+                **copies.figures(),
+            }
+            for who, copies, words in zip(
+                ("samples", "text"), (self.samples, self.text), self.words, strict=True
+            )
+        }
 
 
 def originality(loaded: LoadedModel, text: str) -> Originality:
-    """Compare what a model writes, and a text, with the part of its text that it was trained on.
+    """Look up what a model writes, and a text, in the part of its text that it was trained on.
 
     Args:
         loaded: the model, of text.
-        text: what is looked at; as many words of it are taken as the model writes.
+        text: what is looked at; as many characters of it are taken as the model writes.
 
     Raises:
         SeqgenError: the training text is not known, is gone, or has changed; says so.
     """
-    _, train, _ = training_text(loaded)
-    texts = texts_of(loaded)
-    lengths = [len(one.split()) for one in texts]
-    samples, of_text = novelty([texts, list(_cut(text.split(), lengths))], train())
-    return Originality(samples, of_text)
-
-
-def _cut(words: Sequence[str], lengths: Sequence[int]) -> Iterator[str]:
-    """Yield consecutive texts of so many words each, as far as they go."""
-    begin = 0
-    for length in lengths:
-        yield " ".join(words[begin : begin + length])
-        begin += length
+    known, written = known_to(loaded), texts_of(loaded)
+    of_text = like_lengths(text, written) or [""]
+    words = (sum(len(each.split()) for each in texts) for texts in (written, of_text))
+    return Originality(novelty(known, written), novelty(known, of_text), tuple(words))
 
 
 # Tokens of the text that figures are made from, at most; and numbers of whole distributions.

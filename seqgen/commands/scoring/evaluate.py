@@ -337,11 +337,11 @@ def _diversity(real: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
 
 
 def _novelty(loaded: LoadedModel, real: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
-    known, found = known_to(loaded), {}
-    for name, texts in (("model", written), ("text", real)):
-        copied, share = novelty(known, texts)
-        found[name] = {"longest": max(one.longest for one in copied), "share": share}
-    return found
+    known = known_to(loaded)
+    return {
+        name: novelty(known, texts).figures()
+        for name, texts in (("model", written), ("text", real))
+    }
 
 
 def _plain(text: str) -> str:
