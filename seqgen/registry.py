@@ -1,9 +1,10 @@
-"""The architectures seqgen knows. A new one is a file in `models/` and a row here."""
+"""The architectures seqgen knows. A new one: a file in `models/`, a row in `architectures.json`."""
 
 from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,6 +22,8 @@ from seqgen.tasks.word_vectors import WORD_VECTORS
 
 # The settings of each architecture and their defaults; `python docs/settings.py` writes them.
 DEFAULTS = Path(__file__).with_name("defaults.json")
+# A row for each architecture.
+ROWS = Path(__file__).with_name("architectures.json")
 
 
 @dataclass(frozen=True)
@@ -125,155 +128,29 @@ def load_object(target: str) -> Any:
 
 
 # What all recurrent cells are run by, each with a configuration that names its equation.
-RECURRENT = ".recurrent.model:RecurrentLM"
-RECURRENT_ARRAYS = ".recurrent.array_model:RecurrentArrays"
+RECURRENT = {
+    "model": ".recurrent.model:RecurrentLM",
+    "arrays": ".recurrent.array_model:RecurrentArrays",
+}
+KINDS = (LANGUAGE_MODELING, TRANSLATION, WORD_VECTORS, MASKED_LM, BIDIRECTIONAL, ASSOCIATIVE_MEMORY)
 
 
-def _cell(name: str, config: str, summary: str) -> Architecture:
-    """Return the row of a recurrent cell, whose file has its name."""
-    config = f".recurrent.cells.{name}:{config}"
-    return Architecture(name, RECURRENT, summary, config=config, arrays=RECURRENT_ARRAYS)
+def _rows() -> Iterator[Architecture]:
+    """Yield the architectures of `architectures.json`.
+
+    A row has the fields of an `Architecture`, `tasks` by their names; or the `cell` of a recurrent
+    network: its configuration, in a file of the cell's name.
+    """
+    kinds = {task.name: task for task in (*KINDS, *ON_FEATURES)}
+    for name, row in json.loads(ROWS.read_text(encoding="utf-8")).items():
+        if cell := row.pop("cell", None):
+            row |= {**RECURRENT, "config": f".recurrent.cells.{name}:{cell}"}
+        if "tasks" in row:
+            row["tasks"] = tuple(kinds[task] for task in row["tasks"])
+        yield Architecture(name, **row)
 
 
-_ROWS = (
-    Architecture(
-        "ngram",
-        ".ngram.model:NGram",
-        "counted n-grams, up to modified Kneser-Ney smoothing",
-        (LANGUAGE_MODELING,),
-        config=".ngram.config:NGramConfig",
-        arrays=".ngram.array_model:NGramArrays",
-        estimator="seqgen.commands.training.estimate:COUNTING",
-    ),
-    Architecture(
-        "hmm",
-        ".hmm.model:HMM",
-        "hidden Markov model, by Baum and Welch's EM (Rabiner 1989)",
-        (LANGUAGE_MODELING,),
-        config=".hmm.array_model:HMMConfig",
-        arrays=".hmm.array_model:HMMArrays",
-        estimator="seqgen.commands.training.estimate:EXPECTATION",
-    ),
-    Architecture(
-        "window",
-        ".window:Window",
-        "network over the last few tokens (Bengio et al. 2003)",
-        config=".window_arrays:WindowConfig",
-        arrays=".window_arrays:WindowArrays",
-    ),
-    _cell("rnn", "RNNConfig", "Elman's recurrent network (1990); tanh, sigmoid or ReLU"),
-    _cell("gru", "GRUConfig", "gated recurrent unit (Cho et al. 2014), in two forms"),
-    _cell("lstm", "LSTMConfig", "long short-term memory (Gers et al. 2000) and its forms"),
-    _cell("ugrnn", "UGRNNConfig", "update gate recurrent network (Collins et al. 2017)"),
-    _cell("mgu", "MGUConfig", "minimal gated unit, with one gate (Zhou et al. 2016)"),
-    _cell("mut1", "MUT1Config", "first cell of a search by mutation (Jozefowicz 2015)"),
-    _cell("mut2", "MUT2Config", "second cell of a search by mutation (Jozefowicz 2015)"),
-    _cell("mut3", "MUT3Config", "third cell of a search by mutation (Jozefowicz 2015)"),
-    _cell("mlstm", "MLSTMConfig", "multiplicative LSTM (Krause et al. 2016)"),
-    _cell("rhn", "RHNConfig", "recurrent highway network (Zilly et al. 2017)"),
-    _cell("nas", "NASConfig", "cell of a search by reinforcement (Zoph and Le 2017)"),
-    _cell("mingru", "MinGRUConfig", "minimal GRU, for a parallel scan (Feng et al. 2024)"),
-    _cell("minlstm", "MinLSTMConfig", "minimal LSTM, for a parallel scan (Feng et al. 2024)"),
-    _cell("jordan", "JordanConfig", "Jordan's network: its own predictions read back (1986)"),
-    _cell("grid", "GridConfig", "Grid LSTM over time and depth (Kalchbrenner et al. 2016)"),
-    Architecture(
-        "hawk",
-        ".recurrent.hawk:Hawk",
-        "linear recurrences with gates, in blocks (De et al. 2024)",
-        config=".recurrent.hawk_arrays:HawkConfig",
-        arrays=".recurrent.hawk_arrays:HawkArrays",
-    ),
-    Architecture(
-        "transformer",
-        ".transformer.model:Transformer",
-        "decoder-only transformer; 2017, GPT-2 or Llama style",
-        config=".transformer.config:TransformerConfig",
-        arrays=".transformer.array_model:TransformerArrays",
-    ),
-    Architecture(
-        "seq2seq",
-        ".seq2seq.recurrent:Seq2Seq",
-        "recurrent encoder-decoder, with attention or without",
-        (TRANSLATION,),
-        config=".seq2seq.recurrent_config:Seq2SeqConfig",
-        arrays=".seq2seq.recurrent_arrays:Seq2SeqArrays",
-    ),
-    Architecture(
-        "seq2seq-transformer",
-        ".seq2seq.transformer:Seq2SeqTransformer",
-        "encoder-decoder transformer (Vaswani et al. 2017)",
-        (TRANSLATION,),
-        config=".seq2seq.transformer_config:Seq2SeqTransformerConfig",
-        arrays=".seq2seq.transformer_arrays:Seq2SeqTransformerArrays",
-    ),
-    Architecture(
-        "word2vec",
-        ".words.word2vec:Word2Vec",
-        "vectors of words (Mikolov et al. 2013); no language model",
-        (WORD_VECTORS,),
-        config=".words.config:Word2VecConfig",
-        arrays=".words.array_model:WordArrays",
-    ),
-    Architecture(
-        "glove",
-        ".words.glove:GloVe",
-        "vectors of words from counts (Pennington et al. 2014)",
-        (WORD_VECTORS,),
-        config=".words.config:GloVeConfig",
-        arrays=".words.array_model:WordArrays",
-    ),
-    Architecture(
-        "bert",
-        ".encoders.bert:Bert",
-        "fills in masked tokens (Devlin et al. 2019); for --task",
-        (MASKED_LM, *ON_FEATURES),
-        config=".encoders.config:BertConfig",
-        arrays=".encoders.transformer_arrays:BertArrays",
-    ),
-    Architecture(
-        "elmo",
-        ".encoders.elmo:ELMo",
-        "LSTMs from both ends, for --features (Peters et al. 2018)",
-        (BIDIRECTIONAL,),
-        config=".encoders.config:ELMoConfig",
-        arrays=".encoders.elmo_arrays:ELMoArrays",
-    ),
-    Architecture(
-        "bag",
-        ".encoders.bag:Bag",
-        "bag of words, for --task (Joulin et al. 2017)",
-        ON_FEATURES,
-        config=".encoders.config:BagConfig",
-        arrays=".encoders.bag_arrays:BagArrays",
-    ),
-    Architecture(
-        "birnn",
-        ".encoders.birnn:BiRNN",
-        "bidirectional recurrent encoder, for --task",
-        ON_FEATURES,
-        config=".encoders.config:BiRNNConfig",
-        arrays=".encoders.birnn_arrays:BiRNNArrays",
-    ),
-    Architecture(
-        "encoder",
-        ".encoders.transformer:SentenceTransformer",
-        "bidirectional transformer encoder, for --task",
-        ON_FEATURES,
-        config=".encoders.config:EncoderConfig",
-        arrays=".encoders.transformer_arrays:SentenceTransformerArrays",
-    ),
-    Architecture(
-        "hopfield",
-        ".memory.hopfield:Hopfield",
-        "restores lines (Hopfield 1982); not a language model",
-        (ASSOCIATIVE_MEMORY,),
-        config=".memory.hopfield_arrays:HopfieldConfig",
-        arrays=".memory.hopfield_arrays:HopfieldArrays",
-        estimator="seqgen.commands.training.estimate:STORING",
-    ),
-)
-
-ARCHITECTURES: dict[str, Architecture] = {row.name: row for row in _ROWS}
+ARCHITECTURES: dict[str, Architecture] = {row.name: row for row in _rows()}
 DEFAULT, DEFAULT_ENCODER = "lstm", "birnn"
 # The name of no architecture: `train` is to choose what suits the text.
 AUTO = "auto"
