@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from seqgen.models.engines.native.library import library
 from seqgen.models.words.config import Word2VecConfig
 from seqgen.models.words.network import Draws
 from seqgen.models.words.word2vec import Word2Vec
@@ -107,6 +108,16 @@ def cbow(v, u, tokens, draws, negatives):
     return loss, dv, du
 
 
+def some_draws(tokens, reach):
+    """Return words left out, contexts of any size up to a reach, and noise words."""
+    torch.manual_seed(5)
+    kept = (torch.rand(tokens.shape) < 0.7) & (tokens >= 0)
+    kept[2] = False
+    kept[2, 4] = True  # one word alone predicts nothing
+    noise = torch.randint(0, VOCAB, (3, 3))
+    return Draws(kept, torch.randint(1, reach + 1, tokens.shape), noise)
+
+
 @pytest.mark.parametrize("negatives", [0, 4])
 @pytest.mark.parametrize("form", [skip_gram, cbow])
 def test_loss_and_gradient_equal_a_transcription(form, negatives):
@@ -114,12 +125,9 @@ def test_loss_and_gradient_equal_a_transcription(form, negatives):
     name = form.__name__.replace("_", "-")
     model = network(form=name, negatives=negatives, context_size=3)
     tokens = some_text()
-    torch.manual_seed(5)
-    kept = (torch.rand(tokens.shape) < 0.7) & (tokens >= 0)
-    kept[2] = False
-    kept[2, 4] = True  # one word alone predicts nothing
-    noise = torch.randint(0, VOCAB, (3, 3)) if negatives else None
-    draws = Draws(kept, torch.randint(1, 4, tokens.shape), noise)
+    draws = some_draws(tokens, 3)
+    if not negatives:
+        draws = draws._replace(noise=None)
     found = model.cost(model.windows(tokens, draws))
     found.backward()
     v, u = (p.detach().numpy() for p in (model.embedding.weight, model.context.weight))
@@ -127,6 +135,25 @@ def test_loss_and_gradient_equal_a_transcription(form, negatives):
     assert found.item() == pytest.approx(loss, rel=1e-12)
     np.testing.assert_allclose(model.embedding.weight.grad.numpy(), dv, atol=1e-12)
     np.testing.assert_allclose(model.context.weight.grad.numpy(), du, atol=1e-12)
+
+
+@pytest.mark.skipif(library() is None, reason="needs the compiled library")
+@pytest.mark.parametrize(("width", "reach"), [(WIDTH, 3), (16, 1), (75, 30)])
+def test_the_compiled_step_is_the_transcription_too(width, reach, monkeypatch):
+    """In the loss that training asks for, whatever its gradient is multiplied by."""
+    model = network(negatives=4, context_size=reach, embedding_size=width, noise_words=20).float()
+    for parameter in model.parameters():
+        parameter.data.mul_(WIDTH / width)
+    draws = some_draws(some_text(), reach)
+    monkeypatch.setattr(model, "draw", lambda _: draws)
+    monkeypatch.setattr(model, "windows", None)  # no other way is taken
+    found = model.loss(some_text())
+    (2 * found).backward()
+    v, u = (p.detach().double().numpy() for p in (model.embedding.weight, model.context.weight))
+    loss, dv, du = skip_gram(v, u, some_text(), draws, 4)
+    assert found.item() == pytest.approx(loss, rel=1e-6)
+    np.testing.assert_allclose(model.embedding.weight.grad.numpy(), 2 * dv, atol=1e-4)
+    np.testing.assert_allclose(model.context.weight.grad.numpy(), 2 * du, atol=1e-4)
 
 
 def test_in_evaluation_the_loss_is_the_lectures_sum():

@@ -13,30 +13,13 @@ from seqgen.hashing import uniforms
 from seqgen.models.dropout import drawn
 from seqgen.models.engines.precision import in_float64
 from seqgen.models.words.config import Word2VecConfig
+from seqgen.models.words.native import SampledCost
 from seqgen.models.words.network import Windows, WordNetwork
 
 # The words of a row that share so many noise words.
 SHARING = 128
 # Where evaluation draws noise words from: always the same numbers.
 EVALUATION = 29
-
-
-class _Products(torch.autograd.Function):
-    """The products of all rows of a with all rows of b, a @ b.mT.
-
-    Automatic differentiation makes the gradient of b transposed, and copies it: a tenth of a step.
-    """
-
-    @staticmethod
-    def forward(ctx, a: Tensor, b: Tensor) -> Tensor:
-        ctx.save_for_backward(a, b)
-        return a @ b.mT
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        a, b = ctx.saved_tensors
-        gradient = gradient.to(a.dtype)  # under autocast it has fewer bits
-        return gradient @ b, gradient.mT @ a
 
 
 class Word2Vec(WordNetwork):
@@ -56,6 +39,9 @@ class Word2Vec(WordNetwork):
     the expectation is the mean over the noise words that a window shares. In CBOW the mean of
     the v of the context stands for v_c, and the word at the centre is predicted.
 
+    On a CPU the compiled library computes skip-gram with negative sampling and its gradients
+    (`words/native.py`); where it does not, `cost` does.
+
     Initialisation: v uniform in +-1 / (2 D), u zero, as in word2vec's own code.
     """
 
@@ -69,12 +55,20 @@ class Word2Vec(WordNetwork):
         nn.init.uniform_(self.embedding.weight, -0.5 / shape[1], 0.5 / shape[1])
         nn.init.zeros_(self.context.weight)
 
+    def loss(self, tokens: Tensor) -> Tensor:
+        draws, config = self.draw(tokens), self.config
+        tables = self.embedding.weight, self.context.weight
+        sampled = config.form == "skip-gram" and draws.noise is not None
+        if not sampled or not SampledCost.fits(*tables):
+            return self.cost(self.windows(tokens, draws))
+        return SampledCost.apply(*tables, tokens, draws, config.context_size, config.negatives)
+
     def cost(self, windows: Windows) -> Tensor:
         if self.config.form == "cbow":
             return self._cbow(windows)
         v = self.embedding(windows.centres)  # (B, N, b, D)
         u = self.context(windows.around)  # (B, N, b + 2m, D)
-        scores = _Products.apply(v, u)  # (B, N, b, b + 2m)
+        scores = v @ u.mT  # (B, N, b, b + 2m)
         times = windows.within.sum(-1).to(v.dtype)  # (B, N, b): how many words each predicts
         return self._against(scores, windows.within, v, times, windows.noise)
 
@@ -102,7 +96,7 @@ class Word2Vec(WordNetwork):
         if noise is None:
             over_all = (given @ self.context.weight.T).logsumexp(-1)  # (B, N, b)
             return (over_all * times).sum() - scores.masked_fill(~counts, 0.0).sum()
-        from_noise = _Products.apply(given.flatten(1, 2), self.context(noise))  # (B, N b, K')
+        from_noise = given.flatten(1, 2) @ self.context(noise).mT  # (B, N b, K')
         told = F.softplus(-scores).masked_fill(~counts, 0.0).sum()
         refused = F.softplus(from_noise).mean(-1)  # (B, N b)
         return told + self.config.negatives * (refused * times.flatten(1)).sum()

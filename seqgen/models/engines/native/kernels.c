@@ -1,5 +1,5 @@
-/* Products of few rows (`maps.py`), whole steps of a model (`recording.py`), and look-ups in the
-   tables of n-grams (`ngram/native.py`).
+/* Products of few rows (`maps.py`), whole steps of a model (`recording.py`), look-ups in the tables
+   of n-grams (`ngram/native.py`), and word2vec's gradients (`words/native.py`).
 
    It is written in vectors of floats, which GCC and Clang lower to what there is; on x86-64 it is
    compiled for AVX-512 with VNNI, and once more for AVX2 with FMA (`compiling.py`), and `suits`
@@ -1015,6 +1015,153 @@ void ngram_draw(const ngram_tables *g, int64_t rows, const int64_t *contexts, co
             && ngram_mass(g, &past, low, never, removed, count) - target > margin;
         words[row] = sure ? low : NOTHING;
     }
+}
+
+/* ---- word2vec: the skip-gram model with negative sampling ---- */
+
+/* Rows of a tile of a product, and its most vectors; there are whole tiles of rows. */
+enum { TILE_ROWS = 4, TILE_VECTORS = LANES / 4 };
+
+/* out (R, count vectors) = a (R, inner) b (inner, count vectors), with R = TILE_ROWS. */
+INLINE void tile_product(const int count, int64_t inner, const float *a, int64_t a_row, int64_t a_step,
+                         const float *b, int64_t b_step, float *out, int64_t out_step) {
+    floats sums[TILE_ROWS][TILE_VECTORS];
+    UNROLLED for (int r = 0; r < TILE_ROWS; r++) {
+        UNROLLED for (int j = 0; j < count; j++) sums[r][j] = (floats){0};
+    }
+    for (int64_t i = 0; i < inner; i++) {
+        floats of_b[TILE_VECTORS];
+        UNROLLED for (int j = 0; j < count; j++) of_b[j] = load(b + i * b_step + j * LANES);
+        UNROLLED for (int r = 0; r < TILE_ROWS; r++) {
+            const float x = a[r * a_row + i * a_step];
+            UNROLLED for (int j = 0; j < count; j++) sums[r][j] += x * of_b[j];
+        }
+    }
+    UNROLLED for (int r = 0; r < TILE_ROWS; r++) {
+        UNROLLED for (int j = 0; j < count; j++) store(out + r * out_step + j * LANES, sums[r][j]);
+    }
+}
+
+/* out (rows, width) = a (rows, inner) b (inner, width): rows in tiles, width in vectors. */
+static void small_product(int64_t rows, int64_t inner, int64_t width, const float *a, int64_t a_row,
+                          int64_t a_step, const float *b, int64_t b_step, float *out) {
+    for (int64_t r = 0; r < rows; r += TILE_ROWS, a += TILE_ROWS * a_row, out += TILE_ROWS * width) {
+        int64_t k = 0;
+        for (; k + TILE_VECTORS * LANES <= width; k += TILE_VECTORS * LANES) {
+            tile_product(TILE_VECTORS, inner, a, a_row, a_step, b + k, b_step, out + k, width);
+        }
+        for (; k < width; k += LANES) {
+            tile_product(1, inner, a, a_row, a_step, b + k, b_step, out + k, width);
+        }
+    }
+}
+
+/* costs[k] = -log sigma(-x), and x becomes weight sigma(x), both by exp(-|x|); log(1 + e) is
+   2 atanh(e / (2 + e)). */
+static void refuse(int64_t n, float weight, float *x, float *costs) {
+    INDEPENDENT for (int64_t k = 0; k < n; k++) {
+        const float e = exponential(-fabsf(x[k])), z = e / (2.0f + e), zz = z * z;
+        float p = 1.0f / 13.0f;
+        p = p * zz + 1.0f / 11.0f;
+        p = p * zz + 1.0f / 9.0f;
+        p = p * zz + 1.0f / 7.0f;
+        p = p * zz + 0.2f;
+        p = p * zz + 1.0f / 3.0f;
+        costs[k] = (x[k] > 0.0f ? x[k] : 0.0f) + 2.0f * (z * zz * p + z);
+        x[k] = weight * (x[k] > 0.0f ? 1.0f : e) / (1.0f + e);
+    }
+}
+
+typedef struct {
+    int64_t width, rows, length, noise_words, context;
+    const float *centres, *contexts;    /* (V, width) */
+    const int64_t *tokens, *reach;      /* (rows, length) */
+    const uint8_t *kept;                /* (rows, length) */
+    const int64_t *noise;               /* (rows, noise_words) */
+    float *of_centres, *of_contexts;    /* gradients, added to; (V, width) */
+    float *room;                        /* see `sampled_room` */
+    int64_t *places;                    /* (2, length) */
+    float negatives;
+} sampled;
+
+INLINE int64_t whole(int64_t n, int64_t of) { return (n + of - 1) / of * of; }
+
+/* How many floats `sampled_cost` works in. */
+int64_t sampled_room(const sampled *s) {
+    const int64_t width = whole(s->width, LANES), noise = whole(s->noise_words, LANES);
+    const int64_t length = whole(s->length, TILE_ROWS), each = noise + 2 * s->context;
+    return width * (4 * length + 3 * noise) + noise * length + 2 * each;
+}
+
+/* Returns the cost of rows of text, and adds its gradients: see `words/word2vec.py`. Vectors of the
+   words that a row keeps are copied next to each other, and filled up with zeros. */
+double sampled_cost(const sampled *s) {
+    const int64_t width = whole(s->width, LANES), noise = whole(s->noise_words, LANES);
+    const int64_t most = whole(s->length, TILE_ROWS), size = s->width * sizeof(float);
+    float *v = s->room, *u = v + most * width, *to_v = u + most * width, *to_u = to_v + most * width;
+    float *n = to_u + most * width, *turned = n + noise * width, *to_n = turned + noise * width;
+    float *scores = to_n + noise * width, *costs = scores + most * noise;
+    float *near = costs + noise + 2 * s->context;
+    int64_t *words = s->places, *reach = words + s->length;
+    double cost = 0;
+    memset(s->room, 0, (costs - s->room) * sizeof(float));
+    for (int64_t row = 0; row < s->rows; row++) {
+        const int64_t *drawn = s->noise + row * s->noise_words;
+        int64_t count = 0;
+        for (int64_t t = row * s->length; t < (row + 1) * s->length; t++) {
+            if (!s->kept[t]) continue;
+            memcpy(v + count * width, s->centres + s->tokens[t] * s->width, size);
+            memcpy(u + count * width, s->contexts + s->tokens[t] * s->width, size);
+            words[count] = s->tokens[t], reach[count++] = s->reach[t];
+        }
+        for (int64_t k = 0; k < s->noise_words; k++) {
+            memcpy(n + k * width, s->contexts + drawn[k] * s->width, size);
+            for (int64_t d = 0; d < s->width; d++) turned[d * noise + k] = n[k * width + d];
+        }
+        small_product(count, s->width, noise, v, width, 1, turned, noise, scores);
+        for (int64_t t = 0; t < count; t++) {
+            const int64_t first = t > reach[t] ? t - reach[t] : 0;
+            const int64_t times = least(count - 1, t + reach[t]) - first;
+            const float weight = s->negatives * times / s->noise_words;
+            refuse(s->noise_words, weight, scores + t * noise, costs);
+            cost += (double)weight * total(s->noise_words, costs, 1);
+        }
+        for (int64_t t = count; t < whole(count, TILE_ROWS); t++) {
+            memset(scores + t * noise, 0, noise * sizeof(float));
+        }
+        small_product(count, noise, width, scores, noise, 1, n, width, to_v);
+        small_product(noise, count, width, scores, 1, noise, v, width, to_n);
+        memset(to_u, 0, count * width * sizeof(float));
+        for (int64_t t = 0; t < count; t++) {
+            const int64_t first = t > reach[t] ? t - reach[t] : 0;
+            const int64_t pairs = least(count, t + reach[t] + 1) - first;
+            const float *const mine = v + t * width;
+            for (int64_t j = 0; j < pairs; j++) {
+                dots(1, width, mine, u + (first + j) * width, 0, -1.0f, near + j);
+            }
+            near[t - first] = -INFINITY; /* no word is in its own context */
+            refuse(pairs, -1.0f, near, costs);
+            cost += total(pairs, costs, 1);
+            for (int64_t j = 0; j < pairs; j++) {
+                const float *const other = u + (first + j) * width;
+                float *const to_other = to_u + (first + j) * width;
+                for (int64_t d = 0; d < width; d += LANES) {
+                    store(to_other + d, load(to_other + d) + near[j] * load(mine + d));
+                    store(to_v + t * width + d, load(to_v + t * width + d) + near[j] * load(other + d));
+                }
+            }
+        }
+        for (int64_t t = 0; t < count + s->noise_words; t++) {
+            const int64_t word = t < count ? words[t] : drawn[t - count];
+            const float *const added = t < count ? to_u + t * width : to_n + (t - count) * width;
+            float *const to = s->of_contexts + word * s->width;
+            INDEPENDENT for (int64_t d = 0; d < s->width; d++) to[d] += added[d];
+            if (t >= count) continue;
+            float *const to_centre = s->of_centres + word * s->width;
+            INDEPENDENT for (int64_t d = 0; d < s->width; d++) to_centre[d] += to_v[t * width + d];
+        }
+    }
+    return cost;
 }
 
 /* Which source this was compiled from; see `compiling.py`. */

@@ -47,6 +47,8 @@ def _opened(path: Path) -> ctypes.CDLL | None:
     found.ngram_draw.argtypes = [pointer, number, *[pointer] * 3, number, *[pointer] * 3]
     for name in ("contexts", "nodes", "log_probs", "best", "draw"):
         getattr(found, f"ngram_{name}").restype = None
+    found.sampled_room.argtypes, found.sampled_room.restype = [pointer], number
+    found.sampled_cost.argtypes, found.sampled_cost.restype = [pointer], ctypes.c_double
     found.use_threads(_threads())
     return found
 
