@@ -28,7 +28,7 @@ from typing import IO, Any
 import numpy as np
 
 from seqgen.configs import DOCUMENTS, Documents, short
-from seqgen.data.corpus import Corpus
+from seqgen.data.corpus import Corpus, forget
 from seqgen.data.framing import Framing
 from seqgen.data.text import Survey, decode_blocks
 from seqgen.errors import SeqgenError, first_line
@@ -133,6 +133,8 @@ def open_token_file(path: str | Path) -> TokenFile:
             raise ValueError(f"documents are {short(repr(documents))}")
         check_ids(arrays["tokens"], tokenizer.vocab_size)
         check_sections(arrays, documents, MARK)
+        for section in arrays.values():
+            forget(section)
         oov = whole_number(table, "oov", arrays["tokens"].size)
         framing = Framing.of(tokenizer, documents)
         ends = arrays["ends"]
@@ -271,6 +273,7 @@ def check_ids(tokens: np.ndarray, vocab_size: int) -> None:
     """
     for at in range(0, tokens.size, CHECKED):
         largest = int(tokens[at : at + CHECKED].max())
+        forget(tokens)  # what was read of a mapped file counts as memory of the process
         if largest >= vocab_size:
             raise ValueError(f"there is a token {largest}, and the vocabulary has {vocab_size}")
 

@@ -27,6 +27,7 @@ from seqgen.data.tokenfile import HEAD, MAGIC, is_token_file, open_token_file, r
 from seqgen.data.worker import write_frame
 from seqgen.errors import SeqgenError
 from seqgen.tokenizers import KINDS
+from seqgen.training.runs import STATM
 
 PROSE = (
     "Die Größe der naïve Katze ist 3.14 \u2581 \x10 \U0001f468\u200d\U0001f469 -- don't!\n"
@@ -245,6 +246,7 @@ from pathlib import Path
 from seqgen.data.token_writing import write_token_file
 from seqgen.errors import SeqgenError
 from seqgen.tokenizers import KINDS
+from seqgen.training.runs import STATM
 chunks = itertools.repeat("some text and more\\n" * 5000, int(sys.argv[2]))
 try:
     write_token_file(Path(sys.argv[1]), chunks, KINDS["byte"].train(()), sys.argv[3],
@@ -392,3 +394,19 @@ def test_a_mapped_corpus_is_no_copy(tokenizers, path):
     train, val, _ = split_tokens(open_token_file(path), 0.5, 0)
     for part in (train, val):
         assert not part.tokens.flags.owndata
+
+
+@pytest.mark.skipif(not STATM.exists(), reason="Linux says how much of a file is in memory")
+def test_an_opened_file_takes_no_memory(tokenizers, path, monkeypatch):
+    for module in (tokenfile, token_writing):
+        monkeypatch.setattr(module, "MARK", 1 << 16)
+    text = "a" * (1 << 22)
+    write_token_file(path, [text], tokenizers["byte"], "stream")
+
+    def mapped():
+        return int(STATM.read_text().split()[2]) * resource.getpagesize()
+
+    before = mapped()
+    corpus = open_token_file(path).corpus
+    assert corpus.tokens.nbytes >= len(text)
+    assert mapped() - before < len(text) / 8
