@@ -11,7 +11,7 @@ from seqgen.cli.inputs import Inputs, piped_input
 from seqgen.cli.output import Output, put, put_record, say
 from seqgen.cli.reading import Threads
 from seqgen.cli.tables import figure, interval, put_table
-from seqgen.configs import Options, setting
+from seqgen.configs import Options, file_argument
 from seqgen.configs.scoring import BleuTest, MetricOptions
 from seqgen.errors import UsageError
 
@@ -23,12 +23,10 @@ if TYPE_CHECKING:
 class Compared(Options):
     """The files that are compared line by line."""
 
-    files: tuple[str, ...] = setting(
+    files: tuple[str, ...] = file_argument(
         "The text to score and its references, compared line by line. If HYP is - or left out, it "
         "is read from standard input.",
-        metavar="[HYP] REF...",
-        reads="file",
-        positional=True,
+        "[HYP] REF...",
     )
 
 

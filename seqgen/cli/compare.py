@@ -34,7 +34,7 @@ from seqgen.cli.tables import (
     short_count,
 )
 from seqgen.cli.translations import say_cut, translating
-from seqgen.configs import READING_PRECISIONS, Options, Panel, choice, setting
+from seqgen.configs import READING_PRECISIONS, Options, Panel, argument, choice, setting
 from seqgen.configs.decoding import Translation
 from seqgen.configs.scoring import CacheOptions, Scoring, TextScoring, TranslationScores
 from seqgen.errors import UsageError
@@ -49,11 +49,8 @@ if TYPE_CHECKING:
 class Compared(Options, panel=Panel.MODEL):
     """The models that are compared."""
 
-    models: tuple[str, ...] = setting(
-        "Trained models: names, paths or mixtures A+B.",
-        metavar="MODEL",
-        completes="models",
-        positional=True,
+    models: tuple[str, ...] = argument(
+        "Trained models: names, paths or mixtures A+B.", "MODEL", completes="models"
     )
     all_: bool = setting("Compare all trained models.", names=("--all",), common=True)
     precisions: str | None = setting(

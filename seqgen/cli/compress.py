@@ -12,7 +12,7 @@ from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output, is_terminal, put_bytes, put_record
 from seqgen.cli.reading import ModelName, Threads
 from seqgen.cli.tables import count, figure
-from seqgen.configs import Options, Panel, setting
+from seqgen.configs import Options, Panel, file_argument, setting
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 class AnyFile(Options):
     """The file that is read, byte for byte."""
 
-    file: str | None = setting(
-        "The file to read; - is standard input.", metavar="[FILE]", reads="file", positional=True
-    )
+    file: str | None = file_argument("The file to read; - is standard input.")
 
     def read(self, command: str, out: Output) -> bytes:
         """Return its bytes.
@@ -45,7 +43,6 @@ class Coding(Options, panel=Panel.MODEL):
     adapt: bool = setting(
         "Learn from the file while it is read: mix in counts of what followed the same last tokens "
         "before.",
-        names=("--adapt",),
     )
 
 

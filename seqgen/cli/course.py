@@ -17,7 +17,7 @@ from seqgen.cli.flags import takes_options
 from seqgen.cli.help import width_of
 from seqgen.cli.output import Output, put
 from seqgen.cli.reading import Threads
-from seqgen.configs import Options, Panel, setting
+from seqgen.configs import Options, Panel, argument, setting
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
 
 HERE = Path(__file__).resolve().parent
@@ -74,10 +74,8 @@ def steps() -> dict[str, Step]:
 class Lesson(Options, panel=Panel.OUTPUT):
     """What is shown, and whether its commands run."""
 
-    step: str | None = setting(
-        "Step to show and run, such as 1.4; without one, all are listed.",
-        metavar="[STEP]",
-        positional=True,
+    step: str | None = argument(
+        "Step to show and run, such as 1.4; without one, all are listed.", "[STEP]"
     )
     no_run: bool = setting("Show the commands without running them.")
     again: bool = setting("Train the models of the step again, even if they are there.")

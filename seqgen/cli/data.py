@@ -12,7 +12,7 @@ from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output, one_line, say
 from seqgen.cli.reading import Threads
 from seqgen.cli.tables import MISSING, count, figure, percentage, put_facts
-from seqgen.configs import DataConfig, Documents, Options, same, setting
+from seqgen.configs import DataConfig, Documents, Options, file_argument, same
 from seqgen.packages import install_command
 
 if TYPE_CHECKING:
@@ -22,11 +22,8 @@ if TYPE_CHECKING:
 class Reported(Options):
     """The text, and what `train` would hold out of it."""
 
-    files: tuple[str, ...] = setting(
-        "Texts, joined in order: files, folders, patterns; - is standard input.",
-        metavar="[FILE]...",
-        reads="file",
-        positional=True,
+    files: tuple[str, ...] = file_argument(
+        "Texts, joined in order: files, folders, patterns; - is standard input.", "[FILE]..."
     )
     documents: Documents = same(DataConfig, "documents")
     val: str = same(DataConfig, "val")

@@ -15,7 +15,7 @@ from seqgen.cli.output import Output, put
 from seqgen.cli.outputs import Curves, check_picture
 from seqgen.cli.reading import Device, ModelName
 from seqgen.cli.tables import figure, number, percentage, put_columns, put_table
-from seqgen.configs import Options, Panel, setting
+from seqgen.configs import Options, Panel, file_argument, setting
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ SHOWN = (0, 1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, 1000)
 class Measured(Options, panel=Panel.MEASURED):
     """What is measured, and on which text."""
 
-    text: str = setting(
-        "A text file, or - for standard input.", metavar="TEXT", reads="file", positional=True
-    )
+    text: str = file_argument("A text file, or - for standard input.", "TEXT")
     distance: int | None = setting(
         "How many tokens back to follow the gradient of a loss.",
         low=0,

@@ -16,7 +16,7 @@ from seqgen.cli.outputs import (
     is_gguf,
 )
 from seqgen.cli.reading import StoredName, Threads
-from seqgen.configs import Options, Panel, setting
+from seqgen.configs import Options, Panel, argument, setting
 from seqgen.errors import UsageError
 from seqgen.formats import NumberType
 
@@ -28,13 +28,12 @@ STANDARD_INPUT = Path("/dev/stdin")
 class Imported(Options, panel=Panel.SAVING):
     """The model that is imported, and what it becomes."""
 
-    file: Path = setting(
+    file: Path = argument(
         "Folder of a Hugging Face model (config.json, *.safetensors, tokenizer.json), or of peft's "
         "adapters; a GGUF file; an ARPA file, or vectors of words as word2vec or GloVe write them "
         "as text, also compressed (.gz), or - for standard input.",
-        metavar="PATH",
+        "PATH",
         reads="path",
-        positional=True,
     )
     name: str | None = setting("Name of the new model.", metavar="NAME", without="made from PATH")
     like: str | None = setting(

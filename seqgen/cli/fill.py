@@ -8,18 +8,17 @@ from seqgen.cli.output import Output, one_line, put, put_record
 from seqgen.cli.prompts import piped_lines, say_unknown
 from seqgen.cli.reading import Device, ModelName
 from seqgen.cli.tables import figure
-from seqgen.configs import Options, Panel, setting
+from seqgen.configs import Options, Panel, argument, setting
 from seqgen.errors import UsageError
 
 
 class Blanks(Options, panel=Panel.OUTPUT):
     """Texts with blanks, and how they are filled."""
 
-    texts: tuple[str, ...] = setting(
+    texts: tuple[str, ...] = argument(
         "Text with [MASK] in the place of each token to predict; each argument is one. If text is "
         "piped in, each of its lines is one.",
-        metavar="TEXT",
-        positional=True,
+        "TEXT",
     )
     top: int | None = setting(
         "List the N most probable tokens for each [MASK], with their probabilities. By default the "

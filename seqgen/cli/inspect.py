@@ -10,7 +10,7 @@ from seqgen.cli.inputs import Input, Inputs, piped_input
 from seqgen.cli.output import Output
 from seqgen.cli.outputs import check_html
 from seqgen.cli.reading import Device, ModelName
-from seqgen.configs import Options, Panel, require, setting
+from seqgen.configs import Options, Panel, file_argument, require, setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -34,11 +34,8 @@ BELONGS = {
 class Looked(Options, panel=Panel.TEXT):
     """The text that is looked at."""
 
-    file: str | None = setting(
-        "A text file, or - for standard input. Without one, the model's held-out text.",
-        metavar="[TEXT]",
-        reads="file",
-        positional=True,
+    file: str | None = file_argument(
+        "A text file, or - for standard input. Without one, the model's held-out text.", "[TEXT]"
     )
     text: str | None = setting("Look at this text itself, not at a file.", metavar="STRING")
     max_tokens: int = setting("Look at the first N tokens of the text.", 1000, low=1)

@@ -12,7 +12,7 @@ from seqgen.cli.kinds import OwnWay
 from seqgen.cli.output import Output, put, say
 from seqgen.cli.reading import Device, FixedSeed, ModelNames
 from seqgen.cli.tables import MISSING, count, figure, percentage, put_table, short_count
-from seqgen.configs import Options, same, setting
+from seqgen.configs import Options, file_argument, same
 
 if TYPE_CHECKING:
     from seqgen.commands.labelling.evaluate import LabelComparison, LabelEvaluation
@@ -26,12 +26,9 @@ WIDEST, MOST_PAIRS = 12, 10
 class MeasuredFile(Options):
     """The file that models are measured on."""
 
-    file: str | None = setting(
+    file: str | None = file_argument(
         "Text to measure on, pairs for translators, or labelled examples for classifiers and "
-        "taggers; - is standard input. Without a FILE, each model's held-out part is used.",
-        metavar="[FILE]",
-        reads="file",
-        positional=True,
+        "taggers; - is standard input. Without a FILE, each model's held-out part is used."
     )
 
 

@@ -12,7 +12,7 @@ from seqgen.cli.outputs import check_replaced_model
 from seqgen.cli.pairs import HELD_OUT, ScoredInput, as_text, held_out_by
 from seqgen.cli.reading import BatchSize, ExactMachine
 from seqgen.cli.tables import figure, weight
-from seqgen.configs import REQUIRED, Options, Panel, setting
+from seqgen.configs import REQUIRED, Options, Panel, argument, setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -24,12 +24,11 @@ if TYPE_CHECKING:
 class Mixing(Options, panel=Panel.SAVING):
     """What is mixed, with which weights, and where the mixture is stored."""
 
-    parts: tuple[str, ...] = setting(
+    parts: tuple[str, ...] = argument(
         "Trained models to mix, two or more: names or paths.",
-        REQUIRED,
-        metavar="PARTS",
+        "PARTS",
+        default=REQUIRED,
         completes="models",
-        positional=True,
     )
     name: str | None = setting(
         "Name of the mixture.", metavar="NAME", without="made from the parts'"
@@ -53,7 +52,6 @@ class Mixing(Options, panel=Panel.SAVING):
     )
     copy: bool = setting(
         "Keep copies of the parts, so that the mixture also works where they are not.",
-        names=("--copy",),
     )
     overwrite: bool = setting("Replace the model of that name.")
 

@@ -25,7 +25,7 @@ from seqgen.cli.tables import (
     put_table,
     short_count,
 )
-from seqgen.configs import REQUIRED, Options, Panel, setting
+from seqgen.configs import REQUIRED, Options, Panel, argument, setting
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import first_names, plural
 
@@ -214,13 +214,8 @@ def _samples(model: store.StoredModel, out: Output) -> None:
 class Renamed(Options):
     """A model, and what it is to be called."""
 
-    old: str = setting(
-        "Trained model: a name, a path or latest.",
-        metavar="OLD",
-        completes="models",
-        positional=True,
-    )
-    new: str = setting("Its new name.", metavar="NEW", positional=True)
+    old: str = argument("Trained model: a name, a path or latest.", "OLD", completes="models")
+    new: str = argument("Its new name.", "NEW")
 
 
 @app.command(cls=Command)
@@ -236,12 +231,8 @@ def rename(renamed: Renamed, threads: Threads, out: Output) -> None:
 class Removed(Options, panel=Panel.OTHER):
     """The models that are deleted."""
 
-    names: tuple[str, ...] = setting(
-        "Trained models: names or paths.",
-        REQUIRED,
-        metavar="NAMES",
-        completes="models",
-        positional=True,
+    names: tuple[str, ...] = argument(
+        "Trained models: names or paths.", "NAMES", default=REQUIRED, completes="models"
     )
     yes: bool = setting("Do not ask for confirmation.", names=("--yes", "-y"))
 

@@ -10,7 +10,7 @@ from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output, one_line, put_record
 from seqgen.cli.reading import Device, ModelName
 from seqgen.cli.tables import MISSING, count, percentage, put_table
-from seqgen.configs import Options, Panel, choice, setting
+from seqgen.configs import Options, Panel, choice, file_argument, setting
 from seqgen.errors import UsageError
 from seqgen.limits import whole
 
@@ -24,11 +24,8 @@ SHOWN = 50
 class Looked(Options, panel=Panel.TEXT):
     """The texts that are looked up, and what they are looked up in."""
 
-    file: str | None = setting(
-        "The text to look up; - is standard input. Without one, the model writes 16 texts.",
-        metavar="[FILE]",
-        reads="file",
-        positional=True,
+    file: str | None = file_argument(
+        "The text to look up; - is standard input. Without one, the model writes 16 texts."
     )
     against: tuple[str, ...] = setting(
         "Look it up in this file instead of the training text of a model. Can be repeated.",

@@ -25,7 +25,17 @@ from seqgen.cli.pairs import (
 from seqgen.cli.reading import ExactMachine, Machine, ModelNames
 from seqgen.cli.source_attention import Picture, Shown
 from seqgen.cli.tables import count, figure, percentage, put_columns, weight
-from seqgen.configs import Documents, Options, Panel, group, require, same, setting, with_default
+from seqgen.configs import (
+    Documents,
+    Options,
+    Panel,
+    file_argument,
+    group,
+    require,
+    same,
+    setting,
+    with_default,
+)
 from seqgen.configs.decoding import LookOptions, WritingOptions
 from seqgen.configs.scoring import CacheOptions, Scoring, TextScoring
 from seqgen.errors import SeqgenError, UsageError
@@ -47,11 +57,10 @@ T = TypeVar("T")
 class TextFiles(Options):
     """The files that are scored."""
 
-    files: tuple[str, ...] = setting(
+    files: tuple[str, ...] = file_argument(
         "Text or token files, or - for standard input. Without a FILE, the model's held-out text "
         "is scored.",
-        reads="file",
-        positional=True,
+        "",
     )
 
     @property

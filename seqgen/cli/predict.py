@@ -9,7 +9,7 @@ from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output, put, put_record
 from seqgen.cli.reading import Device, ModelName
-from seqgen.configs import Options, setting
+from seqgen.configs import Options, file_argument
 
 if TYPE_CHECKING:
     from seqgen.commands.labelling.predict import LoadedLabeller
@@ -19,12 +19,9 @@ if TYPE_CHECKING:
 class Texts(Options):
     """The texts to label."""
 
-    file: str | None = setting(
+    file: str | None = file_argument(
         "For a classifier, a text per line; for a tagger, a word per line with an empty line after "
-        "each sentence. - is standard input.",
-        metavar="[FILE]",
-        reads="file",
-        positional=True,
+        "each sentence. - is standard input."
     )
 
 

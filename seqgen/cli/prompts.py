@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from seqgen.cli.inputs import Input, Inputs, input_bytes, piped_input
 from seqgen.cli.output import Output, is_terminal
 from seqgen.cli.pairs import SourceVectors, check_vectors
-from seqgen.configs import Options, Panel, same, setting
+from seqgen.configs import Options, Panel, argument, same, setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -26,12 +26,11 @@ class GivenPrompts(Options, panel=Panel.TEXT):
         UsageError: there are two of them.
     """
 
-    prompts: tuple[str, ...] = setting(
+    prompts: tuple[str, ...] = argument(
         "Text to continue; each argument is a prompt of its own. If text is piped in, each line is "
         "a prompt.",
-        metavar="PROMPT",
+        "PROMPT",
         names=("prompts",),
-        positional=True,
     )
     prompt_file: str | None = setting(
         "Use a whole file as one prompt; - is standard input.", reads="file", common=True

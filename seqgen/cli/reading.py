@@ -12,6 +12,7 @@ from seqgen.configs import (
     READING_PRECISIONS,
     Options,
     Panel,
+    argument,
     choice,
     group,
     setting,
@@ -110,11 +111,10 @@ class ModelName(Options, panel=Panel.MODEL):
 class StoredName(Options):
     """The model that a command is about."""
 
-    name: str | None = setting(
+    name: str | None = argument(
         "Trained model: a name or a path; the latest if none is given.",
-        metavar="[NAME]",
+        "[NAME]",
         completes="models",
-        positional=True,
     )
 
 

@@ -18,7 +18,7 @@ from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output, put
 from seqgen.cli.reading import Threads
 from seqgen.cli.tables import count
-from seqgen.configs import Options, Panel, setting
+from seqgen.configs import Options, Panel, file_argument, setting
 from seqgen.data.text import UNPACKED, lines
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import write_bytes
@@ -40,11 +40,8 @@ Record = dict[str, Any]
 class Recorded(Options, panel=Panel.SAVING):
     """The records that are made again."""
 
-    file: str | None = setting(
-        "Records made with --record, as JSON Lines, perhaps compressed; - is standard input.",
-        metavar="[FILE]",
-        reads="file",
-        positional=True,
+    file: str | None = file_argument(
+        "Records made with --record, as JSON Lines, perhaps compressed; - is standard input."
     )
     update: bool = setting("Write what the records are now into FILE, in their place.")
 

@@ -15,7 +15,7 @@ from seqgen.cli.inputs import Input, Inputs
 from seqgen.cli.output import Output, put_record
 from seqgen.cli.outputs import check_html
 from seqgen.cli.reading import Device, ModelNames
-from seqgen.configs import Panel, setting
+from seqgen.configs import Panel, argument, setting
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store.model import StoredModel
 
@@ -32,11 +32,8 @@ SECONDS = 5.0
 class Shown(ModelNames, panel=Panel.OUTPUT):
     """The models that a page is about, what they read there, and where it goes."""
 
-    models: tuple[str, ...] = setting(
-        "Trained models: names or paths; as -m.",
-        metavar="[MODEL]...",
-        completes="models",
-        positional=True,
+    models: tuple[str, ...] = argument(
+        "Trained models: names or paths; as -m.", "[MODEL]...", completes="models"
     )
     out: Path = setting(
         "The .html file to write. A page of seqgen there is replaced.", OUT, reads="path"

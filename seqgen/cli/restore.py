@@ -7,7 +7,7 @@ from seqgen.cli.inputs import piped_input
 from seqgen.cli.output import Output, one_line, put
 from seqgen.cli.prompts import piped_lines
 from seqgen.cli.reading import FixedSeed, ModelName, Threads
-from seqgen.configs import Options, Panel, setting
+from seqgen.configs import Options, Panel, argument, setting
 from seqgen.errors import UsageError
 
 # How a line that did not settle ended.
@@ -20,11 +20,10 @@ UNSETTLED = {
 class Corrupted(Options, panel=Panel.SEARCH):
     """Lines to restore, and how."""
 
-    lines: tuple[str, ...] = setting(
+    lines: tuple[str, ...] = argument(
         "Line to restore; each argument is one. If text is piped in, each of its lines is "
         "restored.",
-        metavar="LINE",
-        positional=True,
+        "LINE",
     )
     synchronous: bool = setting(
         "Update all units at once. By default they are updated one at a time, in random order, and "

@@ -16,7 +16,7 @@ from seqgen.cli.output import Output, console, is_terminal, one_line, put, put_r
 from seqgen.cli.outputs import Overwrite, check_out, check_tokenizer_folder, is_token_file
 from seqgen.cli.reading import ModelName, Threads
 from seqgen.cli.tables import count, figure, percentage, put_facts
-from seqgen.configs import Documents, Options, Panel, group, require, same, setting
+from seqgen.configs import Documents, Options, Panel, file_argument, group, require, same, setting
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural
 
@@ -33,8 +33,8 @@ PIECE = 1 << 16
 class Texts(Options, panel=Panel.TEXT):
     """The texts that are encoded, and how they are read."""
 
-    files: tuple[str, ...] = setting(
-        "Text files, folders or patterns, or - for standard input.", reads="file", positional=True
+    files: tuple[str, ...] = file_argument(
+        "Text files, folders or patterns, or - for standard input.", ""
     )
     documents: Documents = setting(
         "Read the text as one continuous stream, or each line as a separate document, with BOS and "

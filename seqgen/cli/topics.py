@@ -6,7 +6,7 @@ from seqgen.cli.flags import takes_options
 from seqgen.cli.help import help_texts
 from seqgen.cli.output import Output, put
 from seqgen.cli.reading import Threads
-from seqgen.configs import Options, TrainingConfig, setting
+from seqgen.configs import Options, TrainingConfig, argument
 from seqgen.configs.config_files import NAMES_ELSEWHERE
 from seqgen.errors import UsageError, did_you_mean
 
@@ -14,10 +14,8 @@ from seqgen.errors import UsageError, did_you_mean
 class Topic(Options):
     """What help is wanted about."""
 
-    topic: tuple[str, ...] = setting(
-        f"Topic, one of {', '.join(help_texts()['topics'])}; or a command.",
-        metavar="TOPIC",
-        positional=True,
+    topic: tuple[str, ...] = argument(
+        f"Topic, one of {', '.join(help_texts()['topics'])}; or a command.", "TOPIC"
     )
 
 

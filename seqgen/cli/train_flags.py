@@ -18,6 +18,7 @@ from seqgen.configs import (
     Options,
     Panel,
     TrainingConfig,
+    file_argument,
     group,
     read_config,
     same,
@@ -45,11 +46,9 @@ SettingFlags = settings_group(TrainingConfig, DataConfig)
 class TrainingFiles(Options, panel=Panel.WHAT):
     """The files of a training text, or of pairs."""
 
-    data: tuple[str, ...] = setting(
+    data: tuple[str, ...] = file_argument(
         "Text files, folders or patterns, - for standard input, or one token file.",
-        metavar="DATA",
-        positional=True,
-        reads="file",
+        "DATA",
         common=True,
     )
     source: tuple[str, ...] = setting(

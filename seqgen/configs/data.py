@@ -69,7 +69,6 @@ class DataConfig(Config):
     labels: bool = setting(
         "Each line is label<TAB>text: learn to write a text given its labels, with | between "
         "several.",
-        names=("--labels",),
         panel=Panel.TEXT,
     )
     val: str = setting(

@@ -141,6 +141,19 @@ def setting(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def argument(doc: str, metavar: str, **about: Any) -> Any:
+    """Return the field of an argument, which has no name: `metavar` stands for it in help.
+
+    `about` is what else there is to say of it; see `setting`.
+    """
+    return setting(doc, metavar=metavar, positional=True, **about)
+
+
+def file_argument(doc: str, metavar: str = "[FILE]", **about: Any) -> Any:
+    """Return the field of an argument that is the name of a file, or of several."""
+    return argument(doc, metavar, reads="file", **about)
+
+
 def _nothing_of(kind: Any) -> Any:
     """Return the default that follows from a type, or from how it is written; see `setting`."""
     kind = kind if isinstance(kind, str) else inspect.formatannotation(kind)

@@ -100,7 +100,6 @@ class TrainingConfig(RegimeConfig):
     reset_state: bool = setting(
         "Start every window from a zero state, instead of the state of the window before it.",
         panel=Panel.MORE,
-        names=("--reset-state",),
     )
     windows: Windows = setting(
         "Windows of a stream from which no state is carried on: at random places, or one after "

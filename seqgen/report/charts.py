@@ -9,6 +9,7 @@ from html import escape
 from typing import TypeVar
 
 from seqgen.commands.writing.beam_search import Node, Tree
+from seqgen.report.page import figure
 from seqgen.wording import visible
 
 T = TypeVar("T")
@@ -100,13 +101,9 @@ def chart(series: Sequence[Series], x: str, y: str, caption: str, diagonal: bool
         for n, each in enumerate(drawn)
     )
     label = f"{caption}: {summary(drawn, x)}. Arrow keys move from point to point."
-    return (
-        f'<figure><figcaption>{escape(caption)} {keys}</figcaption><div class="walk" tabindex="0" '
-        f'role="group" aria-label="{escape(label)}">'
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        f'role="img" aria-label="{escape(label)}">{body}</svg></div>'
-        '<p class="readout" aria-live="polite"></p></figure>'
-    )
+    picture = f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
+    picture += f' aria-label="{escape(label)}">{body}</svg>'
+    return figure(f"{escape(caption)} {keys}", label, picture)
 
 
 def summary(series: Sequence[Series], x: str) -> str:
@@ -180,12 +177,15 @@ def search_tree(tree: Tree) -> str:
     best = tree.hypotheses[0] if tree.hypotheses else None
     outcome = f"; the best is {best.text!r}, with {best.logprob:.3f} nats" if best else ""
     label = f"Beam search from {tree.prompt!r}{outcome}. Arrow keys move through the candidates."
+    caption = f"{escape(label)} Finished ones are green, pruned ones grey."
+    return figure(caption, label, drawing(width, height, label, body), "walk wide")
+
+
+def drawing(width: float, height: float, label: str, body: str) -> str:
+    """Return an SVG in its full size, with what is read out for it."""
     return (
-        f"<figure><figcaption>{escape(label)} Finished ones are green, pruned ones grey."
-        f'</figcaption><div class="walk wide" tabindex="0" role="group" '
-        f'aria-label="{escape(label)}"><svg style="max-width:none" width="{width}" '
-        f'height="{height:.0f}" role="img" aria-label="{escape(label)}">{body}</svg></div>'
-        '<p class="readout" aria-live="polite"></p></figure>'
+        f'<svg style="max-width:none" width="{width:.0f}" height="{height:.0f}" role="img" '
+        f'aria-label="{escape(label)}">{body}</svg>'
     )
 
 

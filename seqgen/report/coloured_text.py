@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from seqgen import wording
+from seqgen.report.page import figure
 
 RGB = tuple[int, int, int]
 WHITE, ORANGE, BLUE, RED, GREEN = (
@@ -90,11 +91,7 @@ def coloured_text(spans: Iterable[ColouredSpan], scale: Scale, caption: str) -> 
     """
     body = "".join(_span(span, scale) for span in spans)
     label = f"{caption}. Arrow keys move from token to token."
-    return (
-        f"<figure><figcaption>{escape(caption)} {key(scale)}</figcaption>"
-        f'<p class="tokens walk" tabindex="0" role="group" aria-label="{escape(label)}">{body}</p>'
-        '<p class="readout" aria-live="polite"></p></figure>'
-    )
+    return figure(f"{escape(caption)} {key(scale)}", label, body, "tokens walk", "p")
 
 
 def _span(span: ColouredSpan, scale: Scale) -> str:

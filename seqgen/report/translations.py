@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from html import escape
 
 from seqgen.commands.portrait.translated import Translated, TranslatedLine
+from seqgen.report.charts import drawing
 from seqgen.report.coloured_text import share_scale
-from seqgen.report.page import table
+from seqgen.report.page import figure, table
 from seqgen.wording import visible
 
 # Pixels of a cell, around a character of a label, and around all.
@@ -57,14 +58,11 @@ def attention(line: TranslatedLine) -> str:
     width, height = left + CELL * len(columns) + MARGIN, top + CELL * len(rows) + MARGIN
     label = f"What each token of the translation {line.text!r} reads of the source"
     label = f"{visible(label)}. Arrow keys move from cell to cell."
-    return (
-        f"<figure><figcaption>Rows are tokens of the translation, columns those of the source; "
-        "a mean over layers and heads. Orange is 1, white is 0.</figcaption>"
-        f'<div class="walk wide" tabindex="0" role="group" aria-label="{escape(label)}">'
-        f'<svg style="max-width:none" width="{width}" height="{height}" role="img" '
-        f'aria-label="{escape(label)}">{body}</svg></div>'
-        '<p class="readout" aria-live="polite"></p></figure>'
+    caption = (
+        "Rows are tokens of the translation, columns those of the source; a mean over layers and "
+        "heads. Orange is 1, white is 0."
     )
+    return figure(caption, label, drawing(width, height, label, body), "walk wide")
 
 
 def _label(piece: str) -> str:
