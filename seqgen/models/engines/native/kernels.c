@@ -36,8 +36,8 @@ typedef float anywhere __attribute__((vector_size(4 * LANES), aligned(4), may_al
 typedef int32_t integers __attribute__((vector_size(4 * LANES)));
 
 enum { PANEL = 2 * LANES, GROUP = 4 };
-/* Rows of the largest tile; inputs that a piece of a panel has; numbers of x that L2 holds. */
-enum { MOST_ROWS = 6, DEPTH = 3072 / PANEL, RESIDENT = 1 << 16 };
+/* Rows of the largest tile that there is, of those that are taken in float32, and in int8. */
+enum { MOST_ROWS = 8, TILE_ROWS = LANES == 16 ? 8 : 6, INT8_ROWS = 6 };
 
 INLINE floats load(const float *at) { return *(const anywhere *)at; }
 INLINE void store(float *at, floats x) { *(anywhere *)at = x; }
@@ -215,39 +215,41 @@ INLINE floats get(const float *y, int64_t room) {
     return x;
 }
 
-/* What several panels, from `first` on, make of inputs `begin` to `end`, added to what y has of the
-   inputs before. The weights at `ahead`, which are wanted next, are asked for, `pace` bytes an
-   input. A function for each size, so that the sums stay in registers. */
-typedef struct {
-    const map *m;
-    int64_t first, begin, end, x_step, y_step, pace;
-    const char *ahead;
-} tile;
+/* Rows of x as tiles of at most TILE_ROWS, of sizes as equal as can be: for each input of a tile,
+   the numbers of its rows side by side. */
+static void interleave(int64_t rows, int64_t inputs, const float *x, int64_t x_step, float *to) {
+    for (int64_t left = (rows + TILE_ROWS - 1) / TILE_ROWS; left > 0; left--) {
+        const int64_t count = (rows + left - 1) / left;
+        for (int64_t r = 0; r < count; r++, x += x_step) {
+            for (int64_t i = 0; i < inputs; i++) to[i * count + r] = x[i];
+        }
+        rows -= count, to += count * inputs;
+    }
+}
 
-INLINE void float_tile(const int panels, const int rows, const tile *t, const float *x, float *y) {
-    const map *m = t->m;
-    const int64_t x_step = t->x_step, y_step = t->y_step, begin = t->begin, end = t->end;
-    const int64_t inputs = m->inputs, out = t->first * PANEL, pace = t->pace;
-    const char *ahead = t->ahead;
+/* What several panels, from `first` on, make of a tile x. The weights at `ahead`, which are wanted
+   next, are asked for, `pace` bytes an input. A function for each size, so that the sums stay in
+   registers. */
+INLINE void float_tile(const int panels, const int rows, const map *m, int64_t first,
+                       const float *x, float *y, int64_t y_step, const char *ahead, int64_t pace) {
+    const int64_t inputs = m->inputs, out = first * PANEL;
     const float *w = (const float *)m->packed + out * inputs;
     floats sums[4][MOST_ROWS][2];
     UNROLLED for (int p = 0; p < panels; p++) {
+        const float *bias = m->bias + out + p * PANEL;
         UNROLLED for (int r = 0; r < rows; r++) {
-            const int64_t at = out + p * PANEL, room = m->outputs - at;
-            const float *before = y + r * y_step + at, *bias = m->bias + at;
-            sums[p][r][0] = begin ? get(before, room) : load(bias);
-            sums[p][r][1] = begin ? get(before + LANES, room - LANES) : load(bias + LANES);
+            sums[p][r][0] = load(bias), sums[p][r][1] = load(bias + LANES);
         }
     }
-    for (int64_t i = begin; i < end; i++) {
-        if (panels == 1) __builtin_prefetch(ahead), ahead += pace;
+    for (int64_t i = 0; i < inputs; i++, x += rows) {
+        /* Into the L2 cache: the L1 has no room for what is used, and this. */
+        if (panels == 1) __builtin_prefetch(ahead, 0, 2), ahead += pace;
         UNROLLED for (int p = 0; p < panels; p++) {
             const float *at = w + (p * inputs + i) * PANEL;
             floats low = load(at), high = load(at + LANES);
             UNROLLED for (int r = 0; r < rows; r++) {
-                const float value = x[r * x_step + i];
-                sums[p][r][0] += low * value;
-                sums[p][r][1] += high * value;
+                sums[p][r][0] += low * x[r];
+                sums[p][r][1] += high * x[r];
             }
         }
     }
@@ -260,50 +262,39 @@ INLINE void float_tile(const int panels, const int rows, const tile *t, const fl
     }
 }
 
-typedef void float_form(const tile *, const float *, float *);
+typedef void float_form(const map *, int64_t, const float *, float *, int64_t, const char *, int64_t);
 #define FORM(P, R) \
-    static __attribute__((noinline)) void float_##P##_##R(const tile *t, const float *x, float *y) { \
-        float_tile(P, R, t, x, y); \
+    static __attribute__((noinline)) void float_##P##_##R( \
+        const map *m, int64_t first, const float *x, float *y, int64_t step, const char *ahead, \
+        int64_t pace) { \
+        float_tile(P, R, m, first, x, y, step, ahead, pace); \
     }
-FORM(1, 1) FORM(1, 2) FORM(1, 3) FORM(1, 4) FORM(1, 5) FORM(1, 6)
+FORM(1, 1) FORM(1, 2) FORM(1, 3) FORM(1, 4) FORM(1, 5) FORM(1, 6) FORM(1, 7) FORM(1, 8)
 FORM(2, 2) FORM(2, 3) FORM(4, 1)
 #undef FORM
-static float_form *const FLOAT_FORMS[] = {float_1_1, float_1_2, float_1_3, float_1_4, float_1_5,
-                                          float_1_6};
+static float_form *const FLOAT_FORMS[] = {float_1_1, float_1_2, float_1_3, float_1_4,
+                                          float_1_5, float_1_6, float_1_7, float_1_8};
 static float_form *const FLOAT_WIDE[] = {float_4_1, float_2_2, float_2_3};
 
-/* Of panels `first` to `last`. A piece of a panel stays in the L1 cache while all rows meet it,
-   and those pieces of x that do stay in the L2 cache. */
+/* Of panels `first` to `last`, and rows in tiles. A panel stays in the cache while all of them meet
+   it, and the next one is on its way. */
 static void float_product(const map *m, int64_t first, int64_t last, int64_t rows, const float *x,
-                          int64_t x_step, float *y, int64_t y_step) {
-    const int64_t inputs = m->inputs, tiles = (rows + MOST_ROWS - 1) / MOST_ROWS;
-    const int64_t piece = tiles > 1 ? DEPTH : inputs;
-    const int64_t block = rows * inputs > RESIDENT ? piece : inputs;
-    tile t = {m, first, 0, 0, x_step, y_step, PANEL * sizeof(float) / tiles, 0};
-    int64_t at_once = rows == 1 ? 4 : rows <= 3 ? 2 : 1, begin = 0;
-    for (; at_once > 1 && t.first + at_once <= last; t.first += at_once) {
-        t.end = inputs;
-        FLOAT_WIDE[rows - 1](&t, x, y);
+                          float *y, int64_t y_step) {
+    const int64_t inputs = m->inputs, tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
+    const int64_t at_once = rows == 1 ? 4 : rows <= 3 ? 2 : 1;
+    for (; at_once > 1 && first + at_once <= last; first += at_once) {
+        FLOAT_WIDE[rows - 1](m, first, x, y, y_step, 0, 0);
     }
-    first = t.first;
-    do {
-        const int64_t until = least(begin + block, inputs);
-        for (t.first = first; t.first < last; t.first++) {
-            t.begin = begin;
-            do {
-                t.end = least(t.begin + piece, until);
-                const int64_t next = t.first * inputs + t.begin + DEPTH;
-                t.ahead = (const char *)((const float *)m->packed + next * PANEL);
-                for (int64_t r = 0, left = tiles; left > 0; left--) {
-                    const int64_t count = (rows - r + left - 1) / left;
-                    FLOAT_FORMS[count - 1](&t, x + r * x_step, y + r * y_step);
-                    r += count, t.ahead += (t.end - t.begin) * t.pace;
-                }
-                t.begin = t.end;
-            } while (t.begin < until);
+    const int64_t pace = PANEL * sizeof(float) / tiles;
+    for (; first < last; first++) {
+        const float *next = (const float *)m->packed + (first + 1) * inputs * PANEL;
+        const char *ahead = (const char *)next;
+        for (int64_t r = 0, left = tiles; left > 0; left--) {
+            const int64_t count = (rows - r + left - 1) / left;
+            FLOAT_FORMS[count - 1](m, first, x + r * inputs, y + r * y_step, y_step, ahead, pace);
+            r += count, ahead += inputs * pace;
         }
-        begin = until;
-    } while (begin < inputs);
+    }
 }
 
 /* What a row of whole numbers is multiplied by, and their sum. */
@@ -452,7 +443,7 @@ static int8_form *const INT8_WIDE[] = {int8_4_1, int8_2_2, int8_2_3, int8_2_4, i
 static void int8_product(const map *m, int64_t first, int64_t last, int64_t rows, const char *x,
                          const rounding *by, float *y, int64_t y_step) {
     const int64_t width = (m->inputs + GROUP - 1) / GROUP * GROUP << (WIDENS && rows > 1);
-    const int64_t tiles = (rows + MOST_ROWS - 1) / MOST_ROWS, at_once = rows == 1 ? 4 : 2;
+    const int64_t tiles = (rows + INT8_ROWS - 1) / INT8_ROWS, at_once = rows == 1 ? 4 : 2;
     for (int64_t panels; first < last; first += panels) {
         panels = first + at_once <= last ? at_once : 1;
         for (int64_t r = 0, left = tiles; left > 0; left--) {
@@ -466,8 +457,8 @@ static void int8_product(const map *m, int64_t first, int64_t last, int64_t rows
 
 typedef struct {
     const map *m;
-    int64_t rows, x_step, y_step;
-    const float *x;
+    int64_t rows, y_step;
+    const float *x; /* interleaved */
     const rounding *by; /* of each row of whole numbers, which lie behind; or null */
     float *y;
 } product_work;
@@ -482,7 +473,7 @@ static void product_part(const void *about, int64_t part, int64_t parts) {
         int8_product(o->m, first, last, o->rows, (const char *)(o->by + o->rows), o->by, o->y,
                      o->y_step);
     } else {
-        float_product(o->m, first, last, o->rows, o->x, o->x_step, o->y, o->y_step);
+        float_product(o->m, first, last, o->rows, o->x, o->y, o->y_step);
     }
 }
 
@@ -496,7 +487,8 @@ void product(const map *m, int64_t rows, const float *x, int64_t x_step, float *
             ? rounded_wide(in, m->inputs, (int16_t *)(by + rows) + r * width)
             : rounded(in, m->inputs, (int8_t *)(by + rows) + r * width);
     }
-    const product_work all_of_it = {m, rows, x_step, y_step, x, by, y};
+    if (!by && rows > 1) interleave(rows, m->inputs, x, x_step, scratch), x = scratch;
+    const product_work all_of_it = {m, rows, y_step, x, by, y};
     share(product_part, &all_of_it, rows * m->inputs * m->outputs);
 }
 
