@@ -31,4 +31,4 @@ def recurrent_cell(config: CellRegularisers) -> RecurrentConfig:
 
 
 def _is_recurrent(row: registry.Architecture) -> bool:
-    return row.model == registry.RECURRENT
+    return row.model == registry.RECURRENT["model"]
