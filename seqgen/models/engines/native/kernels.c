@@ -1011,25 +1011,25 @@ void ngram_draw(const ngram_tables *g, int64_t rows, const int64_t *contexts, co
 
 /* ---- word2vec: the skip-gram model with negative sampling ---- */
 
-/* Rows of a tile of a product, and its most vectors; there are whole tiles of rows. */
-enum { TILE_ROWS = 4, TILE_VECTORS = LANES / 4 };
+/* Rows of a block of a product, and its most vectors; there are whole tiles of rows. */
+enum { BLOCK_ROWS = 4, BLOCK_VECTORS = LANES / 4 };
 
-/* out (R, count vectors) = a (R, inner) b (inner, count vectors), with R = TILE_ROWS. */
+/* out (R, count vectors) = a (R, inner) b (inner, count vectors), with R = BLOCK_ROWS. */
 INLINE void tile_product(const int count, int64_t inner, const float *a, int64_t a_row, int64_t a_step,
                          const float *b, int64_t b_step, float *out, int64_t out_step) {
-    floats sums[TILE_ROWS][TILE_VECTORS];
-    UNROLLED for (int r = 0; r < TILE_ROWS; r++) {
+    floats sums[BLOCK_ROWS][BLOCK_VECTORS];
+    UNROLLED for (int r = 0; r < BLOCK_ROWS; r++) {
         UNROLLED for (int j = 0; j < count; j++) sums[r][j] = (floats){0};
     }
     for (int64_t i = 0; i < inner; i++) {
-        floats of_b[TILE_VECTORS];
+        floats of_b[BLOCK_VECTORS];
         UNROLLED for (int j = 0; j < count; j++) of_b[j] = load(b + i * b_step + j * LANES);
-        UNROLLED for (int r = 0; r < TILE_ROWS; r++) {
+        UNROLLED for (int r = 0; r < BLOCK_ROWS; r++) {
             const float x = a[r * a_row + i * a_step];
             UNROLLED for (int j = 0; j < count; j++) sums[r][j] += x * of_b[j];
         }
     }
-    UNROLLED for (int r = 0; r < TILE_ROWS; r++) {
+    UNROLLED for (int r = 0; r < BLOCK_ROWS; r++) {
         UNROLLED for (int j = 0; j < count; j++) store(out + r * out_step + j * LANES, sums[r][j]);
     }
 }
@@ -1037,10 +1037,10 @@ INLINE void tile_product(const int count, int64_t inner, const float *a, int64_t
 /* out (rows, width) = a (rows, inner) b (inner, width): rows in tiles, width in vectors. */
 static void small_product(int64_t rows, int64_t inner, int64_t width, const float *a, int64_t a_row,
                           int64_t a_step, const float *b, int64_t b_step, float *out) {
-    for (int64_t r = 0; r < rows; r += TILE_ROWS, a += TILE_ROWS * a_row, out += TILE_ROWS * width) {
+    for (int64_t r = 0; r < rows; r += BLOCK_ROWS, a += BLOCK_ROWS * a_row, out += BLOCK_ROWS * width) {
         int64_t k = 0;
-        for (; k + TILE_VECTORS * LANES <= width; k += TILE_VECTORS * LANES) {
-            tile_product(TILE_VECTORS, inner, a, a_row, a_step, b + k, b_step, out + k, width);
+        for (; k + BLOCK_VECTORS * LANES <= width; k += BLOCK_VECTORS * LANES) {
+            tile_product(BLOCK_VECTORS, inner, a, a_row, a_step, b + k, b_step, out + k, width);
         }
         for (; k < width; k += LANES) {
             tile_product(1, inner, a, a_row, a_step, b + k, b_step, out + k, width);
@@ -1081,7 +1081,7 @@ INLINE int64_t whole(int64_t n, int64_t of) { return (n + of - 1) / of * of; }
 /* How many floats `sampled_cost` works in. */
 int64_t sampled_room(const sampled *s) {
     const int64_t width = whole(s->width, LANES), noise = whole(s->noise_words, LANES);
-    const int64_t length = whole(s->length, TILE_ROWS), each = noise + 2 * s->context;
+    const int64_t length = whole(s->length, BLOCK_ROWS), each = noise + 2 * s->context;
     return width * (4 * length + 3 * noise) + noise * length + 2 * each;
 }
 
@@ -1089,7 +1089,7 @@ int64_t sampled_room(const sampled *s) {
    words that a row keeps are copied next to each other, and filled up with zeros. */
 double sampled_cost(const sampled *s) {
     const int64_t width = whole(s->width, LANES), noise = whole(s->noise_words, LANES);
-    const int64_t most = whole(s->length, TILE_ROWS), size = s->width * sizeof(float);
+    const int64_t most = whole(s->length, BLOCK_ROWS), size = s->width * sizeof(float);
     float *v = s->room, *u = v + most * width, *to_v = u + most * width, *to_u = to_v + most * width;
     float *n = to_u + most * width, *turned = n + noise * width, *to_n = turned + noise * width;
     float *scores = to_n + noise * width, *costs = scores + most * noise;
@@ -1118,7 +1118,7 @@ double sampled_cost(const sampled *s) {
             refuse(s->noise_words, weight, scores + t * noise, costs);
             cost += (double)weight * total(s->noise_words, costs, 1);
         }
-        for (int64_t t = count; t < whole(count, TILE_ROWS); t++) {
+        for (int64_t t = count; t < whole(count, BLOCK_ROWS); t++) {
             memset(scores + t * noise, 0, noise * sizeof(float));
         }
         small_product(count, noise, width, scores, noise, 1, n, width, to_v);
