@@ -7,12 +7,12 @@ import hmac
 import json
 import secrets
 import time
+import weakref
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, ClassVar
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from starlette.applications import Starlette
@@ -47,6 +47,8 @@ MOST_BYTES, BODY_SECONDS = 4 << 20, 30.0
 # Tokens of a prompt that are scored between two steps of the texts that are being written.
 SCORED_BETWEEN = 256
 RETRY_AFTER = "1"
+# Seconds between two deliveries of what streams have written.
+PACE = 0.02
 # Anybody may ask these, whatever the key.
 OPEN = ("/", "/health")
 
@@ -101,41 +103,89 @@ class Server:
         return time.monotonic() + self.options.timeout
 
 
-class Inbox:
-    """What the engine's thread puts, for a coroutine to get.
+class Post:
+    """Carries events from the engine's thread to an event loop, for all requests.
 
-    Waking the event loop takes a system call, so the events of a step, of all requests, are taken
-    at once.
+    Waking the loop, and sending to a client, are system calls that take as long as much of a
+    token. So what may wait is delivered `PACE` seconds after the last delivery, all of it at once;
+    and at once if there was none before.
     """
 
-    _waiting: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, deque]] = WeakKeyDictionary()
+    _of_loops: ClassVar[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Post]] = (
+        weakref.WeakKeyDictionary()
+    )
 
-    def __init__(self) -> None:
-        self._loop, self._queue = asyncio.get_running_loop(), asyncio.Queue()
-        self._shared = self._waiting.setdefault(self._loop, deque())
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = weakref.proxy(loop)  # whose posts would keep it, in `_of_loops`
+        self._waiting: deque[tuple[asyncio.Queue, Event]] = deque()
+        self._woken = self._timed = False  # a delivery comes at once, or when the time has passed
 
-    def put(self, event: Event) -> None:
+    @classmethod
+    def here(cls) -> Post:
+        """Return that of the running loop."""
+        loop = asyncio.get_running_loop()
+        return cls._of_loops.get(loop) or cls._of_loops.setdefault(loop, cls(loop))
+
+    def send(self, queue: asyncio.Queue, event: Event, may_wait: bool) -> None:
         """Take an event, from the engine's thread."""
-        self._shared.append((self._queue, event))
-        if len(self._shared) == 1:  # the loop has taken all that came before
-            self._loop.call_soon_threadsafe(self._take, self._shared)
+        self._waiting.append((queue, event))
+        if not (self._woken or (may_wait and self._timed)):
+            self._woken = True
+            self._loop.call_soon_threadsafe(self._deliver)
 
-    @staticmethod
-    def _take(waiting: deque[tuple[asyncio.Queue, Event]]) -> None:
-        while waiting:
-            queue, event = waiting.popleft()
+    # Flags are cleared before looking, so that whatever is sent meanwhile is seen or wakes again.
+    def _deliver(self) -> None:
+        self._woken = False
+        if self._waiting and not self._timed:
+            self._timed = True
+            self._loop.call_later(PACE, self._time_is_up)
+        while self._waiting:
+            queue, event = self._waiting.popleft()
             queue.put_nowait(event)
 
-    async def events(self) -> AsyncIterator[Any]:
-        """Yield events until the end.
+    def _time_is_up(self) -> None:
+        self._timed = False
+        self._deliver()
+
+
+class Inbox:
+    """What the engine puts for a request, for a coroutine to get."""
+
+    def __init__(self) -> None:
+        self._post, self._queue = Post.here(), asyncio.Queue()
+        self._begun = False
+
+    def put(self, event: Event) -> None:
+        """Take an event, from the engine's thread; a stream's first piece and end are urgent."""
+        may_wait = self._begun and isinstance(event, Piece) and event.finished is None
+        self._begun = True
+        self._post.send(self._queue, event, may_wait)
+
+    async def batches(self) -> AsyncIterator[list[Any]]:
+        """Yield what has come since the last time, until the end.
 
         Raises:
             SeqgenError: the task has failed.
         """
-        while (event := await self._queue.get()) is not None:
-            if isinstance(event, BaseException):
-                raise event
-            yield event
+        while True:
+            events = [await self._queue.get()]
+            while not self._queue.empty():
+                events.append(self._queue.get_nowait())
+            last = events[-1]
+            if last is None or isinstance(last, BaseException):
+                events.pop()
+            if events:
+                yield events
+            if isinstance(last, BaseException):
+                raise last
+            if last is None:
+                return
+
+    async def events(self) -> AsyncIterator[Any]:
+        """Yield each event by itself; see `batches`."""
+        async for events in self.batches():
+            for event in events:
+                yield event
 
 
 async def until_gone(request: Request, work: Awaitable[Any]) -> Any:
@@ -188,6 +238,7 @@ class Answer:
             "model": asked.loaded.name,
             "seed": asked.writer.options.seed,
         }
+        self.head = json.dumps(self.about)[:-1]  # how every event of a stream begins
         self.tokens = 0
 
     def submit(self) -> None:
@@ -271,9 +322,11 @@ class Answer:
         asked, lengths, echoed = self.asked, Counter(), set()
         try:
             scored = await self.prompts()
-            async for piece in self.inbox.events():
+            async for pieces in self.inbox.batches():
                 self.first()
-                yield self.event([self.piece(piece, scored, lengths, echoed)])
+                yield "".join(
+                    self.event([self.piece(piece, scored, lengths, echoed)]) for piece in pieces
+                )
             if asked.usage:
                 yield self.event([], self.usage)
         except SeqgenError as error:
@@ -304,8 +357,8 @@ class Answer:
 
     def event(self, choices: list[dict[str, Any]], usage: dict[str, int] | None = None) -> str:
         """Return an event of a stream."""
-        more = {} if usage is None else {"usage": usage}
-        return f"data: {json.dumps({**self.about, 'choices': choices, **more})}\n\n"
+        of_this = {"choices": choices} | ({} if usage is None else {"usage": usage})
+        return f"data: {self.head}, {json.dumps(of_this)[1:]}\n\n"
 
     def first(self) -> None:
         """Note when the first event came."""

@@ -1,5 +1,6 @@
 """The server against `seqgen sample`, against hostile clients, and against clients that leave."""
 
+import asyncio
 import contextlib
 import functools
 import hashlib
@@ -33,9 +34,10 @@ from seqgen.configs.decoding import SampleOptions
 from seqgen.configs.scoring import Scoring
 from seqgen.configs.serving import ServeOptions
 from seqgen.decoding.processors import LogitBias
+from seqgen.decoding.sampling import Row
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.serve.app import Server, make_app
-from seqgen.serve.engine import Batch
+from seqgen.serve.app import Inbox, Server, make_app
+from seqgen.serve.engine import Batch, Piece
 from seqgen.serve.run import Listening
 from seqgen.serve.shelf import Shelf
 
@@ -424,6 +426,38 @@ def test_what_else_is_served(client):
 def metric(client, name):
     lines = client.get("/metrics").text.splitlines()
     return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+
+def test_pieces_of_a_stream_wait_for_one_another_but_not_the_first_and_the_last(monkeypatch):
+    monkeypatch.setattr("seqgen.serve.app.PACE", 1000)
+    row, finished = Row(0, 0, (1,)), SimpleNamespace(finish_reason="length")
+
+    async def got():
+        first, second = Inbox(), Inbox()
+        batches = {inbox: inbox.batches() for inbox in (first, second)}
+        begins = [Piece(row, "a"), Piece(row, "b"), Piece(row, "c")]
+        for event in begins[:2]:
+            first.put(event)
+        yield await anext(batches[first])
+        for event in begins[2:]:
+            first.put(event)
+        waiting = asyncio.ensure_future(anext(batches[first]))
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        second.put(begins[0])  # takes along what waits
+        yield await waiting
+        yield await anext(batches[second])
+        end = [Piece(row, "d"), Piece(row, "e", finished=finished), SeqgenError("too late")]
+        for event in end:
+            second.put(event)
+        yield await anext(batches[second])
+        with pytest.raises(SeqgenError, match="too late"):
+            await anext(batches[second])
+
+    async def all_of_them():
+        return ["".join(piece.text for piece in pieces) async for pieces in got()]
+
+    assert asyncio.run(all_of_them()) == ["ab", "c", "a", "de"]
 
 
 def test_streams_end_with_usage(client):
