@@ -9,6 +9,8 @@ from seqgen.registry import SHARED_DOCS
 
 DOCS = SHARED_DOCS | {
     "residual": "Add the input of each layer but the first to its output (residual connections).",
+    "qk_norm": "Normalise queries and keys (Henry et al. 2020), by RMS norms whose gains take the"
+    " place of the paper's one factor.",
     "tie_weights": "Share the embedding matrix with the softmax layer (Press and Wolf 2017).",
 }
 BOUNDS = {

@@ -18,6 +18,7 @@ from seqgen.models.recurrent.cells.gru import GRUConfig
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.cells.rnn import RNNConfig
 from seqgen.models.transformer import context
+from seqgen.models.transformer.attention import causal_attention
 from seqgen.models.transformer.positions import rotate, rotations, sinusoids
 
 E, H, B, T = 3, 4, 2, 6
@@ -292,6 +293,25 @@ def test_the_form_of_gpt2_in_numpy():
         x = x + linear(inner, block.feed_forward.output)
     wanted = layer_norm(x, model.final_norm) @ model.embedding.weight.numpy().T
     np.testing.assert_allclose(model(tokens)[0][0], wanted, **EXACT)
+
+
+@torch.no_grad()
+def test_normalised_queries_and_keys_are_the_papers_with_one_factor():
+    """softmax(g q k / (|q| |k|)) V (Henry et al. 2020, section 2), where gains are all alike."""
+    settings = {"num_layers": 1, "num_heads": 2, "norm_eps": 1e-15, "positions": "learned"}
+    model = Case("transformer", "normalised", settings).loud()
+    layer, x = model.blocks[0].attention, torch.randn(1, 7, 8, dtype=torch.float64)
+    layer.query_norm.weight.fill_(1.5)
+    layer.key_norm.weight.fill_(-0.7)
+    g = 1.5 * -0.7 * math.sqrt(8 / 2)
+
+    def cosine(q, norm):
+        of_query = g if norm is layer.query_norm else 1
+        return of_query * q / np.linalg.norm(q, axis=-1, keepdims=True)
+
+    wanted = attention(x[0].numpy(), layer, 2, cosine, scaled=False)
+    found = layer(x, None, lambda _, q, k, v: causal_attention(q, k, v))
+    np.testing.assert_allclose(found[0], wanted, **EXACT)
 
 
 @torch.no_grad()

@@ -116,8 +116,20 @@ def lstm_blocks(p, names):
     return [dict(zip(names, parts, strict=True)) for parts in both]
 
 
-@paper("lstm-1997", "lstm", forget_gate=False, output_activation="none")
+@paper("lstm-1997", "lstm", forget_gate=False)
 def lstm_of_1997(p, x, h, c):
+    """With the paper's g(x) = 4 sigma(x) - 2 and h(x) = 2 sigma(x) - 1 (its equations 4 and 5).
+
+    Its g has twice the weights of ours, and its memory is twice as large.
+    """
+    w, u, b = lstm_blocks(p, "igo")
+    i, g, o = (w[k] @ x + u[k] @ h + b[k] for k in "igo")
+    s = 2 * c + sigma(i) * (4 * sigma(2 * g) - 2)
+    return sigma(o) * (2 * sigma(s) - 1), s / 2
+
+
+@paper("lstm-linear-output", "lstm", forget_gate=False, output_activation="none")
+def lstm_without_output_activation(p, x, h, c):
     w, u, b = lstm_blocks(p, "igo")
     c = c + sigma(w["i"] @ x + u["i"] @ h + b["i"]) * np.tanh(w["g"] @ x + u["g"] @ h + b["g"])
     return sigma(w["o"] @ x + u["o"] @ h + b["o"]) * c, c

@@ -149,7 +149,7 @@ class BertConfig(EncoderOnlyConfig):
     activation: Literal["swiglu", "gelu", "gelu-exact", "relu"] = setting(
         "Activation of the feed-forward layers; gelu is GPT-2's, by a tanh.", "gelu-exact"
     )
-    qk_norm: bool = setting("Normalise queries and keys (Henry et al. 2020).", False)
+    qk_norm: bool = shared("qk_norm", False)
     bias: bool = setting("Give the linear layers biases.", True)
     tie_weights: bool = shared("tie_weights", True)
     norm_eps: float = setting(

@@ -59,13 +59,14 @@ class CellRegularisers(ModelConfig):
     )
     activation_penalty: float = setting(
         "Penalty alpha on the features that the softmax layer reads: alpha times the mean of their "
-        "squares (Merity et al. 2017). It affects only the gradient.",
+        "squares (Merity et al. 2017, as in their code; the paper has norms). It affects only the "
+        "gradient.",
         0.0,
         ranges.WEIGHTS,
     )
     temporal_penalty: float = setting(
         "Penalty beta on how much the features change from step to step: beta times the mean "
-        "square of the difference (Merity et al. 2017). It affects only the gradient.",
+        "square of the difference (as in activation_penalty). It affects only the gradient.",
         0.0,
         ranges.WEIGHTS,
     )

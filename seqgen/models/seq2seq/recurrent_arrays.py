@@ -56,7 +56,8 @@ class RecurrentFromSource(FromSource):
         e_tj = score(s_t-1, h_j)
         s_t = cell([y_t; a_t], s_t-1)
 
-    with s_t-1 the last layer's state, before the first word the one that it begins with. Their
+    with s_t-1 the last layer's state, before the first word the one that it begins with: made of
+    both directions of the encoder, where theirs is tanh(W h_1) of the backward one alone. Their
     readout is readout=maxout, which also reads the word,
 
         features_t,i = max(m_2i-1, m_2i),  m = W [s_t; a_t; thought; y_t]

@@ -93,7 +93,7 @@ class TransformerConfig(ModelConfig):
     activation: Literal["swiglu", "gelu", "gelu-exact", "relu", "silu"] = setting(
         "Activation of the feed-forward layers; gelu is GPT-2's, by a tanh.", "swiglu"
     )
-    qk_norm: bool = setting("Normalise queries and keys (Henry et al. 2020).", True)
+    qk_norm: bool = shared("qk_norm", True)
     scale_attention: bool = setting(
         "Divide the scores of attention by the square root of the head's width (Vaswani et al."
         " 2017, section 3.2.1); false leaves plain dot products.",

@@ -45,8 +45,8 @@ class RopeScaling:
     Attributes:
         kind: "linear" divides every rate by `factor` (Chen et al. 2023); "llama3" only those of
             waves longer than `original` / `low`, leaves waves shorter than `original` / `high`
-            as they are, and goes from one to the other in between (as Llama 3.1). So does "yarn",
-            but evenly over the pairs of a head (Peng et al. 2023, section 3.2).
+            as they are, and goes from one to the other in between (as Llama 3.1, and Peng et al.
+            2023, section 3.2). So does "yarn", but evenly over the pairs of a head, as their code.
         factor: how much longer the waves become.
         low: see `kind`.
         high: see `kind`.

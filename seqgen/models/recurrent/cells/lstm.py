@@ -36,7 +36,8 @@ class LSTM(Equation):
 
     The forms, by their settings:
 
-    forget_gate=false          f_t = 1
+    forget_gate=false          f_t = 1; in 1997 with 4 sigma - 2 and 2 sigma - 1 for the two tanh,
+                               which is the same with twice the weights of g and twice the memory
     coupled=true               i_t = 1 - f_t
     peepholes=true             i_t, f_t and o_t also add p_i * c_{t-1}, p_f * c_{t-1}, p_o * c_t
     output_activation=none     h_t = o_t * c_t
