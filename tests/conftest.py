@@ -18,7 +18,7 @@ from places import ROOT
 
 from seqgen.commands.training import session
 from seqgen.models.engines.native.library import VARIABLE, library
-from seqgen.tasks.validations import text
+from seqgen.tasks import validations
 
 # Programs that tests start, and the other processes of pytest, find compiled modules.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -70,7 +70,7 @@ def one_thread() -> None:
 def small_and_unsynced() -> Iterator[None]:
     """Training shows short texts, and files are not forced to the disk: no test cuts the power."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (session, text):
+        for module in (session, validations):
             patch.setattr(module, "SAMPLE_TOKENS", 8)
         patch.setattr(os, "fsync", os.fstat)
         yield

@@ -11,7 +11,7 @@ CLASSIFICATION = Task(
     learns="texts with a label",
     try_it="predict FILE",
     dataset="seqgen.tasks.datasets.examples:LabelledTextDataset",
-    validation="seqgen.tasks.validations.labels:LabelValidation",
+    validation="seqgen.tasks.validations:LabelValidation",
     serves={
         "predict": "seqgen.commands.labelling.predict:predict",
         "eval": "seqgen.cli.label_scores:LABEL_SCORES",

@@ -8,7 +8,7 @@ MASKED_LM = Task(
     name="masked-lm",
     learns="a text",
     try_it='fill "a [MASK] text"',
-    validation="seqgen.tasks.validations.masked:MaskedValidation",
+    validation="seqgen.tasks.validations:MaskedValidation",
     serves={
         "fill": "seqgen.commands.masked.fill:fill",
         "perplexity": "seqgen.cli.perplexity:PSEUDO_PERPLEXITY",

@@ -51,7 +51,7 @@ class Task:
     learns: str
     try_it: str
     dataset: str = "seqgen.tasks.datasets.text:TextDataset"
-    validation: str = "seqgen.tasks.validations.text:TextValidation"
+    validation: str = "seqgen.tasks.validations:TextValidation"
     serves: Mapping[str, str] = field(default_factory=dict)
     model_is: str | None = None
     unit: str = "token"

@@ -23,7 +23,7 @@ from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train
 from seqgen.errors import SeqgenError
 from seqgen.store import StoredModel, manifest
-from seqgen.tasks.validations.text import TextValidation
+from seqgen.tasks.validations import TextValidation
 from seqgen.training.events import Notice, SampleLine
 
 TEXT = "so it goes on and on, and it ends so.\n" * 40

@@ -22,7 +22,7 @@ from seqgen.commands.training.train import train
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store import StoredModel
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
-from seqgen.tasks.validations.text import TextValidation
+from seqgen.tasks.validations import TextValidation
 from seqgen.training import loop
 from seqgen.training.events import Notice, Progress, Validated
 from seqgen.training.optimizers import OPTIMIZERS
