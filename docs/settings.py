@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from seqgen import registry
 from seqgen.cli import beam_search, bleu, perplexity, sample, sweep, train, tune
-from seqgen.cli.settings import described
+from seqgen.cli.flags import described
 from seqgen.configs import Config, DataConfig, TrainingConfig
 from seqgen.configs.model import LabellingConfig
 from seqgen.configs.options import Options

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from seqgen import store
 from seqgen.cli.inputs import Inputs
-from seqgen.cli.kinds import OwnWay
 from seqgen.cli.output import put_record
+from seqgen.cli.reading import OwnWay
 from seqgen.commands.labelling.predict import label_totals
 from seqgen.commands.training.validating import Final, Validation
 from seqgen.configs import DataConfig

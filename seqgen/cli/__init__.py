@@ -248,7 +248,7 @@ def _unforeseen(error: Exception) -> str:
 
 def _setting_meant(context: Any, option: str) -> str:
     """Return how to set what another tool has the option for, such as --learning-rate."""
-    from seqgen.cli.settings import SETTING_OF
+    from seqgen.cli.flags import SETTING_OF
     from seqgen.configs import TrainingConfig
     from seqgen.configs.config_files import NAMES_ELSEWHERE
     from seqgen.registry import SHARED_DOCS

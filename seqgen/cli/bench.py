@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from seqgen.cli.flags import takes_options
+from seqgen.cli.flags import listed_numbers, takes_options
 from seqgen.cli.help import Command, Group
 from seqgen.cli.output import Output
 from seqgen.cli.reading import Threads
 from seqgen.cli.tables import byte_size, count, number, put_table, short_count
-from seqgen.cli.values import listed_numbers
 from seqgen.commands.bench_plan import Shape, Step
 from seqgen.commands.bench_plan import plan as planned
 from seqgen.configs import MOST_LAYERS, MOST_TOKENS, MOST_WIDTH, Options, Panel, require, setting

@@ -10,7 +10,6 @@ import typer
 
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs
-from seqgen.cli.kinds import served
 from seqgen.cli.output import Output, say
 from seqgen.cli.pairs import (
     HeldOutPairs,
@@ -20,8 +19,10 @@ from seqgen.cli.pairs import (
     check_translates,
     given_pairs,
     require_reads,
+    say_cut,
+    translating,
 )
-from seqgen.cli.reading import FixedSeed, Machine
+from seqgen.cli.reading import FixedSeed, Machine, served
 from seqgen.cli.tables import (
     MISSING,
     byte_size,
@@ -33,7 +34,6 @@ from seqgen.cli.tables import (
     put_columns,
     short_count,
 )
-from seqgen.cli.translations import say_cut, translating
 from seqgen.configs import READING_PRECISIONS, Options, Panel, argument, choice, setting
 from seqgen.configs.decoding import Translation
 from seqgen.configs.scoring import CacheOptions, Scoring, TextScoring, TranslationScores

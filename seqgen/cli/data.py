@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqgen.cli.curve import curve
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output, one_line, say
 from seqgen.cli.reading import Threads
-from seqgen.cli.tables import MISSING, count, figure, percentage, put_facts
+from seqgen.cli.tables import MISSING, count, curve, figure, percentage, put_facts
 from seqgen.configs import DataConfig, Documents, Options, file_argument, same
 from seqgen.packages import install_command
 

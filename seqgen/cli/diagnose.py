@@ -8,13 +8,12 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqgen.cli.curve import curve
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs
 from seqgen.cli.output import Output, put
 from seqgen.cli.outputs import Curves, check_picture
 from seqgen.cli.reading import Device, ModelName
-from seqgen.cli.tables import figure, number, percentage, put_columns, put_table
+from seqgen.cli.tables import curve, figure, number, percentage, put_columns, put_table
 from seqgen.configs import Options, Panel, file_argument, setting
 from seqgen.wording import plural
 

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seqgen.cli import translations
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Input, Inputs
-from seqgen.cli.kinds import served
 from seqgen.cli.label_scores import MeasuredFile
 from seqgen.cli.output import Output, say
 from seqgen.cli.pairs import (
@@ -23,8 +21,11 @@ from seqgen.cli.pairs import (
     given_pairs,
     held_out_by,
     require_reads,
+    say_cut,
+    score_rows,
+    translating,
 )
-from seqgen.cli.reading import FixedSeed, Machine, ModelNames
+from seqgen.cli.reading import FixedSeed, Machine, ModelNames, served
 from seqgen.cli.tables import MISSING, count, figure, interval, percentage, put_table
 from seqgen.configs import Options, Panel, same, setting
 from seqgen.configs.decoding import WeighedTranslation
@@ -109,8 +110,8 @@ def evaluate(
     _check_files(files, asked)
     inputs = Inputs(out.quiet)
     to_measure = _measurements(asked, inputs, scoring, seed)
-    translating = translations.translating(translation, scores, scoring.batch_size)
-    to_measure = replace(to_measure, translating=translating)
+    how = translating(translation, scores, scoring.batch_size)
+    to_measure = replace(to_measure, translating=how)
     read = [file for file in (files.file, files.source, files.target, *asked.pairs) if file]
     work = Work.of_files(read, rows=to_measure.protocol.batch_size)
     how = machine.device, machine.precision, looked_up.config, work
@@ -128,7 +129,7 @@ def evaluate(
         _table(evaluations, out)
     for one in evaluations if loaded[0].given.is_source else ():
         if made := one.translations:
-            translations.say_cut(one.model, made["cut"], made["pairs"], made["max_tokens"], out)
+            say_cut(one.model, made["cut"], made["pairs"], made["max_tokens"], out)
 
 
 def _measurements(
@@ -253,7 +254,7 @@ def _table(evaluations: list[Evaluation], out: Output) -> None:
         shown = PERPLEXITY + (PAIR_PERPLEXITY if of_pairs else ())
         rows += [[label, *(_shown(show, r) for r in records), ""] for label, show in shown]
     if of_pairs and all(one.translations for one in of_pairs):
-        rows += [[*row, ""] for row in translations.score_rows(of_pairs)]
+        rows += [[*row, ""] for row in score_rows(of_pairs)]
     elif any(one.bleu for one in evaluations):
         records = [one.bleu for one in evaluations]
         texts = [_shown(lambda r: figure(r["text_score"], 2), r) for r in records]

@@ -5,6 +5,7 @@
 
 A parameter that is a group of `Options` stands on the command line as the flags of its fields.
 Help, default, bounds, choices and completion are those of the fields: each flag is declared once.
+How typed values are read, and what records say of settings, follows from the fields as well.
 """
 
 from __future__ import annotations
@@ -13,17 +14,31 @@ import dataclasses
 import functools
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
+from seqgen import registry
 from seqgen.cli import completion, recording
 from seqgen.cli.inputs import file_name, file_path
 from seqgen.cli.output import unescape
 from seqgen.cli.process import use_threads
-from seqgen.configs import NO_BOUNDS, Flag, conform, count_of, is_group
+from seqgen.cli.tables import count
+from seqgen.configs import (
+    NO_BOUNDS,
+    Config,
+    DataConfig,
+    Flag,
+    TrainingConfig,
+    conform,
+    count_of,
+    is_group,
+    no_such_setting,
+    require,
+)
+from seqgen.errors import UsageError
 
 # What turns typed text into a value, by the name that a setting has for it.
 READERS: dict[str, Callable[[str], Any]] = {
@@ -171,3 +186,168 @@ def _leaf(kind: Any) -> Any:
     if get_origin(kind) is Literal or not parts:
         return kind
     return _leaf(parts[0])
+
+
+class OwnValue:
+    """What a parameter of Typer makes of its text: what its parser returns, or the text itself.
+
+    Typer would have pydantic call the parser, which takes a tenth of a second to load and to set
+    up. It keeps such an object with a parameter once the first value is read.
+    """
+
+    def __init__(self, parser: Any) -> None:
+        self._read = parser or (lambda text: text)
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return a value, or a list of several, as the command takes it.
+
+        Raises:
+            BadParameter: the parser refuses it.
+        """
+        several = getattr(param, "multiple", False) or param.nargs != 1
+        try:
+            if value is None:
+                return () if several else None
+            return [self._read(one) for one in value] if several else self._read(value)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), ctx=ctx, param=param) from None
+
+
+def read_here(parameters: Iterable[Any]) -> None:
+    """Have the parameters of a command read without pydantic: those with a parser, text, flags.
+
+    Releases of Typer that know no pydantic have nothing to replace.
+    """
+    for parameter in parameters:
+        if getattr(parameter, "_runtime_param", 0) is None:
+            about = parameter.type_descriptor
+            parser = about.parameter_info.parser
+            if parser is not None or about.annotation in (str, str | None, list[str], bool):
+                parameter._runtime_param = OwnValue(parser)
+
+
+# Options whose number may be left out, and what stands for it then.
+WITHOUT_NUMBER = {"--with-ngram": "0"}
+
+
+def fill_in_numbers(arguments: Sequence[str]) -> list[str]:
+    """Return arguments with a number after each option that may stand without one."""
+    filled: list[str] = []
+    for at, argument in enumerate(arguments):
+        if argument == "--":
+            return filled + list(arguments[at:])
+        following = next(iter(arguments[at + 1 : at + 2]), "")
+        alone = argument in WITHOUT_NUMBER and not following.removeprefix("-").isdecimal()
+        filled.append(f"{argument}={WITHOUT_NUMBER[argument]}" if alone else argument)
+    return filled
+
+
+def listed_numbers(flag: str, text: str, most: int, example: str) -> list[int]:
+    """Return numbers from 1 on that stand with commas between them.
+
+    Args:
+        flag: the option, for a message.
+        text: its value.
+        most: the largest.
+        example: of such a value.
+
+    Raises:
+        UsageError: it is another text, or one of them is larger.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    # Python refuses to read numbers of thousands of digits.
+    digits = [p.lstrip("0") if p.isdecimal() else "" for p in parts]
+    fitting = all(0 < len(p) <= len(str(most)) and int(p) <= most for p in digits)
+    require(fitting, f"{flag} is numbers from 1 to {count(most)} with commas, such as {example}")
+    return [int(p) for p in digits]
+
+
+NAMES_OF_TYPES = {int: "whole number", float: "number", bool: "true or false", str: "text"}
+
+
+# Flags whose name is not the setting's.
+SETTING_OF = {"layers": "num_layers", "heads": "num_heads"}
+
+
+def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
+    """Return every setting that `train --model NAME` takes, as `models --architectures` shows it.
+
+    The architecture's own come from `registry.DEFAULTS`, so that its code, and torch, is not
+    loaded.
+
+    Args:
+        name: of the architecture.
+        only: the one setting to return, or a part of the names or help of several.
+
+    Raises:
+        UsageError: there is no such architecture or setting.
+    """
+    stored = registry.architecture(name).defaults()
+    groups = {
+        "model": stored["settings"],
+        "training": described(TrainingConfig),
+        "data": described(DataConfig),
+    }
+    chosen = None if only is None else only.replace("-", "_")
+    known = [setting for group in groups.values() for setting in group]
+    found = known if chosen is None else {chosen} & {*known}
+    if not found:
+        found = {
+            setting
+            for group in groups.values()
+            for setting, facts in group.items()
+            if chosen in setting or only.lower() in facts["doc"].lower()
+        }
+    if not found:
+        raise no_such_setting(chosen, name, known)
+    recipe = stored["training"]
+    return [
+        {"architecture": name, "group": group, "setting": setting}
+        | {**facts, "default": recipe.get(setting, facts["default"])}
+        for group, settings in groups.items()
+        for setting, facts in settings.items()
+        if setting in found
+    ]
+
+
+def described(config: type[Config]) -> dict[str, dict[str, Any]]:
+    """Return what records say of each setting of a configuration, by its name."""
+    kinds = config.types()
+    return {
+        name: {
+            "doc": field.metadata["doc"],
+            "type": _type_name(kinds[name]),
+            "choices": list(choices_of(kinds[name])) or None,
+            "default": None if field.default is dataclasses.MISSING else field.default,
+            "bounds": str(field.metadata["bounds"].without_sanity_limit()) or None,
+        }
+        for name, field in config.fields().items()
+    }
+
+
+def _type_name(kind: Any) -> str:
+    """Return the name of a type for help; for `T | None`, that of T."""
+    base = next((part for part in get_args(kind) if part in NAMES_OF_TYPES), kind)
+    return "choice" if choices_of(kind) else NAMES_OF_TYPES[base]
+
+
+def facts_line(setting: Mapping[str, Any]) -> str:
+    """Return a setting in a sentence: what it means, its allowed values, and its default."""
+    choices = setting["choices"]
+    allowed = f"one of {', '.join(choices)}" if choices else setting["type"]
+    bounds = f", {setting['bounds']}" if setting["bounds"] else ""
+    default = setting["default"]
+    shown = str(default).lower() if default is None or isinstance(default, bool) else default
+    return f"{setting['doc']} ({allowed}{bounds}) [default: {shown}]"
+
+
+def assignment(text: str) -> tuple[str, str]:
+    """Return the name and the value of a `--set`.
+
+    Raises:
+        UsageError: it is not KEY=VALUE.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--set takes KEY=VALUE, not {text!r}")
+    return key.strip().replace("-", "_"), value.strip()

@@ -20,8 +20,8 @@ from typing import IO, TYPE_CHECKING, Any
 from typer.core import TyperCommand, TyperGroup
 
 from seqgen import __version__
+from seqgen.cli.flags import fill_in_numbers, read_here
 from seqgen.cli.output import is_terminal, put
-from seqgen.cli.values import fill_in_numbers, read_here
 from seqgen.configs import PANELS, Panel, parse_toml
 from seqgen.errors import UsageError
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from seqgen.cli.compare import Compared, ComparedText, Tests
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs
-from seqgen.cli.kinds import OwnWay
 from seqgen.cli.output import Output, put, say
-from seqgen.cli.reading import Device, FixedSeed, ModelNames
+from seqgen.cli.reading import Device, FixedSeed, ModelNames, OwnWay
 from seqgen.cli.tables import MISSING, count, figure, percentage, put_table, short_count
 from seqgen.configs import Options, file_argument, same
 

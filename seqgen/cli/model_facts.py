@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from seqgen import registry, store
-from seqgen.cli.curve import curve
 from seqgen.cli.output import one_line, put
 from seqgen.cli.tables import (
     MISSING,
     age,
     count,
+    curve,
     duration,
     figure,
     named_figures,

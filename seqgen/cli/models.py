@@ -134,7 +134,7 @@ def put_settings(architecture: str, out: Output, only: str | None = None) -> Non
     Raises:
         UsageError: there is no such architecture or setting.
     """
-    from seqgen.cli.settings import facts_line, settings_of
+    from seqgen.cli.flags import facts_line, settings_of
 
     records = settings_of(architecture, only)
     if out.records(records):

@@ -1,4 +1,4 @@
-"""Pairs of a source and a target as commands read them: from FILEs, or held out by a model."""
+"""Pairs of a source and a target: from FILEs, or held out by a model; how they are translated."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seqgen.cli.inputs import Input, Inputs, Pipe
-from seqgen.cli.output import announce
+from seqgen.cli.output import Output, announce
+from seqgen.cli.tables import count, figure, interval, percentage
 from seqgen.configs import Options, Panel, same, setting
+from seqgen.configs.decoding import Translation
+from seqgen.configs.scoring import TranslationScores
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.commands.loaded import LoadedModel
+    from seqgen.commands.scoring.evaluate import Evaluation
+    from seqgen.commands.scoring.translations import Translating
     from seqgen.data.pairs import Pairs
     from seqgen.data.tokenfile import TokenFile
+
 
 # The value of --fit that means no file.
 HELD_OUT = "held-out"
@@ -368,3 +375,50 @@ def check_sides(
         raise UsageError("--val-source and --val-target go together")
     if val_source is not None and val is not None:
         raise UsageError("give --val, or --val-source and --val-target, not both")
+
+
+def translating(
+    translation: Translation, scores: TranslationScores, batch_size: int
+) -> Translating:
+    """Return how sources are translated and scored, as options say.
+
+    Raises:
+        UsageError: an option is wrong.
+    """
+    from seqgen.commands.scoring.translations import METRICS, Translating
+    from seqgen.configs.scoring import MetricOptions
+
+    return Translating(
+        search=translation.search(batch_size),
+        fit_targets=translation.max_tokens is None,
+        metrics=tuple(MetricOptions(metric=scores.metric).by_metric(METRICS)),
+        lengths=scores.lengths,
+    )
+
+
+def score_rows(evaluations: Sequence[Evaluation]) -> Iterator[list[str]]:
+    """Yield the rows of a table of evaluations: a metric each, then the classes of length.
+
+    Args:
+        evaluations: of models of pairs, by the same metrics on the same pairs.
+    """
+    records = [one.translations for one in evaluations]
+    for scores in zip(*(record["metrics"] for record in records), strict=True):
+        shown = (interval(one["score"], one.get("confidence_interval"), 2) for one in scores)
+        yield [scores[0]["metric"], *shown]
+    yield ["exact match", *(percentage(record["exact_match"]) for record in records)]
+    for scores in zip(*(record["by_length"] for record in records), strict=True):
+        first = scores[0]
+        to = "" if first["least"] == first["most"] else f" to {first['most']}"
+        lengths = f"{first['least']}{to} {first['unit']}"
+        yield [
+            f"{first['metric']}, {lengths} ({count(first['pairs'])})",
+            *(figure(one["score"], 2) for one in scores),
+        ]
+
+
+def say_cut(model: str, cut: int, pairs: int, most: int, out: Output) -> None:
+    """Say how many translations reached the greatest length, if any."""
+    if cut:
+        of = f"{count(cut)} of {plural(pairs, 'translation')}"
+        out.notice(f"{model}: {of} cut at {most} tokens (--max-tokens)")

@@ -11,7 +11,6 @@ import typer
 
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Input, Inputs, piped_input
-from seqgen.cli.kinds import OwnWay, served
 from seqgen.cli.output import Output, one_line, put, put_record, say, say_protocols
 from seqgen.cli.pairs import (
     HELD_OUT,
@@ -22,7 +21,7 @@ from seqgen.cli.pairs import (
     check_one_kind,
     held_out_by,
 )
-from seqgen.cli.reading import ExactMachine, Machine, ModelNames
+from seqgen.cli.reading import ExactMachine, Machine, ModelNames, OwnWay, served
 from seqgen.cli.source_attention import Picture, Shown
 from seqgen.cli.tables import count, figure, percentage, put_columns, weight
 from seqgen.configs import (
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from seqgen.commands.masked.scores import PseudoPerplexity
     from seqgen.commands.scoring.perplexity import Perplexity
     from seqgen.commands.scoring.surprisal import ScoredLine
-    from seqgen.commands.writing.records import Look
+    from seqgen.commands.writing.prompts import Look
     from seqgen.configs.scoring import Scoring
     from seqgen.data.text import Surveyor
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from seqgen.commands.loaded import LoadedModel
     from seqgen.commands.scoring.surprisal import ScoredLine
-    from seqgen.commands.writing.records import Look
+    from seqgen.commands.writing.prompts import Look
 
 L = TypeVar("L", bound=LookOptions)
 WIDTH = 80

@@ -8,14 +8,12 @@ from math import log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqgen.cli.curve import curve
-from seqgen.cli.flags import takes_options
+from seqgen.cli.flags import assignment, takes_options
 from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output, put
 from seqgen.cli.outputs import Curves, check_picture
 from seqgen.cli.reading import Device
-from seqgen.cli.settings import assignment
-from seqgen.cli.tables import MISSING, count, figure, put_table, short_count
+from seqgen.cli.tables import MISSING, count, curve, figure, put_table, short_count
 from seqgen.cli.train_flags import MoreSettings, TrainingFiles
 from seqgen.configs import (
     BUDGETS,

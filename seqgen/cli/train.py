@@ -15,8 +15,8 @@ from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output
 from seqgen.cli.outputs import Curves, check_picture, check_replaced_model
 from seqgen.cli.process import return_freed_memory
+from seqgen.cli.progress import LastLook, how_to_resume, summarise
 from seqgen.cli.train_flags import Recipe, SeededDevice, TrainingFiles, check_no_model_name, refuse
-from seqgen.cli.train_summary import LastLook, how_to_resume, summarise
 from seqgen.configs import Options, Panel, setting
 from seqgen.errors import Interrupted, UsageError
 

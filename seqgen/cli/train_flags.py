@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seqgen import presets, registry
+from seqgen.cli.flags import SETTING_OF, assignment
 from seqgen.cli.inputs import Inputs
 from seqgen.cli.output import Output
 from seqgen.cli.pairs import check_sides
 from seqgen.cli.reading import Device
-from seqgen.cli.settings import SETTING_OF, assignment
 from seqgen.configs import (
     CHOSEN,
     DataConfig,

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from seqgen import registry
-from seqgen.cli.flags import takes_options
+from seqgen.cli.flags import SETTING_OF, takes_options
 from seqgen.cli.inputs import given_or_piped
 from seqgen.cli.output import Output, put, say
 from seqgen.cli.outputs import confirm_deleting
-from seqgen.cli.settings import SETTING_OF
 from seqgen.cli.tables import duration, figure, number, percentage, put_table
 from seqgen.cli.train_flags import ModelKind, MoreSettings, SeededDevice, TrainingFiles
 from seqgen.configs import (

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from seqgen import cli
-from seqgen.cli.curve import curve
-from seqgen.cli.flags import takes_options
+from seqgen.cli.flags import listed_numbers, takes_options
 from seqgen.cli.help import Command, Group
 from seqgen.cli.output import Output, put, put_record
 from seqgen.cli.outputs import Curves, check_picture
 from seqgen.cli.reading import ExactMachine, FixedSeed, Threads
-from seqgen.cli.tables import byte_size, count, duration, figure, percentage, put_table
-from seqgen.cli.values import listed_numbers
+from seqgen.cli.tables import byte_size, count, curve, duration, figure, percentage, put_table
 from seqgen.configs import MOST_RATE, require
 from seqgen.configs.options import Options, Panel
 from seqgen.configs.settings import setting

@@ -32,10 +32,10 @@ from seqgen.cli import (
     tables,
 )
 from seqgen.cli import help as help_page
+from seqgen.cli.flags import SETTING_OF
 from seqgen.cli.output import Output
 from seqgen.cli.process import MOST_THREADS
 from seqgen.cli.reading import Threads
-from seqgen.cli.settings import SETTING_OF
 from seqgen.configs import DataConfig, TrainingConfig
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.tokenizers import KINDS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seqgen.cli.values import listed_numbers
+from seqgen.cli.flags import listed_numbers
 from seqgen.errors import UsageError
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from seqgen.cli.train_summary import _put_mixture, _table
+from seqgen.cli.progress import _put_mixture, _table
 from seqgen.commands.training.session import TrainingResult
 
 RESULT = TrainingResult(

@@ -9,7 +9,7 @@ import pytest
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.cli.curve import curve
+from seqgen.cli.tables import curve
 from seqgen.commands.loading import load
 from seqgen.commands.training import session
 from seqgen.commands.writing.sample import fixed_sample

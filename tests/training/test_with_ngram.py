@@ -12,7 +12,7 @@ from helpers_cli import records, refusal
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.cli.values import fill_in_numbers
+from seqgen.cli.flags import fill_in_numbers
 from seqgen.commands.loading import load
 from seqgen.commands.scoring import mix
 from seqgen.commands.scoring.mix import LEAST_QUARTER, fit_columns, token_log_probs

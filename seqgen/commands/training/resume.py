@@ -10,7 +10,6 @@ from typing import Any
 from seqgen import ranks, store
 from seqgen.commands.interrupts import ending_as_ctrl_c
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.training.board import require_tensorboard
 from seqgen.commands.training.estimate import Estimator
 from seqgen.commands.training.family import check_mixable, family_of, new_family
 from seqgen.commands.training.plan import override
@@ -20,6 +19,7 @@ from seqgen.commands.training.session import (
     Session,
     TrainingResult,
     keep_settings,
+    require_tensorboard,
     unfilled_for,
 )
 from seqgen.commands.training.with_ngram import finish, order_of

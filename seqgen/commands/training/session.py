@@ -1,4 +1,4 @@
-"""One run of training on a stored model: its folder, hooks, final validation and record."""
+"""One run of training on a stored model: its folder, logs, hooks, final validation and record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,6 @@ from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import load_mixture, load_stored
 from seqgen.commands.machine import choose_products
 from seqgen.commands.scoring.mix import fit_on_half, to_fit
-from seqgen.commands.training.board import Board
 from seqgen.commands.training.family import FAMILY, new_family
 from seqgen.commands.training.regularising import Regularisation, take_dropout
 from seqgen.commands.training.validating import SAMPLE_TOKENS, Final, validation_of
@@ -33,15 +32,20 @@ from seqgen.models.engines.deferred_init import Unfilled
 from seqgen.models.engines.precision import choose_device, parameter_type
 from seqgen.models.mixture.members import Members, members_of
 from seqgen.models.network import Network
+from seqgen.packages import require_packages
 from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredMixture, StoredModel
+from seqgen.store.layout import TENSORBOARD
 from seqgen.store.model import Adapter
 from seqgen.tasks.datasets.prepared import Prepared, batches_for
 from seqgen.training.diagnosis.watch import TrainingWatch
-from seqgen.training.events import Event, Notice, Report, SampleLine, Started, Validated
+from seqgen.training.events import Event, Notice, Progress, Report, SampleLine, Started, Validated
 from seqgen.training.loop import Trainer
 from seqgen.training.regimes.base import TextRules
 from seqgen.training.run import Budget, Diverged, Hooks, Run, Watch
 from seqgen.wording import listed
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 
 @dataclass(frozen=True)
@@ -567,3 +571,65 @@ def is_begun(name: str | None) -> bool:
         return stored.record.get("launcher") == ranks.launcher()
     except SeqgenError:
         return False
+
+
+class Board:
+    """A TensorBoard log in a model's folder.
+
+    TensorBoard reopens its files by name. So writing starts only when the model is in its final
+    place; events that arrive earlier are kept until then.
+
+    Args:
+        stored: the model.
+        step: continue after this step; records of later steps are removed from the log.
+
+    Raises:
+        SeqgenError: the package is not installed.
+    """
+
+    def __init__(self, stored: StoredModel, step: int) -> None:
+        require_tensorboard()
+        self._stored, self._step = stored, step
+        with stored.writing(TENSORBOARD):
+            stored.refuse_link(TENSORBOARD)
+        self._waiting: list[Event] = []
+
+    @cached_property
+    def _writer(self) -> SummaryWriter:
+        from torch.utils.tensorboard import SummaryWriter
+
+        folder = self._stored.path / TENSORBOARD
+        return SummaryWriter(str(folder), purge_step=self._step + 1 if self._step else None)
+
+    def take(self, event: Event) -> None:
+        """Log an event."""
+        self._waiting.append(event)
+        if self._stored.published:
+            for waiting in self._waiting:
+                self._write(waiting)
+            self._waiting.clear()
+
+    def _write(self, event: Event) -> None:
+        if isinstance(event, Progress):
+            for name in ("train_loss", "lr", "grad_norm", "tokens_per_second"):
+                self._writer.add_scalar(name, getattr(event, name), event.step)
+            for name, figure in event.figures.items():
+                self._writer.add_scalar(name, figure, event.step)
+        elif isinstance(event, Validated):
+            self._writer.add_scalar("val_loss", event.val_loss, event.step)
+        elif isinstance(event, SampleLine):
+            self._writer.add_text("sample", event.text, event.step)
+
+    def close(self) -> None:
+        """Write the remaining events."""
+        if self._stored.published:
+            self._writer.close()
+
+
+def require_tensorboard() -> None:
+    """Check that the package is installed.
+
+    Raises:
+        SeqgenError: says how to install it.
+    """
+    require_packages("--tensorboard", "tensorboard")

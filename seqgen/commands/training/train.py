@@ -15,7 +15,6 @@ from seqgen import ranks, registry, store
 from seqgen.commands.interrupts import ending_as_ctrl_c
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.machine import choose_products
-from seqgen.commands.training.board import require_tensorboard
 from seqgen.commands.training.choosing import (
     SpeedTrial,
     choose_for_machine,
@@ -33,6 +32,7 @@ from seqgen.commands.training.session import (
     Session,
     TrainingResult,
     is_begun,
+    require_tensorboard,
     unfilled_for,
     write_new,
 )

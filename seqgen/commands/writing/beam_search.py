@@ -16,8 +16,14 @@ from seqgen.commands.writing.from_source import (
     coverage_penalty,
     never_written,
 )
-from seqgen.commands.writing.prompts import Prompt, batches, begin_and_end, opening
-from seqgen.commands.writing.records import OfSource, Written
+from seqgen.commands.writing.prompts import (
+    OfSource,
+    Prompt,
+    Written,
+    batches,
+    begin_and_end,
+    opening,
+)
 from seqgen.configs import require
 from seqgen.configs.decoding import BeamOptions
 from seqgen.data.sources import Vectors

@@ -11,8 +11,7 @@ import numpy as np
 
 from seqgen import registry, store
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.writing.prompts import Prompt, read_prompt
-from seqgen.commands.writing.records import Look, OfSource
+from seqgen.commands.writing.prompts import Look, OfSource, Prompt, read_prompt
 from seqgen.configs import Options, require
 from seqgen.configs.decoding import Heads, LookOptions, SourceOptions
 from seqgen.data.sources import Vectors, handles_of

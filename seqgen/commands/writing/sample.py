@@ -12,8 +12,14 @@ import numpy as np
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.writing.from_source import SourceReader, check_sources, never_written
-from seqgen.commands.writing.prompts import Prompt, batches, begin_and_end, opening
-from seqgen.commands.writing.records import OfSource, Written
+from seqgen.commands.writing.prompts import (
+    OfSource,
+    Prompt,
+    Written,
+    batches,
+    begin_and_end,
+    opening,
+)
 from seqgen.configs import MOST_TOKENS
 from seqgen.configs.decoding import SampleOptions
 from seqgen.data.sources import Vectors
