@@ -301,6 +301,33 @@ def test_rows_of_a_cache_hold_what_their_origins_hold():
     assert not state.origins[1].any()
 
 
+def test_rows_that_join_a_cache_take_the_places_of_those_that_left():
+    draw, like = np.random.default_rng(0), np.zeros(0, np.float32)
+
+    def grown(state, texts, length):
+        """Read some numbers into every row of a cache, and add them to what each text should be."""
+        more = draw.normal(size=(len(texts), length))
+        state.append(more.astype(np.int64))
+        state.keys[0][:, 0, state.end - length : state.end, 0] = more
+        return [np.append(text, numbers) for text, numbers in zip(texts, more, strict=True)]
+
+    state, texts, stayed = empty_cache(1, 1, 1, 1, 4, like), [np.empty(0)], 0
+    for _ in range(60):
+        texts = grown(state, texts, 1)
+        stays = [row for row in range(len(texts)) if draw.random() < 0.8] or [0]
+        state, texts = state.select(stays), [texts[row] for row in stays]
+        if len(texts) < 9:
+            other, before = empty_cache(2, 1, 1, 1, 4, like), state.keys[0]
+            texts += grown(other, [np.empty(0)] * 2, int(draw.integers(1, 8)))
+            state = type(state).cat([state, other])
+            stayed += np.shares_memory(before, state.keys[0])
+        for row, text in enumerate(texts):
+            held = state.keys[0][row, 0, state.starts[row] : state.end, 0]
+            np.testing.assert_array_equal(held, text.astype(np.float32))
+            assert (state.tokens[row, state.starts[row] : state.end] == text.astype(int)).all()
+    assert stayed > 20
+
+
 def test_a_cache_of_more_rows_takes_no_more_room_than_one_made_for_them():
     few, many = (empty_cache(n, 1, 1, 2, 4, np.zeros(0, np.float32)) for n in (2, 160))
     for state in (few, many):

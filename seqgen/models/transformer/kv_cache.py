@@ -146,16 +146,24 @@ class KVCache(State):
 
     @classmethod
     def cat(cls, states: Sequence[KVCache]) -> KVCache:
-        """Join rows of different lengths, aligned at the newest slot."""
+        """Join rows of different lengths, aligned at the newest slot.
+
+        The first state's rows stay where they are if its blocks have room for the others.
+        """
         end = max(state.end for state in states)
         rows = sum(len(state.starts) for state in states)
+        fits = states[0].end == end < states[0].tokens.shape[1]
         capacity = _capacity(end + 1, rows)
 
         def joined(parts: Sequence[Leaf]) -> Leaf:
             if len({ops_of(part) for part in parts}) > 1:  # of both engines
                 parts = [ops_of(part).array(part) for part in parts]
-            block, row = _empty(parts[0], rows, capacity), 0
-            for state, part in zip(states, parts, strict=True):
+            block, stay = _with_more_rows(parts[0], rows) if fits else None, 1
+            if block is None:  # with room for others, which takes no memory before it is used
+                spare = rows // 2 if isinstance(parts[0], np.ndarray) else 0
+                block, stay = _empty(parts[0], rows + spare, capacity)[:rows], 0
+            row = sum(map(len, parts[:stay]))
+            for state, part in zip(states[stay:], parts[stay:], strict=True):
                 own = block[row : row + len(part)]
                 _slots(own, 0, end - state.end)[...] = 0
                 _slots(own, end - state.end, end)[...] = _slots(part, 0, state.end)
@@ -184,6 +192,15 @@ def _capacity(slots: int, rows: int) -> int:
     Doubling makes the copying a constant share of the work.
     """
     return max(FEWEST_SLOTS // (1 + rows // MANY_ROWS), 2 * slots)
+
+
+def _with_more_rows(x: Leaf, rows: int) -> np.ndarray | None:
+    """Return the first rows of the block that x is the beginning of; None if it has fewer."""
+    whole = x.base if isinstance(x, np.ndarray) else None
+    if not isinstance(whole, np.ndarray) or len(whole) < rows:
+        return None
+    same = whole.strides == x.strides and whole.shape[1:] == x.shape[1:]
+    return whole[:rows] if same and whole.ctypes.data == x.ctypes.data else None
 
 
 def _empty(like: Leaf, rows: int, capacity: int) -> Leaf:
