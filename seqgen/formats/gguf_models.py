@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from seqgen.formats.gguf import GGUFFile
 from seqgen.formats.hf_models import filled, require_transformer
 from seqgen.formats.hf_own import learnt_pieces, marks_spaces, merges_of, scores_of
 from seqgen.formats.hf_tokenizer import files_of, framed
-from seqgen.formats.hf_weights import TensorMap, check_tensors, parts_of, theirs_of
+from seqgen.formats.hf_weights import TensorMap, check_tensors, columns_of, parts_of, theirs_of
 from seqgen.models.base import weights_of
 from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.transformer.config import MOST_WINDOW, TransformerConfig
@@ -50,23 +50,24 @@ from seqgen.tokenizers.sentencepiece import (
 )
 
 ARCHITECTURES = ("gpt2", "llama", "qwen2", "qwen3")
-# What Hugging Face's names become.
-NAMES = (
-    (r"(model|transformer)\.(layers|h)\.(\d+)\.", r"blk.\3."),
-    (r"\.self_attn\.(q|k)_norm\.", r".attn_\1_norm."),
-    (r"\.self_attn\.([qkv])_proj\.", r".attn_\1."),
-    (r"\.self_attn\.o_proj\.|\.attn\.c_proj\.", ".attn_output."),
-    (r"\.attn\.c_attn\.", ".attn_qkv."),
-    (r"\.mlp\.(gate|up|down)_proj\.", r".ffn_\1."),
-    (r"\.mlp\.c_fc\.", ".ffn_up."),
-    (r"\.mlp\.c_proj\.", ".ffn_down."),
-    (r"\.(input_layernorm|ln_1)\.", ".attn_norm."),
-    (r"\.(post_attention_layernorm|ln_2)\.", ".ffn_norm."),
-    (r"model\.embed_tokens|transformer\.wte", "token_embd"),
-    (r"transformer\.wpe", "position_embd"),
-    (r"model\.norm|transformer\.ln_f", "output_norm"),
-    (r"lm_head", "output"),
-)
+# What ours are called, as in `hf_weights.NAMES`.
+NAMES = """
+ours                      gpt2           llama
+embedding                 token_embd     token_embd
+position_embedding        position_embd  -
+blocks                    blk            blk
+attention_norm            attn_norm      attn_norm
+attention.query_key_value attn_qkv       attn_[qkv]
+attention.output          attn_output    attn_output
+attention.query_norm      -              attn_q_norm
+attention.key_norm        -              attn_k_norm
+feed_forward_norm         ffn_norm       ffn_norm
+feed_forward.inner        ffn_up         ffn_gate,ffn_up
+feed_forward.output       ffn_down       ffn_down
+final_norm                output_norm    output_norm
+head                      output         output
+"""
+COLUMNS = columns_of(NAMES)
 # What turns slower by what factor; written and read for Llama 3.1's scaling.
 ROPE_FACTORS = "rope_freqs.weight"
 # As the setting rope_theta allows.
@@ -76,16 +77,11 @@ LLAMA_3 = {"rope_low_factor": 1.0, "rope_high_factor": 4.0, "rope_original_windo
 OWN = "seqgen"
 
 
-def _renamed(name: str) -> str:
-    for pattern, new in NAMES:
-        name = re.sub(pattern, new, name)
-    return name
-
-
-def _as_written(part: TensorMap) -> TensorMap:
-    """Return a part with the names that it has in a GGUF file, where nothing is transposed."""
-    turned = ((name, shape[::-1] if part.transposed else shape) for name, shape in part.theirs)
-    return TensorMap(part.ours, tuple((_renamed(name), shape) for name, shape in turned))
+def _parts_of(
+    family: str, config: TransformerConfig, biased: Collection[str] = hf_config.BIASED
+) -> list[TensorMap]:
+    """Return the tensors of a model; see `hf_weights.parts_of`."""
+    return list(parts_of(COLUMNS.get(family, COLUMNS["llama"]), config, biased))
 
 
 def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> ImportedModel:
@@ -100,9 +96,9 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
     biased = [
         part
         for part, name in (("attention", "attn_output"), ("mlp", "ffn_down"))
-        if f"blk.0.{name}.bias" in file.tensors
+        if family == "gpt2" or f"blk.0.{name}.bias" in file.tensors
     ]
-    parts = [_as_written(part) for part in parts_of(family, config, biased)]
+    parts = _parts_of(family, config, biased)
     _check(file, parts, config)
     tokenizer, framing = read_vocabulary(file, config.vocab_size)
     tensors = {part.ours: _read(file, part, family, config) for part in parts}
@@ -318,7 +314,7 @@ def write_model(exported: ModelToExport) -> Iterator[bytes]:
     facts = _facts(config, family, name) | facts_of(exported.tokenizer, exported.framing, name)
     if "chat_template" in exported.kept:
         facts[TEMPLATE] = exported.kept["chat_template"]
-    parts = [_as_written(part) for part in parts_of(family, config)]
+    parts = _parts_of(family, config)
     tensors = {
         tensor: _turned(tensor, x.numpy(), family, config, back=False)
         for tensor, x in theirs_of(parts, weights_of(model)).items()

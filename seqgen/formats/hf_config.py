@@ -179,7 +179,7 @@ def read(table: Mapping[str, Any], name: str) -> Described:
     settings = READERS[family](fields)
     settings["vocab_size"] = fields.number("vocab_size")
     fields.finish()
-    biased = frozenset(part for part in BIASED if table.get(f"{part}_bias", family == "gpt2"))
+    biased = frozenset(x for x in BIASED if family == "gpt2" or table.get(f"{x}_bias"))
     try:
         return Described(family, TransformerConfig(**settings, dropout=0.0), biased)
     except UsageError as error:

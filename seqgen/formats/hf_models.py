@@ -24,8 +24,10 @@ from seqgen.formats import (
     hf_tokenizer,
 )
 from seqgen.formats.hf_weights import (
+    BIAS,
     WEIGHTS,
     Tensors,
+    names_of,
     parts_of,
     read_table,
     shards_of,
@@ -57,7 +59,7 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
     with contextlib.ExitStack() as held:
         tensors = Tensors(shards_of(path), held)
         tensors.rename("transformer." if family == "gpt2" else "model.")
-        parts = list(parts_of(family, config, described.biased))
+        parts = list(parts_of(names_of(family), config, described.biased))
         tensors.check(parts, {"lm_head.weight"} if config.tie_weights else ())
         tokenizer, framing = hf_tokenizer.read(path, config.vocab_size)
         model = filled(Transformer, config, {part.ours: tensors.read(part) for part in parts})
@@ -73,7 +75,7 @@ def _read_pairs(path: Path, table: Mapping[str, Any], name: str) -> ImportedMode
         tensors = Tensors(shards_of(path), held)
         tensors.rename("model.")
         # Old files leave out a bias of zeros. Of names of one tensor a file may have any.
-        config = replace(config, output_bias=hf_pairs.BIAS in tensors.files)
+        config = replace(config, output_bias=BIAS in tensors.files)
         shared = hf_pairs.SHARED
         known = next((tensor for tensor in shared if tensor in tensors.files), shared[0])
         parts = list(hf_pairs.parts_of(config, known))
@@ -126,7 +128,7 @@ def _files_of(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
     ids = {"bos_token_id": framing.start, **_ends_of(exported)}
     never = {"suppress_tokens": list(framing.never)} if framing.never else {}
     yield "generation_config.json", json_bytes({**ids, **never})
-    tensors = theirs_of(list(parts_of(family, config, biased)), own)
+    tensors = theirs_of(list(parts_of(names_of(family), config, biased)), own)
     yield WEIGHTS, save(tensors, {"format": "pt"})
     yield "config.json", json_bytes({**table, **ids, "torch_dtype": "float32"})
 
@@ -157,7 +159,7 @@ def _files_of_pairs(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
         own["encoder.inputs.weight"] = own["embedding.weight"].clone()
         config = replace(config, share_embeddings=False)
     tensors = theirs_of(list(hf_pairs.parts_of(config)), own)
-    tensors.setdefault(hf_pairs.BIAS, torch.zeros(1, config.vocab_size))
+    tensors.setdefault(BIAS, torch.zeros(1, config.vocab_size))
     yield WEIGHTS, save(tensors, {"format": "pt"})
     yield "config.json", json_bytes({**table, **ids, "torch_dtype": "float32"})
 

@@ -11,6 +11,7 @@ from seqgen.configs import short
 from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import json_bytes
+from seqgen.formats import hf_weights
 from seqgen.formats.hf_config import GELUS, Fields, require_settings
 from seqgen.formats.hf_tokenizer import Ends, content_of, files_of, open_tokenizer
 from seqgen.formats.hf_weights import TensorMap, read_table
@@ -42,13 +43,10 @@ SILENT = frozenset(
     }
 )
 ACTIVATIONS = {**GELUS, "swish": "silu", "silu": "silu"}
-# Rows of BART's table of positions that no position uses.
-OFFSET = 2
 # The tensors that share a model's one embedding, the one that files have first.
 SHARED = tuple(f"model.{x}.weight" for x in ("shared", "encoder.embed_tokens"))
 SHARED = (*SHARED, "model.decoder.embed_tokens.weight", "lm_head.weight")
 POSITIONS = tuple(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))
-BIAS = "final_logits_bias"
 
 
 def read(table: Mapping[str, Any], name: str) -> Seq2SeqTransformerConfig:
@@ -192,62 +190,6 @@ def silent_of(config: Seq2SeqTransformerConfig) -> set[str]:
     return silent if config.positions == "learned" else silent | set(POSITIONS)
 
 
-class PairTensorMaps:
-    """The tensors of a model, part by part: ours, and what theirs are called.
-
-    Args:
-        config: of our model.
-    """
-
-    def __init__(self, config: Seq2SeqTransformerConfig) -> None:
-        self.size, self.inner = config.hidden_size, config.feed_forward_size
-        self.halved = config.positions == "sinusoidal"
-
-    def part(
-        self, ours: str, theirs: dict[str, tuple[int, ...]], stream: int | None = None
-    ) -> TensorMap:
-        """Return a tensor of which an axis may be the stream."""
-        axes = (stream,) if self.halved and stream is not None else ()
-        return TensorMap(ours, tuple(theirs.items()), stream=axes)
-
-    def norm(self, ours: str, theirs: str) -> Iterator[TensorMap]:
-        """Yield a normalisation of the stream."""
-        for kind in ("weight", "bias"):
-            yield self.part(f"{ours}.{kind}", {f"{theirs}.{kind}": (self.size,)}, stream=0)
-
-    def into(self, ours: str, outputs: int, *theirs: str) -> Iterator[TensorMap]:
-        """Yield maps from the stream, one of ours for several of theirs."""
-        weights = {f"{name}.weight": (outputs, self.size) for name in theirs}
-        yield self.part(f"{ours}.weight", weights, stream=1)
-        yield self.part(f"{ours}.bias", {f"{name}.bias": (outputs,) for name in theirs})
-
-    def back(self, ours: str, inputs: int, theirs: str) -> Iterator[TensorMap]:
-        """Yield a map to the stream."""
-        yield self.part(f"{ours}.weight", {f"{theirs}.weight": (self.size, inputs)}, stream=0)
-        yield self.part(f"{ours}.bias", {f"{theirs}.bias": (self.size,)}, stream=0)
-
-    def attention(self, ours: str, theirs: str, cross: bool) -> Iterator[TensorMap]:
-        """Yield the maps of attention to the past, or to the source."""
-        names = [f"{theirs}.{x}_proj" for x in "qkv"]
-        if cross:
-            yield from self.into(f"{ours}.query", self.size, names[0])
-            yield from self.into(f"{ours}.key_value", self.size, *names[1:])
-        else:
-            yield from self.into(f"{ours}.query_key_value", self.size, *names)
-        yield from self.back(f"{ours}.output", self.size, f"{theirs}.out_proj")
-
-    def block(self, ours: str, theirs: str, cross: bool) -> Iterator[TensorMap]:
-        """Yield a block of the encoder, or of the decoder, which reads the source."""
-        yield from self.attention(f"{ours}.attention", f"{theirs}.self_attn", cross=False)
-        yield from self.norm(f"{ours}.attention_norm", f"{theirs}.self_attn_layer_norm")
-        if cross:
-            yield from self.attention(f"{ours}.cross", f"{theirs}.encoder_attn", cross=True)
-            yield from self.norm(f"{ours}.cross_norm", f"{theirs}.encoder_attn_layer_norm")
-        yield from self.into(f"{ours}.feed_forward.inner", self.inner, f"{theirs}.fc1")
-        yield from self.back(f"{ours}.feed_forward.output", self.inner, f"{theirs}.fc2")
-        yield from self.norm(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm")
-
-
 def parts_of(config: Seq2SeqTransformerConfig, embedding: str = SHARED[0]) -> Iterator[TensorMap]:
     """Yield the tensors of a model, in order.
 
@@ -255,29 +197,8 @@ def parts_of(config: Seq2SeqTransformerConfig, embedding: str = SHARED[0]) -> It
         config: of our model.
         embedding: what theirs is called, if both sides share it.
     """
-    size, parts = config.hidden_size, PairTensorMaps(config)
-    own = embedding if config.shares_embeddings else SHARED[2]
-    yield parts.part("embedding.weight", {own: (config.vocab_size, size)}, stream=1)
-    if not config.shares_embeddings:
-        shape = config.source_vocab_size or config.vocab_size, size
-        yield parts.part("encoder.inputs.weight", {SHARED[1]: shape}, stream=1)
-    counts = {"encoder": config.encoder_layers or config.num_layers, "decoder": config.num_layers}
-    for side, count in counts.items():
-        prefix, theirs = "encoder." if side == "encoder" else "", f"model.{side}"
-        if config.positions == "learned":
-            table = (f"{theirs}.embed_positions.weight", (config.window + OFFSET, size))
-            yield TensorMap(f"{prefix}position_embedding.weight", (table,), skipped=OFFSET)
-        if config.embedding_norm:
-            yield from parts.norm(f"{prefix}embedding_norm", f"{theirs}.layernorm_embedding")
-        for layer in range(count):
-            names = f"{prefix}blocks.{layer}", f"{theirs}.layers.{layer}"
-            yield from parts.block(*names, cross=side == "decoder")
-        if config.norm_position == "pre":
-            yield from parts.norm(f"{prefix}final_norm", f"{theirs}.layer_norm")
-    if not config.tie_weights:
-        yield parts.part("head.weight", {"lm_head.weight": (config.vocab_size, size)}, stream=1)
-    if config.output_bias:
-        yield TensorMap("head.bias", ((BIAS, (1, config.vocab_size)),), row=True)
+    shared = {"embedding": [embedding.removesuffix(".weight")]} if config.shares_embeddings else {}
+    return hf_weights.parts_of({**hf_weights.COLUMNS["pairs"], **shared}, config)
 
 
 SOURCE, TARGET = "source.spm", "target.spm"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,11 @@ from typing import TYPE_CHECKING, Any
 from seqgen.errors import SeqgenError, first_line
 from seqgen.files import parse_json, regular
 from seqgen.formats.hf_config import BIASED
+from seqgen.models.seq2seq.transformer_arrays import Seq2SeqTransformerArrays
+from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
+from seqgen.models.transformer.array_model import TransformerArrays
 from seqgen.models.transformer.config import TransformerConfig
+from seqgen.models.transformer.equations import Heads
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,8 +25,11 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 # No table of a model, its tokenizer apart, comes near this.
 LARGEST_TABLE = 1 << 26
 KINDS = {"F64", "F32", "F16", "BF16"}
+BIAS = "final_logits_bias"
 # What no file has a prefix before.
-OF_THE_HEAD = ("lm_head.", "final_logits_bias")
+OF_THE_HEAD = ("lm_head.", BIAS)
+# Rows of BART's table of positions that no position uses.
+OFFSET = 2
 # Tensors that some versions stored, and that follow from the configuration.
 COMPUTED = (".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")
 
@@ -57,83 +65,99 @@ def halves(size: int) -> list[int]:
     return [place // 2 + (size + 1) // 2 * (place % 2) for place in range(size)]
 
 
+# What ours are called in each kind of file. The names inside a block come after the block's own;
+# "," and "[qkv]" stand for several that lie in one of ours, and {} for encoder or decoder.
+NAMES = """
+ours                      gpt2             llama                      pairs
+embedding                 transformer.wte  model.embed_tokens         model.{}.embed_tokens
+inputs                    -                -                          model.{}.embed_tokens
+position_embedding        transformer.wpe  -                          model.{}.embed_positions
+embedding_norm            -                -                          model.{}.layernorm_embedding
+blocks                    transformer.h    model.layers               model.{}.layers
+attention_norm            ln_1             input_layernorm            self_attn_layer_norm
+attention.query_key_value attn.c_attn      self_attn.[qkv]_proj       self_attn.[qkv]_proj
+attention.output          attn.c_proj      self_attn.o_proj           self_attn.out_proj
+attention.query_norm      -                self_attn.q_norm           -
+attention.key_norm        -                self_attn.k_norm           -
+cross_norm                -                -                          encoder_attn_layer_norm
+cross.query               -                -                          encoder_attn.q_proj
+cross.key_value           -                -                          encoder_attn.[kv]_proj
+cross.output              -                -                          encoder_attn.out_proj
+feed_forward_norm         ln_2             post_attention_layernorm   final_layer_norm
+feed_forward.inner        mlp.c_fc         mlp.gate_proj,mlp.up_proj  fc1
+feed_forward.output       mlp.c_proj       mlp.down_proj              fc2
+final_norm                transformer.ln_f model.norm                 model.{}.layer_norm
+head                      lm_head          lm_head                    lm_head
+"""
+# A tensor of ours: its side, the number of its block, its name, and what it is there.
+OURS = re.compile(r"(?:(encoder)\.)?(?:blocks\.(\d+)\.)?(.+)\.(weight|bias)")
+Names = Mapping[str, Sequence[str]]
+
+
+def columns_of(table: str) -> dict[str, Names]:
+    """Return the columns of a table like `NAMES` by their titles: theirs by the name of ours."""
+    titles, *rows = (line.split() for line in table.strip().splitlines())
+    return {
+        title: {row[0]: _listed(row[i]) for row in rows}
+        for i, title in enumerate(titles[1:], start=1)
+    }
+
+
+def _listed(cell: str) -> list[str]:
+    letters = re.search(r"\[(\w+)\]", cell)
+    return [cell.replace(letters[0], x) for x in letters[1]] if letters else cell.split(",")
+
+
+COLUMNS = columns_of(NAMES)
+
+
+def names_of(family: str) -> Names:
+    """Return what the tensors of a decoder are called, given its `model_type`."""
+    return COLUMNS.get(family, COLUMNS["llama"])
+
+
 def parts_of(
-    family: str, config: TransformerConfig, biased: Collection[str] = BIASED
+    names: Names, config: TransformerConfig, biased: Collection[str] = BIASED
 ) -> Iterator[TensorMap]:
     """Yield the tensors of a model, in order.
 
     Args:
-        family: "gpt2", or any other of `hf_config.READERS`.
-        config: of our transformer.
+        names: what ours are called.
+        config: of our model.
         biased: which parts of a model with biases have them there; ours are zeros elsewhere.
     """
-    yield from _gpt2(config) if family == "gpt2" else _llama(config, biased)
+    pair = isinstance(config, Seq2SeqTransformerConfig)
+    shapes = (Seq2SeqTransformerArrays if pair else TransformerArrays).shapes(config)
+    shared = {"head.weight": config.tie_weights}
+    shared["encoder.inputs.weight"] = pair and config.shares_embeddings
+    for ours, shape in shapes.items():
+        side, layer, inner, kind = OURS.fullmatch(ours).groups()
+        part = "mlp" if inner.startswith("feed_forward") else "attention"
+        there = kind == "weight" or part in biased
+        there |= config.qkv_bias and inner == "attention.query_key_value"
+        if ours == "head.bias":
+            yield TensorMap(ours, ((BIAS, (1, *shape)),), row=True)
+        elif there and not shared.get(ours):
+            before = "" if layer is None else f"{names['blocks'][0]}.{layer}."
+            theirs = [(before + name).format(side or "decoder") for name in names[inner]]
+            yield _part(ours, [f"{name}.{kind}" for name in theirs], shape, names, config)
 
 
-def _gpt2(config: TransformerConfig) -> Iterator[TensorMap]:
-    size, inner = config.hidden_size, config.feed_forward_size
-
-    def norm(ours: str, theirs: str) -> Iterator[TensorMap]:
-        for kind in ("weight", "bias"):
-            yield TensorMap(f"{ours}.{kind}", ((f"{theirs}.{kind}", (size,)),))
-
-    def linear(ours: str, theirs: str, inputs: int, outputs: int) -> Iterator[TensorMap]:
-        yield TensorMap(
-            f"{ours}.weight", ((f"{theirs}.weight", (inputs, outputs)),), transposed=True
-        )
-        yield TensorMap(f"{ours}.bias", ((f"{theirs}.bias", (outputs,)),))
-
-    yield TensorMap("embedding.weight", (("transformer.wte.weight", (config.vocab_size, size)),))
-    learned = ("transformer.wpe.weight", (config.window, size))
-    yield TensorMap("position_embedding.weight", (learned,))
-    for layer in range(config.num_layers):
-        mine, block = f"blocks.{layer}", f"transformer.h.{layer}"
-        yield from norm(f"{mine}.attention_norm", f"{block}.ln_1")
-        attention = f"{mine}.attention"
-        yield from linear(f"{attention}.query_key_value", f"{block}.attn.c_attn", size, 3 * size)
-        yield from linear(f"{attention}.output", f"{block}.attn.c_proj", size, size)
-        yield from norm(f"{mine}.feed_forward_norm", f"{block}.ln_2")
-        yield from linear(f"{mine}.feed_forward.inner", f"{block}.mlp.c_fc", size, inner)
-        yield from linear(f"{mine}.feed_forward.output", f"{block}.mlp.c_proj", inner, size)
-    yield from norm("final_norm", "transformer.ln_f")
-    if not config.tie_weights:
-        yield TensorMap("head.weight", (("lm_head.weight", (config.vocab_size, size)),))
-
-
-def _llama(config: TransformerConfig, biased: Collection[str]) -> Iterator[TensorMap]:
-    size, inner, width = config.hidden_size, config.feed_forward_size, config.head_width
-    queries, keys = config.num_heads * width, config.kv_heads * width
-    attention, mlp = (config.bias and part in biased for part in ("attention", "mlp"))
-
-    def linear(ours: str, inputs: int, bias: bool, **outputs: int) -> Iterator[TensorMap]:
-        theirs = outputs.items()
-        yield TensorMap(
-            f"{ours}.weight", tuple((f"{n}.weight", (out, inputs)) for n, out in theirs)
-        )
-        if bias:
-            yield TensorMap(f"{ours}.bias", tuple((f"{n}.bias", (out,)) for n, out in theirs))
-
-    yield TensorMap("embedding.weight", (("model.embed_tokens.weight", (config.vocab_size, size)),))
-    for layer in range(config.num_layers):
-        mine, block = f"blocks.{layer}", f"model.layers.{layer}"
-        attn, feed_forward = f"{block}.self_attn", f"{block}.mlp"
-        for ours, theirs in (("attention", "input"), ("feed_forward", "post_attention")):
-            name = f"{block}.{theirs}_layernorm.weight"
-            yield TensorMap(f"{mine}.{ours}_norm.weight", ((name, (size,)),))
-        ours = f"{mine}.attention"
-        maps = {f"{attn}.q_proj": queries, f"{attn}.k_proj": keys, f"{attn}.v_proj": keys}
-        yield from linear(f"{ours}.query_key_value", size, attention or config.qkv_bias, **maps)
-        yield from linear(f"{ours}.output", queries, attention, **{f"{attn}.o_proj": size})
-        if config.qk_norm:
-            yield TensorMap(f"{ours}.query_norm.weight", ((f"{attn}.q_norm.weight", (width,)),))
-            yield TensorMap(f"{ours}.key_norm.weight", ((f"{attn}.k_norm.weight", (width,)),))
-        ours = f"{mine}.feed_forward"
-        maps = dict.fromkeys((f"{feed_forward}.gate_proj", f"{feed_forward}.up_proj"), inner)
-        yield from linear(f"{ours}.inner", size, mlp, **maps)
-        yield from linear(f"{ours}.output", inner, mlp, **{f"{feed_forward}.down_proj": size})
-    yield TensorMap("final_norm.weight", (("model.norm.weight", (size,)),))
-    if not config.tie_weights:
-        yield TensorMap("head.weight", (("lm_head.weight", (config.vocab_size, size)),))
+def _part(
+    ours: str, theirs: list[str], shape: tuple[int, ...], names: Names, config: TransformerConfig
+) -> TensorMap:
+    """Return a tensor of ours that has a shape, and of theirs the names."""
+    matrix, learned = len(shape) == 2, "position_embedding" in ours
+    count, pair = len(theirs), isinstance(config, Seq2SeqTransformerConfig)
+    rows = Heads.of(config, 0).widths if count == 3 else [shape[0] // count] * count
+    skipped = OFFSET if pair and learned else 0
+    shapes = [(size + skipped, *shape[1:]) for size in rows]
+    transposed = matrix and "blocks" in ours and names is COLUMNS["gpt2"]
+    shapes = [x[::-1] if transposed else x for x in shapes]
+    axes = (0,) if re.search(r"(norm|output)\.\w+$", ours) else (1,) if matrix else ()
+    stream = axes if pair and config.positions == "sinusoidal" else ()
+    named = tuple(zip(theirs, shapes, strict=True))
+    return TensorMap(ours, named, transposed, skipped, stream)
 
 
 def read_table(path: Path) -> Any:

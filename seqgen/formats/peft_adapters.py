@@ -19,7 +19,7 @@ from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes
 from seqgen.formats import ADAPTERS, Adapters, ModelToExport, hf_config, hf_pairs
 from seqgen.formats.hf_config import Fields
-from seqgen.formats.hf_weights import TensorMap, Tensors, parts_of, read_table, theirs_of
+from seqgen.formats.hf_weights import TensorMap, Tensors, names_of, parts_of, read_table, theirs_of
 from seqgen.models.low_rank import A, B
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.models.transformer.config import TransformerConfig
@@ -134,7 +134,7 @@ def _matrices_of(config: TransformerConfig, name: str) -> tuple[str, list[Tensor
         family, parts = hf_pairs.write(config, name)["model_type"], hf_pairs.parts_of(config)
     else:
         family, _ = hf_config.write(config, name)
-        parts = parts_of(family, config)
+        parts = parts_of(names_of(family), config)
     tables = ("embedding.weight", "encoder.inputs.weight")
     return family, [
         part for part in parts if len(part.theirs[0][1]) == 2 and not part.ours.endswith(tables)
