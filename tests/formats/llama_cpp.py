@@ -1,24 +1,41 @@
 """Ask llama.cpp itself: `python llama_cpp.py FILE.gguf PORT < QUESTIONS`.
 
-Each line of standard input is `["tokenize", text]`, `["greedy", text, tokens]` or `["next", text,
-count]`. Ids, a text, or the likeliest next ids with their log-probabilities are the answer. In a
-process of its own, because its threads do not end.
+Each line of standard input is `["tokenize", text]`, `["greedy", text, tokens]` or `["next", text
+or ids, count]`. Ids, a text, or the likeliest next ids with their log-probabilities are the answer.
+In a process of its own, because its threads do not end.
 """
 
 import json
 import os
+import socket
+import subprocess
 import sys
 import urllib.request
 
-import xllamacpp
+
+def ask_llama_cpp(path, questions):
+    """Return the answers to questions about a file, see above."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    lines = "".join(json.dumps(question) + "\n" for question in questions)
+    command = [sys.executable, __file__, str(path), str(port)]
+    ran = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=600)
+    said = [line.split(" ", 1) for line in ran.stdout.splitlines() if line.startswith("ANSWER ")]
+    return [json.loads(answer) for _, answer in said]
 
 
 def main() -> None:
     """Answer every line."""
+    import xllamacpp
+
     parameters = xllamacpp.CommonParams()
     parameters.model.path, parameters.port = sys.argv[1], int(sys.argv[2])
     parameters.n_ctx, parameters.cpuparams.n_threads, parameters.warmup = 256, 1, False
     parameters.cache_type_k = parameters.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+    # Flash attention computes in 16 bits whatever the cache has.
+    off = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    parameters.flash_attn_type = off
     server = xllamacpp.Server(parameters)
 
     def post(path, **fields):
@@ -43,4 +60,5 @@ def main() -> None:
     os._exit(0)
 
 
-main()
+if __name__ == "__main__":
+    main()
