@@ -139,17 +139,6 @@ def there_of(lengths: Tensor, width: Any) -> Tensor:
     return torch.arange(width) < lengths[:, None]
 
 
-class Whole(nn.Module):
-    """Whole texts: tokens (B, T) that nothing comes before to logits (B, T, V)."""
-
-    def __init__(self, model: Transformer) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self.model(tokens)[0]
-
-
 class CachedStep(nn.Module):
     """More tokens of a transformer: tokens (B, T) and a past to logits (B, T, V) and the present.
 
@@ -169,6 +158,20 @@ class CachedStep(nn.Module):
             attend = SourceReading(caching, source, there_of(lengths, source[0].shape[2]))
         features = self.model.features_at(tokens, positions, attend)
         return self.model.head(features), *caching.present
+
+
+class Whole(nn.Module):
+    """Whole texts: tokens (B, T) that nothing comes before to logits (B, T, V)."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.step = CachedStep(model, False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        config = self.step.model.config
+        # The model's own call leaves a sliding window out where the example is not longer.
+        empty = torch.zeros(len(tokens), config.kv_heads, 0, config.head_width)
+        return self.step(tokens, *[empty] * (2 * config.num_layers))[0]
 
 
 class SourceEncoder(nn.Module):

@@ -27,6 +27,7 @@ CASES = {
     "gru": ("gru",),
     "minlstm": ("minlstm",),
     "rope": ("transformer", "num_heads=4", "num_kv_heads=2"),
+    "sliding": ("transformer", "num_heads=2", "sliding_window=6"),
     "gpt2": ("transformer", "num_heads=2", "positions=learned", "norm=layernorm", "bias=true"),
     "pairs": ("seq2seq-transformer", "num_heads=2", "encoder_layers=1"),
     "form of 2017": (
