@@ -82,9 +82,6 @@ class PreparedExamples(Prepared):
             return batches
         return UnknownsInSources(batches, data.source_unknowns, self.tokenizer.unk_id, start=True)
 
-    def overlap(self, data: DataConfig) -> Overlap | None:
-        return self.overlap_with(self)
-
     def overlap_with(self, other: Prepared) -> Overlap | None:
         if not self.held_out or type(other) is not type(self):
             return None

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from seqgen.configs import DataConfig, TrainingConfig, require
-from seqgen.data.batches import Batches
+from seqgen.configs import DataConfig, require
 from seqgen.data.corpus import Corpus
 from seqgen.data.encoding import Sampling
 from seqgen.data.labels import Labels, with_labels_read
@@ -47,16 +46,13 @@ class PreparedLabels(PreparedPairs):
     def sample_prompt(self) -> str:
         return ""
 
-    def default_batch_size(self, training: TrainingConfig) -> int:
-        return Prepared.default_batch_size(self, training)
-
     @property
     def about(self) -> dict[str, Any]:
         return {**super().about, "labels": len(self.labels)}
 
-    def batches(self, training: TrainingConfig, data: DataConfig, carries_state: bool) -> Batches:
-        # As for texts, which may be cut into windows; pairs never are.
-        return Prepared.batches(self, training, data, carries_state)
+    # As for texts, which may be cut into windows; pairs never are.
+    default_batch_size = Prepared.default_batch_size
+    batches, batches_of = Prepared.batches, Prepared.batches_of
 
     def segmented(self, data: DataConfig, sampling: Sampling) -> Corpus:
         return encode_pairs(self.parts.train, self.tokenizers, sampling)

@@ -17,7 +17,7 @@ import numpy as np
 
 from seqgen import store
 from seqgen.configs import DataConfig, TrainingConfig, require
-from seqgen.data.batches import Batches, SampledBatches, UnknownsInSources, training_batches
+from seqgen.data.batches import Batches, UnknownsInSources, training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.encoding import Sampling
 from seqgen.data.overlap import Overlap, overlap_of_pairs, pairs_not_held_out
@@ -286,24 +286,20 @@ class PreparedPairs(Prepared):
             stored.write_validation_pairs(self.parts.val.sources(), targets)
 
     def batches(self, training: TrainingConfig, data: DataConfig, carries_state: bool) -> Batches:
-        def batches_of(corpus: Corpus) -> Batches:
-            shape = (training.batch_size, training.seq_len, training.seed, training.batch_tokens)
-            return training_batches(corpus, data.documents, False, *shape)
-
-        def cut_anew(epoch: int) -> Batches:
-            sampling = Sampling(data.subword_sampling, training.seed, epoch)
-            corpus = encode_pairs(self.parts.train, self.tokenizers, sampling)
-            return batches_of(drop_long(corpus, data.max_source_len, data.max_target_len).corpus)
-
-        sampled = data.subword_sampling is not None
-        batches = SampledBatches(cut_anew) if sampled else batches_of(self.train)
-        source = self.tokenizers.source
+        batches, source = super().batches(training, data, carries_state), self.tokenizers.source
         if source is None or source.complete or not data.source_unknowns:
             return batches
         return UnknownsInSources(batches, data.source_unknowns, source.unk_id)
 
-    def overlap(self, data: DataConfig) -> Overlap | None:
-        return self.overlap_with(self)
+    def batches_of(
+        self, corpus: Corpus, training: TrainingConfig, data: DataConfig, carries: bool
+    ) -> Batches:
+        shape = (training.batch_size, training.seq_len, training.seed, training.batch_tokens)
+        return training_batches(corpus, data.documents, False, *shape)
+
+    def segmented(self, data: DataConfig, sampling: Sampling) -> Corpus:
+        corpus = encode_pairs(self.parts.train, self.tokenizers, sampling)
+        return drop_long(corpus, data.max_source_len, data.max_target_len).corpus
 
     def overlap_with(self, other: Prepared) -> Overlap | None:
         if self.parts.val is None or type(other) is not type(self):

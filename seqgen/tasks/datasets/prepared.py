@@ -187,9 +187,9 @@ class Prepared:
         None where that says nothing. Of a stream's end some lines may well have occurred before:
         it is compared by its longer lines, and a hundredth of them says nothing.
         """
-        if data.documents == "line" or path_of(data.val) is not None:
+        if self.split is None or data.documents == "line" or path_of(data.val) is not None:
             return self.overlap_with(self)
-        if self.split is None or self.split.val is None:
+        if self.split.val is None:
             return None
         overlap = overlap_of_lines(self.split.train, self.split.val, LEAST)
         return overlap if overlap.shared > 0.01 * overlap.items else None
@@ -207,18 +207,23 @@ class Prepared:
         """Return the batches of the training part, for a model that may carry its state."""
         carries = carries_state and not training.reset_state
 
-        def of_corpus(corpus: Corpus) -> Batches:
-            shape = (training.batch_size, training.seq_len, training.seed)
-            read = self.as_read(corpus, data)
-            return batches_of(read, data.documents, carries, *shape, windows=training.windows)
-
         def cut_anew(epoch: int) -> Batches:
             sampling = Sampling(data.subword_sampling, training.seed, epoch)
-            return of_corpus(self.segmented(data, sampling))
+            return self.batches_of(self.segmented(data, sampling), training, data, carries)
 
-        sampled = data.subword_sampling is not None
-        batches = SampledBatches(cut_anew) if sampled else of_corpus(self.train)
+        if data.subword_sampling is not None:
+            batches = SampledBatches(cut_anew)
+        else:
+            batches = self.batches_of(self.train, training, data, carries)
         return batches if training.k2 is None else Overlapping(batches, training.k2)
+
+    def batches_of(
+        self, corpus: Corpus, training: TrainingConfig, data: DataConfig, carries: bool
+    ) -> Batches:
+        """Return the batches of the training part, which is encoded as `corpus`."""
+        shape = (training.batch_size, training.seq_len, training.seed)
+        read = self.as_read(corpus, data)
+        return batches_of(read, data.documents, carries, *shape, windows=training.windows)
 
     def segmented(self, data: DataConfig, sampling: Sampling) -> Corpus:
         """Return the training part encoded again, with a segmentation that is drawn."""
