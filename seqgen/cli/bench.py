@@ -9,29 +9,13 @@ from seqgen.cli.help import Command, Group
 from seqgen.cli.output import Output
 from seqgen.cli.reading import Threads
 from seqgen.cli.tables import byte_size, count, number, put_table, short_count
-from seqgen.commands.bench_plan import Shape, Step
+from seqgen.commands.bench_plan import Planned, Shape, Step
 from seqgen.commands.bench_plan import plan as planned
-from seqgen.configs import MOST_LAYERS, MOST_TOKENS, MOST_WIDTH, Options, Panel, require, setting
+from seqgen.configs import Options, Panel, require, setting
 
 MOST_RANKS = 1 << 20
 
 app = typer.Typer(cls=Group, help="Plan training on several processes.", no_args_is_help=True)
-
-
-class Planned(Options, panel=Panel.MODEL):
-    """The transformer that is trained."""
-
-    parameters: int | None = setting(
-        "Number of parameters, such as 100M or 1e9; what is left open of the shape follows.",
-        reads="count",
-    )
-    layers: int | None = setting("Number of blocks.", low=1, high=MOST_LAYERS)
-    hidden_size: int | None = setting("Width.", low=1, high=MOST_WIDTH)
-    heads: int | None = setting(
-        "Heads of attention.", low=1, high=MOST_WIDTH, without="64 wide or so"
-    )
-    vocab_size: int = setting("Tokens in the vocabulary.", 32000, low=1, high=MOST_TOKENS)
-    tie_weights: bool = setting("Embedding and softmax layer share their matrix.")
 
 
 class Ranks(Options, panel=Panel.MEASURED):
@@ -49,14 +33,7 @@ def plan(model: Planned, ranks: Ranks, step: Step, threads: Threads, out: Output
     Nothing is trained. Memory is per rank; traffic is what one rank sends in a step, and it
     receives as much. docs/scale.md has the formulas and measurements.
     """
-    shape = Shape.of(
-        model.parameters,
-        model.vocab_size,
-        model.layers,
-        model.hidden_size,
-        model.heads,
-        model.tie_weights,
-    )
+    shape = Shape.of(model)
     numbers = _ranks(ranks.ranks, step.batch_size)
     plans = [planned(shape, step, number, ranks.shard) for number in numbers]
     if out.records(plans):

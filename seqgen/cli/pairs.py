@@ -349,9 +349,6 @@ def check_sides(
     source: list[str] | None,
     source_vectors: str | None,
     target: list[str] | None,
-    val: str | None = None,
-    val_source: str | None = None,
-    val_target: str | None = None,
     data_name: str = "DATA",
 ) -> None:
     """Refuse one side of pairs without the other, or both ways to give them.
@@ -371,10 +368,6 @@ def check_sides(
         raise UsageError(f"give {data_name}, or {flag} and --target, not both")
     if source_vectors:
         check_vectors(source_vectors)
-    if (val_source is None) != (val_target is None):
-        raise UsageError("--val-source and --val-target go together")
-    if val_source is not None and val is not None:
-        raise UsageError("give --val, or --val-source and --val-target, not both")
 
 
 def translating(

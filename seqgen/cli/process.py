@@ -21,24 +21,9 @@ MUCH, LITTLE = ((1 << 31) - 1, 1 << 25), (1 << 20, 1 << 20)
 MOST_THREADS = max(64, 4 * (os.cpu_count() or 1))
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
-# Commands that take step after step, and those of them whose steps are of one token.
-STEPS = frozenset(
-    {
-        "train",
-        "tune",
-        "sweep",
-        "find-lr",
-        "sample",
-        "beam-search",
-        "perplexity",
-        "eval",
-        "compare",
-        "compress",
-        "decompress",
-        "bench",
-    }
-)
+# Commands that take step after step; the first ones take steps of one token.
 ONE_TOKEN = frozenset({"sample", "beam-search", "compress", "decompress", "bench"})
+STEPS = ONE_TOKEN | {"train", "tune", "sweep", "find-lr", "perplexity", "eval", "compare"}
 
 
 def prepare(command: str | None) -> None:

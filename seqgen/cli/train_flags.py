@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from seqgen import presets, registry
 from seqgen.cli.flags import SETTING_OF, assignment
@@ -21,25 +21,16 @@ from seqgen.configs import (
     file_argument,
     group,
     read_config,
+    require,
     same,
     setting,
     settings_group,
 )
 from seqgen.configs.decoding import SampleOptions
+from seqgen.configs.model import Smoothing
 from seqgen.errors import UsageError
 from seqgen.registry import SHARED_DOCS
 
-# As `models.ngram.config.Smoothing`, which is not loaded here.
-Smoothing = Literal[
-    "maximum-likelihood",
-    "add-delta",
-    "stupid-backoff",
-    "kneser-ney",
-    "modified-kneser-ney",
-    "witten-bell",
-    "jelinek-mercer",
-    "katz",
-]
 SettingFlags = settings_group(TrainingConfig, DataConfig)
 
 
@@ -91,7 +82,12 @@ class TrainingFiles(Options, panel=Panel.WHAT):
         """
         data = [*self.data, *more]
         sides = list(self.source), self.source_vectors, list(self.target)
-        check_sides(data, *sides, settings.val, self.val_source, settings.val_target)
+        check_sides(data, *sides)
+        source = self.val_source is not None
+        together = source == (settings.val_target is not None)
+        require(together, "--val-source and --val-target go together")
+        both = source and settings.val is not None
+        require(not both, "give --val, or --val-source and --val-target, not both")
         vectors = [] if self.source_vectors is None else [self.source_vectors]
         return data or [*self.source] or vectors
 

@@ -7,10 +7,19 @@ own. docs/scale.md derives the formulas; tests hold them to what real processes 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from seqgen.configs import MOST_TOKENS, Optimizer, Options, Panel, require, setting
+from seqgen.configs import (
+    MOST_LAYERS,
+    MOST_TOKENS,
+    MOST_WIDTH,
+    Optimizer,
+    Options,
+    Panel,
+    require,
+    setting,
+)
 
 # Numbers that an optimizer keeps for each parameter, sgd with momentum; Muon keeps two for those
 # that are no hidden matrices, as AdamW does.
@@ -18,6 +27,22 @@ STATES: dict[str, int] = {"sgd": 1, "adagrad": 1, "rmsprop": 1, "adam": 2, "adam
 # A model that only has a number of parameters is about this many times as wide as it has layers
 # (Kaplan et al. 2020, section 3.1, found the loss to depend little on it); heads have this width.
 WIDTH_BY_LAYERS, HEAD_WIDTH = 100, 64
+
+
+class Planned(Options, panel=Panel.MODEL):
+    """The transformer that is trained."""
+
+    parameters: int | None = setting(
+        "Number of parameters, such as 100M or 1e9; what is left open of the shape follows.",
+        reads="count",
+    )
+    layers: int | None = setting("Number of blocks.", low=1, high=MOST_LAYERS)
+    hidden_size: int | None = setting("Width.", low=1, high=MOST_WIDTH)
+    heads: int | None = setting(
+        "Heads of attention.", low=1, high=MOST_WIDTH, without="64 wide or so"
+    )
+    vocab_size: int = setting("Tokens in the vocabulary.", 32000, low=1, high=MOST_TOKENS)
+    tie_weights: bool = setting("Embedding and softmax layer share their matrix.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,69 +89,42 @@ class Shape:
         return self.layers * self.block + self.outside
 
     @classmethod
-    def of(
-        cls,
-        parameters: int | None,
-        vocab_size: int,
-        layers: int | None,
-        hidden_size: int | None,
-        heads: int | None,
-        tied: bool,
-    ) -> Shape:
+    def of(cls, asked: Planned) -> Shape:
         """Return the shape that is given, or the one with about so many parameters.
 
         Raises:
             UsageError: neither a number of parameters nor layers and width are given; both are; or
                 no shape is so small.
         """
-        shaped = layers is not None and hidden_size is not None
+        layers, width = asked.layers, asked.hidden_size
+        shaped = layers is not None and width is not None
         require(
-            (parameters is None) == shaped, "give --parameters N, or --layers N and --hidden-size N"
+            (asked.parameters is None) == shaped,
+            "give --parameters N, or --layers N and --hidden-size N",
         )
-        if parameters is None:
-            fitting = heads or _fewest_heads(hidden_size)
+        known = {"vocab_size": asked.vocab_size, "tied": asked.tie_weights}
+        if shaped:
+            heads = asked.heads or _fewest_heads(width)
             require(
-                hidden_size % fitting == 0,
-                f"--heads must divide the hidden size, and {fitting} does not divide {hidden_size}",
+                width % heads == 0,
+                f"--heads must divide the hidden size, and {heads} does not divide {width}",
             )
-            known = {"vocab_size": vocab_size, "tied": tied}
-            return cls(layers=layers, hidden_size=hidden_size, heads=fitting, **known)
-        if layers is None and hidden_size is None:
-            layers = max(1, round((parameters / (12 * WIDTH_BY_LAYERS**2)) ** (1 / 3)))
-        if hidden_size is not None:
-            return cls._with_layers(parameters, vocab_size, hidden_size, heads, tied)
-        return cls._with_width(parameters, vocab_size, layers, heads, tied)
-
-    @classmethod
-    def _with_width(
-        cls, parameters: int, vocab_size: int, layers: int, heads: int | None, tied: bool
-    ) -> Shape:
-        """Return the shape with the width that comes nearest, a multiple of the width of a head."""
-        unit = HEAD_WIDTH if heads is None else heads
-        # The positive root of 12 L H^2 + b H = P, and the nearest multiples.
-        b = vocab_size * (1 if tied else 2)
-        root = (math.sqrt(b * b + 48 * layers * parameters) - b) / (24 * layers)
+            return cls(layers=layers, hidden_size=width, heads=heads, **known)
+        if width is not None:
+            one = cls.of(replace(asked, parameters=None, layers=1))
+            layers = max(1, round((asked.parameters - one.outside) / one.block))
+            return replace(one, layers=layers)
+        if layers is None:
+            layers = max(1, round((asked.parameters / (12 * WIDTH_BY_LAYERS**2)) ** (1 / 3)))
+        # The positive root of 12 L H^2 + b H = P, and the nearest multiples of a head's width.
+        unit, b = asked.heads or HEAD_WIDTH, asked.vocab_size * (1 if asked.tie_weights else 2)
+        root = (math.sqrt(b * b + 48 * layers * asked.parameters) - b) / (24 * layers)
         near = {max(1, math.floor(root / unit)), max(1, math.ceil(root / unit))}
         shapes = [
-            cls(
-                layers=layers,
-                hidden_size=unit * times,
-                heads=times if heads is None else heads,
-                vocab_size=vocab_size,
-                tied=tied,
-            )
+            cls(layers=layers, hidden_size=unit * times, heads=asked.heads or times, **known)
             for times in sorted(near)
         ]
-        return min(shapes, key=lambda shape: abs(shape.parameters - parameters))
-
-    @classmethod
-    def _with_layers(
-        cls, parameters: int, vocab_size: int, hidden_size: int, heads: int | None, tied: bool
-    ) -> Shape:
-        """Return the shape of this width with the number of layers that comes nearest."""
-        one = cls.of(None, vocab_size, 1, hidden_size, heads, tied)
-        layers = max(1, round((parameters - one.outside) / one.block))
-        return cls.of(None, vocab_size, layers, hidden_size, one.heads, tied)
+        return min(shapes, key=lambda shape: abs(shape.parameters - asked.parameters))
 
 
 def _fewest_heads(hidden_size: int) -> int:

@@ -10,6 +10,18 @@ from typing import Any, ClassVar, Literal
 
 from seqgen.configs.settings import MOST_TOKENS, Config, setting
 
+# How n-gram models smooth their counts.
+Smoothing = Literal[
+    "maximum-likelihood",
+    "add-delta",
+    "stupid-backoff",
+    "kneser-ney",
+    "modified-kneser-ney",
+    "witten-bell",
+    "jelinek-mercer",
+    "katz",
+]
+
 
 @dataclass(frozen=True)
 class Size:

@@ -9,7 +9,7 @@ from helpers_cli import records, refusal
 from places import TESTS
 
 from seqgen import registry
-from seqgen.commands.bench_plan import Shape, Step, activations, plan, states, traffic
+from seqgen.commands.bench_plan import Planned, Shape, Step, activations, plan, states, traffic
 from seqgen.configs import TrainingConfig, UsageError
 from seqgen.models.engines.precision import arithmetic
 from seqgen.training.optimizers import UpdateRule
@@ -153,10 +153,10 @@ def test_rows_divide_what_is_computed():
 
 @pytest.mark.parametrize("parameters", [10**6, 10**8, 10**9, 7 * 10**9])
 def test_a_number_of_parameters_is_nearly_met(parameters):
-    shape = Shape.of(parameters, 32000, None, None, None, False)
+    shape = Shape.of(Planned(parameters=parameters))
     assert shape.parameters == pytest.approx(parameters, rel=0.12 if parameters > 10**7 else 4)
     assert shape.hidden_size % shape.heads == 0
-    wide = Shape.of(10**9, 32000, None, 2048, None, False)
+    wide = Shape.of(Planned(parameters=10**9, hidden_size=2048))
     assert wide.hidden_size == 2048
     assert wide.parameters == pytest.approx(10**9, rel=0.05)
 
@@ -201,7 +201,7 @@ def test_bad_inputs_are_one_line(capsys, arguments, said):
 
 def test_shapes_that_cannot_be_are_refused():
     with pytest.raises(UsageError, match="--heads must divide"):
-        Shape.of(None, 10, 1, 10, 3, False)
+        Shape.of(Planned(vocab_size=10, layers=1, hidden_size=10, heads=3))
 
 
 @pytest.mark.slow

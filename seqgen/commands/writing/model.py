@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from seqgen.commands import loading
 from seqgen.commands.loaded import LoadedModel
@@ -16,6 +16,7 @@ from seqgen.configs.scoring import CacheConfig
 from seqgen.data.sources import Vectors
 from seqgen.models.engines.precision import Precision
 
+Kind = TypeVar("Kind", SampleOptions, BeamOptions)
 # One prompt, or several: lines of text, or sources of a model that writes from vectors.
 Prompts = str | Vectors | Iterable[str | Vectors]
 
@@ -37,38 +38,28 @@ class Model:
         return self.loaded.stored.name
 
     def sample(
-        self,
-        prompts: Prompts = "",
-        *,
-        seed: int | None = None,
-        labels: Sequence[str] = (),
-        **settings: Any,
+        self, prompts: Prompts = "", *, labels: Sequence[str] = (), **settings: Any
     ) -> Iterator[sample.Sample]:
         """Write text.
 
         Args:
             prompts: what to go on from; an empty one is the start of a text. For a model that
                 writes from vectors: sources, such as `seqgen.data.vector_files.open_vectors` gives.
-            seed: the same seed gives the same texts; drawn if None, and in every record.
             labels: of a model that was trained with labels: those of the texts.
-            settings: the options of `seqgen.configs.decoding.SampleOptions`, by name.
+            settings: the options of `seqgen.configs.decoding.SampleOptions`, by name. The same
+                `seed` gives the same texts; it is drawn if None, and in every record.
 
         Yields:
             `num_samples` records for each prompt.
         """
-        options = SampleOptions.of(seed=_drawn(seed), **settings)
+        options = _options(SampleOptions, **settings)
         return sample.sample(self.loaded.with_labels(labels), _several(prompts), options)
 
     def stream(
-        self,
-        prompt: str | Vectors = "",
-        *,
-        seed: int | None = None,
-        labels: Sequence[str] = (),
-        **settings: Any,
+        self, prompt: str | Vectors = "", *, labels: Sequence[str] = (), **settings: Any
     ) -> Iterator[str]:
         """Write one text; yield each piece of it as soon as it is certain; see `sample`."""
-        options = SampleOptions.of(seed=_drawn(seed), **settings)
+        options = _options(SampleOptions, **settings)
         return sample.stream(self.loaded.with_labels(labels), prompt, options)
 
     def suggest(self, prompts: Prompts, count: int = 10) -> Iterator[explain.Suggestion]:
@@ -76,25 +67,20 @@ class Model:
         return explain.suggest(self.loaded, _several(prompts), count)
 
     def beam_search(
-        self,
-        prompts: Prompts = "",
-        *,
-        seed: int | None = None,
-        labels: Sequence[str] = (),
-        **settings: Any,
+        self, prompts: Prompts = "", *, labels: Sequence[str] = (), **settings: Any
     ) -> Iterator[beam_search.Beam]:
         """Find the likeliest texts.
 
         Args:
             prompts: what to go on from; see `sample`.
-            seed: of stochastic beams; drawn if None, and in their records.
             labels: see `sample`.
-            settings: the options of `seqgen.configs.decoding.BeamOptions`, by name.
+            settings: the options of `seqgen.configs.decoding.BeamOptions`, by name. The `seed` of
+                stochastic beams is drawn if None, and in their records.
 
         Yields:
             `nbest` records for each prompt, the best first.
         """
-        options = BeamOptions.of(seed=_drawn(seed), **settings)
+        options = _options(BeamOptions, **settings)
         return beam_search.beam_search(self.loaded.with_labels(labels), _several(prompts), options)
 
 
@@ -112,5 +98,5 @@ def _several(prompts: Prompts) -> Iterable[str | Vectors]:
     return [prompts] if isinstance(prompts, (str, Vectors)) else prompts
 
 
-def _drawn(seed: int | None) -> int:
-    return secrets.randbelow(1 << 31) if seed is None else seed
+def _options(kind: type[Kind], seed: int | None = None, **settings: Any) -> Kind:
+    return kind.of(seed=secrets.randbelow(1 << 31) if seed is None else seed, **settings)

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from seqgen.configs import ModelConfig, Span, ranges, require, setting, short
+from seqgen.configs.model import Smoothing
 from seqgen.registry import SHARED_DOCS
 
-Smoothing = Literal[
-    "maximum-likelihood",
-    "add-delta",
-    "stupid-backoff",
-    "kneser-ney",
-    "modified-kneser-ney",
-    "witten-bell",
-    "jelinek-mercer",
-    "katz",
-]
 # The highest order: V^N is still a number that can be written down.
 MOST = 255
 # Of a count below which n-grams are dropped.
