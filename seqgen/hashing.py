@@ -17,6 +17,7 @@ import numpy as np
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_INTEGERS = int(GAMMA), int(_M1), int(_M2)
 _S30, _S27, _S31, _S11 = (np.uint64(n) for n in (30, 27, 31, 11))
 
 
@@ -60,10 +61,10 @@ def uniforms(*words: int | np.ndarray) -> np.ndarray:
 
 def _hash_int(words: Sequence[int]) -> int:
     """Return `hash64` of integers, computed with Python integers."""
-    h = 0
+    h, (gamma, m1, m2) = 0, _INTEGERS
     for word in words:
-        h = ((h + int(GAMMA)) ^ word) & 0xFFFFFFFFFFFFFFFF
-        h = ((h ^ (h >> 30)) * int(_M1)) & 0xFFFFFFFFFFFFFFFF
-        h = ((h ^ (h >> 27)) * int(_M2)) & 0xFFFFFFFFFFFFFFFF
+        h = ((h + gamma) ^ word) & 0xFFFFFFFFFFFFFFFF
+        h = ((h ^ (h >> 30)) * m1) & 0xFFFFFFFFFFFFFFFF
+        h = ((h ^ (h >> 27)) * m2) & 0xFFFFFFFFFFFFFFFF
         h = h ^ (h >> 31)
     return h

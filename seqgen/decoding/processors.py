@@ -88,12 +88,12 @@ class Forbid:
     ids: tuple[int, ...]
 
     @cached_property
-    def _distinct(self) -> np.ndarray:
-        """The ids, each once, since each counts once."""
-        return np.array(sorted(set(self.ids)), dtype=np.intp)  # np.unique loads numpy.ma
+    def distinct(self) -> np.ndarray:
+        """The ids in int64, each once, since each counts once."""
+        return np.array(sorted(set(self.ids)), dtype=np.int64)  # np.unique loads numpy.ma
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
-        ids = self._distinct
+        ids = self.distinct
         of_each = np.exp(log_probs[:, ids], dtype=np.float64)
         taken = np.add.reduce(of_each, -1, keepdims=True)  # (B, 1)
         # What is left is divided by its mass, which takes one pass; where that is little, the

@@ -14,6 +14,8 @@ from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import Choose, CounterDraw
 from seqgen.decoding.processors import Forbid, History, Processor, normalise
 from seqgen.models.distributions import require_numbers
+from seqgen.models.engines.native.library import library
+from seqgen.models.engines.native.softmax import draw
 from seqgen.models.engines.ops import ops_of
 from seqgen.models.reader import Reader, without_gradients
 from seqgen.models.state import State
@@ -49,6 +51,9 @@ class Step(NamedTuple):
 # Handles of sources, one a row, to a state whose rows are written from those sources and hold no
 # past yet. Decoding knows a source by its handle alone.
 Opens = Callable[[Sequence[int]], State]
+
+# In the place of a token that a drawer is not sure of.
+UNSURE = -1
 
 # Tokens of a prompt that are read at a time, to limit the memory that activations take.
 PIECE = 4096
@@ -141,45 +146,66 @@ class Batch:
         self._parts.append((None if self.drawer else logits, state))
         self.texts = [*self.texts, *texts]
 
-    @without_gradients
     def draw(self) -> list[Step]:
         """Draw the next token of every text."""
         if len(self._parts) > 1:
-            logits, states = zip(*self._parts, strict=True)
-            joined = None if self.drawer else np.concatenate(logits)
-            self._parts = [(joined, type(states[0]).cat(states))]
+            self._join_parts()
         ((logits, state),), steps = self._parts, []
-        log_probs = None if logits is None else self._own(logits)
+        groups = self._written_alike()
+        for places in groups:
+            if len(groups) == 1:
+                steps += self._drawn(self.texts, logits, state)
+                break
+            texts = [self.texts[place] for place in places]
+            if self.drawer:
+                steps += self._drawn(texts, None, state.copy().select(places))
+            else:
+                steps += self._drawn(texts, logits[places], state)
+        return steps
+
+    @without_gradients
+    def _join_parts(self) -> None:
+        logits, states = zip(*self._parts, strict=True)
+        joined = None if self.drawer else np.concatenate(logits)
+        self._parts = [(joined, type(states[0]).cat(states))]
+
+    def _written_alike(self) -> list[Sequence[int]]:
+        """Return the places of texts that are written alike."""
+        first = self.texts[0].manner
+        if all(text.manner is first for text in self.texts):
+            return [range(len(self.texts))]
         alike: dict[object, list[int]] = {}
         for place, text in enumerate(self.texts):
             alike.setdefault(text.manner.alike, []).append(place)
-        for places in alike.values():
-            texts = [self.texts[place] for place in places]
-            if log_probs is None:
-                of_these = state if len(alike) == 1 else state.copy().select(places)
-                steps += self._drawn_by_drawer(texts, of_these)
-            else:
-                of_these = log_probs if len(alike) == 1 else log_probs[places]
-                steps += _push(texts, *_choose(texts, of_these))
-        return steps
+        return [*alike.values()]
 
     def _own(self, logits: np.ndarray) -> np.ndarray:
         """Return the model's own log-probabilities (B, V)."""
         return require_numbers(logits if self.model.normalised else normalise(logits))
 
-    def _drawn_by_drawer(self, texts: Sequence[Text], state: State) -> Iterator[Step]:
+    def _drawn(
+        self, texts: Sequence[Text], logits: np.ndarray | None, state: State
+    ) -> Iterator[Step]:
         """Draw the next token of texts that are written alike, by rows (V) only where needed."""
         drawer, manner = self.drawer, texts[0].manner
-        if not manner.is_plain:
-            return _push(texts, *_choose(texts, self._own(drawer.logits(state))))
+        if not manner.is_plain or not (drawer or self._can_draw(logits)):
+            rows = drawer.logits(state) if drawer else logits
+            return _push(texts, *_choose(texts, self._own(rows)))
         choose, steps = _draws_of(texts)
-        never = np.array(sorted(set(manner.processors[0].ids)), np.int64)
-        tokens, norms = drawer.draw(state, choose.uniforms(_identities(texts), steps), never)
-        unsure = np.flatnonzero(tokens < 0).tolist()
-        if unsure:
-            logits = drawer.logits(state.copy().select(unsure))
-            tokens[unsure] = _choose([texts[place] for place in unsure], self._own(logits))[0]
-        return _push(texts, tokens.tolist(), (drawer.log_probs(state, tokens) - norms).tolist())
+        about = choose.uniforms(_identities(texts), steps), manner.processors[0].distinct
+        found = drawer.draw(state, *about) if drawer else draw(logits, *about)
+        tokens, log_probs = (x.tolist() for x in found)
+        if UNSURE in tokens:
+            places = [place for place, token in enumerate(tokens) if token == UNSURE]
+            rows = drawer.logits(state.copy().select(places)) if drawer else logits[places]
+            chosen = _choose([texts[place] for place in places], self._own(rows))
+            for place, token, log_prob in zip(places, *chosen, strict=True):
+                tokens[place], log_probs[place] = token, log_prob
+        return _push(texts, tokens, log_probs)
+
+    def _can_draw(self, logits: np.ndarray) -> bool:
+        """Return whether the compiled library draws from logits."""
+        return logits.dtype == np.float32 and not self.model.normalised and library() is not None
 
     @without_gradients
     def read(self) -> None:

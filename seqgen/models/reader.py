@@ -8,6 +8,7 @@ verbs: ids, states and logits are tensors for the one, arrays for the other.
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -188,15 +189,12 @@ class Drawer(Protocol):
             never: tokens that are never drawn, ascending.
 
         Returns:
-            Tokens (B,), -1 where it depends on the rounding of the row's probabilities; and the log
-            of each row's whole mass.
+            Tokens (B,), -1 where it depends on the rounding of the row's probabilities; and the
+            log-probability of each, (B,).
         """
 
     def logits(self, state: State) -> np.ndarray:
         """Return the logits (B, V) of the next token of each row."""
-
-    def log_probs(self, state: State, tokens: np.ndarray) -> np.ndarray:
-        """Return the logits (B,) of one token of each row."""
 
     def read(self, tokens: Sequence[int], state: State) -> State:
         """Return the state after one more token of each row."""
@@ -258,11 +256,16 @@ def without_gradients(function: F) -> F:
 
     Where torch is not loaded there is none to record, and it stays so.
     """
+    generates = inspect.isgeneratorfunction(function)
 
     @functools.wraps(function)
     def called(*args: object, **kwargs: object) -> object:
         torch = sys.modules.get("torch")
-        wrapped = function if torch is None else torch.inference_mode()(function)
-        return wrapped(*args, **kwargs)
+        if torch is None or (not generates and torch.is_inference_mode_enabled()):
+            return function(*args, **kwargs)
+        if generates:  # torch leaves the mode wherever the generator waits
+            return torch.inference_mode()(function)(*args, **kwargs)
+        with torch.inference_mode():
+            return function(*args, **kwargs)
 
     return called

@@ -14,11 +14,14 @@ import numpy as np
 import pytest
 from places import ROOT
 
+from seqgen.decoding.processors import Forbid
+from seqgen.models.distributions import normalise
 from seqgen.models.engines.arrays import Affine, Product, attend
 from seqgen.models.engines.native import compiling
 from seqgen.models.engines.native.library import VARIABLE, library
 from seqgen.models.engines.native.maps import NativeInt8Map, NativeMap
 from seqgen.models.engines.native.recording import Recording, past_of, recorded
+from seqgen.models.engines.native.softmax import draw, log_softmax
 from seqgen.models.engines.ops import ArrayOps
 from seqgen.models.transformer.kv_cache import empty_cache
 
@@ -335,6 +338,44 @@ def test_a_cache_of_more_rows_takes_no_more_room_than_one_made_for_them():
     for rows in ([0, 1] * 80, [*range(160)]):
         few = few.select(rows)
         assert few.keys[0].shape == many.keys[0].shape
+
+
+@pytest.mark.usefixtures("level")
+@pytest.mark.parametrize(("size", "spread"), [(3, 1), (66, 1), (66, 30), (8000, 4)])
+def test_a_draw_is_that_of_the_filter_and_the_sum(size, spread):
+    """Also next to the borders between two tokens, where rounding decides."""
+    generator, never = np.random.default_rng(size), (0, 2)
+    logits = spread * numbers(40, size) + 100
+    exact = logits.astype(np.float64)
+    exact -= exact.max(-1, keepdims=True)
+    exact -= np.log(np.exp(exact).sum(-1, keepdims=True))
+    own = log_softmax(logits)
+    np.testing.assert_allclose(own, exact, rtol=1e-6, atol=1e-6)
+    assert all((log_softmax(row) == wanted).all() for row, wanted in zip(logits, own, strict=True))
+    forbid = Forbid(never)
+    cumulated = np.exp(forbid((), own).astype(np.float64)).cumsum(-1)
+    borders = (cumulated / cumulated[:, -1:])[:, generator.integers(0, size, 5)]
+    near = [borders + distance for distance in (0, 1e-9, -1e-9, 1e-6, -1e-6, 1e-4, -1e-4)]
+    for some in (generator.random((40, 20)), *near):
+        for uniforms in np.clip(some, 0, 1 - 1e-16).T.copy():
+            tokens, log_probs = draw(logits, uniforms, forbid.distinct)
+            wanted = (cumulated <= uniforms[:, None] * cumulated[:, -1:]).sum(-1)
+            found = np.flatnonzero(tokens >= 0)
+            assert (tokens[found] == wanted[found]).all()
+            assert (log_probs[found] == own[found, tokens[found]]).all()
+    mostly_taken = exact[:, never].max(-1) > np.log(0.49)
+    assert (tokens[mostly_taken] < 0).all()
+    sure = draw(logits, generator.random(40), forbid.distinct)[0] >= 0
+    assert sure[~mostly_taken].mean() > 0.7 or size == 3
+
+
+def test_numbers_that_are_none_are_drawn_by_nobody():
+    logits = numbers(3, 66)
+    logits[0, 5], logits[1, 0], logits[2, 3] = np.nan, np.inf, -np.inf
+    own = normalise(logits)
+    assert np.isnan(own[:2]).all() and own[2, 3] == -np.inf and np.isfinite(own[2]).sum() == 65
+    if library() is not None:
+        assert draw(logits, np.full(3, 0.5), np.zeros(1, np.int64))[0].tolist()[:2] == [-1, -1]
 
 
 def test_without_a_library_numpy_multiplies(numpy_alone):

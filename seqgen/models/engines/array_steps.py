@@ -64,10 +64,11 @@ class ArraySteps:
         return True
 
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
-        if not (self.takes_arrays_for(len(tokens)) and self.suits_arrays()):
+        takes_arrays = self.takes_arrays_for(len(tokens))
+        if takes_arrays and state.is_of_arrays and not self.training:
+            return self.kept(self.as_arrays).step(tokens, state)  # as before, of the same weights
+        if not (takes_arrays and self.suits_arrays()):
             return super().step(tokens, state.map(as_tensor))
-        if state.is_of_arrays:  # from the step before, of the same weights
-            return self.kept(self.as_arrays).step(tokens, state)
         require_no_graph(state)
         return self.over_arrays().step(tokens, state.map(as_array))
 

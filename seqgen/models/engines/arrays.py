@@ -299,10 +299,15 @@ def input_map(weight: np.ndarray, bias: np.ndarray, inputs: np.ndarray | None) -
     if inputs is None:
         return affine
     if len(inputs) <= MOST_KNOWN:
-        return (inputs @ weight.T + bias).__getitem__
+        return _rows_of(inputs @ weight.T + bias)
     return lambda ids: affine(inputs[ids])
 
 
 def input_map_of_ids(weight: np.ndarray, bias: np.ndarray) -> ArrayMap:
     """Return W x + b as a function of the ids (B,) of one-hot vectors x."""
-    return (weight.T + bias).__getitem__
+    return _rows_of(weight.T + bias)
+
+
+def _rows_of(table: np.ndarray) -> ArrayMap:
+    """Return what takes ids (B,) to copies of a table's rows, that of one id by a slice."""
+    return lambda ids: table[ids[0] : ids[0] + 1].copy() if len(ids) == 1 else table[ids]

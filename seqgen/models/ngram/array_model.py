@@ -303,13 +303,11 @@ class NGramDrawer:
     def draw(
         self, state: NGramState, uniforms: np.ndarray, never: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        return self.native.draw(state.ids.T, uniforms, never)
+        tokens, norms = self.native.draw(state.ids.T, uniforms, never)
+        return tokens, self.native.score(state.ids.T, np.maximum(tokens, 0)) - norms
 
     def logits(self, state: NGramState) -> np.ndarray:
         return self.model.logits_after(state.ids.tolist())
-
-    def log_probs(self, state: NGramState, tokens: np.ndarray) -> np.ndarray:
-        return self.native.score(state.ids.T, tokens)
 
     def read(self, tokens: Sequence[int], state: NGramState) -> NGramState:
         words = np.array(tokens)[:, None]

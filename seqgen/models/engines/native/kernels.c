@@ -789,6 +789,64 @@ void run(const instruction *program, int64_t count, int64_t rows, const buffer *
     }
 }
 
+/* ---- Softmax, and a draw from it ---- */
+
+enum { NOTHING = -1 };
+
+/* In vectors of doubles, in which sums of many numbers stay exact enough. */
+static double exact_total(int64_t n, const float *a) {
+    double sums[LANES] = {0}, sum = 0;
+    int64_t k = 0;
+    for (; k + LANES <= n; k += LANES) {
+        for (int l = 0; l < LANES; l++) sums[l] += a[k + l];
+    }
+    for (; k < n; k++) sum += a[k];
+    for (int l = 0; l < LANES; l++) sum += sums[l];
+    return sum;
+}
+
+/* Writes exp(x - most) of a row, and returns the log of their sum. */
+static float masses_of(int64_t n, const float *x, float most, float *masses) {
+    INDEPENDENT for (int64_t k = 0; k < n; k++) masses[k] = exponential(x[k] - most);
+    return (float)log(exact_total(n, masses));
+}
+
+/* Writes the log-probabilities (rows, size) of logits. */
+void log_softmax(int64_t rows, int64_t size, const float *logits, float *log_probs) {
+    for (int64_t row = 0; row < rows; row++, logits += size, log_probs += size) {
+        const float most = largest(size, logits, 1), log = masses_of(size, logits, most, log_probs);
+        INDEPENDENT for (int64_t k = 0; k < size; k++) log_probs[k] = (logits[k] - most) - log;
+    }
+}
+
+/* Draws a token of each row of logits (rows, size) by its uniform number, as `Forbid` and `CounterDraw`
+   do: `NOTHING` where the roundings of those might decide, or most of the mass is removed.
+
+   never: each once. masses: (size). log_probs: get that of each token, of `log_softmax`. */
+void draw(int64_t rows, int64_t size, const float *logits, const double *uniforms,
+          const int64_t *never, int64_t count, float *masses, int64_t *tokens, float *log_probs) {
+    enum { BLOCK = 512 };
+    for (int64_t row = 0; row < rows; row++, logits += size) {
+        const float most = largest(size, logits, 1), norm = masses_of(size, logits, most, masses);
+        double taken = 0, left = 0, before = 0;
+        int64_t k = 0;
+        for (int64_t i = 0; i < count; i++) taken += masses[never[i]], masses[never[i]] = 0;
+        for (int64_t b = 0; b < size; b += BLOCK) left += exact_total(least(BLOCK, size - b), masses + b);
+        /* Those round a number by 2^-24 of it, twice, and on average over the mass a number is at
+           most log V; and `exponential` is off by some 2^-23. Both sides of a comparison are. */
+        const double margin = left * 0x1p-23 * (2 * log(size) + 6), target = uniforms[row] * left;
+        for (double sum; k < size; before += sum, k += BLOCK) {
+            sum = exact_total(least(BLOCK, size - k), masses + k);
+            if (before + sum > target) break;
+        }
+        for (; k < size && before + masses[k] <= target; k++) before += masses[k];
+        const int sure = k < size && taken < 0.49 * (taken + left) && target - before > margin
+            && before + masses[k] - target > margin;
+        tokens[row] = sure ? k : NOTHING;
+        log_probs[row] = sure ? (logits[k] - most) - norm : 0;
+    }
+}
+
 /* ---- N-grams ---- */
 
 /* The n-grams of one order, and of each of their contexts where its n-grams begin. For drawing,
@@ -814,7 +872,7 @@ typedef struct {
     const float *values;
 } best_continuations;
 
-enum { NOTHING = -1, MOST_ORDER = 255 };
+enum { MOST_ORDER = 255 };
 
 /* Writes for each context where its n-grams begin, and their end; also its most probable
    continuation (of equals the smallest word) if `words` is given. */

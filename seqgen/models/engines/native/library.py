@@ -6,8 +6,12 @@ import ctypes
 import functools
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seqgen.models.engines.native.compiling import LIBRARIES, SOURCE, mark_of
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # Names a level of `LIBRARIES`, another library, or none by "0".
 VARIABLE = "SEQGEN_NATIVE"
@@ -40,6 +44,9 @@ def _opened(path: Path) -> ctypes.CDLL | None:
     found.run.argtypes = [pointer, number, number, pointer, pointer, pointer]
     found.use_threads.argtypes, found.lanes.restype = [number], number
     found.product.restype = found.run.restype = found.use_threads.restype = None
+    found.log_softmax.argtypes = [number, number, pointer, pointer]
+    found.draw.argtypes = [number, number, *[pointer] * 3, number, *[pointer] * 3]
+    found.log_softmax.restype = found.draw.restype = None
     found.ngram_contexts.argtypes = [pointer, pointer, *[number] * 3, *[pointer] * 3]
     found.ngram_nodes.argtypes = [pointer, *[number] * 3, *[pointer] * 3]
     found.ngram_log_probs.argtypes = [pointer, number, *[pointer] * 3]
@@ -51,6 +58,14 @@ def _opened(path: Path) -> ctypes.CDLL | None:
     found.sampled_cost.argtypes, found.sampled_cost.restype = [pointer], ctypes.c_double
     found.use_threads(_threads())
     return found
+
+
+def address(x: np.ndarray) -> int:
+    """Return where an array's numbers begin; `x.ctypes` takes a microsecond."""
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(x))
+    except (TypeError, ValueError):  # read only, empty, or not in one piece
+        return x.ctypes.data
 
 
 def use_threads() -> None:

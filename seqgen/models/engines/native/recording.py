@@ -11,11 +11,11 @@ from __future__ import annotations
 import bisect
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqgen.models.engines.native.library import library
+from seqgen.models.engines.native.library import address, library
 
 # By the library's numbers.
 NAMES = (
@@ -231,6 +231,25 @@ class Recording:
         self.instructions.append(row)
 
 
+class _Room(NamedTuple):
+    """What a thread runs a program in.
+
+    Attributes:
+        rows: B.
+        memory: of the arrays that last within a run only.
+        table: where each buffer is, and the width of its rows; its address is `at`.
+        scratch: the address of what products need on the way.
+        shapes: of the outputs.
+    """
+
+    rows: int
+    memory: np.ndarray
+    table: np.ndarray
+    at: int
+    scratch: int
+    shapes: list[tuple[int, ...]]
+
+
 class Program:
     """Instructions that the library runs for any number of rows.
 
@@ -260,14 +279,15 @@ class Program:
             made.append(buffer)
         self._instructions = np.array(recording.instructions, np.int64)
         self._begun, self._made = begun, made
-        widths = np.array(recording.widths, np.int64)
-        self._table = np.zeros((len(widths), 2), np.int64)
-        self._table[:, 1] = widths
+        self._table = np.zeros((len(recording.widths), 2), np.int64)
+        self._table[:, 1] = recording.widths
         for buffer, constant in recording.constants.values():
             self._table[buffer] = constant.ctypes.data, 0
         self._temporary, self._offsets, self._size = self._arranged({*begun, *made})
-        self._rooms = threading.local()
+        self._begun_widths = self._table[begun, 1].tolist()
+        self._code = self._instructions.ctypes.data, len(self._instructions)
         self._scratch = max((map_.scratch for map_ in recording.maps), default=0)
+        self._threads = threading.local()
 
     def _arranged(self, others: set[int]) -> tuple[np.ndarray, np.ndarray, int]:
         """Return which buffers last within a run only, where each begins, and what they take.
@@ -295,11 +315,19 @@ class Program:
         buffers = np.array([*begins], np.int64)
         return buffers, np.array([*begins.values()], np.int64) * FLOAT, size
 
-    def _room(self, size: int) -> np.ndarray:
-        """Return memory for so many numbers; pages that are new each time take longer than sums."""
-        room = getattr(self._rooms, "room", None)
-        if room is None or room.size < size:
-            room = self._rooms.room = np.empty(size, np.float32)
+    def _room(self, rows: int) -> _Room:
+        """Return a thread's memory for so many rows; new pages each time take longer than sums."""
+        before = getattr(self._threads, "room", None)
+        if before is not None and before.rows == rows:
+            return before
+        size = (self._size + self._scratch // FLOAT + 1) * rows
+        fits = before is not None and before.memory.size >= size
+        memory = before.memory if fits else np.empty(size, np.float32)
+        table = self._table.copy()
+        table[self._temporary, 0] = memory.ctypes.data + rows * self._offsets
+        shapes = [(rows, *shape) for shape in self._shapes]
+        scratch = memory.ctypes.data + self._size * rows * FLOAT
+        room = self._threads.room = _Room(rows, memory, table, table.ctypes.data, scratch, shapes)
         return room
 
     def __call__(self, rows: int, inputs: Sequence[np.ndarray], past: int = 0) -> list[np.ndarray]:
@@ -313,22 +341,16 @@ class Program:
         Returns:
             The outputs, (B, ...) each.
         """
-        table = self._table.copy()
-        room = self._room((self._size + self._scratch // FLOAT + 1) * rows)
-        outputs = [np.empty((rows, *shape), np.float32) for shape in self._shapes]
-        table[self._temporary, 0] = room.ctypes.data + rows * self._offsets
+        room = self._room(rows)
+        table = room.table
+        outputs = [np.empty(shape, np.float32) for shape in room.shapes]
         kept = [np.ascontiguousarray(x, np.float32) for x in inputs]
-        for buffer, x in zip(self._begun, kept, strict=True):
-            table[buffer, 0] = x.ctypes.data
-            if len(x) != rows:
-                table[buffer, 1] = 0
+        for buffer, width, x in zip(self._begun, self._begun_widths, kept, strict=True):
+            table[buffer, 0] = address(x)
+            table[buffer, 1] = width if len(x) == rows else 0
         for buffer, x in zip(self._made, outputs, strict=True):
-            table[buffer, 0] = x.ctypes.data
-        scratch = room.ctypes.data + self._size * rows * FLOAT
-        instructions = self._instructions
-        self._run(
-            instructions.ctypes.data, len(instructions), rows, table.ctypes.data, past, scratch
-        )
+            table[buffer, 0] = address(x)
+        self._run(*self._code, rows, room.at, past, room.scratch)
         return outputs
 
 
