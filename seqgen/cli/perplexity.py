@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -43,12 +44,6 @@ from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.commands.loaded import LoadedModel
-    from seqgen.commands.masked.scores import PseudoPerplexity
-    from seqgen.commands.scoring.perplexity import Perplexity
-    from seqgen.commands.scoring.surprisal import ScoredLine
-    from seqgen.commands.writing.prompts import Look
-    from seqgen.configs.scoring import Scoring
-    from seqgen.data.text import Surveyor
 
 T = TypeVar("T")
 
@@ -200,12 +195,13 @@ def perplexity(
     if text.label and not sources:
         raise UsageError("--label goes with a FILE of plain text: held-out lines have their own")
     sources = sources or [held_out_by(loaded, out.quiet)]
+    scores = Scores(loaded, scoring, out)
     if views.per_line and not views.per_token:
-        _per_line(loaded, sources, scoring, looks, out)
+        scores.per_line(sources, looks)
     elif views.per_token or views.show:
-        _per_token(loaded[0], sources, scoring, views.show, out)
+        scores.per_token(sources, views.show)
     else:
-        _whole(loaded, sources, scoring, out)
+        scores.whole(sources)
 
 
 def _of_pattern(
@@ -303,18 +299,95 @@ def _with_vectors(
     return WithVectors(sources[0], vectors)
 
 
-def _whole(models: list[LoadedModel], sources: list[Input], scoring: Scoring, out: Output) -> None:
-    """Write a record, or a row, for each model and each text."""
-    from seqgen.commands.scoring.perplexity import perplexity as score
+@dataclass(frozen=True)
+class Scores:
+    """Shows how models score texts.
 
-    records = []
-    for loaded in models:
+    Attributes:
+        models: that score each text.
+        scoring: how.
+        out: takes the figures.
+    """
+
+    models: list[LoadedModel]
+    scoring: Scoring
+    out: Output
+
+    def whole(self, sources: list[Input]) -> None:
+        """Write a record, or a row, for each model and each text."""
+        from seqgen.commands.scoring.perplexity import perplexity as score
+
+        records = []
+        for loaded in self.models:
+            for source in sources:
+                text = as_text(loaded, source)
+                records.append(score(loaded, text, file=source.name, scoring=self.scoring))
+                self.out.record(records[-1])
+        _table(COLUMNS, records, self.out)
+
+    def per_line(self, sources: list[Input], looks: Shown) -> None:
+        """Write the figures of each line, of several models with the one that likes it best."""
+        from seqgen.commands.scoring.surprisal import line_record, whose_line
+
+        models, names = self.models, [loaded.stored.name for loaded in self.models]
+        several = len(models) > 1
+        if several and not self.out.json:
+            self.out.notice("\t".join(["best", *(f"bits/char {name}" for name in names), "line"]))
         for source in sources:
-            text = as_text(loaded, source)
-            records.append(score(loaded, text, file=source.name, scoring=scoring))
-            out.record(records[-1])
-    if not out.json:
-        _table(records, out)
+            with self._signed(source) as text:
+                for liked in _some(whose_line(models, text, self.scoring), source.name):
+                    best, lines = liked.best, liked.lines
+                    look = looks.at(models[0], lines[0])
+                    looks.put(look, f"line {lines[0].index}")
+                    if self.out.json:
+                        record = line_record(source.name, models[best], lines[best], self.scoring)
+                        if several:
+                            record["best"] = names[best]
+                            bits = (line.totals.bits for line in lines)
+                            record["bits"] = dict(zip(names, bits, strict=True))
+                        put_record({**record, **({} if look is None else look.keys())})
+                        continue
+                    bits = [figure(line.totals.bits_per_char) for line in lines]
+                    pairs = [] if look is None or look.alignment is None else [look.alignment]
+                    row = [*([names[best]] if several else []), *bits, one_line(lines[0].text)]
+                    put("\t".join([*row, *pairs]) + "\n")
+
+    def per_token(self, sources: list[Input], show: bool) -> None:
+        """Write the bits of each token under the one model, or the text coloured by them."""
+        from seqgen.cli.coloured import put_coloured
+        from seqgen.commands.scoring.perplexity import for_model, protocol
+        from seqgen.commands.scoring.surprisal import score_tokens
+
+        (loaded,) = self.models
+        scoring = for_model(loaded, self.scoring)
+        about = protocol(loaded, scoring)
+        for source in sources:
+            with self._signed(source) as text:
+                tokens = _some(score_tokens(loaded, text, scoring), source.name)
+                if show and not self.out.json:
+                    put_coloured(tokens, self.out)
+                    continue
+                where = {"file": source.name, "model": loaded.stored.name}
+                for token in tokens:
+                    if self.out.json:
+                        put_record({**where, **asdict(token), "protocol": about})
+                    else:
+                        put(f"{figure(token.surprisal_bits)}\t{one_line(token.token)}\n")
+
+    @contextmanager
+    def _signed(self, source: Input) -> Iterator[Iterator[str]]:
+        """Open a text; once it has passed, say how figures were made, with --verbose exactly."""
+        from seqgen.commands.scoring.perplexity import for_model, protocol, scoring_signature
+        from seqgen.data.text import Surveyor
+
+        surveyor = Surveyor()
+        yield as_text(self.models[0], source, surveyor.watch)
+        for loaded in self.models:
+            resolved, data = for_model(loaded, self.scoring), surveyor.facts.sha256
+            self.out.notice(f"{loaded.stored.name}: {protocol(loaded, resolved)}")
+            if self.out.explains:
+                signature = scoring_signature("perplexity", loaded, resolved, data)
+                say(f"{source.name}: {signature}")
 
 
 def _some(records: Iterator[T], file: str) -> Iterator[T]:
@@ -327,90 +400,6 @@ def _some(records: Iterator[T], file: str) -> Iterator[T]:
     if first is None:
         raise SeqgenError(f"{title_of(file)} is empty: there is nothing to score")
     return chain([first], records)
-
-
-def _per_line(
-    models: list[LoadedModel], sources: list[Input], scoring: Scoring, looks: Shown, out: Output
-) -> None:
-    from seqgen.commands.scoring.surprisal import whose_line
-    from seqgen.data.text import Surveyor
-
-    names = [loaded.stored.name for loaded in models]
-    if len(models) > 1 and not out.json:
-        out.notice("\t".join(["best", *(f"bits/char {name}" for name in names), "line"]))
-    for source in sources:
-        file, surveyor = source.name, Surveyor()
-        text = as_text(models[0], source, surveyor.watch)
-        for liked in _some(whose_line(models, text, scoring), file):
-            look = looks.at(models[0], liked.lines[0])
-            looks.put(look, f"line {liked.lines[0].index}")
-            if out.json:
-                _put_line_record(file, models, liked.best, liked.lines, scoring, look)
-                continue
-            bits = [figure(line.totals.bits_per_char) for line in liked.lines]
-            if len(models) > 1:
-                bits.insert(0, names[liked.best])
-            pairs = [] if look is None or look.alignment is None else [look.alignment]
-            put("\t".join([*bits, one_line(liked.lines[0].text), *pairs]) + "\n")
-        _sign(models, file, scoring, surveyor, out)
-
-
-def _put_line_record(
-    file: str,
-    models: list[LoadedModel],
-    best: int,
-    lines: tuple[ScoredLine, ...],
-    scoring: Scoring,
-    look: Look | None,
-) -> None:
-    """Write the record of a line under the model that likes it best."""
-    from seqgen.commands.scoring.surprisal import line_record
-
-    record = line_record(file, models[best], lines[best], scoring)
-    if len(models) > 1:
-        names = (loaded.stored.name for loaded in models)
-        record["best"] = models[best].stored.name
-        record["bits"] = {name: line.totals.bits for name, line in zip(names, lines, strict=True)}
-    put_record(record if look is None else {**record, **look.keys()})
-
-
-def _per_token(
-    loaded: LoadedModel, sources: list[Input], scoring: Scoring, show: bool, out: Output
-) -> None:
-    from seqgen.cli.coloured import put_coloured
-    from seqgen.commands.scoring.perplexity import for_model, protocol
-    from seqgen.commands.scoring.surprisal import score_tokens
-    from seqgen.data.text import Surveyor
-
-    scoring = for_model(loaded, scoring)
-    about = protocol(loaded, scoring)
-    for source in sources:
-        file, surveyor = source.name, Surveyor()
-        text = as_text(loaded, source, surveyor.watch)
-        tokens = _some(score_tokens(loaded, text, scoring), file)
-        if show and not out.json:
-            put_coloured(tokens, out)
-        else:
-            for token in tokens:
-                if out.json:
-                    where = {"file": file, "model": loaded.stored.name}
-                    put_record({**where, **asdict(token), "protocol": about})
-                else:
-                    put(f"{figure(token.surprisal_bits)}\t{one_line(token.token)}\n")
-        _sign([loaded], file, scoring, surveyor, out)
-
-
-def _sign(
-    models: list[LoadedModel], file: str, scoring: Scoring, surveyor: Surveyor, out: Output
-) -> None:
-    """Say how figures were made, with --verbose exactly, once the text has passed."""
-    from seqgen.commands.scoring.perplexity import for_model, protocol, scoring_signature
-
-    for loaded in models:
-        resolved, data = for_model(loaded, scoring), surveyor.facts.sha256
-        out.notice(f"{loaded.stored.name}: {protocol(loaded, resolved)}")
-        if out.explains:
-            say(f"{file}: {scoring_signature('perplexity', loaded, resolved, data)}")
 
 
 COLUMNS = {
@@ -429,14 +418,18 @@ COLUMNS = {
 }
 
 
-def _table(records: list[Perplexity], out: Output) -> None:
+def _table(columns: dict[str, Callable[[Any], str]], records: Sequence[Any], out: Output) -> None:
+    """Write a row a record, without the columns that say nothing; JSON has its records already."""
+    if out.json:
+        return
     several = len({record.model for record in records}) > 1
-    unknown = all(record.top5_accuracy is None for record in records)
-    paid = any(record.oov_bytes for record in records)
-    hidden = {"model": not several, "top 5": unknown, "unknowns": not paid}
-    left_out = {name for name, out in hidden.items() if out}
-    columns = {name: show for name, show in COLUMNS.items() if name not in left_out}
-    put_columns(columns, records, left=2 if several else 1)
+    hidden = {
+        "model": not several,
+        "top 5": all(getattr(record, "top5_accuracy", None) is None for record in records),
+        "unknowns": not any(getattr(record, "oov_bytes", 0) for record in records),
+    }
+    shown = {name: show for name, show in columns.items() if not hidden.get(name)}
+    put_columns(shown, records, left=2 if several else 1)
     say_protocols(records, out)
 
 
@@ -487,23 +480,21 @@ def put_pseudo_perplexity(
             documents = by_line.documents
             records.append(pseudo_perplexity(one, chunks, file=source.name, documents=documents))
             out.record(records[-1])
-    if not out.json and not by_line.per_line:
-        _pseudo_table(records, out)
+    if not by_line.per_line:
+        _table(PSEUDO_COLUMNS, records, out)
 
 
 def _put_pseudo_lines(loaded: LoadedModel, source: Input, out: Output) -> None:
     """Write the pseudo-log-likelihood of each line, a tab and the line."""
     from seqgen.commands.masked.scores import pseudo_lines
 
-    record = None
-    for record in pseudo_lines(loaded, source.chunks(loaded.data.newlines), file=source.name):
+    lines = pseudo_lines(loaded, source.chunks(loaded.data.newlines), file=source.name)
+    for record in _some(lines, source.name):
         if out.record(record):
             continue
         put(f"{figure(record.pseudo_log_likelihood)}\t{one_line(record.text)}\n")
         if out.explains:
             say(record.signature)
-    if record is None:
-        raise SeqgenError(f"{title_of(source.name)} is empty: there is nothing to score")
     out.notice(f"{loaded.stored.name}: {record.protocol}")
 
 
@@ -519,10 +510,3 @@ PSEUDO_COLUMNS = {
     "accuracy": lambda r: percentage(r.accuracy),
     "oov": lambda r: count(r.oov),
 }
-
-
-def _pseudo_table(records: Sequence[PseudoPerplexity], out: Output) -> None:
-    several = len({record.model for record in records}) > 1
-    columns = {k: show for k, show in PSEUDO_COLUMNS.items() if several or k != "model"}
-    put_columns(columns, records, left=2 if several else 1)
-    say_protocols(records, out)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from seqgen import __version__
 from seqgen.configs import Config
 from seqgen.errors import SeqgenError, UsageError, first_line
-from seqgen.files import Piece, json_bytes
+from seqgen.files import json_bytes
 from seqgen.store import layout
 from seqgen.store.folder import MetricsLog, ModelFolder, TrainingFolder, is_whole, tensor_pieces
 from seqgen.store.layout import models_folder
@@ -671,23 +671,10 @@ class ReadOnlyModel(StoredModel):
     def write_config(self, architecture: str, preset: str | None = None, **groups: Any) -> None:
         self.known.update({"architecture": architecture, "preset": preset, **groups})
 
-    def replace_part(self, part: str, *pieces: Piece) -> None:
+    def replace_part(self, *what: Any, **how: Any) -> None:
         """Write nothing."""
 
-    def write_weights(self, model: Any) -> None:
-        """Write nothing."""
-
-    def write_checkpoint(self, tensors: Any, facts: dict[str, Any], keep: int = 1) -> None:
-        """Write nothing."""
-
-    def rewind(self, step: int) -> None:
-        """Change nothing."""
-
-    def seal(self) -> None:
-        """Write nothing."""
-
-    def keep_current_hashes(self) -> None:
-        """Change nothing."""
+    write_weights = write_checkpoint = rewind = seal = keep_current_hashes = replace_part
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
