@@ -36,8 +36,8 @@ PAGE = Path(__file__).with_suffix(".md")
 ROW = re.compile(r"^\| (\d:\d+[^|]*)\|([^|]*)\|[^|]*\|([^|]*)\|([^|]*)\|([^|]*)\|$", re.M)
 COMMAND = re.compile(r"`((?:seqgen|python -m tests\.benchmarks) [^`\n]+)`")
 TEXT_FILE = re.compile(r"[\w/.-]+\.(?:txt|tsv|npy)")
-# What a command said last is its result.
-LINES = 12
+# What a command said last is its result, without the text that `train` shows.
+LINES, SHOWN = 12, "  | "
 # Commands that use the latest model, unless they name one.
 USE_LATEST = {"sample", "beam-search", "perplexity", "eval", "inspect", "diagnose", "report"}
 
@@ -178,7 +178,8 @@ class Runs:
             capture_output=True,
             text=True,
         )
-        said = (done.stderr + done.stdout).splitlines()[-LINES:]
+        said = (done.stderr + done.stdout).splitlines()
+        said = [line for line in said if not line.startswith(SHOWN)][-LINES:]
         seconds = round(time.monotonic() - began, 1)
         record = {"command": line, "code": done.returncode, "seconds": seconds, "said": said}
         with self.log.open("a", encoding="utf-8") as file:
