@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from seqgen.configs import ModelConfig
+from seqgen.models.engines.parts import shapes_of
 from seqgen.models.engines.weights import Shapes, Weights, parameter_count
 
 
@@ -59,7 +60,7 @@ class ArrayNetwork(Configured):
     @classmethod
     def shapes(cls, config: Any) -> Shapes:
         """Return the shape of every weight, by name; of shared ones, under each of their names."""
-        raise NotImplementedError
+        return shapes_of(cls, config)
 
     @classmethod
     def shared(cls, config: Any) -> list[list[str]]:

@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
+from seqgen.configs import ModelConfig
 from seqgen.models.array_network import ArrayNetwork, Configured
 from seqgen.models.engines.arrays import ArrayMap
-from seqgen.models.engines.ops import Leaf
+from seqgen.models.engines.ops import ArrayOps, Leaf, Ops
+from seqgen.models.engines.parts import fill_over_arrays
+from seqgen.models.engines.weights import Weights
 from seqgen.models.scores import Predictions, Scores, Want, WrittenOut
 
 if TYPE_CHECKING:
@@ -212,6 +215,12 @@ class NeuralArrays(ArrayModel):
     """An array model that makes features of the past and a linear `head` over them."""
 
     head: ArrayMap
+
+    def __init__(self, config: ModelConfig, weights: Weights, ops: Ops = ArrayOps) -> None:
+        self.config = config
+        fill_over_arrays(self, self.pieces(config), weights, ops)
+        table = weights["embedding.weight"]
+        self.vectors, self.dtype = table[: config.vocab_size], table.dtype
 
     @abstractmethod
     def hidden(self, tokens: np.ndarray, state: Any) -> tuple[np.ndarray, State]:

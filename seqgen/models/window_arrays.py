@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from seqgen.configs import MOST_WIDTH, Bounds, ModelConfig, ranges, require, setting
-from seqgen.models.engines.arrays import unchanged
-from seqgen.models.engines.ops import ArrayOps, Leaf, Ops
-from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
+from seqgen.models.engines.ops import Leaf, Ops
+from seqgen.models.engines.parts import Drop, Linear, Pieces, Table
 from seqgen.models.reader import NeuralArrays, Reader
 from seqgen.models.shared_settings import shared
 from seqgen.models.state import State
@@ -64,9 +63,17 @@ class OverWindow(Reader):
     ops: ClassVar[Ops]
     config: WindowConfig
     like: Leaf
-    embedding: Callable[[Leaf], Leaf]
     layer: Callable[[Leaf], Leaf] | None
-    dropout: Callable[[Leaf], Leaf]
+
+    @staticmethod
+    def pieces(config: WindowConfig) -> Pieces:
+        inputs, size = config.context_size * config.embedding_size, config.hidden_size
+        return {
+            "embedding": Table(config.vocab_size + 1, config.embedding_size, lambda x: x.normal_()),
+            "layer": Linear(inputs, size) if size else None,
+            "dropout": Drop(config.dropout),
+            "head": Linear(size + inputs * config.direct, config.vocab_size),
+        }
 
     def start(self, batch: int, stride: int | None = None) -> WindowState:
         nothing = [self.vocab_size] * (self.config.context_size - 1)
@@ -86,25 +93,4 @@ class OverWindow(Reader):
 
 
 class WindowArrays(OverWindow, NeuralArrays):
-    """`OverWindow` over arrays.
-
-    Args:
-        config: of the model.
-        weights: see `shapes`.
-    """
-
-    ops: ClassVar[Ops] = ArrayOps
-
-    def __init__(self, config: WindowConfig, weights: Weights) -> None:
-        self.config, self.dropout = config, unchanged
-        table = weights["embedding.weight"]
-        self.vectors, self.dtype = table[:-1], table.dtype
-        self.embedding, self.head = table.__getitem__, weights.affine("head")
-        self.layer = weights.affine("layer") if config.hidden_size else None
-
-    @staticmethod
-    def shapes(config: WindowConfig) -> Shapes:
-        inputs, size = config.context_size * config.embedding_size, config.hidden_size
-        shapes = {"embedding.weight": (config.vocab_size + 1, config.embedding_size)}
-        shapes |= linear_shapes("layer", inputs, size) if size else {}
-        return shapes | linear_shapes("head", size + inputs * config.direct, config.vocab_size)
+    """`OverWindow` over arrays."""

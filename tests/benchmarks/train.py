@@ -27,8 +27,8 @@ from seqgen.models.engines.precision import (
     parameter_type,
 )
 from seqgen.models.network import hidden_matrices
-from seqgen.models.seq2seq.transformer import CrossAttention
-from seqgen.models.transformer.blocks import Attention
+from seqgen.models.seq2seq.reading import SourceAttention
+from seqgen.models.transformer.equations import Attention
 from seqgen.presets import SHARED
 from seqgen.training.speed import bf16_speedup, faster_precision, speed
 
@@ -325,7 +325,7 @@ def flops_per_token(model: NeuralLanguageModel, seq_len: int) -> int:
     """
     weights = sum(matrix.numel() for matrix, _ in hidden_matrices(model))
     weights += model.head.weight.numel()
-    attentions = sum(isinstance(part, Attention | CrossAttention) for part in model.modules())
+    attentions = sum(isinstance(part, Attention | SourceAttention) for part in model.modules())
     weights += 2 * attentions * seq_len * model.config.hidden_size
     return 6 * weights
 

@@ -13,6 +13,7 @@ from torch.autograd import gradcheck
 
 from seqgen.models.engines import arrays, tensor_products
 from seqgen.models.engines.precision import choose_precision, step_arithmetic
+from seqgen.models.engines.rms_norm import Normalisation, RMSNorm
 from seqgen.models.recurrent.bptt import GRURecurrence
 from seqgen.models.recurrent.cell import Cell
 from seqgen.models.recurrent.cells.gru import GRUConfig
@@ -20,7 +21,6 @@ from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.cells.rnn import RNNConfig
 from seqgen.models.transformer.attention import causal_attention
 from seqgen.models.transformer.config import TransformerConfig
-from seqgen.models.transformer.rms_norm import Normalisation, RMSNorm
 from seqgen.training.optimizers import Muon
 
 B, T, E, H = 3, 7, 5, 16

@@ -19,10 +19,9 @@ from seqgen.models.encoders.transformer_arrays import (
     BertOverSentences,
     MaskedModel,
 )
-from seqgen.models.engines.onednn_linear import Linear
+from seqgen.models.engines.parts import fill
 from seqgen.models.network import Network, groups_in_order
 from seqgen.models.seq2seq.transformer import TransformerEncoder
-from seqgen.models.transformer.blocks import norm_of
 from seqgen.models.transformer.model import initialise
 
 # Fewer tokens hold no [SEP] with a text on both sides of it.
@@ -35,8 +34,6 @@ class BertStack(BertBlocks, TransformerEncoder):
     def __init__(self, config: BertConfig) -> None:
         tokens = nn.Embedding(config.vocab_size + SYMBOLS, config.embedding_width)
         super().__init__(config, tokens)
-        self.segment_embedding = nn.Embedding(2, config.embedding_width)
-        self.embedding_norm = norm_of(config)
 
 
 class BertEncoder(BertOverSentences, SentenceEncoder):
@@ -82,12 +79,9 @@ class Bert(MaskedModel, Model, Network):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.config, self.window, size = config, config.window, config.hidden_size
+        self.config, self.window = config, config.window
         self.encoder = BertStack(config)
-        self.transform, self.transform_norm = Linear(size, size), norm_of(config)
-        self.head = Linear(size, config.vocab_size + SYMBOLS)
-        self.pooler = Linear(size, size) if config.next_sentence else None
-        self.next_sentence = Linear(size, 2) if config.next_sentence else None
+        fill(self, self.pieces(config))
         initialise(self, config)
         if config.tie_weights:
             self.head.weight = self.encoder.inputs.weight

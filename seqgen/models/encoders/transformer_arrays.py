@@ -12,9 +12,10 @@ from seqgen.models.encoders.array_model import ArrayEncoder
 from seqgen.models.encoders.config import BertConfig, EncoderConfig
 from seqgen.models.encoders.labelling import at_ends, require_window
 from seqgen.models.engines.ops import Leaf, ops_of
+from seqgen.models.engines.parts import Linear, Pieces, Table, fill_over_arrays
 from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
 from seqgen.models.seq2seq.encoding import SourceBlocks, SourceBlocksArrays
-from seqgen.models.transformer.array_model import norm_over_arrays, norm_shapes
+from seqgen.models.transformer.equations import norm_of
 
 # [CLS], [SEP] and [MASK], whose ids follow those of the tokenizer.
 SYMBOLS = 3
@@ -66,6 +67,11 @@ class BertBlocks(SourceBlocks):
     config: BertConfig
     segment_embedding: Callable[[Leaf], Leaf]
 
+    @staticmethod
+    def pieces(config: BertConfig) -> Pieces:
+        segments = {"segment_embedding": Table(2, config.embedding_width)}
+        return SourceBlocks.pieces(config) | segments | {"embedding_norm": norm_of(config)}
+
     def _embedded(self, values: Leaf) -> tuple[Leaf, Leaf | None]:
         x = self.inputs(values) + self.segment_embedding(self.segments(values))
         x, rotation = self._placed(x)
@@ -82,17 +88,11 @@ class BertBlocksArrays(BertBlocks, SourceBlocksArrays):
 
     def __init__(self, config: BertConfig, weights: Weights) -> None:
         super().__init__(config, weights, weights["inputs.weight"].__getitem__)
-        self.segment_embedding = weights["segment_embedding.weight"].__getitem__
 
-    @staticmethod
-    def shapes(config: BertConfig, name: str = "encoder") -> Shapes:
-        width = config.embedding_width
-        return {
-            f"{name}.inputs.weight": (config.vocab_size + SYMBOLS, width),
-            f"{name}.segment_embedding.weight": (2, width),
-            **SourceBlocksArrays.shapes(config, name),
-            **norm_shapes(config, f"{name}.embedding_norm"),
-        }
+    @classmethod
+    def shapes(cls, config: BertConfig) -> Shapes:
+        inputs = config.vocab_size + SYMBOLS, config.embedding_width
+        return {"encoder.inputs.weight": inputs, **super().shapes(config)}
 
 
 class BertOverSentences:
@@ -158,6 +158,18 @@ class MaskedModel:
     pooler: Callable[[Leaf], Leaf] | None
     next_sentence: Callable[[Leaf], Leaf] | None
 
+    @staticmethod
+    def pieces(config: BertConfig) -> Pieces:
+        """Return what it consists of besides its encoder."""
+        size, pairs = config.hidden_size, config.next_sentence
+        return {
+            "transform": Linear(size, size),
+            "transform_norm": norm_of(config),
+            "head": Linear(size, config.vocab_size + SYMBOLS),
+            "pooler": Linear(size, size) if pairs else None,
+            "next_sentence": Linear(size, 2) if pairs else None,
+        }
+
     @property
     def symbols(self) -> Symbols:
         """The ids of [CLS], [SEP] and [MASK]."""
@@ -201,26 +213,13 @@ class BertArrays(MaskedModel, ArrayNetwork):
     def __init__(self, config: BertConfig, weights: Weights) -> None:
         self.config, self.window = config, config.window
         self.encoder = BertBlocksArrays(config, weights.part("encoder"))
-        self.transform, self.head = weights.affine("transform"), weights.affine("head")
-        norm = weights.part("transform_norm")
-        self.transform_norm = norm_over_arrays(self.encoder.ops, config, norm)
-        self.pooler = weights.affine("pooler")
-        self.next_sentence = weights.affine("next_sentence")
+        fill_over_arrays(self, self.pieces(config), weights)
         self.vectors = weights["encoder.inputs.weight"][: config.vocab_size]
         self.dtype = self.vectors.dtype
 
     @classmethod
     def shapes(cls, config: BertConfig) -> Shapes:
-        size = config.hidden_size
-        shapes = {
-            **BertBlocksArrays.shapes(config),
-            **linear_shapes("transform", size, size),
-            **norm_shapes(config, "transform_norm"),
-            **linear_shapes("head", size, config.vocab_size + SYMBOLS),
-        }
-        if config.next_sentence:
-            shapes |= linear_shapes("pooler", size, size) | linear_shapes("next_sentence", size, 2)
-        return shapes
+        return BertBlocksArrays.shapes(config) | super().shapes(config)
 
     @classmethod
     def shared(cls, config: BertConfig) -> list[list[str]]:

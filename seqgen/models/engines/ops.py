@@ -222,6 +222,11 @@ class ArrayOps:
         return x - ArrayOps.logsumexp(x)
 
     @staticmethod
+    def log_sigmoid(x: np.ndarray) -> np.ndarray:
+        """Return the logarithm of the sigmoid of x."""
+        return -np.logaddexp(0, -x)
+
+    @staticmethod
     def log_of_sum(*terms: np.ndarray) -> np.ndarray:
         """Return log(exp(a) + exp(b) + ...) of terms of one shape, in float32 or wider."""
         return np.logaddexp.reduce(terms)

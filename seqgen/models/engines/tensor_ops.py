@@ -16,6 +16,7 @@ class TensorOps:
 
     sigmoid, tanh, relu, exp, where = torch.sigmoid, torch.tanh, torch.relu, torch.exp, torch.where
     silu, gelu_exact, cos, sin = F.silu, F.gelu, torch.cos, torch.sin
+    log_sigmoid = F.logsigmoid
     sqrt, expm1, log, at_least = torch.sqrt, torch.expm1, torch.log, torch.clamp
 
     @staticmethod

@@ -73,6 +73,11 @@ class Weights(Mapping[str, np.ndarray]):
         prefix = self._prefix + "".join(f"{name}." for name in path)
         return Weights(self._arrays, prefix, self._maps)
 
+    @property
+    def itself(self) -> np.ndarray:
+        """The weight of which this is the path, and no part."""
+        return self._arrays[self._prefix.removesuffix(".")]
+
     def affine(self, *path: str | int) -> ArrayMap | None:
         """Return the linear layer at a path: W x + b, or W x where no b is stored; None if no W."""
         layer = self.part(*path)

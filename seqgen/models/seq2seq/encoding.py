@@ -9,10 +9,10 @@ import numpy as np
 from seqgen.errors import SeqgenError
 from seqgen.models.engines.arrays import ArrayMap, attend_to_all
 from seqgen.models.engines.ops import ArrayOps, Leaf, Ops
+from seqgen.models.engines.parts import Pieces, fill_over_arrays, shapes_of
 from seqgen.models.engines.weights import Shapes, Weights
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
-from seqgen.models.transformer.array_model import block_over_arrays, fill_stack, stack_shapes
-from seqgen.models.transformer.equations import BlockStack, placed, stream
+from seqgen.models.transformer.equations import Block, BlockStack, placed, stack_pieces, stream
 from seqgen.models.transformer.positions import sinusoids, waves_of
 
 
@@ -25,6 +25,12 @@ class SourceBlocks(BlockStack):
 
     config: Seq2SeqTransformerConfig
     inputs: Callable[[Leaf], Leaf]
+
+    @staticmethod
+    def pieces(config: Seq2SeqTransformerConfig) -> Pieces:
+        """Return what it consists of besides its inputs."""
+        layers = config.encoder_layers or config.num_layers
+        return stack_pieces(config, Block, layers, config.source_window)
 
     def attend_to_all(self, q: Leaf, k: Leaf, v: Leaf, there: Leaf | None) -> Leaf:
         """Return what queries (S, heads, N, D) read of keys and values (S, heads, L, D).
@@ -111,18 +117,13 @@ class SourceBlocksArrays(SourceBlocks):
         inputs: ArrayMap,
         ops: Ops = ArrayOps,
     ) -> None:
-        self.config, self.ops, self.inputs = config, ops, inputs
-        blocks = [
-            block_over_arrays(ops, config, weights.part("blocks", i), i)
-            for i in range(config.encoder_layers or config.num_layers)
-        ]
-        fill_stack(self, config, weights, blocks)
+        self.config, self.inputs = config, inputs
+        fill_over_arrays(self, self.pieces(config), weights, ops)
 
-    @staticmethod
-    def shapes(config: Seq2SeqTransformerConfig, name: str = "encoder") -> Shapes:
-        """Return the shapes of the weights, but for those of its inputs."""
-        layers = config.encoder_layers or config.num_layers
-        return stack_shapes(config, f"{name}.", layers, config.source_window)
+    @classmethod
+    def shapes(cls, config: Seq2SeqTransformerConfig) -> Shapes:
+        """Return the shapes of an encoder's weights, but for those of its inputs."""
+        return {f"encoder.{name}": shape for name, shape in shapes_of(cls, config).items()}
 
     def __call__(self, values: np.ndarray, lengths: Sequence[int]) -> tuple[np.ndarray, tuple[()]]:
         """See `encoded`."""

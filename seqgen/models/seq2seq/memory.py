@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
+import numpy as np
+
 from seqgen.models.engines.ops import Leaf, ops_of, padded
 from seqgen.models.state import Rows, State
 
@@ -47,6 +49,12 @@ class Memory(State):
     def width(self) -> int:
         """L, the places that there is room for; 0 where nothing attends."""
         return self.keys[0].shape[-2] if self.keys else 0
+
+    def put_in_order(self) -> None:
+        """Lay out arrays of keys and values in the order in which each head is read."""
+        self.keys, self.values = (
+            tuple(map(np.ascontiguousarray, x)) for x in (self.keys, self.values)
+        )
 
     def of_rows(self, x: Leaf) -> Leaf:
         """Return what x (S, ...) holds for each row's source, (B, ...)."""

@@ -5,16 +5,27 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from seqgen.models.engines.ops import Leaf, Ops
+from seqgen.models.engines.ops import Leaf
+from seqgen.models.engines.parts import Linear, Made, Part, Pieces
 from seqgen.models.seq2seq.base import FromSource, require_memory
 from seqgen.models.seq2seq.encoding import SourceBlocks
 from seqgen.models.seq2seq.memory import Memory
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.models.state import Rows
+from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.context import AnchoredContext
-from seqgen.models.transformer.equations import Attend, Heads, apart, full_weights, together
+from seqgen.models.transformer.equations import (
+    Attend,
+    Block,
+    Heads,
+    apart,
+    full_weights,
+    head_norm,
+    norm_of,
+    together,
+)
 from seqgen.models.transformer.kv_cache import KVCache
 
 
@@ -67,19 +78,24 @@ class Reading:
         return memory.ungroup(read.reshape(grouped.shape).swapaxes(1, 2))
 
 
-class SourceAttention:
+class SourceAttention(Part):
     """softmax(Q K^T / sqrt(D)) V with Q of the target, K and V of the source.
 
     K and V are made once a source, by `remember`.
     """
 
-    ops: ClassVar[Ops]
     heads: Heads
-    query: Callable[[Leaf], Leaf]
-    key_value: Callable[[Leaf], Leaf]
-    output: Callable[[Leaf], Leaf]
-    query_norm: Callable[[Leaf], Leaf]
-    key_norm: Callable[[Leaf], Leaf]
+
+    def pieces(self, config: TransformerConfig, index: int) -> Pieces:
+        self.heads = Heads.of(config, index)
+        size, width = config.hidden_size, self.heads.widths[0]
+        return {
+            "query": Linear(size, width, config.bias),
+            "key_value": Linear(size, 2 * width, config.bias, (width, width)),
+            "output": Linear(width, size, config.bias),
+            "query_norm": head_norm(config),
+            "key_norm": head_norm(config),
+        }
 
     def remember(self, encoded: Leaf) -> tuple[Leaf, Leaf]:
         """Return the keys and values (S, heads, L, D) of features (S, L, H)."""
@@ -87,17 +103,28 @@ class SourceAttention:
         k, v = (apart(part, self.heads.numbers[0]) for part in parts)
         return self.key_norm(k), v
 
-    def attended(self, x: Leaf, attend: Reading) -> Leaf:
+    def run(self, x: Leaf, attend: Reading) -> Leaf:
         """Return what the stream x (B, T, H) reads of the sources."""
         q = apart(self.heads.activated(self.ops, self.query(x)), self.heads.numbers[0])
         read = attend.source(self.heads.index, self.heads.amplified(self.query_norm(q)))
         return self.output(together(read))
 
 
+class DecoderBlock(Block):
+    """A block that reads the source between its attention and its feed-forward part."""
+
+    called_whole = False  # the memory is made with its maps before it is called
+
+    def pieces(self, config: TransformerConfig, index: int) -> Pieces:
+        reading = {"cross": Made(SourceAttention, config, index), "cross_norm": norm_of(config)}
+        return super().pieces(config, index) | reading
+
+
 class ContextFromSource(AnchoredContext, FromSource):
     """A decoder, windows and all, whose blocks also read the encoder's features of a source."""
 
     config: Seq2SeqTransformerConfig
+    kind = DecoderBlock
     encoder: SourceBlocks
     blocks: Iterable[Any]
 

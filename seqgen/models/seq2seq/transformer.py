@@ -2,59 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
-from seqgen.models.engines.onednn_linear import Linear
-from seqgen.models.engines.ops import Ops
-from seqgen.models.engines.tensor_ops import TensorOps
+from seqgen.models.engines.parts import fill
 from seqgen.models.engines.tensor_products import as_tensor
 from seqgen.models.seq2seq.base import require_memory
 from seqgen.models.seq2seq.encoder_decoder import EncoderDecoder, source_input
 from seqgen.models.seq2seq.encoding import SourceBlocks
 from seqgen.models.seq2seq.memory import Memory
-from seqgen.models.seq2seq.reading import (
-    ContextFromSource,
-    MemoryCache,
-    Reading,
-    SourceAttention,
-)
+from seqgen.models.seq2seq.reading import ContextFromSource, MemoryCache, Reading
 from seqgen.models.seq2seq.transformer_arrays import Seq2SeqTransformerArrays
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.models.transformer.attention import full_attention
-from seqgen.models.transformer.blocks import Block, fill_stack, head_norm, norm_of
-from seqgen.models.transformer.config import TransformerConfig
-from seqgen.models.transformer.equations import Heads
 from seqgen.models.transformer.model import Transformer, initialise
-
-
-class CrossAttention(SourceAttention, nn.Module):
-    """See `SourceAttention`."""
-
-    ops: ClassVar[Ops] = TensorOps
-    forward = SourceAttention.attended
-
-    def __init__(self, config: TransformerConfig, index: int) -> None:
-        super().__init__()
-        self.heads = Heads.of(config, index)
-        size, width = config.hidden_size, self.heads.widths[0]
-        self.query = Linear(size, width, bias=config.bias)
-        self.key_value = Linear(size, 2 * width, bias=config.bias)
-        self.key_value.maps = {"weight": (width, width)}
-        self.output = Linear(width, size, bias=config.bias)
-        self.query_norm, self.key_norm = head_norm(config), head_norm(config)
-
-
-class DecoderBlock(Block):
-    """A block that reads the source between its attention and its feed-forward part."""
-
-    called_whole = False  # the memory is made with its maps before it is called
-
-    def __init__(self, config: TransformerConfig, index: int) -> None:
-        super().__init__(config, index)
-        self.cross, self.cross_norm = CrossAttention(config, index), norm_of(config)
 
 
 class TransformerEncoder(SourceBlocks, nn.Module):
@@ -65,14 +26,12 @@ class TransformerEncoder(SourceBlocks, nn.Module):
         inputs: makes vectors (S, L, E) of the source's values, E being `embedding_width`.
     """
 
-    ops: ClassVar[Ops] = TensorOps
     forward = SourceBlocks.encoded
 
     def __init__(self, config: Seq2SeqTransformerConfig, inputs: nn.Module) -> None:
         super().__init__()
         self.config, self.inputs = config, inputs
-        layers = config.encoder_layers or config.num_layers
-        fill_stack(self, config, Block, layers, config.source_window)
+        fill(self, self.pieces(config))
 
     def attend_to_all(self, q: Tensor, k: Tensor, v: Tensor, there: Tensor | None) -> Tensor:
         dropout = self.config.attention_dropout if self.training else 0.0
@@ -88,7 +47,6 @@ class Seq2SeqTransformer(ContextFromSource, Transformer, EncoderDecoder):
 
     config: Seq2SeqTransformerConfig
     arrays = Seq2SeqTransformerArrays
-    block = DecoderBlock
     reducible = False  # what is beside a row, such as longer sources, would show
     over_tensors = None  # what runs over tensors alone would have to take the memory too
 

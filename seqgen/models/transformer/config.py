@@ -217,10 +217,6 @@ class TransformerConfig(ModelConfig):
         """Return how many tokens a position attends to, itself included; None for all before it."""
         return None if layer < self.full_layers else self.sliding_window
 
-    def depth_shape(self, name: str, index: int) -> dict[str, tuple[int, ...]]:
-        """Return the shape of the weights by which what follows a block is summed, if it is."""
-        return {f"{name}.{index}": (index + 2,)} if self.dense else {}
-
     @property
     def embedding_width(self) -> int:
         """Width of the embeddings of tokens."""

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from seqgen.models.engines.ops import Leaf
+from seqgen.models.engines.parts import Linear, Pieces, Table
 from seqgen.models.transformer.config import TransformerConfig
-from seqgen.models.transformer.equations import Attend, BlockStack, placed, seen_from, stream
+from seqgen.models.transformer.equations import (
+    Attend,
+    Block,
+    BlockStack,
+    placed,
+    seen_from,
+    stack_pieces,
+    stream,
+)
 from seqgen.models.transformer.kv_cache import KVCache, empty_cache
 
 # Tokens, over all windows, that a long text is worked through at a time.
@@ -63,6 +73,15 @@ class AnchoredContext(BlockStack):
     window: int
     waves: Leaf
     embedding: Callable[[Leaf], Leaf]
+    kind: ClassVar[type[Block]] = Block
+
+    @classmethod
+    def pieces(cls, config: TransformerConfig) -> Pieces:
+        return {
+            "embedding": Table(config.vocab_size, config.embedding_width),
+            **stack_pieces(config, cls.kind, config.num_layers, config.window),
+            "head": Linear(config.hidden_size, config.vocab_size, config.output_bias),
+        }
 
     def attend_to_past(self, q: Leaf, k: Leaf, v: Leaf, seen: Leaf | None) -> Leaf:
         """Return what queries (B, heads, T, D) read at the last T of n positions.

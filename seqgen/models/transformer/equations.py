@@ -1,6 +1,6 @@
 """The equations of a transformer, over arrays or tensors.
 
-A part `p` is a torch module or a namespace (`array_model.py`) whose maps take what `ops` is for.
+Each `Part` is over what its `ops` are for.
 """
 
 from __future__ import annotations
@@ -13,6 +13,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from seqgen.models.engines.ops import Leaf, Ops, ops_of
+from seqgen.models.engines.parts import (
+    Drop,
+    Linear,
+    Made,
+    Norm,
+    Numbers,
+    Part,
+    Piece,
+    Pieces,
+    Stack,
+    Table,
+)
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.positions import rotate
 
@@ -87,16 +99,29 @@ def together(x: Leaf) -> Leaf:
     return x.reshape(*x.shape[:2], -1)
 
 
-def attention(
-    ops: Ops, p: Any, heads: Heads, x: Leaf, rotation: Leaf | None, attend: Attend
-) -> Leaf:
-    """Return softmax(Q K^T / sqrt(D)) V over several heads (Vaswani et al. 2017, section 3.2)."""
-    parts = ops.split(heads.activated(ops, p.query_key_value(x)), *heads.widths)
-    q, k, v = (apart(part, number) for part, number in zip(parts, heads.numbers, strict=True))
-    q, k = p.query_norm(q), p.key_norm(k)  # (B, heads, T, D)
-    if rotation is not None:
-        q, k = rotate(q, rotation), rotate(k, rotation)
-    return p.output(together(attend(heads.index, heads.amplified(q), k, v)))
+class Attention(Part):
+    """softmax(Q K^T / sqrt(D)) V over several heads (Vaswani et al. 2017, section 3.2)."""
+
+    heads: Heads
+
+    def pieces(self, config: TransformerConfig, index: int) -> Pieces:
+        self.heads, size = Heads.of(config, index), config.hidden_size
+        widths, biased = self.heads.widths, config.bias or config.qkv_bias
+        return {
+            "query_key_value": Linear(size, sum(widths), biased, widths),
+            "output": Linear(widths[0], size, config.bias),
+            "query_norm": head_norm(config),
+            "key_norm": head_norm(config),
+        }
+
+    def run(self, x: Leaf, rotation: Leaf | None, attend: Attend) -> Leaf:
+        ops, heads = self.ops, self.heads
+        parts = ops.split(heads.activated(ops, self.query_key_value(x)), *heads.widths)
+        q, k, v = (apart(part, number) for part, number in zip(parts, heads.numbers, strict=True))
+        q, k = self.query_norm(q), self.key_norm(k)  # (B, heads, T, D)
+        if rotation is not None:
+            q, k = rotate(q, rotation), rotate(k, rotation)
+        return self.output(together(attend(heads.index, heads.amplified(q), k, v)))
 
 
 def seen_from(queries: Leaf, keys: Leaf, span: int | None) -> Leaf:
@@ -117,26 +142,76 @@ def full_weights(q: Leaf, k: Leaf, there: Leaf | None) -> Leaf:
     return ops.softmax(scores if there is None else ops.where(there, scores, -math.inf))
 
 
-def feed_forward(ops: Ops, p: Any, activation: str, x: Leaf) -> Leaf:
-    """Return W2 phi(W1 x), or W2 (phi(W1 x) * W3 x) for the gated forms (Shazeer 2020)."""
-    phi, gated = ACTIVATIONS[activation]
-    inner = p.inner(x)
-    if not gated:
-        return p.output(getattr(ops, phi)(inner))
-    gate, up = ops.split(inner, 1, 1)
-    return p.output(getattr(ops, phi)(gate) * up)
+class FeedForward(Part):
+    """W2 phi(W1 x), or W2 (phi(W1 x) * W3 x) for the gated forms (Shazeer 2020).
+
+    Attributes:
+        activation: a name of `ACTIVATIONS`.
+    """
+
+    activation: str
+
+    def pieces(self, size: int, inner: int, activation: str, bias: bool) -> Pieces:
+        """Return the maps, from x of a size to a width between them, and back."""
+        self.activation, widths = activation, (inner,) * (1 + ACTIVATIONS[activation][1])
+        maps = Linear(size, sum(widths), bias, widths)
+        return {"inner": maps, "output": Linear(inner, size, bias)}
+
+    def run(self, x: Leaf) -> Leaf:
+        phi, gated = ACTIVATIONS[self.activation]
+        inner = self.inner(x)
+        if not gated:
+            return self.output(getattr(self.ops, phi)(inner))
+        gate, up = self.ops.split(inner, 1, 1)
+        return self.output(getattr(self.ops, phi)(gate) * up)
 
 
-def block(p: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Leaf:
-    """Return what a block makes of the stream x (B, T, H).
+class Block(Part):
+    """What a stack makes of its stream x (B, T, H) again and again.
 
     Attention, in a decoder what is read of the source, and the feed-forward layer, each as
     x + part(norm(x)); or norm(x + part(x)), as in 2017.
+
+    Attributes:
+        called_whole: training uses its parameters in its forward pass alone.
     """
-    x = _residual(p, p.attention_norm, lambda y: p.attention(y, rotation, attend), x)
-    if p.cross is not None:
-        x = _residual(p, p.cross_norm, lambda y: p.cross(y, attend), x)
-    return _residual(p, p.feed_forward_norm, p.feed_forward, x)
+
+    called_whole: ClassVar[bool] = True
+
+    def pieces(self, config: TransformerConfig, index: int) -> Pieces:
+        self.pre = config.norm_position == "pre"
+        sizes = config.hidden_size, config.feed_forward_size
+        return {
+            "attention": Made(Attention, config, index),
+            "feed_forward": Made(FeedForward, *sizes, config.activation, config.bias),
+            "attention_norm": norm_of(config),
+            "feed_forward_norm": norm_of(config),
+            "dropout": Drop(config.dropout),
+            "cross": None,
+        }
+
+    def run(self, x: Leaf, rotation: Leaf | None, attend: Attend) -> Leaf:
+        x = self._residual(self.attention_norm, lambda y: self.attention(y, rotation, attend), x)
+        if self.cross is not None:
+            x = self._residual(self.cross_norm, lambda y: self.cross(y, attend), x)
+        return self._residual(self.feed_forward_norm, self.feed_forward, x)
+
+    def _residual(
+        self, norm: Callable[[Leaf], Leaf], part: Callable[[Leaf], Leaf], x: Leaf
+    ) -> Leaf:
+        if self.pre:
+            return x + self.dropout(part(norm(x)))
+        return norm(x + self.dropout(part(x)))
+
+
+def head_norm(config: TransformerConfig) -> Piece:
+    """Return the normalisation of queries, or of keys."""
+    return Norm("rmsnorm", config.head_width, config.norm_eps) if config.qk_norm else Piece()
+
+
+def norm_of(config: TransformerConfig) -> Piece:
+    """Return the normalisation of the residual stream."""
+    return Norm(config.norm, config.hidden_size, config.norm_eps, config.bias)
 
 
 class BlockStack:
@@ -166,10 +241,20 @@ def stream(p: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Iterator[L
         yield x
 
 
-def _residual(p: Any, norm: Callable[[Leaf], Leaf], part: Callable[[Leaf], Leaf], x: Leaf) -> Leaf:
-    if p.pre:
-        return x + p.dropout(part(norm(x)))
-    return norm(x + p.dropout(part(x)))
+def stack_pieces(config: TransformerConfig, kind: type[Block], layers: int, window: int) -> Pieces:
+    """Return what a `BlockStack` consists of, for `window` positions.
+
+    At first each block reads the one below it alone: so begin the w_ij of `stream`.
+    """
+    learned, dense = config.positions == "learned", layers * config.dense
+    return {
+        "position_embedding": Table(window, config.position_width) if learned else None,
+        "embedding_norm": norm_of(config) if config.embedding_norm else Piece(),
+        "blocks": Stack([Made(kind, config, i) for i in range(layers)]),
+        "depth": Stack([Numbers((i + 2,), lambda w: w[-1].fill_(1)) for i in range(dense)]),
+        "final_norm": norm_of(config) if config.norm_position == "pre" else Piece(),
+        "dropout": Drop(config.dropout),
+    }
 
 
 def placed(

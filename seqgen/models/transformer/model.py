@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.engines.array_steps import ArraySteps
-from seqgen.models.engines.onednn_linear import Linear
-from seqgen.models.engines.ops import Ops
+from seqgen.models.engines.parts import fill
 from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.engines.tensor_products import (
     FusedArrayOps,
@@ -23,7 +22,6 @@ from seqgen.models.engines.tensor_products import (
 )
 from seqgen.models.transformer.array_model import TransformerArrays
 from seqgen.models.transformer.attention import causal_attention, for_each_query
-from seqgen.models.transformer.blocks import Block, fill_stack
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.context import AnchoredContext
 from seqgen.models.transformer.kv_cache import KVCache
@@ -55,18 +53,13 @@ class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
     Glorot's, as in 2017.
     """
 
-    ops: ClassVar[Ops] = TensorOps
     arrays: ClassVar[type[TransformerArrays]] = TransformerArrays
-    block: ClassVar[type[Block]] = Block
     reducible = True
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config, self.window = config, config.window
-        size = config.hidden_size
-        self.embedding = nn.Embedding(config.vocab_size, config.embedding_width)
-        fill_stack(self, config, self.block, config.num_layers, config.window)
-        self.head = Linear(size, config.vocab_size, bias=config.output_bias)
+        fill(self, self.pieces(config))
         initialise(self, config)
         if config.tie_weights:
             self.head.weight = self.embedding.weight

@@ -17,7 +17,7 @@ from seqgen.models.network import Network
 from seqgen.models.recurrent.cell import Cell
 from seqgen.models.recurrent.watched import Steps, watching
 from seqgen.models.transformer.attention_figures import features_seen, plain_gain
-from seqgen.models.transformer.blocks import FeedForward
+from seqgen.models.transformer.equations import FeedForward
 from seqgen.models.transformer.model import Transformer
 
 # Beyond these values the slope of an activation is below 0.36 of its largest. Those of gates are
