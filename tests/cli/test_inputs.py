@@ -45,6 +45,7 @@ def folder(tmp_path_factory):
         for name, *how in (
             ("lf", str(folder / "crlf.txt"), "--newlines", "lf"),
             ("words", text, "--tokenizer", "word"),
+            ("words-3", text, "--tokenizer", "word", "--order", "3"),
             ("lines", text, "--documents", "line", "--split-seed", "3"),
             ("other", str(folder / "other.txt")),
             ("two", text, "--order", "3"),
@@ -528,7 +529,7 @@ def test_token_files_that_have_lost_their_text_are_refused_in_a_line(cli, folder
         refused(cli(*command), 1, "give")
     (found,) = records(cli("eval", lost, "-m", "one", "--json", "-q"))
     assert found["perplexity"]["oov"] == 2 and "is lost" in found["missing"]["continuations"]
-    refused(cli("perplexity", "-m", "words+words", "--fit", lost), 1, "another tokenizer")
+    refused(cli("perplexity", "-m", "words+words-3", "--fit", lost), 1, "another tokenizer")
     refused(cli("perplexity", lost, "-m", "lines", "-q"), 1, "--documents stream")
     how = ["--documents", "line", "--out", tmp_path / "line.tok", "-q"]
     assert cli("tokenize", folder / "short.txt", "-m", "one", *how)[0] == 0

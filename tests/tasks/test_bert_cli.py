@@ -6,6 +6,7 @@ import collections
 import json
 import math
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -245,12 +246,13 @@ def test_it_stands_beside_no_perplexity(model, text, capsys):
         ("export", "m"),
         ("diagnose", "FILE"),
         ("inspect", "FILE"),
-        ("perplexity", "FILE", "-m", "m+m"),
+        ("perplexity", "FILE", "-m", "m+copy"),
     ],
 )
 def test_commands_that_need_a_language_model_refuse_it(model, text, command, capsys):
     arguments = [text if word == "FILE" else word for word in command]
-    given = () if {"m", "m+m"} & set(command) else ("-m", model)
+    given = () if {"m", "m+copy"} & set(command) else ("-m", model)
+    shutil.copytree(store.find(model).path, store.find(model).path.with_name("copy"))
     assert "m is a masked model, no language model: use seqgen fill" in refusal(
         capsys, *arguments, *given
     )
