@@ -241,7 +241,7 @@ def measure(
         yield _timed(cases[name](), training, repeats, place)
 
 
-def _model_of(case: Case) -> NeuralLanguageModel:
+def model_of(case: Case) -> NeuralLanguageModel:
     kind = registry.architecture(case.architecture)
     config_class = kind.load_config()
     derived = {"vocab_size": case.vocab_size, "window": case.seq_len}
@@ -252,7 +252,7 @@ def _model_of(case: Case) -> NeuralLanguageModel:
 def _timed(case: Case, training: TrainingConfig, repeats: int, device: torch.device) -> Timing:
     training = replace(training, batch_size=case.batch_size, seq_len=case.seq_len)
     torch.manual_seed(0)
-    model = _model_of(case)
+    model = model_of(case)
     model.to(device=device, dtype=parameter_type(training.precision))
     batches = training_batches(
         case.corpus(), "stream", model.carries_state, case.batch_size, case.seq_len, seed=0
