@@ -6,7 +6,8 @@ import contextlib
 import json as json_module
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -21,7 +22,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.commands.tokenize import Statistics, TokenizedLine
+    from seqgen.commands.tokenize import TokenizedLine
     from seqgen.data.token_writing import WrittenTokens
     from seqgen.data.tokenfile import TokenFile
     from seqgen.tokenizers import Tokenizer
@@ -134,10 +135,7 @@ def tokenize(
         newlines_of,
         pair_tokenizer,
         source_tokenizer_of,
-        statistics,
-        without_pairs,
     )
-    from seqgen.commands.tokenize import tokenize as encode
 
     saved, model = encoded.saved, encoder.model
     if saved.shards is not None and (saved.out is None or encoder.train is not None):
@@ -148,7 +146,7 @@ def tokenize(
     if encoder.train is not None:
         _train(encoder, sources, texts.newlines or "keep", saved, out)
         return
-    tokenizer, documents = find_tokenizer(model, encoder.tokenizer), texts.documents
+    tokenizer = find_tokenizer(model, encoder.tokenizer)
     newlines, of_sources = texts.newlines or "keep", None
     if encoder.tokenizer is None:
         if apart := source_tokenizer_of(model):
@@ -157,20 +155,17 @@ def tokenize(
             )
         of_sources = pair_tokenizer(model)
         newlines = texts.newlines or newlines_of(model)
+    read = Read(sources, newlines, tokenizer, texts.documents, of_sources, out)
     if saved.out is not None:
         if of_sources is not None:
             raise UsageError("--out is for text: pairs are trained on as text, not as tokens")
-        _write(saved, sources, newlines, tokenizer, documents, out)
+        read.write(saved)
     elif encoded.stats:
-        text = _token_file(sources, tokenizer) or join(sources, newlines)
-        if of_sources is not None:
-            text = without_pairs(text, "--stats", of_sources)
-        _show_statistics(statistics(text, tokenizer), out)
+        read.put_statistics()
     elif encoded.decode:
-        _decode(sources, newlines, tokenizer, documents, of_sources, out)
+        read.put_decoded()
     else:
-        lines = encode(join(sources, newlines), tokenizer, documents, of_sources)
-        _put_lines(lines, tokenizer, of_sources or tokenizer, encoded.pieces, out)
+        read.put_lines(encoded.pieces)
 
 
 def _train(
@@ -187,32 +182,138 @@ def _train(
     out.notice(f"{folder}: {made.kind}, {plural(made.vocab_size, 'token')}")
 
 
-def _token_file(sources: list[Input], tokenizer: Tokenizer) -> TokenFile | None:
-    """Return the one token file that is given, whose tokens must be the tokenizer's."""
-    from seqgen.data.tokenfile import check_tokenizer
+@dataclass(frozen=True)
+class Read:
+    """Texts, how they are read, and what takes what is made of them.
 
-    file = sources[0].token_file if len(sources) == 1 else None
-    if file is not None:
-        check_tokenizer(file, tokenizer, "the one given")
-    return file
+    Attributes:
+        sources: the texts.
+        newlines: "keep" or "lf".
+        tokenizer: its ids are meant.
+        documents: "stream" or "line".
+        of_sources: the tokenizer of the sources, if lines may be pairs.
+        out: takes what is made of them.
+    """
 
+    sources: list[Input]
+    newlines: str
+    tokenizer: Tokenizer
+    documents: Documents
+    of_sources: Tokenizer | None
+    out: Output
 
-def _put_lines(
-    encoded: Iterable[list[TokenizedLine]],
-    tokenizer: Tokenizer,
-    of_sources: Tokenizer,
-    pieces: bool,
-    out: Output,
-) -> None:
-    unknown = 0
-    for lines in encoded:
-        if not out.records(lines):
-            put("".join([_shown(line, pieces) for line in lines]))
-        for line in lines:
-            unknown += line.ids.count(tokenizer.unk_id)
-            unknown += getattr(line, "source_ids", []).count(of_sources.unk_id)
-    if unknown:
-        out.notice(f"{count(unknown)} unknown, written as <unk> (id {tokenizer.unk_id})")
+    @property
+    def text(self) -> Iterator[str]:
+        """All of them, in pieces."""
+        return join(self.sources, self.newlines)
+
+    def _token_file(self) -> TokenFile | None:
+        """Return the one token file that is given, whose tokens must be the tokenizer's."""
+        from seqgen.data.tokenfile import check_tokenizer
+
+        file = self.sources[0].token_file if len(self.sources) == 1 else None
+        if file is not None:
+            check_tokenizer(file, self.tokenizer, "the one given")
+        return file
+
+    def put_lines(self, pieces: bool) -> None:
+        """Write the ids, or the pieces, of each line."""
+        from seqgen.commands.tokenize import tokenize as encode
+
+        unknown = 0
+        of_sources = self.of_sources or self.tokenizer
+        for lines in encode(self.text, self.tokenizer, self.documents, self.of_sources):
+            if not self.out.records(lines):
+                put("".join([_shown(line, pieces) for line in lines]))
+            for line in lines:
+                unknown += line.ids.count(self.tokenizer.unk_id)
+                unknown += getattr(line, "source_ids", []).count(of_sources.unk_id)
+        if unknown:
+            written = f"written as <unk> (id {self.tokenizer.unk_id})"
+            self.out.notice(f"{count(unknown)} unknown, {written}")
+
+    def put_decoded(self) -> None:
+        """Write the text of ids."""
+        from seqgen.commands.tokenize import detokenize
+        from seqgen.data.text import unix_newlines
+
+        file = self._token_file()
+        documents = self.documents if file is None else file.documents
+        lines = detokenize(
+            self._rows() if file is None else _documents(file), self.tokenizer, documents
+        )
+        if self.newlines == "lf" and self.out.json:
+            lines = (replace(line, text="".join(unix_newlines([line.text]))) for line in lines)
+        if self.out.records(lines):
+            return
+        texts = (line.text for line in lines if line.text)
+        for text in unix_newlines(texts) if self.newlines == "lf" else texts:
+            put(text)
+
+    def _rows(self) -> Iterator[list[int]]:
+        """Read lines of ids, or of `--json`'s records; refuse the ids of pairs."""
+        from seqgen.commands.tokenize import without_pairs
+        from seqgen.data.text import lines
+
+        text = join(self.sources, "lf")
+        if self.of_sources is not None:
+            text = without_pairs(text, "--decode", self.of_sources)
+        for number, line in enumerate(lines(text), start=1):
+            yield _row(line, number)
+
+    def put_statistics(self) -> None:
+        """Write how well the vocabulary fits the texts."""
+        from seqgen.commands.tokenize import statistics, without_pairs
+
+        text = self._token_file() or self.text
+        if self.of_sources is not None:
+            text = without_pairs(text, "--stats", self.of_sources)
+        figures = statistics(text, self.tokenizer)
+        if self.out.record(figures):
+            return
+        rows: dict[str, str] = {
+            "tokens": count(figures.tokens),
+            "characters": count(figures.characters),
+            "bytes": count(figures.bytes),
+        }
+        if figures.tokens:
+            rows["characters/token"] = figure(figures.characters_per_token)
+            rows["bytes/token"] = figure(figures.bytes_per_token)
+        used = percentage(figures.used / figures.vocab_size, 1)
+        rows["vocabulary used"] = f"{count(figures.used)} of {count(figures.vocab_size)} ({used})"
+        rows["unknown"] = count(figures.unknown)
+        rows["longest pieces"] = _listed(figures.longest)
+        rows["most frequent"] = _listed(figures.frequent)
+        put_facts(rows)
+
+    def write(self, saved: TokenFiles) -> None:
+        """Encode a text into one token file, or into a folder of several; say what was written.
+
+        Raises:
+            UsageError: the place is an input, or holds something else, or is not to be replaced.
+            SeqgenError: it cannot be written, or the text not be read.
+        """
+        from seqgen.data.shards import shard_path, write_shards
+        from seqgen.data.token_writing import write_token_file
+
+        shards, sources = saved.shards, self.sources
+        how = self.tokenizer, self.documents
+        with _progress(sources, self.out) as progress:
+            if shards is None:
+                path = check_out(saved.out, sources, saved.overwrite, "a token file", is_token_file)
+                done = write_token_file(path, self.text, *how, progress)
+                _put_written(path, done, self.out)
+                return
+            folder = check_shards(saved.out, sources, saved.overwrite)
+            # Read twice: to know where to cut, and to encode it.
+            texts = (source.chunks(self.newlines) for source in sources)
+            characters = sum(map(len, chain.from_iterable(texts)))
+            written = write_shards(folder, self.text, characters, shards, *how, progress)
+        for number, done in enumerate(written):
+            _put_written(shard_path(folder, number), done, self.out)
+        if len(written) < shards:
+            files = plural(len(written), "file")
+            self.out.notice(f"the text has only enough lines for {files}")
 
 
 def _shown(line: TokenizedLine, pieces: bool) -> str:
@@ -226,45 +327,6 @@ def _shown(line: TokenizedLine, pieces: bool) -> str:
 def _piece(piece: str) -> str:
     """Write a piece so that none holds a space, and a line of them is one line."""
     return one_line(piece).replace(" ", "\u2581").replace("\r", "\\r")
-
-
-def _decode(
-    sources: list[Input],
-    newlines: str,
-    tokenizer: Tokenizer,
-    documents: str,
-    of_sources: Tokenizer | None,
-    out: Output,
-) -> None:
-    from seqgen.commands.tokenize import detokenize
-    from seqgen.data.text import unix_newlines
-
-    file = _token_file(sources, tokenizer)
-    documents = documents if file is None else file.documents
-    rows = _rows(sources, of_sources) if file is None else _documents(file)
-    lines = detokenize(rows, tokenizer, documents)
-    if out.json:
-        for line in lines:
-            put_record(
-                replace(line, text="".join(unix_newlines([line.text])))
-                if newlines == "lf"
-                else line
-            )
-        return
-    texts = (line.text for line in lines if line.text)
-    for text in unix_newlines(texts) if newlines == "lf" else texts:
-        put(text)
-
-
-def _rows(sources: list[Input], of_sources: Tokenizer | None) -> Iterator[list[int]]:
-    """Read lines of ids, or of `--json`'s records; refuse the ids of pairs."""
-    from seqgen.commands.tokenize import without_pairs
-    from seqgen.data.text import lines
-
-    chunks = join(sources, "lf")
-    text = chunks if of_sources is None else without_pairs(chunks, "--decode", of_sources)
-    for number, line in enumerate(lines(text), start=1):
-        yield _row(line, number)
 
 
 def _row(line: str, number: int) -> list[int]:
@@ -289,62 +351,8 @@ def _documents(file: TokenFile) -> Iterator[list[int]]:
         begin = end
 
 
-def _show_statistics(figures: Statistics, out: Output) -> None:
-    if out.record(figures):
-        return
-    rows: dict[str, str] = {
-        "tokens": count(figures.tokens),
-        "characters": count(figures.characters),
-        "bytes": count(figures.bytes),
-    }
-    if figures.tokens:
-        rows["characters/token"] = figure(figures.characters_per_token)
-        rows["bytes/token"] = figure(figures.bytes_per_token)
-    used = percentage(figures.used / figures.vocab_size, 1)
-    rows["vocabulary used"] = f"{count(figures.used)} of {count(figures.vocab_size)} ({used})"
-    rows["unknown"] = count(figures.unknown)
-    rows["longest pieces"] = _listed(figures.longest)
-    rows["most frequent"] = _listed(figures.frequent)
-    put_facts(rows)
-
-
 def _listed(pieces: Iterable[tuple[str, int]]) -> str:
     return "  ".join(f"{_piece(piece)} ({count(times)})" for piece, times in pieces)
-
-
-def _write(
-    saved: TokenFiles,
-    sources: list[Input],
-    newlines: str,
-    tokenizer: Tokenizer,
-    documents: str,
-    out: Output,
-) -> None:
-    """Encode a text into one token file, or into a folder of several; say what was written.
-
-    Raises:
-        UsageError: the place is an input, or holds something else, or is not to be replaced.
-        SeqgenError: it cannot be written, or the text not be read.
-    """
-    from seqgen.data.shards import shard_path, write_shards
-    from seqgen.data.token_writing import write_token_file
-
-    shards = saved.shards
-    with _progress(sources, out) as progress:
-        if shards is None:
-            path = check_out(saved.out, sources, saved.overwrite, "a token file", is_token_file)
-            done = write_token_file(path, join(sources, newlines), tokenizer, documents, progress)
-            _put_written(path, done, out)
-            return
-        folder = check_shards(saved.out, sources, saved.overwrite)
-        # Read twice: to know where to cut, and to encode it.
-        characters = sum(len(chunk) for source in sources for chunk in source.chunks(newlines))
-        text = join(sources, newlines)
-        written = write_shards(folder, text, characters, shards, tokenizer, documents, progress)
-    for number, done in enumerate(written):
-        _put_written(shard_path(folder, number), done, out)
-    if len(written) < shards:
-        out.notice(f"the text has only enough lines for {plural(len(written), 'file')}")
 
 
 def check_shards(out: Path, sources: Iterable[Input], overwrite: bool) -> Path:
