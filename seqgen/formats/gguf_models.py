@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import json_bytes, parse_json
 from seqgen.formats import KEPT, ImportedModel, ModelToExport, NumberType, gguf, hf_config
 from seqgen.formats.gguf import GGUFFile
+from seqgen.formats.hf_config import Fields
 from seqgen.formats.hf_models import filled, require_transformer
-from seqgen.formats.hf_own import learnt_pieces, marks_spaces, merges_of, scores_of
-from seqgen.formats.hf_tokenizer import files_of, framed
+from seqgen.formats.hf_own import learnt_pieces, marks_spaces, merges_of, scores_of, table_of
+from seqgen.formats.hf_tokenizer import added_token, files_of, framed, known_id
 from seqgen.formats.hf_weights import TensorMap, check_tensors, columns_of, parts_of, theirs_of
 from seqgen.models.base import weights_of
 from seqgen.models.engines.tensor_ops import TensorOps
-from seqgen.models.transformer.config import MOST_WINDOW, TransformerConfig
+from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.positions import RopeScaling, rates, scaling_of
 from seqgen.tokenizers import BPETokenizer, ByteTokenizer, CharTokenizer, Tokenizer
@@ -68,10 +69,34 @@ final_norm                output_norm    output_norm
 head                      output         output
 """
 COLUMNS = columns_of(NAMES)
+# Facts about a family, and the fields of `config.json` that they are.
+FACTS = """
+fact                                 gpt2               llama
+context_length                       n_positions        max_position_embeddings
+embedding_length                     n_embd             hidden_size
+block_count                          n_layer            num_hidden_layers
+feed_forward_length                  n_inner            intermediate_size
+attention.head_count                 n_head             num_attention_heads
+attention.head_count_kv              n_head             num_key_value_heads
+attention.layer_norm_epsilon         layer_norm_epsilon -
+attention.layer_norm_rms_epsilon     -                  rms_norm_eps
+attention.key_length                 -                  head_dim
+attention.value_length               -                  head_dim
+rope.dimension_count                 -                  head_dim
+rope.freq_base                       -                  rope_theta
+rope.scaling.type                    -                  rope_type
+rope.scaling.factor                  -                  factor
+rope.scaling.original_context_length -                  original_max_position_embeddings
+rope.scaling.yarn_beta_slow          -                  beta_slow
+rope.scaling.yarn_beta_fast          -                  beta_fast
+"""
+FIELDS = columns_of(FACTS)
+SCALING = "rope.scaling."
+# What multiplies yarn's own gain.
+GAIN = f"{SCALING}attn_factor"
+NEEDED = {"max_position_embeddings", "intermediate_size", "n_inner", "rms_norm_eps"}
 # What turns slower by what factor; written and read for Llama 3.1's scaling.
 ROPE_FACTORS = "rope_freqs.weight"
-# As the setting rope_theta allows.
-MOST_THETA = 1e12
 LLAMA_3 = {"rope_low_factor": 1.0, "rope_high_factor": 4.0, "rope_original_window": 8192}
 # What stands before facts of our own: the numbers behind another scaling.
 OWN = "seqgen"
@@ -92,7 +117,10 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
     if family not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
         raise file.error(f"general.architecture is {str(family)[:40]!r}; seqgen reads {known}")
-    config = _config(file, family)
+    try:
+        config = _config(file, family)
+    except UsageError as error:
+        raise file.error(str(error)) from None
     biased = [
         part
         for part, name in (("attention", "attn_output"), ("mlp", "ffn_down"))
@@ -117,117 +145,42 @@ def _config(file: gguf.GGUFFile, family: str) -> TransformerConfig:
     Raises:
         SeqgenError: one is missing, or is not understood.
     """
-
-    def fact(name: str, default: Any = None) -> Any:
-        return _number(file, f"{family}.{name}", default)
-
-    embedding = file.tensors.get("token_embd.weight")
-    if embedding is None:
+    tensors, facts = file.tensors, Fields(file.facts, str(file.path))
+    if "token_embd.weight" not in tensors:
         raise file.error("there is no tensor token_embd.weight")
-    heads, width = fact("attention.head_count"), fact("embedding_length")
-    if not (type(heads) is type(width) is int and heads > 0):
-        raise file.error(f"{family} has {heads} heads and {width} units")
-    settings = {
-        "vocab_size": embedding.shape[0],
-        "hidden_size": width,
-        "num_layers": fact("block_count"),
-        "num_heads": heads,
-        "ffn_size": fact("feed_forward_length"),
-        "window": min(fact("context_length"), MOST_WINDOW),
-        "tie_weights": "output.weight" not in file.tensors,
-        "dropout": 0.0,
-        "qk_norm": family == "qwen3",
-    }
+    kinds = {"none": "default", "linear": "linear", "yarn": "yarn"}
+    rope: dict[str, Any] = {"rope_type": facts.one_of(f"{family}.{SCALING}type", kinds, "none")}
+    table: dict[str, Any] = {"model_type": family}
+    called: dict[str, str] = {}
+    for fact, (name,) in FIELDS.get(family, FIELDS["llama"]).items():
+        key, into = f"{family}.{fact}", rope if fact.startswith(SCALING) else table
+        value = facts.take(key)
+        called.setdefault(name, key)
+        if value is None and name in NEEDED:
+            raise file.error(f"there is no {key}")
+        if value is not None and into.setdefault(name, value) != value and name != "rope_type":
+            raise facts.wrong(key)
+    biased = any(f"blk.0.{name}.bias" in tensors for name in ("attn_output", "ffn_down"))
+    table["vocab_size"] = tensors["token_embd.weight"].shape[0]
+    table["tie_word_embeddings"] = "output.weight" not in tensors
     if family == "gpt2":
-        settings |= {"positions": "learned", "norm": "layernorm", "activation": "gelu"}
-        settings |= {"bias": True, "norm_eps": fact("attention.layer_norm_epsilon", 1e-5)}
-    else:
-        settings |= _llama(file, family, heads, width)
-        most = hf_config.MOST_ANGLES // (settings["head_size"] or max(1, width // heads))
-        settings["window"] = min(settings["window"], max(1, most))
-    try:
-        return TransformerConfig(**settings)
-    except UsageError as error:
-        raise file.error(str(error)) from None
+        return hf_config.read(table, str(file.path), called).config
+    table["rope_scaling"] = {} if file.facts.get(f"{family}.{SCALING}type") == "none" else rope
+    config = hf_config.read(table, str(file.path), called).config
+    config = replace(config, bias=biased, qkv_bias="blk.0.attn_q.bias" in tensors and not biased)
+    if config.rope_scaling == "yarn":
+        gain = config.rope_gain * facts.real(f"{family}.{GAIN}", 1.0)
+        config = replace(config, rope_gain=gain)
+    if ROPE_FACTORS not in tensors:
+        return config
+    settings = {name: facts.real(f"{OWN}.{name}", value) for name, value in LLAMA_3.items()}
+    like, rate = RopeScaling("llama3", 1.0, *settings.values()), _rates_of(config)
+    settings["rope_factor"] = _full_factor(file.read(ROPE_FACTORS), rate, like)
+    return replace(config, rope_scaling="llama3", **settings)
 
 
-def _llama(file: gguf.GGUFFile, family: str, heads: int, width: int) -> dict[str, Any]:
-    """Return the settings that only models of Llama's family have.
-
-    Args:
-        file: the model's.
-        family: its architecture.
-        heads: of queries.
-        width: of the hidden layers.
-    """
-
-    def fact(name: str, default: Any = None) -> Any:
-        return _number(file, f"{family}.{name}", default)
-
-    size = fact("attention.key_length", max(1, width // max(1, heads)))
-    if type(size) is not int or size < 1:
-        raise file.error(f"{family}.attention.key_length is {str(size)[:20]}")
-    if fact("rope.dimension_count", size) != size:
-        raise file.error(f"{family}.rope.dimension_count is not the width of a head")
-    theta = float(fact("rope.freq_base", 10000.0))
-    if not 1 <= theta <= MOST_THETA:
-        raise file.error(f"{family}.rope.freq_base is {theta:g}")
-    biased = "blk.0.attn_output.bias" in file.tensors or "blk.0.ffn_down.bias" in file.tensors
-    return {
-        "num_kv_heads": fact("attention.head_count_kv", heads),
-        "head_size": None if size * heads == width else size,
-        "norm_eps": fact("attention.layer_norm_rms_epsilon"),
-        "bias": biased,
-        "qkv_bias": "blk.0.attn_q.bias" in file.tensors and not biased,
-        "rope_theta": theta,
-        **_scaling(file, family, theta, size),
-    }
-
-
-def _number(file: gguf.GGUFFile, name: str, default: Any) -> Any:
-    """Return a fact that is a number.
-
-    Raises:
-        SeqgenError: it is missing, or something else.
-    """
-    value = file.facts.get(name, default)
-    if type(value) not in (int, float):
-        raise file.error(f"{name} is not a number")
-    return value
-
-
-def _scaling(file: gguf.GGUFFile, family: str, theta: float, size: int) -> dict[str, Any]:
-    """Return how positions are stretched.
-
-    Args:
-        file: the model's.
-        family: its architecture.
-        theta: the base of the wavelengths.
-        size: D of a head.
-    """
-    prefix = f"{family}.rope.scaling"
-    kind = file.facts.get(f"{prefix}.type", "none")
-    if ROPE_FACTORS in file.tensors:
-        settings = {
-            setting: _number(file, f"{OWN}.{setting}", value) for setting, value in LLAMA_3.items()
-        }
-        like = RopeScaling("llama3", 1.0, *settings.values())
-        factor = _full_factor(file.read(ROPE_FACTORS), rates(TensorOps, theta, size), like)
-        return {"rope_scaling": "llama3", "rope_factor": factor, **settings}
-    if kind == "none":
-        return {}
-    if kind not in ("linear", "yarn"):
-        raise file.error(f"{prefix}.type is {str(kind)[:40]!r}; seqgen reads linear and yarn")
-    factor = _number(file, f"{prefix}.factor", None)
-    settings = {"rope_scaling": kind, "rope_factor": factor}
-    if kind == "linear":
-        return settings
-    return settings | {
-        "rope_low_factor": _number(file, f"{prefix}.yarn_beta_slow", 1.0),
-        "rope_high_factor": _number(file, f"{prefix}.yarn_beta_fast", 32.0),
-        "rope_original_window": _number(file, f"{prefix}.original_context_length", None),
-        "rope_gain": hf_config.yarn_gain(factor) * _number(file, f"{prefix}.attn_factor", 1.0),
-    }
+def _rates_of(config: TransformerConfig) -> Tensor:
+    return rates(TensorOps, config.rope_theta, config.head_width)
 
 
 def _full_factor(factors: np.ndarray, rate: Tensor, like: RopeScaling) -> float:
@@ -259,7 +212,7 @@ def _factors(rate: Tensor, scaling: RopeScaling) -> np.ndarray:
 
 def _factors_of(config: TransformerConfig) -> np.ndarray:
     """Return the same of a model with rope_scaling=llama3."""
-    return _factors(rates(TensorOps, config.rope_theta, config.head_width), scaling_of(config))
+    return _factors(_rates_of(config), scaling_of(config))
 
 
 def _check(file: gguf.GGUFFile, parts: Iterable[TensorMap], config: TransformerConfig) -> None:
@@ -308,10 +261,10 @@ def write_model(exported: ModelToExport) -> Iterator[bytes]:
     model, name = require_transformer(exported, "gguf"), exported.name
     config = model.config
     hf_config.require_settings(config, {"sliding_window": None}, name)
-    family, _ = hf_config.write(config, name)
+    family, table = hf_config.write(config, name)
     if family == "gpt2" and config.activation != "gelu":
         raise SeqgenError(f"{name} has activation={config.activation}; a gpt2 GGUF file has gelu")
-    facts = _facts(config, family, name) | facts_of(exported.tokenizer, exported.framing, name)
+    facts = _facts(table, name) | facts_of(exported.tokenizer, exported.framing, name)
     if "chat_template" in exported.kept:
         facts[TEMPLATE] = exported.kept["chat_template"]
     parts = _parts_of(family, config)
@@ -351,38 +304,18 @@ def _kind_of(name: str, shape: tuple[int, ...], number_type: NumberType) -> int:
     return kind if shape[-1] % block == 0 else kinds["f16"][0]
 
 
-def _facts(config: TransformerConfig, family: str, name: str) -> dict[str, Any]:
-    numbers: dict[str, Any] = {
-        "context_length": config.window,
-        "embedding_length": config.hidden_size,
-        "block_count": config.num_layers,
-        "feed_forward_length": config.feed_forward_size,
-        "attention.head_count": config.num_heads,
-        "attention.head_count_kv": config.kv_heads,
-    }
-    if family == "gpt2":
-        numbers["attention.layer_norm_epsilon"] = config.norm_eps
-    else:
-        numbers |= {
-            "attention.layer_norm_rms_epsilon": config.norm_eps,
-            "attention.key_length": config.head_width,
-            "attention.value_length": config.head_width,
-            "rope.dimension_count": config.head_width,
-            "rope.freq_base": config.rope_theta,
-        }
-    if config.rope_scaling in ("linear", "yarn"):
-        numbers |= {"rope.scaling.type": config.rope_scaling}
-        numbers |= {"rope.scaling.factor": config.rope_factor}
-    if config.rope_scaling == "yarn":
-        usual = hf_config.yarn_gain(config.rope_factor)
-        numbers |= {
-            "rope.scaling.original_context_length": config.rope_original_window,
-            "rope.scaling.yarn_beta_slow": config.rope_low_factor,
-            "rope.scaling.yarn_beta_fast": config.rope_high_factor,
-            "rope.scaling.attn_factor": config.rope_gain / usual,
-        }
-    about = {"general.architecture": family, "general.name": name, "general.file_type": 0}
-    return about | {f"{family}.{key}": value for key, value in numbers.items()}
+def _facts(table: Mapping[str, Any], title: str) -> dict[str, Any]:
+    """Return the facts about a model that its `config.json` says."""
+    family, rope = table["model_type"], dict(table.get("rope_scaling") or {})
+    if rope.get("rope_type") == "llama3":  # which is a tensor
+        rope = {}
+    if gain := rope.pop("attention_factor", None):
+        rope[GAIN] = gain / hf_config.yarn_gain(rope["factor"])
+    fields, named = {**table, **rope}, FIELDS.get(family, FIELDS["llama"])
+    known = {fact: fields[name] for fact, (name,) in named.items() if name in fields}
+    known |= {GAIN: rope[GAIN]} if GAIN in rope else {}
+    about = {"general.architecture": family, "general.name": title, "general.file_type": 0}
+    return about | {f"{family}.{fact}": value for fact, value in known.items()}
 
 
 PREFIX = "tokenizer.ggml."
@@ -444,7 +377,12 @@ def read_vocabulary(file: GGUFFile, vocab_size: int) -> tuple[TokenizerFromElsew
     tokens, kind = facts.get("tokens"), facts.get("model")
     if not _are(str, tokens) or len(tokens) != vocab_size:
         raise file.error(f"{PREFIX}tokens is not a list of {vocab_size:,} texts")
-    special = {f"{name}_id": _id_of(theirs, facts, file) for name, theirs in SPECIAL.items()}
+
+    def id_of(name: str) -> int | None:
+        key = f"{name}_token_id"
+        return known_id(facts.get(key), PREFIX + key, vocab_size, f"{file.path}: ")
+
+    special = {f"{name}_id": id_of(theirs) for name, theirs in SPECIAL.items()}
     try:
         if kind == "gpt2":
             tokenizer = HuggingFaceTokenizer(_byte_level(facts, file), vocab_size, special)
@@ -456,7 +394,7 @@ def read_vocabulary(file: GGUFFile, vocab_size: int) -> tuple[TokenizerFromElsew
     except ValueError as error:
         raise file.error(f"its vocabulary is broken: {error}") from None
     start, stop = special["bos_id"], special["eos_id"]
-    others = (_id_of(name, facts, file) for name in OTHER_ENDS)
+    others = map(id_of, OTHER_ENDS)
     others = tuple(dict.fromkeys(i for i in others if i not in (None, stop)))
     usual = kind == "llama" or (kind == "gpt2" and _pre(facts, file).begins)
     begins = bool(facts.get("add_bos_token", usual))
@@ -464,18 +402,6 @@ def read_vocabulary(file: GGUFFile, vocab_size: int) -> tuple[TokenizerFromElsew
         raise file.error(f"its texts begin with BOS, and there is no {PREFIX}bos_token_id")
     how = {"starts_prompts": begins, "also_stop": others}
     return tokenizer, framed(tokenizer, start, stop, file.error, **how)
-
-
-def _id_of(name: str, facts: dict[str, Any], file: GGUFFile) -> int | None:
-    """Return the id of a special token; None if there is none.
-
-    Raises:
-        SeqgenError: it is no token.
-    """
-    token = facts.get(f"{name}_token_id")
-    if token is not None and not (type(token) is int and 0 <= token < len(facts["tokens"])):
-        raise file.error(f"{PREFIX}{name}_token_id is {str(token)[:20]}, which does not exist")
-    return token
 
 
 def _are(kind: type, values: Any) -> bool:
@@ -511,10 +437,11 @@ def _byte_level(facts: dict[str, Any], file: GGUFFile) -> bytes:
     merges = facts.get("merges", [])
     if not _are(str, merges):
         raise file.error(f"{PREFIX}merges is not a list of texts")
-    tokens = facts["tokens"]
-    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    tokens, (own, names) = facts["tokens"], table_of(ByteTokenizer(), "")
+    if tokens == names and not merges and pre.split == "gpt-2":
+        return json_bytes(own)  # our bytes, where names of special tokens are text
     added = [
-        {"id": i, "content": tokens[i], **plain, "special": kind == CONTROL}
+        added_token(i, tokens[i], kind == CONTROL)
         for i, kind in enumerate(_types(facts))
         if kind in (CONTROL, USER)
     ]

@@ -60,16 +60,23 @@ class Fields:
         table: the file's content.
         name: what messages call it.
         silent: fields that say nothing, besides `SILENT`.
+        called: what messages call fields, if not by their names.
     """
 
     def __init__(
-        self, table: Mapping[str, Any], name: str, silent: frozenset[str] = frozenset()
+        self,
+        table: Mapping[str, Any],
+        name: str,
+        silent: frozenset[str] = frozenset(),
+        called: Mapping[str, str] | None = None,
     ) -> None:
         self.table, self.name, self.taken = table, name, set(SILENT | silent)
+        self.called = called or {}
 
     def wrong(self, field: str) -> SeqgenError:
         """Return what to say of a field that seqgen cannot do as it says."""
         value = short(repr(self.table.get(field)))
+        field = self.called.get(field, field)
         return SeqgenError(f"{self.name}: {field} is {value}, which seqgen does not understand")
 
     def take(self, field: str, default: Any = None) -> Any:
@@ -86,7 +93,7 @@ class Fields:
         """
         value = self.take(field, default)
         if value is None:
-            raise SeqgenError(f"{self.name} has no field {field}")
+            raise SeqgenError(f"{self.name} has no field {self.called.get(field, field)}")
         if type(value) is not int or value < 1:
             raise self.wrong(field)
         return value
@@ -164,18 +171,19 @@ def family_of(table: Any, name: str, known: Iterable[str]) -> str:
     return family
 
 
-def read(table: Mapping[str, Any], name: str) -> Described:
+def read(table: Mapping[str, Any], name: str, called: Mapping[str, str] | None = None) -> Described:
     """Return what a `config.json` of a decoder describes.
 
     Args:
         table: the file's content, of a family of `READERS`.
         name: what messages call it.
+        called: what they call its fields, if not by their names.
 
     Raises:
         SeqgenError: it has a field that is not understood.
     """
     family = table["model_type"]
-    fields = Fields(table, name)
+    fields = Fields(table, name, called=called)
     settings = READERS[family](fields)
     settings["vocab_size"] = fields.number("vocab_size")
     fields.finish()
@@ -186,16 +194,54 @@ def read(table: Mapping[str, Any], name: str) -> Described:
         raise SeqgenError(f"{name}: {error}") from None
 
 
+# Fields that are a setting as it stands, a whole number each: what it is called here.
+GPT2 = {
+    "n_positions": "window",
+    "n_embd": "hidden_size",
+    "n_layer": "num_layers",
+    "n_head": "num_heads",
+    "n_inner": "ffn_size",
+}
+LLAMA = {
+    "hidden_size": "hidden_size",
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "num_key_value_heads": "num_kv_heads",
+    "head_dim": "head_size",
+    "intermediate_size": "ffn_size",
+}
+# Settings that have a value of their own where they are None.
+RESOLVED = {"ffn_size": "feed_forward_size", "num_kv_heads": "kv_heads", "head_size": "head_width"}
+# What else a kind of scaling has: fields, our settings, and what they are by default.
+ORIGINAL = "original_max_position_embeddings"
+SCALINGS: dict[str, dict[str, tuple[str, float | None]]] = {
+    "linear": {},
+    "llama3": {
+        "low_freq_factor": ("rope_low_factor", 1.0),
+        "high_freq_factor": ("rope_high_factor", 4.0),
+        ORIGINAL: ("rope_original_window", None),
+    },
+    "yarn": {
+        "beta_slow": ("rope_low_factor", 1.0),
+        "beta_fast": ("rope_high_factor", 32.0),
+        ORIGINAL: ("rope_original_window", None),
+        "attention_factor": ("rope_gain", None),
+    },
+}
+
+
+def _written(config: TransformerConfig, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields that are settings as they stand."""
+    return {field: getattr(config, RESOLVED.get(ours, ours)) for field, ours in names.items()}
+
+
 def _gpt2(fields: Fields) -> dict[str, Any]:
     fields.only("scale_attn_weights", True)
     fields.only("scale_attn_by_inverse_layer_idx", False)
     fields.only("add_cross_attention", False)
+    usual = {"n_inner": 4 * fields.number("n_embd")}
     return {
-        "window": fields.number("n_positions"),
-        "hidden_size": fields.number("n_embd"),
-        "num_layers": fields.number("n_layer"),
-        "num_heads": fields.number("n_head"),
-        "ffn_size": fields.number("n_inner", 4 * fields.number("n_embd")),
+        **{ours: fields.number(field, usual.get(field)) for field, ours in GPT2.items()},
         "activation": fields.one_of("activation_function", GELUS, "gelu_new"),
         "norm_eps": fields.real("layer_norm_epsilon", 1e-5),
         "tie_weights": fields.flag("tie_word_embeddings", True),
@@ -208,17 +254,15 @@ def _gpt2(fields: Fields) -> dict[str, Any]:
 
 def _llama(fields: Fields) -> dict[str, Any]:
     heads, width = fields.number("num_attention_heads"), fields.number("hidden_size")
-    size, layers = fields.number("head_dim", max(1, width // heads)), "num_hidden_layers"
+    usual = {"num_key_value_heads": heads, "head_dim": max(1, width // heads)}
+    settings = {ours: fields.number(field, usual.get(field)) for field, ours in LLAMA.items()}
+    size = settings["head_size"]
     biases = [fields.flag(f"{part}_bias", False) for part in sorted(BIASED)]
     return {
+        **settings,
         "window": _window(fields, size),
-        "hidden_size": width,
-        "num_layers": fields.number(layers),
-        **_sliding(fields, fields.number(layers)),
-        "num_heads": heads,
-        "num_kv_heads": fields.number("num_key_value_heads", heads),
+        **_sliding(fields, settings["num_layers"]),
         "head_size": None if size == width / heads else size,
-        "ffn_size": fields.number("intermediate_size"),
         "activation": fields.one_of("hidden_act", SWIGLU, "silu"),
         "norm_eps": fields.real("rms_norm_eps", 1e-6),
         "tie_weights": fields.flag("tie_word_embeddings", False),
@@ -283,7 +327,8 @@ def _rope(fields: Fields) -> dict[str, Any]:
     fields.take("rope_scaling")
     if not isinstance(table, dict):
         raise fields.wrong(name)
-    rope = Fields(table, f"{fields.name}: {name}")
+    shown = fields.name if fields.called else f"{fields.name}: {name}"
+    rope = Fields(table, shown, called=fields.called)
     theta = rope.take("rope_theta", theta)
     if type(theta) not in (int, float):
         raise fields.wrong("rope_theta")
@@ -296,25 +341,17 @@ def _rope(fields: Fields) -> dict[str, Any]:
     factor = rope.real("factor", 1.0)
     if kind:
         settings |= {"rope_scaling": kind, "rope_factor": factor}
-    if kind == "llama3":
-        settings |= {
-            "rope_low_factor": rope.real("low_freq_factor", 1.0),
-            "rope_high_factor": rope.real("high_freq_factor", 4.0),
-            "rope_original_window": rope.number("original_max_position_embeddings"),
-        }
+    usual: dict[str, Any] = {}
     if kind == "yarn":
         rope.only("truncate", True)
-        original = rope.number("original_max_position_embeddings", fields.number(WINDOW, 2048))
         gains = [rope.real(name, 0.0) for name in ("mscale", "mscale_all_dim")]
         gain = yarn_gain(factor, gains[0]) / yarn_gain(factor, gains[1]) if all(gains) else None
-        settings |= {
-            "rope_low_factor": rope.real("beta_slow", 1.0),
-            "rope_high_factor": rope.real("beta_fast", 32.0),
-            "rope_original_window": original,
-            "rope_gain": rope.real("attention_factor", gain or yarn_gain(factor)),
-        }
-    else:  # it says no more than the window does
-        rope.take("original_max_position_embeddings")
+        usual = {ORIGINAL: fields.number(WINDOW, 2048)}
+        usual["attention_factor"] = gain or yarn_gain(factor)
+    for field, (ours, default) in SCALINGS.get(kind, {}).items():
+        read = rope.number if field == ORIGINAL else rope.real
+        settings[ours] = read(field, usual.get(field, default))
+    rope.take(ORIGINAL)  # of other kinds, it says no more than the window does
     rope.finish()
     return settings
 
@@ -382,11 +419,7 @@ def _as_gpt2(config: TransformerConfig, name: str) -> dict[str, Any]:
         raise _no_family(name, f"positions=learned and activation={config.activation}")
     return {
         "architectures": ["GPT2LMHeadModel"],
-        "n_positions": config.window,
-        "n_embd": config.hidden_size,
-        "n_layer": config.num_layers,
-        "n_head": config.num_heads,
-        "n_inner": config.feed_forward_size,
+        **_written(config, GPT2),
         "activation_function": names[config.activation],
         "layer_norm_epsilon": config.norm_eps,
     }
@@ -413,29 +446,13 @@ def _as_llama(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]
     rope: dict[str, Any] = {"rope_type": config.rope_scaling or "default"}
     if config.rope_scaling is not None:
         rope["factor"] = config.rope_factor
-    if config.rope_scaling == "llama3":
-        rope |= {
-            "low_freq_factor": config.rope_low_factor,
-            "high_freq_factor": config.rope_high_factor,
-            "original_max_position_embeddings": config.rope_original_window,
-        }
-    if config.rope_scaling == "yarn":
-        rope |= {
-            "beta_slow": config.rope_low_factor,
-            "beta_fast": config.rope_high_factor,
-            "original_max_position_embeddings": config.rope_original_window,
-            "attention_factor": config.rope_gain,
-        }
+        extra = SCALINGS[config.rope_scaling].items()
+        rope |= {field: getattr(config, ours) for field, (ours, _) in extra}
     fields = {
         **sliding,
         "architectures": [f"{title}ForCausalLM"],
         "max_position_embeddings": config.window,
-        "hidden_size": config.hidden_size,
-        "num_hidden_layers": config.num_layers,
-        "num_attention_heads": config.num_heads,
-        "num_key_value_heads": config.kv_heads,
-        "head_dim": config.head_width,
-        "intermediate_size": config.feed_forward_size,
+        **_written(config, LLAMA),
         "hidden_act": "silu",
         "rms_norm_eps": config.norm_eps,
         "rope_theta": config.rope_theta,

@@ -15,7 +15,7 @@ from typing import Any
 from seqgen.errors import SeqgenError
 from seqgen.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer, WordTokenizer, char
 from seqgen.tokenizers.base import SPECIALS
-from seqgen.tokenizers.from_elsewhere import BYTE_OF
+from seqgen.tokenizers.from_elsewhere import BYTE_OF, SPLITS
 from seqgen.tokenizers.sentencepiece import (
     ESCAPE,
     ESCAPED,
@@ -93,8 +93,7 @@ def _numbered(names: list[str]) -> dict[str, int]:
 
 
 def _of_bytes(_: ByteTokenizer) -> tuple[list[str], dict[str, Any]]:
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
-    level["use_regex"] = True
+    (level,) = SPLITS["gpt-2"]
     names = {byte: character for character, byte in BYTE_OF.items()}
     spelled = [*SPECIALS, *(names[byte] for byte in range(256))]
     model = {"type": "BPE", "vocab": _numbered(spelled), "merges": []}

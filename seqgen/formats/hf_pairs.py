@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqgen.configs import short
 from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import json_bytes
 from seqgen.formats import hf_weights
 from seqgen.formats.hf_config import GELUS, Fields, require_settings
-from seqgen.formats.hf_tokenizer import Ends, content_of, files_of, open_tokenizer
+from seqgen.formats.hf_tokenizer import Ends, content_of, files_of, known_id, open_tokenizer
 from seqgen.formats.hf_weights import TensorMap, read_table
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.tokenizers import Tokenizer
@@ -246,8 +245,8 @@ def read_tokenizers(folder: Path, source_size: int, target_size: int) -> PairTok
         if stop is None or joint.after != [stop] or len(joint.before) > 1:
             raise joint.puts("and seqgen ends every source with the token that ends texts")
         source.source_bos_id = joint.before[0] if joint.before else None
-    start = _id(ends.decoder_start, "decoder_start_token_id", target_size)
-    forced = _id(ends.forced_bos, "forced_bos_token_id", target_size)
+    start = known_id(ends.decoder_start, "decoder_start_token_id", target_size)
+    forced = known_id(ends.forced_bos, "forced_bos_token_id", target_size)
     if start is None:
         raise SeqgenError(f"{folder / 'config.json'} has no field decoder_start_token_id")
     first = start if forced is None else forced
@@ -255,12 +254,6 @@ def read_tokenizers(folder: Path, source_size: int, target_size: int) -> PairTok
     others = ends.other_stops(stop, target_size)
     framing = Framing(first, stop, stop, ends.never_of(target_size), True, others)
     return PairTokenizers(target, source, framing, None if forced is None else start)
-
-
-def _id(token: Any, name: str, size: int) -> int | None:
-    if token is not None and not (type(token) is int and 0 <= token < size):
-        raise SeqgenError(f"{name} is {short(repr(token))}, which does not exist")
-    return token
 
 
 def _marian(

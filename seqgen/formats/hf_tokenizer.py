@@ -15,6 +15,7 @@ from seqgen.formats.hf_own import table_of
 from seqgen.formats.hf_weights import read_table
 from seqgen.tokenizers import Tokenizer, read_facts
 from seqgen.tokenizers.from_elsewhere import (
+    SPLITS,
     HuggingFaceTokenizer,
     TokenizerFromElsewhere,
     WholeSentencepieceTokenizer,
@@ -93,9 +94,7 @@ class Ends:
             token = tokenizer_id if tokenizer_id in token else token[0]
         if token is None:
             return tokenizer_id
-        if type(token) is not int or not -1 <= token < vocab_size:
-            raise SeqgenError(f"{which}_token_id is {short(repr(token))}, which does not exist")
-        return None if token < 0 else token
+        return None if token == -1 else known_id(token, f"{which}_token_id", vocab_size)
 
     def other_stops(self, stop: int | None, vocab_size: int) -> tuple[int, ...]:
         """Return the tokens that end texts besides `stop`.
@@ -106,14 +105,23 @@ class Ends:
         tokens = self.ids["eos"]
         if not isinstance(tokens, list):
             return ()
-        for token in tokens:
-            if type(token) is not int or not 0 <= token < vocab_size:
-                raise SeqgenError(f"eos_token_id has {short(repr(token))}, which does not exist")
-        return tuple(dict.fromkeys(token for token in tokens if token != stop))
+        known = (known_id(token, "eos_token_id", vocab_size) for token in tokens)
+        return tuple(dict.fromkeys(token for token in known if token not in (stop, None)))
 
     def never_of(self, vocab_size: int) -> tuple[int, ...]:
         """Return what is never written, as far as it is a token."""
         return tuple(i for i in self.never if type(i) is int and 0 <= i < vocab_size)
+
+
+def known_id(token: Any, name: str, size: int, file: str = "") -> int | None:
+    """Return the id of a token that a table names; None if it names none.
+
+    Raises:
+        SeqgenError: it is no token.
+    """
+    if token is not None and not (type(token) is int and 0 <= token < size):
+        raise SeqgenError(f"{file}{name} is {short(repr(token))}, which does not exist")
+    return token
 
 
 def kept_of(folder: Path) -> dict[str, Any]:
@@ -243,14 +251,12 @@ def from_merges(folder: Path, ends: Ends) -> bytes:
     bart = {"<s>", "</s>"} <= vocabulary.keys()
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"] if bart else ["<|endoftext|>"]
     special += [name for name in map(ends.name, SPECIAL) if name is not None]
-    plain = {"single_word": False, "rstrip": False, "normalized": False, "special": True}
     added = [
-        {"id": vocabulary[name], "content": name, "lstrip": name == "<mask>", **plain}
+        {**added_token(vocabulary[name], name), "lstrip": name == "<mask>"}
         for name in dict.fromkeys(special)
         if name in vocabulary
     ]
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
-    level["use_regex"] = True
+    (level,) = SPLITS["gpt-2"]
     table: dict[str, Any] = {"version": "1.0", "added_tokens": added}
     table |= {"pre_tokenizer": level, "decoder": level}
     table["model"] = {"type": "BPE", "vocab": vocabulary, "merges": merges}
@@ -261,6 +267,12 @@ def from_merges(folder: Path, ends: Ends) -> bytes:
         for which, name in zip(SPECIAL, ("<s>", "</s>", "<pad>"), strict=True):
             ends.table.setdefault(f"{which}_token", name)
     return json_bytes(table)
+
+
+def added_token(token: int, name: str, special: bool = True) -> dict[str, Any]:
+    """Return what `added_tokens` says of a token that is cut out of texts."""
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {"id": token, "content": name, **plain, "special": special}
 
 
 def _with_names_as_text(content: bytes) -> bytes:
