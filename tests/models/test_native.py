@@ -159,10 +159,11 @@ def test_what_cannot_be_recorded_is_left_to_numpy(unfit):
     assert recorded(unfit, [(6,)]) is None
 
 
-@needs_library
-def test_attention_to_a_cache():
+@pytest.mark.usefixtures("level")
+@pytest.mark.parametrize("width", [20, 64, 148])
+def test_attention_to_a_cache(width):
     """One query a row, heads of keys shared, rows that begin at different slots."""
-    rows, heads, of_keys, width, slots, end = 3, 6, 2, 20, 24, 19
+    rows, heads, of_keys, slots, end = 3, 6, 2, 24, 19
     recording, starts = Recording(), [0, 7, 18]
     shapes = [(n, 1, width) for n in (heads, of_keys, of_keys)]
     program = recorded(lambda *qkv: [recording(1, *qkv)], shapes, recording)

@@ -43,14 +43,35 @@ INLINE floats load(const float *at) { return *(const anywhere *)at; }
 INLINE void store(float *at, floats x) { *(anywhere *)at = x; }
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Of halves, as long as there are two. */
-INLINE float sum_of(floats x) {
-    typedef float eight __attribute__((vector_size(32)));
-    eight low, high = {0};
-    memcpy(&low, &x, sizeof low);
-    if (LANES == 16) memcpy(&high, (const char *)&x + sizeof low, sizeof high), low += high;
-    return ((low[0] + low[4]) + (low[2] + low[6])) + ((low[1] + low[5]) + (low[3] + low[7]));
+#ifdef __clang__
+#define SHUFFLED(A, B, ...) __builtin_shufflevector(A, B, __VA_ARGS__)
+#else
+#define SHUFFLED(A, B, ...) __builtin_shuffle(A, B, (integers){__VA_ARGS__})
+#endif
+
+/* The sums of four vectors, in every fourth part of one: of halves, until one number is left. */
+INLINE floats sums_of(floats a, floats b, floats c, floats d) {
+#ifdef __AVX512VNNI__
+#define HALVES(A, B) \
+    (SHUFFLED(A, B, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) + \
+     SHUFFLED(A, B, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31))
+    const floats ab = HALVES(a, b), cd = HALVES(c, d);
+    floats x = SHUFFLED(ab, cd, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
+    x += SHUFFLED(ab, cd, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+    x += SHUFFLED(x, x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+    return x + SHUFFLED(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+#else
+#define HALVES(A, B) \
+    (SHUFFLED(A, B, 0, 1, 2, 3, 8, 9, 10, 11) + SHUFFLED(A, B, 4, 5, 6, 7, 12, 13, 14, 15))
+    const floats ab = HALVES(a, b), cd = HALVES(c, d);
+    floats x = SHUFFLED(ab, cd, 0, 1, 4, 5, 8, 9, 12, 13);
+    x += SHUFFLED(ab, cd, 2, 3, 6, 7, 10, 11, 14, 15);
+    return x + SHUFFLED(x, x, 1, 0, 3, 2, 5, 4, 7, 6);
+#endif
+#undef HALVES
 }
+
+INLINE float sum_of(floats x) { return sums_of(x, x, x, x)[0]; }
 
 /* ---- Threads ---- */
 
@@ -612,7 +633,12 @@ INLINE void dots(const int count, int64_t n, const float *a, const float *b, int
         floats of_a = get(a + k, n - k);
         UNROLLED for (int j = 0; j < count; j++) sums[j] += of_a * get(b + j * step + k, n - k);
     }
-    UNROLLED for (int j = 0; j < count; j++) out[j] = sum_of(sums[j]) * scale;
+    if (count < 4) {
+        UNROLLED for (int j = 0; j < count; j++) out[j] = sum_of(sums[j]) * scale;
+        return;
+    }
+    const floats of_each = sums_of(sums[0], sums[1], sums[2], sums[3]) * scale;
+    UNROLLED for (int j = 0; j < 4; j++) out[j] = of_each[j * LANES / 4];
 }
 
 /* Slots `begin` to `end` of a row's past, where they lie. */
@@ -638,10 +664,11 @@ INLINE int64_t stretches_of(const past *state, int64_t row, stretch *found) {
 }
 
 /* out (D) = softmax(q K^T / sqrt(D)) V over the slots of one head, whose keys and values of the
-   next row lie `per_row` further on. */
+   next row lie `per_row` further on. The keys at `next`, which are wanted next, are asked for, `pace`
+   numbers at a time. */
 static void attend_one(const stretch *first, const stretch *last, int64_t width,
                        const float *q, const float *keys, const float *values, int64_t per_row,
-                       float *weights, float *out) {
+                       float *weights, float *out, const float *next, int64_t pace) {
     const float scale = 1.0f / sqrtf((float)width);
     int64_t n = 0, d = 0;
     for (const stretch *s = first; s < last; s++) {
@@ -649,8 +676,10 @@ static void attend_one(const stretch *first, const stretch *last, int64_t width,
         int64_t k = s->begin;
         for (; k + 4 <= s->end; k += 4, n += 4) {
             for (int64_t ahead = 0; ahead < 4 * width; ahead += 16) {
-                __builtin_prefetch(then + k * width + ahead);
+                __builtin_prefetch(then + k * width + ahead, 0, 2);
+                __builtin_prefetch(next + ahead, 0, 2);
             }
+            next += pace;
             dots(4, width, q, at + k * width, width, scale, weights + n);
         }
         for (; k < s->end; k++, n++) dots(1, width, q, at + k * width, width, scale, weights + n);
@@ -673,6 +702,7 @@ static void attend_one(const stretch *first, const stretch *last, int64_t width,
 #define GET(X) get(X, width - d)
 #define PUT(Y, X) put(Y, X, width - d)
     for (; d + 8 * LANES <= width; d += 8 * LANES) READ(8, load, store);
+    for (; d + 4 * LANES <= width; d += 4 * LANES) READ(4, load, store);
     for (; d + LANES <= width; d += LANES) READ(1, load, store);
     if (d < width) READ(1, GET, PUT);
 #undef READ
@@ -701,9 +731,10 @@ static void attend_part(const void *about, int64_t part, int64_t parts) {
     const int64_t head = (own ? state->slots : state->places) * width, per_row = of_keys * head;
     const float *keys = (own ? state->keys : state->source_keys)[o->about[0]];
     const float *values = (own ? state->values : state->source_values)[o->about[0]];
+    const int64_t last = a->rows * (part + 1) / parts;
     for (int64_t h = 0; h < heads; h++) {
         const int64_t first = h / (heads / of_keys) * head;
-        for (int64_t r = a->rows * part / parts; r < a->rows * (part + 1) / parts; r++) {
+        for (int64_t r = a->rows * part / parts; r < last; r++) {
             const int64_t row = state->order[r];
             stretch found[STRETCHES], *end = found + STRETCHES, *s = end - 1;
             if (own) {
@@ -711,9 +742,13 @@ static void attend_part(const void *about, int64_t part, int64_t parts) {
             } else {
                 *s = (stretch){state->owners[row], 0, state->lengths[state->owners[row]]};
             }
+            const int64_t soon = r + 1 < last ? state->order[r + 1] : row;
+            const float *next = keys + first + soon * per_row + state->starts[soon] * width;
+            const int apart = own && !state->like; /* else rows read the same, which is there */
             attend_one(s, end, width, place(a->buffers, o->in, row) + h * o->in[0].strides[0],
                        keys + first, values + first, per_row, state->weights + part * state->room,
-                       place(a->buffers, &o->out, row) + h * o->out.strides[0]);
+                       place(a->buffers, &o->out, row) + h * o->out.strides[0],
+                       apart ? next : keys + first, apart ? 4 * width : 0);
         }
     }
 }
