@@ -348,3 +348,31 @@ def test_what_the_user_gives_is_not_chosen(monkeypatch, sentences, narrow):
     settings = {**config["model"], **config["training"]}
     assert (settings.pop("vocab_size"), config["data"]["vocab_size"]) == (320, 320)
     assert given.items() - {("vocab_size", 320)} <= settings.items()
+
+
+@pytest.mark.parametrize(("share", "wanted"), [(0.99, "seq2seq"), (1.01, "seq2seq-transformer")])
+def test_auto_is_the_translator_that_the_budget_is_enough_for(
+    monkeypatch, sentences, share, wanted
+):
+    tokens = share * choosing.TRANSFORMER_FROM_TOKENS
+    config, _ = by_minutes(monkeypatch, sentences, "auto", tokens, hidden_size=8, num_layers=1)
+    assert config["architecture"] == wanted
+
+
+def test_auto_counts_the_tokens_of_epochs(monkeypatch, sentences):
+    small = {"hidden_size": 8, "num_layers": 1, "precision": "float32"}
+    once = train([sentences], architecture="auto", settings={"epochs": 1, **small})
+    monkeypatch.setattr(choosing, "TRANSFORMER_FROM_TOKENS", 1.5 * once.tokens)
+    wanted = {1: "seq2seq", 2: "seq2seq-transformer"}
+    for epochs, architecture in wanted.items():
+        config, _ = trained(sentences, "auto", epochs=epochs, **small)
+        assert config["architecture"] == architecture
+
+
+def test_auto_leaves_what_is_labelled_to_the_network_of_texts(sentences):
+    """And a text is no pairs, whatever is in it."""
+    config, _ = trained(sentences, "auto", labels=True, steps=1, hidden_size=8, num_layers=1)
+    assert config["architecture"] == "lstm"
+    text = sentences.rename(sentences.with_suffix(".txt"))
+    config, _ = trained(text, "auto", steps=1, hidden_size=8, num_layers=1)
+    assert config["architecture"] == "lstm"

@@ -57,6 +57,9 @@ SMALL_TEXT = 100_000
 MOST_PASSES = 100
 # With fewer, some of the pairs or examples are never seen.
 LEAST_PASSES = 1
+# A transformer that trains on fewer tokens of targets is behind the recurrent translator, or was
+# not compared.
+TRANSFORMER_FROM_TOKENS = 5e6
 # Compiling takes up to a minute, so it is tried only in runs of at least this many minutes, and
 # kept if steps are at least `LEAST_SPEEDUP` times as fast.
 COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 10, 1.03
@@ -273,6 +276,22 @@ def _sized(
         except (torch.OutOfMemoryError, SeqgenError):  # too large for this machine
             continue
     return dict(smallest.settings), least
+
+
+def suits_transformer(plan: Plan, prepared: Prepared, device: torch.device) -> bool:
+    """Return whether the budget is enough for a transformer to be ahead of `seq2seq`.
+
+    Args:
+        plan: of the transformer.
+        prepared: the pairs.
+        device: where to train.
+    """
+    if plan.training.minutes is not None:
+        return _sized(plan, prepared, device)[1].tokens >= TRANSFORMER_FROM_TOKENS
+    training = plan.resolve(prepared, device, lambda event: None)
+    in_epoch = batches_for(plan.model_class, prepared, training, plan.data).steps_per_epoch
+    epochs = Budget.of(training, in_epoch).steps / in_epoch
+    return epochs * prepared.train.scored >= TRANSFORMER_FROM_TOKENS
 
 
 def _possible(plan: Plan, prepared: Prepared) -> list[Size]:

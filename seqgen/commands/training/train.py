@@ -19,6 +19,7 @@ from seqgen.commands.training.choosing import (
     SpeedTrial,
     choose_for_machine,
     choose_size,
+    suits_transformer,
     with_open_width,
     with_parameters,
 )
@@ -67,7 +68,8 @@ class RunRequest:
             n of `data`, or of source n of the file of vectors that `data` is. Without them each
             line of `data` is source, tab, target.
         architecture: a name in the registry; the preset's, the configuration file's or lstm if
-            None or "auto", which also mixes the network with an n-gram model if the text is small.
+            None or "auto", which also mixes the network with an n-gram model if the text is small,
+            and of pairs is the translator that suits the budget.
         task: "classify" or "tag": learn labels on the features of the architecture; birnn is its
             default then.
         preset: a name in `presets`; the configuration file's if None.
@@ -95,17 +97,26 @@ class RunRequest:
     @property
     def mixes_small_text(self) -> bool:
         """Whether an n-gram model is mixed with the network of a small text (`--model auto`)."""
-        return self.architecture == registry.AUTO
+        return self.architecture == registry.AUTO and not self.chooses_translator
+
+    @property
+    def chooses_translator(self) -> bool:
+        """Whether `--model auto` is given pairs: files of targets, or only files called .tsv."""
+        pairs = self.targets or all(Path(name).suffix == ".tsv" for name in self.data)
+        fixed = self.task, self.beneath, *map(self.settings.get, ("labels", "init_from"))
+        fixed = any(fixed) or "architecture" in self.config
+        return self.architecture == registry.AUTO and bool(pairs) and not fixed
 
     @cached_property
     def beneath(self) -> Preset | None:
         """The preset that the settings build on, if any."""
-        architecture = None if self.mixes_small_text else self.architecture
+        architecture = None if self.architecture == registry.AUTO else self.architecture
         return preset_of(self.preset, architecture, self.config)
 
     def plan(self) -> Plan:
-        """Return the plan before any data is read."""
-        preset, architecture = self.beneath, registry.to_train(self.architecture)
+        """Return the plan before any data is read; of pairs with "auto", the transformer's."""
+        auto = "seq2seq-transformer" if self.chooses_translator else self.architecture
+        preset, architecture = self.beneath, registry.to_train(auto)
         plan = plan_of(architecture, preset, self.settings, self.config, self.flags, self.task)
         by_gradients = Estimator.of(plan.architecture) is None and not self.mixes_small_text
         counts = not by_gradients or plan.training.with_ngram is not None
@@ -326,21 +337,29 @@ def prepare_run(
     if it `tries`, models are trained for a moment to choose what is left open: one that is to be
     divided may fit nowhere as a whole.
     """
-    plan = request.plan()
-    check_members(plan.architecture, plan.training, plan.data)
-    check(plan)
-    if request.parameters is None:
-        plan.check_shape()
-    else:
-        plan = with_open_width(plan, request.flags)
+    plan = _checked_plan(request, check)
     prepared, plan = prepare_plan(plan, request, report)
     if request.mixes_small_text:
         plan = for_small_text(plan, prepared, report)
         check(plan)
+    if request.chooses_translator and not (tries and suits_transformer(plan, prepared, device)):
+        other = _checked_plan(replace(request, architecture="seq2seq"), check)
+        plan = replace(other, data=plan.data).for_text(prepared.read_tokens)
     if request.parameters is not None:
         plan = solve_width(plan, prepared, request.parameters, device)
     plan, training = _choose(plan, prepared, device, report, tries)
     return ReadyRun(request, plan, training, prepared)
+
+
+def _checked_plan(request: RunRequest, check: Callable[[Plan], None]) -> Plan:
+    """Return the plan before any data is read, with an open width if one is to be solved for."""
+    plan = request.plan()
+    check_members(plan.architecture, plan.training, plan.data)
+    check(plan)
+    if request.parameters is not None:
+        return with_open_width(plan, request.flags)
+    plan.check_shape()
+    return plan
 
 
 def prepare_plan(plan: Plan, request: RunRequest, report: Report) -> tuple[Prepared, Plan]:
