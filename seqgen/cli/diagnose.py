@@ -58,6 +58,7 @@ def diagnose(
     plot = None if curves.plot is None else check_picture(curves.plot, [source])
     precision = "float32" if machine.device == "mps" else "float64"
     loaded = load(model.model, machine.device, precision)
+    out.uses([loaded])
     chunks = source.chunks(loaded.data.newlines)
     diagnosis = look(loaded, chunks, measured.distance, measured.layer)
     if plot is not None:

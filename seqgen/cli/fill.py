@@ -48,6 +48,7 @@ def fill(blanks: Blanks, model: ModelName, machine: Device, out: Output) -> None
     if not blanks.texts and piped_input() is None:
         raise UsageError("give a text with [MASK] in it, or pipe lines in")
     loaded = load_masked(model.model, machine.device, work=Work())
+    out.uses([loaded])
     lines = blanks.texts or piped_lines("nothing to fill in", out, unix_newlines)
     for record in filled(loaded, lines, blanks.top or 1, blanks.pattern):
         say_unknown(record.unknown, out, "text")

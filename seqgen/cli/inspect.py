@@ -164,6 +164,7 @@ def inspect(looked: Looked, model: ModelName, asked: Asked, machine: Device, out
 
     loaded = load(model.model, machine.device, work=Work(read=looked.max_tokens))
     loaded.given.require_nothing("inspect")
+    out.uses([loaded])
     source = looked.source(loaded, out)
     html = asked.html
     if html is not None:

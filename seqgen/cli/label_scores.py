@@ -64,6 +64,7 @@ def _opened(
 
     work = Work.of_files([] if file is None else [file])
     labellers = [load_labeller(name, machine.device, work) for name in names]
+    out.uses(labellers)
     if file is None:
         return labellers, {}
     source = Inputs(out.quiet).open_one(file)

@@ -91,6 +91,7 @@ def mix(mixing: Mixing, batches: BatchSize, machine: ExactMachine, out: Output) 
         check_replaced_model(mixing.name, [fit])
     work = Work.of_files([] if fit in (None, HELD_OUT) else [fit])
     loaded = combine(mixing.parts, machine.device, machine.precision, work)
+    out.uses([loaded])
     source = _text(loaded, None if fit == HELD_OUT else fit, numbers is None, out)
     mixed = store_mixture(
         loaded,

@@ -58,7 +58,7 @@ def novelty(looked: Looked, model: ModelName, machine: Device, out: Output) -> N
         raise UsageError("--against takes the place of -m: give one of them")
     inputs = Inputs(out.quiet)
     known, texts, held_out = (
-        _against(looked, inputs) if looked.against else _of(looked, model, machine, inputs)
+        _against(looked, inputs) if looked.against else _of(looked, model, machine, inputs, out)
     )
     copies = compare(known, texts)
     others = like_lengths(held_out, texts)
@@ -98,7 +98,7 @@ def _against(looked: Looked, inputs: Inputs) -> tuple[KnownText, list[str], str]
 
 
 def _of(
-    looked: Looked, model: ModelName, machine: Device, inputs: Inputs
+    looked: Looked, model: ModelName, machine: Device, inputs: Inputs, out: Output
 ) -> tuple[KnownText, list[str], str]:
     """Return the training text of a model, the texts, and the model's held-out text."""
     from seqgen.commands.loading import load
@@ -107,6 +107,7 @@ def _of(
 
     texts = None if looked.file is None else _texts(looked, inputs, looked.file)
     loaded = load(model.model, machine.device)
+    out.uses([loaded])
     known = known_to(loaded)
     path = loaded.stored.validation_text
     held_out = ""

@@ -152,14 +152,14 @@ class Output(Options, panel=Panel.OUTPUT):
         recording.run.seed = recording.run.seed if seed is None else seed
         if not self.explains:
             return
+        from seqgen.models.array_network import ArrayNetwork
         from seqgen.models.engines.native.library import library
-        from seqgen.models.reader import ArrayModel
 
         kernels = "without" if library() is None else "with"
         for loaded in models:
-            arrays = isinstance(loaded.model, ArrayModel)
+            arrays = isinstance(loaded.model, ArrayNetwork)
             engine = f"NumPy arrays {kernels} compiled kernels" if arrays else "PyTorch"
-            self.announce(f"{loaded.name}: run by {engine}")
+            self.announce(f"{loaded.stored.name}: run by {engine}")
 
     @property
     def explains(self) -> bool:

@@ -39,6 +39,7 @@ def predict(texts: Texts, model: ModelName, machine: Device, out: Output) -> Non
 
     (name,) = given_or_piped([texts.file] if texts.file else None, "seqgen predict FILE")
     loaded = load_labeller(model.model, machine.device, Work.of_files([name]))
+    out.uses([loaded])
     source = Inputs(out.quiet).open_one(name)
     batches = _examples(loaded, source.pass_on(), source.title, out)
     for record in predict_labels(loaded, batches, source.title):

@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from seqgen import store
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output, put
@@ -24,10 +25,28 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import write_bytes
 from seqgen.wording import plural
 
-# Commands whose results follow from what is recorded.
-REPLAYED = ("sample", "beam-search", "perplexity", "eval", "compare", "sweep")
-# What takes another value each time, or is a place.
-TIMES = frozenset({"seconds", "tokens_per_second", "validation_seconds", "path", "run"})
+# Commands whose results follow from what is recorded; those that store models do it elsewhere.
+STORING = ("train", "sweep", "mix")
+REPLAYED = (
+    *("sample", "beam-search", "fill", "restore"),
+    *(
+        "perplexity",
+        "eval",
+        "compare",
+        "bleu",
+        "predict",
+        "vectors",
+        "diagnose",
+        "inspect",
+        "novelty",
+    ),
+    *("data", "tokenize", *STORING),
+)
+# What takes another value each time, or is a place. The training loss is a mean since it was last
+# reported, which is decided by the clock.
+TIMES = frozenset(
+    {"seconds", "tokens_per_second", "validation_seconds", "train_loss", "path", "run"}
+)
 # What tells the records of one command apart.
 NUMBERS = ("index", "sample", "rank", "line", "file", "model", "name")
 # Parts of `run` that a difference can come from.
@@ -50,11 +69,11 @@ class Recorded(Options, panel=Panel.SAVING):
 def replay(recorded: Recorded, threads: Threads, out: Output) -> None:
     """Run recorded commands again, and report for each result whether it is equal or what differs.
 
-    Results are recorded by --record of sample, beam-search, perplexity, eval, compare and sweep.
-    Each command is run once more, with its seed, in the working directory. Whatever is no longer
-    as it was recorded is named, even if the results are equal: a changed model or file, options,
-    versions, the machine. The exit code is 1 if a result differs. A sweep trains its models again,
-    in a folder of its own.
+    Commands that write, measure or train record their results with --record. Each command is run
+    once more, with its seed, in the working directory. Whatever is no longer as it was recorded is
+    named, even if the results are equal: a changed model or file, options, versions, the machine.
+    The exit code is 1 if a result differs. train, sweep and mix make their models again in a folder
+    of their own; the stored ones stay as they are.
     """
     (name,) = given_or_piped([recorded.file] if recorded.file else None, "seqgen replay FILE")
     source = Inputs(out.quiet).open_one(name)
@@ -104,9 +123,12 @@ def _replayed(
         except SeqgenError as error:
             yield from ((record, None, [], [str(error)]) for record in records)
             continue
-        by_number = {_numbers(record): record for record in made}
+        by_number: dict[str, list[Record]] = {}
+        for record in made:
+            by_number.setdefault(_numbers(record), []).append(record)
         for record in records:
-            after = by_number.get(_numbers(record))
+            alike = by_number.get(_numbers(record))
+            after = alike.pop(0) if alike else None
             differs = ["there is no such record now"] if after is None else _values(record, after)
             causes = _causes(record["run"], made[0]["run"]) if made else []
             yield record, after, causes, differs
@@ -126,6 +148,8 @@ def _made_again(records: Sequence[Record]) -> list[Record]:
     try:
         command, arguments = run["command"], [*map(str, run["arguments"])]
         seed, models, options = run["seed"], list(run["models"]), run["options"]
+        if command == "train":  # which draws its seed late
+            seed = records[0]["seed"]
         stdin = _prompts(records, command) if run["stdin"] else None
     except (TypeError, KeyError):
         raise SeqgenError("it was not made with --record") from None
@@ -134,10 +158,11 @@ def _made_again(records: Sequence[Record]) -> list[Record]:
     more = ["--record", "--quiet"]
     if seed is not None and not any(one.partition("=")[0] == "--seed" for one in arguments):
         more += ["--seed", str(seed)]
-    if len(models) == 1 and command != "compare" and not options.get("model"):
+    if len(models) == 1 and not any(map(options.get, ("models", "model", "parts", "all_"))):
         more += ["-m", models[0]]  # which was the latest then
     with tempfile.TemporaryDirectory() as home:
-        of_sweep = {"SEQGEN_HOME": home} if command == "sweep" else {}
+        if command in STORING:
+            _link_models(Path(home), {record.get("name") for record in records})
         done = subprocess.run(
             [sys.executable, "-m", "seqgen", command, *more, *arguments],
             input=stdin,
@@ -145,13 +170,22 @@ def _made_again(records: Sequence[Record]) -> list[Record]:
             capture_output=True,
             encoding="utf-8",
             errors="surrogateescape",
-            env={**os.environ, **of_sweep},
+            env={**os.environ, **({"SEQGEN_HOME": home} if command in STORING else {})},
             check=False,
         )
     if done.returncode:
         said = done.stderr.strip().rpartition("\n")[2].removeprefix("seqgen: ")
         raise SeqgenError(said or f"it ends with exit code {done.returncode}")
     return [json.loads(line) for line in done.stdout.split("\n") if line]
+
+
+def _link_models(home: Path, made: set[str | None]) -> None:
+    """Make a home that has the models and the cache of this one, but not those that are made."""
+    for path in (store.home() / "cache", *store.models_folder().glob("[!.]*")):
+        if path.is_dir() and path.name not in made:
+            link = home / path.relative_to(store.home())
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(path.resolve())
 
 
 def _prompts(records: Sequence[Record], command: str) -> str:

@@ -47,6 +47,7 @@ def restore(
     if not corrupted.lines and piped_input() is None:
         raise UsageError("give a line to restore, or pipe lines in")
     memory = load_memory(model.model)
+    out.uses([memory])
     texts = corrupted.lines or piped_lines("nothing to restore", out)
     how = {"synchronous": corrupted.synchronous, "seed": seed.seed}
     for record in restored(memory, texts, **how):

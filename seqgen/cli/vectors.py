@@ -128,6 +128,7 @@ def vectors(asked: Asked, model: ModelName, machine: Device, out: Output) -> Non
     asked = _checked(asked, inputs)
     work = Work.of_files([] if asked.file is None else [asked.file])
     loaded = load_vectors(model.model, machine.device, work)
+    out.uses([loaded])
     if asked.file is not None:
         from seqgen.commands.vectors.texts import check_pooling, text_vectors
 

@@ -48,7 +48,8 @@ MUCH, FOREIGN = 0.01, 1.5
 class DataReport:
     """The keys of the record of `seqgen data --json`, in order.
 
-    Lines that are compared have `LEAST` characters and more; words are what white space separates.
+    Lines that are compared have `LEAST` characters and more, or phrases of web pages and licences;
+    words are what white space separates.
 
     Attributes:
         files: names.
@@ -129,7 +130,7 @@ def data_report(text: Text, config: DataConfig) -> DataReport:
         lengths.append(len(content) if content.strip() else 0)
         if len(longest) < 3 or len(content) > longest[-1][0]:
             longest = sorted([*longest, (len(content), -number, content[:SHOWN])], reverse=True)[:3]
-        if len(content) >= LEAST:
+        if len(content) >= LEAST or PHRASES.search(content):
             repeats[content] += 1
         words.update(found := content.split())
         read += len(found)
@@ -303,7 +304,7 @@ def _warnings(report: DataReport, held_out: Overlap | None, config: DataConfig) 
     if report.boilerplate["share"] > MUCH:
         first = report.boilerplate["most_frequent"][0]["text"]
         share = report.boilerplate["share"]
-        yield f"{share:.1%} of the longer lines are boilerplate, such as {first!r}"
+        yield f"{share:.1%} of the compared lines are boilerplate, such as {first!r}"
     if 0 < report.crlf_lines < report.lines - 1:
         yield (
             f"{report.crlf_lines:,} of {report.lines:,} lines end with CRLF and others with LF: "

@@ -71,6 +71,7 @@ def test_a_clean_text_has_no_warning(clean, tmp_path, capsys):
             lambda t: [*t, "cafÃ© â€œso be itâ€\x9d"],
             "UTF-8 read as Windows-1252, or U+FFFD, in 3 places",
         ),
+        (lambda t: ["All rights reserved.", *t[:9]] * 5 + t[9:], "boilerplate"),
         (lambda t: [*t, "caf\ufffd"], "or U+FFFD, in 1 place: the text"),
         (lambda t: ["All rights reserved by the owners of it", *t[:9]] * 5 + t[9:], "boilerplate"),
         (lambda t: t[:100] * 2 + t[100:], "are copies of earlier ones"),
