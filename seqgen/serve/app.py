@@ -483,29 +483,22 @@ async def health(server: Server, request: Request) -> Response:
 
 async def metrics(server: Server, request: Request) -> Response:
     """`GET /metrics`, in Prometheus's text form."""
-    engine = server.engine
+    engine, (count, seconds) = server.engine, server.first_token
+    answers = {f'{{status="{of}"}}': n for of, n in sorted(server.answers.items())}
+    waited = {"_count": count, "_sum": f"{seconds:.6f}"}
     figures = {
-        "tokens_total": ("counter", "Tokens written.", engine.tokens),
-        "texts_total": ("counter", "Texts finished.", engine.texts),
-        "running_texts": ("gauge", "Texts being written.", engine.running),
-        "waiting_requests": ("gauge", "Requests that wait for their turn.", engine.waiting),
-        "loaded_models": ("gauge", "Models in memory.", len(server.shelf.loaded)),
+        "tokens_total": ("counter", "Tokens written.", {"": engine.tokens}),
+        "texts_total": ("counter", "Texts finished.", {"": engine.texts}),
+        "running_texts": ("gauge", "Texts being written.", {"": engine.running}),
+        "waiting_requests": ("gauge", "Requests that wait for their turn.", {"": engine.waiting}),
+        "loaded_models": ("gauge", "Models in memory.", {"": len(server.shelf.loaded)}),
+        "first_token_seconds": ("summary", "Seconds from a request to its first token.", waited),
+        "answers_total": ("counter", "Answers, by status.", answers),
     }
     lines = []
-    for name, (kind, told, value) in figures.items():
+    for name, (kind, told, values) in figures.items():
         lines += [f"# HELP seqgen_{name} {told}", f"# TYPE seqgen_{name} {kind}"]
-        lines.append(f"seqgen_{name} {value}")
-    count, seconds = server.first_token
-    lines += ["# HELP seqgen_first_token_seconds Seconds from a request to its first token."]
-    lines += ["# TYPE seqgen_first_token_seconds summary"]
-    lines += [f"seqgen_first_token_seconds_count {count}"]
-    lines += [f"seqgen_first_token_seconds_sum {seconds:.6f}"]
-    lines += [
-        "# HELP seqgen_answers_total Answers, by status.",
-        "# TYPE seqgen_answers_total counter",
-    ]
-    for status, number in sorted(server.answers.items()):
-        lines.append(f'seqgen_answers_total{{status="{status}"}} {number}')
+        lines += [f"seqgen_{name}{which} {value}" for which, value in values.items()]
     return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
 

@@ -465,10 +465,29 @@ def _units(
     kept, reset = _mean(layers, equation.keeps), _mean(layers, equation.resets)
     if equation.replaces is not None:
         kept = 1 - _mean(layers, equation.replaces)
-    return [
-        _unit(model, number, unit, kept, reset, lag, dict(zip(of_text, row, strict=True)))
-        for unit, (lag, row) in enumerate(zip(lags(values), correlated.tolist(), strict=True))
-    ]
+    every = []
+    for unit, (lag, row) in enumerate(zip(lags(values), correlated.tolist(), strict=True)):
+        correlation_of = {
+            name: None if math.isnan(r) else r for name, r in zip(of_text, row, strict=True)
+        }
+        moving = [name for name, r in correlation_of.items() if r is not None]
+        best = max(moving, key=lambda name: abs(correlation_of[name]), default=None)
+        keeps = None if kept is None else float(kept[unit])
+        every.append(
+            Unit(
+                model=model,
+                layer=number,
+                unit=unit,
+                kept=keeps,
+                memory=None if keeps is None or keeps >= 1 else 1 / (1 - keeps),
+                reset=None if reset is None else float(reset[unit]),
+                lag=lag,
+                feature=best,
+                correlation=None if best is None else correlation_of[best],
+                correlations=correlation_of,
+            )
+        )
+    return every
 
 
 def _mean(layers: list[tuple[InspectedText, LayerTrace]], name: str | None) -> np.ndarray | None:
@@ -476,30 +495,3 @@ def _mean(layers: list[tuple[InspectedText, LayerTrace]], name: str | None) -> n
     if name is None or name not in layers[0][1].values:
         return None
     return np.concatenate([layer.values[name] for _, layer in layers]).mean(0)
-
-
-def _unit(
-    model: str,
-    layer: int,
-    unit: int,
-    kept: np.ndarray | None,
-    reset: np.ndarray | None,
-    lag: int | None,
-    by_feature: dict[str, float],
-) -> Unit:
-    correlation_of = {name: None if math.isnan(r) else r for name, r in by_feature.items()}
-    moving = [name for name, r in correlation_of.items() if r is not None]
-    best = max(moving, key=lambda name: abs(correlation_of[name]), default=None)
-    keeps = None if kept is None else float(kept[unit])
-    return Unit(
-        model=model,
-        layer=layer,
-        unit=unit,
-        kept=keeps,
-        memory=None if keeps is None or keeps >= 1 else 1 / (1 - keeps),
-        reset=None if reset is None else float(reset[unit]),
-        lag=lag,
-        feature=best,
-        correlation=None if best is None else correlation_of[best],
-        correlations=correlation_of,
-    )

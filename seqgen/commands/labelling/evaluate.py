@@ -113,7 +113,11 @@ def evaluate_labels(
         **entity_figures,
         by_label=_by_label(names, matrix),
         confusion={"labels": list(names), "counts": matrix.tolist()},
-        signature=_signature(loaded.format.by_word, entity_figures["entity_f1"] is not None),
+        signature=_signature(
+            loaded.format.by_word,
+            "f1",
+            [] if entity_figures["entity_f1"] is None else ["entities:conlleval"],
+        ),
     )
 
 
@@ -207,12 +211,13 @@ def _by_label(names: Sequence[str], matrix: np.ndarray) -> list[dict[str, Any]]:
     ]
 
 
-def _signature(by_word: bool, marked: bool) -> str:
-    """Return how figures were made."""
+def _signature(by_word: bool, figure: str, more: Sequence[str]) -> str:
+    """Return how accuracies, another figure, and what else there is were made."""
     unit = "sentences" if by_word else "examples"
     accuracy = f"bootstrap-of-{unit}" if by_word else "wilson"
-    parts = ["interval:95%", f"accuracy:{accuracy}", f"f1:bootstrap-of-{unit}"]
-    return "|".join([*parts, *(["entities:conlleval"] if marked else [])])
+    return "|".join(
+        ["interval:95%", f"accuracy:{accuracy}", f"{figure}:bootstrap-of-{unit}", *more]
+    )
 
 
 @dataclass(frozen=True)
@@ -286,6 +291,8 @@ def compare_labels(
     samples = drawn[:, :-1] / drawn[:, -1:]  # (R, M)
     correct, labels = hits.sum(0), int(sizes.sum())
     best = int(correct.argmax())
+    tests = ["p:paired-bootstrap", *([] if by_word else ["mcnemar:exact"])]
+    made = [*tests, f"resamples:{resamples}", f"seed:{seed}"]
     return [
         LabelComparison(
             model=loaded.stored.name,
@@ -297,7 +304,7 @@ def compare_labels(
             accuracy=asdict(_accuracy(int(correct[i]), labels, samples[:, i] if by_word else None)),
             best=models[best].stored.name,
             **_beside_best(hits[:, [i, best]], samples[:, [i, best]], labels, i == best, by_word),
-            signature=_comparison_signature(by_word, seed, resamples),
+            signature=_signature(by_word, "difference", made),
         )
         for i, loaded in enumerate(models)
     ]
@@ -359,12 +366,3 @@ def _hits(loaded: LoadedLabeller, examples: list[Example], name: str) -> np.ndar
             for log_probs, example in log_probs_of_labels(loaded, examples, name)
         ]
     )
-
-
-def _comparison_signature(by_word: bool, seed: int, resamples: int) -> str:
-    """Return how figures were made."""
-    unit = "sentences" if by_word else "examples"
-    accuracy = f"bootstrap-of-{unit}" if by_word else "wilson"
-    tests = ["p:paired-bootstrap", *([] if by_word else ["mcnemar:exact"])]
-    intervals = ["interval:95%", f"accuracy:{accuracy}", f"difference:bootstrap-of-{unit}"]
-    return "|".join([*intervals, *tests, f"resamples:{resamples}", f"seed:{seed}"])

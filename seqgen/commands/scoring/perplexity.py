@@ -13,6 +13,7 @@ from seqgen.configs.scoring import Scoring
 from seqgen.data.corpus import Corpus, Unknowns, encode_corpus
 from seqgen.data.framing import Framing
 from seqgen.data.pairs import Pairs, open_pairs
+from seqgen.data.sources import Sources
 from seqgen.data.text import Survey, Surveyor, Text, WordMeter
 from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
 from seqgen.errors import SeqgenError
@@ -183,24 +184,15 @@ def _score_pairs(
     loaded: LoadedModel, pairs: Pairs, scoring: Scoring
 ) -> tuple[ScoreTotals, Survey, int]:
     """Return the totals of the targets given their sources, and how many of these are unknown."""
-    surveyor, words, unknowns = Surveyor(), WordMeter(), Unknowns(loaded.tokenizer)
     loaded.given.check(pairs.source_features)
     sources = pairs.encoded_sources(loaded.source_tokenizer, None)
-    corpus = encode_corpus(
-        words.watch(surveyor.watch(pairs.targets())), loaded.tokenizer, "line", unknowns=unknowns
-    )
-    corpus = replace(corpus, sources=sources)
-    facts = surveyor.facts
-    totals = replace(
-        _score(loaded, corpus, facts, scoring, words.newlines),
-        words=words.words + facts.lines * (not scoring.no_end),
-        oov_bytes=unknowns.bytes,
-    )
-    return totals, replace(facts, sha256=pairs.survey().sha256), corpus.sources.oov
+    by_line = replace(scoring, documents="line")
+    totals, facts = _score_chunks(loaded, pairs.targets(), by_line, sources)
+    return totals, replace(facts, sha256=pairs.survey().sha256), sources.oov
 
 
 def _score_chunks(
-    loaded: LoadedModel, chunks: Iterable[str], scoring: Scoring
+    loaded: LoadedModel, chunks: Iterable[str], scoring: Scoring, sources: Sources | None = None
 ) -> tuple[ScoreTotals, Survey]:
     surveyor, words, unknowns = Surveyor(), WordMeter(), Unknowns(loaded.tokenizer)
     documents = scoring.documents
@@ -214,7 +206,7 @@ def _score_chunks(
     facts = surveyor.facts
     ends = facts.lines if documents == "line" else words.newlines
     totals = replace(
-        _score(loaded, corpus, facts, scoring, words.newlines),
+        _score(loaded, replace(corpus, sources=sources), facts, scoring, words.newlines),
         words=words.words + ends * (not scoring.no_end),
         oov_bytes=unknowns.bytes,
     )
