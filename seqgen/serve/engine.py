@@ -112,9 +112,8 @@ class Writing(Task):
 
     def __post_init__(self) -> None:
         self.left = len(self.prompts) * self.samples
-        outcomes = None if self.writer.constraint is None else self.writer.constraint.outcomes
         watch = None if self.top is None else self._note
-        self.manner = Manner(self.processors, self.writer.choose, watch, outcomes)
+        self.manner = Manner(self.processors, self.writer.choose, watch, self.writer.outcomes)
 
     def texts(self) -> Iterator[tuple[list[Text], Opens | None]]:
         for prompt in self.prompts:

@@ -12,16 +12,15 @@ from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.writing.from_source import (
     Attention,
     SourceReader,
+    TextMaker,
     check_sources,
     coverage_penalty,
-    never_written,
 )
 from seqgen.commands.writing.prompts import (
     OfSource,
     Prompt,
     Written,
     batches,
-    begin_and_end,
     opening,
 )
 from seqgen.configs import require
@@ -29,12 +28,11 @@ from seqgen.configs.decoding import BeamOptions
 from seqgen.data.sources import Vectors
 from seqgen.decoding import beam
 from seqgen.decoding.beam_groups import BeamConfig, Ending, Ends, Fate, Penalty, SearchPrompt
-from seqgen.decoding.constraint import Constraint
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.exhaustive import exhaustive
 from seqgen.decoding.hypotheses import Hypothesis, LengthNorm
 from seqgen.decoding.include import Wanted
-from seqgen.decoding.processors import Forbid, NoRepeatNgram, Processor
+from seqgen.decoding.processors import NoRepeatNgram, Processor
 from seqgen.tokenizers import Decoder
 
 if TYPE_CHECKING:
@@ -125,30 +123,21 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Searcher:
+class Searcher(TextMaker):
     """A model and the options it searches with.
 
     Raises:
         UsageError: it cannot do what is asked of it.
     """
 
-    loaded: LoadedModel
     options: BeamOptions
+    dead_ends = False
 
     def __post_init__(self) -> None:
         covers = self.options.coverage_penalty > 0
         if covers:
             self.loaded.given.require_sources("--coverage-penalty")
         check_sources(self.options.of_source, self.loaded, attention=covers)
-
-    @cached_property
-    def constraint(self) -> Constraint | None:
-        """What keeps texts in the form that is asked for."""
-        if not self.options.form.given:
-            return None
-        from seqgen.commands.writing.forms import constraint_of
-
-        return constraint_of(self.loaded, self.options, dead_ends=False)
 
     @cached_property
     def terms(self) -> Terms | None:
@@ -191,18 +180,10 @@ class Searcher:
     @cached_property
     def processors(self) -> list[Processor]:
         """What is possible: first without what can never be written."""
-        options, form = self.options, self.constraint
-        never = never_written(options.of_source, self.loaded)
-        processors: list[Processor] = [Forbid(never if form is None else form.never)]
-        processors += begin_and_end(self.loaded, options.min_tokens, options.force, form)
-        processors += [] if form is None else [form]
-        if options.no_repeat_ngram is not None:
-            processors.append(NoRepeatNgram(options.no_repeat_ngram))
-        if options.max_copy is None:
-            return processors
-        from seqgen.commands.writing.forms import max_copy
-
-        return [*processors, *max_copy(self.loaded, options, dead_ends=False)]
+        processors, ngram = [self.possible, *self.formed], self.options.no_repeat_ngram
+        if ngram is not None:
+            processors.append(NoRepeatNgram(ngram))
+        return [*processors, *self.max_copy]
 
     @property
     def ends(self) -> Ends | None:
@@ -246,13 +227,13 @@ class Searcher:
         """Search after all prompts side by side; see `seqgen.decoding.beam.search`."""
         opens, handles = opening(self.loaded, prompts)
         sources = [
-            SearchPrompt(prompt.index, prompt.tokens, handle, self._limit(prompt))
+            SearchPrompt(prompt.index, prompt.tokens, handle, self.limit(prompt))
             for prompt, handle in zip(prompts, handles, strict=True)
         ]
         model, ends, options = self.loaded.model, self.loaded.framing.stops, self.options
-        penalty, outcomes = self.penalty(prompts), None
+        penalty, outcomes = self.penalty(prompts), self.outcomes
         if self.constraint is not None:
-            ends, outcomes = self.constraint.reasons, self.constraint.outcomes
+            ends = self.constraint.reasons
         if not options.exhaustive:
             how = (config_of(options), self.processors, ends, self.ends, watch, opens, penalty)
             return beam.search(model, sources, *how, outcomes, self.wanted(prompts))
@@ -294,7 +275,7 @@ class Searcher:
         self, prompt: Prompt, hypotheses: Sequence[Hypothesis]
     ) -> Iterator[tuple[str, OfSource | None]]:
         """Yield the text of each hypothesis, and what its record has besides."""
-        options, limit = self.options, self._limit(prompt)
+        options, limit = self.options, self.limit(prompt)
 
         def begin(decoder: Decoder) -> Continuation:
             ends = None if self.constraint is None else self.constraint.reasons
@@ -310,10 +291,6 @@ class Searcher:
             for token in tokens:
                 text.push(token)
             yield text.text, None
-
-    def _limit(self, prompt: Prompt) -> int:
-        """Return how many tokens a text may have."""
-        return self.options.of_source.limit(prompt.places, self.options.max_tokens)
 
 
 def beam_search(
@@ -368,7 +345,7 @@ def _tree(
 ) -> Tree:
     options = searcher.options
     ranks = {hypothesis.tokens: rank for rank, hypothesis in enumerate(hypotheses)}
-    limit = options.of_source.limit(prompt.places, options.max_tokens)
+    limit = searcher.limit(prompt)
     given = prompt.text if prompt.source is None else prompt.source
     tree = Tree(prompt.index, given, hypotheses=searcher.beams(prompt, hypotheses))
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}

@@ -32,8 +32,8 @@ from seqgen.tokenizers.sentencepiece import ESCAPE, SentencepieceTokenizer
 
 def constraint_of(
     loaded: LoadedModel, options: WritingOptions, dead_ends: bool = True
-) -> Constraint | None:
-    """Return what keeps texts in the form that the options ask for; None if they ask for none.
+) -> Constraint:
+    """Return what keeps texts in the form that the options ask for.
 
     Args:
         loaded: the model.
@@ -43,9 +43,7 @@ def constraint_of(
     Raises:
         UsageError: the form cannot be read, or the model cannot write a text of it; says why.
     """
-    flag = next(iter(options.form.given), None)
-    if flag is None:
-        return None
+    flag = options.form.given[0]
     text = getattr(options.form, flag[2:].replace("-", "_"))
     if flag != "--pattern" and not (flag == "--json-schema" and text.startswith("{")):
         text = content(text)
@@ -211,7 +209,7 @@ def _end_and_dead_end(tokenizer: Tokenizer) -> tuple[int, int]:
 
 
 def max_copy(loaded: LoadedModel, options: WritingOptions, dead_ends: bool = True) -> list[MaxCopy]:
-    """Return the filter that keeps texts from copying, or nothing if none is asked for.
+    """Return the filter that keeps texts from copying as much as the options say.
 
     Args:
         loaded: the model.
@@ -222,8 +220,6 @@ def max_copy(loaded: LoadedModel, options: WritingOptions, dead_ends: bool = Tru
         UsageError: the model writes from right to left.
         SeqgenError: the text that it was trained on is not known.
     """
-    if options.max_copy is None:
-        return []
     require(not loaded.backward, "--max-copy is for models that write from left to right")
     tokenizer = loaded.tokenizer
     known = [i for i in range(tokenizer.vocab_size) if i not in tokenizer.special_ids]

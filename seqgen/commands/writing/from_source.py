@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from seqgen import registry, store
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.writing.prompts import Look, OfSource, Prompt, read_prompt
+from seqgen.commands.writing.prompts import Look, OfSource, Prompt, first_unknown, read_prompt
 from seqgen.configs import Options, require
-from seqgen.configs.decoding import Heads, LookOptions, SourceOptions
+from seqgen.configs.decoding import Heads, LookOptions, SourceOptions, WritingOptions
 from seqgen.data.sources import Vectors, handles_of
 from seqgen.decoding.continuation import Continuation
+from seqgen.decoding.processors import Forbid, Force, MinTokens, Processor
 from seqgen.models.engines.ops import ops_of
 from seqgen.models.reader import without_gradients
 from seqgen.tokenizers import Decoder, Tokenizer
+
+if TYPE_CHECKING:
+    from seqgen.decoding.constraint import Constraint
+    from seqgen.decoding.max_copy import MaxCopy
 
 
 def check_stored(options: Options, model: str | Path | None) -> None:
@@ -68,10 +75,75 @@ def check_sources(options: LookOptions, loaded: LoadedModel, attention: bool = F
         require(not chosen, "--layer and --head are for --attention: add that, or --align")
 
 
-def never_written(options: SourceOptions, loaded: LoadedModel) -> tuple[int, ...]:
-    """Return the ids that are never written."""
-    allowed = (loaded.tokenizer.unk_id,) if options.copy_unknown else ()
-    return tuple(token for token in loaded.never if token not in allowed)
+@dataclass(frozen=True)
+class TextMaker:
+    """A model, and what is asked of the texts that it draws, or searches for.
+
+    Attributes:
+        loaded: the model.
+        options: what is asked.
+        dead_ends: a token ends a text that cannot go on; otherwise no token is left to it.
+    """
+
+    loaded: LoadedModel
+    options: WritingOptions
+    dead_ends: ClassVar[bool] = True
+
+    @cached_property
+    def constraint(self) -> Constraint | None:
+        """What keeps texts in the form that is asked for."""
+        if not self.options.form.given:
+            return None
+        from seqgen.commands.writing.forms import constraint_of
+
+        return constraint_of(self.loaded, self.options, self.dead_ends)
+
+    @property
+    def outcomes(self) -> Processor | None:
+        """What the form makes of steps, if one is asked for."""
+        return None if self.constraint is None else self.constraint.outcomes
+
+    @cached_property
+    def max_copy(self) -> list[MaxCopy]:
+        """What keeps texts from copying, if that is asked for."""
+        if self.options.max_copy is None:
+            return []
+        from seqgen.commands.writing.forms import max_copy
+
+        return max_copy(self.loaded, self.options, self.dead_ends)
+
+    @property
+    def possible(self) -> Forbid:
+        """The filter without what can never be written."""
+        copies, loaded = self.options.of_source.copy_unknown, self.loaded
+        unknown = loaded.tokenizer.unk_id if copies else None
+        never = tuple(token for token in loaded.never if token != unknown)
+        return Forbid(never if self.constraint is None else self.constraint.never)
+
+    @property
+    def formed(self) -> list[Processor]:
+        """The filters that keep texts from ending too early, begin them, and form them.
+
+        Raises:
+            UsageError: the model does not know what every text is to begin with, or no text of the
+                form begins with it.
+        """
+        options, loaded, form = self.options, self.loaded, self.constraint
+        ends, processors = loaded.framing.stops, []
+        if options.min_tokens and ends:
+            processors.append(MinTokens(options.min_tokens, ends))
+        if force := options.force:
+            unknown = first_unknown(loaded, force)
+            require(unknown is None, f"--force: the model does not know {unknown and unknown[0]!r}")
+            ids = loaded.ids(force)
+            said = f"--force: no text of the form that is asked for begins with {force!r}"
+            require(form is None or form.can_begin(ids), said)
+            processors.append(Force(ids))
+        return processors if form is None else [*processors, form]
+
+    def limit(self, prompt: Prompt) -> int:
+        """Return how many tokens a text may have."""
+        return self.options.of_source.limit(prompt.places, self.options.max_tokens)
 
 
 class CopyingDecoder(Decoder):

@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 
 from seqgen.commands.loaded import LoadedModel
-from seqgen.configs import no_text, require
+from seqgen.configs import no_text
 from seqgen.data.sources import Vectors, features_of
-from seqgen.decoding.constraint import Constraint
-from seqgen.decoding.processors import Force, MinTokens, Processor
 from seqgen.decoding.sampling import Opens
 from seqgen.errors import SeqgenError
 
@@ -247,34 +245,6 @@ def _read_ahead(items: Iterable[str], waiting: queue.Queue, closed: threading.Ev
         waiting.put(_End(error))
     else:
         waiting.put(_End())
-
-
-def begin_and_end(
-    loaded: LoadedModel, min_tokens: int, force: str, form: Constraint | None
-) -> list[Processor]:
-    """Return the filters that keep a text from ending too early and that begin it.
-
-    Args:
-        loaded: the model.
-        min_tokens: no end before so many tokens.
-        force: what every text begins with.
-        form: the form that texts must have.
-
-    Raises:
-        UsageError: the model does not know what every text is to begin with, or no text of that
-            form begins with it.
-    """
-    ends, processors = loaded.framing.stops, []
-    if min_tokens and ends:
-        processors.append(MinTokens(min_tokens, ends))
-    if force:
-        unknown = first_unknown(loaded, force)
-        require(unknown is None, f"--force: the model does not know {unknown and unknown[0]!r}")
-        ids = loaded.ids(force)
-        said = f"--force: no text of the form that is asked for begins with {force!r}"
-        require(form is None or form.can_begin(ids), said)
-        processors.append(Force(ids))
-    return processors
 
 
 # Attention in records: a millionth is finer than any picture, and rows still sum to one.

@@ -11,13 +11,12 @@ from itertools import chain, islice
 import numpy as np
 
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.writing.from_source import SourceReader, check_sources, never_written
+from seqgen.commands.writing.from_source import SourceReader, TextMaker, check_sources
 from seqgen.commands.writing.prompts import (
     OfSource,
     Prompt,
     Written,
     batches,
-    begin_and_end,
     opening,
 )
 from seqgen.configs import MOST_TOKENS
@@ -27,10 +26,8 @@ from seqgen.decoding import sampling
 from seqgen.decoding.constraint import Constraint
 from seqgen.decoding.continuation import DEAD_END, Continuation, reasons_of
 from seqgen.decoding.draw import Choose, CounterDraw, greedy
-from seqgen.decoding.max_copy import MaxCopy
 from seqgen.decoding.processors import (
     Ban,
-    Forbid,
     MinP,
     NoRepeatNgram,
     PresenceAndFrequency,
@@ -86,14 +83,13 @@ class Sample(Written):
 
 
 @dataclass(frozen=True)
-class Writer:
+class Writer(TextMaker):
     """A model and the options it writes with.
 
     Raises:
         UsageError: it cannot do what is asked of it.
     """
 
-    loaded: LoadedModel
     options: SampleOptions
 
     def __post_init__(self) -> None:
@@ -102,21 +98,11 @@ class Writer:
     @cached_property
     def constraint(self) -> Constraint | None:
         """What keeps texts in the form that is asked for."""
-        if not self.options.form.given and self.options.pattern_mode != "exact":
-            return None
-        from seqgen.commands.writing.forms import constraint_of, exactly
+        if self.options.pattern_mode != "exact":
+            return super().constraint
+        from seqgen.commands.writing.forms import exactly
 
-        form = constraint_of(self.loaded, self.options)
-        return exactly(self.loaded, form) if self.options.pattern_mode == "exact" else form
-
-    @cached_property
-    def max_copy(self) -> list[MaxCopy]:
-        """What keeps texts from copying, if that is asked for."""
-        if self.options.max_copy is None:
-            return []
-        from seqgen.commands.writing.forms import max_copy
-
-        return max_copy(self.loaded, self.options)
+        return exactly(self.loaded, super().constraint)
 
     @cached_property
     def ends(self) -> Mapping[int, str]:
@@ -128,16 +114,11 @@ class Writer:
     @cached_property
     def processors(self) -> list[Processor]:
         """Every filter in order, first the one for tokens that are never written."""
-        options, form = self.options, self.constraint
-        never = never_written(options.of_source, self.loaded)
-        processors: list[Processor] = [Forbid(never if form is None else form.never)]
+        options, processors = self.options, [self.possible]
         if options.ban:
             known = [t for t in options.ban if self.loaded.tokenizer.first_unknown(t) is None]
             processors.append(Ban(tuple(map(self.loaded.ids, known))))
-        processors += begin_and_end(self.loaded, options.min_tokens, options.force, form)
-        processors += [] if form is None else [form]
-        processors += self.max_copy
-        return [*processors, *filters(options)]
+        return [*processors, *self.formed, *self.max_copy, *filters(options)]
 
     @property
     def batch_size(self) -> int:
@@ -152,8 +133,7 @@ class Writer:
 
     def row(self, prompt: Prompt, sample: int, handle: int) -> Row:
         """Return what identifies one of the texts to write, and where it begins."""
-        limit = self.options.of_source.limit(prompt.places, self.options.max_tokens)
-        return Row(prompt.index, sample, prompt.tokens, handle, limit)
+        return Row(prompt.index, sample, prompt.tokens, handle, self.limit(prompt))
 
     def begin(self, row: Row) -> Continuation:
         """Begin a text after its prompt."""
@@ -212,8 +192,7 @@ class Writer:
     ) -> Iterator[sampling.Step]:
         """Write `rows` side by side; yield every token."""
         how = (self.begin, self.processors, self.choose)
-        outcomes = None if self.constraint is None else self.constraint.outcomes
-        return sampling.sample(self.loaded.model, rows, *how, watch, opens, outcomes)
+        return sampling.sample(self.loaded.model, rows, *how, watch, opens, self.outcomes)
 
 
 def stream(loaded: LoadedModel, prompt: str | Vectors, options: SampleOptions) -> Iterator[str]:
