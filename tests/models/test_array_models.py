@@ -20,6 +20,7 @@ from seqgen.data.sources import TokenSources, VectorSources
 from seqgen.errors import UsageError
 from seqgen.models.base import weights_of
 from seqgen.models.engines.arrays import each_row_alone
+from seqgen.models.engines.native.library import library
 from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.engines.weights import Weights
 from seqgen.models.memory.beside import beside_caches
@@ -169,6 +170,30 @@ def test_random_programs_of_states(case, data):
                 for (one, state), other in zip(pair, others, strict=True)
             ]
             rows += 1
+
+
+@pytest.mark.skipif(library() is None, reason="the kernels are not compiled here")
+@over([case for case in CASES if "transformer" in case.architecture])
+@torch.no_grad()
+def test_a_short_piece_is_to_the_bit_its_tokens_one_by_one(case):
+    """Of rows of different lengths, as far as the window goes."""
+    _, arrays = both(case, torch.float32)
+    if arrays.program is None:
+        pytest.skip("NumPy takes its steps")
+    length = arrays.window // 2
+    tokens, more = (ids(3, n, seed=n).numpy() for n in (length, 1))
+    fresh, begun = opened(arrays, 3), arrays(more[:1], opened(arrays, 1))[1]
+    state = type(begun).cat([arrays(more, fresh)[1].select([0, 2]), begun])
+    state, other = arrays(more, state)[1], state.copy()
+    state = type(state).cat([arrays(more[:2], other.select([1, 2]))[1], state.select([0])])
+    apart, pieces = state.copy(), []
+    at_once, state = arrays(tokens, state)
+    for t in range(length):
+        piece, apart = arrays(tokens[:, t : t + 1], apart)
+        pieces.append(piece)
+    np.testing.assert_array_equal(at_once, np.concatenate(pieces, 1))
+    (found, _), (wanted, _) = (arrays.step([1, 2, 3], x) for x in (state, apart))
+    np.testing.assert_array_equal(found, wanted)
 
 
 # Those whose rows read sources have products with as many queries as a source has rows.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,10 +14,14 @@ from seqgen.models.engines.ops import ArrayOps, Ops
 from seqgen.models.engines.weights import Weights
 from seqgen.models.reader import NeuralArrays
 from seqgen.models.transformer.config import TransformerConfig
-from seqgen.models.transformer.context import AnchoredContext, Appending
+from seqgen.models.transformer.context import AnchoredContext, Appending, FallingBack
 from seqgen.models.transformer.equations import Attend, seen_from
 from seqgen.models.transformer.kv_cache import KVCache
 from seqgen.models.transformer.positions import waves_of
+
+# Tokens of a row that the library reads at once: of more, NumPy's products over all queries of a
+# row take less time. And tokens of all rows, to limit memory.
+FEW_TOKENS, MOST_TOKENS = 128, 256
 
 
 class TransformerArrays(AnchoredContext, NeuralArrays):
@@ -50,12 +55,25 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
 
     def stacked(self, x: np.ndarray, rotation: np.ndarray | None, attend: Attend) -> np.ndarray:
         own = getattr(attend, "self_attend", attend)  # apart from what is read of a source
-        one = isinstance(own, Appending) and own.length == 1 and x.dtype == np.float32
-        if not one or self.program is None:
+        in_cache = isinstance(own, Appending | FallingBack) and x.shape[1] <= FEW_TOKENS
+        if not in_cache or x.dtype != np.float32 or self.program is None:
             return super().stacked(x, rotation, attend)
-        past, *_kept = self._past_of(own.state)
-        inputs = [x] if rotation is None else [x, rotation]
-        return self.program(len(x), inputs, past.ctypes.data)[0]
+        tokens = own.tokens()
+        if x.shape[1] == 1:
+            past, *_kept = self._past_of(own.state, *tokens)
+            inputs = [x] if rotation is None else [x, rotation]
+            return self.program(len(x), inputs, past.ctypes.data)[0]
+        inputs = [x.reshape(-1, 1, x.shape[2])]  # each token is a row of the program
+        if rotation is not None:
+            each = np.broadcast_to(rotation, (*x.shape[:2], *rotation.shape[-2:]))
+            inputs.append(each.reshape(-1, 1, *rotation.shape[-2:]))
+        y, size = np.empty_like(inputs[0]), MOST_TOKENS // x.shape[1] * x.shape[1]
+        for begin in range(0, len(y), size):
+            some = slice(begin, begin + size)
+            past, *_kept = self._past_of(own.state, *(numbers[some] for numbers in tokens))
+            of_these = [numbers[some] for numbers in inputs]
+            y[some] = self.program(len(y[some]), of_these, past.ctypes.data)[0]
+        return y.reshape(x.shape)
 
     @functools.cached_property
     def program(self) -> Program | None:
@@ -71,22 +89,33 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
 
         return recorded(step, shapes, recording)
 
-    def _past_of(self, state: KVCache) -> tuple[np.ndarray, ...]:
-        """Return what the library reads a cache by, and what must live as long."""
+    def _past_of(
+        self, state: KVCache, rows: Sequence[int], starts: Sequence[int], ends: Sequence[int]
+    ) -> tuple[np.ndarray, ...]:
+        """Return what the library reads a cache by, and what must live as long.
+
+        Args:
+            state: the cache.
+            rows: of each token; see `Appending.tokens`, also for the others.
+            starts: the first slot that it sees.
+            ends: what follows its own slot.
+        """
         blocks, known = (*state.keys, *state.values), state.__dict__.get("places")
         if known is None or any(x() is not y for x, y in zip(known[0], blocks, strict=True)):
             # With the state, which has the same blocks for many steps; it must not keep old ones.
             places = np.array([x.ctypes.data for x in blocks], np.int64)
             known = [*map(weakref.ref, blocks)], places
             state.__dict__["places"] = known
-        places, slots, starts = known[1], state.keys[0].shape[2], state.starts
+        places, slots = known[1], state.keys[0].shape[2]
         if (span := self.config.span(0)) is not None:
-            starts = [max(start, state.end - span) for start in starts]
+            starts = [max(start, end - span) for start, end in zip(starts, ends, strict=True)]
         memory = getattr(state, "memory", None)
         if memory and not memory.keys[0].flags.c_contiguous:  # made by torch; once a source
             memory.put_in_order()
         sources = memory and ((*memory.keys, *memory.values), memory.owners, memory.lengths)
-        return past_of(places, slots, starts, state.end, state.origins, sources)
+        one_each = rows == range(len(state.starts))
+        origins = state.origins if one_each else None
+        return past_of(places, slots, starts, ends, None if one_each else rows, origins, sources)
 
     def attend_within(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
         places = np.arange(q.shape[2])

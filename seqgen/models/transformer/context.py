@@ -58,6 +58,47 @@ class Appending:
             seen = seen if seen is None else seen[..., begin - self.begin :]
         return self.attend(q, keys[:, :, begin:end], values[:, :, begin:end], seen)
 
+    def tokens(self) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+        """Return of each token its row, the first slot that it sees, and what follows its own."""
+        rows, end, length = range(len(self.state.starts)), self.state.end, self.length
+        return _spread(rows, self.state.starts, range(end - length + 1, end + 1))
+
+
+@dataclass
+class FallingBack:
+    """What blocks attend by while they run on what some rows of a cache have kept, anew.
+
+    Attributes:
+        attend: see `AnchoredContext.attend_within`.
+        state: the cache.
+        rows: of it, all of which begin in the same slot.
+    """
+
+    attend: Attend
+    state: KVCache
+    rows: Sequence[int]
+
+    def __call__(self, layer: int, q: Leaf, k: Leaf, v: Leaf) -> Leaf:
+        begin, end = self.state.starts[self.rows[0]], self.state.end
+        self.state.keys[layer][self.rows, :, begin:end] = k
+        self.state.values[layer][self.rows, :, begin:end] = v
+        return self.attend(layer, q, k, v)
+
+    def tokens(self) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+        """See `Appending.tokens`."""
+        begin, end = self.state.starts[self.rows[0]], self.state.end
+        return _spread(self.rows, [begin] * len(self.rows), range(begin + 1, end + 1))
+
+
+def _spread(
+    rows: Sequence[int], starts: Sequence[int], ends: Sequence[int]
+) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+    """Return what `Appending.tokens` does for rows that have tokens with the same ends."""
+    if len(ends) == 1:
+        return rows, starts, [*ends] * len(rows)
+    rows, starts = ([number for number in x for _ in ends] for x in (rows, starts))
+    return rows, starts, [*ends] * (len(rows) // len(ends))
+
 
 class AnchoredContext(BlockStack):
     """A transformer's work on tokens, over arrays or tensors as its parts are.
@@ -214,11 +255,6 @@ class AnchoredContext(BlockStack):
         if start == end:
             return
 
-        def attend(layer: int, q: Leaf, k: Leaf, v: Leaf) -> Leaf:
-            state.keys[layer][full, :, start:end] = k
-            state.values[layer][full, :, start:end] = v
-            return self.attend_within(layer, q, k, v)
-
         positions = self.ops.count(state.tokens, end - start)
-        attend = self.attending(attend, state, full)
+        attend = self.attending(FallingBack(self.attend_within, state, full), state, full)
         self.features_at(state.tokens[full, start:end], positions, attend)

@@ -532,16 +532,17 @@ typedef struct {
     int64_t about[2]; /* PRODUCT: the map; ATTEND, SOURCE: the layer, and heads of keys */
 } instruction;
 
-/* Keys and values of each layer, (B, heads, slots, D): what every row has read before, from its
-   own start on; a step takes slot `end - 1`. Slots of a row before `until` equal those of the row
-   `like` before it, and are read there, so that rows which share them take them from the cache;
-   in `order` such rows follow one another.
+/* Keys and values of each layer, (B, heads, slots, D): what every row has read before, and reads now.
+   Row r of a program is a token of row `rows[r]` there, which takes slot `ends[r] - 1` and sees those
+   from `starts[r]` on. Slots of row b before `until[b]` equal those of the row `like[b]` before it, and
+   are read there, so that rows which share them take them from the cache; in `order` such rows
+   follow one another.
    Of an encoder-decoder also those of the sources, (S, heads, places, D): row r reads the first
    `lengths[owners[r]]` places of source `owners[r]`. */
 typedef struct {
     float *const *keys, *const *values;
-    const int64_t *starts, *order, *like, *until;
-    int64_t end, slots;
+    const int64_t *rows, *starts, *ends, *order, *like, *until;
+    int64_t slots;
     int64_t room;
     float *weights; /* MOST_PARTS times `room`, which slots and places fit in */
     float *const *source_keys, *const *source_values;
@@ -647,10 +648,10 @@ typedef struct {
 } stretch;
 enum { STRETCHES = 16 };
 
-/* Finds where the past of a row lies, the newest slots last, and returns where the first is. */
-INLINE int64_t stretches_of(const past *state, int64_t row, stretch *found) {
-    const int64_t start = state->starts[row];
-    int64_t first = STRETCHES, end = state->end;
+/* Finds where the past of row `r` lies, the newest slots last, and returns where the first is. */
+INLINE int64_t stretches_of(const past *state, int64_t r, stretch *found) {
+    const int64_t start = state->starts[r];
+    int64_t first = STRETCHES, end = state->ends[r], row = state->rows[r];
     while (end > start) {
         int64_t begin = start;
         if (first > 1 && state->like && state->until[row] > start) begin = state->until[row];
@@ -743,7 +744,7 @@ static void attend_part(const void *about, int64_t part, int64_t parts) {
                 *s = (stretch){state->owners[row], 0, state->lengths[state->owners[row]]};
             }
             const int64_t soon = r + 1 < last ? state->order[r + 1] : row;
-            const float *next = keys + first + soon * per_row + state->starts[soon] * width;
+            const float *next = keys + first + state->rows[soon] * per_row + state->starts[soon] * width;
             const int apart = own && !state->like; /* else rows read the same, which is there */
             attend_one(s, end, width, place(a->buffers, o->in, row) + h * o->in[0].strides[0],
                        keys + first, values + first, per_row, state->weights + part * state->room,
@@ -760,7 +761,7 @@ static void append(const instruction *o, int64_t rows, const buffer *buffers, co
     for (int64_t row = 0; row < rows; row++) {
         const float *k = place(buffers, o->in + 1, row), *v = place(buffers, o->in + 2, row);
         for (int64_t h = 0; h < of_keys; h++) {
-            int64_t newest = (row * of_keys + h) * head + (state->end - 1) * width;
+            int64_t newest = (state->rows[row] * of_keys + h) * head + (state->ends[row] - 1) * width;
             memcpy(keys + newest, k + h * o->in[1].strides[0], (size_t)width * sizeof(float));
             memcpy(values + newest, v + h * o->in[2].strides[0], (size_t)width * sizeof(float));
         }
@@ -807,7 +808,7 @@ void run(const instruction *program, int64_t count, int64_t rows, const buffer *
                     buffers[o->out.buffer].width, scratch);
             o++;
         } else if (o->code == ATTEND || o->code == SOURCE) {
-            const int64_t read = o->code == ATTEND ? state->end : state->places;
+            const int64_t read = o->code == ATTEND ? state->room : state->places;
             const step_work all_of_it = {o, 0, rows, buffers, state};
             if (o->code == ATTEND) append(o, rows, buffers, state);
             share(attend_part, &all_of_it, rows > 1 ? 2 * rows * o->shape[0] * o->shape[2] * read : 0);

@@ -358,7 +358,8 @@ def past_of(
     places: np.ndarray,
     slots: int,
     starts: Sequence[int],
-    end: int,
+    ends: Sequence[int],
+    rows: Sequence[int] | None = None,
     origins: tuple[np.ndarray, np.ndarray] | None = None,
     sources: tuple[Sequence[np.ndarray], Sequence[int], Sequence[int]] | None = None,
 ) -> tuple[np.ndarray, ...]:
@@ -367,31 +368,37 @@ def past_of(
     Args:
         places: the addresses of the keys (B, heads, slots, D) of each layer, then of its values.
         slots: of each row.
-        starts: the first slot that each row sees.
-        end: the slots that are in use, that of the step included.
+        starts: the first slot that each token sees, one or several tokens for a row.
+        ends: what follows each token's own slot.
+        rows: the row of each token, those of one row in order; by default one for each row.
         origins: an earlier row for each, (B,), and the slot before which both hold the same, (B,):
-            such slots are read there.
+            such slots are read there, by one token for each row.
         sources: the keys (S, heads, L, D) of each layer, then the values; which source each row
             has, B of them; and their lengths, S of them.
     """
-    leaves, *facts = sources or ((), (), ())
+    leaves, owners, lengths = sources or ((), (), ())
     width = leaves[0].shape[2] if leaves else 0
     leaves = [np.ascontiguousarray(x, np.float32) for x in leaves]
-    room = max(end, width)
-    groups = facts[0] if leaves else range(len(starts))  # rows that read the same
-    if origins is not None and not leaves:
-        groups = np.where(origins[1] > 0, origins[0], groups)
+    room = max(*ends, width)
+    order = of_tokens = range(len(starts))
+    if leaves:
+        owners = owners if rows is None else [owners[row] for row in rows]
+        order = np.argsort(owners, kind="stable")  # tokens that read the same
+    elif origins is not None:
+        groups = np.where(origins[1] > 0, origins[0], of_tokens)
         for _ in range(4):  # from row to row, 16 of them
             groups = groups[groups]
-    order = np.argsort(groups, kind="stable")
-    integers = [starts, order, [x.ctypes.data for x in leaves], *facts, *(origins or ())]
+        order = np.argsort(groups, kind="stable")
+    tokens = np.array([of_tokens if rows is None else rows, starts, ends, order], np.int64)
+    integers = [[x.ctypes.data for x in leaves], owners, lengths, *(origins or ())]
     kept = [np.array(x, np.int64) for x in integers]
     weights = np.empty(MOST_PARTS * room, np.float32)
     at, begins = places.ctypes.data, [x.ctypes.data for x in kept]
-    own = at, at + places.nbytes // 2, *begins[:2], *(begins[5:] or (0, 0)), end, slots
-    of_sources = begins[2], begins[2] + kept[2].nbytes // 2, *begins[3:5], width
+    by_token = (tokens.ctypes.data + i * tokens.strides[0] for i in range(4))
+    own = at, at + places.nbytes // 2, *by_token, *(begins[3:] or (0, 0)), slots
+    of_sources = begins[0], begins[0] + kept[0].nbytes // 2, *begins[1:3], width
     numbers = *own, room, weights.ctypes.data, *of_sources
-    return np.array(numbers, np.int64), places, weights, *kept, *leaves
+    return np.array(numbers, np.int64), places, weights, tokens, *kept, *leaves
 
 
 def _merged(
