@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -339,6 +340,18 @@ def test_a_cache_of_more_rows_takes_no_more_room_than_one_made_for_them():
     for rows in ([0, 1] * 80, [*range(160)]):
         few = few.select(rows)
         assert few.keys[0].shape == many.keys[0].shape
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is counted on Linux")
+def test_slots_that_no_text_has_reached_take_no_memory():
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    before, state = resident(), empty_cache(400, 1, 4, 16, 4, np.zeros(0, np.float32))
+    state.append(np.zeros((400, 1), np.int64))
+    for block in (*state.keys, *state.values):  # of 26 MB each
+        block[:, :, 0] = 1
+    assert resident() - before < 20e6
 
 
 @pytest.mark.usefixtures("level")

@@ -8,9 +8,11 @@ says otherwise, and writes over none of its arguments.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
+import mmap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +22,8 @@ import numpy as np
 Ops = type
 Leaf = Any
 _erf = np.frompyfunc(math.erf, 1, 1)
+# From so many bytes on NumPy asks Linux for pages of 2 MB.
+HUGE_FROM = 1 << 22
 
 
 def ops_of(x: Leaf) -> Ops:
@@ -180,8 +184,17 @@ class ArrayOps:
 
     @staticmethod
     def empty(like: np.ndarray, *shape: int) -> np.ndarray:
-        """Return an array of the type of `like` that is yet to be filled."""
-        return np.empty(shape, like.dtype)
+        """Return an array of the type of `like` that is yet to be filled.
+
+        What is never used of it takes no memory, as it would in pages of 2 MB.
+        """
+        size = math.prod(shape) * like.itemsize
+        if size < HUGE_FROM or not hasattr(mmap, "MADV_NOHUGEPAGE"):
+            return np.empty(shape, like.dtype)
+        memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with contextlib.suppress(OSError):  # a kernel that has no such pages
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+        return np.ndarray(shape, like.dtype, memory)
 
     @staticmethod
     def ints(like: np.ndarray, numbers: Sequence[int]) -> np.ndarray:

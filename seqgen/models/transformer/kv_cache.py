@@ -11,9 +11,8 @@ import numpy as np
 from seqgen.models.engines.ops import Leaf, ops_of
 from seqgen.models.state import NOTE, Rows, State
 
-# Room for a short text, so that it never moves; less for each of many rows, for the machine may
-# lend, and clear, pages so large that they hold the slots of several heads.
-FEWEST_SLOTS, MANY_ROWS = 256, 16
+# Room for a short text, so that it never moves; the machine lends it page by page.
+FEWEST_SLOTS = 256
 
 
 @dataclasses.dataclass
@@ -59,7 +58,7 @@ class KVCache(State):
         if self.end + more <= capacity:
             return
         used = self.end - min(self.starts)
-        self._relocate(_capacity(used + more, len(self.starts)))
+        self._relocate(_capacity(used + more))
 
     def _relocate(self, capacity: int, rows: Rows | None = None) -> None:
         """Move what is used, of all rows or of `rows`, to the front of new blocks."""
@@ -97,7 +96,7 @@ class KVCache(State):
         in_place = fewer or (len(rows) == len(self.starts) and stay)
         capacity = self.tokens.shape[1]
         if len(rows) > len(self.starts):  # each of more rows has less room
-            capacity = _capacity(self.end - min(self.starts, default=self.end) + 1, len(rows))
+            capacity = _capacity(self.end - min(self.starts, default=self.end) + 1)
         shared = self._shared_by(rows)
         if in_place:
             # Every row that is read keeps its place, or is read before another takes it.
@@ -153,7 +152,7 @@ class KVCache(State):
         end = max(state.end for state in states)
         rows = sum(len(state.starts) for state in states)
         fits = states[0].end == end < states[0].tokens.shape[1]
-        capacity = _capacity(end + 1, rows)
+        capacity = _capacity(end + 1)
 
         def joined(parts: Sequence[Leaf]) -> Leaf:
             if len({ops_of(part) for part in parts}) > 1:  # of both engines
@@ -186,12 +185,12 @@ def _slots(x: Leaf, begin: int, end: int) -> Leaf:
     return x[:, begin:end] if x.ndim == 2 else x[:, :, begin:end]
 
 
-def _capacity(slots: int, rows: int) -> int:
+def _capacity(slots: int) -> int:
     """Return how many slots to take where so many are needed at once.
 
     Doubling makes the copying a constant share of the work.
     """
-    return max(FEWEST_SLOTS // (1 + rows // MANY_ROWS), 2 * slots)
+    return max(FEWEST_SLOTS, 2 * slots)
 
 
 def _with_more_rows(x: Leaf, rows: int) -> np.ndarray | None:
