@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.engines.array_steps import ArraySteps
-from seqgen.models.engines.parts import fill
+from seqgen.models.engines.parts import fill, glorot
 from seqgen.models.engines.tensor_products import as_tensor
 from seqgen.models.window_arrays import OverWindow, WindowArrays, WindowConfig, WindowState
 
@@ -29,8 +29,7 @@ class Window(OverWindow, ArraySteps, NeuralLanguageModel):
         self.config = config
         fill(self, self.pieces(config))
         for linear in filter(None, (self.layer, self.head)):
-            nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
+            glorot(linear)
 
     def hidden(self, tokens: Tensor, state: WindowState | None) -> tuple[Tensor, WindowState]:
         return super().hidden(tokens, state and state.map(as_tensor))

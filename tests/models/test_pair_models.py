@@ -32,13 +32,14 @@ from seqgen.decoding.draw import greedy
 from seqgen.decoding.sampling import Row, sample
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import load_weights, weights_of
+from seqgen.models.engines.parts import Made, Piece
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.seq2seq import scores as scoring
-from seqgen.models.seq2seq.attention import Additive, Dot, General
-from seqgen.models.seq2seq.encoders import RecurrentEncoder
 from seqgen.models.seq2seq.memory import Memory
 from seqgen.models.seq2seq.recurrent import Seq2Seq, Seq2SeqConfig
-from seqgen.models.seq2seq.scores import read
+from seqgen.models.seq2seq.recurrent_config import stacked
+from seqgen.models.seq2seq.scores import SCORES, read
+from seqgen.models.seq2seq.source_layers import SourceLayers
 from seqgen.models.seq2seq.transformer import (
     Reading,
     Seq2SeqTransformer,
@@ -416,7 +417,8 @@ def test_recurrent_encoders_are_torchs_over_packed_rows(cell, directions):
         from seqgen.models.recurrent.cells.gru import GRUConfig
 
         config = GRUConfig(vocab_size=9, hidden_size=3, num_layers=2, dropout=0.0)
-    encoder = RecurrentEncoder(nn.Identity(), 5, config, directions).double()
+    equations = stacked(config, 5, len(directions))
+    encoder = Made(SourceLayers, Piece(), equations, directions).module().double()
     both = len(directions) == 2
     theirs = {"lstm": nn.LSTM, "gru": nn.GRU}[cell](
         5, 3, 2, batch_first=True, bidirectional=both, dtype=torch.float64
@@ -464,12 +466,10 @@ def test_attention_is_what_its_equation_says(kind, scaled):
     lengths, owners = [3, 2], [1, 0, 1]
     query = torch.randn(3, 2, 4, generator=random)
     covered = torch.rand(3, 2, 3, generator=random) if kind == "covered" else None
-    makers = {"dot": Dot, "general": General, "additive": Additive}
-    if kind == "covered":
-        score = Additive(4, 4, scaled, coverage=True)
+    covers = kind == "covered"
+    score = Made(SCORES["additive" if covers else kind], 4, 4, scaled, covers).module()
+    if covers:
         score.of_covered.normal_(generator=random)
-    else:
-        score = makers[kind](4, 4, scaled)
     memory = Memory((score.keys(encoded),), (encoded,), (), lengths, owners)
     context, alpha = read(score, query, memory, covered)
     for row, source in enumerate(owners):
@@ -499,7 +499,7 @@ def test_attention_is_what_its_equation_says(kind, scaled):
 def test_long_texts_are_compared_in_pieces(most, coverage, monkeypatch):
     """In little memory the same scores and gradients, and nothing large is kept for a gradient."""
     torch.manual_seed(0)
-    score = Additive(4, 5, False, coverage).double()
+    score = Made(SCORES["additive"], 4, 5, False, coverage).module().double()
     rows = (torch.randn(3, size, 4, dtype=torch.float64, requires_grad=True) for size in (7, 6))
     queries, encoded = rows
     encoded = torch.cat([encoded, encoded[..., :1]], -1)  # (S, L, H)

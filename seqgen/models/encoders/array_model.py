@@ -14,6 +14,7 @@ from seqgen.models.encoders.labelling import (
     at_ends,
     require_window,
 )
+from seqgen.models.engines.parts import fill_over_arrays, shapes_of
 from seqgen.models.engines.weights import Shapes, Weights
 from seqgen.models.reader import ArrayModel
 
@@ -31,14 +32,19 @@ class ArrayEncoder:
         vectors: see `ArrayNetwork`.
         window: how many tokens a sentence may have, its start included; None for any number.
         pooling: see `SentenceEncoder`.
+        table: the name of the vectors of tokens.
     """
 
+    table: ClassVar[str] = "encoder.inputs.weight"
     pooling: ClassVar[Pooling] = "last"
     vectors: np.ndarray | None = None
     window: int | None = None
 
     def __init__(self, config: ModelConfig, weights: Weights, read: int | None = None) -> None:
-        raise NotImplementedError
+        self.config = config
+        fill_over_arrays(self, self.pieces(config, read), weights)
+        if read is None:
+            self.vectors = weights[self.table][: config.vocab_size]
 
     @classmethod
     def suits(cls, config: LabellingConfig) -> bool:
@@ -53,7 +59,7 @@ class ArrayEncoder:
     @classmethod
     def shapes(cls, config: ModelConfig, read: int | None = None) -> Shapes:
         """Return the shape of every weight, by name."""
-        raise NotImplementedError
+        return shapes_of(cls, config, read)
 
     @classmethod
     def shared(cls, config: ModelConfig) -> list[list[str]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
-from torch import nn
 
 from seqgen.configs import require
 from seqgen.models.encoders.bag_arrays import BagOfTokens
 from seqgen.models.encoders.config import BagConfig
 from seqgen.models.encoders.sentence_encoder import SentenceEncoder
+from seqgen.models.engines.parts import fill
 
 
 class Bag(BagOfTokens, SentenceEncoder):
@@ -20,19 +20,14 @@ class Bag(BagOfTokens, SentenceEncoder):
 
     def __init__(self, config: BagConfig, width: int | None = None) -> None:
         super().__init__()
-        self.size, self.embedding = width or config.embedding_size, nn.Identity()
-        if width is None:
-            self.embedding = nn.Embedding(config.vocab_size, self.size)
-            nn.init.uniform_(self.embedding.weight, -1 / self.size, 1 / self.size)
-        self.longest, self.buckets, self.of_ngrams = config.ngrams, config.buckets, None
+        require(
+            width is None or config.ngrams == 1,
+            "ngrams are of tokens, and --features reads vectors: leave one out",
+        )
+        self.size = width or config.embedding_size
+        fill(self, self.pieces(config, width))
         blank = torch.zeros(config.vocab_size, dtype=torch.bool) if config.within_words else None
         self.register_buffer("blank", blank)
-        if config.ngrams > 1:
-            require(
-                width is None, "ngrams are of tokens, and --features reads vectors: leave one out"
-            )
-            self.of_ngrams = nn.Embedding(config.buckets, self.size)
-            nn.init.uniform_(self.of_ngrams.weight, -1 / self.size, 1 / self.size)
 
     def spell(self, words: Iterable[str], spelled_out: bool) -> None:
         if self.blank is not None:

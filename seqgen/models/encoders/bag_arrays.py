@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from seqgen.configs.model import Pooling
 from seqgen.models.encoders.array_model import ArrayEncoder
 from seqgen.models.encoders.config import BagConfig
 from seqgen.models.encoders.labelling import at_ends
-from seqgen.models.engines.arrays import unchanged
 from seqgen.models.engines.ops import Leaf, ops_of
+from seqgen.models.engines.parts import Piece, Pieces, Table
 from seqgen.models.engines.weights import Shapes, Weights
 
 # The factor of the rolling hash of n-grams, as in fastText.
@@ -41,17 +41,26 @@ class BagOfTokens:
 
     Attributes:
         blank: (V,) bool, which tokens are white space; None without `within_words`.
-        embedding: makes vectors of tokens.
-        of_ngrams: the same of buckets; None without n-grams.
         longest, buckets: the settings `ngrams` and `buckets`.
     """
 
     pooling: ClassVar[Pooling] = "mean"
-    embedding: Callable[[Leaf], Leaf]
-    of_ngrams: Callable[[Leaf], Leaf] | None
     blank: Leaf | None
     longest: int
     buckets: int
+
+    def pieces(self, config: BagConfig, read: int | None = None) -> Pieces:
+        """Return what makes vectors of tokens, and of buckets; see `SentenceEncoder`."""
+        self.longest, self.buckets = config.ngrams, config.buckets
+        size = read or config.embedding_size
+
+        def begin(vectors: Leaf) -> None:
+            vectors.uniform_(-1 / size, 1 / size)
+
+        return {
+            "embedding": Piece() if read else Table(config.vocab_size, size, begin),
+            "of_ngrams": Table(self.buckets, size, begin) if self.longest > 1 else None,
+        }
 
     def features(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, Leaf]:
         """See `SentenceEncoder`."""
@@ -107,12 +116,10 @@ class BagArrays(BagOfTokens, ArrayEncoder):
 
     __call__ = BagOfTokens.features
 
+    table = "embedding.weight"
+
     def __init__(self, config: BagConfig, weights: Weights, read: int | None = None) -> None:
-        self.longest, self.buckets = config.ngrams, config.buckets
-        self.vectors = weights.get("embedding.weight")
-        self.embedding = unchanged if self.vectors is None else self.vectors.__getitem__
-        of_ngrams = weights.get("of_ngrams.weight")
-        self.of_ngrams = None if of_ngrams is None else of_ngrams.__getitem__
+        super().__init__(config, weights, read)
         self.blank = weights.get("blank")
 
     @classmethod
@@ -121,8 +128,5 @@ class BagArrays(BagOfTokens, ArrayEncoder):
 
     @classmethod
     def shapes(cls, config: BagConfig, read: int | None = None) -> Shapes:
-        width = cls.width(config, read)
-        shapes: Shapes = {} if read else {"embedding.weight": (config.vocab_size, width)}
-        if config.within_words:
-            shapes["blank"] = (config.vocab_size,)
-        return shapes | ({"of_ngrams.weight": (config.buckets, width)} if config.ngrams > 1 else {})
+        blank: Shapes = {"blank": (config.vocab_size,)} if config.within_words else {}
+        return super().shapes(config, read) | blank

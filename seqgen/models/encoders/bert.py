@@ -12,52 +12,30 @@ from seqgen.data.masking import tokens_besides
 from seqgen.errors import UsageError
 from seqgen.models.base import Model
 from seqgen.models.encoders.config import BertConfig
-from seqgen.models.encoders.sentence_encoder import SentenceEncoder
+from seqgen.models.encoders.sentence_encoder import OwnEncoder, SentenceEncoder
 from seqgen.models.encoders.transformer_arrays import (
-    SYMBOLS,
-    BertBlocks,
     BertOverSentences,
     MaskedModel,
 )
 from seqgen.models.engines.parts import fill
 from seqgen.models.network import Network, groups_in_order
-from seqgen.models.seq2seq.transformer import TransformerEncoder
 from seqgen.models.transformer.model import initialise
 
 # Fewer tokens hold no [SEP] with a text on both sides of it.
 LEAST_PAIR = 3
 
 
-class BertStack(BertBlocks, TransformerEncoder):
-    """See `BertBlocks`."""
-
-    def __init__(self, config: BertConfig) -> None:
-        tokens = nn.Embedding(config.vocab_size + SYMBOLS, config.embedding_width)
-        super().__init__(config, tokens)
-
-
-class BertEncoder(BertOverSentences, SentenceEncoder):
+class BertEncoder(BertOverSentences, OwnEncoder):
     """See `BertOverSentences`."""
 
     forward = BertOverSentences.features
 
     def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.config, self.size = config, config.hidden_size
-        self.window = config.window + 1 if config.positions == "learned" else None
-        self.encoder = BertStack(config)
+        super().__init__(config)
         initialise(self, config)
-
-    @property
-    def embedding(self) -> nn.Module:
-        """The encoder's."""
-        return self.encoder.inputs
 
     def begin_from(self, origin: Bert) -> None:
         self.encoder.load_state_dict(origin.encoder.state_dict())
-
-    def layers_in_order(self) -> list[list[nn.Module]]:
-        return groups_in_order(self.encoder)
 
 
 class Bert(MaskedModel, Model, Network):
@@ -80,7 +58,6 @@ class Bert(MaskedModel, Model, Network):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.config, self.window = config, config.window
-        self.encoder = BertStack(config)
         fill(self, self.pieces(config))
         initialise(self, config)
         if config.tie_weights:

@@ -9,13 +9,11 @@ from seqgen.configs import require
 from seqgen.models.encoders.array_model import ArrayEncoder
 from seqgen.models.encoders.config import BiRNNConfig
 from seqgen.models.encoders.labelling import at_ends
-from seqgen.models.engines.arrays import unchanged
 from seqgen.models.engines.ops import Leaf, ops_of
-from seqgen.models.engines.weights import Shapes, Weights
-from seqgen.models.recurrent.array_model import layer_shapes
+from seqgen.models.engines.parts import Made, Piece, Pieces, Table
 from seqgen.models.recurrent.named_cell import recurrent_cell
 from seqgen.models.seq2seq.recurrent_config import DIRECTIONS, stacked
-from seqgen.models.seq2seq.source_layers import SourceLayers, SourceLayersArrays
+from seqgen.models.seq2seq.source_layers import SourceLayers
 
 
 class SentenceLayout:
@@ -62,7 +60,14 @@ class BothEnds:
 
     beside: int
     size: int
-    encoder: SourceLayers
+
+    def pieces(self, config: BiRNNConfig, read: int | None = None) -> Pieces:
+        """Return the encoder; see `SentenceEncoder`."""
+        layout = SentenceLayout(config, read)
+        self.beside, self.size = layout.beside, layout.size
+        inputs = Piece() if read else Table(config.vocab_size, layout.input_size)
+        about = inputs, layout.encoder, layout.directions
+        return {"encoder": Made(SourceLayers, *about)}
 
     def features(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, Leaf]:
         """See `SentenceEncoder.forward`."""
@@ -81,23 +86,6 @@ class BiRNNArrays(BothEnds, ArrayEncoder):
 
     __call__ = BothEnds.features
 
-    def __init__(self, config: BiRNNConfig, weights: Weights, read: int | None = None) -> None:
-        layout, self.vectors = SentenceLayout(config, read), weights.get("encoder.inputs.weight")
-        self.beside, self.size = layout.beside, layout.size
-        inputs = unchanged if self.vectors is None else self.vectors.__getitem__
-        facts = inputs, layout.encoder, layout.directions
-        self.encoder = SourceLayersArrays(*facts, weights.part("encoder"))
-
     @classmethod
     def width(cls, config: BiRNNConfig, read: int | None = None) -> int:
         return SentenceLayout(config, read).size
-
-    @classmethod
-    def shapes(cls, config: BiRNNConfig, read: int | None = None) -> Shapes:
-        layout, shapes = SentenceLayout(config, read), {}
-        if read is None:
-            shapes["encoder.inputs.weight"] = config.vocab_size, layout.input_size
-        for i, cells in enumerate(layout.encoder):
-            for j, one in enumerate(cells):
-                shapes |= layer_shapes(f"encoder.layers.{i}.{j}.", one)
-        return shapes

@@ -17,6 +17,7 @@ from seqgen.models.encoders.features import Featured
 from seqgen.models.encoders.labelling import LabelsOfFeatures, head_width
 from seqgen.models.encoders.sentence_encoder import LastStates, SentenceEncoder
 from seqgen.models.engines.onednn_linear import Linear
+from seqgen.models.engines.parts import glorot
 from seqgen.models.network import Network
 from seqgen.models.state import State
 
@@ -63,8 +64,7 @@ class Labeller(LabelsOfFeatures, Predictor):
         self.output_dropout = Dropout(dropout)
         width = head_width(config, self.trunk.pooling, self.by_word, self.trunk.size)
         self.head = Linear(width, config.classes)
-        nn.init.xavier_uniform_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
+        glorot(self.head)
 
     def _make_trunk(self, config: LabellingConfig) -> SentenceEncoder:
         if config.feature_model is not None:

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from seqgen.configs import ModelConfig
 from seqgen.configs.model import Pooling
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.encoders.labelling import at_ends, require_window
+from seqgen.models.engines.parts import fill
 from seqgen.models.network import Network, groups_in_order
 
 
@@ -60,6 +62,25 @@ class SentenceEncoder(nn.Module):
             origin: of the same shape, its head apart.
         """
         raise NotImplementedError
+
+
+class OwnEncoder(SentenceEncoder):
+    """One whose `encoder` reads what its `inputs` make of tokens; see `SentenceEncoder`."""
+
+    encoder: nn.Module
+
+    def __init__(self, config: ModelConfig, width: int | None = None) -> None:
+        super().__init__()
+        self.config = config
+        fill(self, self.pieces(config, width))
+
+    @property
+    def embedding(self) -> nn.Module:
+        """The encoder's."""
+        return self.encoder.inputs
+
+    def layers_in_order(self) -> list[list[nn.Module]]:
+        return groups_in_order(self.encoder)
 
 
 class LastStates(SentenceEncoder):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from seqgen.configs.model import Pooling
@@ -12,9 +12,9 @@ from seqgen.models.encoders.array_model import ArrayEncoder
 from seqgen.models.encoders.config import BertConfig, EncoderConfig
 from seqgen.models.encoders.labelling import at_ends, require_window
 from seqgen.models.engines.ops import Leaf, ops_of
-from seqgen.models.engines.parts import Linear, Pieces, Table, fill_over_arrays
-from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
-from seqgen.models.seq2seq.encoding import SourceBlocks, SourceBlocksArrays
+from seqgen.models.engines.parts import Linear, Made, Pieces, Table, fill_over_arrays
+from seqgen.models.engines.weights import Weights
+from seqgen.models.seq2seq.encoding import SourceBlocks
 from seqgen.models.transformer.equations import norm_of
 
 # [CLS], [SEP] and [MASK], whose ids follow those of the tokenizer.
@@ -25,8 +25,16 @@ class BlocksOverSentences:
     """Blocks without a causal mask (Vaswani et al. 2017, section 3.1)."""
 
     pooling: ClassVar[Pooling] = "mean"
-    encoder: SourceBlocks
     window: int | None
+
+    def pieces(self, config: EncoderConfig, read: int | None = None) -> Pieces:
+        """Return the encoder; see `SentenceEncoder`."""
+        # Rotations and sinusoids have no end; positions that are learned do.
+        self.window = config.window if config.positions == "learned" else None
+        self.size = config.hidden_size
+        width = config.embedding_width
+        inputs = Linear(read, width) if read else Table(config.vocab_size, width)
+        return {"encoder": Made(SourceBlocks, config, inputs)}
 
     def features(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, Leaf]:
         """See `SentenceEncoder.forward`."""
@@ -40,22 +48,9 @@ class SentenceTransformerArrays(BlocksOverSentences, ArrayEncoder):
 
     __call__ = BlocksOverSentences.features
 
-    def __init__(self, config: EncoderConfig, weights: Weights, read: int | None = None) -> None:
-        self.window = config.window if config.positions == "learned" else None
-        self.vectors = None if read else weights["encoder.inputs.weight"]
-        inputs = weights.affine("encoder", "inputs") if read else self.vectors.__getitem__
-        self.encoder = SourceBlocksArrays(config, weights.part("encoder"), inputs)
-
     @classmethod
     def width(cls, config: EncoderConfig, read: int | None = None) -> int:
         return config.hidden_size
-
-    @classmethod
-    def shapes(cls, config: EncoderConfig, read: int | None = None) -> Shapes:
-        inputs: Shapes = {"encoder.inputs.weight": (config.vocab_size, config.embedding_width)}
-        if read:
-            inputs = linear_shapes("encoder.inputs", read, config.embedding_width)
-        return inputs | SourceBlocksArrays.shapes(config)
 
 
 class BertBlocks(SourceBlocks):
@@ -65,12 +60,14 @@ class BertBlocks(SourceBlocks):
     """
 
     config: BertConfig
-    segment_embedding: Callable[[Leaf], Leaf]
 
-    @staticmethod
-    def pieces(config: BertConfig) -> Pieces:
-        segments = {"segment_embedding": Table(2, config.embedding_width)}
-        return SourceBlocks.pieces(config) | segments | {"embedding_norm": norm_of(config)}
+    def pieces(self, config: BertConfig) -> Pieces:
+        width = config.embedding_width
+        return {
+            **super().pieces(config, Table(config.vocab_size + SYMBOLS, width)),
+            "segment_embedding": Table(2, width),
+            "embedding_norm": norm_of(config),
+        }
 
     def _embedded(self, values: Leaf) -> tuple[Leaf, Leaf | None]:
         x = self.inputs(values) + self.segment_embedding(self.segments(values))
@@ -83,18 +80,6 @@ class BertBlocks(SourceBlocks):
         return self.ops.like(ends.cumsum(1) > ends, values)
 
 
-class BertBlocksArrays(BertBlocks, SourceBlocksArrays):
-    """`BertStack` over arrays."""
-
-    def __init__(self, config: BertConfig, weights: Weights) -> None:
-        super().__init__(config, weights, weights["inputs.weight"].__getitem__)
-
-    @classmethod
-    def shapes(cls, config: BertConfig) -> Shapes:
-        inputs = config.vocab_size + SYMBOLS, config.embedding_width
-        return {"encoder.inputs.weight": inputs, **super().shapes(config)}
-
-
 class BertOverSentences:
     """The features of `Bert` for classifiers and taggers: without what tells hidden tokens.
 
@@ -104,8 +89,13 @@ class BertOverSentences:
 
     pooling: ClassVar[Pooling] = "mean"
     config: BertConfig
-    encoder: BertBlocks
     window: int | None
+
+    def pieces(self, config: BertConfig, read: None = None) -> Pieces:
+        """Return the encoder; see `SentenceEncoder`."""
+        self.window = config.window + 1 if config.positions == "learned" else None
+        self.size = config.hidden_size
+        return {"encoder": Made(BertBlocks, config)}
 
     def features(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, Leaf]:
         """See `SentenceEncoder.forward`."""
@@ -124,19 +114,9 @@ class BertEncoderArrays(BertOverSentences, ArrayEncoder):
 
     __call__ = BertOverSentences.features
 
-    def __init__(self, config: BertConfig, weights: Weights) -> None:
-        self.config = config
-        self.vectors = weights["encoder.inputs.weight"][: config.vocab_size]
-        self.window = config.window + 1 if config.positions == "learned" else None
-        self.encoder = BertBlocksArrays(config, weights.part("encoder"))
-
     @classmethod
     def width(cls, config: BertConfig) -> int:
         return config.hidden_size
-
-    @classmethod
-    def shapes(cls, config: BertConfig) -> Shapes:
-        return BertBlocksArrays.shapes(config)
 
 
 class MaskedModel:
@@ -151,18 +131,12 @@ class MaskedModel:
     """
 
     config: BertConfig
-    encoder: BertBlocks
-    transform: Callable[[Leaf], Leaf]
-    transform_norm: Callable[[Leaf], Leaf]
-    head: Callable[[Leaf], Leaf]
-    pooler: Callable[[Leaf], Leaf] | None
-    next_sentence: Callable[[Leaf], Leaf] | None
 
     @staticmethod
     def pieces(config: BertConfig) -> Pieces:
-        """Return what it consists of besides its encoder."""
         size, pairs = config.hidden_size, config.next_sentence
         return {
+            "encoder": Made(BertBlocks, config),
             "transform": Linear(size, size),
             "transform_norm": norm_of(config),
             "head": Linear(size, config.vocab_size + SYMBOLS),
@@ -212,14 +186,9 @@ class BertArrays(MaskedModel, ArrayNetwork):
 
     def __init__(self, config: BertConfig, weights: Weights) -> None:
         self.config, self.window = config, config.window
-        self.encoder = BertBlocksArrays(config, weights.part("encoder"))
         fill_over_arrays(self, self.pieces(config), weights)
         self.vectors = weights["encoder.inputs.weight"][: config.vocab_size]
         self.dtype = self.vectors.dtype
-
-    @classmethod
-    def shapes(cls, config: BertConfig) -> Shapes:
-        return BertBlocksArrays.shapes(config) | super().shapes(config)
 
     @classmethod
     def shared(cls, config: BertConfig) -> list[list[str]]:

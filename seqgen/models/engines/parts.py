@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from seqgen.models.engines.arrays import unchanged
-from seqgen.models.engines.ops import ArrayOps, Ops
+from seqgen.models.engines.ops import ArrayOps, Leaf, Ops
 from seqgen.models.engines.weights import Shapes, Weights
 
 if TYPE_CHECKING:
@@ -68,12 +68,14 @@ class Linear(Piece):
         outputs: their number.
         bias: whether one is added.
         maps: the rows of each, where several maps lie below one another in one matrix.
+        begin: fills the layer with what training begins with; None for what PyTorch draws.
     """
 
     inputs: int
     outputs: int
     bias: bool = True
     maps: tuple[int, ...] = ()
+    begin: Callable[[Any], Any] | None = None
 
     def shapes(self) -> Shapes:
         shapes: Shapes = {".weight": (self.outputs, self.inputs)}
@@ -88,6 +90,8 @@ class Linear(Piece):
         layer = onednn_linear.Linear(self.inputs, self.outputs, bias=self.bias)
         if self.maps:
             layer.maps = {"weight": self.maps}
+        if self.begin is not None:
+            self.begin(layer)
         return layer
 
 
@@ -158,14 +162,33 @@ class Norm(Piece):
 
 @dataclass(frozen=True)
 class Drop(Piece):
-    """Dropout with a probability, which is for training alone."""
+    """Dropout, which is for training alone.
+
+    Attributes:
+        p: its probability.
+        shares: whether a mask may be one for all T.
+    """
 
     p: float
+    shares: bool = False
+
+    def over_arrays(self, weights: Weights, ops: Ops) -> Any:
+        return Kept()
 
     def module(self) -> nn.Module:
         from seqgen.models.dropout import Dropout
 
-        return Dropout(self.p)
+        return Dropout(self.p, self.shares)
+
+
+class Kept:
+    """What stands for dropout over arrays: it drops nothing."""
+
+    def __call__(self, x: Leaf, mask: None = None) -> Leaf:
+        return x
+
+    def shared_mask(self, rows: int, size: int, like: Leaf) -> None:
+        """Draw nothing."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +257,14 @@ class Stack(Piece):
         items = [one.module() for one in self.items]
         numbers = all(isinstance(one, nn.Parameter) for one in items)
         return nn.ParameterList(items) if numbers else nn.ModuleList(items)
+
+
+def glorot(layer: nn.Linear) -> None:
+    """Begin with a matrix as Glorot and Bengio (2010) draw it, and a bias of zero."""
+    from torch import nn
+
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
 
 
 def shapes_of(kind: type, *about: Any) -> Shapes:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 
 class TensorOps:
@@ -78,6 +80,13 @@ class TensorOps:
     def like(x: Tensor, other: Tensor) -> Tensor:
         """Return x in the type of another, where that is."""
         return x.to(other)
+
+    @staticmethod
+    def in_little_memory(function: Callable[..., Tensor], *inputs: Any) -> Tensor:
+        """Return f(inputs): for the gradient it is done again, and nothing is kept."""
+        if not torch.is_grad_enabled():
+            return function(*inputs)
+        return checkpoint(function, *inputs, use_reentrant=False)
 
     @staticmethod
     def wide(x: Tensor) -> Tensor:

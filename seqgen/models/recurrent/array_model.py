@@ -53,7 +53,7 @@ class ArrayLayer:
         if equation.config.norms == "input":
             scale, shift = scale_and_shift(p.part("input_norm"))
             weight, bias = weight * scale[:, None], bias + shift
-        of_input, self.width, self.dtype = (weight, bias), len(bias), bias.dtype
+        of_input, self.width, self.dtype, self.bias = (weight, bias), len(bias), bias.dtype, bias
         if inputs is self.one_hot:
             self.product = input_map_of_ids(*of_input)
         else:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from seqgen.configs import ModelConfig, by_ratio, ranges, require, setting
-from seqgen.models.engines.arrays import ArrayMap
-from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
+from seqgen.models.engines.parts import Linear, Piece, Table
 
 # Dropout by the overfitting ratio, as for models of text: where targets are sentences, and where
 # they are spelled out, in characters or bytes.
@@ -86,14 +85,8 @@ class SourceConfig(ModelConfig):
         names += ["encoder.inputs.weight"] * self.shares_embeddings
         return [names] if len(names) > 1 else []
 
-    def source_shapes(self, width: int) -> Shapes:
-        """Return the shapes of the weights that make vectors of a width of source values."""
+    def source_inputs(self, width: int) -> Piece:
+        """Return what makes vectors (S, L, width) of source values: an embedding, or a map."""
         if self.source_features is not None:
-            return linear_shapes("encoder.inputs", self.source_features, width)
-        return {"encoder.inputs.weight": (self.source_vocab_size or self.vocab_size, width)}
-
-    def source_over_arrays(self, weights: Weights) -> ArrayMap:
-        """Return what makes vectors of source values, given an encoder's weights."""
-        if self.source_features is not None:
-            return weights.affine("inputs")
-        return weights["inputs.weight"].__getitem__
+            return Linear(self.source_features, width)
+        return Table(self.source_vocab_size or self.vocab_size, width)

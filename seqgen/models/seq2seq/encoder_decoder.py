@@ -7,11 +7,9 @@ from typing import ClassVar
 from torch import nn
 
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.engines.onednn_linear import Linear
 from seqgen.models.engines.ops import Ops
 from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.seq2seq.base import FromSource
-from seqgen.models.seq2seq.config import SourceConfig
 
 
 class EncoderDecoder(FromSource, NeuralLanguageModel):
@@ -19,6 +17,14 @@ class EncoderDecoder(FromSource, NeuralLanguageModel):
 
     ops: ClassVar[Ops] = TensorOps
     encoder: nn.Module
+
+    def share(self) -> None:
+        """Let parts share the weights that the configuration says they do."""
+        if self.config.tie_weights:
+            self.embedding.weight = self.head.weight
+        if self.config.shares_embeddings:
+            # The matrix and not the module: torch's functional calls swap a shared module's twice.
+            self.encoder.inputs.weight = self.embedding.weight
 
     def layers_in_order(self) -> list[list[nn.Module]]:
         """Return the modules in groups in the order of their use: the encoder comes first.
@@ -28,20 +34,3 @@ class EncoderDecoder(FromSource, NeuralLanguageModel):
         groups = super().layers_in_order()
         rest = ([module for module in group if module is not self.encoder] for group in groups)
         return [[self.encoder], *(group for group in rest if group)]
-
-
-def source_input(config: SourceConfig, size: int, embedding: nn.Embedding) -> nn.Module:
-    """Return what makes vectors (S, L, size) of source values: an embedding, or a linear map.
-
-    Args:
-        config: of the model.
-        size: the width of the vectors.
-        embedding: the target's, whose matrix may be the source's too.
-    """
-    if config.source_features is not None:
-        return Linear(config.source_features, size)
-    of_source = nn.Embedding(config.source_vocab_size or config.vocab_size, size)
-    if config.shares_embeddings:
-        # The matrix and not the module: torch's functional calls swap a shared module's twice.
-        of_source.weight = embedding.weight
-    return of_source

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from seqgen.errors import SeqgenError
-from seqgen.models.engines.arrays import ArrayMap, attend_to_all
-from seqgen.models.engines.ops import ArrayOps, Leaf, Ops
-from seqgen.models.engines.parts import Pieces, fill_over_arrays, shapes_of
-from seqgen.models.engines.weights import Shapes, Weights
+from seqgen.models.engines.arrays import attend_to_all
+from seqgen.models.engines.ops import Leaf
+from seqgen.models.engines.parts import Part, Piece, Pieces
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.models.transformer.equations import Block, BlockStack, placed, stack_pieces, stream
 from seqgen.models.transformer.positions import sinusoids, waves_of
 
 
-class SourceBlocks(BlockStack):
-    """Blocks without a causal mask over a source: every place sees all places that are there.
-
-    Attributes:
-        inputs: makes vectors (S, L, E) of the source's values, E being `embedding_width`.
-    """
+class SourceBlocks(BlockStack, Part):
+    """Blocks without a causal mask over a source: every place sees all places that are there."""
 
     config: Seq2SeqTransformerConfig
-    inputs: Callable[[Leaf], Leaf]
 
-    @staticmethod
-    def pieces(config: Seq2SeqTransformerConfig) -> Pieces:
-        """Return what it consists of besides its inputs."""
-        layers = config.encoder_layers or config.num_layers
-        return stack_pieces(config, Block, layers, config.source_window)
+    def pieces(self, config: Seq2SeqTransformerConfig, inputs: Piece) -> Pieces:
+        """Return the blocks, and what is around them.
+
+        Args:
+            config: of the model.
+            inputs: makes vectors (S, L, E) of the source's values, E being `embedding_width`.
+        """
+        self.config, layers = config, config.encoder_layers or config.num_layers
+        return {"inputs": inputs, **stack_pieces(config, Block, layers, config.source_window)}
 
     def attend_to_all(self, q: Leaf, k: Leaf, v: Leaf, there: Leaf | None) -> Leaf:
         """Return what queries (S, heads, N, D) read of keys and values (S, heads, L, D).
@@ -41,9 +39,14 @@ class SourceBlocks(BlockStack):
             v: the values.
             there: which places a source has, (S, L); None for all.
         """
-        raise NotImplementedError
+        if isinstance(q, np.ndarray):
+            return attend_to_all(q, k, v, there)
+        from seqgen.models.transformer.attention import full_attention
 
-    def encoded(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, tuple[()]]:
+        dropout = self.config.attention_dropout if self.training else 0.0
+        return full_attention(q, k, v, there, dropout)
+
+    def run(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, tuple[()]]:
         """Read sources.
 
         Args:
@@ -98,38 +101,3 @@ class SourceBlocks(BlockStack):
             # vectors have no end symbol, and the cells of a grid would not know their place.
             x = x + ops.like(sinusoids(ops, size, config.hidden_size), x)
         return x, rotation
-
-
-class SourceBlocksArrays(SourceBlocks):
-    """`SourceBlocks` over arrays.
-
-    Args:
-        config: of the model.
-        weights: the encoder's; see `shapes`.
-        inputs: makes vectors (S, L, E) of the source's values.
-        ops: `ArrayOps`, or what does the same with arrays.
-    """
-
-    def __init__(
-        self,
-        config: Seq2SeqTransformerConfig,
-        weights: Weights,
-        inputs: ArrayMap,
-        ops: Ops = ArrayOps,
-    ) -> None:
-        self.config, self.inputs = config, inputs
-        fill_over_arrays(self, self.pieces(config), weights, ops)
-
-    @classmethod
-    def shapes(cls, config: Seq2SeqTransformerConfig) -> Shapes:
-        """Return the shapes of an encoder's weights, but for those of its inputs."""
-        return {f"encoder.{name}": shape for name, shape in shapes_of(cls, config).items()}
-
-    def __call__(self, values: np.ndarray, lengths: Sequence[int]) -> tuple[np.ndarray, tuple[()]]:
-        """See `encoded`."""
-        return self.encoded(values, lengths)
-
-    def attend_to_all(
-        self, q: np.ndarray, k: np.ndarray, v: np.ndarray, there: np.ndarray | None
-    ) -> np.ndarray:
-        return attend_to_all(q, k, v, there)

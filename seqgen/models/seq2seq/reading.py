@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqgen.models.engines.ops import Leaf
-from seqgen.models.engines.parts import Linear, Made, Part, Pieces
+from seqgen.models.engines.parts import Linear, Made, Part, Piece, Pieces
 from seqgen.models.seq2seq.base import FromSource, require_memory
 from seqgen.models.seq2seq.encoding import SourceBlocks
 from seqgen.models.seq2seq.memory import Memory
@@ -125,6 +125,12 @@ class ContextFromSource(AnchoredContext, FromSource):
 
     config: Seq2SeqTransformerConfig
     kind = DecoderBlock
+
+    @staticmethod
+    def encoder_of(config: Seq2SeqTransformerConfig) -> Piece:
+        """Return what reads the source."""
+        return Made(SourceBlocks, config, config.source_inputs(config.embedding_width))
+
     encoder: SourceBlocks
     blocks: Iterable[Any]
 

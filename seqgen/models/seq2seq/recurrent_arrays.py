@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from seqgen.errors import UsageError
-from seqgen.models.engines.arrays import unchanged
-from seqgen.models.engines.ops import ArrayOps, Leaf, Ops, padded
-from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
+from seqgen.models.engines.ops import Leaf, padded
+from seqgen.models.engines.parts import Drop, Linear, Made, Pieces, Table, glorot
 from seqgen.models.reader import NeuralArrays
 from seqgen.models.recurrent.equation import Parts
 from seqgen.models.seq2seq.base import FromSource, require_memory
 from seqgen.models.seq2seq.memory import Memory
 from seqgen.models.seq2seq.recurrent_config import Layout, Seq2SeqConfig
-from seqgen.models.seq2seq.scores import (
-    DotScore,
-    inverse_fertility,
-    read,
-    score_over_arrays,
-    score_shapes,
-)
+from seqgen.models.seq2seq.scores import Fertility, read, score_of
 from seqgen.models.seq2seq.source_layers import (
-    SourceLayersArrays,
-    SourceVectorsArrays,
+    Bridge,
+    SourceLayers,
+    SourceVectors,
     TargetLayers,
-    TargetLayersArrays,
-    bridge_over_arrays,
-    bridged,
     in_time,
-    stack_shapes,
 )
 from seqgen.models.seq2seq.state import Seq2SeqState
 
@@ -76,14 +65,24 @@ class RecurrentFromSource(FromSource):
 
     config: Seq2SeqConfig
     feature_size: int
-    embedding: Callable[[Leaf], Leaf]
-    encoder: Callable[[Leaf, Sequence[int]], tuple[Leaf, tuple[Parts, ...]]]
-    decoder: TargetLayers
-    bridge: Callable[[Sequence[Parts]], tuple[Parts, ...]] | None
-    alignment: DotScore | None
-    fertility: Callable[[Leaf], Leaf] | None
-    combine: Callable[[Leaf], Leaf] | None
-    output_dropout: Callable[..., Leaf]
+
+    def pieces(self, config: Seq2SeqConfig) -> Pieces:
+        layout, inputs = Layout(config), config.source_inputs(config.input_size)
+        self.feature_size = layout.feature_size
+        encoder = Made(SourceVectors, inputs, layout.begins)
+        if layout.encoder:
+            encoder = Made(SourceLayers, inputs, layout.encoder, layout.directions)
+        return {
+            "embedding": Table(config.vocab_size, config.input_size),
+            "head": Linear(self.feature_size, config.vocab_size, begin=glorot),
+            "decoder": Made(TargetLayers, layout.decoder),
+            "encoder": encoder,
+            "bridge": Made(Bridge, layout.bridge) if layout.bridge else None,
+            "alignment": score_of(layout),
+            "fertility": Made(Fertility, layout.source_size) if config.coverage else None,
+            "output_dropout": Drop(config.dropout, config.dropout_shares),
+            "combine": layout.combined and Linear(*layout.combined, bias=False),
+        }
 
     @property
     def step_by_step(self) -> bool:
@@ -129,10 +128,6 @@ class RecurrentFromSource(FromSource):
         _, alpha, _ = self.run(tokens, memory)
         return alpha[:, None, None]  # (B, 1, 1, T, L)
 
-    def mask(self, rows: int) -> Leaf | None:
-        """Return what a call drops of the features, if it is the same for all T."""
-        return None
-
     def run(
         self, tokens: Leaf, state: Seq2SeqState | Memory | None
     ) -> tuple[Leaf, Leaf | None, Seq2SeqState]:
@@ -141,7 +136,8 @@ class RecurrentFromSource(FromSource):
             state = self.start(state)
         x = self.embedding(tokens)  # (B, T, E)
         rows, length = tokens.shape
-        noise, mask = self.decoder.noise(rows), self.mask(rows)
+        noise = self.decoder.noise(rows)
+        mask = self.output_dropout.shared_mask(rows, self.feature_size, self.like)
         if length == 1 or not self.step_by_step:
             return self._advance(x, state, noise, mask)
         features, weights = [], []
@@ -202,47 +198,7 @@ class RecurrentFromSource(FromSource):
 
 
 class Seq2SeqArrays(RecurrentFromSource, NeuralArrays):
-    """`RecurrentFromSource` over arrays.
-
-    Args:
-        config: of the model.
-        weights: see `shapes`.
-    """
-
-    ops: ClassVar[Ops] = ArrayOps
-
-    def __init__(self, config: Seq2SeqConfig, weights: Weights) -> None:
-        self.config, layout = config, Layout(config)
-        self.feature_size, self.output_dropout = layout.feature_size, unchanged
-        self.vectors = table = weights["embedding.weight"]
-        self.embedding, self.dtype = table.__getitem__, table.dtype
-        self.head = weights.affine("head")
-        self.decoder = TargetLayersArrays(layout, weights.part("decoder"))
-        own = weights.part("encoder")
-        inputs = config.source_over_arrays(own)
-        self.encoder = SourceVectorsArrays(layout, inputs)
-        if layout.encoder:
-            self.encoder = SourceLayersArrays(inputs, layout.encoder, layout.directions, own)
-        self.bridge = self.fertility = self.combine = None
-        if layout.bridge:
-            maps = bridge_over_arrays(layout, weights.part("bridge"))
-            self.bridge = functools.partial(bridged, maps)
-        self.alignment = score_over_arrays(layout, weights.part("alignment"))
-        if config.coverage:
-            map_ = weights.affine("fertility", "map")
-            self.fertility = functools.partial(inverse_fertility, ArrayOps, map_)
-        if layout.combined is not None:
-            self.combine = weights.affine("combine")
-
-    @staticmethod
-    def shapes(config: Seq2SeqConfig) -> Shapes:
-        layout = Layout(config)
-        shapes = {"embedding.weight": (config.vocab_size, config.input_size)}
-        shapes |= linear_shapes("head", layout.feature_size, config.vocab_size)
-        shapes |= config.source_shapes(config.input_size)
-        if layout.combined is not None:
-            shapes |= linear_shapes("combine", *layout.combined, bias=False)
-        return shapes | stack_shapes(layout) | score_shapes(layout)
+    """`RecurrentFromSource` over arrays."""
 
     def hidden(self, tokens: np.ndarray, state: Any) -> tuple[np.ndarray, Seq2SeqState]:
         features, _, state = self.run(tokens, state)

@@ -1,16 +1,12 @@
-"""Attention of a recurrent decoder on its source: three ways to score a place, one to read.
-
-A score is over arrays as it stands here; `attention.py` makes torch modules of them.
-"""
+"""Attention of a recurrent decoder on its source: three ways to score a place, one to read."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import ClassVar
 
-from seqgen.models.engines.ops import ArrayOps, Leaf, Ops
-from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
+from seqgen.configs import require
+from seqgen.models.engines.ops import Leaf
+from seqgen.models.engines.parts import Linear, Made, Numbers, Part, Piece, Pieces
 from seqgen.models.seq2seq.memory import Memory
 from seqgen.models.seq2seq.recurrent_config import Layout
 
@@ -20,7 +16,7 @@ MOST_NUMBERS = 1 << 26
 MOST_FERTILITY = 2.0
 
 
-class DotScore:
+class DotScore(Part):
     """q . h_j (Luong et al. 2015, equation 8).
 
     Attributes:
@@ -28,15 +24,26 @@ class DotScore:
         width: how many numbers are computed for a query at a place.
     """
 
-    ops: ClassVar[Ops] = ArrayOps
     scale: float
     width: int = 1
+
+    def pieces(self, query_size: int, size: int, scaled: bool, covers: bool = False) -> Pieces:
+        """Return the maps.
+
+        Args:
+            query_size: width Q of q.
+            size: width H of h_j.
+            scaled: divide by the square root of H.
+            covers: coverage is added, for scores that ask.
+        """
+        self.scale = 1 / math.sqrt(size) if scaled else 1.0
+        return {}
 
     def keys(self, encoded: Leaf) -> Leaf:
         """Return what is made of h (S, L, H) once a source, (S, L, A)."""
         return encoded
 
-    def fit(self, query: Leaf, keys: Leaf, covered: Leaf | None) -> Leaf:
+    def run(self, query: Leaf, keys: Leaf, covered: Leaf | None) -> Leaf:
         """Return scores (S, N, L): how well queries fit each place of the source.
 
         Args:
@@ -47,32 +54,30 @@ class DotScore:
         return (query * self.scale) @ keys.swapaxes(1, 2)
 
     def in_pieces(self, query: Leaf, keys: Leaf, covered: Leaf | None) -> Leaf:
-        """Do what `fit` does in bounded memory.
+        """Do what `run` does in bounded memory.
 
         What additive attention computes for long texts is H times as large as its scores. Above
         `MOST_NUMBERS`, some queries are done at a time.
         """
         each, count = keys.shape[0] * keys.shape[1] * self.width, query.shape[1]
         if count * each <= MOST_NUMBERS:
-            return self.applied(query, keys, covered, True)
+            return self(query, keys, covered)
         size = max(1, MOST_NUMBERS // each)
         made = []
         for begin in range(0, count, size):
             piece, past = (
                 None if x is None else x[:, begin : begin + size] for x in (query, covered)
             )
-            made.append(self.applied(piece, keys, past, False))
+            made.append(self.ops.in_little_memory(self, piece, keys, past))
         return self.ops.along(1, *made)
-
-    def applied(self, query: Leaf, keys: Leaf, covered: Leaf | None, is_whole: bool) -> Leaf:
-        """Return what `fit` does, of all queries or of some."""
-        return self.fit(query, keys, covered)
 
 
 class GeneralScore(DotScore):
     """q . W h_j (Luong et al. 2015, equation 8)."""
 
-    map: Callable[[Leaf], Leaf]
+    def pieces(self, query_size: int, size: int, *more: bool) -> Pieces:
+        map_ = Linear(size, query_size, bias=False)
+        return {**super().pieces(query_size, size, *more), "map": map_}
 
     def keys(self, encoded: Leaf) -> Leaf:
         return self.map(encoded)
@@ -84,15 +89,23 @@ class AdditiveScore(DotScore):
     C_j is the coverage of Tu et al. (2016), where there is one.
     """
 
-    of_query: Callable[[Leaf], Leaf]
-    of_key: Callable[[Leaf], Leaf]
-    v: Leaf
-    of_covered: Leaf | None
+    def pieces(self, query_size: int, size: int, scaled: bool, covers: bool = False) -> Pieces:
+        def begin(v: Leaf) -> None:
+            v.uniform_(-1, 1).div_(math.sqrt(size))
+
+        self.width = size
+        return {
+            **super().pieces(query_size, size, scaled),
+            "of_query": Linear(query_size, size, bias=False),
+            "of_key": Linear(size, size),
+            "v": Numbers((size,), begin),
+            "of_covered": Numbers((size,)) if covers else None,
+        }
 
     def keys(self, encoded: Leaf) -> Leaf:
         return self.of_key(encoded)
 
-    def fit(self, query: Leaf, keys: Leaf, covered: Leaf | None) -> Leaf:
+    def run(self, query: Leaf, keys: Leaf, covered: Leaf | None) -> Leaf:
         total = self.of_query(query)[:, :, None] + keys[:, None]  # (S, N, L, H)
         if covered is not None:
             total = total + covered[..., None] * self.of_covered
@@ -102,46 +115,30 @@ class AdditiveScore(DotScore):
 SCORES = {"dot": DotScore, "general": GeneralScore, "additive": AdditiveScore}
 
 
-def score_over_arrays(layout: Layout, weights: Weights) -> DotScore | None:
-    """Return the score of a model, whose weights are its `alignment`; None without attention."""
-    config = layout.config
+def score_of(layout: Layout) -> Piece | None:
+    """Return the score of a model; None without attention."""
+    config, widths = layout.config, (layout.query_size, layout.source_size)
     if config.attention == "none":
         return None
-    score = SCORES[config.attention]()
-    score.scale = scale_of(config.scaled, layout.source_size)
-    if config.attention == "general":
-        score.map = weights.affine("map")
-    elif config.attention == "additive":
-        score.of_query, score.of_key = weights.affine("of_query"), weights.affine("of_key")
-        score.v, score.of_covered = weights.v, weights.get("of_covered")
-        score.width = len(score.v)
-    return score
+    require(
+        config.attention != "dot" or widths[0] == widths[1],
+        f"attention=dot compares vectors of one width, not of {widths[0]} and {widths[1]}; "
+        "use attention=general",
+    )
+    return Made(SCORES[config.attention], *widths, config.scaled, config.coverage)
 
 
-def score_shapes(layout: Layout) -> Shapes:
-    """Return the shapes of the weights of attention and of coverage."""
-    size, kind, shapes = layout.source_size, layout.config.attention, {}
-    if kind == "general":
-        shapes |= linear_shapes("alignment.map", size, layout.query_size, bias=False)
-    elif kind == "additive":
-        shapes |= linear_shapes("alignment.of_query", layout.query_size, size, bias=False)
-        shapes |= {**linear_shapes("alignment.of_key", size, size), "alignment.v": (size,)}
-    if layout.config.coverage:
-        shapes |= {"alignment.of_covered": (size,), **linear_shapes("fertility.map", size, 1)}
-    return shapes
-
-
-def scale_of(scaled: bool, size: int) -> float:
-    """Return what scores are multiplied by, for h of width H."""
-    return 1 / math.sqrt(size) if scaled else 1.0
-
-
-def inverse_fertility(ops: Ops, map_: Callable[[Leaf], Leaf], encoded: Leaf) -> Leaf:
-    """Return 1 / (N sigma(u . h_j + b)), N = 2, of each place, (S, L, 1), from h (S, L, H).
+class Fertility(Part):
+    """1 / (N sigma(u . h_j + b)), N = 2, of each place, (S, L, 1), from h (S, L, H).
 
     A place's fertility is how much reading it takes up (Tu et al. 2016).
     """
-    return 1 / (MOST_FERTILITY * ops.sigmoid(map_(encoded)))
+
+    def pieces(self, size: int) -> Pieces:
+        return {"map": Linear(size, 1)}
+
+    def run(self, encoded: Leaf) -> Leaf:
+        return 1 / (MOST_FERTILITY * self.ops.sigmoid(self.map(encoded)))
 
 
 def read(score: DotScore, query: Leaf, memory: Memory, covered: Leaf | None) -> tuple[Leaf, Leaf]:

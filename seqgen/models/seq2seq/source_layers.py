@@ -1,24 +1,42 @@
 """Recurrent layers over a source and over a target, over arrays or tensors.
 
-A layer is a `Cell` of tensors or an `ArrayLayer`. What a training call drops, `noise` and masks, is
-drawn by torch modules; over arrays there is none of it.
+What a training call drops, `noise` and masks, is drawn by torch modules; over arrays there is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from seqgen.models.engines.arrays import ArrayMap, unchanged
-from seqgen.models.engines.ops import Leaf, ops_of, padded
-from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
+from seqgen.models.engines.ops import Leaf, Ops, ops_of, padded
+from seqgen.models.engines.parts import Drop, Linear, Part, Piece, Pieces, Stack
+from seqgen.models.engines.weights import Shapes, Weights
 from seqgen.models.recurrent.array_model import ArrayLayer, layer_shapes
 from seqgen.models.recurrent.equation import Equation, Parts
-from seqgen.models.seq2seq.recurrent_config import Layout
+from seqgen.models.seq2seq.recurrent_config import Widths
 
 
-class SourceLayers:
+@dataclass(frozen=True)
+class Layer(Piece):
+    """A recurrent layer of an equation: a `Cell` of tensors, or an `ArrayLayer`."""
+
+    equation: Equation
+
+    def shapes(self) -> Shapes:
+        return layer_shapes(".", self.equation)
+
+    def over_arrays(self, weights: Weights, ops: Ops) -> ArrayLayer:
+        return ArrayLayer(self.equation, weights)
+
+    def module(self) -> Any:
+        from seqgen.models.recurrent.cell import Cell
+
+        return Cell(self.equation.input_size, self.equation.config)
+
+
+class SourceLayers(Part):
     """A stack of recurrent layers over a source, read one way or both.
 
     `reversed` reads the source from its end (Sutskever et al. 2014), `bidirectional` both ways,
@@ -26,20 +44,32 @@ class SourceLayers:
     et al. 2015).
 
     Attributes:
-        inputs: makes vectors (S, L, E) of the source's values.
-        layers: the cells of each layer, one for each direction.
         directions: a value of `DIRECTIONS`.
         residual: layers but the first add their input to their output.
-        dropout: of the input of each layer.
     """
 
-    inputs: Callable[[Leaf], Leaf]
-    layers: Iterable[Iterable[Any]]
     directions: Sequence[bool]
     residual: bool
-    dropout: Callable[[Leaf], Leaf]
 
-    def encoded(
+    def pieces(
+        self, inputs: Piece, equations: Sequence[Sequence[Equation]], directions: Sequence[bool]
+    ) -> Pieces:
+        """Return the layers, and what is before them.
+
+        Args:
+            inputs: makes vectors (S, L, E) of the source's values.
+            equations: for each layer those of its directions; see `stacked`.
+            directions: a value of `DIRECTIONS`.
+        """
+        cell = equations[0][0].config
+        self.directions, self.residual = directions, cell.residual
+        return {
+            "inputs": inputs,
+            "dropout": Drop(cell.dropout, cell.dropout_shares),
+            "layers": Stack([Stack([*map(Layer, each)]) for each in equations]),
+        }
+
+    def run(
         self, values: Leaf, lengths: Sequence[int], beside_first: Leaf | None = None
     ) -> tuple[Leaf, tuple[Parts, ...]]:
         """Read sources.
@@ -72,20 +102,23 @@ class SourceLayers:
         return x, tuple(final)
 
 
-class SourceVectors:
+class SourceVectors(Part):
     """No layers: every place by itself, and their mean as the thought.
 
     For sources that are vectors already, or bags of words.
 
     Attributes:
-        inputs: makes vectors (S, L, H) of the source's values.
         parts: for each layer of the decoder, how many parts it has: all begin with the mean.
     """
 
-    inputs: Callable[[Leaf], Leaf]
     parts: Sequence[int]
 
-    def encoded(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, tuple[Parts, ...]]:
+    def pieces(self, inputs: Piece, begins: Widths) -> Pieces:
+        """Return what makes vectors (S, L, H) of the source's values, for `Layout.begins`."""
+        self.parts = [len(parts) for parts in begins]
+        return {"inputs": inputs}
+
+    def run(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, tuple[Parts, ...]]:
         """Read sources, as `SourceLayers` does."""
         x = self.inputs(values)
         ops = ops_of(x)
@@ -96,26 +129,33 @@ class SourceVectors:
         return x, tuple((mean,) * count for count in self.parts)
 
 
-class TargetLayers:
+class TargetLayers(Part):
     """A stack of recurrent layers over what has been written.
 
     Attributes:
         input_size: the width of what the first layer reads.
-        layers: the cell of each layer.
         residual: see `SourceLayers`.
-        dropout: of the input of each layer, by a mask if it has one for all T.
     """
 
     input_size: int
-    layers: Sequence[Any]
     residual: bool
-    dropout: Callable[..., Leaf]
+
+    def pieces(self, equations: Sequence[Equation]) -> Pieces:
+        """Return the layers, given the equation of each."""
+        cell, self.input_size = equations[0].config, equations[0].input_size
+        self.residual = cell.residual
+        layers, dropout = Stack([*map(Layer, equations)]), Drop(cell.dropout, cell.dropout_shares)
+        return {"layers": layers, "dropout": dropout}
 
     def noise(self, rows: int) -> Sequence[tuple[Any, Any]]:
         """Return what a call drops in `rows` rows: of each layer's input a mask, and in it."""
-        return [(None, None)] * len(self.layers)
+        return [
+            (self.dropout.shared_mask(rows, layer.equation.input_size, layer.bias), noise)
+            for layer in self.layers
+            for noise in [layer.noise(rows)]
+        ]
 
-    def decoded(
+    def run(
         self, x: Leaf, states: Sequence[Parts], noise: Sequence[tuple[Any, Any]]
     ) -> tuple[Leaf, tuple[Parts, ...]]:
         """Take inputs x (B, T, E) to the last layer's h (B, T, H), and every layer's parts."""
@@ -133,96 +173,22 @@ class TargetLayers:
         return x, tuple(after)
 
 
-def bridged(
-    layers: Iterable[Iterable[Callable[[Leaf], Leaf]]], final: Sequence[Parts]
-) -> tuple[Parts, ...]:
-    """Return a decoder's first states, made of an encoder's last ones by maps of their parts."""
-    return tuple(
-        tuple(map_(part) for map_, part in zip(maps, parts, strict=True))
-        for maps, parts in zip(layers, final, strict=True)
-    )
+class Bridge(Part):
+    """How an encoder's last states become a decoder's first: as they are, where widths agree."""
 
-
-class SourceLayersArrays(SourceLayers):
-    """`SourceLayers` over arrays, whose weights do not change.
-
-    Args:
-        inputs: makes vectors (S, L, E) of the source's values.
-        equations: for each layer those of its directions; see `stacked`.
-        directions: a value of `DIRECTIONS`.
-        weights: of the layers.
-    """
-
-    def __init__(
-        self,
-        inputs: ArrayMap,
-        equations: Sequence[Sequence[Equation]],
-        directions: Sequence[bool],
-        weights: Weights,
-    ) -> None:
-        self.inputs, self.dropout, self.directions = inputs, unchanged, directions
-        self.residual = equations[0][0].config.residual
-        self.layers = [
-            [ArrayLayer(one, weights.part("layers", i, j)) for j, one in enumerate(cells)]
-            for i, cells in enumerate(equations)
+    def pieces(self, widths: Sequence[Sequence[tuple[int, int]]]) -> Pieces:
+        """Return maps of the parts, given how wide each is at the end of one and in the other."""
+        layers = [
+            Stack([Piece() if end == begin else Linear(end, begin) for end, begin in each])
+            for each in widths
         ]
+        return {"layers": Stack(layers)}
 
-    __call__ = SourceLayers.encoded
-
-
-class SourceVectorsArrays(SourceVectors):
-    """`SourceVectors` over arrays."""
-
-    def __init__(self, layout: Layout, inputs: ArrayMap) -> None:
-        self.inputs, self.parts = inputs, [len(parts) for parts in layout.begins]
-
-    __call__ = SourceVectors.encoded
-
-
-class TargetLayersArrays(TargetLayers):
-    """`TargetLayers` over arrays, whose weights do not change."""
-
-    def __init__(self, layout: Layout, weights: Weights) -> None:
-        self.dropout, self.residual = unchanged, layout.cell.residual
-        self.input_size = layout.decoder[0].input_size
-        self.layers = [
-            ArrayLayer(one, weights.part("layers", i)) for i, one in enumerate(layout.decoder)
-        ]
-
-    __call__ = TargetLayers.decoded
-
-
-def bridge_over_arrays(layout: Layout, weights: Weights) -> list[list[ArrayMap]]:
-    """Return the maps of `bridged`."""
-    return [
-        [
-            unchanged if end == begin else weights.affine("layers", i, j)
-            for j, (end, begin) in enumerate(maps)
-        ]
-        for i, maps in enumerate(layout.bridge)
-    ]
-
-
-def source_shapes(name: str, equations: Sequence[Sequence[Equation]]) -> Shapes:
-    """Return the shapes of the weights of `SourceLayers`, but for those of its inputs."""
-    shapes: Shapes = {}
-    for i, cells in enumerate(equations):
-        for j, one in enumerate(cells):
-            shapes |= layer_shapes(f"{name}.layers.{i}.{j}.", one)
-    return shapes
-
-
-def stack_shapes(layout: Layout) -> Shapes:
-    """Return the shapes of the weights of both stacks and of the bridge between them."""
-    shapes: Shapes = {}
-    for i, one in enumerate(layout.decoder):
-        shapes |= layer_shapes(f"decoder.layers.{i}.", one)
-    shapes |= source_shapes("encoder", layout.encoder)
-    for i, maps in enumerate(layout.bridge):
-        for j, (end, begin) in enumerate(maps):
-            if end != begin:
-                shapes |= linear_shapes(f"bridge.layers.{i}.{j}", end, begin)
-    return shapes
+    def run(self, final: Sequence[Parts]) -> tuple[Parts, ...]:
+        return tuple(
+            tuple(map_(part) for map_, part in zip(maps, parts, strict=True))
+            for maps, parts in zip(self.layers, final, strict=True)
+        )
 
 
 def ragged_sequence(layer: Any, x: Leaf, lengths: Sequence[int]) -> tuple[Leaf, Parts]:

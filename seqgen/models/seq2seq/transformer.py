@@ -3,39 +3,16 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from seqgen.models.engines.parts import fill
 from seqgen.models.engines.tensor_products import as_tensor
 from seqgen.models.seq2seq.base import require_memory
-from seqgen.models.seq2seq.encoder_decoder import EncoderDecoder, source_input
-from seqgen.models.seq2seq.encoding import SourceBlocks
+from seqgen.models.seq2seq.encoder_decoder import EncoderDecoder
 from seqgen.models.seq2seq.memory import Memory
 from seqgen.models.seq2seq.reading import ContextFromSource, MemoryCache, Reading
 from seqgen.models.seq2seq.transformer_arrays import Seq2SeqTransformerArrays
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
-from seqgen.models.transformer.attention import full_attention
 from seqgen.models.transformer.model import Transformer, initialise
-
-
-class TransformerEncoder(SourceBlocks, nn.Module):
-    """See `SourceBlocks`.
-
-    Args:
-        config: of the model.
-        inputs: makes vectors (S, L, E) of the source's values, E being `embedding_width`.
-    """
-
-    forward = SourceBlocks.encoded
-
-    def __init__(self, config: Seq2SeqTransformerConfig, inputs: nn.Module) -> None:
-        super().__init__()
-        self.config, self.inputs = config, inputs
-        fill(self, self.pieces(config))
-
-    def attend_to_all(self, q: Tensor, k: Tensor, v: Tensor, there: Tensor | None) -> Tensor:
-        dropout = self.config.attention_dropout if self.training else 0.0
-        return full_attention(q, k, v, there, dropout)
 
 
 class Seq2SeqTransformer(ContextFromSource, Transformer, EncoderDecoder):
@@ -54,8 +31,8 @@ class Seq2SeqTransformer(ContextFromSource, Transformer, EncoderDecoder):
         super().__init__(config)
         if config.positions == "learned":
             self.source_window = config.source_window
-        inputs = source_input(config, config.embedding_width, self.embedding)
-        self.encoder = TransformerEncoder(config, inputs)
+        self.encoder = self.encoder_of(config).module()
+        self.share()
         initialise(self, config)
 
     @torch.no_grad()

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from seqgen.models.engines.ops import ArrayOps, Ops
-from seqgen.models.engines.weights import Shapes, Weights
-from seqgen.models.seq2seq.encoding import SourceBlocksArrays
+from seqgen.models.engines.parts import Pieces
+from seqgen.models.engines.weights import Weights
 from seqgen.models.seq2seq.memory import Memory
 from seqgen.models.seq2seq.reading import ContextFromSource, MemoryCache
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
@@ -31,13 +31,10 @@ class Seq2SeqTransformerArrays(ContextFromSource, TransformerArrays):
         super().__init__(config, weights, ops, reduced)
         if config.positions == "learned":
             self.source_window = config.source_window
-        own = weights.part("encoder")
-        self.encoder = SourceBlocksArrays(config, own, config.source_over_arrays(own), ops)
 
     @classmethod
-    def shapes(cls, config: Seq2SeqTransformerConfig) -> Shapes:
-        shapes = super().shapes(config) | config.source_shapes(config.embedding_width)
-        return shapes | SourceBlocksArrays.shapes(config)
+    def pieces(cls, config: Seq2SeqTransformerConfig) -> Pieces:
+        return {**super().pieces(config), "encoder": cls.encoder_of(config)}
 
     def encode(self, values: np.ndarray, lengths: Sequence[int]) -> Memory:
         memory = super().encode(values, lengths)
