@@ -96,6 +96,19 @@ class Pairs(ABC):
         return survey(f"{source}\t{target}\n" for source, target in self)
 
 
+def divided(text: Readable, name: str, form: str) -> Iterator[tuple[str, str]]:
+    """Yield what is before and after the first tab of each line, which has the form `form`.
+
+    Raises:
+        SeqgenError: a line has none.
+    """
+    for number, line in enumerate(lines(text.chunks(), name), start=1):
+        before, tab, after = line.removesuffix("\n").partition("\t")
+        if not tab:
+            raise SeqgenError(f"{name}, line {number} has no tab; each line is {form}")
+        yield before, after
+
+
 @dataclass(frozen=True)
 class TabPairs(Pairs):
     """One pair per line: source, tab, target. Only the first tab separates; others are text.
@@ -109,14 +122,8 @@ class TabPairs(Pairs):
     name: str
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        for number, line in enumerate(lines(self.text.chunks(), self.name), start=1):
-            source, tab, target = line.removesuffix("\n").partition("\t")
-            if not tab:
-                raise SeqgenError(
-                    f"{self.name}, line {number} has no tab; each line is source<TAB>target "
-                    "(for two files give --source and --target)"
-                )
-            yield source, target
+        form = "source<TAB>target (for two files give --source and --target)"
+        return divided(self.text, self.name, form)
 
 
 @dataclass(frozen=True)
@@ -360,12 +367,8 @@ class LabelledLines(Pairs):
     def __iter__(self) -> Iterator[tuple[str, str]]:
         check = names_of if self.labels is None else self.labels.ids
         known: set[str] = set()
-        for number, line in enumerate(lines(self.text.chunks(), self.name), start=1):
-            field, tab, text = line.removesuffix("\n").partition("\t")
-            if not tab:
-                raise SeqgenError(
-                    f"{self.name}, line {number} has no tab; each line is label<TAB>text"
-                )
+        every = divided(self.text, self.name, "label<TAB>text")
+        for number, (field, text) in enumerate(every, start=1):
             if field not in known:
                 at_line(number, lambda field=field: check(field), self.name)
                 known.add(field)

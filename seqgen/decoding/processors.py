@@ -80,6 +80,15 @@ def leave(log_probs: np.ndarray, removed: np.ndarray) -> np.ndarray:
     return normalise(kept)
 
 
+class Checked:
+    """A filter that a setting of `SampleOptions` asks for, whose first field is its value."""
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        SampleOptions.check(self.name.replace("-", "_"), next(iter(vars(self).values())))
+
+
 @dataclass(frozen=True)
 class Forbid:
     """Never write these tokens: pad, bos, unk; and EOS for streams, newline for lines."""
@@ -140,15 +149,12 @@ class Ban:
 
 
 @dataclass(frozen=True)
-class MinTokens:
+class MinTokens(Checked):
     """Let no text end before `tokens` tokens are written."""
 
     name: ClassVar[str] = "min-tokens"
     tokens: int
     eos_id: EndIds
-
-    def __post_init__(self) -> None:
-        SampleOptions.check("min_tokens", self.tokens)
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         removed = np.zeros_like(log_probs, dtype=bool)
@@ -175,7 +181,7 @@ class Force:
 
 
 @dataclass(frozen=True)
-class RepetitionPenalty:
+class RepetitionPenalty(Checked):
     """Multiply the log-probability of every token seen, in prompt or text, by theta.
 
     Above 1 this makes repetition rarer. Theta is from 0.001 to 1000. Keskar et al. (2019, section
@@ -185,9 +191,6 @@ class RepetitionPenalty:
 
     name: ClassVar[str] = "repetition-penalty"
     theta: float
-
-    def __post_init__(self) -> None:
-        SampleOptions.check("repetition_penalty", self.theta)
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         seen = counts(history, log_probs) > 0
@@ -235,14 +238,11 @@ def counts(history: Sequence[Sequence[int]], like: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class NoRepeatNgram:
+class NoRepeatNgram(Checked):
     """Let no sequence of n tokens occur twice in prompt and text (Paulus et al. 2018, 2.5)."""
 
     name: ClassVar[str] = "no-repeat-ngram"
     n: int
-
-    def __post_init__(self) -> None:
-        SampleOptions.check("no_repeat_ngram", self.n)
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         removed = np.zeros_like(log_probs, dtype=bool)
@@ -262,14 +262,11 @@ class NoRepeatNgram:
 
 
 @dataclass(frozen=True)
-class Temperature:
+class Temperature(Checked):
     """Divide log-probabilities by T: below 1 sharper, above 1 flatter. 0 is the argmax."""
 
     name: ClassVar[str] = "temperature"
     temperature: float
-
-    def __post_init__(self) -> None:
-        SampleOptions.check("temperature", self.temperature)
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         if self.temperature == 0:
@@ -282,14 +279,11 @@ class Temperature:
 
 
 @dataclass(frozen=True)
-class TopK:
+class TopK(Checked):
     """Keep exactly the k most probable tokens; among equals, those with smaller ids."""
 
     name: ClassVar[str] = "top-k"
     k: int
-
-    def __post_init__(self) -> None:
-        SampleOptions.check("top_k", self.k)
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         if self.k >= log_probs.shape[-1]:
@@ -324,7 +318,7 @@ def likeliest_up_to(mass: float, log_probs: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class TopP:
+class TopP(Checked):
     """Keep the fewest most probable tokens whose total reaches p (Holtzman et al. 2020).
 
     A token stays if the total of all more probable tokens is below p.
@@ -332,9 +326,6 @@ class TopP:
 
     name: ClassVar[str] = "top-p"
     p: float
-
-    def __post_init__(self) -> None:
-        SampleOptions.check("top_p", self.p)
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         if self.p == 1:
@@ -354,14 +345,11 @@ def _by_token(order: np.ndarray, removed: np.ndarray, like: np.ndarray) -> np.nd
 
 
 @dataclass(frozen=True)
-class MinP:
+class MinP(Checked):
     """Keep tokens at least p times as probable as the most probable (Nguyen et al. 2024)."""
 
     name: ClassVar[str] = "min-p"
     p: float
-
-    def __post_init__(self) -> None:
-        SampleOptions.check("min_p", self.p)
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         probs = np.exp(log_probs, dtype=np.float64)
@@ -369,7 +357,7 @@ class MinP:
 
 
 @dataclass(frozen=True)
-class Typical:
+class Typical(Checked):
     """Keep the tokens whose surprisal is nearest to the entropy (Meister et al. 2023).
 
     Tokens are ordered by | -log p(v) - H |, then by id. A token stays if the total of those before
@@ -378,9 +366,6 @@ class Typical:
 
     name: ClassVar[str] = "typical"
     mass: float
-
-    def __post_init__(self) -> None:
-        SampleOptions.check("typical", self.mass)
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         if self.mass == 1:

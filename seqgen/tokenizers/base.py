@@ -161,11 +161,6 @@ class Tokenizer(ABC):
         """Cut a text anew so that the ids of the pieces, joined, are those of the whole."""
         return line_blocks(chunks, self.boundary)
 
-    def encode_chunks(self, chunks: Iterable[str]) -> Iterator[np.ndarray]:
-        """Encode a text that comes in pieces cut anywhere; the joined ids are `encode`'s."""
-        for block in self.blocks(chunks):
-            yield self.encode(block)
-
     def encode_sampled(self, text: str, alpha: float, seed: int) -> np.ndarray:
         """Encode in a way drawn by `seed`, where a text can be cut in several.
 

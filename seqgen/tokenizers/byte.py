@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,9 +37,6 @@ class ByteTokenizer(Tokenizer):
 
     def encode_utf8(self, raw: bytes) -> np.ndarray:
         return np.add(np.frombuffer(raw, dtype=np.uint8), OFFSET, dtype=np.uint16)
-
-    def encode_chunks(self, chunks: Iterable[str]) -> Iterator[np.ndarray]:
-        return map(self.encode, chunks)
 
     def decode(self, ids: Sequence[int]) -> str:
         decoder = self.decoder()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,9 +49,6 @@ class CharTokenizer(Tokenizer):
             ids[known] = self._ids[codes[known]]
             return ids
         return self._ids[codes]
-
-    def encode_chunks(self, chunks: Iterable[str]) -> Iterator[np.ndarray]:
-        return map(self.encode, chunks)
 
     def decode(self, ids: Sequence[int]) -> str:
         return "".join([self._text[i] for i in ids])

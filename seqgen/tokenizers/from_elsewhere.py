@@ -212,7 +212,7 @@ class TokenizerFromElsewhere(Tokenizer):
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> TokenizerFromElsewhere:
-        return cls(facts["content"].encode("latin-1"), facts["vocab_size"], facts["special"])
+        return cls.of(facts["content"].encode("latin-1"), facts)
 
     def contents(self) -> tuple[bytes, ...]:
         """Return the file as it was, and a table of the rest."""
@@ -221,7 +221,12 @@ class TokenizerFromElsewhere(Tokenizer):
 
     @classmethod
     def load(cls, folder: Path, facts: dict[str, Any]) -> TokenizerFromElsewhere:
-        return cls(regular(folder / cls.file).read_bytes(), facts["vocab_size"], facts["special"])
+        return cls.of(regular(folder / cls.file).read_bytes(), facts)
+
+    @classmethod
+    def of(cls, content: bytes, facts: Mapping[str, Any]) -> TokenizerFromElsewhere:
+        """Return the tokenizer of a file, given the rest of its `facts`."""
+        return cls(content, facts["vocab_size"], facts["special"])
 
 
 class WindowDecoder(Decoder):

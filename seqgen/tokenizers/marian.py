@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from seqgen.files import regular
 from seqgen.tokenizers.from_elsewhere import MOST_GAPS, WholeSentencepieceTokenizer
 
 VOCABULARY = "vocab.json"
@@ -94,11 +92,5 @@ class MarianTokenizer(WholeSentencepieceTokenizer):
         return {**super().facts(), "vocabulary": self.vocabulary}
 
     @classmethod
-    def from_facts(cls, facts: dict[str, Any]) -> MarianTokenizer:
-        content = facts["content"].encode("latin-1")
-        return cls(content, facts["vocabulary"], facts["vocab_size"], facts["special"])
-
-    @classmethod
-    def load(cls, folder: Path, facts: dict[str, Any]) -> MarianTokenizer:
-        content = regular(folder / cls.file).read_bytes()
+    def of(cls, content: bytes, facts: Mapping[str, Any]) -> MarianTokenizer:
         return cls(content, facts["vocabulary"], facts["vocab_size"], facts["special"])

@@ -121,8 +121,6 @@ class WhitespaceTokenizer(SpacedTokenizer):
     """
 
     kind = "whitespace"
-    joins_space = True
-    lossless = False
     pattern = re.compile(r"\n|\S+")
     split = pattern.findall
     inside = re.compile(r"(?<=\S)\S+")

@@ -114,15 +114,8 @@ def find_rate(
     plain = {"epochs": None, "minutes": None, "patience": None, "ema": None, "unfreeze": 0.0}
     config = dataclasses.replace(config, **raised, **plain, steps=STEPS, checkpoint_every=None)
     points = _Points(config.lr, report)
-    hooks = Hooks(
-        keep_best=lambda: None,
-        checkpoint=lambda: None,
-        report=lambda event: None,
-        stop=points.stop,
-        watch=points,
-    )
     with contextlib.suppress(Diverged):
-        Ramp(model, batches, config, hooks).train()
+        Ramp(model, batches, config, Hooks(stop=points.stop, watch=points)).train()
     if not points.points:
         raise Diverged("the loss is not a number at the first step, whatever the rate")
     return points.points, suggest(points.points)

@@ -156,9 +156,9 @@ class Hooks:
 
     validate: Callable[[], float] | None = None
     figures: Callable[[], Mapping[str, float]] = dict
-    keep_best: Callable[[], None]
-    checkpoint: Callable[[], None]
-    report: Report
+    keep_best: Callable[[], None] = lambda: None
+    checkpoint: Callable[[], None] = lambda: None
+    report: Report = lambda event: None
     stop: Callable[[Run], str | None] = lambda run: None
     watch: Watch = field(default_factory=Watch)
     revise: Callable[[Run, float], TrainingConfig | None] = lambda run, tokens: None

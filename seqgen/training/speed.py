@@ -204,11 +204,4 @@ def _trainer(
     training: TrainingConfig,
     watch: Watch | None = None,
 ) -> Trainer:
-    nothing = Hooks(
-        keep_best=_pass, checkpoint=_pass, report=lambda event: None, watch=watch or Watch()
-    )
-    return Trainer(model, batches, training, nothing)
-
-
-def _pass() -> None:
-    """Do nothing, in place of saving."""
+    return Trainer(model, batches, training, Hooks(watch=watch or Watch()))

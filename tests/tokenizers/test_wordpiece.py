@@ -76,7 +76,7 @@ def test_text_comes_back_with_single_spaces(tokenizer):
 
 def test_pieces_of_a_text_are_those_of_the_whole(tokenizer):
     chunks = [TEXT[at : at + 7] for at in range(0, len(TEXT), 7)]
-    ids = [i for part in tokenizer.encode_chunks(chunks) for i in part.tolist()]
+    ids = [i for part in tokenizer.blocks(chunks) for i in tokenizer.encode(part)]
     assert ids == tokenizer.encode(TEXT).tolist()
     ends = tokenizer.byte_ends("lowé\nthe")
     assert ends.tolist()[-1] == 9 and tokenizer.first_unknown("low zé\n") == (4, "zé")

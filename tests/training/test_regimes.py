@@ -63,7 +63,7 @@ def trainer_of(case, monkeypatch, steps=1, lines=False, batch_size=3, accumulate
     config = TrainingConfig(seed=SEED, steps=steps, accumulate=accumulate, **{**still, **settings})
     text_rules = TextRules(end=END if lines or of_pairs else None, never=NEVER)
     events = []
-    hooks = Hooks(keep_best=lambda: None, checkpoint=lambda: None, report=events.append)
+    hooks = Hooks(report=events.append)
     return Trainer(model, batches, config, hooks, text_rules), events
 
 

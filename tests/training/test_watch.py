@@ -50,7 +50,7 @@ def watched(model, records=False, **more):
     corpus = Corpus(tokens, np.array([tokens.size]), start=6)
     batches = training_batches(corpus, "stream", model.carries_state, 4, 8, seed=3)
     events = []
-    hooks = Hooks(keep_best=lambda: None, checkpoint=lambda: None, report=lambda event: None)
+    hooks = Hooks()
     trainer = Trainer(model, batches, config, hooks)
     hooks.watch = TrainingWatch(model, config, trainer.budget, events.append, records, corpus)
     try:
@@ -215,7 +215,7 @@ def test_training_is_the_same_bit_for_bit_with_and_without(architecture):
     unwatched = small(architecture, dropout=0.3)
     torch.manual_seed(5)
     unwatched = small(architecture, dropout=0.3)
-    hooks = Hooks(keep_best=lambda: None, checkpoint=lambda: None, report=lambda event: None)
+    hooks = Hooks()
     Trainer(unwatched, trainer.batches, trainer.config, hooks).train()
     for other in (weights[1], list(plain.parameters()), list(unwatched.parameters())):
         assert all(torch.equal(a, b) for a, b in zip(weights[0], other, strict=True))
