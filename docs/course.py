@@ -37,7 +37,7 @@ ROW = re.compile(r"^\| (\d:\d+[^|]*)\|([^|]*)\|[^|]*\|([^|]*)\|([^|]*)\|([^|]*)\
 COMMAND = re.compile(r"`((?:seqgen|python -m tests\.benchmarks) [^`\n]+)`")
 TEXT_FILE = re.compile(r"[\w/.-]+\.(?:txt|tsv|npy)")
 # What a command said last is its result, without the text that `train` shows.
-LINES, SHOWN = 12, "  | "
+LINES, SHOWN = 24, "  | "
 # Commands that use the latest model, unless they name one.
 USE_LATEST = {"sample", "beam-search", "perplexity", "eval", "inspect", "diagnose", "report"}
 
