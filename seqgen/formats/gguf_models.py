@@ -164,9 +164,9 @@ def _config(file: gguf.GGUFFile, family: str) -> TransformerConfig:
     table["vocab_size"] = tensors["token_embd.weight"].shape[0]
     table["tie_word_embeddings"] = "output.weight" not in tensors
     if family == "gpt2":
-        return hf_config.read(table, str(file.path), called).config
+        return hf_config.read(table, str(file.path), called)[0]
     table["rope_scaling"] = {} if file.facts.get(f"{family}.{SCALING}type") == "none" else rope
-    config = hf_config.read(table, str(file.path), called).config
+    config, _ = hf_config.read(table, str(file.path), called)
     config = replace(config, bias=biased, qkv_bias="blk.0.attn_q.bias" in tensors and not biased)
     if config.rope_scaling == "yarn":
         gain = config.rope_gain * facts.real(f"{family}.{GAIN}", 1.0)
@@ -461,18 +461,12 @@ def _sentencepiece(facts: dict[str, Any], file: GGUFFile) -> bytes:
     tokens, scores = facts["tokens"], facts.get("scores")
     if not _are(float, scores) or len(scores) != len(tokens):
         raise file.error(f"{PREFIX}scores is not a list of {len(tokens):,} numbers")
-    special = {
-        name: facts.get(f"{theirs}_token_id")
-        for name, theirs in {"unk": "unknown", "bos": "bos", "eos": "eos"}.items()
-    }
-    ids = {"unk": 40, "bos": 41, "eos": 42, "pad": 43}
     algorithm, falls_back = SENTENCEPIECE[facts["model"]]
-    trainer = [field(3, algorithm), field(35, falls_back), field(43, (1 << 64) - 1)]
-    trainer += [field(ids[name], token) for name, token in special.items() if token is not None]
-    fields = {"unk": 45, "bos": 46, "eos": 47}
-    trainer += [
-        field(fields[name], tokens[token]) for name, token in special.items() if token is not None
-    ]
+    no_pad = (1 << 64) - 1  # -1
+    trainer = [field(3, algorithm), field(35, falls_back), field(43, no_pad)]
+    for i, name in enumerate(("unknown", "bos", "eos")):
+        token = facts.get(f"{name}_token_id")
+        trainer += [] if token is None else [field(40 + i, token), field(45 + i, tokens[token])]
     prefix = bool(facts.get("add_space_prefix", True))
     rules = [field(1, "identity"), field(3, int(prefix)), field(4, 0), field(5, 1)]
     pieces = map(piece_field, map(Piece, tokens, scores, _types(facts)))

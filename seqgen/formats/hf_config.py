@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from seqgen.configs import short
@@ -36,21 +35,6 @@ WINDOW = "max_position_embeddings"
 BIASED = frozenset({"attention", "mlp"})
 # Angles are kept for so many positions times the width of a head, 64 MB.
 MOST_ANGLES = 1 << 24
-
-
-@dataclass(frozen=True)
-class Described:
-    """What a `config.json` describes.
-
-    Attributes:
-        family: its `model_type`.
-        config: of our transformer.
-        biased: which of its parts have biases, of "attention" and "mlp".
-    """
-
-    family: str
-    config: TransformerConfig
-    biased: frozenset[str]
 
 
 class Fields:
@@ -171,8 +155,10 @@ def family_of(table: Any, name: str, known: Iterable[str]) -> str:
     return family
 
 
-def read(table: Mapping[str, Any], name: str, called: Mapping[str, str] | None = None) -> Described:
-    """Return what a `config.json` of a decoder describes.
+def read(
+    table: Mapping[str, Any], name: str, called: Mapping[str, str] | None = None
+) -> tuple[TransformerConfig, frozenset[str]]:
+    """Return the settings of a decoder, and which of its parts have biases, of `BIASED`.
 
     Args:
         table: the file's content, of a family of `READERS`.
@@ -189,7 +175,7 @@ def read(table: Mapping[str, Any], name: str, called: Mapping[str, str] | None =
     fields.finish()
     biased = frozenset(x for x in BIASED if family == "gpt2" or table.get(f"{x}_bias"))
     try:
-        return Described(family, TransformerConfig(**settings, dropout=0.0), biased)
+        return TransformerConfig(**settings, dropout=0.0), biased
     except UsageError as error:
         raise SeqgenError(f"{name}: {error}") from None
 

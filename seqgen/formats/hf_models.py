@@ -54,12 +54,11 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
     family = hf_config.family_of(table, name, [*hf_config.READERS, *hf_pairs.FAMILIES])
     if family in hf_pairs.FAMILIES:
         return _read_pairs(path, table, name)
-    described = hf_config.read(table, name)
-    config = described.config
+    config, biased = hf_config.read(table, name)
     with contextlib.ExitStack() as held:
         tensors = Tensors(shards_of(path), held)
         tensors.rename("transformer." if family == "gpt2" else "model.")
-        parts = list(parts_of(names_of(family), config, described.biased))
+        parts = list(parts_of(names_of(family), config, biased))
         tensors.check(parts, {"lm_head.weight"} if config.tie_weights else ())
         tokenizer, framing = hf_tokenizer.read(path, config.vocab_size)
         model = filled(Transformer, config, {part.ours: tensors.read(part) for part in parts})
@@ -104,17 +103,34 @@ def files_of(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
 
     A folder is not loaded without it, so that one half-way written is none.
     """
-    for name, content in _files_of(exported):
-        if name == "tokenizer_config.json" and exported.kept:
-            content = json_bytes({**parse_json(content), **exported.kept})
-        yield name, content
+    framing, pair = exported.framing, type(exported.model) is Seq2SeqTransformer
+    table, tokenizers, tensors = (_parts_of_pair if pair else _parts_of_decoder)(exported)
+    if "tokenizer_config.json" in tokenizers and exported.kept:
+        about = parse_json(tokenizers["tokenizer_config.json"])
+        tokenizers["tokenizer_config.json"] = json_bytes({**about, **exported.kept})
+    yield from tokenizers.items()
+    stops = list(framing.stops) if framing.also_stop else framing.stop
+    ids = {"bos_token_id": framing.start, "eos_token_id": stops}
+    ids["pad_token_id"] = exported.tokenizer.pad_id
+    how: dict[str, Any] = {}
+    if pair:
+        start = exported.model.config.decoder_start
+        ids |= {"forced_eos_token_id": None, "decoder_start_token_id": start}
+        how["forced_bos_token_id"] = framing.start
+        if start is None:
+            ids["decoder_start_token_id"], how["forced_bos_token_id"] = framing.start, None
+    how |= {"suppress_tokens": list(framing.never)} if framing.never else {}
+    yield "generation_config.json", json_bytes({**ids, **how})
+    yield WEIGHTS, save(tensors, {"format": "pt"})
+    yield "config.json", json_bytes({**table, **ids, "torch_dtype": "float32"})
 
 
-def _files_of(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
-    if type(exported.model) is Seq2SeqTransformer:
-        yield from _files_of_pairs(exported)
-        return
-    model, name, framing = require_transformer(exported, "hf"), exported.name, exported.framing
+# A `config.json`, the files of tokenizers by name, and tensors.
+Parts = tuple[dict[str, Any], dict[str, bytes], dict[str, Tensor]]
+
+
+def _parts_of_decoder(exported: ModelToExport) -> Parts:
+    model, name = require_transformer(exported, "hf"), exported.name
     config, own, biased = model.config, weights_of(model), hf_config.BIASED
     imported = isinstance(exported.tokenizer, HuggingFaceTokenizer)
     if config.qkv_bias and not (config.bias or imported):
@@ -124,44 +140,23 @@ def _files_of(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
             own[f"blocks.{layer}.attention.output.bias"] = torch.zeros(config.hidden_size)
     family, table = hf_config.write(config, name)
     table |= {"mlp_bias": False} if "mlp" not in biased else {}
-    yield from hf_tokenizer.files_of(exported.tokenizer, framing, name).items()
-    ids = {"bos_token_id": framing.start, **_ends_of(exported)}
-    never = {"suppress_tokens": list(framing.never)} if framing.never else {}
-    yield "generation_config.json", json_bytes({**ids, **never})
-    tensors = theirs_of(list(parts_of(names_of(family), config, biased)), own)
-    yield WEIGHTS, save(tensors, {"format": "pt"})
-    yield "config.json", json_bytes({**table, **ids, "torch_dtype": "float32"})
+    tokenizers = hf_tokenizer.files_of(exported.tokenizer, exported.framing, name)
+    parts = parts_of(names_of(family), config, biased)
+    return table, tokenizers, theirs_of(list(parts), own)
 
 
-def _ends_of(exported: ModelToExport) -> dict[str, Any]:
-    """Return the fields that say how texts end."""
-    framing = exported.framing
-    stops = list(framing.stops) if framing.also_stop else framing.stop
-    return {"eos_token_id": stops, "pad_token_id": exported.tokenizer.pad_id}
-
-
-def _files_of_pairs(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of an encoder-decoder; see `files_of`."""
-    model, tokenizer = exported.model, exported.tokenizer
-    name, framing, config = exported.name, exported.framing, exported.model.config
+def _parts_of_pair(exported: ModelToExport) -> Parts:
+    config, name, own = exported.model.config, exported.name, weights_of(exported.model)
     table = hf_pairs.write(config, name)
-    sides = tokenizer, exported.source_tokenizer
-    yield from hf_pairs.tokenizer_files(*sides, framing, name).items()
-    forced = None if config.decoder_start is None else framing.start
-    ids = {"bos_token_id": framing.start, **_ends_of(exported), "forced_eos_token_id": None}
-    ids["decoder_start_token_id"] = framing.start if forced is None else config.decoder_start
-    how = {"forced_bos_token_id": forced}
-    how |= {"suppress_tokens": list(framing.never)} if framing.never else {}
-    yield "generation_config.json", json_bytes({**ids, **how})
-    own = weights_of(model)
+    sides = exported.tokenizer, exported.source_tokenizer
+    tokenizers = hf_pairs.tokenizer_files(*sides, exported.framing, name)
     if config.shares_embeddings and not config.tie_weights:
         # There one field is about both, so the embedding is written twice.
         own["encoder.inputs.weight"] = own["embedding.weight"].clone()
         config = replace(config, share_embeddings=False)
     tensors = theirs_of(list(hf_pairs.parts_of(config)), own)
     tensors.setdefault(BIAS, torch.zeros(1, config.vocab_size))
-    yield WEIGHTS, save(tensors, {"format": "pt"})
-    yield "config.json", json_bytes({**table, **ids, "torch_dtype": "float32"})
+    return table, tokenizers, tensors
 
 
 def require_transformer(exported: ModelToExport, file_format: str) -> Transformer:
