@@ -288,14 +288,24 @@ def test_numbers_are_the_same_by_any_number_of_threads(threads):
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_rows_of_a_cache_hold_what_their_origins_hold():
-    draw = np.random.default_rng(0)
-    state = empty_cache(6, 1, 1, 2, 4, np.zeros(0, np.float32))
+@pytest.mark.parametrize("compiled", [True, False])
+def test_rows_of_a_cache_hold_what_their_origins_hold(compiled, request):
+    if not compiled:
+        request.getfixturevalue("numpy_alone")
+    draw, texts = np.random.default_rng(0), [[] for _ in range(6)]
+    state = empty_cache(6, 2, 3, 2, 4, np.zeros(0, np.float32))
     for _ in range(20):
         state.append(draw.integers(9, size=(len(state.starts), 1)))
-        for block in (*state.keys, *state.values):
-            block[:, :, state.end - 1] = draw.normal(size=block.shape[::3])[:, None]
-        state = state.select(draw.integers(len(state.starts), size=draw.integers(3, 8)))
+        more = draw.normal(size=(len(state.starts), 4, 3, 2)).astype(np.float32)
+        for block, numbers in zip((*state.keys, *state.values), more.swapaxes(0, 1), strict=True):
+            block[:, :, state.end - 1] = numbers
+        texts = [[*text, numbers] for text, numbers in zip(texts, more, strict=True)]
+        rows = draw.integers(len(state.starts), size=draw.integers(3, 8))
+        state, texts = state.select(rows), [texts[row] for row in rows]
+        for row, text in enumerate(texts):
+            of_blocks = np.stack(text, 2)  # (blocks, heads, slots, D)
+            for block, numbers in zip((*state.keys, *state.values), of_blocks, strict=True):
+                assert (block[row, :, : state.end] == numbers).all()
         like, until = state.origins
         shared = [(row, like[row], until[row]) for row in np.flatnonzero(until)]
         assert shared and all(other < row for row, other, _ in shared)

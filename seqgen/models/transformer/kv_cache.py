@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from seqgen.models.engines.native.library import address, library
 from seqgen.models.engines.ops import Leaf, ops_of
 from seqgen.models.state import NOTE, Rows, State
 
@@ -131,9 +132,18 @@ class KVCache(State):
 
     def _overwrite(self, targets: Sequence[int], sources: Sequence[int]) -> None:
         """Make rows `targets` those of `sources`, from the slot where each two parted."""
-        for target, source in zip(targets, sources, strict=True):
-            first = 0 if self.shared is None else int(self.shared[target, source])
-            for block in (self.tokens, *self.keys, *self.values):
+        firsts = [0] * len(targets)
+        if self.shared is not None:
+            firsts = self.shared[targets, sources].tolist()
+        moves, blocks = [*zip(targets, sources, firsts, strict=True)], (*self.keys, *self.values)
+        if moves and library() is not None and all(map(_in_one_piece, blocks)):
+            places, numbers = (np.array(x, np.int64) for x in ([*map(address, blocks)], moves))
+            _, heads, slots, width = blocks[0].shape
+            whole = len(blocks), heads, slots, width * blocks[0].itemsize
+            library().overwrite(address(places), *whole, address(numbers), len(moves), self.end)
+            blocks = ()
+        for target, source, first in moves:
+            for block in (self.tokens, *blocks):
                 used = _slots(block, first, self.end)
                 used[target] = used[source]
 
@@ -178,6 +188,11 @@ class KVCache(State):
             end=end,
             shared=None,
         )
+
+
+def _in_one_piece(x: Leaf) -> bool:
+    """Return whether x is an array whose numbers lie side by side."""
+    return isinstance(x, np.ndarray) and x.flags.c_contiguous
 
 
 def _slots(x: Leaf, begin: int, end: int) -> Leaf:

@@ -768,6 +768,22 @@ static void append(const instruction *o, int64_t rows, const buffer *buffers, co
     }
 }
 
+/* Slots `first` to `end` of row `target` become those of row `source`, pair after pair, in each of
+   some blocks (rows, heads, slots, size bytes); `pairs` has target, source and first of each. */
+void overwrite(const int64_t *blocks, int64_t count, int64_t heads, int64_t slots, int64_t size,
+               const int64_t *pairs, int64_t number, int64_t end) {
+    for (int64_t i = 0; i < number; i++, pairs += 3) {
+        const int64_t begin = pairs[2] * size, length = end * size - begin;
+        for (int64_t b = 0; b < count; b++) {
+            for (int64_t h = 0; h < heads; h++) {
+                char *to = (char *)(intptr_t)blocks[b] + (pairs[0] * heads + h) * slots * size;
+                const char *from = (char *)(intptr_t)blocks[b] + (pairs[1] * heads + h) * slots * size;
+                if (length > 0) memcpy(to + begin, from + begin, (size_t)length);
+            }
+        }
+    }
+}
+
 /* What an instruction does to one row. */
 static void elementwise(const instruction *o, int64_t row, const buffer *buffers) {
     const int64_t n = o->shape[2];

@@ -44,6 +44,8 @@ def _opened(path: Path) -> ctypes.CDLL | None:
     found.run.argtypes = [pointer, number, number, pointer, pointer, pointer]
     found.use_threads.argtypes, found.lanes.restype = [number], number
     found.product.restype = found.run.restype = found.use_threads.restype = None
+    found.overwrite.argtypes = [pointer, *[number] * 4, pointer, number, number]
+    found.overwrite.restype = None
     found.log_softmax.argtypes = [number, number, pointer, pointer]
     found.draw.argtypes = [number, number, *[pointer] * 3, number, *[pointer] * 3]
     found.log_softmax.restype = found.draw.restype = None
