@@ -376,7 +376,12 @@ class UpdateRule:
         self._final_decay = config.final_weight_decay
 
     def take_rates(self, other: UpdateRule) -> None:
-        """Go on with the peak rates of another rule for the same parameters."""
+        """Continue with the peak rates of another rule for the same parameters.
+
+        These are grouped as the other rule has them, because those of one rate may get several.
+        """
+        for own, new in zip(self.optimizers, other.optimizers, strict=True):
+            own.param_groups = new.param_groups
         self._peaks = other._peaks
 
     def thaw(self, progress: float) -> bool:

@@ -471,6 +471,30 @@ def test_layers_learn_at_their_own_rates():
         torch.testing.assert_close(was - now.detach(), torch.full_like(was, 0.5 * own))
 
 
+@pytest.mark.parametrize(("first", "then"), [(1.0, 3.0), (3.0, 1.0)])
+def test_a_rule_takes_other_rates_and_keeps_what_it_knows(first, then):
+    """With a momentum of 0.9 the second step is 1.9 times the gradient, at the new rates."""
+    model = Case("lstm", "plain", {"num_layers": 1}).build()
+
+    def rule_of(factor):
+        plain = {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.0}
+        return UpdateRule(model, settings_of(lr=0.5, head_factor=factor, **plain))
+
+    rule = rule_of(first)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    rule.step(1.0)
+    rule.take_rates(rule_of(then))
+    before = [p.detach().clone() for p in model.parameters()]
+    rule.step(1.0)
+    for (name, now), was in zip(model.named_parameters(), before, strict=True):
+        wanted = 0.5 * 1.9 * (then if name.startswith("head") else 1.0)
+        torch.testing.assert_close(was - now.detach(), torch.full_like(was, wanted))
+    resumed = rule_of(then)
+    resumed.restore(rule.tensors())
+    assert resumed.tensors().keys() == rule.tensors().keys()
+
+
 def test_layers_thaw_from_the_head_down():
     model = Case("lstm", "plain", {"num_layers": 2}).build()
     rule = UpdateRule(model, settings_of(unfreeze=0.6))

@@ -69,12 +69,21 @@ def test_dropout_follows_from_passes_and_parameters(config_class, strain, dropou
 
 @pytest.mark.parametrize(
     ("strain", "dropout", "rate"),
-    [(7, 0.0, None), (8, 0.05, 0.02), (50, 0.1, 0.02), (90, 0.2, 0.02), (1e9, 0.6, 0.02)],
+    [(8, 0.05, 0.02), (50, 0.1, 0.02), (90, 0.2, 0.02), (1e9, 0.6, 0.02)],
 )
 def test_an_lstm_over_characters_trades_dropout_for_a_higher_rate(strain, dropout, rate):
-    wanted = {"dropout": dropout} | ({} if rate is None else {"lr": rate})
+    wanted = {"dropout": dropout, "lr": rate}
     assert LSTMConfig.regularised(strain, spelled=True, rate_is_open=True) == wanted
     assert "lr" not in GRUConfig.regularised(strain, spelled=True, rate_is_open=True)
+
+
+@pytest.mark.parametrize("strain", [0.0, 0.1, 7.99])
+def test_its_head_learns_faster_as_long_as_it_does_not_overfit(strain):
+    faster = {"dropout": 0.0, "head_factor": 2.0}
+    assert LSTMConfig.regularised(strain, spelled=True, rate_is_open=True) == faster
+    for where in ({"spelled": False, "rate_is_open": True}, {"spelled": True}):
+        assert LSTMConfig.regularised(strain, **where) == {"dropout": 0.0}
+    assert GRUConfig.regularised(strain, spelled=True, rate_is_open=True) == {"dropout": 0.0}
 
 
 @pytest.mark.slow
@@ -94,6 +103,16 @@ def test_the_rate_is_high_only_where_it_was_tried(monkeypatch, tmp_path, given, 
     config, _ = trained(monkeypatch, tmp_path, [1e9] * 2, minutes=0.002, **given)
     assert config["model"]["dropout"] == dropout
     assert config["training"]["lr"] == pytest.approx(rate)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("given", "factor"),
+    [({}, 2.0), ({"lr": 1e-2}, 1.0), ({"optimizer": "adam"}, 1.0), ({"head_factor": 3.0}, 3.0)],
+)
+def test_the_head_learns_faster_only_where_it_was_tried(monkeypatch, tmp_path, given, factor):
+    config, _ = trained(monkeypatch, tmp_path, [10.0] * 2, minutes=0.002, **given)
+    assert config["training"]["head_factor"] == factor
 
 
 @pytest.mark.parametrize("name", list(registry.ARCHITECTURES))

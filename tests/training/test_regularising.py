@@ -62,6 +62,7 @@ def trained(text, stop_after=None, **settings):
 def chosen():
     config = store.find("x").config
     training = config["training"]
+    assert training["head_factor"] == 1 + (training["lr"] == 0.01)  # one of them is doubled
     return config["model"]["dropout"], training["lr"], training["patience"]
 
 

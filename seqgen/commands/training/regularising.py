@@ -47,7 +47,7 @@ class Regularisation:
         self, model: Network, training: TrainingConfig, ratio: float
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the settings of model and of training that are others for another ratio."""
-        plain = {"lr": self.lr, "patience": None}
+        plain = {"lr": self.lr, "patience": None, "head_factor": 1.0}
         plain = {name: value for name, value in plain.items() if name in self.left_open}
         settings = plain | self.settings(type(model.config), ratio)
         groups = model.config.to_dict(), training.to_dict()

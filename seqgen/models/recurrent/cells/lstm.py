@@ -192,10 +192,13 @@ class LSTMConfig(RecurrentConfig):
     ) -> dict[str, Any]:
         """Return the settings that reduce overfitting.
 
-        Of characters, a high learning rate is one of them, so that less dropout is best.
+        Of characters, a high learning rate is one of them, so that less dropout is best. Where
+        overfitting is no danger, the output layer alone learns faster.
         """
-        if not spelled or not rate_is_open or overfitting_ratio < HIGH_RATE_FROM:
+        if not spelled or not rate_is_open:
             return super().regularised(overfitting_ratio, spelled, rate_is_open)
+        if overfitting_ratio < HIGH_RATE_FROM:
+            return {"dropout": 0.0, "head_factor": 2.0}
         dropout = by_ratio(DROPOUT_AT_HIGH_RATE, overfitting_ratio)
         return {"dropout": dropout, "lr": 2 * cls.recipe["lr"]}
 
