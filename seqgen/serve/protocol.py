@@ -292,7 +292,7 @@ def read_prompts(
         SeqgenError: they are no prompts, too many or too long, or the model does not know them.
     """
     each = prompt if isinstance(prompt, list) else [prompt]
-    if each and all(isinstance(one, int) for one in each):
+    if each is prompt and each and all(isinstance(one, int) for one in each):
         each = [each]
     if not 1 <= len(each) <= MOST_PROMPTS:
         raise Refused(f"prompt must be 1 to {MOST_PROMPTS:,} prompts", param="prompt")

@@ -325,6 +325,7 @@ def in_form(schema, **more):
         ({"n": 1, "best_of": 2, "stream": True}, "best_of"),
         ({"prompt": {"a": 1}}, "prompt"),
         ({"prompt": []}, "prompt"),
+        ({"prompt": 5}, "prompt"),
         ({"prompt": [1, "a"]}, "prompt"),
         ({"prompt": [[0, 10**9]]}, "prompt"),
         ({"prompt": [[True]]}, "prompt"),
