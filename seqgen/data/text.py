@@ -304,10 +304,10 @@ def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
             text, used = codecs.utf_8_decode(raw, "strict", block is None)
         except UnicodeDecodeError as error:
             at = offset + error.start
-            bad = raw[error.start]
-            raise SeqgenError(
-                f"{name} is not UTF-8 text: byte 0x{bad:02x} at offset {at}"
-            ) from None
+            what = f"not UTF-8 text: byte 0x{raw[error.start]:02x} at offset {at}"
+            if offset == 0 and raw.startswith(b"PAR1"):
+                what = "parquet: --field NAME reads a column of it"
+            raise SeqgenError(f"{name} is {what}") from None
         offset, pending = offset + used, raw[used:]
         if first and text:
             text, first = text.removeprefix(BOM), False

@@ -55,7 +55,7 @@ def test_a_line_each_of_packed_files_and_folders(tmp_path, capsys):
     assert read_text() == "first\none two\nzwei drei\n\nfin\u2028 é 😀\n"
 
 
-def test_parquet_is_as_json_lines(tmp_path):
+def test_parquet_is_as_json_lines(tmp_path, capsys):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
@@ -66,6 +66,7 @@ def test_parquet_is_as_json_lines(tmp_path):
     assert list(texts.of_parquet(tmp_path / "d.parquet")) == list(expected)
     assert (texts.taken, texts.left_out, texts.first) == (4, 1, [5])
     assert run(["train", str(tmp_path / "d.parquet"), "--field", "t", *COUNT, "-q"]) == 0
+    assert "parquet: --field NAME" in refusal(capsys, "train", tmp_path / "d.parquet", *COUNT)
     assert read_text() == "one two\nzwei\ndrei\n\nfin\u2028 é 😀\n"
 
 
