@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from seqgen import presets, registry, store
+from seqgen import registry, store
 from seqgen.cli import completion
 from seqgen.cli.flags import takes_options
 from seqgen.cli.help import Command, Group, put_panels
@@ -120,6 +120,8 @@ def _list_architectures(out: Output) -> None:
 
 def put_presets(out: Output) -> None:
     """Write what each preset is."""
+    from seqgen import presets
+
     known = [
         {"name": one.name, "architecture": one.architecture, "summary": one.summary}
         for one in presets.PRESETS.values()

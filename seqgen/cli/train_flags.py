@@ -105,8 +105,8 @@ class ModelKind(Options, panel=Panel.WHAT):
 
     model: str | None = setting(
         "Architecture, such as lstm, gru, transformer, ngram or seq2seq; `seqgen models "
-        "--architectures` lists all. auto is lstm, mixed with an n-gram model if the text is "
-        "small; of pairs (.tsv or --target) it is the translator that suits the budget.",
+        "--architectures` lists all. auto is lstm, with n-grams if the text is small, and a "
+        "translator for pairs.",
         metavar="NAME",
         without=registry.DEFAULT,
         completes="architectures",

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from seqgen.configs import short
-from seqgen.errors import SeqgenError, UsageError
+from seqgen.errors import SeqgenError, UsageError, first_line
+from seqgen.files import parse_json, regular
 from seqgen.models.transformer.config import MOST_WINDOW, TransformerConfig
 
+# No table of a model, its tokenizer apart, comes near this.
+LARGEST_TABLE = 1 << 26
 # What says nothing about a model's logits: dropout, how it was trained and saved, its tokens.
 SILENT = frozenset(
     {
@@ -35,6 +39,22 @@ WINDOW = "max_position_embeddings"
 BIASED = frozenset({"attention", "mlp"})
 # Angles are kept for so many positions times the width of a head, 64 MB.
 MOST_ANGLES = 1 << 24
+
+
+def read_table(path: Path) -> Any:
+    """Return what a JSON file says.
+
+    Raises:
+        SeqgenError: it is missing, too large, or no JSON.
+    """
+    try:
+        if path.stat().st_size > LARGEST_TABLE:
+            raise SeqgenError(f"{path} is larger than any such file: {path.stat().st_size:,} bytes")
+        return parse_json(regular(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise SeqgenError(f"{path} is not JSON: {first_line(error)}") from None
 
 
 class Fields:

@@ -29,7 +29,6 @@ from seqgen.formats.hf_weights import (
     Tensors,
     names_of,
     parts_of,
-    read_table,
     shards_of,
     theirs_of,
 )
@@ -50,7 +49,7 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
     float32 one by one.
     """
     require(like is None, "--like is for n-gram models: a folder has its own tokenizer")
-    table, name = read_table(path / "config.json"), str(path / "config.json")
+    table, name = hf_config.read_table(path / "config.json"), str(path / "config.json")
     family = hf_config.family_of(table, name, [*hf_config.READERS, *hf_pairs.FAMILIES])
     if family in hf_pairs.FAMILIES:
         return _read_pairs(path, table, name)

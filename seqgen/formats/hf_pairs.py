@@ -11,9 +11,9 @@ from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import json_bytes
 from seqgen.formats import hf_weights
-from seqgen.formats.hf_config import GELUS, Fields, require_settings
+from seqgen.formats.hf_config import GELUS, Fields, read_table, require_settings
 from seqgen.formats.hf_tokenizer import Ends, content_of, files_of, known_id, open_tokenizer
-from seqgen.formats.hf_weights import TensorMap, read_table
+from seqgen.formats.hf_weights import TensorMap
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.from_elsewhere import TokenizerFromElsewhere

@@ -11,8 +11,8 @@ from seqgen.configs import short
 from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError, reported
 from seqgen.files import json_bytes, parse_json, regular
+from seqgen.formats.hf_config import read_table
 from seqgen.formats.hf_own import table_of
-from seqgen.formats.hf_weights import read_table
 from seqgen.tokenizers import Tokenizer, read_facts
 from seqgen.tokenizers.from_elsewhere import (
     SPLITS,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError, first_line
-from seqgen.files import parse_json, regular
-from seqgen.formats.hf_config import BIASED
+from seqgen.files import regular
+from seqgen.formats.hf_config import BIASED, read_table
 from seqgen.models.seq2seq.transformer_arrays import Seq2SeqTransformerArrays
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.models.transformer.array_model import TransformerArrays
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-# No table of a model, its tokenizer apart, comes near this.
-LARGEST_TABLE = 1 << 26
 KINDS = {"F64", "F32", "F16", "BF16"}
 BIAS = "final_logits_bias"
 # What no file has a prefix before.
@@ -158,22 +156,6 @@ def _part(
     stream = axes if pair and config.positions == "sinusoidal" else ()
     named = tuple(zip(theirs, shapes, strict=True))
     return TensorMap(ours, named, transposed, skipped, stream)
-
-
-def read_table(path: Path) -> Any:
-    """Return what a JSON file says.
-
-    Raises:
-        SeqgenError: it is missing, too large, or no JSON.
-    """
-    try:
-        if path.stat().st_size > LARGEST_TABLE:
-            raise SeqgenError(f"{path} is larger than any such file: {path.stat().st_size:,} bytes")
-        return parse_json(regular(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
-    except ValueError as error:
-        raise SeqgenError(f"{path} is not JSON: {first_line(error)}") from None
 
 
 def shards_of(folder: Path) -> list[Path]:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes
 from seqgen.formats import ADAPTERS, Adapters, ModelToExport, hf_config, hf_pairs
-from seqgen.formats.hf_config import Fields
-from seqgen.formats.hf_weights import TensorMap, Tensors, names_of, parts_of, read_table, theirs_of
+from seqgen.formats.hf_config import Fields, read_table
+from seqgen.formats.hf_weights import TensorMap, Tensors, names_of, parts_of, theirs_of
 from seqgen.models.low_rank import A, B
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.models.transformer.config import TransformerConfig
