@@ -104,7 +104,8 @@ class ModelConfig(Config):
 
     def shared_weights(self) -> list[list[str]]:
         """Return the names of each weight that several parts of a model share."""
-        return []
+        ties = getattr(self, "tie_weights", False)
+        return [["embedding.weight", "head.weight"]] if ties else []
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         """Return whether products in bf16 units pay on a CPU: for small ones casting costs more."""

@@ -68,7 +68,7 @@ class ArrayEncoder:
 
     def __call__(self, values: np.ndarray, lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """See `SentenceEncoder.forward`."""
-        raise NotImplementedError
+        return self.features(values, lengths)
 
 
 class LastStatesArrays(ArrayEncoder):

@@ -16,8 +16,6 @@ from seqgen.models.engines.parts import fill
 class Bag(BagOfTokens, SentenceEncoder):
     """The registry's `bag`; see `BagOfTokens`."""
 
-    forward = BagOfTokens.features
-
     def __init__(self, config: BagConfig, width: int | None = None) -> None:
         super().__init__()
         require(

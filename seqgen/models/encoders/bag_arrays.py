@@ -114,8 +114,6 @@ def rolled(x: Leaf) -> Leaf:
 class BagArrays(BagOfTokens, ArrayEncoder):
     """`Bag` over arrays."""
 
-    __call__ = BagOfTokens.features
-
     table = "embedding.weight"
 
     def __init__(self, config: BagConfig, weights: Weights, read: int | None = None) -> None:

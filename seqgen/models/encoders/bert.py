@@ -28,8 +28,6 @@ LEAST_PAIR = 3
 class BertEncoder(BertOverSentences, OwnEncoder):
     """See `BertOverSentences`."""
 
-    forward = BertOverSentences.features
-
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
         initialise(self, config)

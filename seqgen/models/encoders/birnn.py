@@ -8,5 +8,3 @@ from seqgen.models.encoders.sentence_encoder import OwnEncoder
 
 class BiRNN(BothEnds, OwnEncoder):
     """The registry's `birnn`; see `BothEnds`."""
-
-    forward = BothEnds.features

@@ -84,8 +84,6 @@ class BothEnds:
 class BiRNNArrays(BothEnds, ArrayEncoder):
     """`BiRNN` over arrays."""
 
-    __call__ = BothEnds.features
-
     @classmethod
     def width(cls, config: BiRNNConfig, read: int | None = None) -> int:
         return SentenceLayout(config, read).size

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
@@ -35,7 +34,6 @@ class SentenceEncoder(nn.Module):
     pooling: ClassVar[Pooling] = "last"
     embedding: nn.Module | None
 
-    @abstractmethod
     def forward(self, values: Tensor, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Read sentences, each from its start symbol on.
 
@@ -47,6 +45,7 @@ class SentenceEncoder(nn.Module):
             Features (S, L, H), which mean nothing past a sentence's end; and the last state of
             each sentence, (S, H).
         """
+        return self.features(values, lengths)
 
     def layers_in_order(self) -> list[list[nn.Module]]:
         """Return the modules in groups, each used after the ones before it."""

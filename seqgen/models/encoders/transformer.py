@@ -14,8 +14,6 @@ class SentenceTransformer(BlocksOverSentences, OwnEncoder):
     Initialisation is that of `Transformer`.
     """
 
-    forward = BlocksOverSentences.features
-
     def __init__(self, config: EncoderConfig, width: int | None = None) -> None:
         super().__init__(config, width)
         initialise(self, config)

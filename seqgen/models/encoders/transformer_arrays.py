@@ -46,8 +46,6 @@ class BlocksOverSentences:
 class SentenceTransformerArrays(BlocksOverSentences, ArrayEncoder):
     """`SentenceTransformer` over arrays."""
 
-    __call__ = BlocksOverSentences.features
-
     @classmethod
     def width(cls, config: EncoderConfig, read: int | None = None) -> int:
         return config.hidden_size
@@ -111,8 +109,6 @@ class BertOverSentences:
 
 class BertEncoderArrays(BertOverSentences, ArrayEncoder):
     """`BertEncoder` over arrays."""
-
-    __call__ = BertOverSentences.features
 
     @classmethod
     def width(cls, config: BertConfig) -> int:

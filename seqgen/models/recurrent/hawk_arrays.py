@@ -75,10 +75,6 @@ class HawkConfig(ModelConfig):
     )
     tie_weights: bool = shared("tie_weights", False)
 
-    def shared_weights(self) -> list[list[str]]:
-        """Return the names of each weight that several parts of a model share."""
-        return [["embedding.weight", "head.weight"]] if self.tie_weights else []
-
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         return batch_size * seq_len * self.hidden_size**2 >= 1 << 22
 

@@ -209,10 +209,6 @@ class TransformerConfig(ModelConfig):
         # Multiplications of a square map of the stream; measured.
         return batch_size * seq_len * self.hidden_size**2 >= 1 << 22
 
-    def shared_weights(self) -> list[list[str]]:
-        """Return the names of each weight that several parts of a model share."""
-        return [["embedding.weight", "head.weight"]] if self.tie_weights else []
-
     def span(self, layer: int) -> int | None:
         """Return how many tokens a position attends to, itself included; None for all before it."""
         return None if layer < self.full_layers else self.sliding_window
