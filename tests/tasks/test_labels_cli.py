@@ -193,6 +193,17 @@ def _told(capsys, file, name):
     return records(capsys, "predict", file, "-m", name)
 
 
+@pytest.mark.parametrize("swapped", [True, False])
+def test_labels_before_their_texts_are_noticed(swapped, tmp_path, capsys):
+    sides = [(f"text {i}", "XY"[i % 2]) for i in range(80)]
+    lines = ("\t".join(side[::-1] if swapped else side) for side in sides)
+    (tmp_path / "t.tsv").write_text("".join(f"{line}\n" for line in lines))
+    more = ("--model", "bag", "--steps", "1", "--val", "none", "--seed", "1")
+    assert run(["train", str(tmp_path / "t.tsv"), "--task", "classify", *more]) == 0
+    said = "80 different labels of 80 texts: a line is a text, a tab and then the text's label"
+    assert (said in capsys.readouterr().err) is swapped
+
+
 def test_classifiers_are_compared_by_accuracy(texts, capsys):
     """The figures are those of `predict`, counted by hand, and of `eval`."""
     train(capsys, texts, "classify", "--steps", 2, name="short")

@@ -30,6 +30,8 @@ from seqgen.wording import plural
 
 # Texts that are shorter than this on average are strings such as names, and are spelled out.
 WORDS_FROM = 30
+# More labels than this and than half the texts are probably texts, before their labels.
+FEW_LABELS = 50
 
 
 @dataclass(frozen=True)
@@ -213,6 +215,15 @@ class LabelledTextDataset(ExampleDataset):
         mean = sum(len(example.text) for example in self.examples) / len(self.examples)
         why = f"texts have {mean:.0f} characters on average"
         return {"tokenizer": "uncased" if mean >= WORDS_FROM else "char"}, why
+
+    def encode(
+        self, facts: Survey, parts: DataParts, tokens: LabelTokens, report: Report
+    ) -> PreparedExamples:
+        labels, texts = len(tokens.classes), len(self.examples)
+        if labels > max(FEW_LABELS, texts // 2):
+            order = "a line is a text, a tab and then the text's label"
+            report(Notice(text=f"{labels:,} different labels of {texts:,} texts: {order}"))
+        return super().encode(facts, parts, tokens, report)
 
 
 class TaggedSentenceDataset(ExampleDataset):
