@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from seqgen.models.engines.arrays import unchanged
 from seqgen.models.engines.ops import ArrayOps, Leaf, Ops
-from seqgen.models.engines.weights import Shapes, Weights
+from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
 
 if TYPE_CHECKING:
     from torch import nn
@@ -78,8 +78,7 @@ class Linear(Piece):
     begin: Callable[[Any], Any] | None = None
 
     def shapes(self) -> Shapes:
-        shapes: Shapes = {".weight": (self.outputs, self.inputs)}
-        return shapes | ({".bias": (self.outputs,)} if self.bias else {})
+        return linear_shapes("", self.inputs, self.outputs, self.bias)
 
     def over_arrays(self, weights: Weights, ops: Ops) -> Any:
         return weights.affine()

@@ -11,11 +11,11 @@ from seqgen.models.engines.arrays import attend_to_all
 from seqgen.models.engines.ops import Leaf
 from seqgen.models.engines.parts import Part, Piece, Pieces
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
-from seqgen.models.transformer.equations import Block, BlockStack, placed, stack_pieces, stream
+from seqgen.models.transformer.equations import Block, placed, stack_pieces, stream
 from seqgen.models.transformer.positions import sinusoids, waves_of
 
 
-class SourceBlocks(BlockStack, Part):
+class SourceBlocks(Part):
     """Blocks without a causal mask over a source: every place sees all places that are there."""
 
     config: Seq2SeqTransformerConfig

@@ -12,7 +12,6 @@ from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.equations import (
     Attend,
     Block,
-    BlockStack,
     placed,
     seen_from,
     stack_pieces,
@@ -100,7 +99,7 @@ def _spread(
     return rows, starts, [*ends] * (len(rows) // len(ends))
 
 
-class AnchoredContext(BlockStack):
+class AnchoredContext:
     """A transformer's work on tokens, over arrays or tensors as its parts are.
 
     Past its window W its context is anchored: a row that holds W tokens falls back to its last

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -214,18 +214,6 @@ def norm_of(config: TransformerConfig) -> Piece:
     return Norm(config.norm, config.hidden_size, config.norm_eps, config.bias)
 
 
-class BlockStack:
-    """Blocks one above the other, and what stands around them, over arrays or tensors."""
-
-    ops: ClassVar[Ops]
-    position_embedding: Callable[[Leaf], Leaf]
-    embedding_norm: Callable[[Leaf], Leaf]
-    blocks: Iterable[Callable[[Leaf, Leaf | None, Attend], Leaf]]
-    depth: Sequence[Leaf]
-    final_norm: Callable[[Leaf], Leaf]
-    dropout: Callable[[Leaf], Leaf]
-
-
 def stream(p: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Iterator[Leaf]:
     """Yield the stream (B, T, H) after each block of a stack p, which x enters.
 
@@ -242,7 +230,7 @@ def stream(p: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Iterator[L
 
 
 def stack_pieces(config: TransformerConfig, kind: type[Block], layers: int, window: int) -> Pieces:
-    """Return what a `BlockStack` consists of, for `window` positions.
+    """Return what a stack of blocks consists of, for `window` positions.
 
     At first each block reads the one below it alone: so begin the w_ij of `stream`.
     """
