@@ -236,23 +236,12 @@ INLINE floats get(const float *y, int64_t room) {
     return x;
 }
 
-/* Rows of x as tiles of at most TILE_ROWS, of sizes as equal as can be: for each input of a tile,
-   the numbers of its rows side by side. */
-static void interleave(int64_t rows, int64_t inputs, const float *x, int64_t x_step, float *to) {
-    for (int64_t left = (rows + TILE_ROWS - 1) / TILE_ROWS; left > 0; left--) {
-        const int64_t count = (rows + left - 1) / left;
-        for (int64_t r = 0; r < count; r++, x += x_step) {
-            for (int64_t i = 0; i < inputs; i++) to[i * count + r] = x[i];
-        }
-        rows -= count, to += count * inputs;
-    }
-}
-
-/* What several panels, from `first` on, make of a tile x. The weights at `ahead`, which are wanted
-   next, are asked for, `pace` bytes an input. A function for each size, so that the sums stay in
-   registers. */
+/* What several panels, from `first` on, make of some rows of x. The weights at `ahead`, which are
+   wanted next, are asked for, `pace` bytes an input. A function for each size, so that the sums stay
+   in registers. */
 INLINE void float_tile(const int panels, const int rows, const map *m, int64_t first,
-                       const float *x, float *y, int64_t y_step, const char *ahead, int64_t pace) {
+                       const float *x, int64_t x_step, float *y, int64_t y_step,
+                       const char *ahead, int64_t pace) {
     const int64_t inputs = m->inputs, out = first * PANEL;
     const float *w = (const float *)m->packed + out * inputs;
     floats sums[4][MOST_ROWS][2];
@@ -262,15 +251,16 @@ INLINE void float_tile(const int panels, const int rows, const map *m, int64_t f
             sums[p][r][0] = load(bias), sums[p][r][1] = load(bias + LANES);
         }
     }
-    for (int64_t i = 0; i < inputs; i++, x += rows) {
+    for (int64_t i = 0; i < inputs; i++) {
         /* Into the L2 cache: the L1 has no room for what is used, and this. */
         if (panels == 1) __builtin_prefetch(ahead, 0, 2), ahead += pace;
         UNROLLED for (int p = 0; p < panels; p++) {
             const float *at = w + (p * inputs + i) * PANEL;
             floats low = load(at), high = load(at + LANES);
             UNROLLED for (int r = 0; r < rows; r++) {
-                sums[p][r][0] += low * x[r];
-                sums[p][r][1] += high * x[r];
+                const float value = x[r * x_step + i];
+                sums[p][r][0] += low * value;
+                sums[p][r][1] += high * value;
             }
         }
     }
@@ -283,12 +273,13 @@ INLINE void float_tile(const int panels, const int rows, const map *m, int64_t f
     }
 }
 
-typedef void float_form(const map *, int64_t, const float *, float *, int64_t, const char *, int64_t);
+typedef void float_form(const map *, int64_t, const float *, int64_t, float *, int64_t,
+                        const char *, int64_t);
 #define FORM(P, R) \
     static __attribute__((noinline)) void float_##P##_##R( \
-        const map *m, int64_t first, const float *x, float *y, int64_t step, const char *ahead, \
-        int64_t pace) { \
-        float_tile(P, R, m, first, x, y, step, ahead, pace); \
+        const map *m, int64_t first, const float *x, int64_t x_step, float *y, int64_t y_step, \
+        const char *ahead, int64_t pace) { \
+        float_tile(P, R, m, first, x, x_step, y, y_step, ahead, pace); \
     }
 FORM(1, 1) FORM(1, 2) FORM(1, 3) FORM(1, 4) FORM(1, 5) FORM(1, 6) FORM(1, 7) FORM(1, 8)
 FORM(2, 2) FORM(2, 3) FORM(4, 1)
@@ -297,22 +288,22 @@ static float_form *const FLOAT_FORMS[] = {float_1_1, float_1_2, float_1_3, float
                                           float_1_5, float_1_6, float_1_7, float_1_8};
 static float_form *const FLOAT_WIDE[] = {float_4_1, float_2_2, float_2_3};
 
-/* Of panels `first` to `last`, and rows in tiles. A panel stays in the cache while all of them meet
-   it, and the next one is on its way. */
+/* Of panels `first` to `last`, the rows in tiles of sizes as equal as can be. A panel stays in the
+   cache while all of them meet it, and the next one is on its way. */
 static void float_product(const map *m, int64_t first, int64_t last, int64_t rows, const float *x,
-                          float *y, int64_t y_step) {
+                          int64_t x_step, float *y, int64_t y_step) {
     const int64_t inputs = m->inputs, tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
     const int64_t at_once = rows == 1 ? 4 : rows <= 3 ? 2 : 1;
     for (; at_once > 1 && first + at_once <= last; first += at_once) {
-        FLOAT_WIDE[rows - 1](m, first, x, y, y_step, 0, 0);
+        FLOAT_WIDE[rows - 1](m, first, x, x_step, y, y_step, 0, 0);
     }
     const int64_t pace = PANEL * sizeof(float) / tiles;
     for (; first < last; first++) {
-        const float *next = (const float *)m->packed + (first + 1) * inputs * PANEL;
-        const char *ahead = (const char *)next;
+        const char *ahead = (const char *)((const float *)m->packed + (first + 1) * inputs * PANEL);
         for (int64_t r = 0, left = tiles; left > 0; left--) {
             const int64_t count = (rows - r + left - 1) / left;
-            FLOAT_FORMS[count - 1](m, first, x + r * inputs, y + r * y_step, y_step, ahead, pace);
+            FLOAT_FORMS[count - 1](m, first, x + r * x_step, x_step, y + r * y_step, y_step, ahead,
+                                   pace);
             r += count, ahead += inputs * pace;
         }
     }
@@ -478,8 +469,8 @@ static void int8_product(const map *m, int64_t first, int64_t last, int64_t rows
 
 typedef struct {
     const map *m;
-    int64_t rows, y_step;
-    const float *x; /* interleaved */
+    int64_t rows, x_step, y_step;
+    const float *x;
     const rounding *by; /* of each row of whole numbers, which lie behind; or null */
     float *y;
 } product_work;
@@ -494,7 +485,7 @@ static void product_part(const void *about, int64_t part, int64_t parts) {
         int8_product(o->m, first, last, o->rows, (const char *)(o->by + o->rows), o->by, o->y,
                      o->y_step);
     } else {
-        float_product(o->m, first, last, o->rows, o->x, o->y, o->y_step);
+        float_product(o->m, first, last, o->rows, o->x, o->x_step, o->y, o->y_step);
     }
 }
 
@@ -508,8 +499,7 @@ void product(const map *m, int64_t rows, const float *x, int64_t x_step, float *
             ? rounded_wide(in, m->inputs, (int16_t *)(by + rows) + r * width)
             : rounded(in, m->inputs, (int8_t *)(by + rows) + r * width);
     }
-    if (!by && rows > 1) interleave(rows, m->inputs, x, x_step, scratch), x = scratch;
-    const product_work all_of_it = {m, rows, y_step, x, by, y};
+    const product_work all_of_it = {m, rows, x_step, y_step, x, by, y};
     share(product_part, &all_of_it, rows * m->inputs * m->outputs);
 }
 

@@ -39,10 +39,6 @@ class NativeMap(LibraryMap):
         self._kept = arrays, np.array([*shape, *places], np.int64)
         self.address = self._kept[1].ctypes.data
 
-    @property
-    def scratch(self) -> int:
-        return 4 * self.inputs  # the row among others
-
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Return W x + b (B, O)."""
         if isinstance(x, Recorded):
