@@ -519,6 +519,8 @@ def _vocabulary(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, 
         pieces += [Piece(f"[PAD {i}]", 0.0, CONTROL) for i in more]
         return _scored("llama", pieces, tokenizer.unk_id, how.dummy_prefix)
     table = parse_json(files_of(tokenizer, framing, name)["tokenizer.json"])
+    if table["model"].get("type") == "Unigram":
+        raise ValueError("it has no bytes there for what no piece spells")
     if table["model"].get("byte_fallback"):
         prefix = marks_spaces(table)
         pieces = _mergeable(_metaspaced(table, tokenizer))

@@ -170,7 +170,8 @@ def require_transformer(exported: ModelToExport, file_format: str) -> Transforme
     """
     model, name = exported.model, exported.name
     if type(model) is not Transformer:  # an encoder-decoder is derived from it
-        raise SeqgenError(f"{name} is not a transformer, and --format {file_format} holds no other")
+        kind = "transformer" if file_format == "hf" else "decoder-only transformer"
+        raise SeqgenError(f"{name} is not a {kind}, and --format {file_format} holds no other")
     exported.require_no_labels()
     return model
 

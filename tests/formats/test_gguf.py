@@ -219,6 +219,12 @@ def test_merges_that_no_scores_give_are_refused():
             gguf_models.facts_of(tokenizer, Framing(1, None, 2), "m")
 
 
+def test_likeliest_pieces_are_refused_for_want_of_bytes(tmp_path, capsys):
+    own_model(tmp_path, tokenizer="unigram", flags=("--vocab-size", "320"))
+    line = refusal(capsys, "export", "own", "--format", "gguf", "--out", tmp_path / "m.gguf")
+    assert "no bytes there for what no piece spells" in line
+
+
 PLAIN_TOKEN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 
 
