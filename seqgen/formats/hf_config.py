@@ -41,20 +41,23 @@ BIASED = frozenset({"attention", "mlp"})
 MOST_ANGLES = 1 << 24
 
 
-def read_table(path: Path) -> Any:
-    """Return what a JSON file says.
+def read_table(path: Path) -> dict[str, Any]:
+    """Return the table that a JSON file holds.
 
     Raises:
-        SeqgenError: it is missing, too large, or no JSON.
+        SeqgenError: it is missing, too large, or holds none.
     """
     try:
         if path.stat().st_size > LARGEST_TABLE:
             raise SeqgenError(f"{path} is larger than any such file: {path.stat().st_size:,} bytes")
-        return parse_json(regular(path).read_text(encoding="utf-8"))
+        table = parse_json(regular(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         raise SeqgenError(f"{path} is not JSON: {first_line(error)}") from None
+    if not isinstance(table, dict):
+        raise SeqgenError(f"{path} contains no table")
+    return table
 
 
 class Fields:
@@ -155,7 +158,7 @@ class Fields:
                 raise self.wrong(field)
 
 
-def family_of(table: Any, name: str, known: Iterable[str]) -> str:
+def family_of(table: Mapping[str, Any], name: str, known: Iterable[str]) -> str:
     """Return the family that a `config.json` names, its `model_type`.
 
     Args:
@@ -166,8 +169,6 @@ def family_of(table: Any, name: str, known: Iterable[str]) -> str:
     Raises:
         SeqgenError: it is none of these.
     """
-    if not isinstance(table, dict):
-        raise SeqgenError(f"{name} contains no table")
     family, known = table.get("model_type"), list(known)
     if not isinstance(family, str) or family not in known:
         listed = ", ".join(known)

@@ -137,12 +137,7 @@ def kept_of(folder: Path) -> dict[str, Any]:
 
 
 def _table(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    table = read_table(path)
-    if not isinstance(table, dict):
-        raise SeqgenError(f"{path} contains no table")
-    return table
+    return read_table(path) if path.is_file() else {}
 
 
 def read(folder: Path, vocab_size: int | None = None) -> tuple[TokenizerFromElsewhere, Framing]:

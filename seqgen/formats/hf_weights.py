@@ -165,8 +165,7 @@ def shards_of(folder: Path) -> list[Path]:
         SeqgenError: there are none, or only pickled ones; or the index names a file elsewhere.
     """
     if (folder / INDEX).is_file():
-        table = read_table(folder / INDEX)
-        named = table.get("weight_map") if isinstance(table, dict) else None
+        named = read_table(folder / INDEX).get("weight_map")
         if not isinstance(named, dict) or not named:
             raise SeqgenError(f"{folder / INDEX} has no weight_map of tensors and files")
         for name in named.values():

@@ -50,15 +50,8 @@ def base_of(folder: Path) -> str:
     Raises:
         SeqgenError: its table is damaged.
     """
-    named = _table(folder).get("base_model_name_or_path")
+    named = read_table(folder / ADAPTERS).get("base_model_name_or_path")
     return named if isinstance(named, str) else ""
-
-
-def _table(folder: Path) -> dict[str, Any]:
-    table = read_table(folder / ADAPTERS)
-    if not isinstance(table, dict):
-        raise SeqgenError(f"{folder / ADAPTERS} contains no table")
-    return table
 
 
 def read_adapters(folder: Path, config: TransformerConfig, name: str) -> Adapters:
@@ -74,7 +67,7 @@ def read_adapters(folder: Path, config: TransformerConfig, name: str) -> Adapter
     """
     import torch
 
-    fields = Fields(_table(folder), str(folder / ADAPTERS), SILENT)
+    fields = Fields(read_table(folder / ADAPTERS), str(folder / ADAPTERS), SILENT)
     fields.only("peft_type", "LORA")
     fields.only("bias", "none")
     if fields.take("init_lora_weights", True) not in BEGINNINGS:
