@@ -338,7 +338,7 @@ def _through_kenlm(
     again = load("again", "cpu")
     theirs, tokenizer = kenlm.Model(str(path)), ours.loaded.tokenizer
     names = {token: name for name, token in names_of(tokenizer, "line").items()}
-    lines = data.read_text(encoding="utf-8").split("\n")[1000:3000]
+    lines = data.read_text(encoding="utf-8").split("\n")[:3000][-2000:]
     found: list[tuple[float, float, float]] = []
     for line in (line for line in lines if line):
         ids = [tokenizer.bos_id, *tokenizer.encode(line).tolist(), tokenizer.eos_id]
