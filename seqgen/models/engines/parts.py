@@ -1,7 +1,7 @@
-"""What a model consists of, written once: for arrays, for torch modules, for shapes of weights.
+"""The layers of a model, declared once for both engines.
 
-A `Part` names its pieces, and each `Piece` can be made of stored weights over arrays, or as a torch
-module that is trained, which draws its beginning; and it says which shapes its weights have.
+A `Part` names its pieces. Each `Piece` knows the shapes of its weights, and builds itself either
+over arrays, from stored weights, or as a torch module with newly initialised parameters.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ Pieces = dict[str, "Piece | None"]
 
 
 class Part:
-    """A part of a model, over arrays or tensors: it has its pieces as attributes of their names.
+    """A part of a model, over arrays or tensors. Its pieces are attributes, by their names.
 
     Attributes:
-        ops: the operations on what it takes.
+        ops: the operations of its engine.
     """
 
     ops: Ops
 
     def pieces(self, *about: Any) -> Pieces:
-        """Return what it consists of, and keep what `run` needs to know of what it is about."""
+        """Return its pieces, and keep what `run` needs of the arguments that describe it."""
         raise NotImplementedError
 
     def run(self, *inputs: Any) -> Any:
-        """Compute what it is for: calling it does this."""
+        """Compute its output; called when the part is."""
         raise NotImplementedError
 
 
 class Piece:
-    """A piece of a part; as it stands here, one without weights that changes nothing."""
+    """A piece of a part. The base class is the identity, without weights."""
 
     def shapes(self) -> Shapes:
-        """Return the shapes of its weights, by what follows its own name."""
+        """Return the shapes of its weights, by the suffix to its own name."""
         return {}
 
     def over_arrays(self, weights: Weights, ops: Ops) -> Any:
-        """Return it over arrays, made of its weights."""
+        """Build it over arrays from its stored weights."""
         return unchanged
 
     def module(self) -> nn.Module | nn.Parameter:
-        """Return it as a new torch module, or as a parameter."""
+        """Build it as a new torch module, or as a parameter."""
         from torch import nn
 
         return nn.Identity()
@@ -64,18 +64,18 @@ class Linear(Piece):
     """A linear map.
 
     Attributes:
-        inputs: their number.
-        outputs: their number.
-        bias: whether one is added.
-        maps: the rows of each, where several maps lie below one another in one matrix.
-        begin: fills the layer with what training begins with; None for what PyTorch draws.
+        inputs: number of input units.
+        outputs: number of output units.
+        bias: whether it has a bias.
+        maps: the rows of each map, where one matrix stacks several.
+        init: initialises the layer in place; None for PyTorch's default.
     """
 
     inputs: int
     outputs: int
     bias: bool = True
     maps: tuple[int, ...] = ()
-    begin: Callable[[Any], Any] | None = None
+    init: Callable[[Any], Any] | None = None
 
     def shapes(self) -> Shapes:
         return linear_shapes("", self.inputs, self.outputs, self.bias)
@@ -89,24 +89,24 @@ class Linear(Piece):
         layer = onednn_linear.Linear(self.inputs, self.outputs, bias=self.bias)
         if self.maps:
             layer.maps = {"weight": self.maps}
-        if self.begin is not None:
-            self.begin(layer)
+        if self.init is not None:
+            self.init(layer)
         return layer
 
 
 @dataclass(frozen=True)
 class Table(Piece):
-    """A table of vectors: a function of the numbers of its rows.
+    """A table of vectors, looked up by row number.
 
     Attributes:
-        rows: their number.
-        width: of the vectors.
-        begin: fills a tensor with what training begins with; None for normal numbers.
+        rows: number of vectors.
+        width: size of each vector.
+        init: initialises the table in place; None for a standard normal distribution.
     """
 
     rows: int
     width: int
-    begin: Callable[[Any], Any] | None = None
+    init: Callable[[Any], Any] | None = None
 
     def shapes(self) -> Shapes:
         return {".weight": (self.rows, self.width)}
@@ -118,8 +118,8 @@ class Table(Piece):
         from torch import nn
 
         table = nn.Embedding(self.rows, self.width)
-        if self.begin is not None:
-            self.begin(table.weight.data)
+        if self.init is not None:
+            self.init(table.weight.data)
         return table
 
 
@@ -131,7 +131,7 @@ class Norm(Piece):
         kind: which.
         size: of the vectors.
         eps: added to the variance, or to the mean square.
-        bias: whether one is added, by a layer normalisation.
+        bias: whether a layer normalisation has a bias.
     """
 
     kind: NormKind
@@ -161,11 +161,11 @@ class Norm(Piece):
 
 @dataclass(frozen=True)
 class Drop(Piece):
-    """Dropout, which is for training alone.
+    """Dropout, which acts in training only.
 
     Attributes:
         p: its probability.
-        shares: whether a mask may be one for all T.
+        shares: whether one mask may serve all T.
     """
 
     p: float
@@ -181,7 +181,7 @@ class Drop(Piece):
 
 
 class Kept:
-    """What stands for dropout over arrays: it drops nothing."""
+    """Dropout over arrays, where nothing is trained: it drops nothing."""
 
     def __call__(self, x: Leaf, mask: None = None) -> Leaf:
         return x
@@ -192,15 +192,15 @@ class Kept:
 
 @dataclass(frozen=True)
 class Numbers(Piece):
-    """Trained numbers that are read as they are.
+    """A bare parameter.
 
     Attributes:
-        shape: theirs.
-        begin: fills a tensor with what training begins with; None for zeros.
+        shape: its shape.
+        init: initialises it in place; None for zeros.
     """
 
     shape: tuple[int, ...]
-    begin: Callable[[Any], Any] | None = None
+    init: Callable[[Any], Any] | None = None
 
     def shapes(self) -> Shapes:
         return {"": self.shape}
@@ -212,13 +212,13 @@ class Numbers(Piece):
         import torch
 
         numbers = torch.zeros(self.shape)
-        if self.begin is not None:
-            self.begin(numbers)
+        if self.init is not None:
+            self.init(numbers)
         return torch.nn.Parameter(numbers)
 
 
 class Made(Piece):
-    """A part of a kind, whose `pieces` follow from `about`."""
+    """A nested part: `kind`, with the pieces that it has for `about`."""
 
     def __init__(self, kind: type[Part], *about: Any) -> None:
         self.kind, self.about = kind, about
@@ -259,7 +259,7 @@ class Stack(Piece):
 
 
 def glorot(layer: nn.Linear) -> None:
-    """Begin with a matrix as Glorot and Bengio (2010) draw it, and a bias of zero."""
+    """Initialise the matrix as Glorot and Bengio (2010) do, and the bias with zeros."""
     from torch import nn
 
     nn.init.xavier_uniform_(layer.weight)
@@ -276,14 +276,14 @@ def shapes_of(kind: type, *about: Any) -> Shapes:
 
 
 def fill_over_arrays(owner: Any, pieces: Pieces, weights: Weights, ops: Ops = ArrayOps) -> None:
-    """Give a part, or a model, its pieces over arrays, made of its weights."""
+    """Build the pieces of a part or a model over arrays, from its weights."""
     owner.ops = ops
     for name, piece in pieces.items():
         setattr(owner, name, piece and piece.over_arrays(weights.part(name), ops))
 
 
 def fill(owner: nn.Module, pieces: Pieces) -> None:
-    """Give a torch module its pieces."""
+    """Build the pieces of a torch module."""
     from seqgen.models.engines.tensor_ops import TensorOps
 
     owner.ops = TensorOps

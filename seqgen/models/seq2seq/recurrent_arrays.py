@@ -74,7 +74,7 @@ class RecurrentFromSource(FromSource):
             encoder = Made(SourceLayers, inputs, layout.encoder, layout.directions)
         return {
             "embedding": Table(config.vocab_size, config.input_size),
-            "head": Linear(self.feature_size, config.vocab_size, begin=glorot),
+            "head": Linear(self.feature_size, config.vocab_size, init=glorot),
             "decoder": Made(TargetLayers, layout.decoder),
             "encoder": encoder,
             "bridge": Made(Bridge, layout.bridge) if layout.bridge else None,
