@@ -167,7 +167,7 @@ def test_a_search_says_nats_per_label(texts, capsys):
     assert "nats per label" in best.read_text()
 
 
-def test_of_many_labels_the_most_confused_pairs_are_shown(tmp_path, capsys):
+def test_of_many_labels_the_most_confused_pairs_are_shown(tmp_path, capsys, monkeypatch):
     """Label i is predicted by the letter i; some texts have another label than their letter's."""
     letters = "abcdefghijklmnopqr"
     wrong = {"b": ("c", 3), "d": ("e", 2), "f": ("a", 1)}
@@ -187,6 +187,15 @@ def test_of_many_labels_the_most_confused_pairs_are_shown(tmp_path, capsys):
     ]
     (found,) = records(capsys, "eval", mixed, "-m", "m")
     assert found["majority"] == {"label": "B", "accuracy": pytest.approx(8 / 96)}
+    # The figures of a few labels are the same if those that are not met are left out.
+    mixed.write_text("".join(line for line in lines if line[0] in "bc"))
+    whole = records(capsys, "eval", mixed, "-m", "m")[0]
+    monkeypatch.setattr("seqgen.commands.labelling.evaluate.MOST_LABELS", 17)
+    met = records(capsys, "eval", mixed, "-m", "m")[0]
+    assert met.pop("confusion") == {"labels": ["B", "C"], "counts": [[5, 3], [0, 5]]}
+    assert met.pop("by_label") == [row for row in whole.pop("by_label") if row["label"] in "BC"]
+    assert whole.pop("confusion")["labels"] == list(letters.upper())
+    assert met == whole
 
 
 def _told(capsys, file, name):

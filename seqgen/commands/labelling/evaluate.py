@@ -25,6 +25,10 @@ from seqgen.metrics.classification import (
     resampled,
 )
 
+# Of more labels than this, those that neither occur nor were predicted are left out: every pair of
+# labels has a place in the matrix of confusions.
+MOST_LABELS = 1000
+
 
 @dataclass(frozen=True)
 class LabelFigures:
@@ -62,6 +66,7 @@ class LabelEvaluation(LabelFigures):
             where tags do not mark any.
         by_label: precision, recall, F1 and number of each label.
         confusion: `labels`, and in `counts` a row for each: how often it was predicted as which.
+            Of more than `MOST_LABELS`, only those that occur or were predicted, also in `by_label`.
         signature: how intervals and entities were made.
     """
 
@@ -98,6 +103,11 @@ def evaluate_labels(
     nats = -sum(float(array[np.arange(len(t)), t].sum()) for array, t in rows)
     flat = np.concatenate(truth), np.concatenate(predicted)
     names = loaded.classes.names
+    if len(names) > MOST_LABELS:
+        met = np.unique(np.concatenate(flat))
+        names = [names[label] for label in met]
+        truth, predicted = ([np.searchsorted(met, x) for x in each] for each in (truth, predicted))
+        flat = np.concatenate(truth), np.concatenate(predicted)
     matrix = confusion(*flat, len(names))
     entity_figures = _entity_figures(names, truth, predicted)
     return LabelEvaluation(
