@@ -147,13 +147,17 @@ class Output(Options, panel=Panel.OUTPUT):
 
     def uses(self, models: Iterable[LoadedModel], seed: int | None = None) -> None:
         """Note models, and a seed that was drawn, for --record; say engines with --verbose."""
+        from seqgen.models.engines.native.library import library, outdated
+
         models = list(models)
         recording.run.use(models)
         recording.run.seed = recording.run.seed if seed is None else seed
+        if library() is None and outdated:
+            said = "the compiled kernels are those of another version, so that models run slowly"
+            self.announce(f"{said}; install seqgen again")
         if not self.explains:
             return
         from seqgen.models.array_network import ArrayNetwork
-        from seqgen.models.engines.native.library import library
 
         kernels = "without" if library() is None else "with"
         for loaded in models:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from places import ROOT
 
+from seqgen.cli.output import Output, say_announced
 from seqgen.decoding.processors import Forbid
 from seqgen.models.distributions import normalise
 from seqgen.models.engines.arrays import Affine, Product, attend
@@ -46,6 +47,22 @@ def level(request, monkeypatch):
         yield
     finally:
         library.cache_clear()
+
+
+@pytest.mark.skipif(compiling.compiler() is None, reason="there is no C compiler")
+def test_kernels_of_another_version_are_named(tmp_path, monkeypatch, capsys):
+    source, made = tmp_path / "other.c", tmp_path / "other.so"
+    source.write_text("unsigned mark(void) { return 1; } int suits(void) { return 1; }")
+    subprocess.run([*compiling.compiler(), "-shared", "-fPIC", source, "-o", made], check=True)
+    monkeypatch.setattr("seqgen.models.engines.native.library.outdated", [])
+    for named, said in (("0", ""), (str(made), "install seqgen again")):
+        monkeypatch.setenv(VARIABLE, named)
+        library.cache_clear()
+        Output().uses([])
+        say_announced()
+        err = capsys.readouterr().err
+        assert (said in err) if said else not err
+    library.cache_clear()
 
 
 @pytest.mark.usefixtures("level")

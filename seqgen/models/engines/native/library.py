@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 VARIABLE = "SEQGEN_NATIVE"
 # How many threads compute, one by default; see `cli.process.use_threads`.
 THREADS = "OMP_NUM_THREADS"
+# Libraries that were found, but compiled from another version of the source.
+outdated: list[Path] = []
 
 
 @functools.cache
@@ -35,7 +37,10 @@ def _opened(path: Path) -> ctypes.CDLL | None:
     try:
         found = ctypes.CDLL(str(path))
         found.mark.restype = ctypes.c_uint32
-        if found.mark() != mark_of(SOURCE) or not found.suits():
+        if found.mark() != mark_of(SOURCE):
+            outdated.append(path)
+            return None
+        if not found.suits():
             return None
     except (OSError, AttributeError):  # of another machine, or another version
         return None
