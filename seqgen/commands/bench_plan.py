@@ -20,6 +20,7 @@ from seqgen.configs import (
     require,
     setting,
 )
+from seqgen.models.transformer.config import quantizable
 
 # Numbers that an optimizer keeps for each parameter, sgd with momentum; Muon keeps two for those
 # that are no hidden matrices, as AdamW does.
@@ -65,8 +66,8 @@ class Shape:
 
     @property
     def ffn_size(self) -> int:
-        """I, the width of the feed-forward layers: 8/3 of H, in whole eights."""
-        return 8 * math.ceil(self.hidden_size / 3)
+        """I, the width of the feed-forward layers: 8/3 of H, as `seqgen train` rounds it."""
+        return quantizable(8 * math.ceil(self.hidden_size / 3))
 
     @property
     def block(self) -> int:

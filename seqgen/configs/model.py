@@ -102,6 +102,14 @@ class ModelConfig(Config):
             return {}
         return {"dropout": by_ratio(DROPOUT_BY_OVERFITTING_RATIO, overfitting_ratio)}
 
+    def as_new(self, given: Collection[str]) -> ModelConfig:
+        """Return the configuration of a new model: with defaults that stored models do not have.
+
+        Args:
+            given: the names of the user's settings.
+        """
+        return self
+
     def shared_weights(self) -> list[list[str]]:
         """Return the names of each weight that several parts of a model share."""
         ties = getattr(self, "tie_weights", False)

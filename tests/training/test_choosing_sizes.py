@@ -238,3 +238,28 @@ def test_settings_that_rule_out_every_size_keep_the_other_defaults(architecture,
     (size,) = choosing._possible(plan, text_of(MB))
     assert size.settings == {}
     plan.model_config(VocabSizes(), plan.training.seq_len)
+
+
+@pytest.mark.parametrize(
+    ("given", "width"),
+    [
+        ({"hidden_size": 96}, 256),
+        ({"hidden_size": 360}, 960),
+        ({"hidden_size": 384}, 1024),
+        ({"hidden_size": 512}, 1280),  # stored models have 1,368
+        ({"hidden_size": 640}, 1792),
+        ({"hidden_size": 296, "activation": "gelu"}, 1280),
+        ({"hidden_size": 512, "ffn_size": 1368}, 1368),
+        ({"hidden_size": 512, "ffn_size": None}, 1368),
+    ],
+)
+def test_large_feed_forward_layers_of_new_models_are_multiples_of_256(given, width):
+    plan = plan_of("transformer", None, given, {}, given.keys())
+    config = plan.model_config(VocabSizes(), 16)
+    assert config.feed_forward_size == width
+
+
+def test_stored_models_keep_the_width_of_their_feed_forward_layers():
+    config_class = registry.architecture("transformer").load_config()
+    stored = config_class(vocab_size=1, window=16, hidden_size=512)
+    assert stored.feed_forward_size == 1368

@@ -112,7 +112,7 @@ class Plan:
             "decoder_start": None,
         }
         derived = {name: follows[name] for name in config_class.derived}
-        return config_class(**derived, **self.model)
+        return config_class(**derived, **self.model).as_new(self.given)
 
     def check_shape(self) -> None:
         """Refuse settings of the model that contradict one another, before any text is read.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from seqgen.configs import (
@@ -19,6 +19,13 @@ from seqgen.models.shared_settings import shared
 
 # The angles of every position are kept at hand, hundreds of bytes each.
 MOST_WINDOW = 1 << 18
+# K-quants, the smallest types of llama.cpp, take rows of multiples of 256 numbers.
+QUANT_BLOCK = 256
+
+
+def quantizable(width: int) -> int:
+    """Return the width of a new model's feed-forward layers: from 1,024 on, a multiple of 256."""
+    return width if width < 4 * QUANT_BLOCK else QUANT_BLOCK * round(width / QUANT_BLOCK)
 
 
 def _size(layers: int, heads: int, width: int, window: int, **least: float) -> Size:
@@ -73,7 +80,7 @@ class TransformerConfig(ModelConfig):
     )
     ffn_size: int | None = setting(
         "Width of the feed-forward layers; by default 4 times the hidden size, or 8/3"
-        " of it with swiglu.",
+        " of it with swiglu, from 1,024 on rounded to a multiple of 256.",
         None,
         low=1,
         high=4 * MOST_WIDTH,
@@ -232,6 +239,12 @@ class TransformerConfig(ModelConfig):
     def kv_heads(self) -> int:
         """Number of heads of keys and values."""
         return self.num_kv_heads or self.num_heads
+
+    def as_new(self, given: Collection[str]) -> ModelConfig:
+        width = quantizable(self.feed_forward_size)
+        if "ffn_size" in given or width == self.feed_forward_size:
+            return self
+        return replace(self, ffn_size=width)
 
     @property
     def feed_forward_size(self) -> int:
