@@ -321,7 +321,7 @@ def _build(loaded: LoadedModel) -> str:
 
         engine = f"torch {torch.__version__}"
     if (kernels := library()) is not None:
-        engine += f", kernels {kernels.mark():x}"
+        engine += f"+{kernels.mark():x}"
     return f"{__version__}, {engine}, {processor()[:18].strip()}"
 
 
