@@ -87,8 +87,6 @@ rope.freq_base                       -                  rope_theta
 rope.scaling.type                    -                  rope_type
 rope.scaling.factor                  -                  factor
 rope.scaling.original_context_length -                  original_max_position_embeddings
-rope.scaling.yarn_beta_slow          -                  beta_slow
-rope.scaling.yarn_beta_fast          -                  beta_fast
 """
 FIELDS = columns_of(FACTS)
 SCALING = "rope.scaling."
@@ -97,6 +95,8 @@ GAIN = f"{SCALING}attn_factor"
 NEEDED = {"max_position_embeddings", "intermediate_size", "n_inner", "rms_norm_eps"}
 # What turns slower by what factor; written and read for Llama 3.1's scaling.
 ROPE_FACTORS = "rope_freqs.weight"
+# The only numbers behind yarn that llama.cpp computes these families with, whatever a file says.
+YARN = {"rope_low_factor": 1.0, "rope_high_factor": 32.0}
 LLAMA_3 = {"rope_low_factor": 1.0, "rope_high_factor": 4.0, "rope_original_window": 8192}
 # What stands before facts of our own: the numbers behind another scaling.
 OWN = "seqgen"
@@ -262,8 +262,7 @@ def write_model(exported: ModelToExport) -> Iterator[bytes]:
     config = model.config
     hf_config.require_settings(config, {"sliding_window": None}, name)
     family, table = hf_config.write(config, name)
-    if family == "gpt2" and config.activation != "gelu":
-        raise SeqgenError(f"{name} has activation={config.activation}; a gpt2 GGUF file has gelu")
+    _require_fixed(config, family, name)
     facts = _facts(table, name) | facts_of(exported.tokenizer, exported.framing, name)
     if "chat_template" in exported.kept:
         facts[TEMPLATE] = exported.kept["chat_template"]
@@ -286,6 +285,22 @@ def write_model(exported: ModelToExport) -> Iterator[bytes]:
         facts["general.quantization_version"] = 2
     kinds = {tensor: _kind_of(tensor, x.shape, number_type) for tensor, x in tensors.items()}
     return gguf.write(facts, tensors, kinds)
+
+
+def _require_fixed(config: TransformerConfig, family: str, name: str) -> None:
+    """Refuse a model for which llama.cpp would compute with other values, whatever a file says.
+
+    Raises:
+        SeqgenError: names the setting.
+    """
+    fixed: dict[str, Any] = {"activation": "gelu"} if family == "gpt2" else {}
+    fixed |= YARN if config.rope_scaling == "yarn" else {}
+    for setting, value in fixed.items():
+        if (own := getattr(config, setting)) != value:
+            raise SeqgenError(
+                f"{name} has {setting}={own}, and llama.cpp always computes such a model with "
+                f"{value}: use --format hf"
+            )
 
 
 # What `general.file_type` says, as llama.cpp numbers them (`llama_ftype`).

@@ -85,6 +85,35 @@ def test_our_files_are_read_by_gguf_and_by_us(family, tmp_path):
     assert again.tokenizer.encode(text).tolist() == own.tokenizer.encode(text).tolist()
 
 
+@pytest.mark.parametrize(
+    ("shape", "setting", "always"),
+    [
+        ("qwen2", "rope_high_factor=8.0", "32.0"),
+        ("qwen2", "rope_low_factor=2.0", "1.0"),
+        ("gpt2", "activation=relu", "gelu"),
+    ],
+)
+def test_what_llama_cpp_always_computes_in_its_way_is_refused(
+    shape, setting, always, tmp_path, capsys
+):
+    own_model(tmp_path, *SHAPES[shape], setting)
+    line = refusal(capsys, "export", "own", "--format", "gguf", "--out", tmp_path / "m.gguf")
+    assert f"own has {setting}, and llama.cpp always computes such a model with {always}" in line
+    assert run(["export", "own", "--format", "hf", "--out", str(tmp_path / "hf"), "--quiet"]) == 0
+
+
+def test_yarn_is_read_as_llama_cpp_computes_it(tmp_path):
+    own = own_model(tmp_path, *SHAPES["qwen2"])
+    exported = ModelToExport(own.model, own.tokenizer, "stream", own.framing, "own")
+    path, betas = tmp_path / "m.gguf", {"fast": 8.0, "slow": 2.0}
+    betas = {f"qwen2.rope.scaling.yarn_beta_{which}": value for which, value in betas.items()}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gguf_models.gguf, "write", lambda facts, *rest: write(facts | betas, *rest))
+        path.write_bytes(b"".join(gguf_models.write_model(exported)))
+    again = load(import_model(path, name="again").name, "cpu")
+    assert torch.equal(again.model.waves, own.model.waves)
+
+
 @pytest.mark.parametrize("kind", [Kind.F16, Kind.BF16, Kind.Q8_0])
 def test_numbers_are_written_as_the_package_reads_them(kind, tmp_path, capsys):
     own = own_model(tmp_path, "ffn_size=48", "qk_norm=false")
