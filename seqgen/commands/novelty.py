@@ -149,7 +149,7 @@ def known_to(loaded: LoadedModel) -> KnownText:
         return "".join(part()).encode(), {"files": _with_lines_before(files), "lines": lines}
 
     about = {"sha256": _known(loaded)["sha256"], "tokens": loaded.tokenizer.kind}
-    about |= {name: getattr(data, name) for name in SPLIT}
+    about |= {name: getattr(data, name) for name in SPLIT} | {"files": _known(loaded)["files"]}
     index, facts = store.kept_index(about, read)
     share = None if data.val == "none" else held_out_fraction(data.val)
     kept = None

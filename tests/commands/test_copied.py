@@ -139,6 +139,20 @@ def test_against_the_part_that_a_model_was_trained_on(documents, files, tmp_path
         assert held_out_share == pytest.approx(share)
 
 
+def test_models_of_one_text_in_other_files(files, tmp_path, capsys):
+    """Each names the file, and counts the lines, of its own."""
+    how = ("--model", "ngram", "--documents", "line", "-q")
+    (tmp_path / "all.txt").write_text("".join(file.read_text() for file in files))
+    assert run(["train", "a.txt", "b.txt", "--name", "two", *how]) == 0
+    assert run(["train", "all.txt", "--name", "one", *how]) == 0
+    (tmp_path / "q.txt").write_text("".join(files[1].read_text().splitlines(True)[50:60]))
+    places = {}
+    for name in ("two", "one"):
+        found, _ = records(capsys, "novelty", "q.txt", "-m", name)
+        places[name] = (found["file"].rpartition("/")[2], found["line"])
+    assert places["two"][0] == "b.txt" and places["one"] == ("all.txt", places["two"][1] + 200)
+
+
 def store_tokens(text: str) -> list[str]:
     from seqgen.tokenizers import load_tokenizer
 
