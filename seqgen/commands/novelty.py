@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seqgen import store
+from seqgen.configs import DataConfig
 from seqgen.data.split import held_out_fraction, held_out_lines, path_of, split_text
 from seqgen.data.suffix_index import MOST, SuffixIndex
 from seqgen.data.text import Surveyor, Text, decoded
@@ -108,7 +109,7 @@ def _training_text(loaded: LoadedModel) -> tuple[Text, Callable[[], Iterator[str
     Raises:
         SeqgenError: it is not known, is gone, or has changed; says so.
     """
-    stored, known = loaded.stored, _known(loaded)
+    stored, known = loaded.stored, _known(loaded.stored)
     try:
         paths = store.text_of(known)
     except SeqgenError:
@@ -124,12 +125,18 @@ def _training_text(loaded: LoadedModel) -> tuple[Text, Callable[[], Iterator[str
     return text, split_text(text, facts, config, loaded.tokenizer).train, facts.lines
 
 
-def _known(loaded: LoadedModel) -> dict:
-    known = loaded.stored.record.get("data")
-    mixed = isinstance(loaded.stored, store.StoredMixture) or not isinstance(known, dict)
-    if mixed or not {"files", "sha256"} <= known.keys():
-        raise SeqgenError(f"no training text of {loaded.stored.name} is known")
-    return known
+def _known(stored: store.StoredModel) -> dict:
+    """Return what is recorded of a model's training text; all parts of a mixture must agree."""
+    if isinstance(stored, store.StoredMixture):
+        known = [(_known(part), part.settings("data", DataConfig)) for part in stored.parts]
+        read = {(text["sha256"], *(getattr(c, name) for name in SPLIT)) for text, c in known}
+        if len(read) > 1:
+            raise SeqgenError(f"the parts of {stored.name} were trained on different texts")
+        return known[0][0]
+    found = stored.record.get("data")
+    if not isinstance(found, dict) or not {"files", "sha256"} <= found.keys():
+        raise SeqgenError(f"no training text of {stored.name} is known")
+    return found
 
 
 def known_to(loaded: LoadedModel) -> KnownText:
@@ -139,17 +146,17 @@ def known_to(loaded: LoadedModel) -> KnownText:
         SeqgenError: the text is not known, or there is no index and it is gone or has changed; or
             the model learns from pairs or labels.
     """
-    data = loaded.data
     if loaded.given.is_source or loaded.labels is not None:
         raise SeqgenError(f"{loaded.stored.name} does not learn from text alone")
+    data, known = loaded.data, _known(loaded.stored)
 
     def read() -> tuple[bytes, dict]:
         text, part, lines = _training_text(loaded)
         files = [(str(path), _newlines(decoded(path))) for path in text.paths]
         return "".join(part()).encode(), {"files": _with_lines_before(files), "lines": lines}
 
-    about = {"sha256": _known(loaded)["sha256"], "tokens": loaded.tokenizer.kind}
-    about |= {name: getattr(data, name) for name in SPLIT} | {"files": _known(loaded)["files"]}
+    about = {"sha256": known["sha256"], "files": known["files"], "tokens": loaded.tokenizer.kind}
+    about |= {name: getattr(data, name) for name in SPLIT}
     index, facts = store.kept_index(about, read)
     share = None if data.val == "none" else held_out_fraction(data.val)
     kept = None
