@@ -14,19 +14,28 @@ import urllib.request
 
 
 def ask_llama_cpp(path, questions):
-    """Return the answers to questions about a file, see above."""
+    """Return the answers to questions about a file, see above.
+
+    Raises:
+        RuntimeError: some were not answered; says why.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     lines = "".join(json.dumps(question) + "\n" for question in questions)
     command = [sys.executable, __file__, str(path), str(port)]
     ran = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=600)
-    said = [line.split(" ", 1) for line in ran.stdout.splitlines() if line.startswith("ANSWER ")]
-    return [json.loads(answer) for _, answer in said]
+    answers = [json.loads(line) for line in ran.stdout.splitlines()]
+    if ran.returncode or len(answers) != len(questions):
+        raise RuntimeError(f"{len(answers)} of {len(questions)} answered: {ran.stderr[-2000:]}")
+    return answers
 
 
 def main() -> None:
     """Answer every line."""
+    # What llama.cpp says on standard output would cut an answer in two.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     import xllamacpp
 
     parameters = xllamacpp.CommonParams()
@@ -55,8 +64,8 @@ def main() -> None:
         else:
             how = {"n_predict": tokens[0], "temperature": 0, "cache_prompt": False}
             answer = post("/completion", prompt=text, **how)["content"]
-        sys.stdout.write(f"ANSWER {json.dumps(answer)}\n")
-        sys.stdout.flush()
+        answers.write(f"{json.dumps(answer)}\n")
+        answers.flush()
     os._exit(0)
 
 

@@ -263,6 +263,11 @@ def ask_llama_cpp():
     return llama_cpp.ask_llama_cpp
 
 
+def test_what_llama_cpp_does_not_answer_is_an_error(tmp_path):
+    with pytest.raises(RuntimeError, match="0 of 1 answered"):  # also where it is not installed
+        llama_cpp.ask_llama_cpp(tmp_path / "none.gguf", [["tokenize", "a"]])
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["char", "bpe"])
 def test_llama_cpp_reads_and_writes_the_same(kind, tmp_path, capsys, ask_llama_cpp):
