@@ -93,7 +93,7 @@ class FolderImporter(Protocol):
 # What a record calls `ModelToExport.kept`.
 KEPT = "tokenizer_config"
 # Types of the weights in a GGUF file.
-NumberType = Literal["f32", "f16", "bf16", "q8_0"]
+NumberType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
 
 @dataclass(frozen=True)

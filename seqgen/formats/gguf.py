@@ -215,8 +215,9 @@ def _quantized(name: str, tensor: np.ndarray, kind: int) -> bytes:
     if BLOCKS[kind][0] == "F32":
         return x.tobytes()
     quants = _package(f"writing numbers of type {BLOCKS[kind][0]}")
-    # The scale of a block of Q8_0 is in F16, too, and 127 times smaller than its largest number.
-    limits = {"F16": 1.0, "Q8_0": 127.0}
+    # A block's scale is in F16, too: its largest number divided by this. Q4_1 and Q5_1 also contain
+    # its smallest.
+    limits = {"F16": 1, "Q8_0": 127, "Q5_1": 1, "Q5_0": 16, "Q4_1": 1, "Q4_0": 8}
     if (limit := limits.get(BLOCKS[kind][0])) and np.abs(x).max(initial=0) >= limit * 65504:
         raise SeqgenError(f"{name} has numbers too large for {BLOCKS[kind][0]}; use bf16 or f32")
     return quants.quantize(x, kind).tobytes()

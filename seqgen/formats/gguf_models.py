@@ -281,7 +281,7 @@ def write_model(exported: ModelToExport) -> Iterator[bytes]:
         facts |= {f"{OWN}.{setting}": x for setting, x in own.items() if x != LLAMA_3[setting]}
     number_type = exported.number_type
     facts["general.file_type"] = FILE_TYPES[number_type]
-    if number_type == "q8_0":
+    if number_type.startswith("q"):
         facts["general.quantization_version"] = 2
     kinds = {tensor: _kind_of(tensor, x.shape, number_type) for tensor, x in tensors.items()}
     return gguf.write(facts, tensors, kinds)
@@ -305,6 +305,7 @@ def _require_fixed(config: TransformerConfig, family: str, name: str) -> None:
 
 # What `general.file_type` says, as llama.cpp numbers them (`llama_ftype`).
 FILE_TYPES: dict[NumberType, int] = {"f32": 0, "f16": 1, "bf16": 32, "q8_0": 7}
+FILE_TYPES |= {"q5_1": 9, "q5_0": 8, "q4_1": 3, "q4_0": 2}
 
 
 def _kind_of(name: str, shape: tuple[int, ...], number_type: NumberType) -> int:

@@ -33,6 +33,7 @@ from seqgen import registry
 from seqgen.commands.exchange import export_model, import_model
 from seqgen.commands.training.train import train
 from seqgen.commands.writing.model import Model, load
+from seqgen.formats import NumberType
 from seqgen.formats.arpa import names_of
 from seqgen.models.ngram.config import Smoothing
 
@@ -71,7 +72,7 @@ SIZES |= {"precision": "float32", "val": "none"}
 
 # What llama.cpp reads in other ways; see docs/elsewhere.md.
 UNLIKE = {"bpe": "\u2581\x10"}
-TYPES = ("f16", "bf16", "q8_0")
+TYPES = [number_type for number_type in get_args(NumberType) if number_type != "f32"]
 LLAMA_CPP = ("qwen3", "llama", "llama, biases", "gpt2", *(f"qwen3 as {x}" for x in TYPES))
 # "delta" has no backoff weights; KenLM takes no model whose unknown word has no probability.
 SMOOTHINGS = [name for name in get_args(Smoothing) if name != "add-delta"]

@@ -114,7 +114,10 @@ def test_yarn_is_read_as_llama_cpp_computes_it(tmp_path):
     assert torch.equal(again.model.waves, own.model.waves)
 
 
-@pytest.mark.parametrize("kind", [Kind.F16, Kind.BF16, Kind.Q8_0])
+BLOCKS = (Kind.Q8_0, Kind.Q5_1, Kind.Q5_0, Kind.Q4_1, Kind.Q4_0)
+
+
+@pytest.mark.parametrize("kind", [Kind.F16, Kind.BF16, *BLOCKS])
 def test_numbers_are_written_as_the_package_reads_them(kind, tmp_path, capsys):
     own = own_model(tmp_path, "ffn_size=48", "qk_norm=false")
     path, kind_name = tmp_path / "m.gguf", kind.name.lower()
@@ -130,11 +133,12 @@ def test_numbers_are_written_as_the_package_reads_them(kind, tmp_path, capsys):
     embedding = named["token_embd.weight"]
     expected = gguf.quants.dequantize(gguf.quants.quantize(known, kind), kind)
     assert embedding.tensor_type == kind
+    assert ("general.quantization_version" in theirs.fields) == (kind in BLOCKS)
     assert np.array_equal(again.model.embedding.weight.detach().numpy(), expected)
     assert np.array_equal(gguf.quants.dequantize(embedding.data, kind), expected)
     assert named["output_norm.weight"].tensor_type == Kind.F32
     # Rows of 48 numbers are no whole blocks of 32.
-    rest = Kind.F16 if kind == Kind.Q8_0 else kind
+    rest = Kind.F16 if kind in BLOCKS else kind
     assert named["blk.0.ffn_down.weight"].tensor_type == rest
     assert "--type f16 is for" in refusal(
         capsys, "export", "own", "--format", "hf", "--type", "f16", "--out", tmp_path / "hf"
@@ -143,9 +147,13 @@ def test_numbers_are_written_as_the_package_reads_them(kind, tmp_path, capsys):
 
 def test_numbers_too_large_for_a_type_are_refused():
     tensors = {"x": np.full((2, 32), 7e4, "f4")}
-    with pytest.raises(SeqgenError, match="x has numbers too large for F16"):
-        list(write({}, tensors, {"x": Kind.F16}))
-    assert b"".join(write({}, tensors, {"x": Kind.Q8_0}))
+    for kind in (Kind.F16, Kind.Q4_1, Kind.Q5_1):
+        with pytest.raises(SeqgenError, match=f"x has numbers too large for {kind.name}"):
+            list(write({}, tensors, {"x": kind}))
+    for kind, most in ((Kind.Q8_0, 127), (Kind.Q5_0, 16), (Kind.Q4_0, 8)):
+        assert b"".join(write({}, tensors, {"x": kind}))
+        with pytest.raises(SeqgenError, match=f"x has numbers too large for {kind.name}"):
+            list(write({}, {"x": tensors["x"] * most}, {"x": kind}))
 
 
 def test_byte_pairs_leave_as_a_vocabulary_that_merges_by_score(tmp_path):
@@ -321,10 +329,9 @@ def test_llama_cpp_turns_positions_alike(family, tmp_path, ask_llama_cpp):
 
 
 LARGE_BLOCKS = {Kind.Q2_K: 84, Kind.Q3_K: 110, Kind.Q4_K: 144, Kind.Q5_K: 176, Kind.Q6_K: 210}
-SMALL_BLOCKS = (Kind.Q8_0, Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1)
 
 
-@pytest.mark.parametrize("kind", [Kind.F32, Kind.F16, Kind.BF16, *SMALL_BLOCKS, *LARGE_BLOCKS])
+@pytest.mark.parametrize("kind", [Kind.F32, Kind.F16, Kind.BF16, *BLOCKS, *LARGE_BLOCKS])
 def test_numbers_of_every_type_are_theirs(kind, tmp_path):
     draw = np.random.default_rng(1)
     values = draw.normal(size=(6, 64)).astype("f4")
