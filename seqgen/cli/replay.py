@@ -155,6 +155,8 @@ def _made_again(records: Sequence[Record]) -> list[Record]:
         raise SeqgenError("it was not made with --record") from None
     if command not in REPLAYED:
         raise SeqgenError(f"only {', '.join(REPLAYED)} can be repeated, not {command}")
+    if options.get("resume"):
+        raise SeqgenError("a resumed training cannot be repeated: its model has gone further since")
     more = ["--record", "--quiet"]
     if seed is not None and not any(one.partition("=")[0] == "--seed" for one in arguments):
         more += ["--seed", str(seed)]
@@ -162,7 +164,7 @@ def _made_again(records: Sequence[Record]) -> list[Record]:
         more += ["-m", models[0]]  # which was the latest then
     with tempfile.TemporaryDirectory() as home:
         if command in STORING:
-            _link_models(Path(home), {record.get("name") for record in records})
+            _link_models(Path(home), [name for record in records for name in _made_by(record)])
         done = subprocess.run(
             [sys.executable, "-m", "seqgen", command, *more, *arguments],
             input=stdin,
@@ -179,7 +181,15 @@ def _made_again(records: Sequence[Record]) -> list[Record]:
     return [json.loads(line) for line in done.stdout.split("\n") if line]
 
 
-def _link_models(home: Path, made: set[str | None]) -> None:
+def _made_by(record: Record) -> Iterator[Any]:
+    """Yield the names of the models that a command stored, from a record of it."""
+    yield record.get("name")
+    mixture = record.get("mixture")
+    if isinstance(mixture, dict):  # of --with-ngram
+        yield from (mixture.get("name"), mixture.get("ngram"))
+
+
+def _link_models(home: Path, made: Sequence[Any]) -> None:
     """Make a home that has the models and the cache of this one, but not those that are made."""
     for path in (store.home() / "cache", *store.models_folder().glob("[!.]*")):
         if path.is_dir() and path.name not in made:
@@ -204,12 +214,19 @@ def _prompts(records: Sequence[Record], command: str) -> str:
 
 def _values(before: Record, after: Record) -> list[str]:
     """Return which results differ, and how."""
-    names = [name for name in {**before, **after} if name not in TIMES]
+    before, after = _lasting(before), _lasting(after)
     return [
         f"{name} was {_short(before.get(name))}, is {_short(after.get(name))}"
-        for name in names
+        for name in {**before, **after}
         if before.get(name) != after.get(name)
     ]
+
+
+def _lasting(value: Any) -> Any:
+    """Return a value of a record without what takes another value each time."""
+    if isinstance(value, dict):
+        return {name: _lasting(part) for name, part in value.items() if name not in TIMES}
+    return [_lasting(part) for part in value] if isinstance(value, list) else value
 
 
 def _causes(before: Record, after: Record) -> list[str]:

@@ -137,6 +137,23 @@ def in_a_process(arguments: list[str], piped: bytes = b"") -> int:
 
 
 @pytest.mark.slow
+def test_trainings_that_store_several_models_or_resume(place, capsys):
+    small = ("--hidden-size", "4", "--batch-size", "2", "--steps", "2")
+    train = ("train", "t.txt", "--model", "rnn", "--name", "w", "--with-ngram", "2", *small)
+    made = records(capsys, *train, "--record", "-q", by=in_a_process)
+    assert made[0]["mixture"]["ngram"] == "w-ngram"
+    made += recorded(capsys, "train", "--resume", "w", "--steps", "3")
+    write(place / "log.jsonl", made)
+    stored = {path.name: store.find(path.name).digest for path in store.models_folder().iterdir()}
+    code, lines = replayed(capsys, "log.jsonl")
+    assert code == 1 and lines[0] == {"index": 0, "equal": True, "differs": []}
+    (said,) = lines[1]["differs"]
+    assert said.startswith("a resumed training cannot be repeated")
+    now = {path.name: store.find(path.name).digest for path in store.models_folder().iterdir()}
+    assert now == stored and {"w", "w-ngram", "w-mixture"} <= stored.keys()
+
+
+@pytest.mark.slow
 def test_everything_comes_out_equal(place, capsys):
     assert run(["train", "t.txt", "--model", "ngram", "--order", "3", "--name", "last", "-q"]) == 0
     commands = (
