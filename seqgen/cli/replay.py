@@ -51,6 +51,9 @@ TIMES = frozenset(
 NUMBERS = ("index", "sample", "rank", "line", "file", "model", "name")
 # Parts of `run` that a difference can come from.
 CAUSES = ("models", "files", "options", "versions", "machine")
+# What is in `run`, and its type.
+PARTS = {"command": str, "arguments": list, "seed": int | None, "stdin": bool}
+PARTS |= dict.fromkeys(CAUSES, dict)
 # Characters of a value that a difference shows.
 SHOWN = 40
 Record = dict[str, Any]
@@ -85,12 +88,13 @@ def replay(recorded: Recorded, threads: Threads, out: Output) -> None:
     for index, (before, after, causes, values) in enumerate(_replayed(old)):
         now.append(before if after is None else after)
         different += bool(values)
-        differs = causes + values
+        # A damaged record may have half of a surrogate pair.
+        differs = [one.encode("utf-8", "backslashreplace").decode() for one in causes + values]
         if not out.record({"index": index, "equal": not values, "differs": differs}):
             put(f"{index}\t{'; '.join(['differs' if values else 'equal', *differs])}\n")
     if recorded.update:
         text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in now)
-        write_bytes(source.content, text.encode())
+        write_bytes(source.content, text.encode("utf-8", "backslashreplace"))
         out.notice(f"{plural(different, 'record')} of {count(len(old))} updated")
     elif different:
         raise SeqgenError(f"{plural(different, 'record')} of {count(len(old))} cannot be repeated")
@@ -102,7 +106,7 @@ def _read(line: str, number: int) -> Record:
     Raises:
         SeqgenError: the line is none.
     """
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         record = json.loads(line)
         if isinstance(record, dict):
             return record
@@ -145,14 +149,18 @@ def _made_again(records: Sequence[Record]) -> list[Record]:
         SeqgenError: it is not recorded, cannot be repeated, or fails.
     """
     run = records[0].get("run")
-    try:
-        command, arguments = run["command"], [*map(str, run["arguments"])]
-        seed, models, options = run["seed"], list(run["models"]), run["options"]
-        if command == "train":  # which draws its seed late
-            seed = records[0]["seed"]
-        stdin = _prompts(records, command) if run["stdin"] else None
-    except (TypeError, KeyError):
-        raise SeqgenError("it was not made with --record") from None
+    if run is None:
+        raise SeqgenError("it was not made with --record")
+    if not isinstance(run, dict):
+        raise SeqgenError(f"its run is damaged: {_short(run)}")
+    for name, kind in PARTS.items():
+        if not isinstance(run.get(name), kind):
+            raise SeqgenError(f"its run is damaged: {name} is {_short(run.get(name))}")
+    command, arguments = run["command"], [*map(str, run["arguments"])]
+    seed, models, options = run["seed"], list(run["models"]), run["options"]
+    if command == "train":  # which draws its seed late
+        seed = records[0].get("seed")
+    stdin = _prompts(records, command) if run["stdin"] else None
     if command not in REPLAYED:
         raise SeqgenError(f"only {', '.join(REPLAYED)} can be repeated, not {command}")
     if options.get("resume"):
@@ -165,20 +173,23 @@ def _made_again(records: Sequence[Record]) -> list[Record]:
     with tempfile.TemporaryDirectory() as home:
         if command in STORING:
             _link_models(Path(home), [name for record in records for name in _made_by(record)])
-        done = subprocess.run(
-            [sys.executable, "-m", "seqgen", command, *more, *arguments],
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            capture_output=True,
-            encoding="utf-8",
-            errors="surrogateescape",
-            env={**os.environ, **({"SEQGEN_HOME": home} if command in STORING else {})},
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "seqgen", command, *more, *arguments],
+                input=stdin,
+                stdin=subprocess.DEVNULL if stdin is None else None,
+                capture_output=True,
+                encoding="utf-8",
+                errors="surrogateescape",
+                env={**os.environ, **({"SEQGEN_HOME": home} if command in STORING else {})},
+                check=False,
+            )
+        except (ValueError, OSError) as error:  # a NUL among the arguments, for example
+            raise SeqgenError(f"its command cannot be run: {error}") from None
     if done.returncode:
         said = done.stderr.strip().rpartition("\n")[2].removeprefix("seqgen: ")
         raise SeqgenError(said or f"it ends with exit code {done.returncode}")
-    return [json.loads(line) for line in done.stdout.split("\n") if line]
+    return [_read(line, n) for n, line in enumerate(done.stdout.split("\n"), start=1) if line]
 
 
 def _made_by(record: Record) -> Iterator[Any]:
@@ -204,10 +215,10 @@ def _prompts(records: Sequence[Record], command: str) -> str:
     Raises:
         SeqgenError: it was something else, or some of the records are missing.
     """
-    prompts = {record.get("index"): record.get("prompt") for record in records}
+    prompts = {str(record.get("index")): record.get("prompt") for record in records}
     if command not in ("sample", "beam-search") or any(r.get("source") for r in records):
         raise SeqgenError("it read standard input, which is not recorded")
-    if list(prompts) != list(range(len(prompts))):
+    if list(prompts) != [*map(str, range(len(prompts)))]:
         raise SeqgenError("records of earlier prompts of the same command are missing")
     return "".join(f"{prompt}\n" for prompt in prompts.values())
 

@@ -127,6 +127,42 @@ def test_what_cannot_be_repeated(place, capsys):
     assert "--update" in refusal(capsys, "replay", "log.jsonl.gz", "--update")
 
 
+def test_damaged_records_take_a_line_each(place, capsys):
+    (found,) = recorded(capsys, "perplexity", "t.txt", "-m", "grams")
+    damages = {
+        "options": [1],
+        "versions": None,
+        "machine": "x",
+        "models": ["grams"],
+        "files": 3,
+        "seed": "one",
+        "command": {},
+        "arguments": "t.txt",
+        "stdin": None,
+    }
+    damaged = [{**found, "run": {**found["run"], name: value}} for name, value in damages.items()]
+    said = [
+        f"its run is damaged: {name} is {'missing' if value is None else json.dumps(value)}"
+        for name, value in damages.items()
+    ]
+    for arguments, why in (
+        (["t.txt\0"], "its command cannot be run: embedded null byte"),
+        (["\ud800"], "its command cannot be run: "),
+        (["--help"], "line 1 is not a JSON record"),
+    ):
+        damaged.append({**found, "run": {**found["run"], "arguments": arguments}})
+        said.append(why)
+    damaged += [{**found, "unit": "\ud800"}, {**found, "run": 5}, found]
+    said += ['unit was "\\ud800", is missing', "its run is damaged: 5"]
+    write(place / "log.jsonl", damaged)
+    code, lines = replayed(capsys, "log.jsonl")
+    assert code == 1 and lines[-1] == {"index": len(said), "equal": True, "differs": []}
+    for line, why in zip(lines[:-1], said, strict=True):
+        assert not line["equal"] and len(line["differs"]) == 1
+        assert line["differs"][0].startswith(why)
+    assert run(["replay", "log.jsonl", "--update", "-q"]) == 0
+
+
 def in_a_process(arguments: list[str], piped: bytes = b"") -> int:
     """Run a command as a shell does: pytest's process has other threads, and rounds otherwise."""
     done = subprocess.run(
