@@ -310,8 +310,9 @@ def _sliding(fields: Fields, layers: int) -> dict[str, Any]:
     first = fields.take("max_window_layers", 0 if mistral else 28)
     used = fields.flag("use_sliding_window", mistral)
     if kinds is not None:
-        known = {"full_attention", "sliding_attention"}
-        if not isinstance(kinds, list) or len(kinds) != layers or not known.issuperset(kinds):
+        known = ("full_attention", "sliding_attention")
+        whole = isinstance(kinds, list) and len(kinds) == layers
+        if not whole or any(kind not in known for kind in kinds):
             raise fields.wrong("layer_types")
         first = kinds.index("sliding_attention") if "sliding_attention" in kinds else layers
         if "full_attention" in kinds[first:]:

@@ -6,6 +6,7 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -307,9 +308,17 @@ class HuggingFaceTokenizer(TokenizerFromElsewhere):
         return blocks(chunks) if self._can_be_cut else super().blocks(chunks)
 
     def frame(self) -> tuple[list[int], list[int]]:
-        """Return the ids that the file puts before and after every text."""
-        plain = self._library.encode("a", add_special_tokens=False).ids
-        whole = self._library.encode("a", add_special_tokens=True).ids
+        """Return the ids that the file puts before and after every text.
+
+        Raises:
+            ValueError: it leaves out the text itself, or names tokens that it does not have.
+        """
+        with _reported():
+            plain, whole = (
+                self._library.encode("a", add_special_tokens=x).ids for x in (False, True)
+            )
+        if not plain:
+            raise ValueError("the text 'a' has no tokens")
         at = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
         return whole[:at], whole[at + len(plain) :]
 
@@ -382,8 +391,19 @@ def open_library(content: bytes) -> Library:
     require_packages("this tokenizer", "tokenizers")
     from tokenizers import Tokenizer as Library
 
-    try:
+    with _reported():
         return Library.from_str(content.decode())
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    """Report a damaged file.
+
+    Raises:
+        ValueError: in the place of what the library raises.
+    """
+    try:
+        yield
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
     except BaseException as error:

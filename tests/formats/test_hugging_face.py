@@ -505,6 +505,34 @@ def test_what_is_not_understood_is_named(folder, capsys, fields, said):
     assert said in refusal(capsys, "import", folder, "--name", "x")
 
 
+@pytest.mark.parametrize("kinds", [[[], []], [{}, "full_attention"], ["full_attention"], "x", 3])
+def test_layer_types_that_are_none(kinds, tmp_path, capsys):
+    folder = checkpoint("qwen2-sliding", tmp_path / "m")
+    change(folder / "config.json", layer_types=kinds)
+    assert "layer_types is " in refusal(capsys, "import", folder, "--name", "x")
+
+
+TEMPLATE = {"type": "TemplateProcessing", "pair": [], "special_tokens": {}}
+UNNAMED = [{"SpecialToken": {"id": "none", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("post_processor", {**TEMPLATE, "single": []}, "the text 'a' has no tokens"),
+        ("post_processor", {**TEMPLATE, "single": UNNAMED}, "it is not a tokenizer.json"),
+        ("model", {"end_of_word_suffix": "x"}, "the text 'a' has no tokens"),
+    ],
+)
+def test_a_tokenizer_that_leaves_texts_out(key, value, said, tmp_path, capsys):
+    folder = checkpoint("qwen2-sliding", tmp_path / "m")
+    path = folder / "tokenizer.json"
+    table = json.loads(path.read_text())
+    table[key] = {**(table[key] or {}), **value}
+    path.write_text(json.dumps(table))
+    assert said in refusal(capsys, "import", folder, "--name", "x")
+
+
 def test_pickles_are_never_loaded(folder, capsys):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     line = refusal(capsys, "import", folder)
