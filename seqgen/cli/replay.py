@@ -244,7 +244,9 @@ def _causes(before: Record, after: Record) -> list[str]:
     """Return how a command, its models and files, versions and machine differ."""
     causes = []
     for part in CAUSES:
-        old, new = before.get(part, {}), after[part]
+        old, new = before[part], after[part]
+        if part == "options":  # -m is added where the latest model was meant
+            old = {**{name: new.get(name) for name in ("model", "models")}, **old}
         for name in {**old, **new}:
             if old.get(name) != new.get(name):
                 was, now = _short(old.get(name)), _short(new.get(name))

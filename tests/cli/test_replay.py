@@ -127,6 +127,21 @@ def test_what_cannot_be_repeated(place, capsys):
     assert "--update" in refusal(capsys, "replay", "log.jsonl.gz", "--update")
 
 
+def test_records_of_the_latest_model(place, capsys):
+    """They are repeated with that model, which is no change as long as it is the same."""
+    train = ("train", "t.txt", "--model", "ngram", "--order", "2", "-q", "--name")
+    assert run([*train, "last"]) == 0
+    found = recorded(capsys, "sample", "--max-tokens", "2", "--seed", "3")
+    found += recorded(capsys, "perplexity", "t.txt")
+    write(place / "log.jsonl", found)
+    assert run([*train, "later"]) == 0
+    equal = [{"index": index, "equal": True, "differs": []} for index in range(2)]
+    assert replayed(capsys, "log.jsonl") == (0, equal)
+    assert run([*train, "last", "--order", "3", "--overwrite"]) == 0
+    _, lines = replayed(capsys, "log.jsonl")
+    assert all(line["differs"][0].startswith("model last was") for line in lines)
+
+
 def test_damaged_records_take_a_line_each(place, capsys):
     (found,) = recorded(capsys, "perplexity", "t.txt", "-m", "grams")
     damages = {
