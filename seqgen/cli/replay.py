@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,8 @@ REPLAYED = (
     ),
     *("data", "tokenize", *STORING),
 )
+# The flags of those commands that write a file, over which a replay would write.
+WRITING = ("--out", "--plot", "--html")
 # What takes another value each time, or is a place. The training loss is a mean since it was last
 # reported, which is decided by the clock.
 TIMES = frozenset(
@@ -165,8 +167,11 @@ def _made_again(records: Sequence[Record]) -> list[Record]:
         raise SeqgenError(f"only {', '.join(REPLAYED)} can be repeated, not {command}")
     if options.get("resume"):
         raise SeqgenError("a resumed training cannot be repeated: its model has gone further since")
+    typed = [one.partition("=")[0] for one in takewhile(lambda one: one != "--", arguments)]
+    if writing := next((flag for flag in WRITING if flag in typed), None):
+        raise SeqgenError(f"it writes a file ({writing}), which a replay does not do")
     more = ["--record", "--quiet"]
-    if seed is not None and not any(one.partition("=")[0] == "--seed" for one in arguments):
+    if seed is not None and "--seed" not in typed:
         more += ["--seed", str(seed)]
     if len(models) == 1 and not any(map(options.get, ("models", "model", "parts", "all_"))):
         more += ["-m", models[0]]  # which was the latest then

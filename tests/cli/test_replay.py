@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gzip
+import importlib
 import json
 import shutil
 import subprocess
@@ -15,8 +16,8 @@ from places import STORED
 from safetensors.numpy import load_file, save_file
 
 from seqgen import store
-from seqgen.cli import run
-from seqgen.cli.replay import TIMES
+from seqgen.cli import place_of, run
+from seqgen.cli.replay import REPLAYED, TIMES, WRITING
 
 TEXT = STORED / "tiny.txt"
 
@@ -140,6 +141,39 @@ def test_records_of_the_latest_model(place, capsys):
     assert run([*train, "last", "--order", "3", "--overwrite"]) == 0
     _, lines = replayed(capsys, "log.jsonl")
     assert all(line["differs"][0].startswith("model last was") for line in lines)
+
+
+def test_files_are_not_written_again(place, capsys):
+    made = recorded(capsys, "tokenize", "t.txt", "-m", "net", "--out", "victim")
+    # Also if the options do not say so.
+    for command, *arguments in (
+        ("inspect", "t.txt", "--html=victim.html"),
+        ("perplexity", "t.txt", "--plot", "victim.svg"),
+        ("perplexity", "--", "--plot"),
+    ):
+        about = {**made[0]["run"], "command": command, "arguments": arguments, "options": {}}
+        made.append({**made[0], "run": about})
+    (place / "victim").write_text("mine")
+    write(place / "log.jsonl", made)
+    code, lines = replayed(capsys, "log.jsonl")
+    said = [line["differs"][0] for line in lines]
+    for flag, why in zip(("--out", "--html", "--plot"), said, strict=False):
+        assert why == f"it writes a file ({flag}), which a replay does not do"
+    assert code == 1 and "there is no file --plot" in said[3]
+    assert (place / "victim").read_text() == "mine"
+    assert not any((place / name).exists() for name in ("victim.svg", "victim.html"))
+
+
+def test_every_flag_that_writes_a_file_is_known():
+    """A flag whose value is a path writes there; --config alone is read."""
+    paths = set()
+    for command in REPLAYED:
+        module, _, name = place_of(command).partition(":")
+        function = getattr(importlib.import_module(f"seqgen.cli.{module}"), name)
+        for group in function.groups:
+            flags = {name: field.metadata["flag"] for name, field, _ in group.flags()}
+            paths |= {f"--{name}" for name, flag in flags.items() if flag.reads == "path"}
+    assert paths == {*WRITING, "--config"}
 
 
 def test_damaged_records_take_a_line_each(place, capsys):
