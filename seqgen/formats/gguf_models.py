@@ -259,10 +259,11 @@ def _turned(
 def write_model(exported: ModelToExport) -> Iterator[bytes]:
     """Yield a transformer as a GGUF file, in pieces; see `formats.Exporter`."""
     model, name = require_transformer(exported, "gguf"), exported.name
-    config = model.config
-    hf_config.require_settings(config, {"sliding_window": None}, name)
+    config, window = model.config, model.config.span(model.config.num_layers - 1)
+    if window is not None and window >= config.window:  # it leaves out nothing
+        config = replace(config, sliding_window=None)
     family, table = hf_config.write(config, name)
-    _require_fixed(config, family, name)
+    _require_computed(config, family, name)
     facts = _facts(table, name) | facts_of(exported.tokenizer, exported.framing, name)
     if "chat_template" in exported.kept:
         facts[TEMPLATE] = exported.kept["chat_template"]
@@ -272,10 +273,6 @@ def write_model(exported: ModelToExport) -> Iterator[bytes]:
         for tensor, x in theirs_of(parts, weights_of(model)).items()
     }
     if config.rope_scaling == "llama3":
-        if family != "llama":  # llama.cpp looks for the tensor in no other
-            hf_config.require_settings(
-                config, {"rope_scaling": "yarn"}, name, f"{family}'s form and "
-            )
         tensors[ROPE_FACTORS] = _factors_of(config)
         own = {setting: getattr(config, setting) for setting in LLAMA_3}
         facts |= {f"{OWN}.{setting}": x for setting, x in own.items() if x != LLAMA_3[setting]}
@@ -287,19 +284,24 @@ def write_model(exported: ModelToExport) -> Iterator[bytes]:
     return gguf.write(facts, tensors, kinds)
 
 
-def _require_fixed(config: TransformerConfig, family: str, name: str) -> None:
-    """Refuse a model for which llama.cpp would compute with other values, whatever a file says.
+def _require_computed(config: TransformerConfig, family: str, name: str) -> None:
+    """Refuse a model that llama.cpp would compute differently, whatever a file says.
 
     Raises:
         SeqgenError: names the setting.
     """
     fixed: dict[str, Any] = {"activation": "gelu"} if family == "gpt2" else {}
     fixed |= YARN if config.rope_scaling == "yarn" else {}
+    if config.span(config.num_layers - 1) is not None:
+        fixed["sliding_window"] = None
+    if config.rope_scaling == "llama3" and family != "llama":  # the tensor of another is not read
+        fixed["rope_scaling"] = None
     for setting, value in fixed.items():
         if (own := getattr(config, setting)) != value:
+            does = f"without {setting}" if value is None else f"with {value}"
             raise SeqgenError(
-                f"{name} has {setting}={own}, and llama.cpp always computes such a model with "
-                f"{value}: use --format hf"
+                f"{name} has {setting}={own}, and llama.cpp always computes such a model {does}: "
+                "use --format hf"
             )
 
 

@@ -88,9 +88,12 @@ def test_our_files_are_read_by_gguf_and_by_us(family, tmp_path):
 @pytest.mark.parametrize(
     ("shape", "setting", "always"),
     [
-        ("qwen2", "rope_high_factor=8.0", "32.0"),
-        ("qwen2", "rope_low_factor=2.0", "1.0"),
-        ("gpt2", "activation=relu", "gelu"),
+        ("qwen2", "rope_high_factor=8.0", "with 32.0"),
+        ("qwen2", "rope_low_factor=2.0", "with 1.0"),
+        ("gpt2", "activation=relu", "with gelu"),
+        ("qwen3", "rope_scaling=llama3", "without rope_scaling"),
+        ("llama", "sliding_window=8", "without sliding_window"),
+        ("qwen3", "sliding_window=8", "without sliding_window"),
     ],
 )
 def test_what_llama_cpp_always_computes_in_its_way_is_refused(
@@ -98,8 +101,22 @@ def test_what_llama_cpp_always_computes_in_its_way_is_refused(
 ):
     own_model(tmp_path, *SHAPES[shape], setting)
     line = refusal(capsys, "export", "own", "--format", "gguf", "--out", tmp_path / "m.gguf")
-    assert f"own has {setting}, and llama.cpp always computes such a model with {always}" in line
+    assert f"own has {setting}, and llama.cpp always computes such a model {always}" in line
     assert run(["export", "own", "--format", "hf", "--out", str(tmp_path / "hf"), "--quiet"]) == 0
+
+
+@pytest.mark.parametrize(
+    "settings", [("sliding_window=32",), ("sliding_window=8", "full_layers=2")]
+)
+def test_a_sliding_window_that_never_slides_leaves(settings, tmp_path):
+    own = own_model(tmp_path, *settings)
+    path = tmp_path / "m.gguf"
+    assert own.model.config.window == 32
+    assert run(["export", "own", "--format", "gguf", "--out", str(path), "--quiet"]) == 0
+    again = load(import_model(path, name="again").name, "cpu")
+    ids = torch.arange(32)[None] * 7
+    with torch.no_grad():
+        assert torch.equal(again.model(ids)[0], own.model(ids)[0])
 
 
 def test_yarn_is_read_as_llama_cpp_computes_it(tmp_path):
