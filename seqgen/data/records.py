@@ -77,14 +77,15 @@ class Texts:
 
         try:
             file = parquet.ParquetFile(path)
-            self.known = file.schema_arrow.names
-            columns = [self.key] if self.key in self.known else []
+            names = file.schema_arrow.names
+            columns = [self.key] if self.key in names else []
             batches = file.iter_batches(columns=columns) if columns else ()
             records = (record for batch in batches for record in batch.to_pylist())
             for number, record in enumerate(records, start=1):
                 yield from self._of(record, number)
         except (pyarrow.ArrowException, OSError) as error:
             raise SeqgenError(f"{self.name} cannot be read as parquet: {error}") from None
+        self.known = names
         self._check()
 
     def _of(self, record: Any, number: int) -> Iterator[str]:
@@ -102,6 +103,8 @@ class Texts:
     def _check(self) -> None:
         if not self.taken:
             keys = f"; its records have {', '.join(self.known[:8])}" if self.known else ""
+            if self.key in self.known:
+                raise SeqgenError(f"{self.key!r} in {self.name} is never text{keys}")
             hint = did_you_mean(self.key, self.known) or keys
             raise SeqgenError(f"{self.name} has no record with a text {self.key!r}{hint}")
 

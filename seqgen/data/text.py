@@ -306,7 +306,7 @@ def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
             at = offset + error.start
             what = f"not UTF-8 text: byte 0x{raw[error.start]:02x} at offset {at}"
             if offset == 0 and raw.startswith(b"PAR1"):
-                what = "parquet: --field NAME reads a column of it"
+                what = "parquet: --field NAME reads a column of a .parquet file, not of a pipe"
             raise SeqgenError(f"{name} is {what}") from None
         offset, pending = offset + used, raw[used:]
         if first and text:

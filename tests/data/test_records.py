@@ -55,7 +55,7 @@ def test_a_line_each_of_packed_files_and_folders(tmp_path, capsys):
     assert read_text() == "first\none two\nzwei drei\n\nfin\u2028 é 😀\n"
 
 
-def test_parquet_is_as_json_lines(tmp_path, capsys):
+def test_parquet_is_as_json_lines(tmp_path, stdin, capsys):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
@@ -68,6 +68,12 @@ def test_parquet_is_as_json_lines(tmp_path, capsys):
     assert run(["train", str(tmp_path / "d.parquet"), "--field", "t", *COUNT, "-q"]) == 0
     assert "parquet: --field NAME" in refusal(capsys, "train", tmp_path / "d.parquet", *COUNT)
     assert read_text() == "one two\nzwei\ndrei\n\nfin\u2028 é 😀\n"
+    said = refusal(capsys, "train", tmp_path / "d.parquet", "--field", "n", *COUNT)
+    assert said.endswith("d.parquet is never text; its records have t, n")
+    # By a pipe, which --field does not help with.
+    stdin((tmp_path / "d.parquet").read_bytes())
+    said = refusal(capsys, "train", "-", "--field", "t", *COUNT)
+    assert said.endswith("parquet: --field NAME reads a column of a .parquet file, not of a pipe")
 
 
 def test_what_is_held_out_may_be_records(tmp_path):
@@ -85,11 +91,13 @@ def test_standard_input(stdin):
 
 
 def test_what_is_refused(tmp_path, capsys):
-    (tmp_path / "d.jsonl").write_text('{"text": "a"}\n')
+    (tmp_path / "d.jsonl").write_text('{"text": "a", "id": 1}\n')
     (tmp_path / "d.txt").write_text("a\n")
     (tmp_path / "d.parquet").write_bytes(b"PAR1 and no more")
     said = refusal(capsys, "train", tmp_path / "d.jsonl", "--field", "txt", *COUNT)
     assert "no record with a text 'txt'; did you mean 'text'?" in said
+    said = refusal(capsys, "train", tmp_path / "d.jsonl", "--field", "id", *COUNT)
+    assert said.endswith("d.jsonl is never text; its records have text, id")
     assert ".jsonl" in refusal(capsys, "train", tmp_path / "d.txt", "--field", "t", *COUNT)
     pytest.importorskip("pyarrow")
     said = refusal(capsys, "train", tmp_path / "d.parquet", "--field", "t", *COUNT)
