@@ -6,7 +6,6 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -287,6 +286,7 @@ class HuggingFaceTokenizer(TokenizerFromElsewhere):
         self.unk_id = ids.get(unknown) if isinstance(unknown, str) else None
         self.newline_id = next((ids[name] for name in ("\n", "Ċ", "<0x0A>") if name in ids), None)
         table = parse_json(self.content)
+        _check_template(table.get("post_processor") or {})
         self._can_be_cut = can_be_cut(table)
         decoder = json.dumps(table.get("decoder"))
         self._is_byte_level = self.joins_space = '"ByteLevel"' in decoder
@@ -311,12 +311,9 @@ class HuggingFaceTokenizer(TokenizerFromElsewhere):
         """Return the ids that the file puts before and after every text.
 
         Raises:
-            ValueError: it leaves out the text itself, or names tokens that it does not have.
+            ValueError: it leaves out the text itself.
         """
-        with _reported():
-            plain, whole = (
-                self._library.encode("a", add_special_tokens=x).ids for x in (False, True)
-            )
+        plain, whole = (self._library.encode("a", add_special_tokens=x).ids for x in (False, True))
         if not plain:
             raise ValueError("the text 'a' has no tokens")
         at = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
@@ -381,6 +378,20 @@ class HuggingFaceTokenizer(TokenizerFromElsewhere):
         return frozenset(special | {name for name, i in named.items() if not self._decode([i])})
 
 
+def _check_template(step: Mapping[str, Any]) -> None:
+    """Check that what is put around texts is known; the library may end the process otherwise.
+
+    Raises:
+        ValueError: a token is not.
+    """
+    for inner in step.get("processors", ()):
+        _check_template(inner)
+    for piece in (*step.get("single", ()), *step.get("pair", ())):
+        name = piece.get("SpecialToken", {}).get("id")
+        if name is not None and name not in step["special_tokens"]:
+            raise ValueError(f"its post_processor has no id of {name[:40]!r}")
+
+
 def open_library(content: bytes) -> Library:
     """Return the library's tokenizer of a `tokenizer.json`.
 
@@ -391,19 +402,8 @@ def open_library(content: bytes) -> Library:
     require_packages("this tokenizer", "tokenizers")
     from tokenizers import Tokenizer as Library
 
-    with _reported():
-        return Library.from_str(content.decode())
-
-
-@contextmanager
-def _reported() -> Iterator[None]:
-    """Report a damaged file.
-
-    Raises:
-        ValueError: in the place of what the library raises.
-    """
     try:
-        yield
+        return Library.from_str(content.decode())
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
     except BaseException as error:

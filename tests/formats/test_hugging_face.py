@@ -520,7 +520,7 @@ UNNAMED = [{"SpecialToken": {"id": "none", "type_id": 0}}, {"Sequence": {"id": "
     ("key", "value", "said"),
     [
         ("post_processor", {**TEMPLATE, "single": []}, "the text 'a' has no tokens"),
-        ("post_processor", {**TEMPLATE, "single": UNNAMED}, "it is not a tokenizer.json"),
+        ("post_processor", {**TEMPLATE, "single": UNNAMED}, "has no id of 'none'"),
         ("model", {"end_of_word_suffix": "x"}, "the text 'a' has no tokens"),
     ],
 )
