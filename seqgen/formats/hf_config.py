@@ -422,6 +422,8 @@ def _as_gpt2(config: TransformerConfig, name: str) -> dict[str, Any]:
     require_settings(config, required, name, beside="positions=learned and ")
     if config.kv_heads != config.num_heads or config.head_size is not None:
         raise _no_family(name, "positions=learned with num_kv_heads or head_size")
+    if config.span(config.num_layers - 1) is not None:
+        raise _no_family(name, "positions=learned with sliding_window")
     names = {ours: theirs for theirs, ours in reversed(GELUS.items())}
     if config.activation not in names:
         raise _no_family(name, f"positions=learned and activation={config.activation}")

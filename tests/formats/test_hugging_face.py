@@ -505,6 +505,26 @@ def test_what_is_not_understood_is_named(folder, capsys, fields, said):
     assert said in refusal(capsys, "import", folder, "--name", "x")
 
 
+def test_a_window_that_slides_over_learned_positions_stays_here(tmp_path, capsys):
+    """transformers' GPT-2 attends to everything."""
+    (tmp_path / "t.txt").write_text(TEXT)
+    shape = ("positions=learned", "norm=layernorm", "activation=gelu", "qk_norm=false", "bias=true")
+    sizes = ("hidden_size=8", "num_layers=1", "num_heads=2", "steps=1", "sliding_window=8")
+    flags = [word for setting in (*shape, *sizes) for word in ("--set", setting)]
+    command = [
+        "train",
+        str(tmp_path / "t.txt"),
+        "--model",
+        "transformer",
+        "--name",
+        "own",
+        "--quiet",
+    ]
+    assert run([*command, "--tokenizer", "char", "--seq-len", "32", *flags]) == 0
+    line = refusal(capsys, "export", "own", "--format", "hf", "--out", tmp_path / "hf")
+    assert "has positions=learned with sliding_window, which no model of Hugging Face has" in line
+
+
 @pytest.mark.parametrize("kinds", [[[], []], [{}, "full_attention"], ["full_attention"], "x", 3])
 def test_layer_types_that_are_none(kinds, tmp_path, capsys):
     folder = checkpoint("qwen2-sliding", tmp_path / "m")
