@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from seqgen.models.engines.native.library import library
+from seqgen.models.engines.native.library import address, library
 
 
 class NativeTables:
@@ -84,8 +84,8 @@ class NativeTables:
         """Return what `NGramArrays.nodes` does, (order, B, L), from ids `first` (B, N - 1)."""
         words, first = (np.ascontiguousarray(x, np.int64) for x in (words, first))
         ids = np.empty((order, *words.shape), np.int64)
-        arrays = (x.ctypes.data for x in (words, first, ids))
-        library().ngram_nodes(self._look_up.ctypes.data, order, *words.shape, *arrays)
+        arrays = map(address, (words, first, ids))
+        library().ngram_nodes(address(self._look_up), order, *words.shape, *arrays)
         return ids
 
     def score(self, contexts: Sequence[np.ndarray], words: np.ndarray) -> np.ndarray:
@@ -93,8 +93,8 @@ class NativeTables:
         words = np.ascontiguousarray(words, np.int64)
         contexts = np.ascontiguousarray(contexts, np.int64)
         log_probs = np.empty(words.shape, np.float32)
-        arrays = (x.ctypes.data for x in (contexts, words, log_probs))
-        library().ngram_log_probs(self._look_up.ctypes.data, words.size, *arrays)
+        arrays = map(address, (contexts, words, log_probs))
+        library().ngram_log_probs(address(self._look_up), words.size, *arrays)
         return log_probs
 
     def best(
@@ -103,10 +103,10 @@ class NativeTables:
         """Return the most probable words, and where they are not sure; see `LookUps.best`."""
         contexts = np.ascontiguousarray(contexts, np.int64)
         best, unsure = np.empty(shape, np.int64), np.empty(shape, bool)
-        pairs = [x.ctypes.data for pair in self.best_continuations for x in pair]
+        pairs = [address(x) for pair in self.best_continuations for x in pair]
         levels, first = np.array(pairs, np.int64), int(self.log_probs[0].argmax())
-        arrays = (x.ctypes.data for x in (contexts, best, unsure))
-        tables = self._look_up.ctypes.data, levels.ctypes.data
+        arrays = map(address, (contexts, best, unsure))
+        tables = address(self._look_up), address(levels)
         library().ngram_best(*tables, best.size, first, *arrays)
         return best, unsure
 
@@ -128,7 +128,7 @@ class NativeTables:
         never = np.ascontiguousarray(never, np.int64)
         words, norms = np.empty(uniforms.size, np.int64), np.empty(uniforms.size)
         removed, tables = np.empty(never.size), self._drawing[0]
-        given = contexts.ctypes.data, uniforms.ctypes.data, never.ctypes.data
-        made = (x.ctypes.data for x in (removed, words, norms))
-        library().ngram_draw(tables.ctypes.data, uniforms.size, *given, never.size, *made)
+        given = address(contexts), address(uniforms), address(never)
+        made = map(address, (removed, words, norms))
+        library().ngram_draw(address(tables), uniforms.size, *given, never.size, *made)
         return words, norms
