@@ -49,6 +49,8 @@ from seqgen.tokenizers.sentencepiece import (
     piece_field,
     pieces_of,
 )
+from seqgen.tokenizers.word import VocabularyTokenizer
+from seqgen.tokenizers.wordpiece import WordPieceTokenizer
 
 ARCHITECTURES = ("gpt2", "llama", "qwen2", "qwen3")
 # What ours are called, as in `hf_weights.NAMES`.
@@ -524,6 +526,10 @@ def _vocabulary(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, 
     Raises:
         ValueError: llama.cpp would read texts otherwise.
     """
+    if isinstance(tokenizer, WordPieceTokenizer):
+        raise ValueError("its WordPiece drops all white space, and here a newline is a token")
+    if isinstance(tokenizer, VocabularyTokenizer):
+        raise ValueError("it cannot split texts into whole words")
     if isinstance(tokenizer, BPETokenizer):
         return _scored("llama", _learnt(tokenizer), tokenizer.unk_id)
     if isinstance(tokenizer, CharTokenizer):

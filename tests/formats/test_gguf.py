@@ -273,10 +273,21 @@ def test_merges_that_no_scores_give_are_refused():
             gguf_models.facts_of(tokenizer, Framing(1, None, 2), "m")
 
 
-def test_likeliest_pieces_are_refused_for_want_of_bytes(tmp_path, capsys):
-    own_model(tmp_path, tokenizer="unigram", flags=("--vocab-size", "320"))
-    line = refusal(capsys, "export", "own", "--format", "gguf", "--out", tmp_path / "m.gguf")
-    assert "no bytes there for what no piece spells" in line
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("unigram", "it has no bytes there for what no piece spells"),
+        ("wordpiece", "its WordPiece drops all white space, and here a newline is a token"),
+        ("word", "it cannot split texts into whole words"),
+        ("uncased", "it cannot split texts into whole words"),
+    ],
+)
+def test_vocabularies_that_llama_cpp_reads_otherwise_are_refused(kind, reason):
+    tokenizer = KINDS[kind].train([f"{TEXT}\n"], 320)
+    with pytest.raises(SeqgenError) as caught:
+        gguf_models.facts_of(tokenizer, Framing(tokenizer.newline_id, None, None), "m")
+    said = f"m has a {kind} tokenizer that llama.cpp reads otherwise: {reason}"
+    assert str(caught.value) == said
 
 
 PLAIN_TOKEN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
