@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from seqgen.cli.flags import takes_options
-from seqgen.cli.output import Output, put_bytes
+from seqgen.cli.output import Output, one_line, put_bytes
 from seqgen.cli.outputs import (
     Overwrite,
     check_out,
@@ -71,7 +71,7 @@ def import_(imported: Imported, threads: Threads, out: Output) -> None:
     options = {"like": imported.like, "base": imported.base, "overwrite": imported.overwrite}
     stored = import_model(file, name=name, **options)
     out.record(describe(stored))
-    out.notice(f"{stored.name}: imported from {file}")
+    out.notice(f"{stored.name}: imported from {one_line(str(file))}")
 
 
 class Exported(Overwrite, panel=Panel.OUTPUT):
@@ -127,4 +127,4 @@ def export(model: StoredName, written: Exported, threads: Threads, out: Output) 
     export_model(loaded, file_format, path, merge, number_type)
     name = loaded.stored.name
     out.record({"name": name, "format": file_format, "path": str(path)})
-    out.notice(f"{name}: written to {path}")
+    out.notice(f"{name}: written to {one_line(str(path))}")

@@ -119,6 +119,16 @@ def test_a_sliding_window_that_never_slides_leaves(settings, tmp_path):
         assert torch.equal(again.model(ids)[0], own.model(ids)[0])
 
 
+def test_a_name_with_a_newline_is_shown_in_one_line(tmp_path, capsys):
+    own_model(tmp_path)
+    path = tmp_path / "a\nb.gguf"
+    capsys.readouterr()
+    assert run(["export", "own", "--format", "gguf", "--out", str(path)]) == 0
+    assert capsys.readouterr().err == f"own: written to {tmp_path}/a\\nb.gguf\n"
+    assert run(["import", str(path), "--name", "again"]) == 0
+    assert capsys.readouterr().err == f"again: imported from {tmp_path}/a\\nb.gguf\n"
+
+
 def test_yarn_is_read_as_llama_cpp_computes_it(tmp_path):
     own = own_model(tmp_path, *SHAPES["qwen2"])
     exported = ModelToExport(own.model, own.tokenizer, "stream", own.framing, "own")
