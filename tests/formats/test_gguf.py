@@ -132,7 +132,7 @@ def test_a_name_with_a_newline_is_shown_in_one_line(tmp_path, capsys):
 def test_yarn_is_read_as_llama_cpp_computes_it(tmp_path):
     own = own_model(tmp_path, *SHAPES["qwen2"])
     exported = ModelToExport(own.model, own.tokenizer, "stream", own.framing, "own")
-    path, betas = tmp_path / "m.gguf", {"fast": 8.0, "slow": 2.0}
+    path, betas = tmp_path / "m.gguf", {"fast": 8.0, "slow": 0.01}
     betas = {f"qwen2.rope.scaling.yarn_beta_{which}": value for which, value in betas.items()}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(gguf_models.gguf, "write", lambda facts, *rest: write(facts | betas, *rest))
