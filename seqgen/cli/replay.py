@@ -28,19 +28,8 @@ from seqgen.wording import plural
 # Commands whose results follow from what is recorded; those that store models do it elsewhere.
 STORING = ("train", "sweep", "mix")
 REPLAYED = (
-    *("sample", "beam-search", "fill", "restore"),
-    *(
-        "perplexity",
-        "eval",
-        "compare",
-        "bleu",
-        "predict",
-        "vectors",
-        "diagnose",
-        "inspect",
-        "novelty",
-    ),
-    *("data", "tokenize", *STORING),
+    *("sample", "beam-search", "fill", "restore", "perplexity", "eval", "compare", "bleu"),
+    *("predict", "vectors", "diagnose", "inspect", "novelty", "data", "tokenize", *STORING),
 )
 # The flags of those commands that write a file, over which a replay would write.
 WRITING = ("--out", "--plot", "--html")

@@ -88,7 +88,8 @@ def measure(
     speeds = {number: [] for number in numbers}
     costs = {number: [] for number in numbers}
     waits = {number: [] for number in numbers}
-    load(place, fields, 1, 8, 1)  # loads the model
+    # Loads the model, and ends here if the server refuses it.
+    stream(place, {"prompt": PROMPT, "max_tokens": 8, "stream": True, **fields})
     for _ in range(rounds):
         for number in numbers:
             begun = processor_seconds(process)
@@ -129,7 +130,10 @@ def main() -> None:
         return
     command = [sys.executable, "-m", "seqgen", "serve", "-m", given.model, "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
-        address = server.stderr.readline().split()[-1]
+        said = server.stderr.readline()
+        if "http" not in said:
+            raise SystemExit(said.strip())
+        address = said.split()[-1]
         try:
             how = numbers, given.tokens, given.rounds, server.pid
             measure(urlsplit(address).netloc, fields, *how)
