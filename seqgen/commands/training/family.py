@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator
-from typing import Any
 
 from seqgen import registry, store
 from seqgen.configs import DataConfig, TrainingConfig, require
@@ -62,13 +61,20 @@ def why_not_mixed(
     return None
 
 
-def check_mixable(*about: Any, **more: Any) -> None:
+def check_mixable(
+    architecture: str,
+    training: TrainingConfig,
+    data: DataConfig,
+    *,
+    name: str | None = None,
+    prepared: Prepared | None = None,
+) -> None:
     """Refuse `--with-ngram` for a network that cannot be mixed; see `why_not_mixed`.
 
     Raises:
         UsageError: says why.
     """
-    why_not = why_not_mixed(*about, **more)
+    why_not = why_not_mixed(architecture, training, data, name=name, prepared=prepared)
     require(why_not is None, f"--with-ngram {why_not}")
 
 
