@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import secrets
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from seqgen.cli.flags import takes_options
-from seqgen.cli.output import Output, console, put, put_record, shown, standard_output
-from seqgen.cli.prompts import Echo, GivenPrompts, say_unknown
+from seqgen.cli.output import Output, console, standard_output
+from seqgen.cli.prompts import GivenPrompts
 from seqgen.cli.reading import ReadModel
-from seqgen.cli.source_attention import Picture, Shown
+from seqgen.cli.source_attention import Picture
 from seqgen.cli.tables import figure
+from seqgen.cli.writing import Echo, Writing, drawn
 from seqgen.configs import Options, Panel, setting
 from seqgen.configs.decoding import BeamOptions
 
 if TYPE_CHECKING:
-    from seqgen.commands.writing.beam_search import Tree
+    from seqgen.commands.writing.beam_search import Beam, Tree
 
 
 class Explain(Options, panel=Panel.OUTPUT):
@@ -43,45 +43,34 @@ def beam_search(
     --pattern, --no-repeat-ngram, --max-copy. The search stops when no live hypothesis can still
     beat the n-th best finished one.
     """
-    search = replace(search, of_source=picture.of(search.of_source))
+    announced = search.stochastic and search.seed is None
+    search = drawn(search, picture)
     if tree.explain:
         search.of_source.refuse_shown("--explain")
-    looks = Shown(search.of_source, picture.plot, maps=out.draws, inputs=prompts.files)
-    reported = search.stochastic and search.seed is None
-    if search.seed is None:
-        search = replace(search, seed=secrets.randbelow(1 << 31))
-    loaded = model.load(search.of_source, search.beams, search.max_tokens)
-    out.uses([loaded], search.seed)
+    writing = Writing.open(search, search.beams, model, prompts, picture, echo, out)
+    loaded = writing.loaded
+    prompts.check_for(loaded)
+    if announced:
+        out.announce_seed(search.seed)
     from seqgen.commands.writing import beam_search as searching
 
-    from_sources = prompts.are_sources(loaded, echo.echo)
-    if reported:
-        out.announce_seed(search.seed)
     texts, piped = prompts.texts(loaded, out)
     if tree.explain:
         for found in searching.explain(loaded, texts, search):
             _put_tree(found, loaded.given.prompt, out)
         return
-    echoed = not from_sources and echo.on_this_terminal
-    aligned = search.of_source.align or search.of_source.align_words
-    raw = not (piped or aligned) and len(texts) == search.nbest == 1
-    unknown = 0
-    for record in searching.beam_search(loaded, texts, search):
-        text = loaded.echoed(record.prompt, record.text) if echoed else record.text
-        if out.json:
-            put_record(record.record())
-        elif raw:
-            put(text + "\n")
-        else:
-            of = f", rank {record.rank}, score {figure(record.score)}" if search.nbest > 1 else ""
-            put(shown(text, f"{loaded.given.prompt} {record.index}{of}", record.alignment))
-        looks.put(record.look, f"source {record.index}, rank {record.rank}")
-        if record.missing:
-            names = ", ".join(map(repr, record.missing))
-            out.notice(f"{loaded.given.prompt} {record.index}, rank {record.rank} lacks {names}")
-        if from_sources and record.rank == 0:
-            unknown += record.of_source.source_unknown
-    say_unknown(unknown, out)
+
+    def heading(beam: Beam) -> str:
+        return f", rank {beam.rank}, score {figure(beam.score)}" if search.nbest > 1 else ""
+
+    def beams() -> Iterator[Beam]:
+        for beam in searching.beam_search(loaded, texts, search):
+            yield beam
+            if beam.missing:
+                names = ", ".join(map(repr, beam.missing))
+                out.notice(f"{loaded.given.prompt} {beam.index}, rank {beam.rank} lacks {names}")
+
+    writing.put(beams(), writing.is_raw(texts, piped, search.nbest), "rank", heading)
 
 
 STYLE = {"live": "", "finished": "bold green", "pruned": "dim"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import typer
 
@@ -12,13 +12,12 @@ from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs
 from seqgen.cli.output import Output, say
 from seqgen.cli.pairs import (
-    HeldOutPairs,
     PairFiles,
     as_pairs,
     check_one_kind,
     check_translates,
     given_pairs,
-    require_reads,
+    held_out_by,
     say_cut,
     translating,
 )
@@ -34,7 +33,7 @@ from seqgen.cli.tables import (
     put_columns,
     short_count,
 )
-from seqgen.configs import READING_PRECISIONS, Options, Panel, argument, choice, setting
+from seqgen.configs import Options, Panel, ReadingPrecision, argument, conform, setting
 from seqgen.configs.decoding import Translation
 from seqgen.configs.scoring import CacheOptions, Scoring, TextScoring, TranslationScores
 from seqgen.errors import UsageError
@@ -171,8 +170,8 @@ def _kinds(precisions: str, precision: str) -> list[str]:
     """
     if precision != "auto":
         raise UsageError("give --precision or --precisions, not both")
-    allowed = [kind for kind in READING_PRECISIONS if kind != "auto"]
-    kinds = [choice("--precisions", kind.strip(), allowed) for kind in precisions.split(",")]
+    allowed = Literal[tuple(kind for kind in get_args(ReadingPrecision) if kind != "auto")]
+    kinds = [conform("--precisions", kind.strip(), allowed) for kind in precisions.split(",")]
     if len(set(kinds)) < len(kinds):
         raise UsageError("--precisions has a number format twice")
     return kinds
@@ -192,10 +191,9 @@ def _text(
     check_translates(models[0], files.of_pairs)
     if models[0].given.in_pairs:
         given = given_pairs(inputs, files)
-        if given is not None:
-            require_reads(models, given)
         newlines = "lf" if all(one.data.newlines == "lf" for one in models) else "keep"
-        pairs = as_pairs(given or HeldOutPairs.by(models), newlines, loaded=models[0])
+        held_out = given or held_out_by(models, quiet=True)
+        pairs, *_ = [as_pairs(one, held_out, newlines) for one in models]
         return pairs, given and given.name
     if files.file is None:
         return comparing.common_text(models), None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from seqgen import registry, store
-from seqgen.configs import PRECISIONS, READING_PRECISIONS
 
 TOKENIZERS = ("char", "byte", "word", "whitespace", "uncased", "bpe", "unigram", "wordpiece")
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -45,6 +44,4 @@ def preset_names(incomplete: str) -> list[str]:
 architectures = one_of(*registry.ARCHITECTURES)
 tokenizers = one_of(*TOKENIZERS)
 tasks = one_of(*(task.name for task in registry.ON_FEATURES))
-precisions = one_of(*PRECISIONS)
-reading_precisions = one_of(*READING_PRECISIONS)
 devices = one_of(*DEVICES)

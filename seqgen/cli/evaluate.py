@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,6 @@ from seqgen.cli.pairs import (
     check_translates,
     given_pairs,
     held_out_by,
-    require_reads,
     say_cut,
     score_rows,
     translating,
@@ -191,11 +190,11 @@ def _reader(
         return lambda loaded: (None, None)
     if models[0].given.in_pairs:
         given = given_pairs(inputs, files) or held_out_by(models, quiet=True)
-        require_reads(models, given)
-        # A line that is no pair is refused before the work.
-        for _ in as_pairs(given, "keep", loaded=models[0]):
+        # A model that does not read such pairs, or a line that is none, is refused before the work.
+        pairs, *_ = [as_pairs(one, given, "keep") for one in models]
+        for _ in pairs:
             pass
-        return lambda loaded: (as_pairs(given, loaded.data.newlines, loaded=loaded), given.name)
+        return lambda loaded: (as_pairs(loaded, given, loaded.data.newlines), given.name)
     if files.file is not None:
         text, name = inputs.read_text_or_tokens(files.file), files.file
     else:
@@ -245,60 +244,53 @@ DIVERSITY: tuple[Row, ...] = tuple(
 )
 
 
+# What texts have copied, in characters: the longest part, and the shares of n-grams.
+NOVELTY: tuple[Row, ...] = (
+    ("longest copy, characters", lambda r: count(r["longest"])),
+    *(
+        (f"{n} characters copied", lambda r, n=n: percentage(r["share"]["characters"][n]))
+        for n in ("10", "20", "50")
+    ),
+)
+
+
 def _table(evaluations: list[Evaluation], out: Output) -> None:
     """Write a row a figure and a column a model; what the text itself has stands in the last."""
     rows: list[list[str]] = []
     of_pairs = [one for one in evaluations if hasattr(one, "translations")]
     if any(one.perplexity for one in evaluations):
         records = [one.perplexity for one in evaluations]
-        shown = PERPLEXITY + (PAIR_PERPLEXITY if of_pairs else ())
-        rows += [[label, *(_shown(show, r) for r in records), ""] for label, show in shown]
+        rows += [_row(*row, records) for row in PERPLEXITY + PAIR_PERPLEXITY * bool(of_pairs)]
     if of_pairs and all(one.translations for one in of_pairs):
         rows += [[*row, ""] for row in score_rows(of_pairs)]
     elif any(one.bleu for one in evaluations):
         records = [one.bleu for one in evaluations]
-        texts = [_shown(lambda r: figure(r["text_score"], 2), r) for r in records]
-        shown = [_shown(_bleu, r) for r in records]
-        rows.append(["BLEU of continuations", *shown, _common_value(texts)])
-    if any(one.diversity for one in evaluations):
-        for label, show in DIVERSITY:
-            of_models, texts = (
-                [_shown(show, one.diversity and one.diversity[whose]) for one in evaluations]
-                for whose in ("model", "text")
-            )
-            rows.append([label, *of_models, _common_value(texts)])
-    if any(one.novelty for one in evaluations):
-        rows += _novelty_rows([one.novelty or {} for one in evaluations])
+        text = _row("", lambda r: figure(r["text_score"], 2), (), records)[-1]
+        rows.append([*_row("BLEU of continuations", _bleu, records)[:-1], text])
+    for key, figures in (("diversity", DIVERSITY), ("novelty", NOVELTY)):
+        made = [getattr(one, key) for one in evaluations]
+        of_models, texts = ([(one or {}).get(whose) for one in made] for whose in ("model", "text"))
+        rows += [_row(*row, of_models, texts) for row in figures if any(made)]
     rows += _pair_rows(evaluations)
     of_text = any(one.diversity or one.novelty for one in evaluations)
     if not of_text and not any(one.bleu and one not in of_pairs for one in evaluations):
         rows = [row[:-1] for row in rows]
-    names = [
-        "",
-        *(one.model for one in evaluations),
-        "the targets" if of_pairs else "the text itself",
-    ]
+    names = ["", *(one.model for one in evaluations)]
+    names.append("the targets" if of_pairs else "the text itself")
     put_table(names[: len(rows[0])], rows)
     _explain(evaluations, out)
 
 
-def _novelty_rows(records: list[dict[str, Any]]) -> Iterator[list[str]]:
-    """Yield the longest part copied, then the shares of n-grams of characters that are."""
-    of_models, texts = ([record.get(whose) for record in records] for whose in ("model", "text"))
-
-    def row(label: str, show: Callable[[dict[str, Any]], str]) -> list[str]:
-        others = [_shown(show, one) for one in texts]
-        return [label, *(_shown(show, one) for one in of_models), _common_value(others)]
-
-    yield row("longest copy, characters", lambda one: count(one["longest"]))
-    for n in ("10", "20", "50"):
-        yield row(
-            f"{n} characters copied", lambda one, n=n: percentage(one["share"]["characters"][n])
-        )
-
-
-def _shown(show: Callable[[dict[str, Any]], str], record: dict[str, Any] | None) -> str:
-    return MISSING if record is None else show(record)
+def _row(
+    label: str,
+    show: Callable[[dict[str, Any]], str],
+    of_models: Iterable[dict[str, Any] | None],
+    texts: Iterable[dict[str, Any] | None] = (),
+) -> list[str]:
+    """Return a figure of each model, and that of the text itself if it is one for all of them."""
+    models, own = ([MISSING if r is None else show(r) for r in each] for each in (of_models, texts))
+    of_text = own[0] if len(set(own)) == 1 else MISSING if own else ""
+    return [label, *models, of_text]
 
 
 def _explain(evaluations: list[Evaluation], out: Output) -> None:
@@ -312,11 +304,6 @@ def _explain(evaluations: list[Evaluation], out: Output) -> None:
 
 def _bleu(record: dict[str, Any]) -> str:
     return interval(record["score"], record["interval"], 2)
-
-
-def _common_value(values: list[str]) -> str:
-    """Return the figure of the text itself, if it is one for all models."""
-    return values[0] if len(set(values)) == 1 else MISSING
 
 
 def _pair_rows(evaluations: list[Evaluation]) -> Iterator[list[str]]:

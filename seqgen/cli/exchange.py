@@ -105,7 +105,7 @@ def export(model: StoredName, written: Exported, threads: Threads, out: Output) 
     """Export a model in a format that other tools read: n-grams, transformers, recurrent ones."""
     from seqgen.commands.exchange import default_format, export_model, exported
     from seqgen.commands.loading import load
-    from seqgen.formats import FOLDER_EXPORTERS
+    from seqgen.formats import EXPORTED_FILES, FOLDER_EXPORTERS
 
     loaded, file_format, merge = None, written.file_format, written.merge
     number_type = written.number_type
@@ -113,7 +113,10 @@ def export(model: StoredName, written: Exported, threads: Threads, out: Output) 
         loaded = load(model.name, "cpu")
         file_format = default_format(loaded, merge)
     if file_format in FOLDER_EXPORTERS:
-        path = check_out_folder(Path(written.out), written.overwrite, file_format)
+        if written.out == "-":
+            raise UsageError(f"--format {file_format} writes a folder: give --out FOLDER")
+        own = EXPORTED_FILES[file_format]
+        path = check_out_folder(Path(written.out), lambda p: p.name in own, written.overwrite)
     elif written.out != "-":
         kinds = {"gguf": ("a GGUF file", is_gguf), "arpa": ("an ARPA file", is_arpa)}
         kind = kinds.get(file_format, kinds["arpa"])

@@ -55,8 +55,6 @@ COMPLETIONS: dict[str, Callable[[str], list[str]]] = {
     "presets": completion.preset_names,
     "tokenizers": completion.tokenizers,
     "devices": completion.devices,
-    "precisions": completion.precisions,
-    "reading precisions": completion.reading_precisions,
 }
 # What stands for a value in help: by how it is read or completed, else by its type.
 METAVARS = {"file": "FILE", "path": "FILE", "models": "NAME", "presets": "NAME"}

@@ -296,17 +296,7 @@ class Inputs:
                 kept += [name] if len(new) == len(sources) else [source.name for source in new]
         return kept
 
-    def held_out(
-        self, val: str | None, val_source: str | None, val_target: str | None
-    ) -> dict[str, str]:
-        """Return the settings `val` and `val_target`, as far as flags give them.
-
-        Their files are kept, so that they can be read again.
-        """
-        given = {"val": val if val is not None else val_source, "val_target": val_target}
-        return {name: self._as_kept(held) for name, held in given.items() if held is not None}
-
-    def _as_kept(self, val: str) -> str:
+    def keep_held_out(self, val: str) -> str:
         """Return what `--val` means, where it can be read again: a share, a file, or "none"."""
         if val != "-" and not Path(val).exists():  # a share, none, or refused where it is read
             return val

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqgen.cli.coloured import lines_of, put_lines
 from seqgen.cli.output import Output, console, is_terminal, one_line, put, standard_output
-from seqgen.cli.tables import MISSING, count, figure, percentage, put_table
+from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.commands.inspect.passage import InspectedToken, Passages, likeliest
 from seqgen.commands.inspect.steps import (
     InspectedStep,
@@ -149,17 +149,7 @@ def units(passages: Passages, top: int) -> View:
 
 
 def _put_units(every: Sequence[Unit], top: int, out: Output) -> None:
-    rows = [
-        [
-            str(u.layer),
-            str(u.unit),
-            *(figure(share, 3) for share in (u.kept, u.memory, u.reset)),
-            count(u.lag),
-            figure(u.correlation, 3),
-            u.feature or MISSING,
-        ]
-        for u in every[:top]
-    ]
+    rows = inspection.unit_rows(every[:top])
     put_table(inspection.UNIT_COLUMNS, rows, left=0)
     out.notice(f"{len(rows)} of {plural(len(every), 'unit')}; memory and lag in tokens")
 
@@ -188,11 +178,7 @@ def _put_attention(seen: Attended, out: Output) -> None:
         else:
             _put_weights(seen.words)
         put("\n")
-    rows = [
-        [str(h.layer), str(h.head), figure(h.entropy, 3), figure(h.entropy_uniform, 3)]
-        for h in seen.heads
-    ]
-    put_table(["layer", "head", "entropy", "if uniform"], rows, left=0)
+    put_table(inspection.HEAD_COLUMNS, inspection.head_rows(seen), left=0)
 
 
 def _put_read(read: HeadWeights) -> None:

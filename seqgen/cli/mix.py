@@ -9,7 +9,7 @@ from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs
 from seqgen.cli.output import Output, say
 from seqgen.cli.outputs import check_replaced_model
-from seqgen.cli.pairs import HELD_OUT, ScoredInput, as_text, held_out_by
+from seqgen.cli.pairs import HELD_OUT, ScoredInput, as_scored, held_out_by
 from seqgen.cli.reading import BatchSize, ExactMachine
 from seqgen.cli.tables import figure, weight
 from seqgen.configs import REQUIRED, Options, Panel, argument, setting
@@ -97,7 +97,7 @@ def mix(mixing: Mixing, batches: BatchSize, machine: ExactMachine, out: Output) 
         loaded,
         name=mixing.name,
         weights=numbers,
-        text=None if source is None else lambda model: as_text(model, source),
+        text=None if source is None else lambda model: as_scored(model, source),
         by_order=mixing.by is not None,
         held_out=fit in (None, HELD_OUT),
         copy=mixing.copy,

@@ -10,7 +10,7 @@ from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output, one_line, put_record
 from seqgen.cli.reading import Device, ModelName
 from seqgen.cli.tables import MISSING, count, percentage, put_table
-from seqgen.configs import Options, Panel, choice, file_argument, setting
+from seqgen.configs import Documents, Options, Panel, file_argument, setting
 from seqgen.errors import UsageError
 from seqgen.limits import whole
 
@@ -31,15 +31,10 @@ class Looked(Options, panel=Panel.TEXT):
         "Look it up in this file instead of the training text of a model. Can be repeated.",
         reads="file",
     )
-    documents: str = setting(
+    documents: Documents = setting(
         "Look FILE up as one text (stream), or each of its lines as a text of its own (line).",
         "stream",
-        metavar="stream|line",
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        choice("--documents", self.documents, ("stream", "line"))
 
 
 @takes_options

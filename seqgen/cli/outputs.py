@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from seqgen import formats, store
+from seqgen import store
 from seqgen.cli.inputs import Identity, Input
 from seqgen.cli.output import is_terminal
 from seqgen.configs import Options, Panel, setting
@@ -68,23 +68,24 @@ def check_out(
     return out
 
 
-def check_out_folder(out: Path, overwrite: bool, file_format: str) -> Path:
-    """Return the folder to write a model into for another tool, with links followed.
+def check_out_folder(out: Path, is_own: Callable[[Path], bool], overwrite: bool) -> Path:
+    """Return the folder to write, with links followed.
+
+    Args:
+        out: where the user wants it.
+        is_own: whether the folder may have such a file.
+        overwrite: replace what an earlier run has written.
 
     Raises:
-        UsageError: there is none, or it holds something else than such a model, or one that is not
-            to be replaced.
+        UsageError: it is no folder, or has other files, or some that are not to be replaced.
     """
-    if str(out) == "-":
-        raise UsageError(f"--format {file_format} writes a folder: give --out FOLDER")
     out = out.resolve()
     if not out.exists():
         return out
     if not out.is_dir():
         raise UsageError(f"{out} is not a folder: give another --out")
-    there, known = {path.name for path in out.iterdir()}, formats.EXPORTED_FILES[file_format]
-    if there - known:
-        strange = min(there - known)
+    there = sorted(out.iterdir())
+    if strange := next((path.name for path in there if not is_own(path)), None):
         raise UsageError(f"{out} has other files ({strange}): give another --out")
     if there and not overwrite:
         raise UsageError(f"{out} exists: add --overwrite to replace it, or give another --out")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 # The value of --fit that means no file.
 HELD_OUT = "held-out"
-Watch = Callable[[Iterable[str]], Iterator[str]]
 
 
 class SourceVectors(Options, panel=Panel.TEXT):
@@ -44,88 +42,80 @@ class SourceVectors(Options, panel=Panel.TEXT):
 
 
 @dataclass(frozen=True)
-class HeldOutPairs:
-    """The pairs that models hold out, in the place of a FILE.
-
-    Attributes:
-        pairs: all of them.
-        name: what records call them.
-    """
-
-    pairs: Pairs
-    name: str = "validation"
-
-    @classmethod
-    def by(cls, models: Sequence[LoadedModel]) -> HeldOutPairs:
-        """Return the pairs that all of some models hold out.
-
-        Raises:
-            SeqgenError: a model holds out none, or other pairs than another.
-        """
-        from seqgen.commands.scoring.perplexity import held_out_pairs
-
-        first, *others = [held_out_pairs(loaded) for loaded in models]
-        for loaded, pairs in zip(models[1:], others, strict=True):
-            if list(pairs) != list(first):
-                names = f"{models[0].stored.name} and {loaded.stored.name}"
-                raise SeqgenError(f"{names} hold out different pairs: give a FILE")
-        return cls(first)
-
-
-@dataclass(frozen=True)
-class TwoFiles:
-    """The FILEs of `--source` and `--target`, in the place of one FILE of pairs."""
-
-    source: Input
-    target: Input
-
-    @property
-    def name(self) -> str:
-        """What records call them: the file that is scored."""
-        return self.target.name
-
-
-@dataclass(frozen=True)
-class Watched:
-    """A FILE as a text that can be read any number of times, with what takes note of it."""
+class TextOf:
+    """A FILE as a text that can be read any number of times."""
 
     source: Input
     newlines: str
-    watch: Watch = iter
 
     def chunks(self) -> Iterator[str]:
         """Yield the text in pieces, from its start."""
-        return self.watch(self.source.chunks(self.newlines))
+        return self.source.chunks(self.newlines)
 
 
 @dataclass(frozen=True)
-class WithVectors:
-    """A FILE of targets, and the file of the vectors that they are written from.
+class PairsOf:
+    """Pairs in the place of one FILE: of two files, or held out.
 
     Attributes:
-        targets: the FILE.
-        vectors: the other's path.
+        name: what records call them.
+        open: returns them, for a value of `newlines`.
+        vectors: whether their sources are a file of vectors.
     """
 
-    targets: Input
-    vectors: str
+    name: str
+    open: Callable[[str], Pairs]
+    vectors: bool = False
 
-    @property
-    def name(self) -> str:
-        """What records call it."""
-        return self.targets.name
 
-    def pairs(self, newlines: str, watch: Watch | None) -> Pairs:
-        """Return the pairs; see `as_text`."""
-        from seqgen.data.pairs import VectorPairs
+ScoredInput = Input | PairsOf
+
+
+def held_out_pairs_by(models: Sequence[LoadedModel]) -> PairsOf:
+    """Return the pairs that all of some models hold out.
+
+    Raises:
+        SeqgenError: a model holds out none, or other pairs than another.
+    """
+    from seqgen.commands.scoring.perplexity import held_out_pairs
+
+    first, *others = [held_out_pairs(loaded) for loaded in models]
+    for loaded, pairs in zip(models[1:], others, strict=True):
+        if list(pairs) != list(first):
+            names = f"{models[0].stored.name} and {loaded.stored.name}"
+            raise SeqgenError(f"{names} hold out different pairs: give a FILE")
+    return PairsOf("validation", lambda newlines: first)
+
+
+def two_sides(source: Input | None, vectors: str | None, target: Input) -> PairsOf:
+    """Return the pairs of a file of sources, or of vectors, and a file of targets.
+
+    Raises:
+        UsageError: as they are opened: one is a token file.
+        SeqgenError: likewise: the file of vectors is damaged.
+    """
+
+    def opened(newlines: str) -> Pairs:
+        from seqgen.data.pairs import FilePairs, VectorPairs
         from seqgen.data.vector_files import open_vectors
 
-        require_lines(self.targets)
-        text = Watched(self.targets, newlines, watch or iter)
-        return VectorPairs(open_vectors(self.vectors), text, self.targets.title)
+        targets = lines_of(target, newlines)
+        if source is None:
+            return VectorPairs(open_vectors(vectors), targets, target.title)
+        return FilePairs(lines_of(source, newlines), targets, (source.title, target.title))
+
+    return PairsOf(target.name, opened, vectors=source is None)
 
 
-ScoredInput = Input | TwoFiles | WithVectors | HeldOutPairs
+def lines_of(source: Input, newlines: str) -> TextOf:
+    """Return a FILE whose lines are one side of pairs, or pairs.
+
+    Raises:
+        UsageError: it is a token file.
+    """
+    if source.token_file is not None:
+        raise UsageError(f"{source.title} is a token file; pairs are read as text")
+    return TextOf(source, newlines)
 
 
 class PairFiles(Options, panel=Panel.TEXT):
@@ -158,7 +148,7 @@ class PairFiles(Options, panel=Panel.TEXT):
         return self.file is not None or self.of_pairs is not None
 
 
-def given_pairs(inputs: Inputs, files: PairFiles) -> Input | TwoFiles | WithVectors | None:
+def given_pairs(inputs: Inputs, files: PairFiles) -> ScoredInput | None:
     """Return what was given of pairs: a FILE, or one for each side; None if nothing was.
 
     Raises:
@@ -169,22 +159,8 @@ def given_pairs(inputs: Inputs, files: PairFiles) -> Input | TwoFiles | WithVect
     check_sides([file] if file else [], *sides, data_name="FILE")
     if target is None:
         return None if file is None else inputs.open_one(file)
-    if files.source_vectors is not None:
-        return WithVectors(inputs.open_one(target), files.source_vectors)
-    return TwoFiles(inputs.open_one(source), inputs.open_one(target))
-
-
-def require_reads(models: Sequence[LoadedModel], given: ScoredInput) -> None:
-    """Refuse pairs whose sources models do not read: texts for vectors, or vectors for texts.
-
-    Raises:
-        SeqgenError: a model does not.
-    """
-    for loaded in models:
-        if isinstance(given, WithVectors):
-            loaded.given.require_vectors()
-        elif isinstance(given, Input | TwoFiles):
-            loaded.given.check(None)
+    sources = None if source is None else inputs.open_one(source)
+    return two_sides(sources, files.source_vectors, inputs.open_one(target))
 
 
 def check_one_kind(models: Sequence[LoadedModel]) -> bool:
@@ -212,7 +188,7 @@ def check_translates(loaded: LoadedModel, option: str | None) -> None:
         raise UsageError(f"{option} is for translators; {name} reads {loaded.given.noun}")
 
 
-def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Input | HeldOutPairs:
+def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> ScoredInput:
     """Return the text that one model holds out, or that several do.
 
     Raises:
@@ -222,7 +198,7 @@ def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Input | HeldOutPa
 
     names = " and ".join(loaded.stored.name for loaded in models)
     if models[0].given.in_pairs:
-        pairs = HeldOutPairs.by(models)
+        pairs = held_out_pairs_by(models)
         if not quiet:
             announce(f"scoring the held-out {models[0].given.noun} of {names}")
         return pairs
@@ -236,90 +212,45 @@ def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Input | HeldOutPa
     return Input("validation", None, held_out)
 
 
-def beside(loaded: LoadedModel, source: Input, targets: Sequence[Input]) -> TwoFiles:
-    """Return the files of two sides: line n of one belongs to line n of the other.
-
-    Args:
-        loaded: the model that scores them.
-        source: the file of the sources.
-        targets: the file of the targets, and no other.
-
-    Raises:
-        UsageError: the model reads no pairs; or there is not one file of targets.
-    """
-    check_translates(loaded, "--source")
-    if len(targets) != 1:
-        raise UsageError(f"--source goes with one FILE of targets, not {len(targets)}")
-    return TwoFiles(source, targets[0])
-
-
-def as_text(
-    loaded: LoadedModel, given: ScoredInput, watch: Watch | None = None
-) -> Iterable[str] | TokenFile | Pairs:
-    """Return what a model scores of a FILE: a text, or pairs if it reads those.
-
-    Args:
-        loaded: the model.
-        given: the FILE, or what stands in its place.
-        watch: takes note of the text as it passes; a token file is then read as its text.
+def as_text(loaded: LoadedModel, given: ScoredInput) -> Iterable[str] | Pairs:
+    """Return what a model scores of a FILE: a text in pieces, or pairs if it reads those.
 
     Raises:
         UsageError: it is a token file, and the model reads pairs.
+        SeqgenError: the model does not read such sources.
     """
-    newlines = loaded.data.newlines
-    if not loaded.given.in_pairs and isinstance(given, Input):
-        if watch is not None:
-            return watch(given.chunks(newlines))
-        return given.token_file or given.chunks(newlines)
-    require_reads([loaded], given)
-    return as_pairs(given, newlines, watch, loaded)
+    if loaded.given.in_pairs or isinstance(given, PairsOf):
+        return as_pairs(loaded, given, loaded.data.newlines)
+    return given.chunks(loaded.data.newlines)
 
 
-def as_pairs(
-    given: ScoredInput, newlines: str, watch: Watch | None = None, loaded: LoadedModel | None = None
-) -> Pairs:
+def as_scored(loaded: LoadedModel, given: ScoredInput) -> Iterable[str] | TokenFile | Pairs:
+    """Return the same, or the token file that a model of text is given."""
+    text_alone = isinstance(given, Input) and not loaded.given.in_pairs
+    return (text_alone and given.token_file) or as_text(loaded, given)
+
+
+def as_pairs(loaded: LoadedModel, given: ScoredInput, newlines: str) -> Pairs:
     """Return the pairs of a FILE, or of what stands in its place.
 
     Args:
+        loaded: what reads them: one with labels reads lines that have some, or that have those
+            which it was told.
         given: the FILE.
         newlines: "keep", or "lf" for LF instead of CRLF.
-        watch: takes note of the pairs, as lines with a tab.
-        loaded: what reads them, where that is known: one with labels reads lines that have some,
-            or that have those which it was told.
 
     Raises:
         UsageError: a FILE is a token file.
+        SeqgenError: the model does not read such sources.
     """
-    from seqgen.data.pairs import FilePairs, TabPairs
-
-    if isinstance(given, HeldOutPairs):
-        return given.pairs if watch is None else _watched(given.pairs, watch)
-    if isinstance(given, WithVectors):
-        return given.pairs(newlines, watch)
-    sides = (given.source, given.target) if isinstance(given, TwoFiles) else (given,)
-    for side in sides:
-        require_lines(side)
     if isinstance(given, Input):
-        text = Watched(given, newlines, watch or iter)
-        read = TabPairs if loaded is None else loaded.given.read
-        return read(text, given.title)
-    source, target = (Watched(side, newlines) for side in sides)
-    pairs = FilePairs(source, target, (sides[0].title, sides[1].title))
-    return pairs if watch is None else _watched(pairs, watch)
-
-
-def _watched(pairs: Pairs, watch: Watch) -> Pairs:
-    """Return pairs that are taken note of as they pass, as lines with a tab."""
-    from seqgen.data.pairs import Pairs
-    from seqgen.data.sources import content_of
-
-    class WatchedPairs(Pairs):
-        def __iter__(self) -> Iterator[tuple[str, str]]:
-            passing, noted = itertools.tee(pairs)
-            lines = watch(f"{content_of(source)}\t{target}\n" for source, target in noted)
-            return (pair for _, pair in zip(lines, passing, strict=True))
-
-    return WatchedPairs()
+        pairs = loaded.given.read(lines_of(given, newlines), given.title)
+    else:
+        if given.vectors:
+            loaded.given.require_vectors()
+        pairs = given.open(newlines)
+    loaded.given.check(pairs.source_features)
+    return pairs
 
 
 def check_vectors(name: str) -> None:
@@ -332,16 +263,6 @@ def check_vectors(name: str) -> None:
 
     if not is_vector_file(name):
         raise UsageError(f"--source-vectors takes a file that ends in {' or '.join(ENDINGS)}")
-
-
-def require_lines(source: Input) -> None:
-    """Refuse a token file, where one side of pairs is read as lines.
-
-    Raises:
-        UsageError: it is one.
-    """
-    if source.token_file is not None:
-        raise UsageError(f"{source.title} is a token file; pairs are read as text")
 
 
 def check_sides(

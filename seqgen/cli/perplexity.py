@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,12 +14,15 @@ from seqgen.cli.inputs import Input, Inputs, piped_input
 from seqgen.cli.output import Output, one_line, put, put_record, say, say_protocols
 from seqgen.cli.pairs import (
     HELD_OUT,
+    PairsOf,
+    ScoredInput,
     SourceVectors,
-    WithVectors,
+    as_scored,
     as_text,
-    beside,
     check_one_kind,
+    check_translates,
     held_out_by,
+    two_sides,
 )
 from seqgen.cli.reading import ExactMachine, Machine, ModelNames, OwnWay, served
 from seqgen.cli.source_attention import Picture, Shown
@@ -183,15 +185,13 @@ def perplexity(
     inputs = Inputs(out.quiet)
     sources = inputs.open(text.or_piped if views.fit is None else text.files)
     looks = Shown(look, picture.plot, maps=out.draws, inputs=sources)
-    if text.source is not None:
-        sources = [beside(loaded[0], inputs.open_one(text.source), sources)]
+    if text.source is not None or text.vectors.source_vectors is not None:
+        sources = [_two_sides(loaded, text, sources, inputs)]
     if views.fit is not None:
         on = held_out_by(loaded, quiet=True) if views.fit == HELD_OUT else None
         loaded = [fit_on(on or inputs.open_one(views.fit), loaded[0], scoring, out)]
         if not sources:
             return
-    if text.vectors.source_vectors is not None:
-        sources = [_with_vectors(loaded, sources, text.vectors.source_vectors)]
     if text.label and not sources:
         raise UsageError("--label goes with a FILE of plain text: held-out lines have their own")
     sources = sources or [held_out_by(loaded, out.quiet)]
@@ -283,20 +283,23 @@ def _check_scoring(models: Sequence[LoadedModel], scoring: Scoring, out: Output)
             out.announce(warning)
 
 
-def _with_vectors(
-    models: Sequence[LoadedModel], sources: Sequence[Input], vectors: str
-) -> WithVectors:
-    """Return the one FILE of targets with its vectors.
+def _two_sides(
+    loaded: Sequence[LoadedModel], text: ScoredText, targets: Sequence[Input], inputs: Inputs
+) -> PairsOf:
+    """Return the one FILE of targets with its sources.
 
     Raises:
-        UsageError: there is no FILE, or more than one.
+        UsageError: there is no FILE, or more than one; or the models read no sources.
         SeqgenError: a model does not read vectors.
     """
-    if len(sources) != 1:
-        raise UsageError("--source-vectors goes with one FILE: the targets, a line each")
-    for loaded in models:
-        loaded.given.require_vectors()
-    return WithVectors(sources[0], vectors)
+    source, vectors = text.source, text.vectors.source_vectors
+    flag = "--source-vectors" if source is None else "--source"
+    if source is not None:
+        check_translates(loaded[0], flag)
+    require(len(targets) == 1, f"{flag} goes with one FILE of targets, not {len(targets)}")
+    for one in loaded if source is None else ():
+        one.given.require_vectors()
+    return two_sides(None if source is None else inputs.open_one(source), vectors, targets[0])
 
 
 @dataclass(frozen=True)
@@ -313,19 +316,19 @@ class Scores:
     scoring: Scoring
     out: Output
 
-    def whole(self, sources: list[Input]) -> None:
+    def whole(self, sources: list[ScoredInput]) -> None:
         """Write a record, or a row, for each model and each text."""
         from seqgen.commands.scoring.perplexity import perplexity as score
 
         records = []
         for loaded in self.models:
             for source in sources:
-                text = as_text(loaded, source)
+                text = as_scored(loaded, source)
                 records.append(score(loaded, text, file=source.name, scoring=self.scoring))
                 self.out.record(records[-1])
         _table(COLUMNS, records, self.out)
 
-    def per_line(self, sources: list[Input], looks: Shown) -> None:
+    def per_line(self, sources: list[ScoredInput], looks: Shown) -> None:
         """Write the figures of each line, of several models with the one that likes it best."""
         from seqgen.commands.scoring.surprisal import line_record, whose_line
 
@@ -334,25 +337,27 @@ class Scores:
         if several and not self.out.json:
             self.out.notice("\t".join(["best", *(f"bits/char {name}" for name in names), "line"]))
         for source in sources:
-            with self._signed(source) as text:
-                for liked in _some(whose_line(models, text, self.scoring), source.name):
-                    best, lines = liked.best, liked.lines
-                    look = looks.at(models[0], lines[0])
-                    looks.put(look, f"line {lines[0].index}")
-                    if self.out.json:
-                        record = line_record(source.name, models[best], lines[best], self.scoring)
-                        if several:
-                            record["best"] = names[best]
-                            bits = (line.totals.bits for line in lines)
-                            record["bits"] = dict(zip(names, bits, strict=True))
-                        put_record({**record, **({} if look is None else look.keys())})
-                        continue
-                    bits = [figure(line.totals.bits_per_char) for line in lines]
-                    pairs = [] if look is None or look.alignment is None else [look.alignment]
-                    row = [*([names[best]] if several else []), *bits, one_line(lines[0].text)]
-                    put("\t".join([*row, *pairs]) + "\n")
+            text = as_text(models[0], source)
+            for liked in _some(whose_line(models, text, self.scoring), source.name):
+                best, lines = liked.best, liked.lines
+                look = looks.at(models[0], lines[0])
+                looks.put(look, f"line {lines[0].index}")
+                if self.out.json:
+                    record = line_record(source.name, models[best], lines[best], self.scoring)
+                    if several:
+                        bits = (line.totals.bits for line in lines)
+                        record |= {"best": names[best], "bits": dict(zip(names, bits, strict=True))}
+                    put_record(record | ({} if look is None else look.keys()))
+                    continue
+                row = [names[best]] * several
+                row += [figure(line.totals.bits_per_char) for line in lines]
+                row.append(one_line(lines[0].text))
+                if look is not None and look.alignment is not None:
+                    row.append(look.alignment)
+                put("\t".join(row) + "\n")
+            self._sign(source)
 
-    def per_token(self, sources: list[Input], show: bool) -> None:
+    def per_token(self, sources: list[ScoredInput], show: bool) -> None:
         """Write the bits of each token under the one model, or the text coloured by them."""
         from seqgen.cli.coloured import put_coloured
         from seqgen.commands.scoring.perplexity import for_model, protocol
@@ -362,31 +367,32 @@ class Scores:
         scoring = for_model(loaded, self.scoring)
         about = protocol(loaded, scoring)
         for source in sources:
-            with self._signed(source) as text:
-                tokens = _some(score_tokens(loaded, text, scoring), source.name)
-                if show and not self.out.json:
-                    put_coloured(tokens, self.out)
-                    continue
-                where = {"file": source.name, "model": loaded.stored.name}
-                for token in tokens:
-                    if self.out.json:
-                        put_record({**where, **asdict(token), "protocol": about})
-                    else:
-                        put(f"{figure(token.surprisal_bits)}\t{one_line(token.token)}\n")
+            tokens = score_tokens(loaded, as_text(loaded, source), scoring)
+            tokens = _some(tokens, source.name)
+            if show and not self.out.json:
+                put_coloured(tokens, self.out)
+                tokens = ()
+            where = {"file": source.name, "model": loaded.stored.name}
+            for token in tokens:
+                if self.out.json:
+                    put_record({**where, **asdict(token), "protocol": about})
+                else:
+                    put(f"{figure(token.surprisal_bits)}\t{one_line(token.token)}\n")
+            self._sign(source)
 
-    @contextmanager
-    def _signed(self, source: Input) -> Iterator[Iterator[str]]:
-        """Open a text; once it has passed, say how figures were made, with --verbose exactly."""
+    def _sign(self, source: ScoredInput) -> None:
+        """Say how the figures of a text were made, with --verbose exactly."""
         from seqgen.commands.scoring.perplexity import for_model, protocol, scoring_signature
-        from seqgen.data.text import Surveyor
+        from seqgen.data.pairs import Pairs
+        from seqgen.data.text import survey
 
-        surveyor = Surveyor()
-        yield as_text(self.models[0], source, surveyor.watch)
+        text = as_text(self.models[0], source) if self.out.explains else ()
+        facts = text.survey() if isinstance(text, Pairs) else survey(text)
         for loaded in self.models:
-            resolved, data = for_model(loaded, self.scoring), surveyor.facts.sha256
+            resolved = for_model(loaded, self.scoring)
             self.out.notice(f"{loaded.stored.name}: {protocol(loaded, resolved)}")
             if self.out.explains:
-                signature = scoring_signature("perplexity", loaded, resolved, data)
+                signature = scoring_signature("perplexity", loaded, resolved, facts.sha256)
                 say(f"{source.name}: {signature}")
 
 
@@ -433,7 +439,7 @@ def _table(columns: dict[str, Callable[[Any], str]], records: Sequence[Any], out
     say_protocols(records, out)
 
 
-def fit_on(source: Input, loaded: LoadedModel, scoring: Scoring, out: Output) -> LoadedModel:
+def fit_on(source: ScoredInput, loaded: LoadedModel, scoring: Scoring, out: Output) -> LoadedModel:
     """Fit a mixture's weights and a cache to a text; print them, and return the model with them."""
     from seqgen.commands.scoring.mix import fit
 
@@ -442,7 +448,7 @@ def fit_on(source: Input, loaded: LoadedModel, scoring: Scoring, out: Output) ->
             f"{loaded.stored.name} has weights by order; --fit finds weights that are the same in "
             "every context (seqgen mix PARTS --by order --fit FILE fits them by order)"
         )
-    text = as_text(loaded, source)
+    text = as_scored(loaded, source)
     mixed, result = fit(loaded, text, scoring)
     cache = mixed.cache
     if not out.record(result):

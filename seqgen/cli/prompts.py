@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from seqgen.cli.inputs import Input, Inputs, input_bytes, piped_input
-from seqgen.cli.output import Output, is_terminal
+from seqgen.cli.output import Output
 from seqgen.cli.pairs import SourceVectors, check_vectors
 from seqgen.configs import Options, Panel, argument, same, setting
 from seqgen.errors import UsageError
@@ -68,10 +67,13 @@ class GivenPrompts(Options, panel=Panel.TEXT):
             out: where to say that there is nothing.
 
         Raises:
-            SeqgenError: the model writes from no vectors, or their file is damaged.
+            SeqgenError: the file of vectors is damaged.
         """
         if self.source_vectors:
-            return given_vectors(loaded, self.source_vectors), True
+            from seqgen.data.vector_files import open_vectors
+
+            file = open_vectors(self.source_vectors)
+            return [file.vectors(number) for number in range(len(file))], True
         if self.source:
             (file,) = self.files
             return _lines_of(file.title, file.chunks(), "no source, no text", out), True
@@ -82,56 +84,21 @@ class GivenPrompts(Options, panel=Panel.TEXT):
             return [text.removesuffix("\n") if loaded.given.is_source else text], False
         return self.prompts or ("",), False
 
-    def are_sources(self, loaded: LoadedModel, echo: bool | None) -> bool:
-        """Return whether prompts are sources, for a model that writes from those; check them.
+    def check_for(self, loaded: LoadedModel) -> None:
+        """Refuse sources for a model that writes from none, and no source for one that does.
 
         Raises:
-            UsageError: there is none, or the source is to be written before the text; or the
-                model writes from no source, and a file of them is given.
+            UsageError: says which.
         """
         if self.source_vectors:
             loaded.given.require_vectors()
-        if not loaded.given.is_source:
-            if self.source:
-                loaded.given.require_sources("--source")
-            return False
-        if echo:
-            loaded.given.require_nothing("--echo")
-        if not self.given and piped_input() is None:
+        if self.source:
+            loaded.given.require_sources("--source")
+        if loaded.given.is_source and not self.given and piped_input() is None:
             name = loaded.stored.name
             if loaded.given.features is not None:
                 raise UsageError(f"{name} writes from vectors: give --source-vectors FILE")
             raise UsageError(f"{name} writes from a source: give one, or pipe them in, a line each")
-        return True
-
-
-class Echo(Options, panel=Panel.OUTPUT):
-    """Whether a prompt stands before its text."""
-
-    echo: bool | None = setting(
-        "Print the prompt before the text.",
-        names=("--echo/--no-echo",),
-        without="on a terminal",
-        common=True,
-    )
-
-    @property
-    def on_this_terminal(self) -> bool:
-        """Whether it does on the standard output there is."""
-        return is_terminal(sys.stdout) if self.echo is None else self.echo
-
-
-def given_vectors(loaded: LoadedModel, path: str) -> Sequence[Vectors]:
-    """Return the sources in a file of vectors.
-
-    Raises:
-        SeqgenError: the model writes from none, or the file is damaged.
-    """
-    from seqgen.data.vector_files import open_vectors
-
-    loaded.given.require_vectors()
-    file = open_vectors(path)
-    return [file.vectors(number) for number in range(len(file))]
 
 
 def say_unknown(count: int, out: Output, texts: str = "sources") -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import signature
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,12 +13,11 @@ from seqgen import store
 from seqgen.cli.process import MOST_THREADS
 from seqgen.configs import (
     MOST_SEED,
-    PRECISIONS,
-    READING_PRECISIONS,
     Options,
     Panel,
+    Precision,
+    ReadingPrecision,
     argument,
-    choice,
     group,
     setting,
     with_default,
@@ -55,28 +54,20 @@ class Device(Threads, panel=Panel.MACHINE):
 class ExactMachine(Device, panel=Panel.MACHINE):
     """Where to compute, and in which floating-point numbers."""
 
-    formats: ClassVar[tuple[str, ...]] = PRECISIONS
-    precision: str = setting(
+    precision: Precision = setting(
         "Number format: auto, float32, float64 or bf16.",
         "auto",
         metavar="KIND",
-        completes="precisions",
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        choice("--precision", self.precision, self.formats)
 
 
 class Machine(ExactMachine, panel=Panel.MACHINE):
     """Where to compute, and in which numbers; matrices may be reduced to bf16 or int8."""
 
-    formats: ClassVar[tuple[str, ...]] = READING_PRECISIONS
-    precision: str = setting(
+    precision: ReadingPrecision = setting(
         "Number format: auto (float32), float32, float64, or for matrices bf16 or int8.",
         "auto",
         metavar="KIND",
-        completes="reading precisions",
     )
 
 

@@ -158,7 +158,8 @@ class _Pages:
         loaded = load(str(model.path), self.device)
         latest = None
         if loaded.given.is_source and loaded.stored.holds_out:
-            pairs = as_pairs(held_out_by([loaded], quiet=True), loaded.data.newlines)
+            held_out = held_out_by([loaded], quiet=True)
+            pairs = as_pairs(loaded, held_out, loaded.data.newlines)
             latest = translated(loaded, pairs)
         if not loaded.given.in_pairs:
             if self.source is None and loaded.stored.validation_text is None:

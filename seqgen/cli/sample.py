@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from seqgen.cli.flags import takes_options
@@ -16,15 +15,14 @@ from seqgen.cli.output import (
     is_terminal,
     one_line,
     put,
-    put_record,
     say,
-    shown,
     standard_output,
 )
-from seqgen.cli.prompts import Echo, GivenPrompts, say_unknown
+from seqgen.cli.prompts import GivenPrompts, say_unknown
 from seqgen.cli.reading import ReadModel
-from seqgen.cli.source_attention import Picture, Shown
+from seqgen.cli.source_attention import Picture
 from seqgen.cli.tables import MISSING, count, figure, table
+from seqgen.cli.writing import Echo, Writing, drawn
 from seqgen.configs import Options, Panel, setting
 from seqgen.configs.decoding import SampleOptions
 from seqgen.errors import SeqgenError, UsageError
@@ -32,8 +30,7 @@ from seqgen.errors import SeqgenError, UsageError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from seqgen.commands.loaded import LoadedModel
-    from seqgen.commands.writing.explain import Explanation, Suggestion
+    from seqgen.commands.writing.explain import Explanation
 
 
 class Instead(Options, panel=Panel.OUTPUT):
@@ -74,147 +71,101 @@ def sample(
     """
     if instead.interactive:
         _check_interactive(prompts, instead, sampling, out)
-    sampling = replace(sampling, of_source=picture.of(sampling.of_source))
+    announced = sampling.seed is None and sampling.draws and not instead.suggest
+    sampling = drawn(sampling, picture)
     for flag in instead.given:
         if flag != "--interactive":
             sampling.of_source.refuse_shown(flag)
     if instead.suggest and (form := next(iter(sampling.form.given), None)):
         raise UsageError(f"--suggest writes no text, so it takes no {form}")
-    looks = Shown(sampling.of_source, picture.plot, maps=out.draws, inputs=prompts.files)
-    reported = sampling.seed is None and sampling.draws
-    if sampling.seed is None:
-        sampling = replace(sampling, seed=secrets.randbelow(1 << 31))
     rows = sampling.num_samples * sampling.best_of
-    loaded = model.load(sampling.of_source, rows, sampling.max_tokens)
-    out.uses([loaded], sampling.seed)
-    from_sources = not instead.interactive and prompts.are_sources(loaded, echo.echo)
-    if echo.echo and loaded.given.is_source:
-        loaded.given.require_nothing("--echo")
-    if reported and not instead.suggest:
+    writing = Writing.open(sampling, rows, model, prompts, picture, echo, out)
+    loaded = writing.loaded
+    if not instead.interactive:
+        prompts.check_for(loaded)
+    if announced:
         out.announce_seed(sampling.seed)
     if instead.interactive:
-        _converse(loaded, sampling, looks, echo, out)
+        _converse(writing, sampling)
         return
     texts, piped = prompts.texts(loaded, out)
     if instead.suggest or instead.explain:
-        _put_reasons(loaded, texts, sampling, instead.suggest, out)
+        _put_reasons(writing, texts, sampling, instead.suggest)
         return
-    echoed = not from_sources and echo.on_this_terminal
-    aligned = sampling.of_source.align or sampling.of_source.align_words
-    raw = not (out.json or piped or aligned) and len(texts) == sampling.num_samples == 1
-    if raw and not looks.shows_something:
-        _put_one(loaded, texts[0], sampling, echoed, out)
-    else:
-        _put_records(loaded, texts, sampling, _Form(echoed, raw, looks), out)
+    raw = writing.is_raw(texts, piped, sampling.num_samples)
+    if raw and not writing.looks.shows_something:
+        _put_one(writing, texts[0], sampling)
+        return
+    from seqgen.commands.writing.sample import sample as write
+
+    several = sampling.num_samples > 1
+    records = write(loaded, texts, sampling)
+    writing.put(records, raw, "sample", lambda r: f", sample {r.sample}" if several else "")
 
 
-@dataclass(frozen=True)
-class _Form:
-    """How texts are written: with their prompts, as they are, beside their attention."""
-
-    echoed: bool
-    raw: bool
-    looks: Shown
-
-
-def _converse(
-    loaded: LoadedModel, sampling: SampleOptions, looks: Shown, echo: Echo, out: Output
-) -> None:
+def _converse(writing: Writing, sampling: SampleOptions) -> None:
     """Take prompts from the terminal, each as if it were a run of its own, with the next seed."""
 
     def written(prompt: str, number: int) -> Iterable[str]:
-        from seqgen.commands.writing.sample import stream
-
         drawing = replace(sampling, seed=sampling.seed + number)
-        if looks.shows_something:
-            return _looked(loaded, prompt, number, drawing, looks)
-        pieces = stream(loaded, prompt, drawing)
-        return _with_echo(loaded, prompt if echoes_prompt else "", pieces)
+        if writing.looks.shows_something:
+            return _looked(writing, prompt, number, drawing)
+        return _streamed(writing, prompt, drawing)
 
-    echoes_prompt = echo.echo is not False and not loaded.given.is_source
-    converse(written, out.quiet)
+    converse(written, writing.out.quiet)
 
 
 def _put_reasons(
-    loaded: LoadedModel,
-    texts: Iterable[str],
-    sampling: SampleOptions,
-    suggest: int | None,
-    out: Output,
+    writing: Writing, texts: Iterable[str], sampling: SampleOptions, suggest: int | None
 ) -> None:
     """Write the most probable next tokens, or how every token of a text was chosen."""
     from seqgen.commands.writing import explain as explaining
 
-    if suggest:
-        suggestions = explaining.suggest(loaded, texts, suggest, sampling.batch_size)
-        put_suggestions(suggestions, out)
-    else:
+    loaded, out = writing.loaded, writing.out
+    if not suggest:
         tokens = explaining.explain(loaded, texts, sampling)
         put_explanations(tokens, loaded.given.prompt, out)
+        return
+    for token in explaining.suggest(loaded, texts, suggest, sampling.batch_size):
+        if not out.record(token):
+            put(f"{token.index}\t{figure(token.probability)}\t{one_line(token.text)}\n")
 
 
-def _put_one(
-    loaded: LoadedModel, prompt: str, sampling: SampleOptions, echoed: bool, out: Output
-) -> None:
+def _put_one(writing: Writing, prompt: str, sampling: SampleOptions) -> None:
     """Write one text as it is, piece by piece."""
     from seqgen.commands.writing.prompts import unknown_in_source
-    from seqgen.commands.writing.sample import stream
 
-    echo = prompt if echoed else ""
-    for piece in _with_echo(loaded, echo, stream(loaded, prompt, sampling)):
+    for piece in _streamed(writing, prompt, sampling):
         put(piece)
     put("\n")
-    say_unknown(unknown_in_source(loaded, prompt), out)
+    say_unknown(unknown_in_source(writing.loaded, prompt), writing.out)
 
 
-def _looked(
-    loaded: LoadedModel, prompt: str, number: int, options: SampleOptions, looks: Shown
-) -> Iterator[str]:
+def _looked(writing: Writing, prompt: str, number: int, sampling: SampleOptions) -> Iterator[str]:
     """Yield the text of one source, with its alignment if one is wanted; then show its attention.
 
     Attention is read when a text is finished, so that the text comes in one piece.
     """
     from seqgen.commands.writing.sample import sample as write
 
-    (record,) = write(loaded, [prompt], options)
+    (record,) = write(writing.loaded, [prompt], sampling)
     yield record.text if record.alignment is None else f"{record.text}\n{record.alignment}"
-    if looks.options.attention:
+    if sampling.of_source.attention:
         yield "\n"
-        looks.put(record.look, f"source {number}")
+        writing.looks.put(record.look, f"source {number}")
 
 
-def _with_echo(loaded: LoadedModel, echo: str, pieces: Iterable[str]) -> Iterator[str]:
+def _streamed(writing: Writing, prompt: str, sampling: SampleOptions) -> Iterator[str]:
     """Yield the pieces of a text with its prompt, before the first or after the last."""
-    pieces = iter(pieces)
+    from seqgen.commands.writing.sample import stream
+
+    backward, echo = writing.loaded.backward, prompt if writing.echoed else ""
+    pieces = stream(writing.loaded, prompt, sampling)
     first = next(pieces, "")  # refuses a prompt before anything is shown
-    yield first if loaded.backward else echo + first
+    yield first if backward else echo + first
     yield from pieces
-    if loaded.backward:
+    if backward:
         yield echo
-
-
-def _put_records(
-    loaded: LoadedModel, texts: Iterable[str], sampling: SampleOptions, form: _Form, out: Output
-) -> None:
-    """Write texts, a line or a JSON record each; a raw one as it is."""
-    from seqgen.commands.writing.sample import sample as write
-
-    unknown = 0
-    for record in write(loaded, texts, sampling):
-        if out.json:
-            put_record(record.record())
-        else:
-            of = f", sample {record.sample}" if sampling.num_samples > 1 else ""
-            text = loaded.echoed(record.prompt, record.text) if form.echoed else record.text
-            if form.raw:
-                put(text + "\n")
-            else:
-                heading = f"{loaded.given.prompt} {record.index}{of}"
-                put(shown(text, heading, record.alignment))
-        form.looks.put(record.look, f"source {record.index}, sample {record.sample}")
-        if loaded.given.is_source and record.sample == 0:
-            unknown += record.of_source.source_unknown
-    say_unknown(unknown, out)
 
 
 def _check_interactive(
@@ -239,15 +190,6 @@ def _check_interactive(
     if wrong:
         raise UsageError(f"--interactive takes no {wrong[0]}")
     check_terminal()
-
-
-def put_suggestions(suggestions: Iterable[Suggestion], out: Output) -> None:
-    """Write the likeliest next tokens: records, or lines of prompt number, probability, token."""
-    for suggestion in suggestions:
-        if not out.record(suggestion):
-            put(
-                f"{suggestion.index}\t{figure(suggestion.probability)}\t{one_line(suggestion.text)}\n"
-            )
 
 
 def put_explanations(explanations: Iterable[Explanation], what: str, out: Output) -> None:
@@ -282,8 +224,6 @@ def _candidates(explanation: Explanation) -> Table:
 
 
 PROMPT = "> "
-# Stands for a line that Ctrl-C discarded. Nobody can type it: a typed line has no newline.
-DISCARDED = "\n"
 # (prompt, its number in the session from 0) -> the pieces of the text that continues it.
 Write = Callable[[str, int], Iterable[str]]
 
@@ -321,21 +261,16 @@ def converse(write: Write, quiet: bool) -> None:
 
 
 def _prompts() -> Iterator[str]:
-    """Yield the lines that are typed; the arrow keys bring back earlier ones."""
+    """Yield the lines that are typed, until Ctrl-D; the arrow keys bring back earlier ones."""
     with contextlib.suppress(ImportError):  # Windows has history without it
         import readline  # noqa: F401
-    while (line := _typed()) is not None:
-        if line != DISCARDED:
-            yield line
-
-
-def _typed() -> str | None:
-    """Return the next line: None for Ctrl-D, and `DISCARDED` for Ctrl-C."""
-    try:
-        return input(PROMPT)
-    except KeyboardInterrupt:
-        put("\n")
-        return DISCARDED
-    except EOFError:
-        put("\n")
-        return None
+    while True:
+        try:
+            line = input(PROMPT)
+        except KeyboardInterrupt:  # discards the line
+            put("\n")
+            continue
+        except EOFError:
+            put("\n")
+            return
+        yield line

@@ -137,6 +137,7 @@ def put_heat_map(
         source: the L tokens.
         title: stands above.
     """
+    from rich.cells import cell_len
     from rich.text import Text
 
     out = console(sys.stderr)
@@ -144,7 +145,7 @@ def put_heat_map(
     most = weights.max(initial=0.0)
     out.print(f"{title}; darkest {figure(most, 2)}")
     rows, columns = list(map(label, target)), list(map(label, source))
-    beside = min(WIDEST_LABEL, max(map(_cells, rows), default=0))
+    beside = min(WIDEST_LABEL, max(map(cell_len, rows), default=0))
     each = max(1, (width - beside - 1) // CELL)
     coloured = out.color_system is not None
     for begin in range(0, max(1, len(columns)), each):
@@ -171,28 +172,19 @@ def _cell(weight: float, coloured: bool) -> Text:
 
 def _above(columns: Sequence[str]) -> Iterator[str]:
     """Yield the lines of labels that are written from top to bottom."""
-    labels = [_shortened(column, HIGHEST_LABEL) for column in columns]
+    labels = [
+        column if len(column) <= HIGHEST_LABEL else column[: HIGHEST_LABEL - 1] + "…"
+        for column in columns
+    ]
     height = max(map(len, labels), default=0)
-    for line in range(height):
-        at = (text[line - height + len(text)] if line >= height - len(text) else " "
-              for text in labels)  # fmt: skip
-        yield "".join(_to_width(character, CELL) for character in at).rstrip()
-
-
-def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def _cells(text: str) -> int:
-    from rich.cells import cell_len
-
-    return cell_len(text)
+    for line in zip(*(text.rjust(height) for text in labels), strict=True):
+        yield "".join(_to_width(character, CELL) for character in line).rstrip()
 
 
 def _to_width(text: str, width: int) -> str:
     """Return a text that takes exactly so many columns of a terminal."""
-    from rich.cells import cell_len, set_cell_size
+    from rich.text import Text
 
-    if cell_len(text) <= width:
-        return set_cell_size(text, width)
-    return set_cell_size(set_cell_size(text, width - 1) + "…", width)
+    shown = Text(text)
+    shown.truncate(width, overflow="ellipsis", pad=True)
+    return shown.plain

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Literal
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Input, Inputs, given_or_piped, join
 from seqgen.cli.output import Output, console, is_terminal, one_line, put, put_record
-from seqgen.cli.outputs import Overwrite, check_out, check_tokenizer_folder, is_token_file
+from seqgen.cli.outputs import (
+    Overwrite,
+    check_out,
+    check_out_folder,
+    check_tokenizer_folder,
+    is_token_file,
+)
 from seqgen.cli.reading import ModelName, Threads
 from seqgen.cli.tables import count, figure, percentage, put_facts
 from seqgen.configs import Documents, Options, Panel, file_argument, group, require, same, setting
@@ -293,7 +299,7 @@ class Read:
             UsageError: the place is an input, or holds something else, or is not to be replaced.
             SeqgenError: it cannot be written, or the text not be read.
         """
-        from seqgen.data.shards import shard_path, write_shards
+        from seqgen.data.shards import SHARDS, shard_path, write_shards
         from seqgen.data.token_writing import write_token_file
 
         shards, sources = saved.shards, self.sources
@@ -304,7 +310,9 @@ class Read:
                 done = write_token_file(path, self.text, *how, progress)
                 _put_written(path, done, self.out)
                 return
-            folder = check_shards(saved.out, sources, saved.overwrite)
+            folder = check_out_folder(saved.out, lambda path: path.match(SHARDS), overwrite=True)
+            for path in sorted(folder.glob(SHARDS)):
+                check_out(path, sources, saved.overwrite, "a token file", is_token_file)
             # Read twice: to know where to cut, and to encode it.
             texts = (source.chunks(self.newlines) for source in sources)
             characters = sum(map(len, chain.from_iterable(texts)))
@@ -353,28 +361,6 @@ def _documents(file: TokenFile) -> Iterator[list[int]]:
 
 def _listed(pieces: Iterable[tuple[str, int]]) -> str:
     return "  ".join(f"{_piece(piece)} ({count(times)})" for piece, times in pieces)
-
-
-def check_shards(out: Path, sources: Iterable[Input], overwrite: bool) -> Path:
-    """Return the folder to write token files into, with links followed.
-
-    Raises:
-        UsageError: there is none, it holds something else, or files that are not to be replaced.
-    """
-    from seqgen.data.shards import SHARDS
-
-    out = out.resolve()
-    if not out.exists():
-        return out
-    if not out.is_dir():
-        raise UsageError(f"{out} is not a folder, and --shards writes one: give another --out")
-    inside = sorted(out.iterdir())
-    strange = next((path for path in inside if not path.match(SHARDS)), None)
-    if strange is not None:
-        raise UsageError(f"{out} has other files ({strange.name}): give another --out")
-    for path in inside:
-        check_out(path, sources, overwrite, "a token file", is_token_file)
-    return out
 
 
 def _put_written(path: Path, done: WrittenTokens, out: Output) -> None:

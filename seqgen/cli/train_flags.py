@@ -96,8 +96,15 @@ class TrainingFiles(Options, panel=Panel.WHAT):
         return Inputs(out.quiet, self.field, settings.documents == "line")
 
     def held_out(self, settings: Any, inputs: Inputs) -> dict[str, str]:
-        """Return the settings `val` and `val_target`, as far as flags give them; see `Inputs`."""
-        return inputs.held_out(settings.val, self.val_source, settings.val_target)
+        """Return the settings `val` and `val_target`, as far as flags give them.
+
+        Their files are kept, so that they can be read again.
+        """
+        val = settings.val if settings.val is not None else self.val_source
+        given = {"val": val, "val_target": settings.val_target}
+        return {
+            name: inputs.keep_held_out(file) for name, file in given.items() if file is not None
+        }
 
 
 class ModelKind(Options, panel=Panel.WHAT):

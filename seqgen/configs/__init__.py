@@ -12,11 +12,10 @@ from seqgen.configs.model import LABELLING, ModelConfig, Size, by_ratio
 from seqgen.configs.options import (
     CHOSEN,
     PANELS,
-    PRECISIONS,
-    READING_PRECISIONS,
     Options,
     Panel,
-    choice,
+    Precision,
+    ReadingPrecision,
     count_of,
     group,
     is_group,

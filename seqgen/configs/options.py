@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from seqgen.configs.settings import Config, Flag, require, short
 from seqgen.errors import UsageError, did_you_mean
@@ -47,23 +47,11 @@ class Panel:
 PANELS = tuple(title for name, title in vars(Panel).items() if name.isupper())
 # The default of a setting that is made to fit the architecture, the text and the budget.
 CHOSEN = "chosen"
-PRECISIONS = ("auto", "float32", "float64", "bf16")
+Precision = Literal["auto", "float32", "float64", "bf16"]
 # Of commands that only write or score.
-READING_PRECISIONS = (*PRECISIONS, "int8")
+ReadingPrecision = Literal[Precision, "int8"]
 COUNT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(?:e\+?(\d{1,2}))?([kmb]?)", re.IGNORECASE)
 THOUSANDS = {"": 0, "k": 3, "m": 6, "b": 9}
-
-
-def choice(flag: str, value: str, allowed: Iterable[str]) -> str:
-    """Return `value` if it is allowed.
-
-    Raises:
-        UsageError: it is not; names the flag and what is.
-    """
-    allowed = list(allowed)
-    hint = did_you_mean(value, allowed) or f"; it is one of {', '.join(allowed)}"
-    require(value in allowed, f"{flag} is not {value!r}{hint}")
-    return value
 
 
 def count_of(flag: str, text: str) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from seqgen.configs import ranges
-from seqgen.configs.options import CHOSEN, Panel, size_of
+from seqgen.configs.options import CHOSEN, Panel, Precision, size_of
 from seqgen.configs.regimes import RegimeConfig
 from seqgen.configs.settings import MOST_STEPS, Choices, Span, require, setting
 
@@ -320,7 +320,7 @@ class TrainingConfig(RegimeConfig):
         panel=Panel.WHAT,
         metavar="K",
     )
-    precision: Literal["auto", "float32", "float64", "bf16"] = setting(
+    precision: Precision = setting(
         "Number format; auto uses bf16 if it trains faster on this machine, else float32.",
         "auto",
         panel=Panel.OPTIMISATION,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from seqgen.commands.inspect.heads import Attended, HeadWeights
 
 UNIT_COLUMNS = ("layer", "unit", "kept", "memory", "reset", "lag", "correlation", "follows")
+HEAD_COLUMNS = ("layer", "head", "entropy", "if uniform")
 
 
 def predictions_section(places: Iterable[InspectedToken]) -> PageSection:
@@ -84,7 +85,13 @@ def unit_section(unit: UnitValues) -> PageSection:
 
 def units_section(units: Sequence[Unit]) -> PageSection:
     """Return units as a table, in their order."""
-    rows = [
+    caption = "Units, those that remember longest first; memory and lag in tokens"
+    return PageSection("Units", table(UNIT_COLUMNS, unit_rows(units), caption, left=0))
+
+
+def unit_rows(units: Iterable[Unit]) -> list[list[str]]:
+    """Return the cells of `UNIT_COLUMNS` for each unit."""
+    return [
         [
             str(u.layer),
             str(u.unit),
@@ -95,8 +102,6 @@ def units_section(units: Sequence[Unit]) -> PageSection:
         ]
         for u in units
     ]
-    caption = "Units, those that remember longest first; memory and lag in tokens"
-    return PageSection("Units", table(UNIT_COLUMNS, rows, caption, left=0))
 
 
 def _figure(value: float | None) -> str:
@@ -105,14 +110,17 @@ def _figure(value: float | None) -> str:
 
 def attention_section(seen: Attended) -> PageSection:
     """Return what heads read for a word, side by side, and the entropies."""
-    parts = [beside(map(_head, seen.words))] if seen.words else []
-    rows = [
-        [str(h.layer), str(h.head), f"{h.entropy:.3f}", f"{h.entropy_uniform:.3f}"]
+    body = beside(map(_head, seen.words)) if seen.words else ""
+    caption = "Entropy of attention in nats, a mean over positions"
+    return PageSection("Attention", body + table(HEAD_COLUMNS, head_rows(seen), caption, left=2))
+
+
+def head_rows(seen: Attended) -> list[list[str]]:
+    """Return the cells of `HEAD_COLUMNS` for each head."""
+    return [
+        [str(h.layer), str(h.head), _figure(h.entropy), _figure(h.entropy_uniform)]
         for h in seen.heads
     ]
-    names = ["layer", "head", "entropy", "if uniform"]
-    parts.append(table(names, rows, "Entropy of attention in nats, a mean over positions", left=2))
-    return PageSection("Attention", "".join(parts))
 
 
 def _head(read: HeadWeights) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
+from typing import TypeVar
 
 from seqgen.commands.novelty import Copied
 from seqgen.commands.portrait.portrait import Course, Portrait, PredictionFigures
@@ -20,6 +22,7 @@ from seqgen.report.inspection import (
 )
 from seqgen.report.page import PageSection, beside, commands, page, table
 
+P = TypeVar("P", Portrait, Translated)
 # Samples that are shown of a training.
 MOST_SAMPLES = 6
 # Sections of every kind of model.
@@ -92,26 +95,19 @@ def _part(profile: Profile, title: str, body: str, several: bool) -> str:
     return heading + body + (commands(lines) if lines else "")
 
 
-def _with(body: Callable[[Portrait], str]) -> Callable[[Profile], str]:
-    """Return a section that needs a portrait."""
+def _of(kind: type[P], models: str, body: Callable[[P], str]) -> Callable[[Profile], str]:
+    """Return a section that needs a portrait of a kind, which only some `models` have."""
 
     def section(profile: Profile) -> str:
-        if not isinstance(profile.portrait, Portrait):
-            return "<p>Only models of text have this.</p>"
+        if not isinstance(profile.portrait, kind):
+            return f"<p>Only {models} have this.</p>"
         return body(profile.portrait)
 
     return section
 
 
-def _of_sources(body: Callable[[Translated], str]) -> Callable[[Profile], str]:
-    """Return a section of models that write from sources."""
-
-    def section(profile: Profile) -> str:
-        if not isinstance(profile.portrait, Translated):
-            return "<p>Only models that write from sources have this.</p>"
-        return body(profile.portrait)
-
-    return section
+_with = partial(_of, Portrait, "models of text")
+_of_sources = partial(_of, Translated, "models that write from sources")
 
 
 def _training(profile: Profile) -> str:

@@ -522,7 +522,8 @@ def typing(monkeypatch, *lines):
         return line
 
     monkeypatch.setattr(builtins, "input", answer)
-    monkeypatch.setattr("seqgen.cli.sample.is_terminal", lambda stream: True)
+    for module in ("sample", "writing"):
+        monkeypatch.setattr(f"seqgen.cli.{module}.is_terminal", lambda stream: True)
     yield
 
 

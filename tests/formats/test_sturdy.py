@@ -231,7 +231,7 @@ def test_a_hundred_million_samples_begin_on_the_command_line(monkeypatch, capsys
         if len(lines) == 3:
             raise EnoughError
 
-    monkeypatch.setattr("seqgen.cli.sample.put_record", put)
+    monkeypatch.setattr("seqgen.cli.writing.put_record", put)
     monkeypatch.setenv("SEQGEN_TRACEBACK", "1")
     with pytest.raises(EnoughError):
         many = ["--num-samples", "100000000", "--max-tokens", "3", "--json"]
