@@ -41,10 +41,15 @@ def reported(what: str) -> Iterator[None]:
         raise SeqgenError(f"{what}: {error.strerror or error}") from None
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `"; did you mean 'x'?"` for the name nearest to `word`, or an empty string."""
-    near = difflib.get_close_matches(str(word), list(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
+def did_you_mean(word: str, known: Iterable[str], meant: Mapping[str, str] | None = None) -> str:
+    """Return `"; did you mean 'x'?"` for the name nearest to `word`, or an empty string.
+
+    `meant` has other words for some of the names.
+    """
+    names = {name: name for name in known}
+    words = {other: own for other, own in (meant or {}).items() if own in names} | names
+    near = difflib.get_close_matches(str(word), words, n=1, cutoff=0.5)
+    return f"; did you mean {words[near[0]]!r}?" if near else ""
 
 
 def first_line(error: BaseException) -> str:

@@ -32,6 +32,15 @@ FORMER_FLAGS = {
     ("compare", "--sweep"): ("sweep", "--models"),
 }
 
+# What does here what other tools have a command for.
+COMMANDS_ELSEWHERE = {
+    "average": "seqgen train --set ema=0.999 averages weights; seqgen mix averages predictions",
+    "ensemble": "seqgen mix makes one model of several",
+    "generate": "seqgen sample writes texts, and seqgen beam-search the most probable ones",
+    "score": "seqgen perplexity scores texts",
+    "translate": "seqgen beam-search translates",
+}
+
 # The base of every wrong-usage error, wherever this version of Typer keeps it.
 _UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
@@ -104,6 +113,8 @@ def _tree(boxes: bool, only: str | None) -> Any:
 def _tree_for(arguments: list[str]) -> Any:
     """Return the tree with the command that is called, or with all: for help, or a wrong name."""
     first = next(iter(arguments), None)
+    if first in COMMANDS_ELSEWHERE:
+        raise UsageError(f"there is no command {first!r}: {COMMANDS_ELSEWHERE[first]}")
     known = first in {"--version", "--man", *KNOWN}
     return _tree(is_terminal(sys.stdout), first if known else None)
 

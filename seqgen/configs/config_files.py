@@ -80,8 +80,7 @@ def no_such_setting(
         known: what it has.
         owners: architectures that have the setting.
     """
-    meant = NAMES_ELSEWHERE.get(name)
-    close = did_you_mean(name if meant not in known else meant, known)
+    close = did_you_mean(name, known, NAMES_ELSEWHERE)
     hint = _belongs_to(owners) or close
     listed = f"seqgen models --architectures {architecture} lists all of them"
     return UsageError(f"{architecture} has no setting {name!r}{hint} ({listed})")

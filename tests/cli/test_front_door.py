@@ -569,7 +569,17 @@ def test_settings_are_found_by_what_other_tools_call_them(cli, tmp_path):
     code, _, err = cli("train", tmp_path / "text.txt", "--average", "0.9")
     assert code == 2 and err.count("\n") == 1 and "set it by --set ema=VALUE" in err
     assert "did you mean --lr?" in cli("train", "--learning-rate", "1")[2]
-    for name, meant in (("average", "ema"), ("n_embd", "hidden_size"), ("emaa", "ema")):
+    for name, meant in (("averaging", "ema"), ("n_embd", "hidden_size"), ("emaa", "ema")):
         code, _, err = cli("train", tmp_path / "text.txt", "--set", f"{name}=1", "--steps", "1")
         assert code == 2 and f"did you mean {meant!r}?" in err
     assert "--set" not in cli("sample", "--learning-rate", "1")[2]
+
+
+@pytest.mark.parametrize(
+    ("command", "meant"),
+    [("average", "seqgen train --set ema=0.999 averages weights"), ("generate", "seqgen sample")],
+)
+def test_commands_are_found_by_what_other_tools_call_them(command, meant, cli):
+    code, out, err = cli(command, "a", "b")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"seqgen: there is no command {command!r}: {meant}")
