@@ -52,6 +52,12 @@ class Batch:
         source = None if self.source is None else self.source.part(cut, trim)
         return replace(self, tokens=self.tokens[cut], targets=self.targets[cut], source=source)
 
+    def columns(self, count: int) -> Batch:
+        """Return at most so many tokens of each row, if it does not overlap with the next batch."""
+        if self.advance is not None:
+            return self
+        return replace(self, tokens=self.tokens[:, :count], targets=self.targets[:, :count])
+
 
 def cuts(rows: int, pieces: int) -> list[slice]:
     """Return at most so many parts of numbered rows, in order and of about the same size."""
@@ -111,6 +117,25 @@ class DerivedBatches(Batches):
     @property
     def steps_per_epoch(self) -> int:
         return self._batches.steps_per_epoch
+
+
+class FirstTokens(DerivedBatches):
+    """The first rows of each batch, or the begin of its first one, as in a trial of the speed.
+
+    Args:
+        batches: the others.
+        count: how many tokens there are at most, if rows can be cut that long.
+    """
+
+    def __init__(self, batches: Batches, count: int) -> None:
+        super().__init__(batches)
+        self._count = count
+
+    def batch(self, step: int) -> Batch:
+        whole = self._batches.batch(step)
+        some = whole.first(max(1, self._count // whole.tokens.shape[1])).columns(self._count)
+        count = round(whole.count * some.tokens.size / whole.tokens.size)
+        return replace(some, count=max(1, count))
 
 
 class RandomWindows(Batches):

@@ -72,6 +72,11 @@ class TwoWayBatch(Batch):
         rows = replace(self, backward=self.backward.rows(cut, trim))
         return super(TwoWayBatch, rows).rows(cut, trim)
 
+    def columns(self, count: int) -> Batch:
+        """Return at most so many tokens of each row, in both directions."""
+        rows = replace(self, backward=self.backward.columns(count))
+        return super(TwoWayBatch, rows).columns(count)
+
 
 class TwoWayBatches(DerivedBatches):
     """The same text in both directions, in every step.

@@ -11,7 +11,7 @@ import torch
 
 from seqgen import ranks
 from seqgen.configs import TrainingConfig
-from seqgen.data.batches import Batches
+from seqgen.data.batches import Batches, FirstTokens
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.engines.precision import Precision, restored_randomness
@@ -29,6 +29,9 @@ LEAST_BF16_SPEEDUP = 1.1
 # The losses of so long a training may be larger in bf16 than in float32 by this share. Measured:
 # 0.05 % where all is well; two seeds differ by 0.6 % and more.
 CURVE_SECONDS, MOST_LOSS_GAP = 0.3, 0.005
+# A step of a trial takes so long at most, or this share of a budget in minutes: of longer ones it
+# takes some rows, or part of one. So many tokens are tried first.
+STEP_SECONDS, SHARE_OF_BUDGET, FIRST_TOKENS = 1.0, 0.01, 64
 
 
 def speed(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:
@@ -49,6 +52,30 @@ def fastest(
     return highest([functools.partial(speed, model, batches, way) for way in timed])
 
 
+def with_short_steps(
+    model: NeuralLanguageModel, batches: Batches, ways: Sequence[TrainingConfig]
+) -> Batches:
+    """Return batches for a trial: all tokens of each, or as many as train within the limit.
+
+    Time grows with the tokens, and some of it is the same for any number. So what a few tokens
+    take says how many more are within the limit at least.
+
+    Raises:
+        SeqgenError: training diverges.
+    """
+    budget = 60 * (ways[0].minutes or 0.0)
+    limit, tokens = max(STEP_SECONDS, SHARE_OF_BUDGET * budget), FIRST_TOKENS
+    while tokens < batches.batch(0).tokens.size:
+        some = FirstTokens(batches, tokens)
+        runs = [_trainer(model, some, _of_steps(way, 1)).train() for way in ways]
+        seconds = ranks.broadcast(max(run.seconds for run in runs))
+        possible = some.batch(0).tokens.size * limit / seconds
+        if possible < 1.5 * tokens:
+            return some
+        tokens = int(possible)
+    return batches
+
+
 def highest(measures: Sequence[Callable[[], float]]) -> list[float]:
     """Return the highest of several values of each measure, taken in alternation.
 
@@ -67,8 +94,13 @@ def highest(measures: Sequence[Callable[[], float]]) -> list[float]:
 
 def _timed(training: TrainingConfig, seconds: float) -> TrainingConfig:
     """Return the settings of a training for so long, without validations."""
-    often = dict.fromkeys(("steps", "epochs", "validate_every", "patience", "checkpoint_every"))
-    return replace(training, **often, minutes=seconds / 60)
+    return replace(_of_steps(training, None), minutes=seconds / 60)
+
+
+def _of_steps(training: TrainingConfig, steps: int | None) -> TrainingConfig:
+    """Return the settings of a training for so many steps, without validations."""
+    often = dict.fromkeys(("minutes", "epochs", "validate_every", "patience", "checkpoint_every"))
+    return replace(training, **often, steps=steps)
 
 
 def _agree(speeds: Sequence[float]) -> bool:
@@ -79,7 +111,8 @@ def _agree(speeds: Sequence[float]) -> bool:
 
 def speed_at_first(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:
     """Return tokens per second at the start of training, in the faster way if that is open."""
-    return max(fastest(model, batches, ways_to_divide(model, training)))
+    ways = ways_to_divide(model, training)
+    return max(fastest(model, with_short_steps(model, batches, ways), ways))
 
 
 def ways_to_divide(model: NeuralLanguageModel, training: TrainingConfig) -> list[TrainingConfig]:
@@ -104,6 +137,7 @@ def bf16_speedup(model: NeuralLanguageModel, batches: Batches, training: Trainin
     untrained = copied(model)
     ways = [replace(training, precision=kind, compile=False) for kind in ("bf16", "float32")]
     try:
+        batches = with_short_steps(model, batches, ways)
         in_bf16, in_float32 = fastest(model, batches, ways)
         speedup = in_bf16 / in_float32
         faster = faster_precision(speedup) == "bf16"
@@ -126,7 +160,7 @@ def _loss_gap(model: NeuralLanguageModel, batches: Batches, training: TrainingCo
             steps = _trainer(copied(model), batches, timed).train().step
         except SeqgenError:
             return 0.0
-    same = replace(timed, minutes=None, steps=round(ranks.broadcast(float(steps))))
+    same = _of_steps(timed, ranks.broadcast(steps))
     losses = {}
     for precision in ("float32", "bf16"):
         with restored_randomness(model.device):
@@ -146,7 +180,7 @@ def row_threads_speedup(
     if len(ways) == 1:
         return 0.0
     try:
-        within, by_rows = fastest(model, batches, ways)
+        within, by_rows = fastest(model, with_short_steps(model, batches, ways), ways)
     except SeqgenError:
         return 0.0
     return by_rows / within
@@ -182,6 +216,7 @@ def compiled_speedup(
     Returns:
         The ratio and None; or 0 and why it cannot be compiled here.
     """
+    batches = with_short_steps(model, batches, [training])
     why_not = _trainer(model, batches, training).compile()
     if why_not is not None:
         return 0.0, why_not

@@ -247,12 +247,13 @@ def test_what_diverges_in_bf16_trains_in_float32(monkeypatch):
 SHORT = TrainingConfig(minutes=1.0, seq_len=8, batch_size=4, lr=1e-2, optimizer="muon")
 
 
-def untrained() -> tuple[RecurrentLM, Batches]:
+def untrained(rows: int = 4, window: int = 8) -> tuple[RecurrentLM, Batches]:
     """Return a small network with dropout, and the windows of a short text."""
     torch.manual_seed(0)
     model = RecurrentLM(LSTMConfig(vocab_size=9, hidden_size=16, num_layers=1, dropout=0.3))
-    corpus = Corpus(np.arange(400, dtype=np.uint8) ** 2 % 9, np.array([400]), start=1)
-    return model, training_batches(corpus, "stream", True, 4, 8, seed=0)
+    tokens = np.arange(12 * rows * window + 16) ** 2 % 9
+    corpus = Corpus(tokens.astype(np.uint8), np.array([tokens.size]), start=1)
+    return model, training_batches(corpus, "stream", True, rows, window, seed=0)
 
 
 def test_the_first_steps_in_bf16_have_the_losses_of_those_in_float32():
@@ -270,6 +271,30 @@ def test_what_diverges_in_float32_too_says_nothing_about_bf16(monkeypatch):
 
     monkeypatch.setattr(speed, "_trainer", Diverging)
     assert speed._loss_gap(*untrained(), SHORT) == 0
+
+
+@pytest.mark.parametrize(("rows", "window"), [(32, 64), (1, 2048)])
+def test_trials_of_long_steps_end(rows, window, monkeypatch):
+    """By a clock that knows a hundredth of a second a token in float32, so 20 seconds a step."""
+    now = [0.0]
+    monkeypatch.setattr(speed.time, "monotonic", lambda: now[0])
+
+    def compute(embedding, inputs):
+        now[0] += inputs[0].numel() / (300 if torch.is_autocast_enabled("cpu") else 100)
+
+    model, batches = untrained(rows, window)
+    model.embedding.register_forward_pre_hook(compute)
+    fits = {"seq_len": window, "batch_size": rows, "precision": "float32"}
+    training = replace(SHORT, **fits, minutes=0.2)
+    assert speed.bf16_speedup(model, batches, training) == pytest.approx(3)
+    assert now[0] < 20
+    began = now[0]
+    assert speed.speed_at_first(model, batches, training) == pytest.approx(100)
+    assert now[0] - began < 10
+    long = replace(training, minutes=60.0)
+    assert speed.with_short_steps(model, batches, [long]) is batches
+    run = speed._trainer(model, batches, training).train()
+    assert (run.step, run.tokens) == (1, rows * window)
 
 
 def test_a_copy_of_a_model_shares_the_text_that_it_was_shown():
