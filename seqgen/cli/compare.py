@@ -53,7 +53,7 @@ class Compared(Options, panel=Panel.MODEL):
     )
     all_: bool = setting("Compare all trained models.", names=("--all",), common=True)
     precisions: str | None = setting(
-        "Compare each model in several number formats, such as float32,bf16,int8.",
+        "Compare each model in several number formats, such as float32,int8,int4.",
         metavar="KIND,KIND,...",
         panel=Panel.MACHINE,
     )

@@ -62,10 +62,10 @@ class ExactMachine(Device, panel=Panel.MACHINE):
 
 
 class Machine(ExactMachine, panel=Panel.MACHINE):
-    """Where to compute, and in which numbers; matrices may be reduced to bf16 or int8."""
+    """Where to compute, and in which numbers; matrices may be reduced to bf16, int8 or int4."""
 
     precision: ReadingPrecision = setting(
-        "Number format: auto (float32), float32, float64, or for matrices bf16 or int8.",
+        "Number format: auto (float32), float32, float64, or for matrices bf16, int8 or int4.",
         "auto",
         metavar="KIND",
     )

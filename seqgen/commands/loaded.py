@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from seqgen.configs import DataConfig, Documents, require
+from seqgen.configs import WHOLE_NUMBERS, DataConfig, Documents, require
 from seqgen.configs.scoring import CacheConfig
 from seqgen.data.corpus import Corpus
 from seqgen.data.framing import Framing
@@ -148,7 +148,7 @@ class LoadedModel:
     def precision(self) -> str:
         """The type that it computes in; that of its matrices, if they are kept in fewer bits."""
         kinds = [part.precision for part in self.model.parts]
-        return next((kind for kind in kinds if kind in ("int8", "bfloat16")), kinds[0])
+        return next((kind for kind in kinds if kind in (*WHOLE_NUMBERS, "bfloat16")), kinds[0])
 
     @property
     def backward(self) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqgen import registry, store
 from seqgen.commands.loaded import LoadedModel
-from seqgen.configs import DataConfig, Direction, require
+from seqgen.configs import WHOLE_NUMBERS, DataConfig, Direction
 from seqgen.configs.scoring import CacheConfig
 from seqgen.data.labels import Labels
 from seqgen.errors import SeqgenError, UsageError
@@ -89,21 +89,20 @@ def load(
     Args:
         name: a name, a path, or None for the latest written; a mixture such as A:0.7+B:0.3.
         device: auto, cpu, cuda or mps.
-        precision: "auto" is float32: decoding and scoring never round more than they must. bf16
-            and int8 keep matrices in fewer bits.
+        precision: "auto" is float32: decoding and scoring never round more than they must. bf16,
+            int8 and int4 keep matrices in fewer bits.
         cache: a continuous cache to put beside it.
         work: what it is to do; None for anything, which is PyTorch's.
 
     Raises:
-        UsageError: the model, or the device, has no int8.
+        UsageError: the model, or the device, has no whole numbers.
         SeqgenError: there is no such model, or it is damaged, or it can have no cache.
     """
     stored = store.find_all(name)
     for part in stored.parts if isinstance(stored, StoredMixture) else [stored]:
         require_language_model(part)
     loaded = load_any(stored, device, precision, work)
-    if precision == "int8":
-        require_int8(loaded)
+    require_whole_numbers(loaded, precision)
     return loaded if cache is None else with_cache(loaded, cache)
 
 
@@ -212,17 +211,18 @@ def _assembled(stored: StoredModel, model: Reader, tokenizer: Tokenizer) -> Load
     return LoadedModel(stored, model, tokenizer, data, source_tokenizer, own_framing=framing)
 
 
-def require_int8(loaded: LoadedModel) -> None:
-    """Refuse int8 where no part of a model has it.
+def require_whole_numbers(loaded: LoadedModel, precision: Precision) -> None:
+    """Refuse int8 and int4 where no part of a model has them.
 
     Raises:
         UsageError: says what can be done.
     """
-    name = loaded.stored.name
-    require(
-        loaded.precision == "int8",
-        f"--precision int8 is for transformers and recurrent models of text, on a CPU; {name} is "
-        f"none on {loaded.model.device.type}: leave it out, or give --device cpu",
+    if precision not in WHOLE_NUMBERS or loaded.precision == precision:
+        return
+    raise UsageError(
+        f"--precision {precision} is for transformers and recurrent models of text, on a CPU; "
+        f"{loaded.stored.name} is none on {loaded.model.device.type}: leave it out, or give "
+        "--device cpu"
     )
 
 
@@ -363,7 +363,6 @@ def load_directions(
     kind = (row.load_arrays() or row.load_model()) if plain else None
     if kind is not None and kind.both_ways:
         loaded = load_any(stored, device, precision, work)
-        if precision == "int8":
-            require_int8(loaded)
+        require_whole_numbers(loaded, precision)
         return directions_of(loaded)
     return [load(name, device, precision, cache, work)]

@@ -12,6 +12,7 @@ from seqgen.configs.model import LABELLING, ModelConfig, Size, by_ratio
 from seqgen.configs.options import (
     CHOSEN,
     PANELS,
+    WHOLE_NUMBERS,
     Options,
     Panel,
     Precision,

@@ -48,8 +48,10 @@ PANELS = tuple(title for name, title in vars(Panel).items() if name.isupper())
 # The default of a setting that is made to fit the architecture, the text and the budget.
 CHOSEN = "chosen"
 Precision = Literal["auto", "float32", "float64", "bf16"]
+WholeNumbers = Literal["int8", "int4"]
+WHOLE_NUMBERS = get_args(WholeNumbers)
 # Of commands that only write or score.
-ReadingPrecision = Literal[Precision, "int8"]
+ReadingPrecision = Literal[Precision, WholeNumbers]
 COUNT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(?:e\+?(\d{1,2}))?([kmb]?)", re.IGNORECASE)
 THOUSANDS = {"": 0, "k": 3, "m": 6, "b": 9}
 

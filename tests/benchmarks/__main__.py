@@ -62,7 +62,7 @@ class Written(Options, panel=Panel.LENGTH):
 @app.command("decode", cls=Command)
 @takes_options
 def decode(written: Written, cases: Cases, threads: Threads, out: Output) -> None:
-    """Compare the writing speed of seqgen with plain baselines, in float32, bf16 and int8.
+    """Compare the writing speed of seqgen with plain baselines, in float32, bf16, int8 and int4.
 
     The name of a case ends in its precision, unless that is float32. All models have random
     weights. The baselines are a loop over nn.LSTM, and the packages transformers and CTranslate2

@@ -14,7 +14,7 @@ import torch
 from seqgen.packages import install_command
 
 from . import cases_with, cells
-from .shapes import BATCH, BEAMS, GPT2_SMALL, SMALL, SMALL_WORDS, Run, Shape
+from .shapes import BATCH, BEAMS, GPT2_MEDIUM, GPT2_SMALL, SMALL, SMALL_WORDS, Run, Shape
 from .writing_cases import (
     Case,
     cell,
@@ -36,6 +36,8 @@ PAIRS = [
     ("int8", "CTranslate2"),
 ]
 Clock = Callable[[], float]
+# Ours in int4 beside ours in int8.
+IN_4_BITS = [("int4", "int8")]
 # Texts written at a time, and beams.
 WRITTEN = [(1, 1), (BATCH, 1)]
 SEARCHED = [(BATCH, BEAMS)]
@@ -91,6 +93,8 @@ def measure(
         **_of_transformers(SMALL, SEARCHED, PAIRS[-2:]),
         **_of_transformers(SMALL_WORDS, [*WRITTEN, *SEARCHED], [FLOAT32, *PAIRS[-2:]]),
         **_of_transformers(GPT2_SMALL, [*WRITTEN, *SEARCHED], [FLOAT32, *PAIRS]),
+        **_of_transformers(GPT2_SMALL, WRITTEN, IN_4_BITS),
+        **_of_transformers(GPT2_MEDIUM, WRITTEN, IN_4_BITS),
     }
     if cells.names_cells(only):
         names = cells.recurrent_architectures()

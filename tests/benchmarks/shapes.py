@@ -33,6 +33,7 @@ SMALL = Shape(6, 384)
 SMALL_WORDS = Shape(6, 384, "".join(map(chr, range(256, 256 + 8000))))
 # GPT-2 small has 50,257 tokens; a newline and the special ones are added to these characters.
 GPT2_SMALL = Shape(12, 768, "".join(map(chr, range(256, 256 + 50_252))))
+GPT2_MEDIUM = Shape(24, 1024, GPT2_SMALL.alphabet)
 BATCH, BEAMS = 16, 5
 # Of translators: a joint subword vocabulary, and sources of 8 to 24 tokens, EOS included.
 PAIR_VOCAB, SHORTEST, LONGEST = 6000, 8, 24

@@ -42,6 +42,12 @@ def test_ctranslate2_makes_as_many_tokens(precision, beams):
     assert case.ours() == case.theirs() == 8
 
 
+def test_int4_makes_as_many_tokens_as_int8():
+    case = writing_cases.transformer(4, 2, TINY, "int4", "int8")
+    assert case.baseline == "seqgen, int8" and case.name.endswith("int4 beside int8")
+    assert case.ours() == case.theirs() == 8
+
+
 def test_a_library_that_is_not_there_is_skipped(monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     monkeypatch.setattr(decode, "SMALL", TINY)

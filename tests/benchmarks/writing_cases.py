@@ -17,6 +17,7 @@ from seqgen.decoding.processors import Forbid
 from seqgen.decoding.sampling import Row, sample
 from seqgen.models.base import LanguageModel
 from seqgen.models.engines.precision import in_precision
+from seqgen.models.engines.quantized import OF_HEAD
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.seq2seq.transformer import (
@@ -49,7 +50,7 @@ from .shapes import (
 )
 
 # Of a weight, by precision.
-BYTES = {"float32": 4, "bf16": 2, "int8": 1}
+BYTES = {"float32": 4, "bf16": 2, "int8": 1, "int4": 0.5625}
 
 
 @dataclass(frozen=True)
@@ -192,8 +193,10 @@ def _bytes_per_token(
     """Return what a step of `rows` rows reads, for each of the `texts` tokens it makes."""
     config = model.config
     cache = 2 * config.num_layers * config.hidden_size * tokens / 2
-    weights = model.parameter_count() - model.position_embedding.weight.numel()
-    return (BYTES[precision] * weights + 4 * rows * cache) / texts
+    head = config.vocab_size * config.hidden_size
+    others = model.parameter_count() - model.position_embedding.weight.numel() - head
+    weights = BYTES[precision] * others + BYTES[OF_HEAD.get(precision, precision)] * head
+    return (weights + 4 * rows * cache) / texts
 
 
 def name_of_transformer(
@@ -215,7 +218,8 @@ def transformer(
         batch: texts.
         shape: of both models.
         precision: of ours.
-        beside: "float32" or "bf16", of the transformers package; or "CTranslate2", in `precision`.
+        beside: "float32" or "bf16", of the transformers package; "CTranslate2", in `precision`; or
+            "int8", ours.
         beams: of a search; 1 to sample.
 
     Raises:
@@ -225,18 +229,26 @@ def transformer(
     newline, vocab_size = tokenizer.newline_id, tokenizer.vocab_size
     # Prompts that differ, so that none of the searches is another's.
     texts = Texts(range(newline, newline + batch), tokens, beams)
-    if beside == "CTranslate2":
-        baseline, theirs = f"{beside}{_in_title(precision)}", ctranslate2_gpt2
+    write = _write if beams == 1 else _search
+
+    def model(kind: str) -> Transformer:
+        return in_precision(Transformer(_gpt2(shape, vocab_size)).eval(), kind)
+
+    if beside == "int8":
+        baseline, theirs = "seqgen, int8", write(model("int8"), tokenizer, texts)
+    elif beside == "CTranslate2":
+        baseline = f"{beside}{_in_title(precision)}"
+        theirs = ctranslate2_gpt2(shape, vocab_size, texts, precision)
     else:
-        baseline, theirs = f"transformers{_in_title(beside)}", transformers_gpt2
-    run = theirs(shape, vocab_size, texts, precision if beside == "CTranslate2" else beside)
-    model = in_precision(Transformer(_gpt2(shape, vocab_size)).eval(), precision)
+        baseline = f"transformers{_in_title(beside)}"
+        theirs = transformers_gpt2(shape, vocab_size, texts, beside)
+    mine = model(precision)
     return Case(
         name=name_of_transformer(batch, shape, precision, beside, beams),
         baseline=baseline,
-        ours=(_write if beams == 1 else _search)(model, tokenizer, texts),
-        theirs=run,
-        bytes_per_token=_bytes_per_token(model, batch * beams, batch, tokens, precision),
+        ours=write(mine, tokenizer, texts),
+        theirs=theirs,
+        bytes_per_token=_bytes_per_token(mine, batch * beams, batch, tokens, precision),
     )
 
 

@@ -21,7 +21,7 @@ from seqgen.models.distributions import normalise
 from seqgen.models.engines.arrays import Affine, Product, attend
 from seqgen.models.engines.native import compiling
 from seqgen.models.engines.native.library import VARIABLE, library
-from seqgen.models.engines.native.maps import NativeInt8Map, NativeMap
+from seqgen.models.engines.native.maps import BLOCK, NativeInt4Map, NativeInt8Map, NativeMap
 from seqgen.models.engines.native.recording import Recording, past_of, recorded
 from seqgen.models.engines.native.softmax import draw, log_softmax
 from seqgen.models.engines.ops import ArrayOps
@@ -93,6 +93,32 @@ def test_products_of_whole_numbers(shape):
     of_x = np.maximum(np.abs(x).max(1, keepdims=True), np.float32(1e-30)) * np.float32(1 / 127)
     sums = np.rint(x / of_x).astype(np.int64) @ whole.astype(np.int64).T
     wanted = sums * scales.astype(float) * of_x + bias
+    alone = np.concatenate([product(row[None]) for row in x])
+    np.testing.assert_allclose(alone, wanted, rtol=1e-6, atol=1e-6 * abs(wanted).max())
+    assert (alone[1] == bias).all()
+    for rows in ROWS:
+        assert (product(x[:rows]) == alone[:rows]).all()
+
+
+@pytest.mark.usefixtures("level")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_products_of_4_bits(shape):
+    """Block by block, up to sums of the largest numbers; rows are rounded by themselves."""
+    (outputs, inputs), draw = shape, np.random.default_rng(0)
+    whole, blocks = draw.integers(-8, 8, shape).astype(np.int8), -(-inputs // BLOCK)
+    whole[0] = 7
+    scales = draw.integers(1, 256, (outputs, blocks)).astype(np.float32) / 64  # 8 bits
+    x, bias = numbers(99, inputs, seed=2), numbers(outputs, seed=3)
+    x[0], x[1] = 1, 0
+    x[2] = -1
+    product = NativeInt4Map(whole, scales, bias)
+    wanted = np.zeros((99, outputs)) + bias
+    for n in range(blocks):
+        of_block = x[:, n * BLOCK : (n + 1) * BLOCK]
+        of_x = np.maximum(np.abs(of_block).max(1, keepdims=True), np.float32(1e-30))
+        of_x *= np.float32(1 / 127)
+        sums = np.rint(of_block / of_x) @ whole[:, n * BLOCK : (n + 1) * BLOCK].T.astype(float)
+        wanted += sums * scales[:, n] * of_x
     alone = np.concatenate([product(row[None]) for row in x])
     np.testing.assert_allclose(alone, wanted, rtol=1e-6, atol=1e-6 * abs(wanted).max())
     assert (alone[1] == bias).all()
@@ -262,7 +288,12 @@ def large_steps():
     rows, width, end = 12, 384, 64
     weight, x = numbers(1610, width), numbers(rows, width, seed=1)
     whole = np.random.default_rng(2).integers(-127, 128, weight.shape).astype(np.int8)
-    maps = NativeMap(weight, None), NativeInt8Map(whole, np.abs(weight[:, 0]), None)
+    scales = np.ones((len(weight), width // BLOCK), np.float32)
+    maps = (
+        NativeMap(weight, None),
+        NativeInt8Map(whole, np.abs(weight[:, 0]), None),
+        NativeInt4Map(whole >> 4, scales, None),
+    )
     recording = Recording()
     shapes = [(6, 1, 64)] * 3 + [(20_000,)]
     program = recorded(

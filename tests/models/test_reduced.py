@@ -1,4 +1,4 @@
-"""Matrices in fewer bits (`--precision bf16|int8`): products, models, commands."""
+"""Matrices in fewer bits (`--precision bf16|int8|int4`): products, models, commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.engines.arrays import attend, attend_each
 from seqgen.models.engines.onednn_linear import Linear
 from seqgen.models.engines.precision import in_precision
-from seqgen.models.engines.quantized import REDUCED, Bf16Map, Int8Map
+from seqgen.models.engines.quantized import OF_HEAD, REDUCED, Bf16Map, Int4Map, Int8Map
 
 
 def numbers(*shape, seed=0):
@@ -45,6 +45,46 @@ def test_int8_products_are_those_of_whole_numbers():
 def test_int8_products_over_a_single_column():
     y = Int8Map(torch.tensor([[1.0], [-2.0]]), None)(np.array([[3.0], [100.0]], np.float32))
     np.testing.assert_allclose(y, [[3, -6], [100, -200]], rtol=1e-6)
+
+
+def test_int4_products_of_numbers_that_4_bits_hold():
+    """Whole numbers times a power of two for each block are kept as they are."""
+    draw = np.random.default_rng(0)
+    weight, x = draw.integers(-8, 8, (5, 80)), draw.integers(-127, 128, (3, 80))
+    weight[:, ::16], x[:, ::16] = -8, 127
+    powers = np.exp2(np.repeat([[3, -9, 1], [-2, 8, 0]], 32, 1))[:, :80]
+    weight, x, bias = weight * powers[0], x * powers[1], numbers(5)
+    mapped = Int4Map(torch.from_numpy(weight).float(), torch.from_numpy(bias))
+    exact = x @ weight.T + bias
+    near = 1e-6 * abs(exact).max()
+    np.testing.assert_allclose(mapped(x.astype(np.float32)), exact, rtol=1e-6, atol=near)
+
+
+def test_int4_rounds_better_than_to_the_largest_number():
+    """Blocks of 32 become 16 levels; that of the largest magnitude need not be kept as it is."""
+    weight = numbers(40, 70)
+    weight[3, 32:64] = 0
+    kept = Int4Map(torch.from_numpy(weight), None)(np.eye(70, dtype=np.float32)).T
+    better = 0
+    for begin in (0, 32, 64):
+        block = weight[:, begin : begin + 32]
+        extreme = np.take_along_axis(block, abs(block).argmax(1)[:, None], 1)
+        scale = torch.from_numpy(extreme / -8).bfloat16().float().numpy()
+        plain = np.clip(np.rint(block / (scale + 1e-30)), -8, 7) * scale
+        errors = [np.square(x - block).sum(1) for x in (kept[:, begin : begin + 32], plain)]
+        assert (errors[0] <= errors[1] * (1 + 1e-4)).all()
+        better += (errors[0] < errors[1] * 0.9).sum()
+        assert all(len(np.unique(row.round(6))) <= 16 for row in kept[:, begin : begin + 32])
+    assert better > 40
+
+
+def test_int4_by_numpy_is_int4_by_the_library(monkeypatch):
+    weight, bias, x = numbers(61, 100), numbers(61, seed=1), numbers(7, 100, seed=2)
+    x[1] = 0
+    tensors = torch.from_numpy(weight), torch.from_numpy(bias)
+    mapped = Int4Map(*tensors)
+    monkeypatch.setattr("seqgen.models.engines.quantized.library", lambda: None)
+    np.testing.assert_allclose(Int4Map(*tensors)(x), mapped(x), rtol=0, atol=1e-5)
 
 
 def test_bf16_products_are_those_of_rounded_numbers():
@@ -96,7 +136,8 @@ def test_models_in_fewer_bits(case, kind):
     tokens = torch.randint(0, 7, (3, 6), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         whole = model(tokens, model.start(3))[0]
-        torch.testing.assert_close(whole, exact(tokens)[0], rtol=0, atol=0.1)
+        near = {"int4": 0.4}.get(kind, 0.1)
+        torch.testing.assert_close(whole, exact(tokens)[0], rtol=0, atol=near)
         assert not torch.equal(whole, exact(tokens)[0])
         alone = [model(row[None], model.start(1))[0] for row in tokens]
         assert torch.equal(torch.cat(alone), whole)
@@ -136,6 +177,7 @@ def test_weights_in_fewer_bits_replace_those_in_float32(kind, tied):
     }
     linear = [module for module in model.modules() if isinstance(module, Linear)]
     freed = [layer for layer in linear if not (tied and layer is model.head)]
+    assert isinstance(model.head.reduced, REDUCED[OF_HEAD.get(kind, kind)])
     assert all(layer.weight.isnan().all() for layer in freed)
     of_freed = sum(layer.weight.numel() for layer in freed)
     assert sum(kept.values()) == 4 * (count - of_freed + len(freed))
@@ -174,7 +216,7 @@ def lines(capsys):
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-@pytest.mark.parametrize("kind", [pytest.param("bf16", marks=pytest.mark.slow), "int8"])
+@pytest.mark.parametrize("kind", [pytest.param("bf16", marks=pytest.mark.slow), "int8", "int4"])
 def test_texts_do_not_depend_on_the_batch(kind, models, capsys):
     prompts = ["so", "and it", "", "it goes on and on and on", "on"]
     for model in ("lstm", "tf", "lstm+ngram"):
@@ -196,7 +238,7 @@ def test_figures_say_in_what_they_were_made(models, capsys):
     assert run(["perplexity", "-m", "tf", "--precision", "int8", "--json", "-q"]) == 0
     record = lines(capsys)[0]
     assert "products in int8" in record["protocol"] and "precision:int8" in record["signature"]
-    kinds = "float32,bf16,int8"
+    kinds = "float32,bf16,int8,int4"
     assert run(["compare", "lstm", "tf", "--precisions", kinds, "--json", "-q"]) == 0
     compared = {record["model"]: record for record in lines(capsys)}
     assert list(compared) == [f"{m} in {k}" for m in ("lstm", "tf") for k in kinds.split(",")]
@@ -211,12 +253,13 @@ def test_figures_say_in_what_they_were_made(models, capsys):
 def test_wrong_usage(models, tmp_path, capsys):
     with pytest.raises(UsageError, match="--precision int8 is for transformers and recurrent"):
         load("ngram", precision="int8")
-    assert load("lstm+ngram", precision="int8").precision == "int8"
+    for kind in ("int8", "int4"):
+        assert load("lstm+ngram", precision=kind).precision == kind
     for wrong in (
         ["compare", "tf", "--precisions", "float32,int7"],
         ["compare", "tf", "--precisions", "int8,int8"],
         ["compare", "tf", "--precisions", "int8", "--precision", "bf16"],
-        ["perplexity", "-m", "ngram", "--precision", "int8"],
+        ["perplexity", "-m", "ngram", "--precision", "int4"],
         ["perplexity", "-m", "lstm", "--precision", "int8", "--dynamic", "0.1"],
         ["train", str(tmp_path / "text.txt"), "--precision", "int8"],
     ):

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from seqgen.models.engines.quantized import REDUCED, ReducedMap
+from seqgen.models.engines.quantized import OF_HEAD, REDUCED, ReducedMap
 from seqgen.models.engines.tensor_products import asks_onednn
 
 # Multiplications from which oneDNN's product takes less time, with its call of some microseconds.
@@ -92,6 +92,8 @@ class _Linear(Function):
 def reduce_linear_layers(model: nn.Module, precision: str) -> None:
     """Keep the weights of every `Linear` in fewer bits, a key of `REDUCED`; nothing is trained.
 
+    The head may be kept in more of them (`OF_HEAD`).
+
     Weights that nothing else reads, as an embedding reads those of a head tied to it, are let go.
     In their place is one number, of their shape and type: not a number, so that no mistake is
     silent.
@@ -100,7 +102,8 @@ def reduce_linear_layers(model: nn.Module, precision: str) -> None:
     others = [module for module in model.modules() if not isinstance(module, Linear)]
     read = {id(p) for module in others for p in module.parameters(recurse=False)}
     for layer in layers:
-        layer.reduced = REDUCED[precision](layer.weight, layer.bias)
+        kind = OF_HEAD.get(precision, precision) if layer is model.head else precision
+        layer.reduced = REDUCED[kind](layer.weight, layer.bias)
         own = layer._parameters.get("weight")  # none where it is computed, as with adapters
         if own is not None and id(own) not in read:
             nothing = own.new_full((1, 1), math.nan).expand(own.shape)

@@ -16,8 +16,8 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.engines.quantized import REDUCED
 from seqgen.models.engines.tensor_products import has_packed
 
-# int8 is for writing and scoring alone.
-Precision = Literal["auto", "float32", "float64", "bf16", "int8"]
+# int8 and int4 are for writing and scoring alone.
+Precision = Literal["auto", "float32", "float64", "bf16", "int8", "int4"]
 
 
 def choose_device(name: str) -> torch.device:
@@ -98,7 +98,8 @@ def in_precision(model: nn.Module, precision: Precision) -> nn.Module:
     """Return a model that computes in some precision on the device that it is on.
 
     On a CPU, where matrices in fewer bits are a form of their own, other models than those that
-    have it get bf16 numbers everywhere, and keep float32 for int8. So does a CPU without oneDNN.
+    have it get bf16 numbers everywhere, and keep float32 for int8 and int4. So does a CPU without
+    oneDNN.
     """
     reduces = model.device.type == "cpu" and getattr(model, "reducible", False)
     reduces = reduces and (precision != "bf16" or has_packed())

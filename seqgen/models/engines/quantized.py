@@ -1,4 +1,4 @@
-"""Matrices in fewer bits, for writing and scoring on a CPU: int8, or bf16.
+"""Matrices in fewer bits, for writing and scoring on a CPU: int4, int8, or bf16.
 
 Everything but the products keeps float32: embeddings, norms, attention, states and caches. Each
 row of x is rounded by itself, and integers add up without rounding, so that what comes out for a
@@ -15,13 +15,18 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from seqgen.models.engines.native.library import library
-from seqgen.models.engines.native.maps import NativeInt8Map
+from seqgen.models.engines.native.maps import BLOCK, NativeInt4Map, NativeInt8Map
 
 # The largest magnitude of an int8 that is used; -128 has no positive counterpart.
 LARGEST = 127
 # Rows that are multiplied at a time; what is made on the way takes several times x's memory.
 ROWS_AT_ONCE = 1 << 12
+# Weights that are rounded to 4 bits at a time, in the processor's cache.
+WEIGHTS_AT_ONCE = 1 << 17
 TINY = np.float32(1e-30)
+# What the number of largest magnitude in a block of int4 may become. With fewer than -8, others are
+# rounded in smaller steps, and it is cut off.
+EXTREMES = (-7.0, -7.5, -8.0, -8.5, -9.0)
 
 
 class ReducedMap:
@@ -80,17 +85,46 @@ class Int8Map(ReducedMap):
     def product(self, x: np.ndarray) -> np.ndarray:
         if self.native is not None:
             return self.native(x)
-        scale = np.maximum.reduce(np.abs(x), 1, keepdims=True)  # (B, 1)
-        np.maximum(scale, TINY, out=scale)
-        scale *= np.float32(1 / LARGEST)
-        whole = x / scale
-        np.rint(whole, out=whole)
+        whole, scale = _rounded(x)
         if whole.shape[1] < len(self.whole):
             whole = np.pad(whole, ((0, 0), (0, 1)))
         y = torch._int_mm(torch.from_numpy(whole.astype(np.int8)), self.whole)
         y = y.numpy().astype(np.float32)  # (B, O)
         y *= self.scales
         y *= scale
+        return y
+
+
+class Int4Map(ReducedMap):
+    """W in whole numbers from -8 to 7, x in int8, with scales for each `BLOCK` columns of a row.
+
+    The products of the whole numbers of a block are exact, and those of blocks are added up in
+    float32, in order. A scale is a number of bf16: of those that `EXTREMES` gives, the one with the
+    least squared error.
+    """
+
+    def keep(self, weight: Tensor) -> None:
+        rows = max(1, WEIGHTS_AT_ONCE // weight.shape[1])
+        pieces = zip(*map(_in_4_bits, weight.split(rows)), strict=True)
+        whole, scales = (torch.cat(piece) for piece in pieces)  # (O, N, BLOCK) and (O, N)
+        self.native = None
+        if library() is not None:
+            whole = whole.flatten(1)[:, : weight.shape[1]]
+            self.native = NativeInt4Map(whole.numpy(), scales.numpy(), None)
+            return
+        self.whole = whole.permute(1, 2, 0).contiguous().numpy()  # (N, BLOCK, O)
+        self.scales = scales.T.contiguous().numpy()  # (N, O)
+
+    def product(self, x: np.ndarray) -> np.ndarray:
+        if self.native is not None:
+            return self.native(x)
+        wide = np.pad(x, ((0, 0), (0, -x.shape[1] % BLOCK)))
+        whole, scale = _rounded(wide.reshape(len(x), -1, BLOCK))
+        y = np.zeros((len(x), self.outputs), np.float32)
+        for n, (matrix, scales) in enumerate(zip(self.whole, self.scales, strict=True)):
+            # Sums of whole numbers that float32 holds: exact in any order.
+            sums = whole[:, n] @ matrix.astype(np.float32)
+            y += sums * (scales * scale[:, n])
         return y
 
 
@@ -116,4 +150,32 @@ class Bf16Map(ReducedMap):
         return self.linear(rows)[: len(x)].float().numpy()
 
 
-REDUCED = {"bf16": Bf16Map, "int8": Int8Map}
+REDUCED = {"bf16": Bf16Map, "int8": Int8Map, "int4": Int4Map}
+# What the head is kept in, if not in the same: its errors go into the logits as they are.
+OF_HEAD = {"int4": "int8"}
+
+
+def _rounded(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return x (..., I) as whole numbers in float32, and the scale (..., 1) of each last axis."""
+    scale = np.maximum.reduce(np.abs(x), -1, keepdims=True)
+    np.maximum(scale, TINY, out=scale)
+    scale *= np.float32(1 / LARGEST)
+    return np.rint(x / scale), scale
+
+
+def _in_4_bits(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return W (O, I) as whole numbers (O, N, BLOCK), filled up with zeros, and scales (O, N)."""
+    blocks = F.pad(weight, (0, -weight.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))
+    extremes = blocks.gather(2, blocks.abs().argmax(2, keepdim=True))  # (O, N, 1)
+    best = torch.full_like(extremes, torch.inf)
+    kept, of_kept = torch.zeros_like(blocks), torch.ones_like(extremes)
+    for extreme in EXTREMES:
+        scales = (extremes / extreme).bfloat16().float()
+        whole = (blocks / scales).round_().nan_to_num_(0).clamp_(-8, 7)  # a block of zeros
+        error = (whole * scales - blocks).square_().sum(2, keepdim=True)
+        better = error < best
+        best, kept, of_kept = (
+            torch.where(better, new, old)
+            for new, old in ((error, best), (whole, kept), (scales, of_kept))
+        )
+    return kept.to(torch.int8), of_kept.squeeze(2)

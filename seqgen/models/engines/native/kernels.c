@@ -216,6 +216,7 @@ typedef struct {
     int64_t outputs, inputs;
     const void *packed;
     const float *bias, *scales; /* scales (O): int8; else null */
+    const uint16_t *of_blocks;  /* scales in bf16: int4; else null */
 } map;
 
 INLINE void put(float *y, floats x, int64_t room) {
@@ -489,8 +490,143 @@ static void product_part(const void *about, int64_t part, int64_t parts) {
     }
 }
 
+/* ---- Maps W x + b in 4 bits ---- */
+
+/* Each BLOCK_INPUTS inputs of an output have a scale of their own, and so have those of a row of x. The sums
+   of a block are exact, and blocks are added up in order. W's whole numbers, with 8 added, lie in
+   panels of one vector of outputs: eight inputs of each, the last four in the upper halves of bytes. */
+enum { BLOCK_INPUTS = 32, INT4_ROWS = LANES == 16 ? 8 : 4 };
+typedef uint32_t words __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef uint16_t halves __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
+
+/* Numbers in bf16, the upper halves of those in float32. */
+INLINE floats widened(const uint16_t *at) {
+    return (floats)(__builtin_convertvector(*(const halves *)at, words) << 16);
+}
+
+/* Returns sums with the products of four inputs added; see `sums_of_block`. */
+INLINE integers nibble_products(integers sums, words w, const int8_t *x) {
+#ifdef __AVX2__
+    int32_t four;
+    memcpy(&four, x, sizeof four);
+#endif
+#if defined __AVX512VNNI__
+    return (integers)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)w, _mm512_set1_epi32(four));
+#elif defined __AVX2__ /* in pairs of 16 bits: 16 products are at most 16 * 15 * 127 < 2^15 */
+    __m256i pairs = _mm256_maddubs_epi16((__m256i)w, _mm256_set1_epi32(four));
+    return (integers)_mm256_add_epi16((__m256i)sums, pairs);
+#else
+    return four_products(sums, (const int8_t *)&w, x);
+#endif
+}
+
+INLINE integers sums_of_block(integers sums) {
+#if defined __AVX2__ && !defined __AVX512VNNI__
+    return (integers)_mm256_madd_epi16((__m256i)sums, _mm256_set1_epi16(1));
+#else
+    return sums;
+#endif
+}
+
+/* What panels from `first` on make of rows of x, whose blocks were rounded as `by` says. */
+INLINE void int4_tile(const int panels, const int rows, const map *m, int64_t first,
+                      const int8_t *x, const rounding *by, float *y, int64_t y_step) {
+    const int64_t blocks = (m->inputs + BLOCK_INPUTS - 1) / BLOCK_INPUTS;
+    const uint8_t *w = (const uint8_t *)m->packed + first * blocks * (BLOCK_INPUTS / 2 * LANES);
+    const uint16_t *scales = m->of_blocks + first * blocks * LANES;
+    floats out[4][MOST_ROWS];
+    UNROLLED for (int p = 0; p < panels; p++) {
+        UNROLLED for (int r = 0; r < rows; r++) out[p][r] = (floats){0};
+    }
+    for (int64_t b = 0; b < blocks; b++) {
+        integers sums[4][MOST_ROWS];
+        UNROLLED for (int p = 0; p < panels; p++) {
+            UNROLLED for (int r = 0; r < rows; r++) sums[p][r] = (integers){0};
+        }
+        UNROLLED for (int i = 0; i < BLOCK_INPUTS; i += 2 * GROUP) {
+            UNROLLED for (int p = 0; p < panels; p++) {
+                const uint8_t *at = w + (p * blocks + b) * (BLOCK_INPUTS / 2 * LANES) + i / 2 * LANES;
+                const words both = *(const words *)at;
+                const words low = both & 0x0f0f0f0f, high = both >> 4 & 0x0f0f0f0f;
+                UNROLLED for (int r = 0; r < rows; r++) {
+                    const int8_t *of_x = x + (r * blocks + b) * BLOCK_INPUTS + i;
+                    sums[p][r] = nibble_products(sums[p][r], low, of_x);
+                    sums[p][r] = nibble_products(sums[p][r], high, of_x + GROUP);
+                }
+            }
+        }
+        UNROLLED for (int p = 0; p < panels; p++) {
+            const floats scale = widened(scales + (p * blocks + b) * LANES);
+            UNROLLED for (int r = 0; r < rows; r++) {
+                const rounding *of_x = by + r * blocks + b;
+                integers whole = sums_of_block(sums[p][r]) - of_x->sum;
+                out[p][r] += __builtin_convertvector(whole, floats) * (scale * of_x->scale);
+            }
+        }
+    }
+    UNROLLED for (int p = 0; p < panels; p++) {
+        const int64_t at = (first + p) * LANES;
+        UNROLLED for (int r = 0; r < rows; r++) {
+            put(y + r * y_step + at, out[p][r] + load(m->bias + at), m->outputs - at);
+        }
+    }
+}
+
+typedef void int4_form(const map *, int64_t, const int8_t *, const rounding *, float *, int64_t);
+#define FORM(P, R) \
+    static __attribute__((noinline)) void int4_##P##_##R( \
+        const map *m, int64_t first, const int8_t *x, const rounding *by, float *y, int64_t step) { \
+        int4_tile(P, R, m, first, x, by, y, step); \
+    }
+FORM(1, 1) FORM(1, 2) FORM(1, 3) FORM(1, 4) FORM(1, 5) FORM(1, 6) FORM(1, 7) FORM(1, 8)
+FORM(4, 1)
+#undef FORM
+static int4_form *const INT4_FORMS[] = {int4_1_1, int4_1_2, int4_1_3, int4_1_4,
+                                        int4_1_5, int4_1_6, int4_1_7, int4_1_8};
+
+static void int4_part(const void *about, int64_t part, int64_t parts) {
+    const product_work *o = about;
+    const map *m = o->m;
+    const int64_t blocks = (m->inputs + BLOCK_INPUTS - 1) / BLOCK_INPUTS, panels = (m->outputs + LANES - 1) / LANES;
+    const int64_t tiles = (o->rows + INT4_ROWS - 1) / INT4_ROWS, fours = (panels + 3) / 4;
+    const int8_t *x = (const int8_t *)(o->by + o->rows * blocks);
+    const int64_t last = least(panels, 4 * (fours * (part + 1) / parts));
+    for (int64_t first = 4 * (fours * part / parts), count; first < last; first += count) {
+        count = o->rows == 1 && first + 4 <= last ? 4 : 1;
+        for (int64_t r = 0, left = tiles; left > 0; left--) {
+            const int64_t rows = (o->rows - r + left - 1) / left;
+            (count == 4 ? int4_4_1 : INT4_FORMS[rows - 1])(
+                m, first, x + r * blocks * BLOCK_INPUTS, o->by + r * blocks, o->y + r * o->y_step, o->y_step);
+            r += rows;
+        }
+    }
+}
+
+static void int4_map(const map *m, int64_t rows, const float *x, int64_t x_step, float *y,
+                     int64_t y_step, rounding *by) {
+    const int64_t blocks = (m->inputs + BLOCK_INPUTS - 1) / BLOCK_INPUTS;
+    int8_t *whole = (int8_t *)(by + rows * blocks);
+    for (int64_t i = 0; i < rows * blocks; i++, whole += BLOCK_INPUTS) {
+        const int64_t begin = i % blocks * BLOCK_INPUTS;
+        const float *in = x + i / blocks * x_step + begin;
+        if (begin + BLOCK_INPUTS <= m->inputs) {
+            by[i] = rounded(in, BLOCK_INPUTS, whole);
+        } else {
+            memset(whole, 0, BLOCK_INPUTS);
+            by[i] = rounded(in, m->inputs - begin, whole);
+        }
+        by[i].sum *= 8; /* what the 8 that were added to the weights come to */
+    }
+    const product_work all_of_it = {m, rows, x_step, y_step, x, by, y};
+    share(int4_part, &all_of_it, rows * m->inputs * m->outputs);
+}
+
 void product(const map *m, int64_t rows, const float *x, int64_t x_step, float *y, int64_t y_step,
              void *scratch) {
+    if (m->of_blocks) {
+        int4_map(m, rows, x, x_step, y, y_step, scratch);
+        return;
+    }
     const int64_t width = (m->inputs + GROUP - 1) / GROUP * GROUP;
     rounding *by = m->scales ? scratch : 0;
     for (int64_t r = 0; by && r < rows; r++) {

@@ -7,8 +7,8 @@ import numpy as np
 from seqgen.models.engines.native.library import library
 from seqgen.models.engines.native.recording import LibraryMap, Recorded
 
-# Inputs that int8 takes at a time.
-GROUP = 4
+# Inputs that int8 takes at a time; and those that share a scale in int4.
+GROUP, BLOCK = 4, 32
 
 
 class NativeMap(LibraryMap):
@@ -23,18 +23,19 @@ class NativeMap(LibraryMap):
         panel = 2 * library().lanes()
         panels = _in_panels(weight, panel)  # (O / panel, panel, I)
         packed = np.ascontiguousarray(panels.swapaxes(1, 2))
-        self._keep(weight.shape, packed, _filled(bias, panel, len(weight)), None)
+        self._keep(weight.shape, packed, _filled(bias, panel, len(weight)))
 
     def _keep(
         self,
         shape: tuple[int, int],
         packed: np.ndarray,
         bias: np.ndarray,
-        scales: np.ndarray | None,
+        scales: np.ndarray | None = None,
+        of_blocks: np.ndarray | None = None,
     ) -> None:
         self.outputs, self.inputs = shape
         self._product = library().product
-        arrays = packed, bias, scales
+        arrays = packed, bias, scales, of_blocks
         places = [0 if x is None else x.ctypes.data for x in arrays]
         self._kept = arrays, np.array([*shape, *places], np.int64)
         self.address = self._kept[1].ctypes.data
@@ -82,6 +83,30 @@ class NativeInt8Map(NativeMap):
     @property
     def scratch(self) -> int:
         return 8 + 2 * (self.inputs + GROUP)  # a scale, a sum, and the row in 16 bits
+
+
+class NativeInt4Map(NativeMap):
+    """The same by whole numbers of 4 bits; see `quantized.Int4Map`.
+
+    Args:
+        whole: W (O, I), from -8 to 7.
+        scales: of each `BLOCK` columns of W, (O, I / BLOCK) and rounded up; numbers of bf16.
+        bias: b (O,) or none.
+    """
+
+    def __init__(self, whole: np.ndarray, scales: np.ndarray, bias: np.ndarray | None) -> None:
+        (outputs, inputs), panel = whole.shape, library().lanes()
+        wide = np.pad(whole + 8, ((0, 0), (0, -inputs % BLOCK))).astype(np.uint8)
+        halves = _in_panels(wide, panel).reshape(-1, panel, wide.shape[1] // 8, 2, GROUP)
+        both = halves[..., 0, :] | halves[..., 1, :] << 4  # (O / panel, panel, I / 8, 4)
+        packed = np.ascontiguousarray(both.swapaxes(1, 2))
+        upper = (scales.view(np.uint32) >> 16).astype(np.uint16)
+        of_blocks = np.ascontiguousarray(_in_panels(upper, panel).swapaxes(1, 2))
+        self._keep(whole.shape, packed, _filled(bias, panel, outputs), of_blocks=of_blocks)
+
+    @property
+    def scratch(self) -> int:
+        return -(-self.inputs // BLOCK) * (8 + BLOCK)  # of a block a scale, a sum, and the row
 
 
 def _in_panels(weight: np.ndarray, panel: int) -> np.ndarray:
