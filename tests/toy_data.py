@@ -41,7 +41,8 @@ class PairsValidation(Validation):
 
     def final(self):
         loss = self.quick()
-        return Final(loss, protocol="every held-out pair", accuracy=self.figures["accuracy"])
+        about = {"protocol": "every held-out pair", "val_accuracy": self.figures["accuracy"]}
+        return Final(loss, about=about)
 
 
 def put_accuracy(model, file, json, quiet):

@@ -55,9 +55,9 @@ class TextValidation(Validation):
         totals, seconds = final_validation(self.loaded)
         text = fixed_sample(self.loaded, self.prepared.sample_prompt, SAMPLE_TOKENS)
         if totals is None:
-            return Final(text=text)
+            return Final(about={"sample": text})
         how = protocol(self.loaded, for_model(self.loaded))
-        return Final(totals.nats_per_token, seconds, how, text)
+        return Final(totals.nats_per_token, seconds, {"protocol": how, "sample": text})
 
 
 class BothWaysValidation(Validation):
@@ -81,7 +81,8 @@ class BothWaysValidation(Validation):
         forwards = self._each[0].loaded
         how = f"{protocol(forwards, for_model(forwards))}; the mean of both directions"
         perplexities = dict(zip(("forward", "backward"), map(math.exp, losses), strict=True))
-        return Final(sum(losses) / 2, seconds, how, perplexities=perplexities)
+        about = {"protocol": how, "val_perplexities": perplexities}
+        return Final(sum(losses) / 2, seconds, about)
 
 
 class OwnLossValidation(Validation):
@@ -108,10 +109,12 @@ class OwnLossValidation(Validation):
 
     def final(self) -> Final:
         if self.prepared.val is None:
-            return Final(**self.about())
+            return Final(about=self.about())
         began = time.monotonic()
         loss = self.loss()
-        return Final(loss, time.monotonic() - began, self.how, **self.figures, **self.about())
+        figures = {f"val_{name}": value for name, value in self.figures.items()}
+        about = {"protocol": self.how, **figures, **self.about()}
+        return Final(loss, time.monotonic() - began, about)
 
 
 class LabelValidation(OwnLossValidation):

@@ -216,7 +216,7 @@ def test_subwords_are_learnt_from_the_training_part(text, tmp_path):
     models = []
     for path in (text, changed):
         config = DataConfig(tokenizer="bpe", vocab_size=330)
-        prepared, _ = prepare_data([path], config)
+        prepared = prepare_data([path], config)
         models.append(prepared.tokenizer.facts())
         assert prepared.train.tokens.size > 0 and prepared.val.tokens.size > 0
     assert models[0] == models[1]
@@ -303,7 +303,7 @@ def test_the_cache_is_not_used_for_another_text_or_way(text, all_is_large, tmp_p
     shutil.copy(text, path)
 
     def prepared(**settings):
-        return prepare_data([path], DataConfig(**settings))[0]
+        return prepare_data([path], DataConfig(**settings))
 
     before = prepared()
     for way in ({"val": "0.3"}, {"split_seed": 1}, {"tokenizer": "byte"}, {"min_count": 5}):
@@ -323,7 +323,7 @@ def test_the_cache_notices_a_changed_held_out_folder(
     Path("held/a.txt").write_text("so it goes\n")
 
     def held_out():
-        prepared, _ = prepare_data([text], DataConfig(val=named))
+        prepared = prepare_data([text], DataConfig(val=named))
         return "".join(prepared.split.val())
 
     assert held_out() == held_out() == "so it goes\n"
@@ -335,7 +335,7 @@ def test_the_cache_notices_a_changed_held_out_folder(
 
 def test_a_damaged_cache_is_made_anew(text, all_is_large):
     def prepared():
-        return prepare_data([text], DataConfig())[0]
+        return prepare_data([text], DataConfig())
 
     before = prepared().train.tokens.tolist()
     for path in store.cached_files():

@@ -12,6 +12,7 @@ import torch
 from seqgen import registry
 from seqgen.commands.training import choosing
 from seqgen.commands.training.plan import plan_of
+from seqgen.configs import DataConfig
 from seqgen.data.corpus import Corpus
 from seqgen.data.text import Survey
 from seqgen.models.engines.memory_limit import parameter_count
@@ -52,7 +53,7 @@ def text_of(tokens):
     corpus = Corpus(np.broadcast_to(np.uint8(5), tokens), np.array([tokens]), start=1)
     facts = Survey(characters=tokens, bytes=tokens, lines=1)
     tokenizer = CharTokenizer.train([ALPHABET])
-    return Prepared(None, facts, None, tokenizer, corpus, None, Survey())
+    return Prepared(None, facts, None, tokenizer, corpus, None, Survey(), DataConfig())
 
 
 def chosen(monkeypatch, architecture, tokens, measured, **given):

@@ -28,7 +28,7 @@ from seqgen.models.engines.memory_limit import nearest_widths, parameter_count, 
 from seqgen.models.engines.precision import parameter_type, restored_randomness
 from seqgen.models.mixture.members import members_of, side_by_side
 from seqgen.store.kept_data import keep_measurement, kept_measurement
-from seqgen.tasks.datasets.prepared import Prepared, VocabSizes, batches_for
+from seqgen.tasks.datasets.prepared import Prepared, VocabSizes
 from seqgen.training.events import Notice, Report
 from seqgen.training.run import Budget
 from seqgen.training.speed import (
@@ -106,8 +106,9 @@ class SpeedTrial:
 
     def batches(self) -> Batches:
         """Return the training batches, without random segmentation."""
-        data = replace(self.plan.data, subword_sampling=None)
-        return batches_for(self.plan.model_class, self.prepared, self.training, data)
+        plain = replace(self.prepared.config, subword_sampling=None)
+        prepared = replace(self.prepared, config=plain)
+        return prepared.batches_for(self.plan.model_class, self.training)
 
     def bf16_speedup(self) -> float:
         """Return the speed in bf16 over that in float32; measured once on this machine."""
@@ -210,7 +211,7 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
         report(Notice(text=_about_passes(trial)))
     if not plan.task.beside_ngrams and trial.passes < LEAST_PASSES:
         report(Notice(text=_about_too_little(trial)))
-    if plan.task.beside_ngrams and not mixes and (advice := _about_ngrams(trial, prepared)):
+    if plan.task.beside_ngrams and not mixes and (advice := _about_ngrams(trial)):
         report(Notice(text=advice, detail=True))
     # The first steps of a shorter run say less of its speed than the trial.
     again = rule if plan.training.minutes >= REVISED_FROM_MINUTES else None
@@ -236,13 +237,19 @@ def _about_too_little(trial: SpeedTrial) -> str:
     )
 
 
-def _about_ngrams(trial: SpeedTrial, prepared: Prepared) -> str | None:
+def usual_order(prepared: Prepared) -> int:
+    """Return the order of an n-gram model that is recommended for a text."""
+    return 6 if prepared.spelled else 3
+
+
+def _about_ngrams(trial: SpeedTrial) -> str | None:
     """Return how an n-gram model may help: where training or the text is short."""
-    small, plan = prepared.facts.bytes < SMALL_TEXT, trial.plan
+    plan, prepared = trial.plan, trial.prepared
+    small = prepared.facts.bytes < SMALL_TEXT
     about = plan.architecture, plan.training, plan.data
     mixable = why_not_mixed(*about, prepared=prepared) is None
     if trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
-        order = 6 if prepared.tokenizer.kind in ("char", "byte") else 3
+        order = usual_order(prepared)
         hint = "with so little training, an n-gram model, counted in seconds, may do better"
         both = ", or --model auto for a mixture of both" if small and mixable else ""
         return f"{hint}: --model ngram --order {order}{both}"
@@ -289,7 +296,7 @@ def suits_transformer(plan: Plan, prepared: Prepared, device: torch.device) -> b
     if plan.training.minutes is not None:
         return _sized(plan, prepared, device)[1].tokens >= TRANSFORMER_FROM_TOKENS
     training = plan.resolve(prepared, device, lambda event: None)
-    in_epoch = batches_for(plan.model_class, prepared, training, plan.data).steps_per_epoch
+    in_epoch = prepared.batches_for(plan.model_class, training).steps_per_epoch
     epochs = Budget.of(training, in_epoch).steps / in_epoch
     return epochs * prepared.train.scored >= TRANSFORMER_FROM_TOKENS
 
@@ -338,7 +345,7 @@ def _with_more_rows(trial: SpeedTrial, size: dict[str, Any]) -> tuple[dict[str, 
 
 def _regularisation(trial: SpeedTrial) -> Regularisation:
     """Return which settings against overfitting are left open."""
-    plan, training, tokenizer = trial.plan, trial.training, trial.prepared.tokenizer
+    plan, training, spelled = trial.plan, trial.training, trial.prepared.spelled
     config_class = registry.architecture(plan.architecture).load_config()
     left_open = set(config_class.regularised(1.0)) - plan.given.keys()
     own_rule = training.optimizer == config_class.recipe.get("optimizer")
@@ -348,7 +355,6 @@ def _regularisation(trial: SpeedTrial) -> Regularisation:
     stops = plan.task.stops_early and plan.data.val != "none" and evenly
     if stops and "patience" not in plan.given:
         left_open.add("patience")
-    spelled = tokenizer.kind in ("char", "byte")
     return Regularisation(left_open=sorted(left_open), lr=training.lr, spelled=spelled)
 
 

@@ -145,7 +145,7 @@ def count_ngrams(
     loaded: LoadedModel, prepared: Prepared, training: TrainingConfig, report: Report
 ) -> EstimationResult:
     """Count the n-grams of the training part and fill the model; see `Estimator.run`."""
-    corpus = prepared.as_read(prepared.train, loaded.data)
+    corpus = prepared.as_read(prepared.train)
     never = impossible(prepared.tokenizer, loaded.framing)
     fit_result = counting.fit(loaded.model, corpus, never, training.most_bytes)
     if fit_result.fallbacks:
@@ -187,7 +187,7 @@ def _ngrams(
     """Return the facts that `models show` prints about each order."""
     unseen: list[float | None] = [None] * len(fit_result.ngrams)
     if prepared.val is not None:
-        parts = (prepared.as_read(part, loaded.data) for part in (prepared.val, prepared.train))
+        parts = (prepared.as_read(part) for part in (prepared.val, prepared.train))
         unseen = counting.unseen_fractions(loaded.model, *parts)
     discounts = fit_result.discounts or [[]] * len(fit_result.ngrams)
     return [
@@ -203,7 +203,7 @@ def run_em(
     loaded: LoadedModel, prepared: Prepared, training: TrainingConfig, report: Report
 ) -> EstimationResult:
     """Fill the model by EM, an iteration a step and an epoch; see `Estimator.run`."""
-    corpus, stored = prepared.as_read(prepared.train, loaded.data), loaded.stored
+    corpus, stored = prepared.as_read(prepared.train), loaded.stored
     size, budget = int(corpus.tokens.size), Budget.of(training, steps_per_epoch=1)
 
     with stored.log(METRICS) as metrics:

@@ -265,12 +265,6 @@ class Origin:
         )
 
 
-def origin_of(given: Mapping[str, Any]) -> Origin | None:
-    """Return the model that the settings begin from, if any."""
-    name = given.get("init_from")
-    return None if name is None else Origin.load(name)
-
-
 def architecture_of(
     origin: Origin | None, architecture: str | None, config: Mapping[str, Any], task: str | None
 ) -> str:
@@ -379,9 +373,3 @@ class FeatureModel:
     def begin(self, model: Labeller) -> None:
         """Fill the features of a new model."""
         model.trunk.features.load_state_dict(self.features.state_dict())
-
-
-def feature_model_of(given: Mapping[str, Any]) -> FeatureModel | None:
-    """Return the model whose features the settings name, if any."""
-    name = given.get("features")
-    return None if name is None else FeatureModel.load(name)

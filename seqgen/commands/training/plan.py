@@ -14,8 +14,6 @@ from seqgen.commands.training.fine_tune import (
     FeatureModel,
     Origin,
     architecture_of,
-    feature_model_of,
-    origin_of,
 )
 from seqgen.commands.training.regularising import Regularisation
 from seqgen.configs import (
@@ -231,8 +229,11 @@ def plan_of(
         UsageError: a setting is unknown or wrong, or contradicts the preset or the origin.
         SeqgenError: there is no such model to begin from.
     """
-    origin = origin_of({**settings_of(config), **settings})
-    _require_origin(preset, origin)
+    begun = {**settings_of(config), **settings}.get("init_from")
+    origin = None if begun is None else Origin.load(begun)
+    if preset is not None:
+        needed = preset.needs_origin and origin is None
+        require(not needed, f"--preset {preset.name} fine-tunes a model: add --init-from")
     if origin is not None:
         origin.refuse_fixed(architecture, flags)
     named = architecture or (preset and preset.architecture)
@@ -243,7 +244,8 @@ def plan_of(
     given = override(given, settings)
     if origin is not None:
         given = origin.settings(given, kind)
-    features = feature_model_of(given)
+    named = given.get("features")
+    features = None if named is None else FeatureModel.load(named)
     if features is not None:
         given = features.settings(given, kind, flags)
     recipe = config_class.recipe
@@ -313,16 +315,6 @@ def _require_meaning(plan: Plan, flags: Collection[str]) -> None:
         value = getattr(plan.data, name)
         inherited = name in task.inherits and name not in flags
         require(value == only or inherited, f"{name}={value} {because}")
-
-
-def _require_origin(preset: presets.Preset | None, origin: Origin | None) -> None:
-    """Refuse a preset that fine-tunes a trained model, where none is given.
-
-    Raises:
-        UsageError: names the flag.
-    """
-    needed = preset is not None and preset.needs_origin and origin is None
-    require(not needed, f"--preset {preset and preset.name} fine-tunes a model: add --init-from")
 
 
 def _require_sense(

@@ -122,31 +122,25 @@ def _find_files(stored: StoredModel, moved: MovedData) -> DataFiles:
 SPLIT = ("documents", "labels", "newlines", "split_seed", "val")
 
 
-def leak(prepared: Prepared, data: DataConfig) -> str | None:
-    """Say in one line how much of the held-out part is in the training part too, if anything.
+def leaks(prepared: Prepared, origin: StoredModel | None = None) -> Iterator[str]:
+    """Say in one line each how much of the held-out part models are trained on, if anything.
 
-    Large texts are not read again for this.
-    """
-    overlap = None if prepared.facts.bytes >= LARGE else prepared.overlap(data)
-    return overlap and overlap.warning("the training part")
-
-
-def leaks_of_origin(prepared: Prepared, data: DataConfig, origin: StoredModel) -> Iterator[str]:
-    """Say in one line each how much of the held-out part older models were trained on, if anything.
-
-    Nothing is said of a model whose data is gone, large or of another kind.
+    Large texts are not read again for this. Nothing is said of a model whose data is gone or of
+    another kind.
 
     Args:
-        prepared: what a new model learns from.
-        data: how it is read.
-        origin: the model that training starts from; those that it started from follow.
+        prepared: what a model learns from.
+        origin: the model that training starts from, if any; those that it started from follow.
     """
     if prepared.facts.bytes >= LARGE:
         return
-    for older in _with_ancestors(origin):
-        trained_on = _data_of(older, prepared, data)
+    overlaps = [("the training part", prepared.overlap())]
+    for older in () if origin is None else _with_ancestors(origin):
+        trained_on = _data_of(older, prepared)
         overlap = trained_on and prepared.overlap_with(trained_on)
-        if overlap and (warning := overlap.warning(f"the training part of {older.name}")):
+        overlaps.append((f"the training part of {older.name}", overlap))
+    for trained, overlap in overlaps:
+        if overlap and (warning := overlap.warning(trained)):
             yield warning
 
 
@@ -162,13 +156,13 @@ def _with_ancestors(model: StoredModel) -> list[StoredModel]:
     return list(found.values())
 
 
-def _data_of(stored: StoredModel, prepared: Prepared, data: DataConfig) -> Prepared | None:
+def _data_of(stored: StoredModel, prepared: Prepared) -> Prepared | None:
     """Return what a model was trained on; None if it is gone, large or divided like other data."""
     try:
         known, config = store.data_of(stored.record), stored.settings("data", DataConfig)
         if known.get("bytes", LARGE) >= LARGE:
             return None
-        same_split = all(getattr(config, name) == getattr(data, name) for name in SPLIT)
+        same_split = all(getattr(config, name) == getattr(prepared.config, name) for name in SPLIT)
         if same_split and known["sha256"] == prepared.facts.sha256:
             return None  # both models have the same training part
         tokenizer = load_tokenizer(stored.path / store.TOKENIZER)

@@ -13,13 +13,12 @@ from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.training.estimate import Estimator
 from seqgen.commands.training.family import check_mixable, family_of, new_family
 from seqgen.commands.training.plan import override
-from seqgen.commands.training.reload import MovedData, leak, reload_stored_data, tokens_of
+from seqgen.commands.training.reload import MovedData, leaks, reload_stored_data, tokens_of
 from seqgen.commands.training.session import (
     RunOptions,
     Session,
     TrainingResult,
     keep_settings,
-    require_tensorboard,
     unfilled_for,
 )
 from seqgen.commands.training.with_ngram import finish, order_of
@@ -74,8 +73,6 @@ def resume(
         SeqgenError: there is no such model, its text is gone or another, its checkpoint is
             damaged, or another run is training it.
     """
-    if tensorboard:
-        require_tensorboard()
     given = {k: v for k, v in (settings or {}).items() if v is not None}
     during = {"stop_after": stop_after, "tensorboard": tensorboard, "diagnose": diagnose}
     with together(timeout):
@@ -117,7 +114,7 @@ def _go_on(
     options.check_divisible(training)
     loaded, prepared, unfilled = _reloaded(stored, data, training, options)
     architecture = stored.config["architecture"]
-    order = order_of(architecture, training, prepared, loaded.data, report)
+    order = order_of(architecture, training, prepared, report)
     training = replace(training, with_ngram=order)
     record = stored.record
     began = {"created": record.get("created", store.now()), "origins": record.get("origins") or {}}
@@ -149,7 +146,7 @@ def _reloaded(
     stored.keep_current_hashes()
     data_config = stored.settings("data", DataConfig)
     prepared = reload_stored_data(stored, data_config, tokens, data, report)
-    if warning := leak(prepared, data_config):
+    for warning in leaks(prepared):
         report(Notice(text=warning))
 
     def shown(model: LanguageModel) -> LanguageModel:

@@ -36,7 +36,7 @@ from seqgen.packages import require_packages
 from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredMixture, StoredModel
 from seqgen.store.layout import TENSORBOARD
 from seqgen.store.model import Adapter
-from seqgen.tasks.datasets.prepared import Prepared, batches_for
+from seqgen.tasks.datasets.prepared import Prepared
 from seqgen.training.diagnosis.watch import TrainingWatch
 from seqgen.training.events import Event, Notice, Progress, Report, SampleLine, Started, Validated
 from seqgen.training.loop import Trainer
@@ -109,7 +109,9 @@ class RunOptions:
         return cls(place=choose_device(device), report=report, **more)
 
     def check(self) -> None:
-        """Refuse to shard in one process."""
+        """Refuse to shard in one process, and a log for TensorBoard without its package."""
+        if self.tensorboard:
+            require_packages("--tensorboard", "tensorboard")
         require(
             not self.shard or ranks.world() > 1,
             "--shard divides a model among processes: start several, as in torchrun "
@@ -288,13 +290,8 @@ class Session:
             "val_totals": self.prepared.val_totals if self.is_language_model else ScoreTotals(),
             "training": self.training,
             "device": str(trainer.model.device),
-            "unit": self.unit,
+            "unit": self.stored.task.unit,
         }
-
-    @property
-    def unit(self) -> str:
-        """What losses are per, and what is counted: "token" or "label"."""
-        return self.stored.task.unit
 
     @property
     def budget(self) -> Budget:
@@ -303,7 +300,7 @@ class Session:
 
     @cached_property
     def _batches(self) -> Batches:
-        return batches_for(self.loaded.model, self.prepared, self.training, self.loaded.data)
+        return self.prepared.batches_for(self.loaded.model, self.training)
 
     def _trainer(self, report: Report, stop: threading.Event) -> Trainer:
         model, config = self.loaded.model, self.training
@@ -317,7 +314,7 @@ class Session:
         corpus = self._batches.corpus
         watch = Watch()
         if ranks.leads() and self.unfilled is None:
-            about = self.options.diagnose, corpus, self.unit
+            about = self.options.diagnose, corpus, self.stored.task.unit
             watch = TrainingWatch(members_of(model)[0], config, self.budget, report, *about)
 
         def report_and_watch(event: Event) -> None:
@@ -386,7 +383,9 @@ class Session:
     def _result(self, run: Run) -> TrainingResult:
         finished = run.stopped in FINISHED
         members = self._fit_members() if finished else None
-        final = self._final() if finished else Final()
+        final = Final()
+        if finished:  # what is stored has the best weights, not necessarily the last ones
+            final = validation_of(as_stored(self.loaded), self.prepared).final()
         val_loss = run.last_loss if final.loss is None else final.loss
         return TrainingResult(
             name=self.stored.name,
@@ -403,11 +402,7 @@ class Session:
             stopped=str(run.stopped),
             seed=self.training.seed,
             best_step=run.best_step,
-            protocol=final.protocol,
-            sample=final.text,
-            val_accuracy=final.accuracy,
-            val_perplexities=final.perplexities,
-            layer_weights=final.layer_weights,
+            **final.about,
             epochs=run.step / self._batches.steps_per_epoch,
             epoch_loss=run.epoch_loss,
             epoch_loss_std=run.epoch_loss_std,
@@ -436,10 +431,6 @@ class Session:
             return validation_figures(loss, self.prepared)
         known = self.prepared.val is not None
         return validation_figures(None, self.prepared) | {"val_loss": loss if known else None}
-
-    def _final(self) -> Final:
-        """Measure the stored model, which has the best weights, on all of the held-out part."""
-        return validation_of(as_stored(self.loaded), self.prepared).final()
 
     def _write_record(self, result: dict[str, Any] | None) -> None:
         """Write the record of the run: model, data, machine and result."""
@@ -582,13 +573,9 @@ class Board:
     Args:
         stored: the model.
         step: continue after this step; records of later steps are removed from the log.
-
-    Raises:
-        SeqgenError: the package is not installed.
     """
 
     def __init__(self, stored: StoredModel, step: int) -> None:
-        require_tensorboard()
         self._stored, self._step = stored, step
         with stored.writing(TENSORBOARD):
             stored.refuse_link(TENSORBOARD)
@@ -624,12 +611,3 @@ class Board:
         """Write the remaining events."""
         if self._stored.published:
             self._writer.close()
-
-
-def require_tensorboard() -> None:
-    """Check that the package is installed.
-
-    Raises:
-        SeqgenError: says how to install it.
-    """
-    require_packages("--tensorboard", "tensorboard")

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ class SweepCell:
     name: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SweepRecord:
     """The keys of a record of `seqgen sweep --json`, in order.
 
@@ -57,17 +57,17 @@ class SweepRecord:
     name: str
     architecture: str
     target_parameters: int
-    parameters: int | None
+    parameters: int | None = None
     hidden_size: int
     seed: int
-    steps: int | None
-    tokens: int | None
-    seconds: float | None
-    tokens_per_second: float | None
-    val_loss: float | None
-    val_bits_per_char: float | None
-    val_bits_per_byte: float | None
-    stopped: str | None
+    steps: int | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+    tokens_per_second: float | None = None
+    val_loss: float | None = None
+    val_bits_per_char: float | None = None
+    val_bits_per_byte: float | None = None
+    stopped: str | None = None
     error: str | None = None
     val_oov_bits_per_byte: float | None = None
 
@@ -179,7 +179,7 @@ class Sweep:
                     **how,
                 )
         except Diverged as error:
-            return _failed(cell, str(error))
+            return SweepRecord(**asdict(cell), stopped="failed", error=str(error))
         except (KeyboardInterrupt, Interrupted):
             raise Interrupted(f"stopped before {cell.name} was saved; {GO_ON}") from None
         if result.stopped == "interrupted":
@@ -201,22 +201,5 @@ def _can_go_on(name: str) -> bool:
 
 
 def _record(cell: SweepCell, result: TrainingResult) -> SweepRecord:
-    copied = ("parameters", "steps", "tokens", "seconds", "tokens_per_second", "stopped")
-    scores = ("val_loss", "val_bits_per_char", "val_bits_per_byte", "val_oov_bits_per_byte")
-    return SweepRecord(
-        name=cell.name,
-        architecture=cell.architecture,
-        target_parameters=cell.target_parameters,
-        hidden_size=cell.hidden_size,
-        seed=cell.seed,
-        **{key: getattr(result, key) for key in (*copied, *scores)},
-    )
-
-
-def _failed(cell: SweepCell, why: str) -> SweepRecord:
-    known = ("name", "architecture", "target_parameters", "hidden_size", "seed")
-    nothing = dict.fromkeys(SweepRecord.__dataclass_fields__)
-    return SweepRecord(
-        **{**nothing, **{key: getattr(cell, key) for key in known}, "stopped": "failed"}
-        | {"error": why}
-    )
+    names = SweepRecord.__dataclass_fields__.keys() - {"error", *asdict(cell)}
+    return SweepRecord(**asdict(cell), **{name: getattr(result, name) for name in names})

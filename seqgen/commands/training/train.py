@@ -26,14 +26,13 @@ from seqgen.commands.training.choosing import (
 from seqgen.commands.training.estimate import Estimator, estimate
 from seqgen.commands.training.family import check_mixable, check_names_beside, family_to_join
 from seqgen.commands.training.plan import Plan, check_members, check_regimes, plan_of, preset_of
-from seqgen.commands.training.reload import leak, leaks_of_origin
+from seqgen.commands.training.reload import leaks
 from seqgen.commands.training.resume import resume
 from seqgen.commands.training.session import (
     RunOptions,
     Session,
     TrainingResult,
     is_begun,
-    require_tensorboard,
     unfilled_for,
     write_new,
 )
@@ -48,7 +47,7 @@ from seqgen.presets import Preset
 from seqgen.ranks.group import together
 from seqgen.store import StoredModel
 from seqgen.tasks.datasets.dataset import DataFiles
-from seqgen.tasks.datasets.prepared import Prepared, batches_for
+from seqgen.tasks.datasets.prepared import Prepared
 from seqgen.training.events import Notice, Report
 from seqgen.training.rate_finder import FoundRate, RampPoint
 from seqgen.training.rate_finder import find_rate as ramp
@@ -202,8 +201,6 @@ def train(
             architecture, the name is in use, or no width has so many parameters.
         SeqgenError: the data cannot be read, or the model not be written.
     """
-    if tensorboard:
-        require_tensorboard()
     request = RunRequest(data=data, **asked)
     destination = Destination(name, Path(data[0]).stem[:MOST_OF_STEM], overwrite, folder)
     during = {"stop_after": stop_after, "tensorboard": tensorboard, "diagnose": diagnose}
@@ -310,7 +307,7 @@ class ReadyRun:
 
         def make() -> LanguageModel:
             model = to_train(plan.model_class, config, machines)
-            model.spell(prepared.spellings(), prepared.tokenizer.kind in ("char", "byte"))
+            model.spell(prepared.spellings(), prepared.spelled)
             return model
 
         model = side_by_side(make, training.members, training.seed)
@@ -374,14 +371,11 @@ def prepare_plan(plan: Plan, request: RunRequest, report: Report) -> tuple[Prepa
     files = DataFiles.of(request.data, request.targets)
     open_dataset = registry.load_object(task.dataset).open
     dataset = open_dataset(files, plan.data, origin and origin.tokens, request.flags)
-    prepared, settled = dataset.prepare(plan.given.keys(), report)
-    plan = replace(plan, data=settled).for_text(prepared.read_tokens)
+    prepared = dataset.prepare(plan.given.keys(), report)
+    plan = replace(plan, data=prepared.config).for_text(prepared.read_tokens)
     if origin is not None:
         origin.require_sources(prepared.vocab_sizes.source_features)
-    warnings = [leak(prepared, plan.data)]
-    if origin is not None:
-        warnings += leaks_of_origin(prepared, plan.data, origin.stored)
-    for warning in filter(None, warnings):
+    for warning in leaks(prepared, origin and origin.stored):
         report(Notice(text=warning))
     return prepared, plan
 
@@ -400,7 +394,7 @@ def _choose(
         return plan, replace(plan.training, seed=plan.seed())
     choose_products(device)  # trials are to measure what will run
     if plan.training.with_ngram is not None:
-        order = order_of(plan.architecture, plan.training, prepared, plan.data, report)
+        order = order_of(plan.architecture, plan.training, prepared, report)
         plan = plan.with_given({"with_ngram": order})
     if tries:
         plan = choose_size(plan, prepared, device, report)
@@ -440,7 +434,7 @@ def find_rate(
     with restored_randomness(place):
         model = ready.initial_model()
         model.to(device=place, dtype=parameter_type(training.precision))
-        batches = batches_for(model, ready.prepared, training, ready.plan.data)
+        batches = ready.prepared.batches_for(model, training)
         return ramp(model, batches, training, put)
 
 

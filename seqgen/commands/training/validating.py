@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.scoring.perplexity import score_held_out
@@ -20,25 +22,17 @@ SAMPLE_TOKENS = 160
 
 @dataclass(frozen=True)
 class Final:
-    """What a model achieves after its training; None where nothing was held out.
+    """What a model achieves after its training.
 
     Attributes:
-        loss: on all of the held-out part, nats per token, or per label.
+        loss: on all of the held-out part, nats per token, or per label; None if there is none.
         seconds: that this took.
-        protocol: how it was measured.
-        text: what the model writes; None if it writes none.
-        accuracy: of labels; None for a model that predicts none.
-        perplexities: by direction, of a model that reads both ways.
-        layer_weights: of a model that reads another's features (`--features`).
+        about: what else `TrainingResult` has of it, by its names.
     """
 
     loss: float | None = None
     seconds: float = 0.0
-    protocol: str | None = None
-    text: str | None = None
-    accuracy: float | None = None
-    perplexities: dict[str, float] | None = None
-    layer_weights: dict[str, float] | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass

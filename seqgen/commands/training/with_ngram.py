@@ -11,7 +11,7 @@ from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import load_stored, mixture_of, require_alike
 from seqgen.commands.mixing import write_stored
 from seqgen.commands.scoring.mix import HalvesFit, fit_on_half, to_fit, token_log_probs
-from seqgen.commands.training.choosing import SMALL_TEXT
+from seqgen.commands.training.choosing import SMALL_TEXT, usual_order
 from seqgen.commands.training.estimate import estimate, impossible
 from seqgen.commands.training.family import (
     FAMILY,
@@ -47,8 +47,6 @@ OPEN = 0
 # Orders that are tried, in turn, until one is no better than the one before: of characters or
 # bytes, and of longer tokens.
 SPELLED_ORDERS, ORDERS = range(4, 11), range(2, 7)
-# Orders of the n-gram model by which it is decided whether to recommend a mixture.
-SPELLED_ORDER, ORDER = 6, 3
 # Orders are tried, and mixtures recommended, by counts of so many tokens at the start of the
 # text: that takes seconds.
 MOST_COUNTED = 3_000_000
@@ -99,7 +97,7 @@ def for_small_text(plan: Plan, prepared: Prepared, report: Report) -> Plan:
     if not small or plan.training.with_ngram is not None:
         return plan
     size = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
-    about = plan.architecture, plan.training, plan.data
+    about = plan.architecture, plan.training, prepared.config
     if why_not := why_not_mixed(*about, prepared=prepared):
         report(Notice(text=f"{size}, but no mixture is made: --with-ngram {why_not}"))
         return plan
@@ -111,7 +109,6 @@ def order_of(
     architecture: str,
     training: TrainingConfig,
     prepared: Prepared,
-    data: DataConfig,
     report: Report,
 ) -> int | None:
     """Return the order of the n-gram model, chosen if that was left open; None without one.
@@ -121,20 +118,21 @@ def order_of(
     """
     if training.with_ngram is None:
         return None
-    check_mixable(architecture, training, data, prepared=prepared)
+    check_mixable(architecture, training, prepared.config, prepared=prepared)
     if training.with_ngram != OPEN:
         return training.with_ngram
-    return choose_order(prepared, data, report)
+    return choose_order(prepared, report)
 
 
-def choose_order(prepared: Prepared, data: DataConfig, report: Report) -> int:
+def choose_order(prepared: Prepared, report: Report) -> int:
     """Return the order with the lowest loss on the first half of the held-out part."""
     half = parallel_rows(prepared.val, 1, prepared.val.tokens.size // 2)
     part = parallel_rows(half, TRIED_ROWS, TRIED_LENGTH)
     losses: dict[int, float] = {}
-    for order in SPELLED_ORDERS if _spelled(prepared) else ORDERS:
-        model = _counted(prepared, data, order)
-        losses[order] = -token_log_probs(model, part, direction=data.direction).mean()
+    direction = prepared.config.direction
+    for order in SPELLED_ORDERS if prepared.spelled else ORDERS:
+        model = _counted(prepared, order)
+        losses[order] = -token_log_probs(model, part, direction=direction).mean()
         if losses[order] > min(losses.values()):
             break
     best = min(losses, key=losses.get)
@@ -173,13 +171,13 @@ def finish(session: Session, result: TrainingResult) -> TrainingResult:
 
 def _mix(session: Session) -> MixedWithNGram:
     """Count the n-gram model, and store it and the mixture."""
-    prepared, stored, data = session.prepared, session.stored, session.loaded.data
+    prepared, stored = session.prepared, session.stored
     network = as_stored(session.loaded)
     names = names_beside(stored.name)
     ngram = _counted_before(session, network, names[0]) or _count(session, names[0])
     counted = ngram.stored
     part = to_fit(prepared.val)
-    fitted = fit_on_half([network.model, ngram.model], part, direction=data.direction)
+    fitted = fit_on_half([network.model, ngram.model], part, direction=prepared.config.direction)
     networks, shares = (stored,), (1.0,)
     if isinstance(network.stored, StoredMixture):
         networks, shares = network.stored.parts, network.stored.weights
@@ -223,13 +221,13 @@ def _described(folder: StoredModel, counted: StoredModel, fitted: HalvesFit) -> 
 
 def _count(session: Session, stem: str) -> LoadedModel:
     """Count an n-gram model of the network's text, and store it."""
-    prepared, data = session.prepared, session.loaded.data
-    order = session.training.with_ngram
+    prepared, order = session.prepared, session.training.with_ngram
     model = NGram(NGramConfig(vocab_size=prepared.tokenizer.vocab_size, order=order))
     name = replaceable(stem, session.family)
     with store.building(name, stem, overwrite=True) as folder:
         framing = session.loaded.framing
-        loaded = LoadedModel(folder, model, prepared.tokenizer, data, own_framing=framing)
+        tokens = prepared.tokenizer, prepared.config
+        loaded = LoadedModel(folder, model, *tokens, own_framing=framing)
         write_new(loaded, prepared, "ngram")
         about = {FAMILY: session.family}
         estimate(loaded, prepared, session.training, session.report, about)
@@ -238,12 +236,12 @@ def _count(session: Session, stem: str) -> LoadedModel:
 
 def _counted_before(session: Session, network: LoadedModel, stem: str) -> LoadedModel | None:
     """Return the n-gram model that an earlier run has stored with the network, if it still fits."""
-    order, data = session.training.with_ngram, session.loaded.data
+    order = session.training.with_ngram
     for stored in stored_beside(stem, session.family):
         with contextlib.suppress(SeqgenError, OSError, LookupError, TypeError):
             sha256 = stored.record["data"]["sha256"]
             same_text = sha256 == session.prepared.facts.sha256
-            same_reading = stored.settings("data", DataConfig) == data
+            same_reading = stored.settings("data", DataConfig) == session.prepared.config
             if same_text and same_reading and stored.config["model"]["order"] == order:
                 stored.check()
                 loaded = load_stored(stored, network.model.device, "auto")
@@ -254,9 +252,9 @@ def _counted_before(session: Session, network: LoadedModel, stem: str) -> Loaded
 
 def _recommend(session: Session) -> None:
     """Say how much better a mixture would be, if it is worth it and a budget was in minutes."""
-    prepared, data = session.prepared, session.loaded.data
+    prepared = session.prepared
     name, architecture = session.stored.name, session.stored.config["architecture"]
-    about = architecture, session.training, data
+    about = architecture, session.training, prepared.config
     why_not = why_not_mixed(*about, name=name, prepared=prepared)
     if why_not is not None or session.training.minutes is None:
         return
@@ -264,25 +262,22 @@ def _recommend(session: Session) -> None:
     if part.tokens.size < 2:
         return
     network = as_stored(session.loaded).model
-    ngram = _counted(prepared, data, SPELLED_ORDER if _spelled(prepared) else ORDER)
-    ngram = ngram.to(network.device)
-    alone, _, mixed = fit_on_half([network, ngram], part, direction=data.direction).losses
+    ngram = _counted(prepared, usual_order(prepared)).to(network.device)
+    alone, _, mixed = fit_on_half(
+        [network, ngram], part, direction=prepared.config.direction
+    ).losses
     if alone - mixed > WORTH_IT:
         better = f"about {alone - mixed:.2f} nats/token better than {name} alone"
         how = f"seqgen train --resume {name} --with-ngram"
         session.report(Notice(text=f"mixed with an n-gram model it is {better}: {how}"))
 
 
-def _counted(prepared: Prepared, data: DataConfig, order: int) -> NGram:
+def _counted(prepared: Prepared, order: int) -> NGram:
     """Return an n-gram model of the training part, or of the start of a large one."""
     model = NGram(NGramConfig(vocab_size=prepared.tokenizer.vocab_size, order=order))
     train: Corpus = prepared.train
     if train.tokens.size > MOST_COUNTED:
         train = parallel_rows(train, 1, MOST_COUNTED)
-    framing = Framing.of(prepared.tokenizer, data.documents)
-    fit(model, prepared.as_read(train, data), impossible(prepared.tokenizer, framing))
+    framing = Framing.of(prepared.tokenizer, prepared.config.documents)
+    fit(model, prepared.as_read(train), impossible(prepared.tokenizer, framing))
     return model.eval()
-
-
-def _spelled(prepared: Prepared) -> bool:
-    return prepared.tokenizer.kind in ("char", "byte")

@@ -115,7 +115,7 @@ class Dataset(ABC):
         """All files as one text."""
         return Text(self.files.paths, self.config.newlines)
 
-    def prepare(self, given: Collection[str], report: Report) -> tuple[Prepared, DataConfig]:
+    def prepare(self, given: Collection[str], report: Report) -> Prepared:
         """Read, split and encode what a new model learns from.
 
         Args:
@@ -123,7 +123,7 @@ class Dataset(ABC):
             report: takes notices, and how far a large text is.
 
         Returns:
-            The data, and the configuration with the settings that follow from it.
+            The data; its `config` has the settings that follow from it.
 
         Raises:
             UsageError: a setting makes no sense for such data.
@@ -138,7 +138,7 @@ class Dataset(ABC):
         prepared = self.encode(facts, parts, tokens, report)
         if why:
             report(Notice(text=f"{listed(chosen)}: {why}", detail=True))
-        return prepared, self.config
+        return prepared
 
     def reload(self, stored: StoredModel, is_changed: Callable[[Survey], bool]) -> Prepared:
         """Read the data of a stored model again, whose tokens are known.
@@ -152,8 +152,9 @@ class Dataset(ABC):
         Raises:
             SeqgenError: it cannot be read, or nothing tells what of it was held out.
         """
-        if path_of(self.config.val) is not None:  # kept with the model; the file may be gone
-            self.config = replace(self.config, val="none", val_target=None)
+        config = self.config
+        if path_of(config.val) is not None:  # kept with the model; the file may be gone
+            self.config = replace(config, val="none", val_target=None)
         facts = self.survey()
         changed = is_changed(facts)
         parts = self.split(facts)
@@ -162,7 +163,8 @@ class Dataset(ABC):
             apart = changed and parts.val is not None
             train = self.without(held_out) if apart else parts.train
             parts = replace(parts, train=train, val=held_out)
-        return self.encode(facts, parts, self.known, lambda event: None)
+        prepared = self.encode(facts, parts, self.known, lambda event: None)
+        return replace(prepared, config=config)
 
     def check(self) -> None:
         """Refuse files and settings that make no sense for such data, before it is read.

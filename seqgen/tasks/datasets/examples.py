@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from seqgen.configs import DataConfig, TrainingConfig
+from seqgen.configs import TrainingConfig
 from seqgen.data.batches import Batches, PairBatches, UnknownsInSources
 from seqgen.data.corpus import Framing
 from seqgen.data.examples import SENTENCES, TEXTS, Example, ExampleEncoder, Format
@@ -77,12 +77,13 @@ class PreparedExamples(Prepared):
             write = self.encoder.format.write
             stored.write_validation(write(example, example.labels) for example in self.held_out)
 
-    def batches(self, training: TrainingConfig, data: DataConfig, carries_state: bool) -> Batches:
+    def batches(self, training: TrainingConfig, carries_state: bool) -> Batches:
         rows = None if training.batch_tokens else training.batch_size
         batches = PairBatches(self.train, rows, training.seed, training.batch_tokens)
-        if self.tokenizer.complete or not data.source_unknowns:
+        share = self.config.source_unknowns
+        if self.tokenizer.complete or not share:
             return batches
-        return UnknownsInSources(batches, data.source_unknowns, self.tokenizer.unk_id, start=True)
+        return UnknownsInSources(batches, share, self.tokenizer.unk_id, start=True)
 
     def overlap_with(self, other: Prepared) -> Overlap | None:
         if not self.held_out or type(other) is not type(self):
@@ -195,6 +196,7 @@ class ExampleDataset(Dataset, ABC):
             train=train,
             val=val if parts.val else None,
             val_facts=survey(write(e, e.labels) for e in held_out) if parts.val else Survey(),
+            config=config,
             encoder=encoder,
             training=trained_on,
             held_out=held_out,

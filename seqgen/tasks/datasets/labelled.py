@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from seqgen.configs import DataConfig, require
+from seqgen.configs import require
 from seqgen.data.corpus import Corpus
 from seqgen.data.encoding import Sampling
 from seqgen.data.labels import Labels, with_labels_read
@@ -54,11 +54,11 @@ class PreparedLabels(PreparedPairs):
     default_batch_size = Prepared.default_batch_size
     batches, batches_of = Prepared.batches, Prepared.batches_of
 
-    def segmented(self, data: DataConfig, sampling: Sampling) -> Corpus:
+    def segmented(self, sampling: Sampling) -> Corpus:
         return encode_pairs(self.parts.train, self.tokenizers, sampling)
 
-    def as_read(self, corpus: Corpus, data: DataConfig) -> Corpus:
-        return with_labels_read(super().as_read(corpus, data), self.labels)
+    def as_read(self, corpus: Corpus) -> Corpus:
+        return with_labels_read(super().as_read(corpus), self.labels)
 
 
 @dataclass

@@ -285,21 +285,20 @@ class PreparedPairs(Prepared):
         else:
             stored.write_validation_pairs(self.parts.val.sources(), targets)
 
-    def batches(self, training: TrainingConfig, data: DataConfig, carries_state: bool) -> Batches:
-        batches, source = super().batches(training, data, carries_state), self.tokenizers.source
-        if source is None or source.complete or not data.source_unknowns:
+    def batches(self, training: TrainingConfig, carries_state: bool) -> Batches:
+        batches, source = super().batches(training, carries_state), self.tokenizers.source
+        share = self.config.source_unknowns
+        if source is None or source.complete or not share:
             return batches
-        return UnknownsInSources(batches, data.source_unknowns, source.unk_id)
+        return UnknownsInSources(batches, share, source.unk_id)
 
-    def batches_of(
-        self, corpus: Corpus, training: TrainingConfig, data: DataConfig, carries: bool
-    ) -> Batches:
+    def batches_of(self, corpus: Corpus, training: TrainingConfig, carries: bool) -> Batches:
         shape = (training.batch_size, training.seq_len, training.seed, training.batch_tokens)
-        return training_batches(corpus, data.documents, False, *shape)
+        return training_batches(corpus, self.config.documents, False, *shape)
 
-    def segmented(self, data: DataConfig, sampling: Sampling) -> Corpus:
+    def segmented(self, sampling: Sampling) -> Corpus:
         corpus = encode_pairs(self.parts.train, self.tokenizers, sampling)
-        return drop_long(corpus, data.max_source_len, data.max_target_len).corpus
+        return drop_long(corpus, self.config.max_source_len, self.config.max_target_len).corpus
 
     def overlap_with(self, other: Prepared) -> Overlap | None:
         if self.parts.val is None or type(other) is not type(self):
@@ -421,6 +420,7 @@ class PairDataset(Dataset):
             train=train,
             val=val,
             val_facts=survey(val_pairs.targets()) if val_pairs else Survey(),
+            config=self.config,
             parts=DataParts(train_pairs, val_pairs),
             tokenizers=tokens,
             files=self.files,

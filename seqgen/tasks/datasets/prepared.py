@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +88,7 @@ class Prepared:
         train: the training part's ids.
         val: the held-out part's ids, or None.
         val_facts: the held-out part's characters and bytes.
+        config: how the text was read.
     """
 
     text: Text
@@ -98,6 +98,7 @@ class Prepared:
     train: Corpus
     val: Corpus | None
     val_facts: Survey
+    config: DataConfig
 
     @cached_property
     def val_totals(self) -> ScoreTotals:
@@ -150,6 +151,11 @@ class Prepared:
         """How many tokens there are on each side."""
         return VocabSizes.of(self.tokenizer, self.source_tokenizer)
 
+    @property
+    def spelled(self) -> bool:
+        """Whether tokens are characters or bytes."""
+        return self.tokenizer.kind in ("char", "byte")
+
     def spellings(self) -> Iterator[str]:
         """Yield each token as a person writes it, in the order of ids."""
         yield from self.tokenizer.pieces(range(self.tokenizer.vocab_size))
@@ -168,7 +174,7 @@ class Prepared:
         """What a model's record says of its data."""
         return {
             "files": [str(path.resolve()) for path in self.text.paths],
-            **dataclasses.asdict(self.facts),
+            **asdict(self.facts),
             "train_oov": self.train.oov,
             "val_oov": self.val.oov if self.val else None,
         }
@@ -181,13 +187,14 @@ class Prepared:
             path = stored.place_of(store.VALIDATION_TOKENS)
             write_corpus(path, self.val, self.val_facts, self.tokenizer)
 
-    def overlap(self, data: DataConfig) -> Overlap | None:
+    def overlap(self) -> Overlap | None:
         """Return how much of the held-out part is also in the training part.
 
         None where that says nothing. Of a stream's end some lines may well have occurred before:
         it is compared by its longer lines, and a hundredth of them says nothing.
         """
-        if self.split is None or data.documents == "line" or path_of(data.val) is not None:
+        by_lines = self.config.documents == "line"
+        if self.split is None or by_lines or path_of(self.config.val) is not None:
             return self.overlap_with(self)
         if self.split.val is None:
             return None
@@ -203,35 +210,41 @@ class Prepared:
             return None
         return overlap_of_lines(other.split.train, self.split.val)
 
-    def batches(self, training: TrainingConfig, data: DataConfig, carries_state: bool) -> Batches:
+    def batches_for(self, model: Model | type[Model], training: TrainingConfig) -> Batches:
+        """Return the batches that a model, or one of a class, is trained on."""
+        batches = self.batches(training, model.carries_state)
+        if not model.both_ways:
+            return batches
+        turned = replace(self, config=replace(self.config, direction="backward"))
+        return TwoWayBatches(batches, turned.batches(training, model.carries_state))
+
+    def batches(self, training: TrainingConfig, carries_state: bool) -> Batches:
         """Return the batches of the training part, for a model that may carry its state."""
-        carries = carries_state and not training.reset_state
+        carries, share = carries_state and not training.reset_state, self.config.subword_sampling
 
         def cut_anew(epoch: int) -> Batches:
-            sampling = Sampling(data.subword_sampling, training.seed, epoch)
-            return self.batches_of(self.segmented(data, sampling), training, data, carries)
+            segmented = self.segmented(Sampling(share, training.seed, epoch))
+            return self.batches_of(segmented, training, carries)
 
-        if data.subword_sampling is not None:
+        if share is not None:
             batches = SampledBatches(cut_anew)
         else:
-            batches = self.batches_of(self.train, training, data, carries)
+            batches = self.batches_of(self.train, training, carries)
         return batches if training.k2 is None else Overlapping(batches, training.k2)
 
-    def batches_of(
-        self, corpus: Corpus, training: TrainingConfig, data: DataConfig, carries: bool
-    ) -> Batches:
+    def batches_of(self, corpus: Corpus, training: TrainingConfig, carries: bool) -> Batches:
         """Return the batches of the training part, which is encoded as `corpus`."""
         shape = (training.batch_size, training.seq_len, training.seed)
-        read = self.as_read(corpus, data)
-        return batches_of(read, data.documents, carries, *shape, windows=training.windows)
+        read, documents = self.as_read(corpus), self.config.documents
+        return batches_of(read, documents, carries, *shape, windows=training.windows)
 
-    def segmented(self, data: DataConfig, sampling: Sampling) -> Corpus:
+    def segmented(self, sampling: Sampling) -> Corpus:
         """Return the training part encoded again, with a segmentation that is drawn."""
-        return encode_corpus(self.split.train(), self.tokenizer, data.documents, sampling)
+        return encode_corpus(self.split.train(), self.tokenizer, self.config.documents, sampling)
 
-    def as_read(self, corpus: Corpus, data: DataConfig) -> Corpus:
+    def as_read(self, corpus: Corpus) -> Corpus:
         """Return a part as a model reads it: in its direction."""
-        return as_read(corpus, data.direction)
+        return as_read(corpus, self.config.direction)
 
 
 def survey_text(text: Text) -> Survey:
@@ -244,14 +257,3 @@ def survey_text(text: Text) -> Survey:
     if facts.characters == 0:
         raise SeqgenError(f"{text.name} contains no text")
     return facts
-
-
-def batches_for(
-    model: Model | type[Model], prepared: Prepared, training: TrainingConfig, data: DataConfig
-) -> Batches:
-    """Return the batches that a model, or one of a class, is trained on."""
-    batches = prepared.batches(training, data, model.carries_state)
-    if not model.both_ways:
-        return batches
-    turned = dataclasses.replace(data, direction="backward")
-    return TwoWayBatches(batches, prepared.batches(training, turned, model.carries_state))

@@ -57,31 +57,79 @@ def is_large(paths: Sequence[Path]) -> bool:
 
 @dataclass(frozen=True)
 class CachedText:
-    """Where the cache keeps a large text: its two parts as token files, and the held-out text."""
+    """A large text in the cache, read in one way: its parts as token files, and the held-out text.
 
-    train: Path
-    val: Path
-    val_text: Path
-    about: Path
+    A file counts as unchanged if its path, size and modification time are the same.
+    """
 
-    @classmethod
-    def of(cls, text: Text, config: DataConfig) -> CachedText:
-        """Return where a text that is read in this way is cached.
+    text: Text
+    config: DataConfig
 
-        A file counts as unchanged if its path, size and modification time are the same.
-        """
-        files = [*text.paths, *_held_out_files(config)]
-        tokenizer = Path(config.tokenizer)
+    @cached_property
+    def _name(self) -> str:
+        """What the names of its files begin with."""
+        files = [*self.text.paths, *_held_out_files(self.config)]
+        tokenizer = Path(self.config.tokenizer)
         files += [tokenizer] if tokenizer.is_file() else sorted(tokenizer.glob("**/tokenizer*"))
         stamps = [(str(path.resolve()), path.stat()) for path in files]
         key = [
             CACHE_FORMAT,
-            config.to_dict(),
+            self.config.to_dict(),
             [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stamps],
         ]
-        name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
-        endings = (".tok", ".val.tok", ".val.txt", ".json")
-        return cls(*(store.tokens_folder() / (name + ending) for ending in endings))
+        return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
+
+    def place(self, ending: str) -> Path:
+        """Return one of its files: `.tok`, `.val.tok`, `.val.txt`, or `.json` for its facts."""
+        return store.tokens_folder() / (self._name + ending)
+
+    def write(self, facts: Survey, split: Split, tokenizer: Tokenizer, report: Report) -> Prepared:
+        """Encode both parts into token files, and return what is there.
+
+        Raises:
+            SeqgenError: a part has no token, or the cache cannot be written.
+        """
+        val_text, documents = self.place(".val.txt"), self.config.documents
+        report(Notice(text=f"encoding {facts.bytes >> 20:,} MB of text into the cache, once"))
+        with reported(f"{val_text} cannot be written"):
+            val_text.parent.mkdir(parents=True, exist_ok=True)
+            if split.val:
+                with replacing(val_text) as file:
+                    for chunk in split.val():
+                        file.write(chunk.encode())
+
+        def progress(before: int) -> Callable[[int], None]:
+            return lambda done: report(
+                EncodingProgress(fraction=min(1.0, (before + done) / facts.bytes))
+            )
+
+        parts = [(".tok", split.train, 0)]
+        if split.val:
+            parts.append((".val.tok", split.val, facts.bytes - val_text.stat().st_size))
+        for ending, part, done in parts:
+            place = self.place(ending)
+            write_token_file(place, part(), tokenizer, documents, progress(max(0, done)))
+        write_json(self.place(".json"), dataclasses.asdict(facts))
+        return self.open()
+
+    def open(self) -> Prepared | None:
+        """Return the data; None if it is missing, incomplete or damaged."""
+        config = self.config
+        try:
+            facts = Survey(**json.loads(self.place(".json").read_text(encoding="utf-8")))
+            train = open_token_file(self.place(".tok"))
+            val = open_token_file(self.place(".val.tok")) if config.val != "none" else None
+        except (OSError, ValueError, TypeError, SeqgenError):
+            return None
+
+        def train_text() -> Iterator[str]:
+            return split_text(self.text, facts, config, train.tokenizer).train()
+
+        split = Split(train_text, Text((self.place(".val.txt"),)).chunks if val else None)
+        val, val_facts = (val.corpus, val.facts) if val else (None, Survey())
+        check_parts(train.corpus.tokens.size, val.tokens.size if val else None, config.documents)
+        encoded = train.tokenizer, train.corpus, val, val_facts
+        return Prepared(self.text, facts, split, *encoded, config)
 
 
 def _held_out_files(config: DataConfig) -> Sequence[Path]:
@@ -92,61 +140,6 @@ def _held_out_files(config: DataConfig) -> Sequence[Path]:
         return text_files([config.val])
     except SeqgenError:
         return ()
-
-
-def encode_into_cache(
-    text: Text,
-    facts: Survey,
-    split: Split,
-    tokenizer: Tokenizer,
-    config: DataConfig,
-    report: Report,
-) -> Prepared:
-    """Encode both parts of a text into token files in the cache, and return what is there.
-
-    Raises:
-        SeqgenError: a part has no token, or the cache cannot be written.
-    """
-    place = CachedText.of(text, config)
-    report(Notice(text=f"encoding {facts.bytes >> 20:,} MB of text into the cache, once"))
-    with reported(f"{place.val_text} cannot be written"):
-        place.train.parent.mkdir(parents=True, exist_ok=True)
-        if split.val:
-            with replacing(place.val_text) as file:
-                for chunk in split.val():
-                    file.write(chunk.encode())
-
-    def progress(before: int) -> Callable[[int], None]:
-        return lambda done: report(
-            EncodingProgress(fraction=min(1.0, (before + done) / facts.bytes))
-        )
-
-    write_token_file(place.train, split.train(), tokenizer, config.documents, progress(0))
-    if split.val:
-        done = facts.bytes - place.val_text.stat().st_size
-        write_token_file(
-            place.val, split.val(), tokenizer, config.documents, progress(max(0, done))
-        )
-    write_json(place.about, dataclasses.asdict(facts))
-    return from_cache(place, text, config)
-
-
-def from_cache(place: CachedText, text: Text, config: DataConfig) -> Prepared | None:
-    """Return the cached data; None if it is missing, incomplete or damaged."""
-    try:
-        facts = Survey(**json.loads(place.about.read_text(encoding="utf-8")))
-        train = open_token_file(place.train)
-        val = open_token_file(place.val) if config.val != "none" else None
-    except (OSError, ValueError, TypeError, SeqgenError):
-        return None
-
-    def train_text() -> Iterator[str]:
-        return split_text(text, facts, config, train.tokenizer).train()
-
-    split = Split(train_text, Text((place.val_text,)).chunks if val else None)
-    check_parts(train.corpus.tokens.size, val.corpus.tokens.size if val else None, config.documents)
-    parts = (train.corpus, val.corpus, val.facts) if val else (train.corpus, None, Survey())
-    return Prepared(text, facts, split, train.tokenizer, *parts)
 
 
 @dataclass
@@ -207,37 +200,38 @@ class TextDataset(Dataset):
         val = encode_corpus(parts.val(), tokenizer, documents) if parts.val else None
         check_parts(train.tokens.size, val.tokens.size if val else None, documents)
         val_facts = survey(parts.val()) if parts.val else Survey()
-        return Prepared(self.text, facts, parts, tokenizer, train, val, val_facts)
+        return Prepared(self.text, facts, parts, tokenizer, train, val, val_facts, self.config)
 
 
 @dataclass
 class LargeTextDataset(TextDataset):
     """A text so large that it is encoded once, into the cache, and mapped from there."""
 
-    def prepare(self, given: Collection[str], report: Report) -> tuple[Prepared, DataConfig]:
+    def prepare(self, given: Collection[str], report: Report) -> Prepared:
         self.check()
-        place = CachedText.of(self.text, self.config)
-        known, own = from_cache(place, self.text, self.config), self.own_tokenizer
+        cache, own = CachedText(self.text, self.config), self.own_tokenizer
+        known = cache.open()
         if known is None or (own and own.fingerprint != known.tokenizer.fingerprint):
             return super().prepare(given, report)
-        report(Notice(text=f"the text is in the cache as tokens ({place.train})"))
-        return known, self.config
+        place = cache.place(".tok")
+        report(Notice(text=f"the text is in the cache as tokens ({place})"))
+        return known
 
     def reload(self, stored: StoredModel, is_changed: Callable[[Survey], bool]) -> Prepared:
-        place = CachedText.of(self.text, self.config)
-        cached = from_cache(place, self.text, self.config)
+        cache = CachedText(self.text, self.config)
+        cached = cache.open()
         changed = None if cached is None else is_changed(cached.facts)
         same = cached and cached.tokenizer.fingerprint == self.known.target.fingerprint
         if changed is not False or not same:
             compare = is_changed if changed is None else lambda facts: changed
             return TextDataset(self.files, self.config, self.known).reload(stored, compare)
         held_out = stored.validation_text
-        if held_out is None or filecmp.cmp(held_out, place.val_text, shallow=False):
+        if held_out is None or filecmp.cmp(held_out, cache.place(".val.txt"), shallow=False):
             return cached
-        return _with_held_out(cached, held_out, self.config)
+        return _with_held_out(cached, held_out)
 
     def encode(self, facts: Survey, parts: Split, tokens: Tokenizers, report: Report) -> Prepared:
-        return encode_into_cache(self.text, facts, parts, tokens.target, self.config, report)
+        return CachedText(self.text, self.config).write(facts, parts, tokens.target, report)
 
 
 @dataclass
@@ -314,16 +308,17 @@ class TokenDataset(Dataset):
         split, val, val_facts = parts.val or (None, None, Survey())
         sizes = parts.train.tokens.size, val.tokens.size if val else None
         check_parts(*sizes, self.config.documents)
-        return Prepared(self.text, facts, split, tokens.target, parts.train, val, val_facts)
+        text = self.text, facts, split, tokens.target
+        return Prepared(*text, parts.train, val, val_facts, self.config)
 
 
 # How a held-out part beside tokens is read as text, if it came as such; its ids, and its facts.
 HeldOut = tuple[Split | None, Corpus, Survey]
 
 
-def _with_held_out(prepared: Prepared, path: Path, config: DataConfig) -> Prepared:
+def _with_held_out(prepared: Prepared, path: Path) -> Prepared:
     """Replace the held-out part by the one in the model's folder."""
-    split, val, facts = _held_out_in(path, prepared.tokenizer, config.documents)
+    split, val, facts = _held_out_in(path, prepared.tokenizer, prepared.config.documents)
     split = split and replace(prepared.split, val=split.val)
     return replace(prepared, split=split or prepared.split, val=val, val_facts=facts)
 
