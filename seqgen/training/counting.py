@@ -66,10 +66,11 @@ def fit(
     possible = np.ones(config.vocab_size, dtype=bool)
     possible[list(impossible)] = False
     room = Room.of(memory, config.vocab_size)
-    counts, estimate = count(corpus, config, possible, room), NGramEstimate(room)
+    counts = count(corpus, config, possible, room)
+    estimate = NGramEstimate(config, possible, room)
     if config.smoothing == "jelinek-mercer":
         estimate.weights = order_weights(corpus, config, possible, room)
-    estimate.fill(counts, possible, config)
+    estimate.fill(counts)
     if config.prune_entropy:
         counts = prune_by_entropy(counts, estimate, config.prune_entropy)
     model.fill(_levels(counts, estimate, model.arrays.dtype))
@@ -87,6 +88,8 @@ class NGramEstimate:
     """Probabilities and backoffs of all n-grams, those to be pruned included.
 
     Attributes:
+        config: says order and smoothing.
+        possible: (V,) of bool, which words occur in a text.
         room: for so many at once.
         weights: of each order, in Jelinek-Mercer smoothing.
         probs: for each order, (M,).
@@ -96,6 +99,8 @@ class NGramEstimate:
         fallbacks: see `NGramFit`.
     """
 
+    config: NGramConfig
+    possible: np.ndarray
     room: Room = EVERYTHING
     weights: Sequence[float] = ()
     probs: list[Gathered] = field(default_factory=list)
@@ -104,11 +109,11 @@ class NGramEstimate:
     discounts: list[list[float]] = field(default_factory=list)
     fallbacks: list[int] = field(default_factory=list)
 
-    def fill(self, counts: Sequence[Counts], possible: np.ndarray, config: NGramConfig) -> None:
+    def fill(self, counts: Sequence[Counts]) -> None:
         """Estimate from the lowest order to the highest, by the rule of the smoothing."""
-        lower = self.room.column(float, possible / possible.sum())
+        lower = self.room.column(float, self.possible / self.possible.sum())
         for n in range(1, len(counts) + 1):
-            rule = _RULES[config.smoothing](self, n, counts[n - 1], possible, config)
+            rule = _RULES[self.config.smoothing](self, n, counts[n - 1])
             columns = [self.room.column(float) for _ in range(4)]
             for block in blocks(n, counts, self.room):
                 values = rule(block, lower.take(block.read("suffixes")))
@@ -127,9 +132,7 @@ class NGramEstimate:
 Rule = Callable[[Block, np.ndarray], Sequence[np.ndarray]]
 
 
-def _kneser_ney(
-    estimate: NGramEstimate, n: int, grams: Counts, possible: np.ndarray, config: NGramConfig
-) -> Rule:
+def _kneser_ney(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
     """Interpolated Kneser-Ney, with one discount an order or three (Chen and Goodman 1998).
 
     p(w | c) = (a(c w) - D(a(c w))) / a(c) + gamma(c) p(w | c without its first word), where a
@@ -138,6 +141,7 @@ def _kneser_ney(
     is subtracted from its counts and p(w) = a(w) / sum a. What pruning takes goes to gamma as
     well, as in KenLM (Heafield et al. 2013).
     """
+    config = estimate.config
     modified = config.smoothing == "modified-kneser-ney"
     if n == 1 and not config.interpolate_unigrams:
         discounts = (0.0,)
@@ -221,9 +225,9 @@ def order_weights(
         return [0.5] * config.order
     known, held_out = parts
     config = replace(config, smoothing="maximum-likelihood", prune_entropy=0.0)
-    model, estimate = NGram(config).double(), NGramEstimate(room)
+    model, estimate = NGram(config).double(), NGramEstimate(config, possible, room)
     counts = count(known, config, possible, room)
-    estimate.fill(counts, possible, config)
+    estimate.fill(counts)
     model.fill(_levels(counts, estimate, model.arrays.dtype))
     ((words, place),) = Text(held_out)
     at = np.flatnonzero(place > 0)
@@ -281,9 +285,7 @@ def _last_tenth(corpus: Corpus) -> tuple[Corpus, Corpus] | None:
     return known, held_out
 
 
-def _katz(
-    estimate: NGramEstimate, n: int, grams: Counts, possible: np.ndarray, config: NGramConfig
-) -> Rule:
+def _katz(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
     """Katz backoff (1987) with Good-Turing discounts.
 
     p(w | c) = d_r r / count(c) for r = count(c w) > 0, and a(c) p(w | c without its first word) for
@@ -306,7 +308,7 @@ def _katz(
         total = np.maximum(block.total(raw), 1)
         probs = np.where(kept, raw - lost, 0) / total[of]
         if n == 1:
-            unseen = possible & (raw == 0)
+            unseen = estimate.possible & (raw == 0)
             left = 1 - probs.sum()
             some = unseen.any()
             return [probs + left * unseen / unseen.sum() if some else probs / probs.sum()]
@@ -454,36 +456,33 @@ def _maximum_likelihood(*_: Any) -> Rule:
     return rule
 
 
-def _add_delta(
-    estimate: NGramEstimate, n: int, grams: Counts, possible: np.ndarray, config: NGramConfig
-) -> Rule:
+def _add_delta(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
     """p(w | c) = (count(c w) + d) / (count(c) + d V), c being the longest context seen.
 
     Its `backoffs` are the probability of each word that was not seen after the context; see
     `NGram`.
     """
-    every = config.delta * possible.sum()
+    delta, possible = estimate.config.delta, estimate.possible
+    every = delta * possible.sum()
 
     def rule(block: Block, lower: np.ndarray) -> Sequence[np.ndarray]:
         raw = np.where(block.read("kept"), block.read("raw"), 0)
         total = block.total(raw)
-        probs = (raw + config.delta) / (total + every)[block.of]
-        backoffs = np.where(total > 0, config.delta / (total + every), 1.0)
+        probs = (raw + delta) / (total + every)[block.of]
+        backoffs = np.where(total > 0, delta / (total + every), 1.0)
         return probs * possible if n == 1 else probs, backoffs
 
     return rule
 
 
-def _stupid_backoff(
-    estimate: NGramEstimate, n: int, grams: Counts, possible: np.ndarray, config: NGramConfig
-) -> Rule:
+def _stupid_backoff(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
     """Stupid backoff (Brants et al. 2007), divided by its sum over all words.
 
     S(w | c) = count(c w) / count(c) if that is not 0, else a S(w | c without its first word); a
     word that was never seen has a / V. With Z(c) the sum of S(. | c) over all words,
     p(w | c) = S(w | c) / Z(c).
     """
-    factor = config.backoff
+    factor = estimate.config.backoff
     sums = estimate.sums or estimate.room.column(float, np.array([factor]))  # Z, without counts a
 
     def rule(block: Block, lower: np.ndarray) -> Sequence[np.ndarray]:
@@ -502,7 +501,7 @@ def _stupid_backoff(
     return rule
 
 
-_RULES: dict[str, Callable[[NGramEstimate, int, Counts, np.ndarray, NGramConfig], Rule]] = {
+_RULES: dict[str, Callable[[NGramEstimate, int, Counts], Rule]] = {
     "maximum-likelihood": _maximum_likelihood,
     "add-delta": _add_delta,
     "stupid-backoff": _stupid_backoff,

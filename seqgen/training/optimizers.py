@@ -322,21 +322,15 @@ def _rmsprop(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optim
     return [lean(RMSprop)(groups, alpha=config.beta2, eps=config.eps, momentum=config.momentum)]
 
 
-def _adam(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
-    return [_adaptive(Adam, chosen, config)]
-
-
-def _adamw(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
-    return [_adaptive(AdamW, chosen, config)]
-
-
-def _adaptive(kind: type[Adam], chosen: list[ParameterGroup], config: TrainingConfig) -> Optimizer:
+def _adaptive(
+    kind: type[Adam], chosen: list[ParameterGroup], config: TrainingConfig
+) -> list[Optimizer]:
     groups = _groups(chosen, config.lr, config.weight_decay)
     betas = (config.beta1, config.beta2)
     if config.eps_inside:
         decoupled = kind is AdamW
-        return TextbookAdam(groups, betas, eps=config.eps, inside=True, decoupled=decoupled)
-    return lean(kind)(groups, betas=betas, eps=config.eps, fused=_has_fused(chosen))
+        return [TextbookAdam(groups, betas, eps=config.eps, inside=True, decoupled=decoupled)]
+    return [lean(kind)(groups, betas=betas, eps=config.eps, fused=_has_fused(chosen))]
 
 
 def _muon(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
@@ -348,27 +342,27 @@ def _muon(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimize
     product_type = torch.bfloat16 if config.precision == "bf16" else None
     how = {"momentum": config.muon_momentum, "product_type": product_type}
     muon = [Muon(groups, maps, lr=lr, **how)] if matrices else []
-    return [*muon, *([_adaptive(AdamW, others, config)] if others else [])]
+    return muon + (_adaptive(AdamW, others, config) if others else [])
 
 
 OPTIMIZERS: dict[str, Callable[[list[ParameterGroup], TrainingConfig], list[Optimizer]]] = {
     "sgd": _sgd,
     "adagrad": _adagrad,
     "rmsprop": _rmsprop,
-    "adam": _adam,
-    "adamw": _adamw,
+    "adam": functools.partial(_adaptive, Adam),
+    "adamw": functools.partial(_adaptive, AdamW),
     "muon": _muon,
 }
 
 
-class UpdateRule:
+class UpdateRule(OptimizerState):
     """All optimisers of a model, with rates that follow a schedule."""
 
     def __init__(self, model: Network, config: TrainingConfig) -> None:
         self._parameters = parameter_groups(model, config.layer_decay, config.head_factor)
         self._layers = len(model.parameters_in_order())
         self._unfreeze, self._thawed = config.unfreeze, self._layers
-        self.optimizers = OPTIMIZERS[config.optimizer](self._parameters, config)
+        super().__init__(OPTIMIZERS[config.optimizer](self._parameters, config))
         self._peaks = [
             [(group["lr"], group["weight_decay"]) for group in optimizer.param_groups]
             for optimizer in self.optimizers
@@ -414,14 +408,6 @@ class UpdateRule:
         # (ArraySteps.prepared).
         for member in self._parameters:
             torch.autograd.graph.increment_version(member.parameter)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the state of the optimisers, by name."""
-        return OptimizerState(self.optimizers).tensors()
-
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Restore what `tensors` returned."""
-        OptimizerState(self.optimizers).restore(tensors)
 
 
 class Average:

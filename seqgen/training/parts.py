@@ -49,13 +49,13 @@ class OptimizerState:
     """What optimisers know of their parameters, as a `CheckpointPart`."""
 
     def __init__(self, optimizers: Sequence[Optimizer]) -> None:
-        self._optimizers = optimizers
+        self.optimizers = optimizers
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the state by optimiser, parameter and name."""
         states = {
             f"{i}.{key}.{name}": torch.as_tensor(value)
-            for i, optimizer in enumerate(self._optimizers)
+            for i, optimizer in enumerate(self.optimizers)
             for key, state in optimizer.state_dict()["state"].items()
             for name, value in state.items()
             if value is not None  # SGD without momentum
@@ -64,11 +64,11 @@ class OptimizerState:
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Restore what `tensors` returned."""
-        states: list[dict[int, dict[str, Tensor]]] = [{} for _ in self._optimizers]
+        states: list[dict[int, dict[str, Tensor]]] = [{} for _ in self.optimizers]
         for path, value in tensors.items():
             i, key, name = path.split(".", 2)
             states[int(i)].setdefault(int(key), {})[name] = value
-        for optimizer, state in zip(self._optimizers, states, strict=True):
+        for optimizer, state in zip(self.optimizers, states, strict=True):
             saved = optimizer.state_dict()["param_groups"]
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
             numbers = [key for group in saved for key in group["params"]]

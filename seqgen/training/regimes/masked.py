@@ -32,7 +32,8 @@ class MaskedTokens(Regime):
     """
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
-        model, draws = self.reader.model, self._draws(progress)
+        model = self.reader.model
+        draws = MaskDraws(self.config.seed, progress.step, progress.first_row)
         framed_rows, counts = framed_text(rows.batch.targets, self.text_rules.end, model)
         other = None
         if (
@@ -45,15 +46,13 @@ class MaskedTokens(Regime):
         places = choose(framed_rows, model.config.mask, draws)
         read = masked(framed_rows, places, model.config.symbols, words, draws)
         with arithmetic(self.config.precision, model.device):
-            logits, follows = predict(model, read)
+            values, at = (sent(ids, model.device) for ids in (read.values, read.places))
+            logits, follows = model(values, read.lengths, at)
         weights = torch.from_numpy(counts / np.maximum((places >= 0).sum(1), 1))  # (B,)
         minimised, nats = self._costs(logits, read, weights.to(logits))
         if other is not None:
             minimised = minimised + self._cost_of_order(follows, other, rows)
         return Loss(minimised, nats, None)
-
-    def _draws(self, progress: StepProgress) -> MaskDraws:
-        return MaskDraws(self.config.seed, progress.step, progress.first_row)
 
     def _costs(self, logits: Tensor, read: MaskedRows, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Return what is minimised and the nats of places (B, M), by the weight of each row."""
@@ -102,9 +101,3 @@ def framed_text(targets: np.ndarray, end: int | None, model: Bert) -> tuple[Fram
     scored = targets != IGNORED
     inside = scored if end is None else scored & (targets != end)
     return framed(targets, inside.sum(1), model.config.symbols), scored.sum(1)
-
-
-def predict(model: Bert, read: MaskedRows) -> tuple[Tensor, Tensor | None]:
-    """Return a model's logits at the places of masked rows; see `Bert.forward`."""
-    values, places = sent(read.values, model.device), sent(read.places, model.device)
-    return model(values, read.lengths, places)
