@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.configs import TrainingConfig, require
-from seqgen.data.corpus import Corpus, encode_corpus
+from seqgen.data.corpus import Corpus
 from seqgen.data.direction import as_read
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
@@ -90,7 +90,7 @@ def diagnose(
         isinstance(model, NeuralLanguageModel),
         f"diagnose needs one model that was trained by gradients, which {name} is not",
     )
-    corpus = encode_corpus(chunks, loaded.tokenizer, loaded.data.documents, framing=loaded.framing)
+    corpus = loaded.encode(chunks)
     corpus = as_read(corpus, loaded.data.direction)
     length = _length(name, model, corpus, distance)
     tokens, targets = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from seqgen.configs import WHOLE_NUMBERS, DataConfig, Documents, require
 from seqgen.configs.scoring import CacheConfig
-from seqgen.data.corpus import Corpus
+from seqgen.data.corpus import Corpus, Unknowns, encode_corpus
 from seqgen.data.framing import Framing
 from seqgen.data.labels import Labels, joined
 from seqgen.data.pairs import (
@@ -129,6 +129,17 @@ class LoadedModel:
     def framing_of(self, documents: Documents) -> Framing:
         """How texts that are read as `documents` start and end for this model."""
         return self.framing.as_documents(self.tokenizer, self.data.documents, documents)
+
+    def encode(
+        self,
+        chunks: Iterable[str],
+        documents: Documents | None = None,
+        unknowns: Unknowns | None = None,
+    ) -> Corpus:
+        """Return the ids of a text in pieces cut anywhere, read as in training unless told."""
+        documents = documents or self.data.documents
+        framing = self.framing_of(documents)
+        return encode_corpus(chunks, self.tokenizer, documents, framing=framing, unknowns=unknowns)
 
     @property
     def never(self) -> tuple[int, ...]:

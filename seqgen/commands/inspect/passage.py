@@ -10,7 +10,7 @@ import numpy as np
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.configs import require
-from seqgen.data.corpus import Corpus, encode_corpus
+from seqgen.data.corpus import Corpus
 from seqgen.data.direction import reading_order
 from seqgen.errors import SeqgenError
 from seqgen.metrics.perplexity import LN2
@@ -156,8 +156,7 @@ def passages(loaded: LoadedModel, chunks: Iterable[str], max_tokens: int) -> Pas
     loaded.given.require_nothing("this")
     require(max_tokens >= 1, f"--max-tokens must be at least 1, not {max_tokens}")
     text, whole = _beginning(chunks, CHARACTERS_OF_TOKEN * max_tokens)
-    documents = loaded.data.documents
-    corpus = encode_corpus([text], loaded.tokenizer, documents, framing=loaded.framing)
+    corpus = loaded.encode([text])
     if corpus.tokens.size == 0:
         raise SeqgenError("the text is empty: there is nothing to look at")
     taken, left = [], max_tokens

@@ -165,11 +165,10 @@ def _figures(
     hits, labels = int(matrix.trace()), int(matrix.sum())
     counts = _counts(truth, predicted, len(matrix))
     samples = np.split(resampled(counts), 3, axis=1)  # hits, predicted and true, (R, C) each
-    accuracy = WithInterval(hits / labels, *wilson(hits, labels))
-    if by_sentence:
-        accuracy = estimated(hits / labels, samples[0].sum(-1) / samples[2].sum(-1))
+    drawn = samples[0].sum(-1) / samples[2].sum(-1) if by_sentence else None
     whole = matrix.diagonal(), matrix.sum(0), matrix.sum(1)
     f1 = estimated(float(macro_f1(*whole)), macro_f1(*samples))
+    accuracy = _accuracy(hits, labels, drawn)
     return {"accuracy": asdict(accuracy), "macro_f1": asdict(f1)}
 
 

@@ -15,7 +15,7 @@ from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import Work, load_any, require_language_model
 from seqgen.configs import Documents
 from seqgen.data.batches import IGNORED, spans_of
-from seqgen.data.corpus import Corpus, encode_corpus
+from seqgen.data.corpus import Corpus
 from seqgen.data.masking import MaskDraws, MaskedRows, choose, each_hidden, framed, masked
 from seqgen.data.text import Surveyor, lines
 from seqgen.errors import SeqgenError, UsageError
@@ -271,8 +271,7 @@ def pseudo_lines(
 
 
 def _score(loaded: LoadedModel, chunks: Iterable[str], documents: Documents) -> ScoreTotals:
-    framing = loaded.framing_of(documents)
-    corpus = encode_corpus(chunks, loaded.tokenizer, documents, framing=framing)
+    corpus = loaded.encode(chunks, documents)
     if corpus.tokens.size == 0:
         return ScoreTotals()
     return add_up(pseudo_scores(loaded.model, corpus), loaded.tokenizer)

@@ -16,7 +16,7 @@ from seqgen.commands.scoring.evaluate import held_out_text
 from seqgen.commands.scoring.perplexity import for_model, protocol, scoring_signature
 from seqgen.commands.scoring.translations import Translating, paired_records, translate
 from seqgen.configs.scoring import Scoring
-from seqgen.data.corpus import Unknowns, encode_corpus
+from seqgen.data.corpus import Unknowns
 from seqgen.data.pairs import Pairs
 from seqgen.data.text import lines, unix_newlines
 from seqgen.errors import SeqgenError, UsageError
@@ -58,8 +58,7 @@ def score_each_line(loaded: LoadedModel, text: str | Pairs, scoring: Scoring) ->
     """
     unknowns, documents = Unknowns(loaded.tokenizer, each=True), scoring.documents
     whole = whole_of(text)
-    framing = loaded.framing_of(documents)
-    corpus = encode_corpus([whole], loaded.tokenizer, documents, framing=framing, unknowns=unknowns)
+    corpus = loaded.encode([whole], documents, unknowns)
     if isinstance(text, Pairs):
         loaded.given.check(text.source_features)
         corpus = replace(corpus, sources=text.encoded_sources(loaded.source_tokenizer, None))

@@ -13,7 +13,7 @@ from seqgen.commands.loading import mixture_of, with_cache
 from seqgen.commands.scoring.perplexity import check_token_file, for_model
 from seqgen.configs import Direction, Documents
 from seqgen.configs.scoring import CacheConfig, Scoring
-from seqgen.data.corpus import Corpus, encode_corpus
+from seqgen.data.corpus import Corpus
 from seqgen.data.pairs import Pairs, encode_pairs
 from seqgen.data.tokenfile import TokenFile
 from seqgen.errors import SeqgenError, UsageError
@@ -322,8 +322,7 @@ def _corpus(
     if isinstance(text, TokenFile):
         check_token_file(loaded, text, documents)
         return text.corpus
-    framing = loaded.framing_of(documents)
-    return encode_corpus(text, loaded.tokenizer, documents, framing=framing)
+    return loaded.encode(text, documents)
 
 
 def token_log_probs(

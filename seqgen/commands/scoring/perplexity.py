@@ -10,7 +10,7 @@ from typing import Any
 from seqgen.commands.loaded import LoadedModel
 from seqgen.configs import Documents, require
 from seqgen.configs.scoring import Scoring
-from seqgen.data.corpus import Corpus, Unknowns, encode_corpus
+from seqgen.data.corpus import Corpus, Unknowns
 from seqgen.data.framing import Framing
 from seqgen.data.pairs import Pairs, open_pairs
 from seqgen.data.sources import Sources
@@ -196,13 +196,7 @@ def _score_chunks(
 ) -> tuple[ScoreTotals, Survey]:
     surveyor, words, unknowns = Surveyor(), WordMeter(), Unknowns(loaded.tokenizer)
     documents = scoring.documents
-    corpus = encode_corpus(
-        words.watch(surveyor.watch(chunks)),
-        loaded.tokenizer,
-        documents,
-        framing=loaded.framing_of(documents),
-        unknowns=unknowns,
-    )
+    corpus = loaded.encode(words.watch(surveyor.watch(chunks)), documents, unknowns)
     facts = surveyor.facts
     ends = facts.lines if documents == "line" else words.newlines
     totals = replace(

@@ -21,7 +21,7 @@ from seqgen.commands.scoring.perplexity import (
 )
 from seqgen.commands.writing.prompts import ready
 from seqgen.configs.scoring import Scoring
-from seqgen.data.corpus import Corpus, Unknowns, encode_corpus
+from seqgen.data.corpus import Unknowns
 from seqgen.data.pairs import Pairs
 from seqgen.data.sources import Sources, Vectors, content_of
 from seqgen.data.text import lines
@@ -120,8 +120,7 @@ def _score_texts(
     loaded: LoadedModel, texts: Sequence[str], sources: Sources | None, scoring: Scoring
 ) -> Iterator[ScoredLine]:
     unknowns = Unknowns(loaded.tokenizer, each=True)
-    framing = loaded.framing_of("line")
-    corpus = encode_corpus(texts, loaded.tokenizer, "line", framing=framing, unknowns=unknowns)
+    corpus = loaded.encode(texts, "line", unknowns)
     corpus = replace(corpus, sources=sources)
     of_unknowns = np.searchsorted(corpus.ends, unknowns.places, side="right")
     oov_bytes = np.bincount(of_unknowns, unknowns.sizes, minlength=len(texts))
@@ -148,12 +147,9 @@ def score_tokens(
         lines = score_lines(loaded, chunks, scoring)
         end = loaded.framing_of("line").end
         return chain.from_iterable(_tokens(loaded, [x.scored], end, x.index) for x in lines)
-    corpus = encode_corpus(chunks, loaded.tokenizer, "stream", framing=loaded.framing_of("stream"))
-    return _tokens(loaded, _stream(loaded, corpus, scoring))
-
-
-def _stream(loaded: LoadedModel, corpus: Corpus, scoring: Scoring) -> Iterator[Scored]:
-    return score_as(replace(scoring, batch_size=1), loaded, corpus)
+    corpus = loaded.encode(chunks, "stream")
+    scored = score_as(replace(scoring, batch_size=1), loaded, corpus)
+    return _tokens(loaded, scored)
 
 
 def _tokens(

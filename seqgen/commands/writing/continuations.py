@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.writing.sample import SampleOptions, Writer
+from seqgen.commands.writing.sample import SampleOptions, Writer, finished
 from seqgen.configs import Documents, require
-from seqgen.decoding import sampling
-from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.sampling import Row
 from seqgen.errors import SeqgenError
 
@@ -104,24 +102,11 @@ def go_on(loaded: LoadedModel, passages: Sequence[Passage], protocol: Protocol) 
 
     What the model does not know in a prefix is read as `<unk>`.
     """
-    writer = Writer(loaded, SampleOptions(seed=protocol.seed))
-    ends = loaded.framing.stops
-
-    def begin(row: Row) -> Continuation:
-        passage = passages[row.prompt]
-        # As many tokens as the real text has, its end included, so that lengths are alike.
-        budget = len(loaded.ids(passage.rest)) + (passage.ends and bool(ends))
-        return Continuation(loaded.tokenizer.decoder(row.tokens), (), budget, ends)
-
-    rows = [
-        Row(number, 0, loaded.framing.opened(loaded.ids(passage.prefix)))
-        for number, passage in enumerate(passages)
-    ]
-    texts = [""] * len(rows)
-    for at in range(0, len(rows), protocol.batch_size):
-        batch = rows[at : at + protocol.batch_size]
-        steps = sampling.sample(loaded.model, batch, begin, writer.processors, writer.choose)
-        for step in steps:
-            if step.continuation.finish_reason is not None:
-                texts[step.row.prompt] = step.continuation.text
-    return texts
+    options = SampleOptions(seed=protocol.seed, batch_size=protocol.batch_size)
+    begun = [loaded.framing.opened(loaded.ids(passage.prefix)) for passage in passages]
+    # As many tokens as the real text has, its end included, so that lengths are alike.
+    ends = bool(loaded.framing.stops)
+    most = [len(loaded.ids(one.rest)) + (one.ends and ends) for one in passages]
+    numbered = enumerate(zip(begun, most, strict=True))
+    rows = (Row(number, 0, tokens, 0, limit) for number, (tokens, limit) in numbered)
+    return [text.text for _, text in finished(Writer(loaded, options), rows)]

@@ -236,14 +236,14 @@ def sample(
             for j in range(each)
         )
         given = {prompt.index: prompt for prompt in batch}
-        finished = _finished(writer, rows, opens)
+        texts = finished(writer, rows, opens)
         keep = _resampled if options.pattern_mode == "resample" else _best
-        for row, text in keep(finished, options):
+        for row, text in keep(texts, options):
             yield writer.record(given[row.prompt], row, text)
 
 
-def _finished(
-    writer: Writer, rows: Iterable[Row], opens: Opens | None
+def finished(
+    writer: Writer, rows: Iterable[Row], opens: Opens | None = None
 ) -> Iterator[tuple[Row, Continuation]]:
     """Write rows, a batch at a time; yield a text when it and all before it are finished.
 
@@ -251,16 +251,16 @@ def _finished(
     """
     rows, weighed = iter(rows), writer.options.pattern_mode == "resample"
     while batch := list(islice(rows, writer.batch_size)):
-        finished: dict[Row, Continuation] = {}
+        done: dict[Row, Continuation] = {}
         waiting = iter(batch)
         row = next(waiting)
         for step in writer.steps(batch, writer.weigh if weighed else None, opens):
             if step.continuation.finish_reason is None:
                 continue
             step.continuation.weight = writer.weights.pop(step.row, 0.0)
-            finished[step.row] = step.continuation
-            while row in finished:
-                yield row, finished.pop(row)
+            done[step.row] = step.continuation
+            while row in done:
+                yield row, done.pop(row)
                 row = next(waiting, row)
 
 
