@@ -78,6 +78,8 @@ def value_of(value: Any) -> str:
     """Return a setting's value as `--set` takes it."""
     if value is None:
         return "none"
+    if isinstance(value, tuple):
+        value = ",".join(map(str, value))
     return f"`{str(value).lower()}`" if isinstance(value, bool) else f"`{value}`"
 
 

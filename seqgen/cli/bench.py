@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from seqgen.cli.flags import listed_numbers, takes_options
+from seqgen.cli.flags import takes_options
 from seqgen.cli.help import Command, Group
 from seqgen.cli.output import Output
 from seqgen.cli.reading import Threads
@@ -13,15 +13,20 @@ from seqgen.commands.bench_plan import Planned, Shape, Step
 from seqgen.commands.bench_plan import plan as planned
 from seqgen.configs import Options, Panel, require, setting
 
-MOST_RANKS = 1 << 20
-
 app = typer.Typer(cls=Group, help="Plan training on several processes.", no_args_is_help=True)
 
 
 class Ranks(Options, panel=Panel.MEASURED):
     """The processes that train it."""
 
-    ranks: str = setting("Numbers of processes, such as 1,8,64.", "1,2,8,64", metavar="N,N,...")
+    ranks: tuple[int, ...] = setting(
+        "Numbers of processes, such as 1,8,64.",
+        (1, 2, 8, 64),
+        low=1,
+        high=1 << 20,
+        listed=True,
+        metavar="N,N,...",
+    )
     shard: bool = setting("Divide parameters, gradients and states by rank (FSDP2).")
 
 
@@ -34,8 +39,10 @@ def plan(model: Planned, ranks: Ranks, step: Step, threads: Threads, out: Output
     receives as much. docs/scale.md has the formulas and measurements.
     """
     shape = Shape.of(model)
-    numbers = _ranks(ranks.ranks, step.batch_size)
-    plans = [planned(shape, step, number, ranks.shard) for number in numbers]
+    most = max(ranks.ranks)
+    fewer = f"--batch-size {step.batch_size} has fewer rows than there are ranks, {count(most)}"
+    require(most <= step.batch_size, fewer)
+    plans = [planned(shape, step, number, ranks.shard) for number in ranks.ranks]
     if out.records(plans):
         return
     _put(plans)
@@ -44,20 +51,6 @@ def plan(model: Planned, ranks: Ranks, step: Step, threads: Threads, out: Output
         f"{count(shape.hidden_size)}, {shape.heads} heads; {step.optimizer} in {step.precision}, "
         f"{count(step.batch_size * step.seq_len)} tokens a step"
     )
-
-
-def _ranks(text: str, batch_size: int) -> list[int]:
-    """Return the numbers of ranks.
-
-    Raises:
-        UsageError: there are none, or more ranks than rows.
-    """
-    numbers = listed_numbers("--ranks", text, MOST_RANKS, "1,8,64")
-    require(
-        max(numbers) <= batch_size,
-        f"--batch-size {batch_size} has fewer rows than there are ranks, {count(max(numbers))}",
-    )
-    return numbers
 
 
 # The columns of the table: what a record calls it, and the heading.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -33,7 +33,7 @@ from seqgen.cli.tables import (
     put_columns,
     short_count,
 )
-from seqgen.configs import Options, Panel, ReadingPrecision, argument, conform, setting
+from seqgen.configs import NumberFormat, Options, Panel, argument, require, setting
 from seqgen.configs.decoding import Translation
 from seqgen.configs.scoring import CacheOptions, Scoring, TextScoring, TranslationScores
 from seqgen.errors import UsageError
@@ -52,9 +52,10 @@ class Compared(Options, panel=Panel.MODEL):
         "Trained models: names, paths or mixtures A+B.", "MODEL", completes="models"
     )
     all_: bool = setting("Compare all trained models.", names=("--all",), common=True)
-    precisions: str | None = setting(
+    precisions: tuple[NumberFormat, ...] = setting(
         "Compare each model in several number formats, such as float32,int8,int4.",
         metavar="KIND,KIND,...",
+        listed=True,
         panel=Panel.MACHINE,
     )
 
@@ -74,10 +75,12 @@ class Compared(Options, panel=Panel.MODEL):
             raise UsageError("give the models to compare, or --all")
         names = list(all_models()) if self.all_ else self.models
         device, cache = machine.device, looked_up.config
-        if self.precisions is None:
+        kinds = self.precisions
+        if not kinds:
             work = Work.of_files(files)
             return [load(name, device, machine.precision, cache, work) for name in names]
-        kinds = _kinds(self.precisions, machine.precision)
+        require(machine.precision == "auto", "give --precision or --precisions, not both")
+        require(len(set(kinds)) == len(kinds), "--precisions has a number format twice")
         each = [(kind, load(name, device, kind, cache)) for name in names for kind in kinds]
         return [replace(one, title=f"{one.name} in {kind}") for kind, one in each]
 
@@ -160,21 +163,6 @@ def compare(
         say_cut(one.model, one.cut, one.bleu["pairs"], one.max_tokens, out)
     if not out.json:
         _explain(records, what, out)
-
-
-def _kinds(precisions: str, precision: str) -> list[str]:
-    """Return the values of --precisions.
-
-    Raises:
-        UsageError: one is unknown or given twice, or --precision is given too.
-    """
-    if precision != "auto":
-        raise UsageError("give --precision or --precisions, not both")
-    allowed = Literal[tuple(kind for kind in get_args(ReadingPrecision) if kind != "auto")]
-    kinds = [conform("--precisions", kind.strip(), allowed) for kind in precisions.split(",")]
-    if len(set(kinds)) < len(kinds):
-        raise UsageError("--precisions has a number format twice")
-    return kinds
 
 
 def _text(

@@ -25,7 +25,6 @@ from seqgen.cli import completion, recording
 from seqgen.cli.inputs import file_name, file_path
 from seqgen.cli.output import unescape
 from seqgen.cli.process import use_threads
-from seqgen.cli.tables import count
 from seqgen.configs import (
     NO_BOUNDS,
     Config,
@@ -105,13 +104,15 @@ def parameter(name: str, field: dataclasses.Field, kind: Any) -> inspect.Paramet
         kind: its type.
     """
     flag: Flag = field.metadata["flag"]
-    several = get_origin(kind) is tuple
-    leaf = _leaf(kind)
+    several = get_origin(kind) is tuple and not flag.listed
+    leaf = str if flag.listed else _leaf(kind)
     default = field.default
     if default is dataclasses.MISSING:
         default = inspect.Parameter.empty
     elif several:
         default = list(default) or None
+    elif flag.listed:
+        default = ",".join(map(str, default)) or None
     info = _typer_info(name, field, kind)
     typed = bool if leaf is bool else leaf if leaf in (int, float) else str
     annotation: Any = list[typed] if several else typed
@@ -140,7 +141,7 @@ def _typer_info(name: str, field: dataclasses.Field, kind: Any) -> Any:
         return typer.Option(*names, rich_help_panel=flag.panel, **common)
     common |= {
         "metavar": flag.metavar or "|".join(choices) or _metavar(flag, leaf),
-        "parser": _reader(names[0], field, kind),
+        "parser": (_reader_of_list if flag.listed else _reader)(names[0], field, kind),
         "autocompletion": completion.one_of(*choices)
         if choices
         else COMPLETIONS.get(flag.completes),
@@ -170,6 +171,20 @@ def _reader(flag_name: str, field: dataclasses.Field, kind: Any) -> Callable[[st
         return value if used is None else used(value)
 
     return read
+
+
+def _reader_of_list(
+    flag_name: str, field: dataclasses.Field, kind: Any
+) -> Callable[[str], tuple[Any, ...]]:
+    """Return what reads the text of a flag with several values, with commas between them."""
+    read = _reader(flag_name, field, kind) or str
+
+    def read_all(text: str) -> tuple[Any, ...]:
+        parts = [part.strip() for part in text.split(",")]
+        require(all(parts), f"{flag_name} takes a list with commas between, not {text!r}")
+        return tuple(map(read, parts))
+
+    return read_all
 
 
 def choices_of(kind: Any) -> tuple[str, ...]:
@@ -238,26 +253,6 @@ def fill_in_numbers(arguments: Sequence[str]) -> list[str]:
         alone = argument in WITHOUT_NUMBER and not following.removeprefix("-").isdecimal()
         filled.append(f"{argument}={WITHOUT_NUMBER[argument]}" if alone else argument)
     return filled
-
-
-def listed_numbers(flag: str, text: str, most: int, example: str) -> list[int]:
-    """Return numbers from 1 on that stand with commas between them.
-
-    Args:
-        flag: the option, for a message.
-        text: its value.
-        most: the largest.
-        example: of such a value.
-
-    Raises:
-        UsageError: it is another text, or one of them is larger.
-    """
-    parts = [part.strip() for part in text.split(",")]
-    # Python refuses to read numbers of thousands of digits.
-    digits = [p.lstrip("0") if p.isdecimal() else "" for p in parts]
-    fitting = all(0 < len(p) <= len(str(most)) and int(p) <= most for p in digits)
-    require(fitting, f"{flag} is numbers from 1 to {count(most)} with commas, such as {example}")
-    return [int(p) for p in digits]
 
 
 NAMES_OF_TYPES = {int: "whole number", float: "number", bool: "true or false", str: "text"}

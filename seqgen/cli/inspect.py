@@ -111,8 +111,12 @@ class Asked(Options, panel=Panel.MEASURED):
         metavar="L",
         without="0 with --unit, all with --attention, the last with --token",
     )
-    head: str | None = setting(
-        "With --attention: these heads, counted from 0.", metavar="H[,H]", without="all"
+    head: tuple[int, ...] = setting(
+        "With --attention: these heads, counted from 0.",
+        low=0,
+        listed=True,
+        metavar="H[,H]",
+        without="all",
     )
     html: Path | None = setting(
         "Write a page into this .html file instead, where hovering shows each value.",
@@ -136,15 +140,6 @@ class Asked(Options, panel=Panel.MEASURED):
         """What is asked for: a flag, or else the predictions."""
         return next((flag for flag in self.given if flag in VIEWS), PREDICTIONS)
 
-    @property
-    def heads(self) -> list[int] | None:
-        """The heads that are asked for.
-
-        Raises:
-            UsageError: `head` names none.
-        """
-        return None if self.head is None else _numbers(self.head)
-
 
 @takes_options
 def inspect(looked: Looked, model: ModelName, asked: Asked, machine: Device, out: Output) -> None:
@@ -157,7 +152,7 @@ def inspect(looked: Looked, model: ModelName, asked: Asked, machine: Device, out
         raise UsageError("--top has no meaning with --units --json, which gives every unit")
     if out.json and asked.html is not None:
         raise UsageError("give --json or --html, not both")
-    heads, layer = asked.heads, asked.layer
+    heads, layer = list(dict.fromkeys(asked.head)) or None, asked.layer
     from seqgen.cli import inspected
     from seqgen.commands.inspect.passage import passages as passages_of
     from seqgen.commands.loading import Work, load
@@ -182,18 +177,6 @@ def inspect(looked: Looked, model: ModelName, asked: Asked, machine: Device, out
         "--attention": lambda: inspected.attention(passages, layer, heads, asked.token),
     }
     _put(views[asked.chosen](), passages, html, out)
-
-
-def _numbers(heads: str) -> list[int]:
-    """Return the heads that "5,6" names.
-
-    Raises:
-        UsageError: it names none.
-    """
-    parts = [part.strip() for part in heads.split(",")]
-    if not all(part.isascii() and part.isdigit() for part in parts):
-        raise UsageError(f"--head takes numbers from 0 with commas between, not {heads!r}")
-    return list(dict.fromkeys(int(part[:9]) for part in parts))
 
 
 def _put(view: View, passages: Passages, html: Path | None, out: Output) -> None:

@@ -12,7 +12,7 @@ from seqgen.cli.outputs import check_replaced_model
 from seqgen.cli.pairs import HELD_OUT, ScoredInput, as_scored, held_out_by
 from seqgen.cli.reading import BatchSize, ExactMachine
 from seqgen.cli.tables import figure, weight
-from seqgen.configs import REQUIRED, Options, Panel, argument, setting
+from seqgen.configs import REQUIRED, Options, Panel, argument, ranges, setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -33,8 +33,10 @@ class Mixing(Options, panel=Panel.SAVING):
     name: str | None = setting(
         "Name of the mixture.", metavar="NAME", without="made from the parts'"
     )
-    weights: str | None = setting(
+    weights: tuple[float, ...] = setting(
         "Weights of the parts, which sum to 1.",
+        bounds=ranges.SHARES,
+        listed=True,
         metavar="X,X",
         panel=Panel.MODEL,
         without="fitted by EM",
@@ -57,22 +59,8 @@ class Mixing(Options, panel=Panel.SAVING):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.weights is not None and self.fit is not None:
+        if self.weights and self.fit is not None:
             raise UsageError("give --weights or --fit, not both")
-
-
-def _numbers(text: str) -> list[float]:
-    """Return the numbers of `--weights`.
-
-    Raises:
-        UsageError: one is no number.
-    """
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise UsageError(
-            f"--weights is numbers with commas, such as 0.7,0.3, not {text!r}"
-        ) from None
 
 
 @takes_options
@@ -86,17 +74,16 @@ def mix(mixing: Mixing, batches: BatchSize, machine: ExactMachine, out: Output) 
     from seqgen.commands.mixing import combine, store_mixture
 
     fit = mixing.fit
-    numbers = None if mixing.weights is None else _numbers(mixing.weights)
     if mixing.overwrite and fit not in (None, "-", HELD_OUT):
         check_replaced_model(mixing.name, [fit])
     work = Work.of_files([] if fit in (None, HELD_OUT) else [fit])
     loaded = combine(mixing.parts, machine.device, machine.precision, work)
     out.uses([loaded])
-    source = _text(loaded, None if fit == HELD_OUT else fit, numbers is None, out)
+    source = _text(loaded, None if fit == HELD_OUT else fit, not mixing.weights, out)
     mixed = store_mixture(
         loaded,
         name=mixing.name,
-        weights=numbers,
+        weights=mixing.weights or None,
         text=None if source is None else lambda model: as_scored(model, source),
         by_order=mixing.by is not None,
         held_out=fit in (None, HELD_OUT),

@@ -306,7 +306,7 @@ def translating(
         search=translation.search(batch_size),
         fit_targets=translation.max_tokens is None,
         metrics=tuple(MetricOptions(metric=scores.metric).by_metric(METRICS)),
-        lengths=scores.lengths,
+        lengths=scores.by_length or None,
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from math import log10
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seqgen.cli.flags import assignment, takes_options
 from seqgen.cli.inputs import Inputs, given_or_piped
@@ -17,14 +17,13 @@ from seqgen.cli.tables import MISSING, count, curve, figure, put_table, short_co
 from seqgen.cli.train_flags import MoreSettings, TrainingFiles
 from seqgen.configs import (
     BUDGETS,
-    MOST_SEED,
+    REQUIRED,
     DataConfig,
     Options,
     Panel,
     TrainingConfig,
-    conform,
-    count_of,
     group,
+    ranges,
     require,
     same,
     setting,
@@ -41,16 +40,26 @@ class Swept(Options, panel=Panel.WHAT):
     """What is trained, on which text, and where the figures are drawn."""
 
     data: tuple[str, ...] = same(TrainingFiles, "data")
-    models: str = setting(
+    models: tuple[str, ...] = setting(
         "Architectures to train, such as rnn,gru,lstm.",
+        REQUIRED,
+        listed=True,
         metavar="ARCH,...",
         completes="architectures",
     )
-    parameters: str = setting(
-        "Numbers of parameters to train each of them with, such as 3e4,100k,1.5M.", metavar="N,..."
+    parameters: tuple[int, ...] = setting(
+        "Numbers of parameters to train each of them with, such as 3e4,100k,1.5M.",
+        REQUIRED,
+        reads="count",
+        listed=True,
+        metavar="N,...",
     )
-    seeds: str = setting(
-        "Train from each of these seeds, to see how far the results differ.", "1", metavar="N,..."
+    seeds: tuple[int, ...] = setting(
+        "Train from each of these seeds, to see how far the results differ.",
+        (1,),
+        ranges.SEEDS,
+        listed=True,
+        metavar="N,...",
     )
     budget: BudgetFlags = group(BudgetFlags)
     set_: tuple[str, ...] = same(MoreSettings, "set_")
@@ -71,9 +80,9 @@ class Swept(Options, panel=Panel.WHAT):
         require(fixed is None, f"--set {fixed} has no meaning: a sweep chooses it")
         return Sweep(
             data=files,
-            architectures=_listed("--models", self.models, str),
-            parameters=_listed("--parameters", self.parameters, _count),
-            seeds=_listed("--seeds", self.seeds, _seed),
+            architectures=list(dict.fromkeys(self.models)),
+            parameters=list(dict.fromkeys(self.parameters)),
+            seeds=list(dict.fromkeys(self.seeds)),
             settings=settings,
             device=device,
         )
@@ -102,22 +111,6 @@ def sweep(swept: Swept, curves: Curves, machine: Device, out: Output) -> None:
         from seqgen.report.pictures import draw_lines
 
         draw_lines(place, series(records), "parameters", "bits/char")
-
-
-def _listed(flag: str, text: str, read: Callable[[str], Any]) -> list[Any]:
-    parts = [part.strip() for part in text.split(",")]
-    require(all(parts), f"{flag} takes a list with commas between, not {text!r}")
-    return list(dict.fromkeys(map(read, parts)))
-
-
-def _count(text: str) -> int:
-    return count_of("--parameters", text)
-
-
-def _seed(text: str) -> int:
-    seed = conform("--seeds", text, int)
-    require(0 <= seed <= MOST_SEED, f"--seeds must be at least 0, not {seed}")
-    return seed
 
 
 def _trained(asked: Sweep, out: Output) -> Iterable[SweepRecord]:

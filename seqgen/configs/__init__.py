@@ -13,6 +13,7 @@ from seqgen.configs.options import (
     CHOSEN,
     PANELS,
     WHOLE_NUMBERS,
+    NumberFormat,
     Options,
     Panel,
     Precision,

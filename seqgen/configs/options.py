@@ -50,8 +50,9 @@ CHOSEN = "chosen"
 Precision = Literal["auto", "float32", "float64", "bf16"]
 WholeNumbers = Literal["int8", "int4"]
 WHOLE_NUMBERS = get_args(WholeNumbers)
+NumberFormat = Literal["float32", "float64", "bf16", WholeNumbers]
 # Of commands that only write or score.
-ReadingPrecision = Literal[Precision, WholeNumbers]
+ReadingPrecision = Literal["auto", NumberFormat]
 COUNT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(?:e\+?(\d{1,2}))?([kmb]?)", re.IGNORECASE)
 THOUSANDS = {"": 0, "k": 3, "m": 6, "b": 9}
 

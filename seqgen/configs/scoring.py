@@ -11,7 +11,6 @@ from seqgen.configs.data import Documents
 from seqgen.configs.decoding import WritingOptions
 from seqgen.configs.options import Options, Panel, group, same, with_default
 from seqgen.configs.settings import require, setting
-from seqgen.errors import UsageError
 
 MetricName = Literal["bleu", "chrf", "chrf++", "ter"]
 METRICS: tuple[str, ...] = get_args(MetricName)
@@ -174,26 +173,12 @@ class TranslationScores(Options, panel=Panel.TRANSLATED):
     metric: tuple[MetricName, ...] = same(
         MetricOptions, "metric", panel=Panel.TRANSLATED, without="bleu, chrf, ter"
     )
-    by_length: str | None = setting(
+    by_length: tuple[int, ...] = setting(
         "The longest source of each class of lengths, in words.",
+        listed=True,
         metavar="N,N,...",
         without="five classes of about equal size",
     )
-
-    @property
-    def lengths(self) -> tuple[int, ...] | None:
-        """The classes of lengths.
-
-        Raises:
-            UsageError: they are no numbers.
-        """
-        if self.by_length is None:
-            return None
-        try:
-            return tuple(map(int, self.by_length.split(",")))
-        except ValueError:
-            message = f"--by-length takes numbers such as 5,10,20, not {self.by_length!r}"
-            raise UsageError(message) from None
 
 
 class BleuTest(Options, panel=Panel.TESTS):

@@ -174,6 +174,7 @@ class Flag:
         without: what happens without it, in words, where the default itself would not say that.
         reads: the name of what turns the typed text into the value (`cli.flags.READERS`).
         completes: the name of what a shell completes (`cli.flags.COMPLETIONS`).
+        listed: its values, of a tuple, stand in one text with commas between them.
         positional: it is an argument and has no name.
         common: most runs need it, so that the short help (-h) lists it.
     """
@@ -184,6 +185,7 @@ class Flag:
     without: str = ""
     reads: str = ""
     completes: str = ""
+    listed: bool = False
     positional: bool = False
     common: bool = False
 
@@ -233,7 +235,9 @@ class Config:
         """
         name = cls.name_of(field)
         value = conform(name, value, cls.types()[field])
-        cls.__dataclass_fields__[field].metadata.get("bounds", NO_BOUNDS).check(name, value)
+        bounds = cls.__dataclass_fields__[field].metadata.get("bounds", NO_BOUNDS)
+        for one in value if isinstance(value, tuple) else (value,):
+            bounds.check(name, one)
         return value
 
     def __post_init__(self) -> None:

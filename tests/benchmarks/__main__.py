@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from seqgen import cli
-from seqgen.cli.flags import listed_numbers, takes_options
+from seqgen.cli.flags import takes_options
 from seqgen.cli.help import Command, Group
 from seqgen.cli.output import Output, put, put_record
 from seqgen.cli.outputs import Curves, check_picture
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from .train import Timing as TrainTiming
 
 # Of `bench hmm`; their table alone fills 128 MB.
-MOST_STATES = 4096
 
 app = typer.Typer(
     cls=Group,
@@ -207,7 +206,14 @@ def hopfield(loaded: Loaded, seed: FixedSeed, threads: Threads, out: Output) -> 
 class Sizes(Options, panel=Panel.MEASURED):
     """Which hidden Markov models are measured."""
 
-    states: str = setting("Numbers of states.", "8,16,32,64,128,256,512", metavar="N,N,...")
+    states: tuple[int, ...] = setting(
+        "Numbers of states.",
+        (8, 16, 32, 64, 128, 256, 512),
+        low=1,
+        high=4096,
+        listed=True,
+        metavar="N,N,...",
+    )
     repeats: int = setting("Number of runs of each case.", 3, low=1, panel=Panel.LENGTH)
 
 
@@ -221,9 +227,8 @@ def hmm(sizes: Sizes, threads: Threads, out: Output) -> None:
     """
     from .hmm import measure
 
-    numbers = listed_numbers("--states", sizes.states, MOST_STATES, "8,64")
     rows = []
-    for cost in measure(numbers, sizes.repeats):
+    for cost in measure(sizes.states, sizes.repeats):
         _tell(cost, f"measured {plural(cost.states, 'state')}", out)
         rows.append([count(cost.states), figure(cost.scoring, 2), figure(cost.training, 2)])
     if not out.json:

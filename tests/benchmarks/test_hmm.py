@@ -11,5 +11,10 @@ def test_the_cost_of_a_token_is_measured(capsys):
     assert all(record["scoring"] > 0 and record["training"] > 0 for record in found)
     assert run(["hmm", "--states", "2", "--repeats", "1"]) == 0
     assert "scoring, us/token" in capsys.readouterr().out
-    for wrong in ("0", "a", "1,", "99999"):
-        assert "--states is numbers" in refusal(capsys, "hmm", "--states", wrong, by=run)
+    for wrong, said in {
+        "0": "must be at least 1",
+        "a": "must be a whole number",
+        "1,": "takes a list",
+        "99999": "must be from 1 to 4,096",
+    }.items():
+        assert f"--states {said}" in refusal(capsys, "hmm", "--states", wrong, by=run)

@@ -95,6 +95,67 @@ class Renamed(Options):
     file: str | None = setting("A file.", None, names=("--file", "--text", "-f"))
 
 
+class Sizes(Options):
+    """Several numbers in one text."""
+
+    sizes: tuple[int, ...] = setting("Sizes.", (4, 8), low=1, high=9999, listed=True, metavar="N,N")
+
+
+@pytest.fixture
+def sizes():
+    """Call a command that takes `Sizes`, and return those that it gets."""
+    got = []
+
+    @takes_options
+    def sized(sizes: Sizes) -> None:
+        """Take sizes."""
+        got.append(sizes.sizes)
+
+    app = typer.Typer()
+    app.command(cls=Command)(sized)
+    command = typer.main.get_command(app)
+
+    def call(*arguments):
+        command(list(arguments), prog_name="sized", standalone_mode=False)
+        return got[-1]
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"), [("8", (8,)), ("8, 64", (8, 64)), ("0008", (8,)), ("9999", (9999,))]
+)
+def test_a_text_has_several_numbers(sizes, text, numbers):
+    assert sizes("--sizes", text) == Sizes.of(sizes=numbers).sizes == numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "a list with commas between"),
+        ("8,", "a list with commas between"),
+        ("0", "at least 1"),
+        ("-1", "at least 1"),
+        ("1.5", "a whole number"),
+        ("x", "a whole number"),
+        ("10000", "from 1 to 9,999"),
+        ("9" * 5000, "a whole number"),
+    ],
+)
+def test_other_lists_are_refused(sizes, text, said):
+    with pytest.raises(UsageError, match=f"--sizes (takes|must be) {said}"):
+        sizes("--sizes", text)
+
+
+def test_the_help_and_the_documentation_show_the_usual_list(sizes, capfd):
+    assert sizes() == (4, 8)
+    sizes("--help")
+    assert "--sizes N,N Sizes. [default: 4,8]" in " ".join(capfd.readouterr().out.split())
+    assert "| `--sizes` | integer | at least 1 | `4,8` | Sizes. |" in PAGE["options_table"]([Sizes])
+    with pytest.raises(UsageError, match="--sizes must be at least 1, not 0"):
+        Sizes.of(sizes=(8, 0))
+
+
 def test_an_old_spelling_works_and_is_not_shown(capfd):
     got = []
 

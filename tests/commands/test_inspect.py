@@ -412,7 +412,7 @@ def test_a_text_may_come_by_a_pipe_or_not_at_all(models, stdin, capsys):
         (("--unit", "0", "-m", "tf"), "recurrent"),
         (("--attention", "-m", "net"), "transformers"),
         (("--attention", "-m", "tf", "--head", "2"), "--head is from 0 to 1"),
-        (("--attention", "-m", "tf", "--head", "x"), "numbers from 0"),
+        (("--attention", "-m", "tf", "--head", "x"), "--head must be a whole number"),
         (("--attention", "-m", "tf", "--layer", "1"), "--layer is from 0 to 0"),
         (("--attention", "-m", "tf", "--token", ""), "not empty"),
         (("--unit", "4", "-m", "net"), "--unit is from 0 to 3"),

@@ -260,9 +260,9 @@ def test_what_cannot_be_mixed_is_one_line(models, capsys):
         ("A", "B", "--weights", "0.5"): "2 parts and 1 weights",
         ("A", "B", "--weights", "0.5,0.6"): "sum to 1.1",
         ("A", "B", "--weights", "-0.5,1.5"): "from 0 to 1",
-        ("A", "B", "--weights", "nan,1"): "from 0 to 1",
-        ("A", "B", "--weights", "a,b"): "numbers with commas, such as 0.7,0.3, not 'a,b'",
-        ("A", "B", "--weights", ""): "numbers with commas, such as 0.7,0.3, not ''",
+        ("A", "B", "--weights", "nan,1"): "--weights must be a number, not 'nan'",
+        ("A", "B", "--weights", "a,b"): "--weights must be a number, not 'a'",
+        ("A", "B", "--weights", ""): "--weights takes a list with commas between, not ''",
         ("A", "B", "--weights", "0.5,0.5", "--fit", "x"): "not both",
         ("A", "B", "--fit", "nowhere.txt"): "nowhere.txt",
     }.items():

@@ -186,7 +186,7 @@ def test_a_record_a_number_of_ranks(capsys, sharded):
         (("--parameters", "x"), "--parameters must be a whole number"),
         (("--parameters", "1e9", "--layers", "2", "--hidden-size", "64"), "give --parameters"),
         (("--layers", "2", "--hidden-size", "64", "--heads", "7"), "7 does not divide 64"),
-        (("--parameters", "1e9", "--ranks", "0"), "--ranks is numbers"),
+        (("--parameters", "1e9", "--ranks", "0"), "--ranks must be at least 1"),
         (("--parameters", "1e9", "--ranks", "8", "--batch-size", "4"), "fewer rows than"),
         (("--parameters", "1e9", "--optimizer", "adamv"), "did you mean 'adam'"),
         (

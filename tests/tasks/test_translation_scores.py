@@ -281,7 +281,8 @@ def test_what_is_refused(refusal, folder):
     assert "--metric is for translators" in refusal("eval", "-m", "text", "--metric", "ter")
     wrong = refusal("eval", "-m", "a", "--metric", "rouge")
     assert "--metric must be one of bleu, chrf, chrf++, ter, not 'rouge'" in wrong
-    assert "--by-length takes numbers" in refusal("eval", "-m", "a", "--by-length", "short")
+    wrong = refusal("eval", "-m", "a", "--by-length", "short")
+    assert "--by-length must be a whole number, not 'short'" in wrong
     assert "in ascending order" in refusal("eval", "-m", "a", "--by-length", "5,3")
     assert "--documents stream has no meaning" in refusal(
         "eval", "-m", "a", "--documents", "stream"
