@@ -253,42 +253,27 @@ def distributions(passage: InspectedText) -> Iterator[tuple[list[int], np.ndarra
 def _places(passage: InspectedText, count: int) -> list[InspectedToken]:
     """Return the places of a document, in the order of the text."""
     by_place: dict[int, InspectedToken] = {}
+    spelled = passage.loaded.tokenizer.pieces
     for places, targets, rows in distributions(passage):
         best = (-rows).argsort(-1, kind="stable")[:, :count]
+        log_probs = rows[np.arange(len(rows)), targets]
         # No probability times the logarithm of none is nothing.
         entropies = -(np.exp(rows) * np.maximum(rows, LEAST)).sum(-1) / LN2
-        columns = (
-            rows[np.arange(len(rows)), targets].tolist(),
-            ranks_in(rows, targets).tolist(),
-            entropies.tolist(),
-            best.tolist(),
-            np.exp(np.take_along_axis(rows, best, 1)).tolist(),
-        )
-        for place, *figures in zip(places, *columns, strict=True):
-            by_place[place] = _place(passage, place, *figures)
+        ranks, shares = ranks_in(rows, targets), np.exp(np.take_along_axis(rows, best, 1))
+        for row, place in enumerate(places):
+            likely = best[row].tolist()
+            candidates = zip(likely, spelled(likely), shares[row].tolist(), strict=True)
+            by_place[place] = InspectedToken(
+                model=passage.loaded.stored.name,
+                document=passage.number,
+                index=place,
+                token=passage.tokens[place],
+                piece=passage.pieces[place],
+                text=passage.texts[place],
+                logprob=float(log_probs[row]),
+                surprisal_bits=-float(log_probs[row]) / LN2,
+                rank=int(ranks[row]),
+                entropy_bits=float(entropies[row]),
+                candidates=[LikelyToken(*each) for each in candidates],
+            )
     return [by_place[place] for place in range(len(by_place))]
-
-
-def _place(
-    passage: InspectedText,
-    place: int,
-    logprob: float,
-    rank: int,
-    entropy: float,
-    best: list[int],
-    probabilities: list[float],
-) -> InspectedToken:
-    pieces = passage.loaded.tokenizer.pieces(best)
-    return InspectedToken(
-        model=passage.loaded.stored.name,
-        document=passage.number,
-        index=place,
-        token=passage.tokens[place],
-        piece=passage.pieces[place],
-        text=passage.texts[place],
-        logprob=logprob,
-        surprisal_bits=-logprob / LN2,
-        rank=rank,
-        entropy_bits=entropy,
-        candidates=[LikelyToken(*each) for each in zip(best, pieces, probabilities, strict=True)],
-    )

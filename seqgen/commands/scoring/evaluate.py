@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.novelty import known_to, novelty
@@ -27,8 +27,6 @@ from seqgen.metrics.bleu import corpus_score
 from seqgen.metrics.diversity import diversity
 
 BOOTSTRAP = 1000
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,32 +108,6 @@ class PairEvaluation(Evaluation):
     translations: dict[str, Any] | None
 
 
-class _Attempts:
-    """Measures one thing after the other; what cannot be had may be left out.
-
-    Attributes:
-        missing: what was left out, and why.
-    """
-
-    def __init__(self, lenient: bool) -> None:
-        self.lenient = lenient
-        self.missing: dict[str, str] = {}
-
-    def __call__(self, what: str, measure: Callable[[], T]) -> T | None:
-        """Return what is measured, or None.
-
-        Raises:
-            SeqgenError: it cannot be had and is not to be left out.
-        """
-        try:
-            return measure()
-        except SeqgenError as error:
-            if not self.lenient or isinstance(error, UsageError):
-                raise
-            self.missing[what] = str(error)
-            return None
-
-
 def evaluate(
     loaded: LoadedModel,
     text: str | TokenFile | Pairs | None,
@@ -157,8 +129,17 @@ def evaluate(
             (`to_measure.lenient`) nothing can be had.
     """
     text, file = _read(loaded, text, file, to_measure)
-    attempt = _Attempts(to_measure.lenient)
-    score, written = None, {}
+    score, written, missing = None, {}, {}
+
+    def attempt(what: str, measure: Callable[[], Any]) -> Any | None:
+        """Return what is measured; None if it cannot be had and may be left out."""
+        try:
+            return measure()
+        except SeqgenError as error:
+            if not to_measure.lenient or isinstance(error, UsageError):
+                raise
+            missing[what] = str(error)
+
     if to_measure.perplexity:
         scored = [text] if isinstance(text, str) else text
         how = {"file": file, "scoring": to_measure.scoring}
@@ -169,7 +150,7 @@ def evaluate(
             what, write = "translations", _translate
         written = attempt(what, lambda: write(loaded, text, to_measure)) or {}
     if to_measure.lenient and score is None and not written:
-        raise SeqgenError(next(iter(attempt.missing.values())))
+        raise SeqgenError(next(iter(missing.values())))
     pairs = [
         asdict(pair_score)
         for name, pair_texts in to_measure.pairs.items()
@@ -188,7 +169,7 @@ def evaluate(
         diversity=written.get("diversity"),
         pairs=pairs or None,
         novelty=written.get("novelty"),
-        missing=attempt.missing,
+        missing=missing,
         **more,
     )
 
