@@ -8,6 +8,8 @@ import numpy as np
 import torch
 
 from seqgen.configs import ModelConfig
+from seqgen.configs.decoding import BeamOptions
+from seqgen.decoding.hypotheses import LengthNorm
 from seqgen.models.base import LanguageModel
 from seqgen.models.state import State
 
@@ -45,3 +47,9 @@ class Table(LanguageModel):
         ]
         logits = torch.stack(rows)
         return (logits if last is None else logits[:, -last:]), Seen(seen)
+
+
+def search_options(norm=None, **settings):
+    """Return the settings of a beam search, with lengths weighed by `norm`."""
+    norm = norm or LengthNorm()
+    return BeamOptions(length_norm=norm.kind, alpha=norm.alpha, **settings)

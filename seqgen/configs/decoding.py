@@ -387,7 +387,11 @@ class BeamOptions(WritingOptions, panel=Panel.SEARCH):
             require(other is None, f"{flag} cannot be combined with {other}")
         ranks = not (self.stochastic and self.coverage_penalty)
         require(ranks, "--stochastic samples texts, so that --coverage-penalty has no say in it")
-        check_beams(self.beams, self.beams if self.exhaustive else self.nbest, self.groups)
+        enough = self.exhaustive or self.nbest <= self.beams
+        require(enough, f"--nbest must be from 1 to --beams {self.beams}, not {short(self.nbest)}")
+        divides = self.beams % self.groups == 0
+        said = f"--groups must divide --beams {self.beams}, and {short(self.groups)} does not"
+        require(divides, said)
         alone = not self.stochastic or self.groups == 1
         require(alone, "--stochastic cannot be combined with --groups")
 
@@ -416,14 +420,3 @@ class WeighedTranslation(Translation):
 
     length_norm: LengthNormKind = same(BeamOptions, "length_norm", panel=Panel.TRANSLATED)
     alpha: float = same(BeamOptions, "alpha", panel=Panel.TRANSLATED)
-
-
-def check_beams(beams: int, nbest: int, groups: int) -> None:
-    """Refuse more texts than hypotheses, and groups of unequal size.
-
-    Raises:
-        UsageError: says which.
-    """
-    require(nbest <= beams, f"--nbest must be from 1 to --beams {beams}, not {short(nbest)}")
-    divides = beams % groups == 0
-    require(divides, f"--groups must divide --beams {beams}, and {short(groups)} does not")

@@ -13,8 +13,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 
+from seqgen.configs.decoding import BeamOptions
 from seqgen.decoding.beam_groups import (
-    BeamConfig,
     Ending,
     Ends,
     Expansion,
@@ -41,17 +41,17 @@ class Search:
     """The groups of one prompt, of which a batch has several."""
 
     def __init__(
-        self, ending: Ending, place: int, config: BeamConfig, wanted: Wanted | None = None
+        self, ending: Ending, place: int, options: BeamOptions, wanted: Wanted | None = None
     ) -> None:
-        self.ending, self.place, self.config, self.wanted = ending, place, config, wanted
-        digest = int(hash64(config.seed, ending.source.number))
+        self.ending, self.place, self.wanted = ending, place, wanted
+        digest = int(hash64(options.seed or 0, ending.source.number))
         if wanted is not None:
             root = Hypothesis(row=place, digest=digest)
-            self.groups: list[Group] = [IncludingGroup(config, root, wanted)]
+            self.groups: list[Group] = [IncludingGroup(options, root, wanted)]
             return
-        kind = StochasticGroup if config.stochastic else Group
+        kind = StochasticGroup if options.stochastic else Group
         self.groups = [
-            kind(config, Hypothesis(row=place, digest=digest)) for _ in range(config.groups)
+            kind(options, Hypothesis(row=place, digest=digest)) for _ in range(options.groups)
         ]
 
     @property
@@ -79,7 +79,7 @@ class Search:
         If no text could be finished, those that lack something wanted are returned, or else the
         best one that could not go on.
         """
-        best = Best(self.config.nbest)
+        best = Best(self.groups[0].best.n)
         for group in self.groups:
             for hypothesis in group.best.hypotheses:
                 best.add(hypothesis)
@@ -87,7 +87,7 @@ class Search:
             best = self.groups[0].failing
         if not best.hypotheses:
             dead = max(self._before, key=lambda hypothesis: hypothesis.logprob)
-            self.ending.finish(dead, DEAD_END, self.config.norm)
+            self.ending.finish(dead, DEAD_END, self.groups[0].norm)
             best.add(dead)
         return best.hypotheses
 
@@ -96,7 +96,7 @@ class Search:
 def search(
     model: Reader,
     sources: Sequence[SearchPrompt],
-    config: BeamConfig,
+    options: BeamOptions,
     processors: Sequence[Processor],
     eos_id: EndIds,
     ends: Ends | None = None,
@@ -111,7 +111,7 @@ def search(
     Args:
         model: in evaluation mode.
         sources: the prompts.
-        config: how to search.
+        options: how to search.
         processors: applied in this order; what they leave is possible. Plain searches rank by
             the model's own log-probabilities all the same, stochastic ones sample from theirs.
         eos_id: the token, or the tokens, that end a text; None if none does.
@@ -126,17 +126,17 @@ def search(
         The place of a prompt in `sources` and its hypotheses, the best first, as soon as they
         are certain.
     """
-    if config.max_tokens == 0:
+    if options.max_tokens == 0:
         for place in range(len(sources)):
             reason = reasons_of(eos_id).get(LIMIT, "length")
             yield place, [Hypothesis(score=0.0, finish_reason=reason)]
         return
-    endings = [Ending.of(source, config, eos_id, ends, penalty) for source in sources]
+    endings = [Ending.of(source, options, eos_id, ends, penalty) for source in sources]
     searches = [
-        Search(ending, place, config, wanted and wanted(ending.source))
+        Search(ending, place, options, wanted and wanted(ending.source))
         for place, ending in enumerate(endings)
     ]
-    width = 2 * config.beams // config.groups + (config.beams if config.groups > 1 else 0)
+    width = 2 * options.beams // options.groups + (options.beams if options.groups > 1 else 0)
     prompts, handles = [s.tokens for s in sources], [s.handle for s in sources]
     logits, state = prefill(model, prompts, opens, handles)
     # Before the first step the groups of a prompt share its one row.

@@ -8,8 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from seqgen.configs import require
-from seqgen.configs.decoding import BeamOptions, check_beams
+from seqgen.configs.decoding import BeamOptions
 from seqgen.decoding.continuation import LIMIT, EndIds, reasons_of
 from seqgen.decoding.hypotheses import Best, Hypothesis, LengthNorm
 from seqgen.decoding.processors import IMPOSSIBLE
@@ -26,40 +25,6 @@ Fates = tuple[list[Fate], Iterable[Fate]]
 # live hypotheses; the token; the total that ranks it; and the token's log-probability, first under
 # the model, then after the filters.
 Candidate = tuple[float, int, int, float, float, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class BeamConfig:
-    """How to search.
-
-    Attributes:
-        beams: live hypotheses K, over all groups.
-        nbest: hypotheses to find.
-        norm: how lengths are weighed.
-        max_tokens: tokens of a text at most.
-        groups: G groups of K / G beams, each a search of its own (Vijayakumar et al. 2018).
-        diversity: what a candidate of one group loses, in nats, for each earlier group's
-            hypothesis that takes the same token at this step. It ranks candidates and is no
-            part of any total.
-        stochastic: sample K texts without replacement by Gumbel noise (Kool et al. 2019).
-        seed: of that noise: hash(seed, prompt, tokens so far, token).
-    """
-
-    beams: int = 5
-    nbest: int = 1
-    norm: LengthNorm = LengthNorm()
-    max_tokens: int = 100
-    groups: int = 1
-    diversity: float = 0.5
-    stochastic: bool = False
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("nbest", "beams", "max_tokens", "groups", "diversity"):
-            BeamOptions.check(name, getattr(self, name))
-        check_beams(self.beams, self.nbest, self.groups)
-        alone = not self.stochastic or self.groups == 1
-        require(alone, "--stochastic cannot be combined with --groups")
 
 
 @dataclass(frozen=True)
@@ -127,14 +92,14 @@ class Ending:
     def of(
         cls,
         source: SearchPrompt,
-        config: BeamConfig,
+        options: BeamOptions,
         eos_id: EndIds,
         ends: Ends | None = None,
         penalty: Penalty | None = None,
     ) -> Ending:
         """Return the end of a prompt's texts; a limit of its own counts if it is lower."""
-        most = config.max_tokens if source.max_tokens is None else source.max_tokens
-        return cls(source, eos_id, ends, min(most, config.max_tokens), penalty)
+        most = options.max_tokens if source.max_tokens is None else source.max_tokens
+        return cls(source, eos_id, ends, min(most, options.max_tokens), penalty)
 
     def finish(self, hypothesis: Hypothesis, reason: str, norm: LengthNorm) -> None:
         """Give a hypothesis that has ended its score, but for the penalty."""
@@ -250,9 +215,10 @@ def likeliest_of_rows(rank: np.ndarray, width: int) -> tuple[np.ndarray, np.ndar
 class Group:
     """One beam of one prompt: its live hypotheses and those that are finished."""
 
-    def __init__(self, config: BeamConfig, root: Hypothesis) -> None:
-        self.config, self.size = config, config.beams // config.groups
-        self.live, self.best = [root], Best(config.nbest)
+    def __init__(self, options: BeamOptions, root: Hypothesis) -> None:
+        self.diversity, self.size = options.diversity, options.beams // options.groups
+        self.norm = LengthNorm.of(options)
+        self.live, self.best = [root], Best(options.nbest)
 
     @staticmethod
     def rank(
@@ -299,9 +265,8 @@ class Group:
 
     def _diverse(self, candidates: list[Candidate], taken: dict[int, int]) -> list[Candidate]:
         """Return the candidates in the order in which they stand less what was taken."""
-        diversity = self.config.diversity
         return sorted(
-            (score + diversity * taken.get(token, 0), place, token, *rest)
+            (score + self.diversity * taken.get(token, 0), place, token, *rest)
             for score, place, token, *rest in candidates
         )
 
@@ -315,11 +280,11 @@ class Group:
             self.live = []
         elif self.best.full:
             likeliest = max(hypothesis.logprob for hypothesis in self.live)
-            if self.best.beats(self.config.norm.bound(likeliest, length, ending.max_tokens)):
+            if self.best.beats(self.norm.bound(likeliest, length, ending.max_tokens)):
                 self.live = []
 
     def _finish(self, hypothesis: Hypothesis, reason: str, ending: Ending) -> None:
-        ending.finish(hypothesis, reason, self.config.norm)
+        ending.finish(hypothesis, reason, self.norm)
         # A penalty may need a pass over the whole text, and it only lowers the score. A hypothesis
         # that is worse than the n best without it needs none.
         if not self.best.beats(hypothesis.score):

@@ -23,6 +23,11 @@ class LengthNorm:
         BeamOptions.check("length_norm", self.kind)
         BeamOptions.check("alpha", self.alpha)
 
+    @classmethod
+    def of(cls, options: BeamOptions) -> LengthNorm:
+        """Return how a search weighs lengths."""
+        return cls(options.length_norm, options.alpha)
+
     def __call__(self, length: int) -> float:
         """Return the divisor for a length of at least 1."""
         if self.kind == "none":

@@ -13,8 +13,8 @@ from itertools import zip_longest
 
 import numpy as np
 
+from seqgen.configs.decoding import BeamOptions
 from seqgen.decoding.beam_groups import (
-    BeamConfig,
     Candidate,
     Ending,
     Expansion,
@@ -61,14 +61,14 @@ class IncludingGroup(Group):
     """A beam shared by banks: hypotheses that need equally many tokens to have all that is wanted.
 
     Args:
-        config: how to search.
+        options: how to search.
         root: the hypothesis of no token.
         wanted: what a text must contain.
     """
 
-    def __init__(self, config: BeamConfig, root: Hypothesis, wanted: Wanted) -> None:
-        super().__init__(config, root)
-        self.wanted, self.failing = wanted, Best(config.nbest)
+    def __init__(self, options: BeamOptions, root: Hypothesis, wanted: Wanted) -> None:
+        super().__init__(options, root)
+        self.wanted, self.failing = wanted, Best(options.nbest)
 
     def allow(self, hypothesis: Hypothesis, log_probs: np.ndarray, ending: Ending) -> None:
         """Remove what would leave too few tokens, or end the text early, from a row (V,)."""
@@ -135,7 +135,7 @@ class IncludingGroup(Group):
         if not self.wanted.missing(hypothesis.tokens, ends):
             super()._finish(hypothesis, reason, ending)
             return True
-        ending.finish(hypothesis, reason, self.config.norm)
+        ending.finish(hypothesis, reason, self.norm)
         self.failing.add(hypothesis)
         return False
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seqgen.decoding.beam_groups import BeamConfig, Ending, Expansion, Fate, Fates, Group, extended
+from seqgen.configs.decoding import BeamOptions
+from seqgen.decoding.beam_groups import Ending, Expansion, Fate, Fates, Group, extended
 from seqgen.decoding.hypotheses import Hypothesis
 from seqgen.hashing import absorb
 
@@ -18,8 +19,8 @@ class StochasticGroup(Group):
     keep their places in the beam until all are.
     """
 
-    def __init__(self, config: BeamConfig, root: Hypothesis) -> None:
-        super().__init__(config, root)
+    def __init__(self, options: BeamOptions, root: Hypothesis) -> None:
+        super().__init__(options, root)
         self.leaves: list[Hypothesis] = []
 
     @staticmethod

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from seqgen.configs.decoding import BeamOptions
 from seqgen.data.sources import TokenSources
 from seqgen.decoding.beam import search
-from seqgen.decoding.beam_groups import BeamConfig, SearchPrompt
+from seqgen.decoding.beam_groups import SearchPrompt
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import CounterDraw
 from seqgen.decoding.processors import Forbid
@@ -83,7 +84,7 @@ def _write(model: LanguageModel, tokenizer: Tokenizer, texts: Texts) -> Run:
 
 def _search(model: LanguageModel, tokenizer: Tokenizer, texts: Texts) -> Run:
     """Return our beam search, as `seqgen beam-search` does it."""
-    config = BeamConfig(beams=texts.beams, max_tokens=texts.tokens)
+    config = BeamOptions(beams=texts.beams, max_tokens=texts.tokens)
 
     def run() -> int:
         prompts = [SearchPrompt(i, (first,)) for i, first in enumerate(texts.firsts)]
@@ -271,7 +272,7 @@ def translator(layers: int, size: int, tokens: int) -> Case:
 
     def ours() -> int:
         searched = [SearchPrompt(i, (BOS,), i) for i in range(BATCH)]
-        config = BeamConfig(beams=BEAMS, max_tokens=tokens)
+        config = BeamOptions(beams=BEAMS, max_tokens=tokens)
         never = [Forbid((PAD, BOS, UNK, EOS))]
         results = search(model, searched, config, never, None, opens=model.opens(sources))
         return sum(len(beams[0].tokens) for _, beams in results)

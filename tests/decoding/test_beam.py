@@ -3,17 +3,17 @@
 import itertools
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prefix_tables import Table
+from prefix_tables import Table, search_options
 
 from seqgen.decoding.beam import search
 from seqgen.decoding.beam_groups import (
-    BeamConfig,
     Ending,
     SearchPrompt,
     likeliest_of_rows,
@@ -62,7 +62,7 @@ NORMS = [("none", 1.0), ("avg", 1.0), ("avg", 0.4), ("gnmt", 1.0), ("avg", -0.5)
 def test_enough_beams_are_exhaustive_search(kind, alpha, eos, seed):
     norm, model = LengthNorm(kind, alpha), Table(3, seed)
     expected = enumerated(model, (0,), eos, norm, 4)[:5]
-    config = BeamConfig(beams=3**4, nbest=5, norm=norm, max_tokens=4)
+    config = search_options(beams=3**4, nbest=5, norm=norm, max_tokens=4)
     found = one(model, config, eos=eos)
     assert [h.tokens for h in found] == [text for _, text in expected]
     assert [h.score for h in found] == pytest.approx([score for score, _ in expected])
@@ -117,10 +117,10 @@ def greedy_trap(prefix):
 
 def test_greedy_loses_and_two_beams_find_the_best():
     model = Table(3, logits=greedy_trap)
-    greedy = one(model, BeamConfig(beams=1, max_tokens=2))[0]
+    greedy = one(model, search_options(beams=1, max_tokens=2))[0]
     assert greedy.tokens == (1, 0)
     assert greedy.logprob == pytest.approx(math.log(0.6 * 0.34))
-    best = one(model, BeamConfig(beams=2, max_tokens=2))[0]
+    best = one(model, search_options(beams=2, max_tokens=2))[0]
     assert best.tokens == (2, 1)
     assert best.logprob == pytest.approx(math.log(0.4 * 0.9))
     assert best.score == pytest.approx(math.log(0.4 * 0.9) / 2)
@@ -134,7 +134,7 @@ def test_it_stops_when_nothing_can_be_better_and_not_before():
 
     seen = []
     for norm, steps, best in [("none", 4, 1), ("avg", 50, 50)]:
-        config = BeamConfig(beams=2, norm=LengthNorm(norm), max_tokens=50)
+        config = search_options(beams=2, norm=LengthNorm(norm), max_tokens=50)
         model = Table(2, logits=logits)
         found = one(model, config, eos=0, watch=lambda *_: seen.append(1), prompt=(1,))
         assert len(found[0].tokens) == best
@@ -181,7 +181,7 @@ def test_caches_and_batches_change_nothing(kind, eos):
     """Past the transformer's window of 10 too."""
     model, norm = neural(kind), LengthNorm("avg", 0.8)
     prompts = [(1, 2, 3), (4,), (5, 5, 5, 1, 2), (2, 3, 1)]
-    config = BeamConfig(beams=4, nbest=4, norm=norm, max_tokens=14)
+    config = search_options(beams=4, nbest=4, norm=norm, max_tokens=14)
     sources = [SearchPrompt(i, prompt) for i, prompt in enumerate(prompts)]
     together = dict(search(model, sources, config, (), eos))
     assert sorted(together) == [0, 1, 2, 3]
@@ -199,7 +199,7 @@ def test_filters_hold_and_totals_are_the_models_own():
         return text[-1] != 0 and (text[-1] != 3 or len(text) > 3)
 
     processors = [Forbid((0,)), MinTokens(3, 3)]
-    config = BeamConfig(beams=4**5, nbest=6, norm=norm, max_tokens=5)
+    config = search_options(beams=4**5, nbest=6, norm=norm, max_tokens=5)
     found = one(model, config, processors, eos=3, prompt=(1,))
     expected = enumerated(model, (1,), 3, norm, 5, allowed)[:6]
     assert [h.tokens for h in found] == [text for _, text in expected]
@@ -207,7 +207,9 @@ def test_filters_hold_and_totals_are_the_models_own():
 
 
 def test_no_ngram_twice():
-    found = one(Table(4, seed=5), BeamConfig(beams=4, nbest=4, max_tokens=9), [NoRepeatNgram(2)])
+    found = one(
+        Table(4, seed=5), search_options(beams=4, nbest=4, max_tokens=9), [NoRepeatNgram(2)]
+    )
     for hypothesis in found:
         pairs = list(itertools.pairwise((0, *hypothesis.tokens)))
         assert len(set(pairs)) == len(pairs)
@@ -235,10 +237,10 @@ def test_a_cache_whose_rows_move_is_that_of_their_texts(data):
 
 def test_groups():
     model = Table(6, seed=9)
-    plain = one(model, BeamConfig(beams=2, nbest=2, max_tokens=6))
-    same = one(model, BeamConfig(beams=6, nbest=6, groups=3, diversity=0.0, max_tokens=6))
+    plain = one(model, search_options(beams=2, nbest=2, max_tokens=6))
+    same = one(model, search_options(beams=6, nbest=6, groups=3, diversity=0.0, max_tokens=6))
     assert [h.tokens for h in same] == [h.tokens for h in plain]  # three times the same search
-    apart = one(model, BeamConfig(beams=6, nbest=6, groups=3, diversity=100.0, max_tokens=6))
+    apart = one(model, search_options(beams=6, nbest=6, groups=3, diversity=100.0, max_tokens=6))
     assert {h.tokens for h in plain} <= {h.tokens for h in apart}  # the first group is alone
     assert len({h.tokens for h in apart}) == 6
     firsts = Counter(h.tokens[0] for h in apart)
@@ -252,7 +254,7 @@ def test_stop_strings_end_hypotheses():
     def ends(_, tokens):
         return (1, 1) in itertools.pairwise(tokens)
 
-    config = BeamConfig(beams=3**4, nbest=81, norm=LengthNorm("none"), max_tokens=4)
+    config = search_options(beams=3**4, nbest=81, norm=LengthNorm("none"), max_tokens=4)
     found = one(model, config, ends=ends)
     for hypothesis in found:
         assert ends(None, hypothesis.tokens) == (hypothesis.finish_reason == "stop")
@@ -265,7 +267,7 @@ def test_a_beam_of_stops_looks_further_for_live_ones():
     def logits(prefix):
         return torch.tensor([0.0, -1.0, -2.0, -3.0, -4.0, -5.0, -6.0, -7.0], dtype=torch.float64)
 
-    config = BeamConfig(beams=2, nbest=2, max_tokens=2)
+    config = search_options(beams=2, nbest=2, max_tokens=2)
     found = one(Table(8, logits=logits), config, ends=lambda _, tokens: tokens[-1] < 5)
     assert all(h.finish_reason == "stop" for h in found)
     assert found[0].tokens == (0,)
@@ -279,7 +281,7 @@ def test_stochastic_beams_are_a_sample_without_replacement():
     model, draws = Table(3, seed=4), 3000
     texts = {text: math.exp(s) for s, text in enumerated(model, (0,), 2, LengthNorm("none"), 3)}
     assert sum(texts.values()) == pytest.approx(1)
-    config = BeamConfig(beams=3, nbest=3, max_tokens=3, stochastic=True, seed=11)
+    config = search_options(beams=3, nbest=3, max_tokens=3, stochastic=True, seed=11)
     sources = [SearchPrompt(i, (0,)) for i in range(draws)]
     first, second = Counter(), Counter()
     for at in range(0, draws, 500):
@@ -325,13 +327,13 @@ def test_the_likeliest_of_a_row_are_those_that_sorting_gives(seed, rows, vocab_s
 
 def test_noise_is_a_function_of_the_prefix_and_not_of_the_row():
     model = neural("gru")
-    config = BeamConfig(beams=3, nbest=3, max_tokens=6, stochastic=True, seed=5)
+    config = search_options(beams=3, nbest=3, max_tokens=6, stochastic=True, seed=5)
     sources = [SearchPrompt(i, (1 + i % 3,)) for i in range(6)]
     together = dict(search(model, sources, config, (), None))
     for source in reversed(sources):
         ((_, alone),) = search(model, [source], config, (), None)
         assert [h.tokens for h in alone] == [h.tokens for h in together[source.number]]
-    other = dict(search(model, sources, BeamConfig(**{**vars(config), "seed": 6}), (), None))
+    other = dict(search(model, sources, replace(config, seed=6), (), None))
     assert any([h.tokens for h in other[i]] != [h.tokens for h in together[i]] for i in range(6))
 
 
@@ -367,7 +369,7 @@ def test_gumbel_noise_has_the_mean_and_deviation_of_its_law():
 )
 def test_what_is_refused(wrong):
     with pytest.raises(UsageError):
-        BeamConfig(**wrong)
+        search_options(**wrong)
 
 
 @pytest.mark.parametrize("max_tokens", [10, 10**9])
@@ -378,6 +380,6 @@ def test_exhaustive_search_refuses_what_it_cannot_try(max_tokens):
 
 
 def test_no_tokens_are_an_empty_text():
-    (found,) = one(Table(3), BeamConfig(max_tokens=0))
+    (found,) = one(Table(3), search_options(max_tokens=0))
     assert found.tokens == ()
     assert found.finish_reason == "length"

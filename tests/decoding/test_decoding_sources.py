@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from prefix_tables import Seen, Table
+from prefix_tables import Seen, Table, search_options
 
 from seqgen.decoding.beam import search
-from seqgen.decoding.beam_groups import BeamConfig, Ending, SearchPrompt
+from seqgen.decoding.beam_groups import Ending, SearchPrompt
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import CounterDraw
 from seqgen.decoding.exhaustive import exhaustive
@@ -52,7 +52,7 @@ def test_prefill_opens_a_state_for_each_length():
 
 @pytest.mark.parametrize("width", [2, 3])
 def test_a_search_is_that_of_its_own_source(width):
-    model, config = Table(3), BeamConfig(beams=width, nbest=2, max_tokens=5)
+    model, config = Table(3), search_options(beams=width, nbest=2, max_tokens=5)
     every = itertools.product([(0,), (1,)], [5, 3])
     sources = [SearchPrompt(i, prompt, handle) for i, (prompt, handle) in enumerate(every)]
     together = dict(search(model, sources, config, (), 2, opens=Openings()))
@@ -74,7 +74,7 @@ def test_exhaustive_search_reads_the_source():
     for handle in (1, 2, 3):
         source = SearchPrompt(0, (0,), handle)
         tried = exhaustive(model, 3, norm, (), Ending(source, 2, None, 4), Openings())
-        config = BeamConfig(beams=81, nbest=3, norm=norm, max_tokens=4)
+        config = search_options(beams=81, nbest=3, norm=norm, max_tokens=4)
         ((_, found),) = search(model, [source], config, (), 2, opens=Openings())
         assert [h.tokens for h in tried] == [h.tokens for h in found]
         assert [h.logprob for h in tried] == pytest.approx([h.logprob for h in found])
@@ -117,7 +117,7 @@ def test_a_penalty_of_finished_texts_is_part_of_the_search(seed, nbest):
     expected = {h.tokens: h.score + penalty(source, h.tokens) for h in every}
     best = sorted(expected, key=lambda tokens: (-expected[tokens], tokens))[:nbest]
     assert best != [h.tokens for h in every][:nbest]
-    config = BeamConfig(beams=3**5, nbest=nbest, norm=norm, max_tokens=5)
+    config = search_options(beams=3**5, nbest=nbest, norm=norm, max_tokens=5)
     how = {"opens": Openings(), "penalty": penalty}
     ((_, found),) = search(model, [source], config, (), 2, **how)
     ending = Ending(source, 2, None, 5, penalty)
@@ -132,10 +132,10 @@ def test_a_source_may_have_a_limit_of_its_own(stochastic):
     model = Table(3)
     limits = [1, 3, None, 9]
     sources = [SearchPrompt(0, (0,), 5, limit) for limit in limits]
-    config = BeamConfig(beams=3, nbest=3, max_tokens=4, stochastic=stochastic)
+    config = search_options(beams=3, nbest=3, max_tokens=4, stochastic=stochastic)
     together = dict(search(model, sources, config, (), None, opens=Openings()))
     for place, limit in enumerate((1, 3, 4, 4)):
-        alone = BeamConfig(beams=3, nbest=3, max_tokens=limit, stochastic=stochastic)
+        alone = search_options(beams=3, nbest=3, max_tokens=limit, stochastic=stochastic)
         source = SearchPrompt(0, (0,), 5)
         ((_, found),) = search(model, [source], alone, (), None, opens=Openings())
         assert [h.tokens for h in together[place]] == [h.tokens for h in found]

@@ -6,10 +6,11 @@ one source at a time. Where definitions differ see `test_transformers_agree`.
 
 import pytest
 import torch
+from prefix_tables import search_options
 
 from seqgen.data.sources import TokenSources
 from seqgen.decoding.beam import search
-from seqgen.decoding.beam_groups import BeamConfig, SearchPrompt
+from seqgen.decoding.beam_groups import SearchPrompt
 from seqgen.decoding.hypotheses import LengthNorm
 from seqgen.decoding.processors import Forbid
 from seqgen.models.seq2seq.transformer import Seq2SeqTransformer
@@ -111,7 +112,7 @@ def test_logits_agree(pair):
 @pytest.mark.parametrize("max_tokens", [6, 20])
 def test_beams_agree(pair, beams, alpha, max_tokens):
     ours, theirs = pair
-    config = BeamConfig(beams=beams, norm=LengthNorm("avg", alpha), max_tokens=max_tokens)
+    config = search_options(beams=beams, norm=LengthNorm("avg", alpha), max_tokens=max_tokens)
     searched = [SearchPrompt(i, (BOS,), i) for i in range(len(SOURCES))]
     opens = ours.opens(TokenSources.of(SOURCES))
     found = dict(search(ours, searched, config, [Forbid((PAD, BOS))], EOS, opens=opens))

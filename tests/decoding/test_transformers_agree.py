@@ -7,10 +7,11 @@ it is ours; its length penalty is our alpha with the `avg` norm.
 
 import pytest
 import torch
+from prefix_tables import search_options
 
 from seqgen.decoding import sampling
 from seqgen.decoding.beam import search
-from seqgen.decoding.beam_groups import BeamConfig, SearchPrompt
+from seqgen.decoding.beam_groups import SearchPrompt
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import greedy
 from seqgen.decoding.hypotheses import LengthNorm
@@ -156,7 +157,7 @@ def test_greedy_with_penalty_ngrams_and_minimum(pair, theta):
 @pytest.mark.parametrize("max_tokens", [6, 25])
 def test_beams(pair, beams, alpha, max_tokens):
     ours, theirs = pair
-    config = BeamConfig(beams=beams, norm=LengthNorm("avg", alpha), max_tokens=max_tokens)
+    config = search_options(beams=beams, norm=LengthNorm("avg", alpha), max_tokens=max_tokens)
     sources = [SearchPrompt(i, prompt) for i, prompt in enumerate(PROMPTS)]
     found = dict(search(ours, sources, config, [], EOS))
     for place, prompt in enumerate(PROMPTS):
@@ -175,7 +176,7 @@ def test_beams(pair, beams, alpha, max_tokens):
 @pytest.mark.parametrize("ngram", [2, 3])
 def test_beams_without_repeated_ngrams(pair, ngram):
     ours, theirs = pair
-    config = BeamConfig(beams=4, max_tokens=20)
+    config = search_options(beams=4, max_tokens=20)
     for prompt in PROMPTS:
         processors = [MinTokens(4, EOS), NoRepeatNgram(ngram)]
         ((_, found),) = search(ours, [SearchPrompt(0, prompt)], config, processors, EOS)

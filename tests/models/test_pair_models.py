@@ -20,12 +20,12 @@ from architectures import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prefix_tables import search_options
 from torch import nn
 
 from seqgen.cli import run
 from seqgen.data.sources import TokenSources
 from seqgen.decoding.beam import search
-from seqgen.decoding.beam_groups import BeamConfig
 from seqgen.decoding.beam_groups import SearchPrompt as Searched
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import greedy
@@ -253,7 +253,7 @@ def searched(model, sources, config):
 @pytest.mark.fast_for("seq2seq-additive", "seq2seq-thought", "seq2seq-transformer-2017")
 @over(PAIRS)
 def test_beams_are_those_of_each_source_alone(case):
-    model, config = case.loud(), BeamConfig(beams=4, nbest=3, max_tokens=9)
+    model, config = case.loud(), search_options(beams=4, nbest=3, max_tokens=9)
     together = searched(model, SOURCES, config)
     for source, found in zip(SOURCES, together, strict=True):
         (by_itself,) = searched(model, [source], config)

@@ -27,7 +27,7 @@ from seqgen.configs import require
 from seqgen.configs.decoding import BeamOptions
 from seqgen.data.sources import Vectors
 from seqgen.decoding import beam
-from seqgen.decoding.beam_groups import BeamConfig, Ending, Ends, Fate, Penalty, SearchPrompt
+from seqgen.decoding.beam_groups import Ending, Ends, Fate, Penalty, SearchPrompt
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.exhaustive import exhaustive
 from seqgen.decoding.hypotheses import Hypothesis, LengthNorm
@@ -37,25 +37,6 @@ from seqgen.tokenizers import Decoder
 
 if TYPE_CHECKING:
     from seqgen.commands.writing.forms import Terms
-
-
-def norm_of(options: BeamOptions) -> LengthNorm:
-    """Return how lengths are weighed."""
-    return LengthNorm(options.length_norm, options.alpha)
-
-
-def config_of(options: BeamOptions) -> BeamConfig:
-    """Return the search's own configuration."""
-    return BeamConfig(
-        beams=max(options.beams, options.nbest) if options.exhaustive else options.beams,
-        nbest=options.nbest,
-        norm=norm_of(options),
-        max_tokens=options.max_tokens,
-        groups=options.groups,
-        diversity=options.diversity,
-        stochastic=options.stochastic,
-        seed=options.seed or 0,
-    )
 
 
 @dataclass(frozen=True)
@@ -235,11 +216,11 @@ class Searcher(TextMaker):
         if self.constraint is not None:
             ends = self.constraint.reasons
         if not options.exhaustive:
-            how = (config_of(options), self.processors, ends, self.ends, watch, opens, penalty)
+            how = (options, self.processors, ends, self.ends, watch, opens, penalty)
             return beam.search(model, sources, *how, outcomes, self.wanted(prompts))
-        how = (config_of(options), ends, self.ends, penalty)
+        how = (options, ends, self.ends, penalty)
         endings = [Ending.of(source, *how) for source in sources]
-        norm = norm_of(options)
+        norm = LengthNorm.of(options)
         return (
             (
                 place,
