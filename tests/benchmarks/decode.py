@@ -35,6 +35,7 @@ PAIRS = [
     ("float32", "CTranslate2"),
     ("int8", "CTranslate2"),
 ]
+BESIDE_LLAMA_CPP = [("float32", "llama.cpp"), ("int8", "llama.cpp")]
 Clock = Callable[[], float]
 # Ours in int4 beside ours in int8.
 IN_4_BITS = [("int4", "int8")]
@@ -95,6 +96,8 @@ def measure(
         **_of_transformers(GPT2_SMALL, [*WRITTEN, *SEARCHED], [FLOAT32, *PAIRS]),
         **_of_transformers(GPT2_SMALL, WRITTEN, IN_4_BITS),
         **_of_transformers(GPT2_MEDIUM, WRITTEN, IN_4_BITS),
+        **_of_transformers(SMALL, WRITTEN[:1], BESIDE_LLAMA_CPP),
+        **_of_transformers(GPT2_SMALL, WRITTEN[:1], BESIDE_LLAMA_CPP),
     }
     if cells.names_cells(only):
         names = cells.recurrent_architectures()

@@ -1,16 +1,24 @@
-"""The libraries that the benchmark of decoding measures beside ours: transformers, CTranslate2."""
+"""The libraries that the benchmark of decoding measures beside ours: transformers and others."""
 
 from __future__ import annotations
 
+import json
+import socket
 import tempfile
+import urllib.request
 from pathlib import Path
 
 import torch
 from torch import nn
 
+from seqgen.data.framing import Framing
 from seqgen.data.sources import TokenSources
+from seqgen.formats import ModelToExport
+from seqgen.formats.gguf_models import write_model
+from seqgen.models.transformer.model import Transformer
+from seqgen.tokenizers.char import CharTokenizer
 
-from .shapes import BEAMS, BOS, PAD, PAIR_VOCAB, WINDOW, Run, Shape, Texts
+from .shapes import BEAMS, BOS, PAD, PAIR_VOCAB, WINDOW, Run, Shape, Texts, gpt2
 
 
 def transformers_gpt2(shape: Shape, vocab_size: int, texts: Texts, precision: str) -> Run:
@@ -59,6 +67,47 @@ def ctranslate2_gpt2(shape: Shape, vocab_size: int, texts: Texts, precision: str
     def run() -> int:
         results = model.generate_batch(start, include_prompt_in_result=False, **how)
         return sum(len(result.sequences_ids[0]) for result in results)
+
+    return run
+
+
+def llama_cpp_gpt2(shape: Shape, vocab_size: int, texts: Texts, precision: str) -> Run:
+    """Return what writes one text with llama.cpp's server, in float32 or, for int8, in Q8_0.
+
+    Raises:
+        ImportError: xllamacpp or gguf is not installed.
+    """
+    import gguf  # noqa: F401
+    import xllamacpp
+
+    tokenizer = CharTokenizer(shape.alphabet)
+    framing, number_type = Framing.of(tokenizer, "stream"), {"int8": "q8_0"}.get(precision, "f32")
+    model = Transformer(gpt2(shape, vocab_size))
+    exported = ModelToExport(model, tokenizer, "stream", framing, "m", number_type=number_type)
+    (first,) = texts.firsts
+    asked = {
+        "prompt": [first],
+        "cache_prompt": False,
+        "samplers": ["temperature"],
+        "temperature": 1.0,
+    }
+    asked |= {"n_predict": texts.tokens, "ignore_eos": True}
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
+        path = Path(folder, "m.gguf")
+        path.write_bytes(b"".join(write_model(exported)))
+        free.bind(("127.0.0.1", 0))
+        settings = xllamacpp.CommonParams()
+        settings.model.path, settings.port = str(path), free.getsockname()[1]
+        settings.n_ctx, settings.cpuparams.n_threads = WINDOW, torch.get_num_threads()
+        free.close()
+        server = xllamacpp.Server(settings)
+    place = f"{server.listening_address}/completion"
+
+    def run() -> int:
+        kind = {"Content-Type": "application/json"}
+        request = urllib.request.Request(place, json.dumps(asked).encode(), kind)
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)["tokens_predicted"]
 
     return run
 

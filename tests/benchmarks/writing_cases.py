@@ -25,14 +25,13 @@ from seqgen.models.seq2seq.transformer import (
     Seq2SeqTransformer,
 )
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
-from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.model import Transformer
 from seqgen.presets import SHARED
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.char import CharTokenizer
 
 from . import cells
-from .peers import ctranslate2_gpt2, marian, transformers_gpt2
+from .peers import ctranslate2_gpt2, llama_cpp_gpt2, marian, transformers_gpt2
 from .shapes import (
     ALPHABET,
     BATCH,
@@ -48,6 +47,7 @@ from .shapes import (
     Run,
     Shape,
     Texts,
+    gpt2,
 )
 
 # Of a weight, by precision.
@@ -171,23 +171,6 @@ def plain_lstm(vocab_size: int, tokens: int, hidden_size: int = 256) -> Run:
     return run
 
 
-def _gpt2(shape: Shape, vocab_size: int) -> TransformerConfig:
-    """Return GPT-2's form, which both libraries have; of 6 x 384 it has 10.7 million weights."""
-    return TransformerConfig(
-        vocab_size=vocab_size,
-        window=WINDOW,
-        hidden_size=shape.size,
-        num_layers=shape.layers,
-        num_heads=shape.size // 64,
-        positions="learned",
-        norm="layernorm",
-        activation="gelu",
-        qk_norm=False,
-        bias=True,
-        tie_weights=True,
-    )
-
-
 def _bytes_per_token(
     model: Transformer, rows: int, texts: int, tokens: int, precision: str = "float32"
 ) -> float:
@@ -219,8 +202,8 @@ def transformer(
         batch: texts.
         shape: of both models.
         precision: of ours.
-        beside: "float32" or "bf16", of the transformers package; "CTranslate2", in `precision`; or
-            "int8", ours.
+        beside: "float32" or "bf16", of the transformers package; "int8", ours; or what has our
+            `precision`, "CTranslate2" or "llama.cpp".
         beams: of a search; 1 to sample.
 
     Raises:
@@ -231,15 +214,16 @@ def transformer(
     # Prompts that differ, so that none of the searches is another's.
     texts = Texts(range(newline, newline + batch), tokens, beams)
     write = _write if beams == 1 else _search
+    in_ours = {"CTranslate2": ctranslate2_gpt2, "llama.cpp": llama_cpp_gpt2}
 
     def model(kind: str) -> Transformer:
-        return in_precision(Transformer(_gpt2(shape, vocab_size)).eval(), kind)
+        return in_precision(Transformer(gpt2(shape, vocab_size)).eval(), kind)
 
     if beside == "int8":
         baseline, theirs = "seqgen, int8", write(model("int8"), tokenizer, texts)
-    elif beside == "CTranslate2":
+    elif beside in in_ours:
         baseline = f"{beside}{_in_title(precision)}"
-        theirs = ctranslate2_gpt2(shape, vocab_size, texts, precision)
+        theirs = in_ours[beside](shape, vocab_size, texts, precision)
     else:
         baseline = f"transformers{_in_title(beside)}"
         theirs = transformers_gpt2(shape, vocab_size, texts, beside)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 
 from seqgen.models.engines.native.library import library
@@ -9,6 +11,9 @@ from seqgen.models.engines.native.recording import LibraryMap, Recorded
 
 # Inputs that int8 takes at a time; and those that share a scale in int4.
 GROUP, BLOCK = 4, 32
+# Bytes of memory that matrices share, and of a line of the cache.
+SHARED, LINE = 1 << 25, 64
+_block, _lock = np.empty(0, np.uint8), threading.Lock()
 
 
 class NativeMap(LibraryMap):
@@ -22,7 +27,7 @@ class NativeMap(LibraryMap):
     def __init__(self, weight: np.ndarray, bias: np.ndarray | None) -> None:
         panel = 2 * library().lanes()
         panels = _in_panels(weight, panel)  # (O / panel, panel, I)
-        packed = np.ascontiguousarray(panels.swapaxes(1, 2))
+        packed = panels.swapaxes(1, 2)
         self._keep(weight.shape, packed, _filled(bias, panel, len(weight)))
 
     def _keep(
@@ -35,7 +40,7 @@ class NativeMap(LibraryMap):
     ) -> None:
         self.outputs, self.inputs = shape
         self._product = library().product
-        arrays = packed, bias, scales, of_blocks
+        arrays = _in_large_pages(packed), bias, scales, of_blocks
         places = [0 if x is None else x.ctypes.data for x in arrays]
         self._kept = arrays, np.array([*shape, *places], np.int64)
         self.address = self._kept[1].ctypes.data
@@ -76,7 +81,7 @@ class NativeInt8Map(NativeMap):
         (outputs, inputs), panel = whole.shape, library().lanes()
         wide = np.pad(whole, ((0, 0), (0, -inputs % GROUP)))
         panels = _in_panels(wide, panel).reshape(-1, panel, wide.shape[1] // GROUP, GROUP)
-        packed = np.ascontiguousarray(panels.swapaxes(1, 2))  # (O / panel, I / 4, panel, 4)
+        packed = panels.swapaxes(1, 2)  # (O / panel, I / 4, panel, 4)
         vectors = (_filled(x, panel, outputs) for x in (bias, scales))
         self._keep(whole.shape, packed, *vectors)
 
@@ -99,7 +104,7 @@ class NativeInt4Map(NativeMap):
         wide = np.pad(whole + 8, ((0, 0), (0, -inputs % BLOCK))).astype(np.uint8)
         halves = _in_panels(wide, panel).reshape(-1, panel, wide.shape[1] // 8, 2, GROUP)
         both = halves[..., 0, :] | halves[..., 1, :] << 4  # (O / panel, panel, I / 8, 4)
-        packed = np.ascontiguousarray(both.swapaxes(1, 2))
+        packed = both.swapaxes(1, 2)
         upper = (scales.view(np.uint32) >> 16).astype(np.uint16)
         of_blocks = np.ascontiguousarray(_in_panels(upper, panel).swapaxes(1, 2))
         self._keep(whole.shape, packed, _filled(bias, panel, outputs), of_blocks=of_blocks)
@@ -123,3 +128,21 @@ def _filled(x: np.ndarray | None, panel: int, size: int) -> np.ndarray:
     if x is not None:
         wide[:size] = x
     return wide
+
+
+def _in_large_pages(x: np.ndarray) -> np.ndarray:
+    """Return a copy of x in one piece, which begins with a line of the cache.
+
+    For a block of several matrices NumPy asks Linux for pages of 2 MB. In those the processor finds
+    its way faster, and reads ahead beyond the borders of small pages.
+    """
+    global _block
+    size = x.nbytes + -x.nbytes % LINE
+    with _lock:
+        if size > len(_block):
+            _block = np.empty(max(SHARED, size + LINE), np.uint8)
+            _block = _block[-_block.ctypes.data % LINE :]
+        room, _block = _block[:size], _block[size:]
+    copy = room[: x.nbytes].view(x.dtype).reshape(x.shape)
+    copy[...] = x
+    return copy
