@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
@@ -266,13 +267,8 @@ def shown(text: str, heading: str, alignment: str | None = None) -> str:
 
 def unescape(text: str) -> str:
     r"""Read `\n`, `\t` and `\\` in an argument."""
-    pairs = {"n": "\n", "t": "\t", "\\": "\\"}
-    out, rest = "", text
-    while "\\" in rest:
-        before, _, rest = rest.partition("\\")
-        out += before + pairs.get(rest[:1], "\\" + rest[:1])
-        rest = rest[1:]
-    return out + rest
+    meant = {"n": "\n", "t": "\t", "\\": "\\"}
+    return re.sub(r"\\([nt\\])", lambda found: meant[found[1]], text)
 
 
 def console(stream: IO[str]) -> Console:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 MISSING = "-"
 AGES = (("year", 365 * 86400), ("month", 30 * 86400), ("day", 86400), ("h", 3600), ("min", 60))
 UNITS = ((1e3, "K"), (1e6, "M"), (1e9, "B"))
-SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def figure(value: float | None, digits: int = 4) -> str:
@@ -80,10 +79,9 @@ def number(value: float | None) -> str:
 
 def byte_size(size: float) -> str:
     """Return bytes as a person reads them: 512 bytes, 3.4 MB."""
-    for step, unit in SIZES:
-        if size >= step:
-            return f"{size / step:,.1f} {unit}"
-    return plural(int(size), "byte")
+    from rich.filesize import decimal
+
+    return decimal(int(size))
 
 
 def duration(seconds: float | None) -> str:

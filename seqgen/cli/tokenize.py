@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json as json_module
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Input, Inputs, given_or_piped, join
-from seqgen.cli.output import Output, console, is_terminal, one_line, put, put_record
+from seqgen.cli.output import Output, one_line, put, put_record
 from seqgen.cli.outputs import (
     Overwrite,
     check_out,
@@ -377,22 +376,13 @@ def _put_written(path: Path, done: WrittenTokens, out: Output) -> None:
 
 @contextlib.contextmanager
 def _progress(sources: list[Input], out: Output) -> Iterator[Callable[[int], None]]:
-    """Open a bar on a terminal that takes the bytes of text done."""
-    if out.quiet or not is_terminal(sys.stderr):
-        yield lambda done: None
-        return
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
+    """Open a bar on a terminal that takes the bytes of text done, where their number is known."""
+    from seqgen.cli.progress import display
+    from seqgen.training.events import EncodingProgress
 
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
-        task = bar.add_task("", total=_size(sources))
-        yield lambda done: bar.update(task, completed=done)
+    size = _size(sources)
+    with display(out) as report:
+        yield lambda done: report(EncodingProgress(done / size)) if size else None
 
 
 def _size(sources: list[Input]) -> int | None:

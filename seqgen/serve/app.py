@@ -34,6 +34,7 @@ from seqgen.commands.writing.prompts import Prompt, opening
 from seqgen.configs.scoring import Scoring
 from seqgen.configs.serving import LOOPBACK, ServeOptions
 from seqgen.decoding.processors import normalise
+from seqgen.decoding.sampling import Row
 from seqgen.errors import SeqgenError
 from seqgen.models.engines.ops import ops_of
 from seqgen.models.reader import LOGITS_AT_ONCE, without_gradients
@@ -283,51 +284,49 @@ class Answer:
                 self.tokens += piece.finished.tokens
         finally:
             self.cancel()
-        choices = [
-            self.choice(prompt, index, text_of, of_end, noted, scored)
-            for prompt, index, text_of, of_end, noted in self.chosen(texts)
-        ]
+        choices = []
+        for index, row in protocol.best(texts, self.asked):
+            continuation, noted = texts[row]
+            text = protocol.text_of(self.asked, row, continuation)
+            choice, _ = self.choice(row, index, text, continuation.finish_reason, noted, scored)
+            choices.append(choice)
         return {**self.about, "choices": choices, "usage": self.usage}
-
-    def chosen(self, texts: dict[Any, Any]) -> Iterator[tuple[int, int, str, str | None, Any]]:
-        """Yield the prompt, the number, the text, the reason and the tokens of every choice."""
-        rows = {id(continuation): row for row, (continuation, _) in texts.items()}
-        for prompt, index, continuation, noted in protocol.best(texts, self.asked):
-            text = protocol.text_of(self.asked, rows[id(continuation)], continuation)
-            yield prompt, index, text, continuation.finish_reason, noted
 
     def choice(
         self,
-        number: int,
+        row: Row,
         index: int,
         text: str,
         reason: str | None,
         noted: Sequence[Noted],
         scored: dict[int, list[Noted | int]],
-        offset: int = 0,
-    ) -> dict[str, Any]:
-        """Return one choice, or a piece of one."""
+        offset: int | None = None,
+    ) -> tuple[dict[str, Any], int]:
+        """Return one choice, or a piece of one, and how long the text is then.
+
+        `offset` is how long it was before; None at its beginning.
+        """
         asked, logprobs = self.asked, None
-        prompt = asked.prompts[number]
-        if asked.echo:
-            text = asked.loaded.echoed(prompt.text, text)
+        prompt = asked.prompts[row.prompt]
+        before: Sequence[int] = prompt.tokens
+        if asked.echo and offset is None:
+            text, before = asked.loaded.echoed(prompt.text, text), ()
+            noted = [*scored.get(row.prompt, ()), *noted]
+        offset = offset or 0
         if asked.top is not None:
-            before = () if asked.echo else prompt.tokens
-            tokens = [*scored.get(number, ()), *noted]
-            logprobs = protocol.logprobs_of(asked, tokens, offset, before)[0]
-        return {"text": text, "index": index, "logprobs": logprobs, **protocol.finish(reason)}
+            logprobs, offset = protocol.logprobs_of(asked, noted, offset, before)
+        choice = {"text": text, "index": index, "logprobs": logprobs, **protocol.finish(reason)}
+        return choice, offset
 
     async def stream(self) -> AsyncIterator[str]:
         """Yield the events of a stream."""
-        asked, lengths, echoed = self.asked, Counter(), set()
+        lengths: dict[Row, int] = {}
         try:
             scored = await self.prompts()
             async for pieces in self.inbox.batches():
                 self.first()
-                yield "".join(
-                    self.event([self.piece(piece, scored, lengths, echoed)]) for piece in pieces
-                )
-            if asked.usage:
+                yield "".join(self.event([self.piece(one, scored, lengths)]) for one in pieces)
+            if self.asked.usage:
                 yield self.event([], self.usage)
         except SeqgenError as error:
             yield f"data: {json.dumps(refusal(error).body)}\n\n"
@@ -336,24 +335,17 @@ class Answer:
         yield "data: [DONE]\n\n"
 
     def piece(
-        self, piece: Piece, scored: dict[int, Any], lengths: Counter, echoed: set[Any]
+        self, piece: Piece, scored: dict[int, Any], lengths: dict[Row, int]
     ) -> dict[str, Any]:
-        """Return a piece of a choice."""
-        asked, row, noted = self.asked, piece.row, piece.noted
-        prompt, reason = asked.prompts[row.prompt], None
-        text, before = piece.text, prompt.tokens
-        if asked.echo and row not in echoed:
-            echoed.add(row)
-            text, before = prompt.text + text, ()
-            noted = [*scored.get(row.prompt, ()), *noted]
+        """Return a piece of a choice; `lengths` are those of the texts that have begun."""
+        row, reason = piece.row, None
         if piece.finished is not None:
             reason, self.tokens = piece.finished.finish_reason, self.tokens + piece.finished.tokens
-        logprobs = None
-        if asked.top is not None:
-            told = protocol.logprobs_of(asked, noted, lengths[row], before)
-            logprobs, lengths[row] = told
-        index = row.prompt * asked.choices + row.sample
-        return {"text": text, "index": index, "logprobs": logprobs, **protocol.finish(reason)}
+        index, before = row.prompt * self.asked.choices + row.sample, lengths.get(row)
+        choice, lengths[row] = self.choice(
+            row, index, piece.text, reason, piece.noted, scored, before
+        )
+        return choice
 
     def event(self, choices: list[dict[str, Any]], usage: dict[str, int] | None = None) -> str:
         """Return an event of a stream."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
@@ -356,19 +356,16 @@ def with_bias(
 
 def best(
     texts: Mapping[Row, tuple[Continuation, Sequence[Noted]]], asked: Asked
-) -> list[tuple[int, int, Continuation, Sequence[Noted]]]:
-    """Return the choices in order, each with its prompt, its number, and its tokens.
+) -> Iterator[tuple[int, Row]]:
+    """Yield the number and the row of every choice, in order.
 
     Of more candidates, those with the highest log-probability by token; of equals the first.
     """
-    found = []
     for prompt in asked.prompts:
         rows = sorted((row for row in texts if row.prompt == prompt.index), key=lambda r: r.sample)
         if asked.candidates > asked.choices:
             rows.sort(key=lambda row: -texts[row][0].logprob / max(1, texts[row][0].tokens))
-        for number, row in enumerate(rows[: asked.choices]):
-            found.append((prompt.index, prompt.index * asked.choices + number, *texts[row]))
-    return found
+        yield from enumerate(rows[: asked.choices], prompt.index * asked.choices)
 
 
 def text_of(asked: Asked, row: Row, continuation: Continuation) -> str:
@@ -401,18 +398,15 @@ def logprobs_of(
         offsets.append(offset)
         offset += len(decoder.push(token))
     known = [None if isinstance(token, int) else token for token in tokens]
+    candidates = [one and _candidates(asked, one) for one in known]
     return {
         "tokens": tokenizer.pieces(ids),
         "token_logprobs": [one and finite(one.logprob) for one in known],
-        "top_logprobs": [one and _top(asked, one) for one in known],
+        "top_logprobs": [likely and {name: p for _, name, p in likely} for likely in candidates],
         "text_offset": offsets,
         "token_ids": ids,
-        "candidates": [one and _candidates(asked, one) for one in known],
+        "candidates": candidates,
     }, offset
-
-
-def _top(asked: Asked, noted: Noted) -> dict[str, float]:
-    return {name: logprob for _, name, logprob in _candidates(asked, noted)}
 
 
 def _candidates(asked: Asked, noted: Noted) -> list[tuple[int, str, float]]:
