@@ -76,11 +76,10 @@ def place_of(name: str) -> str:
     return PLACES.get(name, f"{own}:{own}")
 
 
-def make_app(boxes: bool = False, only: str | None = None) -> typer.Typer:
+def make_app(only: str | None = None) -> typer.Typer:
     """Return the application.
 
     Args:
-        boxes: its help has boxes and colour; else it is plain.
         only: the one command to make; None for all.
     """
     app = typer.Typer(
@@ -88,7 +87,7 @@ def make_app(boxes: bool = False, only: str | None = None) -> typer.Typer:
         cls=Group,
         help="Train a language model on your text, write with it, and score text with it.",
         no_args_is_help=True,
-        rich_markup_mode="rich" if boxes else None,
+        rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
     app.callback()(_options)
@@ -105,9 +104,9 @@ def make_app(boxes: bool = False, only: str | None = None) -> typer.Typer:
 
 
 @functools.cache
-def _tree(boxes: bool, only: str | None) -> Any:
+def _tree(only: str | None) -> Any:
     """Return the tree of commands, or the part of it with one; all take a tenth of a second."""
-    return typer.main.get_command(make_app(boxes, only))
+    return typer.main.get_command(make_app(only))
 
 
 def _tree_for(arguments: list[str]) -> Any:
@@ -116,7 +115,7 @@ def _tree_for(arguments: list[str]) -> Any:
     if first in COMMANDS_ELSEWHERE:
         raise UsageError(f"there is no command {first!r}: {COMMANDS_ELSEWHERE[first]}")
     known = first in {"--version", "--man", *KNOWN}
-    return _tree(is_terminal(sys.stdout), first if known else None)
+    return _tree(first if known else None)
 
 
 def _show_version(asked_for: bool) -> None:
@@ -129,7 +128,7 @@ def _show_manual(asked_for: bool) -> None:
     if asked_for:
         from seqgen.cli.help import manual_page
 
-        put(manual_page(_tree(False, None)))
+        put(manual_page(_tree(None)))
         raise typer.Exit
 
 

@@ -113,27 +113,22 @@ def put_panels(panels: Iterable[tuple[str, Rows]]) -> None:
 
 
 def _put_page(command: Any, ctx: Any, short: bool = False) -> None:
+    about, examples = paragraphs(command.help), help_texts()["examples"].get(_name(ctx), ())
     with _page() as (out, terminal):
-        _print_page(out, terminal, command, ctx, short)
-
-
-def _print_page(out: Console, terminal: bool, command: Any, ctx: Any, short: bool) -> None:
-    out.print(f"Usage: {ctx.command_path} {usage(command)}", soft_wrap=True)
-    about = paragraphs(command.help)
-    for paragraph in about[:1] if short else about:
-        out.print()
-        out.print(paragraph)
-    examples = help_texts()["examples"].get(_name(ctx), ())
-    if short:
-        _print_examples(out, examples)
-    for title, rows in [*command_rows(command, ctx), *option_rows(command, ctx, short)]:
-        _print_panel(out, title, rows, terminal)
-    if short:
+        out.print(f"Usage: {ctx.command_path} {usage(command)}", soft_wrap=True)
+        for paragraph in about[:1] if short else about:
+            out.print()
+            out.print(paragraph)
+        if short:
+            _print_examples(out, examples)
+        for title, rows in [*command_rows(command, ctx), *option_rows(command, ctx, short)]:
+            _print_panel(out, title, rows, terminal)
+        if not short:
+            _print_examples(out, examples)
+            return
         number = sum(one.param_type_name == "option" for one in command.get_params(ctx))
         what = "lists the options" if number <= MOST_SHORT else f"lists all {number} options"
         out.print(f"\n{ctx.command_path} --help {what}.")
-    else:
-        _print_examples(out, examples)
 
 
 class Command(_Help, TyperCommand):

@@ -259,19 +259,14 @@ class Inputs:
         return source
 
     def read_text(self, name: str) -> str:
-        """Return the text of a file or of a folder, whole."""
-        return self._joined(name, self.open([name]))
+        """Return the text of a file or of a folder, whole, if it is not too long to be held."""
+        sources = self.open([name])
+        return whole(chain.from_iterable(source.chunks() for source in sources), title_of(name))
 
     def read_text_or_tokens(self, name: str) -> str | TokenFile:
         """Return the same, or the one token file that has lost its text."""
         sources = self.open([name])
-        if len(sources) == 1:
-            return sources[0].text_or_tokens()
-        return self._joined(name, sources)
-
-    def _joined(self, name: str, sources: Iterable[Input]) -> str:
-        """Return texts as one that is not too long to be held."""
-        return whole(chain.from_iterable(source.chunks() for source in sources), title_of(name))
+        return sources[0].text_or_tokens() if len(sources) == 1 else self.read_text(name)
 
     def keep(self, names: Iterable[str]) -> list[str | Path]:
         """Return names that can be read again and again, now and when training is resumed.

@@ -88,41 +88,39 @@ def _named_facts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, str]:
-    """Return what a person asks first of a model."""
+    """Return what a person asks first of a model, and what some models alone have."""
     config, record = model.config, model.record
     result, data = store.result_of(model), store.data_of(record)
-    files = ", ".join(Path(file).name for file in data.get("files") or ())
-    characters = plural(data.get("characters") or 0, "character")
+    training = config.get("training") or {}
+    parameters = plural(record.get("parameters") or 0, "parameter")
+    facts = {"model": f"{model.name}: {config['architecture']}, {parameters}"}
+    if adapter := config.get("adapter"):
+        facts["adapters"] = f"of rank {adapter['rank']} on {adapter['base']['name']}"
+    if began := training.get("init_from"):
+        facts["began from"] = began + _since(model, "init_from")
+    if data:  # neither a mixture nor an imported model is of a text that is known here
+        files = ", ".join(Path(file).name for file in data.get("files") or ())
+        characters = plural(data.get("characters") or 0, "character")
+        facts["text"] = f"{files or MISSING}, {characters}"
     size = data.get("vocab_size") or tokenizer.get("vocab_size")
     size = size or config["model"].get("vocab_size")
-    return {
-        "model": f"{model.name}: {config['architecture']}, "
-        f"{plural(record.get('parameters') or 0, 'parameter')}",
-        **_base(config),
-        **_began_from(model),
-        # Neither a mixture nor an imported model is of a text that is known here.
-        **({"text": f"{files or MISSING}, {characters}"} if data else {}),
-        "tokenizer": f"{tokenizer['kind']}, {plural(size or 0, 'token')}",
-        **({"labels": tokenizer["labels"]} if "labels" in tokenizer else {}),
-        **(_mixed(model) or {"training": _imported(record) or _training(model, result)}),
-        "validation": _validation(result) + _outside_the_fit(record),
-        **_features(model, result),
-        "written": f"{age(record.get('created'))}, {model.path}",
+    facts["tokenizer"] = f"{tokenizer['kind']}, {plural(size or 0, 'token')}"
+    if "labels" in tokenizer:
+        facts["labels"] = tokenizer["labels"]
+    place = record.get("imported")
+    facts |= _mixed(model) or {
+        "training": f"imported from {place}" if place else _training(model, result)
     }
-
-
-def _base(config: dict[str, Any]) -> dict[str, str]:
-    """Return what low-rank adapters are of; nothing for any other model."""
-    adapter = config.get("adapter")
-    if adapter is None:
-        return {}
-    return {"adapters": f"of rank {adapter['rank']} on {adapter['base']['name']}"}
-
-
-def _began_from(model: store.StoredModel) -> dict[str, str]:
-    """Return the model that a fine-tuned one began from; nothing for any other."""
-    name = (model.config.get("training") or {}).get("init_from")
-    return {} if name is None else {"began from": name + _since(model, "init_from")}
+    facts["validation"] = _validation(result)
+    loss = record.get("held_out_loss")
+    if loss is not None:  # of a mixture, on the held-out half that its weights were not fitted on
+        facts["validation"] += f"; {figure(loss)} nats/token on the half that fitted no weights"
+    if features := training.get("features"):
+        weights = result.get("layer_weights")
+        facts["features"] = features + _since(model, "features")
+        facts["features"] += f": {named_figures(weights)}" if weights else ""
+    facts["written"] = f"{age(record.get('created'))}, {model.path}"
+    return facts
 
 
 def _since(model: store.StoredModel, setting: str) -> str:
@@ -182,12 +180,6 @@ def _part(mixture: store.StoredModel, name: str, path: str | None) -> str:
     return f"{name} (referred to)" if now == name else f"{name} (referred to, now called {now})"
 
 
-def _imported(record: dict[str, Any]) -> str | None:
-    """Return which file of another tool a model came from; None for one that was trained here."""
-    place = record.get("imported")
-    return None if place is None else f"imported from {place}"
-
-
 def _training(model: store.StoredModel, result: dict[str, Any]) -> str:
     if not result:
         last = next((r for r in reversed(model.logged(store.METRICS)) if "step" in r), None)
@@ -197,15 +189,6 @@ def _training(model: store.StoredModel, result: dict[str, Any]) -> str:
     steps = result.get("steps")
     work = f"{seen} counted" if steps is None else f"{plural(steps, 'step')}, {seen}"
     return f"{work} in {duration(result.get('seconds'))}"
-
-
-def _features(model: store.StoredModel, result: dict[str, Any]) -> dict[str, str]:
-    """Return whose features the model reads, and what each of their layers counts, if any."""
-    name, weights = model.config.get("training", {}).get("features"), result.get("layer_weights")
-    if name is None:
-        return {}
-    name += _since(model, "features")
-    return {"features": f"{name}: {named_figures(weights)}" if weights else name}
 
 
 def _validation(result: dict[str, Any]) -> str:
@@ -220,12 +203,6 @@ def _validation(result: dict[str, Any]) -> str:
     if store.leaves_unknowns_out(result):
         in_bits = f"over {figure(bits)} bits/char (unknown tokens left out), "
     return f"{in_bits}{nats} nats/token{of}"
-
-
-def _outside_the_fit(record: dict[str, Any]) -> str:
-    """Return a mixture's loss on the held-out half that its weights were not fitted on, if any."""
-    loss = record.get("held_out_loss")
-    return "" if loss is None else f"; {figure(loss)} nats/token on the half that fitted no weights"
 
 
 def settings_apart(config: dict[str, Any]) -> dict[str, str]:

@@ -35,33 +35,23 @@ def prepare(command: str | None) -> None:
     if ranks.launched():  # PyTorch's warnings about the exchange of gradients mean nothing here
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if command in STEPS:
-        keep_freed_memory()
+        keep_freed_memory(True)
 
 
-def keep_freed_memory() -> None:
-    """Have glibc keep what is freed for the next step, which needs as much again.
+def keep_freed_memory(keep: bool) -> None:
+    """Have glibc keep what is freed for the next step, which needs as much again; or give it back.
 
-    Given back and asked for anew, each page costs a fault: a fifth of an LSTM's training step.
+    Given back and asked for anew, each page costs a fault: a fifth of an LSTM's training step. Runs
+    that are to save memory have it given back: what one block is gathered into, by another thread,
+    would not be found again for the next one.
     """
-    _keep(*MUCH)
-
-
-def return_freed_memory() -> None:
-    """Have glibc give back what is freed, as runs need that are to save memory.
-
-    What one block is gathered into, by another thread, would not be found again for the next one.
-    """
-    _keep(*LITTLE)
-
-
-def _keep(kept: int, largest: int) -> None:
-    """Set how much freed memory glibc keeps, and how large the largest block is that it keeps."""
     if sys.platform != "linux":
         return
     import ctypes
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
+        kept, largest = MUCH if keep else LITTLE
         mallopt(M_MMAP_THRESHOLD, largest)
         mallopt(M_TRIM_THRESHOLD, kept)
 

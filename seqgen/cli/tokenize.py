@@ -382,7 +382,7 @@ def _progress(sources: list[Input], out: Output) -> Iterator[Callable[[int], Non
 
     size = _size(sources)
     with display(out) as report:
-        yield lambda done: report(EncodingProgress(done / size)) if size else None
+        yield lambda done: report(EncodingProgress(fraction=done / size)) if size else None
 
 
 def _size(sources: list[Input]) -> int | None:

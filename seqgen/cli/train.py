@@ -14,7 +14,7 @@ from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output
 from seqgen.cli.outputs import Curves, check_picture, check_replaced_model
-from seqgen.cli.process import return_freed_memory
+from seqgen.cli.process import keep_freed_memory
 from seqgen.cli.progress import LastLook, how_to_resume, summarise
 from seqgen.cli.train_flags import Recipe, SeededDevice, TrainingFiles, check_no_model_name, refuse
 from seqgen.configs import Options, Panel, setting
@@ -104,7 +104,7 @@ def train(
         check_files(data)
     out = out if ranks.leads() else replace(out, quiet=True)
     if processes.shard or settings.get("memory"):
-        return_freed_memory()
+        keep_freed_memory(False)
     inputs = files.inputs(recipe.given_settings, out)
     # Connected before files are looked at, so that one line says what all processes miss.
     with together(processes.timeout), display(out) as shown:
