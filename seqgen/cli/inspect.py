@@ -126,8 +126,7 @@ class Asked(Options, panel=Panel.MEASURED):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        ways = [flag for flag in self.given if flag in VIEWS]
-        require(len(ways) < 2, f"give {' or '.join(ways[:2])}, not both")
+        self.refuse_two(*VIEWS)
         for flag, owners in BELONGS.items():
             alone = flag in self.given and self.chosen not in owners
             require(not alone, f"{flag} goes with {' or '.join(owners)}")

@@ -59,8 +59,7 @@ class Mixing(Options, panel=Panel.SAVING):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.weights and self.fit is not None:
-            raise UsageError("give --weights or --fit, not both")
+        self.refuse_two("--weights", "--fit")
 
 
 @takes_options

@@ -43,8 +43,7 @@ class GivenPrompts(Options, panel=Panel.TEXT):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.given) > 1:
-            raise UsageError(f"give {self.given[0]} or {self.given[1]}, not both")
+        self.refuse_two()
         if self.source_vectors:
             check_vectors(self.source_vectors)
 

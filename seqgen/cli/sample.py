@@ -93,7 +93,7 @@ def sample(
         _put_reasons(writing, texts, sampling, instead.suggest)
         return
     raw = writing.is_raw(texts, piped, sampling.num_samples)
-    if raw and not writing.looks.shows_something:
+    if raw and not sampling.of_source.shows_something:
         _put_one(writing, texts[0], sampling)
         return
     from seqgen.commands.writing.sample import sample as write
@@ -108,7 +108,7 @@ def _converse(writing: Writing, sampling: SampleOptions) -> None:
 
     def written(prompt: str, number: int) -> Iterable[str]:
         drawing = replace(sampling, seed=sampling.seed + number)
-        if writing.looks.shows_something:
+        if sampling.of_source.shows_something:
             return _looked(writing, prompt, number, drawing)
         return _streamed(writing, prompt, drawing)
 

@@ -67,14 +67,9 @@ class Shown:
         if self.plot is not None:
             self._place()
 
-    @property
-    def shows_something(self) -> bool:
-        """Whether anything is shown beside the texts."""
-        return self.options.shows_something
-
     def at(self, loaded: LoadedModel, line: ScoredLine) -> Look | None:
         """Return what a scored target reads of its source; None where nothing is asked for."""
-        if not self.shows_something:
+        if not self.options.shows_something:
             return None
         from seqgen.commands.writing.from_source import SourceReader
 

@@ -22,7 +22,7 @@ from seqgen.cli.outputs import (
 )
 from seqgen.cli.reading import ModelName, Threads
 from seqgen.cli.tables import count, figure, percentage, put_facts
-from seqgen.configs import Documents, Options, Panel, file_argument, group, require, same, setting
+from seqgen.configs import Documents, Options, Panel, file_argument, group, same, setting
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural
 
@@ -80,15 +80,11 @@ class Encoder(Options, panel=Panel.WHAT):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        both = self.model is not None and self.tokenizer is not None
-        require(not both, "give -m MODEL or --tokenizer, not both")
+        self.refuse_two("--model", "--tokenizer")
         if self.train is None:
-            of_training = self.vocab_size is not None or self.min_count > 1
-            require(not of_training, "--vocab-size and --min-count go with --train KIND")
+            self.refuse_without("--train KIND", "--vocab-size", "--min-count")
         else:
-            found = self.model is not None or self.tokenizer is not None
-            wrong = "--train makes a tokenizer: give no -m and no --tokenizer with it"
-            require(not found, wrong)
+            self.refuse_with("--train, which makes a tokenizer,", "--model", "--tokenizer")
 
 
 # The names of shards have five digits.
@@ -122,8 +118,7 @@ class Encoded(Options, panel=Panel.OUTPUT):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        modes = self.decode, self.pieces, self.stats, self.saved.out is not None
-        require(sum(modes) <= 1, "give one of --decode, --pieces, --stats and --out")
+        self.refuse_two("--decode", "--pieces", "--stats", "--out")
 
 
 @takes_options

@@ -62,7 +62,7 @@ class LookOptions(Options, panel=Panel.ATTENTION):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(not (self.align and self.align_words), "give --align or --align-words, not both")
+        self.refuse_two("--align", "--align-words")
 
     @property
     def shows_something(self) -> bool:
@@ -133,8 +133,7 @@ class Form(Options, panel=Panel.FORM):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = self.given
-        require(len(given) < 2, f"give {' or '.join(given[:2])}, not both")
+        self.refuse_two()
 
 
 class WritingOptions(Options, panel=Panel.LENGTH):
@@ -189,14 +188,8 @@ class WritingOptions(Options, panel=Panel.LENGTH):
         require(why is None, f"--force {why}")
         texts("--stop", self.stop)
         if self.form.given:
-            other = {"--stop": self.stop, "--min-tokens": self.min_tokens}
-            other |= dict.fromkeys(self.of_source.given, True)
-            for flag in ("--stop", "--min-tokens", "--max-ratio", "--copy-unknown"):
-                require(
-                    not other.get(flag),
-                    f"{self.form.given[0]} says where a text ends and what is in it, so it cannot "
-                    f"be combined with {flag}",
-                )
+            owner = f"{self.form.given[0]} says where a text ends and what is in it, so it"
+            self.refuse_with(owner, "--stop", "--min-tokens", "--max-ratio", "--copy-unknown")
 
 
 class SampleOptions(WritingOptions, panel=Panel.FILTERS):
@@ -376,15 +369,13 @@ class BeamOptions(WritingOptions, panel=Panel.SEARCH):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one = not self.exhaustive or (self.groups == 1 and not self.stochastic)
-        require(one, "--exhaustive cannot be combined with --groups or --stochastic")
+        if self.exhaustive:
+            self.refuse_with("--exhaustive", "--groups", "--stochastic")
         texts("--include", self.include)
         if self.include or self.terms is not None:
             flag = "--include" if self.include else "--terms"
-            others = {"--groups": self.groups > 1, "--copy-unknown": self.of_source.copy_unknown}
-            others |= {"--stochastic": self.stochastic, "--exhaustive": self.exhaustive}
-            other = next((name for name, there in others.items() if there), None)
-            require(other is None, f"{flag} cannot be combined with {other}")
+            others = "--groups", "--copy-unknown", "--stochastic", "--exhaustive"
+            self.refuse_with(flag, *others)
         ranks = not (self.stochastic and self.coverage_penalty)
         require(ranks, "--stochastic samples texts, so that --coverage-penalty has no say in it")
         enough = self.exhaustive or self.nbest <= self.beams
@@ -392,8 +383,8 @@ class BeamOptions(WritingOptions, panel=Panel.SEARCH):
         divides = self.beams % self.groups == 0
         said = f"--groups must divide --beams {self.beams}, and {short(self.groups)} does not"
         require(divides, said)
-        alone = not self.stochastic or self.groups == 1
-        require(alone, "--stochastic cannot be combined with --groups")
+        if self.stochastic:
+            self.refuse_with("--stochastic", "--groups")
 
 
 class Translation(Options):

@@ -178,6 +178,24 @@ class Options(Config):
         lonely = next((flag for flag in self.given if flag in flags), None)
         require(lonely is None, f"{lonely} belongs to {owner}")
 
+    def refuse_two(self, *flags: str) -> None:
+        """Refuse two flags together, of these or, without any, of all.
+
+        Raises:
+            UsageError: names the first two that were given.
+        """
+        given = [flag for flag in self.given if not flags or flag in flags]
+        require(len(given) < 2, f"give {' or '.join(given[:2])}, not both")
+
+    def refuse_with(self, owner: str, *flags: str) -> None:
+        """Refuse flags that have no meaning with another, `owner`.
+
+        Raises:
+            UsageError: names the first that was given.
+        """
+        other = next((flag for flag in self.given if flag in flags), None)
+        require(other is None, f"{owner} cannot be combined with {other}")
+
     @property
     def given(self) -> list[str]:
         """The flags whose value is not the default, in order."""

@@ -87,8 +87,7 @@ class Scoring(TextScoring, panel=Panel.SCORES):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        both = self.learns and self.stride is not None
-        require(not both, "give --stride or --dynamic, not both")
+        self.refuse_two("--stride", "--dynamic")
 
     @property
     def learns(self) -> bool:
@@ -124,8 +123,7 @@ class ScoreOptions(Options, panel=Panel.SCORES):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        both = self.lowercase and self.case_sensitive
-        require(not both, "give --lowercase or --case-sensitive, not both")
+        self.refuse_two("--lowercase", "--case-sensitive")
 
 
 class BleuOptions(ScoreOptions, panel=Panel.SCORES):

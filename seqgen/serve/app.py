@@ -11,6 +11,7 @@ import weakref
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from typing import Any, ClassVar
 
@@ -608,22 +609,17 @@ def _response(problem: Refused) -> Response:
 def make_app(server: Server) -> ASGIApp:
     """Return the application that answers requests."""
 
-    def endpoint(answer: Endpoint) -> Callable[[Request], Awaitable[Response]]:
-        async def answered(request: Request) -> Response:
-            try:
-                return await answer(server, request)
-            except ClientDisconnect:
-                return Response(status_code=499)  # which nobody reads
-            except (SeqgenError, Busy, RecursionError) as error:
-                return _response(refusal(error))
-
-        return answered
-
     async def failed(request: Request, error: Exception) -> Response:
         return _response(refusal(error))
 
+    async def gone(request: Request, error: Exception) -> Response:
+        return Response(status_code=499)  # which nobody reads
+
     routes = [
-        Route(path, endpoint(answer), methods=[method]) for path, (method, answer) in ROUTES.items()
+        Route(path, partial(answer, server), methods=[method])
+        for path, (method, answer) in ROUTES.items()
     ]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: failed, Exception: failed})
+    told = HTTPException, SeqgenError, Busy, RecursionError, Exception
+    handlers = {ClientDisconnect: gone, **dict.fromkeys(told, failed)}
+    app = Starlette(routes=routes, exception_handlers=handlers)
     return Guard(app, server)

@@ -149,7 +149,7 @@ def test_version_and_help(cli):
         (["beam-search", "--max-tokens", "-1"], 2, "--max-tokens must be at least 0, not -1"),
         (["sample", "--seed", "-1"], 2, "seed"),
         (["sample", "--device", "abacus"], 2, "--device"),
-        (["sample", "--precision", "int4"], 2, "--precision"),
+        (["sample", "--precision", "int3"], 2, "--precision"),
         (["sample", "a", "--prompt-file", "b"], 2, "--prompt-file"),
         (["sample", "--prompt-file", "/nowhere"], 1, "/nowhere"),
         (["sample", "-m", "tyny"], 1, "did you mean 'tiny'"),

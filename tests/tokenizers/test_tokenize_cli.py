@@ -226,10 +226,13 @@ def test_invalid_utf8_and_wrong_ids_say_where(go, stdin, tmp_path):
     ("arguments", "message"),
     [
         (["--train", "bpe"], "--train needs a folder to write"),
-        (["--train", "bpe", "--out", "x", "-m", "y"], "--train makes a tokenizer"),
+        (
+            ["--train", "bpe", "--out", "x", "-m", "y"],
+            "makes a tokenizer, cannot be combined with --model",
+        ),
         (["-m", "x", "--tokenizer", "byte"], "not both"),
-        (["--tokenizer", "byte", "--decode", "--pieces"], "give one of"),
-        (["--tokenizer", "byte", "--vocab-size", "9"], "go with --train"),
+        (["--tokenizer", "byte", "--decode", "--pieces"], "give --decode or --pieces, not both"),
+        (["--tokenizer", "byte", "--vocab-size", "9"], "--vocab-size belongs to --train"),
         (["--tokenizer", "bpe"], "has to learn a vocabulary from text first"),
         (["--tokenizer", "byte", "--documents", "lines"], "did you mean 'line'"),
         (["--train", "bpee", "--out", "x"], "did you mean 'bpe'"),
