@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import html.parser
+import os
+import shutil
+
+import pytest
 
 HOSTILE = '<script>alert("x")</script> & <b>\n'
 
@@ -28,3 +32,12 @@ class Read(html.parser.HTMLParser):
         if tag == "span" and self._open:
             self.tokens.append(tuple(self._open))
             self._open = None
+
+
+def browser():
+    """Return a headless browser of the Chromium family, or skip the test for want of one."""
+    names = os.environ.get("SEQGEN_BROWSER"), "chromium", "chromium-browser", "google-chrome"
+    found = next((path for name in names if name and (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip("no Chromium on the PATH; name one by SEQGEN_BROWSER")
+    return found

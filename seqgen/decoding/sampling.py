@@ -313,10 +313,11 @@ def prefill(
     opens: Opens | None = None,
     handles: Sequence[int] | None = None,
 ) -> tuple[np.ndarray, State]:
-    """Read every prompt once, those of equal length together; return logits (B, V) and state.
+    """Read every prompt once, and return logits (B, V) and state.
 
-    Prompts are never padded, since their state is used again. Rows with the same prompt and the
-    same source are read as one.
+    Those of equal length are read together, or all where the model does that. Prompts are never
+    padded, since their state is used again. Rows with the same prompt and the same source are read
+    as one.
 
     Args:
         model: in evaluation mode.
@@ -324,11 +325,15 @@ def prefill(
         opens: opens a state for the rows' handles; None for a model that has no sources.
         handles: B handles of sources, where there are sources.
     """
-    opens = opens or without_sources(model)
     keys = list(zip(handles or [0] * len(prompts), prompts, strict=True))
     distinct = sorted(dict.fromkeys(keys), key=_length)
-    logits, states = [], []
-    for length, of_equal_length in groupby(distinct, key=_length):
+    logits, states, groups = [], [], groupby(distinct, key=_length)
+    shortest, longest = _length(distinct[0]), _length(distinct[-1])
+    if opens is None and shortest < longest <= model.most_together:
+        after, state = model.read_together([tokens for _, tokens in distinct])
+        logits, states, groups = [after], [state], ()
+    opens = opens or without_sources(model)
+    for length, of_equal_length in groups:
         source_handles, rows = map(list, zip(*of_equal_length, strict=True))
         state = opens(source_handles)
         if length == 1:

@@ -105,6 +105,22 @@ class Reader(Configured, ABC):
             The logits after each, an array (B, V), and the state after.
         """
 
+    @property
+    def most_together(self) -> int:
+        """How long prompts may be that `read_together` takes; 0 where it takes none."""
+        return 0
+
+    def read_together(self, prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, State]:
+        """Read prompts of any lengths in less time than one after the other, with the same results.
+
+        Args:
+            prompts: B of ids, at least one and at most `most_together` each.
+
+        Returns:
+            The logits after each, an array (B, V), and the state after.
+        """
+        raise NotImplementedError
+
     def opens(
         self, sources: Sources, stride: int | None = None
     ) -> Callable[[Sequence[int]], State]:

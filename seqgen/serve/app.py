@@ -51,6 +51,8 @@ SCORED_BETWEEN = 256
 RETRY_AFTER = "1"
 # Seconds between two deliveries of what streams have written.
 PACE = 0.02
+# The rest of a choice that grows, without log-probabilities, as JSON.
+UNFINISHED = json.dumps({"logprobs": None, **protocol.finish(None)})[1:-1]
 # Anybody may ask these, whatever the key.
 OPEN = ("/", "/health")
 
@@ -322,11 +324,17 @@ class Answer:
     async def stream(self) -> AsyncIterator[str]:
         """Yield the events of a stream."""
         lengths: dict[Row, int] = {}
+        plain = self.asked.top is None and not self.asked.echo
         try:
             scored = await self.prompts()
             async for pieces in self.inbox.batches():
                 self.first()
-                yield "".join(self.event([self.piece(one, scored, lengths)]) for one in pieces)
+                yield "".join(
+                    self.growth(one)
+                    if plain and one.finished is None
+                    else self.event([self.piece(one, scored, lengths)])
+                    for one in pieces
+                )
             if self.asked.usage:
                 yield self.event([], self.usage)
         except SeqgenError as error:
@@ -347,6 +355,12 @@ class Answer:
             row, index, piece.text, reason, piece.noted, scored, before
         )
         return choice
+
+    def growth(self, piece: Piece) -> str:
+        """Return the event of a text that has grown, where nothing but the text is wanted."""
+        index = piece.row.prompt * self.asked.choices + piece.row.sample
+        choice = f'{{"text": {json.dumps(piece.text)}, "index": {index}, {UNFINISHED}}}'
+        return f'data: {self.head}, "choices": [{choice}]}}\n\n'
 
     def event(self, choices: list[dict[str, Any]], usage: dict[str, int] | None = None) -> str:
         """Return an event of a stream."""

@@ -22,6 +22,7 @@ from seqgen.decoding.processors import Processor, likeliest
 from seqgen.decoding.sampling import Batch, Manner, Opens, Row, Text
 from seqgen.errors import SeqgenError, ran_out_of_memory
 from seqgen.models.engines.arrays import each_row_alone
+from seqgen.models.reader import Reader
 
 # Tokens of prompts that are read between two steps of the texts that are being written.
 READ_BETWEEN = 256
@@ -242,34 +243,52 @@ class Engine:
 
     def _admit(self) -> None:
         """Let waiting texts join the batches, a prompt of each request in turn."""
-        read = 0
+        read, joining = 0, {}
         for pending in [*self._pending]:
             if read >= READ_BETWEEN:
-                return
+                break
             task = pending.task
-            batch, tasks = self._batches.get(id(task.loaded.model), (None, {}))
-            room = self.rows - (0 if batch is None else len(batch.texts))
+            model = task.loaded.model
+            batch, _ = self._batches.get(id(model), (None, {}))
+            others = [text for x in joining.values() if x.model is model for text in x.tasks]
+            room = self.rows - len(others) - (0 if batch is None else len(batch.texts))
             if room <= 0:
                 continue
             self._pending.remove(pending)
             try:
                 texts, opens = pending.next(room)
-                begun = [text for text in texts if not text.continuation.finish_reason]
-                if begun:
-                    read += len(begun[0].row.tokens)
-                    batch = batch or Batch(task.loaded.model)
-                    batch.join(begun, opens)
-                    tasks.update((text.continuation, task) for text in begun)
-                    self._batches[id(task.loaded.model)] = batch, tasks
             except Exception as error:
                 self._fail(task, error)
                 continue
+            begun = [text for text in texts if not text.continuation.finish_reason]
+            if begun:
+                length = len(begun[0].row.tokens)
+                together = opens is None and length <= model.most_together
+                key = id(model) if together else id(pending)
+                joining.setdefault(key, _Joining(model, opens)).tasks |= dict.fromkeys(begun, task)
+                read += length
             for text in texts:
                 if text not in begun:
                     task.put(task.piece(text.row, "", text.continuation))
             self._end(task)
             if not pending.empty:
                 self._pending.append(pending)
+        for one in joining.values():
+            self._join(one)
+
+    def _join(self, joining: _Joining) -> None:
+        """Read the prompts of some texts of a model, which is at work on them from now on."""
+        key = id(joining.model)
+        batch, tasks = self._batches.get(key) or (Batch(joining.model), {})
+        try:
+            with each_row_alone():
+                batch.join([*joining.tasks], joining.opens)
+        except Exception as error:
+            for task in {*joining.tasks.values()}:
+                self._fail(task, error)
+            return
+        tasks.update((text.continuation, task) for text, task in joining.tasks.items())
+        self._batches[key] = batch, tasks
 
     def _step(self, key: int) -> None:
         """Take a step with all texts of a model."""
@@ -327,6 +346,15 @@ class Engine:
         if not task.cancelled:
             task.cancelled = True
             task.put(error)
+
+
+@dataclass
+class _Joining:
+    """Texts of a model that join its batch together, and whose each is."""
+
+    model: Reader
+    opens: Opens | None
+    tasks: dict[Text, Writing] = field(default_factory=dict)
 
 
 class _Pending:

@@ -10,7 +10,6 @@ import math
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import unicodedata
 from pathlib import Path
@@ -21,7 +20,7 @@ import sacrebleu
 import torch
 from helpers_cli import records, refusal, train_one_of_each
 from known_models import real
-from pages_read import HOSTILE, Read
+from pages_read import HOSTILE, Read, browser
 
 from seqgen import store
 from seqgen.cli import report as command
@@ -427,15 +426,6 @@ def test_bad_inputs(models, capsys, tmp_path):
     assert not (tmp_path / "p.html").exists()
     assert run([*map(str, bare), "--file", text, "--quiet"]) == 0
     assert run(["models", "remove", "bare", "--yes", "--quiet"]) == 0
-
-
-def browser():
-    """Return a headless browser of the Chromium family, or skip the test for want of one."""
-    names = os.environ.get("SEQGEN_BROWSER"), "chromium", "chromium-browser", "google-chrome"
-    found = next((path for name in names if name and (path := shutil.which(name))), None)
-    if found is None:
-        pytest.skip("no Chromium on the PATH; name one by SEQGEN_BROWSER")
-    return found
 
 
 # Moves through the page as a person does, and writes down what is read out.

@@ -36,6 +36,8 @@ from seqgen.configs.serving import ServeOptions
 from seqgen.decoding.processors import LogitBias
 from seqgen.decoding.sampling import Row
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.engines.native.library import library
+from seqgen.models.transformer.array_model import TransformerArrays
 from seqgen.serve.app import Inbox, Server, make_app
 from seqgen.serve.engine import Batch, Piece
 from seqgen.serve.run import Listening
@@ -556,6 +558,35 @@ def test_a_late_request_gets_its_first_token_while_others_run(live):
         # The engine lets a text go just after its last event.
         wait_for(lambda: live.served.engine.running == 1)
     wait_for(lambda: live.served.engine.running == 0)
+
+
+def test_prompts_that_wait_together_are_read_together():
+    prompts = prompts_of("transformer")
+    gate, known, found = threading.Event(), TransformerArrays.read_together, []
+
+    def read_together(model, rows):
+        found.append(len(rows))
+        return known(model, rows)
+
+    with small(("transformer",)) as (server, client):
+        step = Batch.read
+        with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(8) as pool:
+            patch.setattr(Batch, "read", lambda batch: (gate.wait(), step(batch))[1])
+            patch.setattr(TransformerArrays, "read_together", read_together)
+            running = pool.submit(complete, client, "transformer", max_tokens=9, seed=1)
+            wait_for(lambda: server.engine.running == 1)
+            asked = [{"prompt": prompt, "seed": 3, "max_tokens": 20} for prompt in prompts]
+            answers = [pool.submit(complete, client, "transformer", **fields) for fields in asked]
+            wait_for(lambda: server.engine.waiting == len(prompts))
+            gate.set()
+            assert texts(running.result()) == alone("transformer", [""], max_tokens=9, seed=1)
+            for fields, answer in zip(asked, answers, strict=True):
+                how = {name: fields[name] for name in ("seed", "max_tokens")}
+                assert texts(answer.result()) == alone("transformer", [fields["prompt"]], **how)
+    most = load(NAMES["transformer"], work=Work()).model.most_together
+    together = [prompt for prompt in prompts if len(prompt) < most]  # and a start symbol
+    assert found == ([len(together)] if together else [])
+    assert len(together) > 2 or library() is None
 
 
 def test_time_is_limited():

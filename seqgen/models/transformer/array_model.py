@@ -63,17 +63,53 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
             past, *_kept = self._past_of(own.state, *tokens)
             inputs = [x] if rotation is None else [x, rotation]
             return self.program(len(x), inputs, past.ctypes.data)[0]
-        inputs = [x.reshape(-1, 1, x.shape[2])]  # each token is a row of the program
         if rotation is not None:
-            each = np.broadcast_to(rotation, (*x.shape[:2], *rotation.shape[-2:]))
-            inputs.append(each.reshape(-1, 1, *rotation.shape[-2:]))
-        y, size = np.empty_like(inputs[0]), MOST_TOKENS // x.shape[1] * x.shape[1]
-        for begin in range(0, len(y), size):
-            some = slice(begin, begin + size)
-            past, *_kept = self._past_of(own.state, *(numbers[some] for numbers in tokens))
+            rotation = np.broadcast_to(rotation, (*x.shape[:2], *rotation.shape[-2:]))
+            rotation = rotation.reshape(-1, 1, *rotation.shape[-2:])
+        return self._run(x.reshape(-1, 1, x.shape[2]), rotation, own.state, tokens).reshape(x.shape)
+
+    def _run(
+        self,
+        x: np.ndarray,
+        rotation: np.ndarray | None,
+        state: KVCache,
+        tokens: tuple[Sequence[int], Sequence[int], Sequence[int]],
+    ) -> np.ndarray:
+        """Run the program on tokens (N, 1, H), of which each is a row there; see `_past_of`."""
+        inputs, y = [x] if rotation is None else [x, rotation], np.empty_like(x)
+        for begin in range(0, len(y), MOST_TOKENS):
+            some = slice(begin, begin + MOST_TOKENS)
+            past, *_kept = self._past_of(state, *(numbers[some] for numbers in tokens))
             of_these = [numbers[some] for numbers in inputs]
             y[some] = self.program(len(y[some]), of_these, past.ctypes.data)[0]
-        return y.reshape(x.shape)
+        return y
+
+    @property
+    def most_together(self) -> int:
+        compiled = self.dtype == np.float32 and self.program is not None
+        return min(FEW_TOKENS, self.window) if compiled else 0
+
+    def read_together(self, prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, KVCache]:
+        lengths, state = [*map(len, prompts)], self.start(len(prompts))
+        longest = max(lengths)
+        ids = np.zeros((len(prompts), longest), np.int64)
+        for row, prompt in enumerate(prompts):
+            ids[row, longest - len(prompt) :] = prompt
+        state.append(ids)
+        state.starts = [longest - length for length in lengths]
+        for block in (*state.keys, *state.values):
+            for row, start in enumerate(state.starts):
+                block[row, :, :start] = 0  # which NumPy multiplies by nothing
+        of_each = [
+            (row, start, slot)
+            for row, start in enumerate(state.starts)
+            for slot in range(start, longest)
+        ]
+        rows, starts, slots = map(list, zip(*of_each, strict=True))
+        places = np.array(slots) - starts
+        x, rotation = self.embedded(ids[rows, slots][:, None], places[:, None])
+        features = self._run(x, rotation, state, (rows, starts, [slot + 1 for slot in slots]))
+        return self.head(features[np.cumsum(lengths) - 1])[:, 0], state
 
     @functools.cached_property
     def program(self) -> Program | None:
