@@ -8,7 +8,7 @@ from seqgen.cli.flags import takes_options
 from seqgen.cli.help import Command, Group
 from seqgen.cli.output import Output
 from seqgen.cli.reading import Threads
-from seqgen.cli.tables import byte_size, count, number, put_table, short_count
+from seqgen.cli.tables import byte_size, count, number, put_columns, short_count
 from seqgen.commands.bench_plan import Planned, Shape, Step
 from seqgen.commands.bench_plan import plan as planned
 from seqgen.configs import Options, Panel, require, setting
@@ -69,13 +69,13 @@ COLUMNS = {
 
 def _put(plans: list) -> None:
     shown = {key: name for key, name in COLUMNS.items() if any(getattr(p, key) for p in plans)}
-    names = ["ranks", *shown.values(), "GFLOP"]
-    rows = [
-        [count(p.ranks), *(byte_size(getattr(p, key)) for key in shown), number(p.flops / 1e9)]
-        for p in plans
-    ]
-    for name, key in (("computing, s", "compute_seconds"), ("sending, s", "traffic_seconds")):
-        if getattr(plans[0], key) is not None:
-            names.append(name)
-            rows = [[*row, number(getattr(p, key))] for row, p in zip(rows, plans, strict=True)]
-    put_table(names, rows)
+    columns = {
+        "ranks": lambda p: count(p.ranks),
+        **{name: lambda p, key=key: byte_size(getattr(p, key)) for key, name in shown.items()},
+        "GFLOP": lambda p: number(p.flops / 1e9),
+    }
+    if plans[0].compute_seconds is not None:
+        columns["computing, s"] = lambda p: number(p.compute_seconds)
+    if plans[0].traffic_seconds is not None:
+        columns["sending, s"] = lambda p: number(p.traffic_seconds)
+    put_columns(columns, plans)

@@ -78,20 +78,16 @@ def _put_distances(diagnosis: Diagnosis) -> None:
     """Write the gradients of some distances as a table, and those of all as a picture."""
     last = diagnosis.distances[-1].distance
     bounded = diagnosis.distances[0].bound is not None
-    of_weights = diagnosis.distances[0].weight_grad_norm is not None
-    names = ["distance", "gradient norm"]
-    names += ["bound"] * bounded + ["term of W_h"] * of_weights
-    rows = [
-        [
-            str(d.distance),
-            number(d.grad_norm),
-            *([number(d.bound)] * bounded),
-            *([number(d.weight_grad_norm)] * of_weights),
-        ]
-        for d in diagnosis.distances
-        if d.distance in SHOWN or d.distance == last
-    ]
-    put_table(names, rows, left=0)
+    columns = {
+        "distance": lambda d: str(d.distance),
+        "gradient norm": lambda d: number(d.grad_norm),
+    }
+    if bounded:
+        columns["bound"] = lambda d: number(d.bound)
+    if diagnosis.distances[0].weight_grad_norm is not None:
+        columns["term of W_h"] = lambda d: number(d.weight_grad_norm)
+    shown = (d for d in diagnosis.distances if d.distance in SHOWN or d.distance == last)
+    put_columns(columns, shown, left=0)
     lines = curve(
         [
             ("-", [(d.distance, math.log10(d.bound)) for d in diagnosis.distances if d.bound]),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqgen.cli.coloured import lines_of, put_lines
 from seqgen.cli.output import Output, console, is_terminal, one_line, put, standard_output
-from seqgen.cli.tables import count, figure, percentage, put_table
+from seqgen.cli.tables import count, figure, percentage, put_columns, put_table
 from seqgen.commands.inspect.passage import InspectedToken, Passages, likeliest
 from seqgen.commands.inspect.steps import (
     InspectedStep,
@@ -58,17 +58,16 @@ def predictions(passages: Passages, top: int) -> View:
 
 
 def _put_places(places: Sequence[InspectedToken]) -> None:
-    rows = [
-        [
-            repr(place.piece),
-            "  ".join(f"{c.piece!r} {percentage(c.probability, 1)}" for c in place.candidates),
-            figure(place.surprisal_bits, 2),
-            count(place.rank + 1),
-            figure(place.entropy_bits, 2),
-        ]
-        for place in places
-    ]
-    put_table(["token", "likeliest", "bits", "rank", "entropy"], rows, left=2)
+    columns = {
+        "token": lambda p: repr(p.piece),
+        "likeliest": lambda p: "  ".join(
+            f"{c.piece!r} {percentage(c.probability, 1)}" for c in p.candidates
+        ),
+        "bits": lambda p: figure(p.surprisal_bits, 2),
+        "rank": lambda p: count(p.rank + 1),
+        "entropy": lambda p: figure(p.entropy_bits, 2),
+    }
+    put_columns(columns, places, left=2)
 
 
 def steps(passages: Passages) -> View:

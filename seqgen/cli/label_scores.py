@@ -76,20 +76,21 @@ LABEL_SCORES = OwnWay(put_label_scores, "models that predict labels")
 
 
 def _table(evaluations: Sequence[LabelEvaluation]) -> None:
-    rows = [
-        ["examples", *(count(one.examples) for one in evaluations)],
-        ["labels", *(count(one.labels) for one in evaluations)],
-        ["nats/label", *(figure(one.nats_per_label) for one in evaluations)],
-        ["accuracy", *(share(one.accuracy) for one in evaluations)],
-        ["majority label", *(_majority(one) for one in evaluations)],
-        ["macro-F1", *(share(one.macro_f1) for one in evaluations)],
-    ]
+    figures = {
+        "examples": lambda one: count(one.examples),
+        "labels": lambda one: count(one.labels),
+        "nats/label": lambda one: figure(one.nats_per_label),
+        "accuracy": lambda one: share(one.accuracy),
+        "majority label": _majority,
+        "macro-F1": lambda one: share(one.macro_f1),
+    }
     if any(one.entity_f1 for one in evaluations):
-        rows += [
-            ["entity precision", *(percentage(one.entity_precision) for one in evaluations)],
-            ["entity recall", *(percentage(one.entity_recall) for one in evaluations)],
-            ["entity F1", *(share(one.entity_f1) for one in evaluations)],
-        ]
+        figures |= {
+            "entity precision": lambda one: percentage(one.entity_precision),
+            "entity recall": lambda one: percentage(one.entity_recall),
+            "entity F1": lambda one: share(one.entity_f1),
+        }
+    rows = [[label, *map(show, evaluations)] for label, show in figures.items()]
     put_table(["", *(one.model for one in evaluations)], rows)
 
 

@@ -21,8 +21,8 @@ from seqgen.cli.tables import (
     byte_size,
     count,
     figure,
+    put_columns,
     put_facts,
-    put_table,
     short_count,
 )
 from seqgen.configs import REQUIRED, Options, Panel, argument, setting
@@ -92,8 +92,7 @@ def _list(out: Output) -> None:
     if out.records(rows):
         return
     if rows:
-        names = ("name", "architecture", "tokenizer", "parameters", "bits/char", "created")
-        put_table(names, map(_row, rows), left=3)
+        put_columns(COLUMNS, rows, left=3)
         if any(map(store.leaves_unknowns_out, rows)):
             how = "score the text again with seqgen perplexity FILE"
             out.notice(f"> leaves unknown tokens out: {how}")
@@ -101,15 +100,16 @@ def _list(out: Output) -> None:
         out.notice("there is no trained model yet; run seqgen train FILE")
 
 
-def _row(facts: dict[str, Any]) -> list[str]:
-    return [
-        facts["name"],
-        facts["architecture"] or MISSING,
-        facts["tokenizer"] or MISSING,
-        short_count(facts["parameters"]),
-        ("> " if store.leaves_unknowns_out(facts) else "") + figure(facts["val_bits_per_char"], 3),
-        age(facts["created"]),
-    ]
+COLUMNS = {
+    "name": lambda r: r["name"],
+    "architecture": lambda r: r["architecture"] or MISSING,
+    "tokenizer": lambda r: r["tokenizer"] or MISSING,
+    "parameters": lambda r: short_count(r["parameters"]),
+    "bits/char": lambda r: (
+        ("> " if store.leaves_unknowns_out(r) else "") + figure(r["val_bits_per_char"], 3)
+    ),
+    "created": lambda r: age(r["created"]),
+}
 
 
 def _list_architectures(out: Output) -> None:

@@ -9,7 +9,7 @@ from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output, one_line, put_record
 from seqgen.cli.reading import Device, ModelName
-from seqgen.cli.tables import MISSING, count, percentage, put_table
+from seqgen.cli.tables import MISSING, count, percentage, put_columns, put_table
 from seqgen.configs import Documents, Options, Panel, file_argument, setting
 from seqgen.errors import UsageError
 from seqgen.limits import whole
@@ -113,16 +113,13 @@ def _of(
 
 def _table(copies: Copies, of_others: Shares | None) -> None:
     """Write a row a text, then a row for each kind of n-gram."""
-    rows = [
-        [
-            count(record.index),
-            count(record.longest),
-            MISSING if record.file is None else f"{record.file}:{record.line + 1}",
-            one_line(record.copied[:SHOWN]),
-        ]
-        for record in copies.texts
-    ]
-    put_table(["text", "copied", "place", "text copied"], rows)
+    columns = {
+        "text": lambda r: count(r.index),
+        "copied": lambda r: count(r.longest),
+        "place": lambda r: MISSING if r.file is None else f"{r.file}:{r.line + 1}",
+        "text copied": lambda r: one_line(r.copied[:SHOWN]),
+    }
+    put_columns(columns, copies.texts)
     rows = [
         [f"{n} {unit}", *(_share(given, unit, n) for given in (copies.share, of_others))]
         for unit, by_n in copies.share.items()

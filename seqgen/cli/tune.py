@@ -14,7 +14,7 @@ from seqgen.cli.flags import SETTING_OF, takes_options
 from seqgen.cli.inputs import given_or_piped
 from seqgen.cli.output import Output, put, say
 from seqgen.cli.outputs import confirm_deleting
-from seqgen.cli.tables import duration, figure, number, percentage, put_table
+from seqgen.cli.tables import duration, figure, number, percentage, put_columns, put_table
 from seqgen.cli.train_flags import ModelKind, MoreSettings, SeededDevice, TrainingFiles
 from seqgen.configs import (
     BUDGETS,
@@ -241,18 +241,14 @@ def _put_trials(records: Sequence[TrialRecord], result: TuningResult) -> None:
         records,
         key=lambda r: (not r.is_complete, math.inf if r.val_loss is None else r.val_loss, r.trial),
     )
-    names = list(result.settings)
-    rows = [
-        [
-            str(record.trial),
-            *(_shown(record.settings.get(name)) for name in names),
-            figure(record.val_loss),
-            "recipe" if record.trial == 0 else record.stopped,
-            duration(record.seconds),
-        ]
-        for record in order[:SHOWN]
-    ]
-    put_table(["trial", *names, "val loss", "stopped", "time"], rows)
+    columns = {
+        "trial": lambda r: str(r.trial),
+        **{name: lambda r, name=name: _shown(r.settings.get(name)) for name in result.settings},
+        "val loss": lambda r: figure(r.val_loss),
+        "stopped": lambda r: "recipe" if r.trial == 0 else r.stopped,
+        "time": lambda r: duration(r.seconds),
+    }
+    put_columns(columns, order[:SHOWN])
     if result.importance:
         put("\n")
         rows = [[name, percentage(share, 0)] for name, share in result.importance.items()]
@@ -298,13 +294,13 @@ def _put_studies(out: Output) -> None:
     if not found:
         out.notice("there are no studies; start one: seqgen tune DATA")
         return
-    rows = [
-        [record.name, str(record.trials), str(record.complete), figure(record.val_loss)]
-        if record.trials is not None
-        else [record.name, "damaged", "", ""]
-        for record in found
-    ]
-    put_table(["name", "trials", "complete", "val loss"], rows)
+    columns = {
+        "name": lambda r: r.name,
+        "trials": lambda r: "damaged" if r.trials is None else str(r.trials),
+        "complete": lambda r: "" if r.trials is None else str(r.complete),
+        "val loss": lambda r: "" if r.trials is None else figure(r.val_loss),
+    }
+    put_columns(columns, found)
 
 
 def _delete_studies(names: Sequence[str], yes: bool, out: Output) -> None:

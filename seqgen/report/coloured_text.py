@@ -48,9 +48,8 @@ class Scale:
         return "#{:02x}{:02x}{:02x}".format(*self.rgb(value))
 
 
-def surprisal_scale(most_bits: float = 12.0) -> Scale:
-    """Return green for a token of 0 bits, white in the middle, red for `most_bits` and more."""
-    return Scale(0.0, most_bits, (GREEN, WHITE, RED))
+# Green for a token of 0 bits, white in the middle, red for 12 and more.
+SURPRISAL = Scale(0.0, 12.0, (GREEN, WHITE, RED))
 
 
 def share_scale(high: float = 1.0) -> Scale:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from seqgen.commands.inspect.passage import InspectedToken
 from seqgen.commands.inspect.steps import InspectedStep, InspectedWeights, Unit, UnitValues
 from seqgen.report.coloured_text import (
+    SURPRISAL,
     ColouredSpan,
     coloured_text,
     share_scale,
     signed_scale,
-    surprisal_scale,
 )
 from seqgen.report.page import PageSection, beside, table
 
@@ -28,7 +28,7 @@ def predictions_section(places: Iterable[InspectedToken]) -> PageSection:
     """Return a text coloured by surprisal; each token with the likeliest in its place."""
     spans = [ColouredSpan(p.text, p.surprisal_bits, about_place(p)) for p in places]
     caption = "Surprisal in bits: what each token told the model"
-    return PageSection("Predictions", coloured_text(spans, surprisal_scale(), caption))
+    return PageSection("Predictions", coloured_text(spans, SURPRISAL, caption))
 
 
 def about_place(place: InspectedToken) -> str:

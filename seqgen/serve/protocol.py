@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import numpy as np
 
@@ -123,7 +123,7 @@ def typed(name: str, value: Any, kind: Any) -> Any:
     raise Refused(f"{name} must be {words[kind]}, not {short(repr(value))}", param=name)
 
 
-def within(name: str, value: Any, low: int, high: int, code: str | None = None) -> int:
+def within(name: str, value: Any, low: int, high: int) -> int:
     """Return a field's value as a whole number within bounds.
 
     Raises:
@@ -132,16 +132,8 @@ def within(name: str, value: Any, low: int, high: int, code: str | None = None) 
     number = typed(name, value, int)
     if not low <= number <= high:
         why = f"{name} must be from {low:,} to {high:,}, not {short(number)}"
-        raise Refused(why, param=name, code=code)
+        raise Refused(why, param=name)
     return number
-
-
-def _kind(name: str) -> Any:
-    """Return the type of a setting of `SampleOptions`, without None."""
-    kind = SampleOptions.types()[name]
-    if get_origin(kind) is tuple:
-        return tuple
-    return next((k for k in get_args(kind) if k is not type(None)), kind)
 
 
 @dataclass(frozen=True)
@@ -196,17 +188,19 @@ def read_options(fields: dict[str, Any], limits: ServeOptions) -> SampleOptions:
     Raises:
         Refused: a field has a wrong type or value; names it.
     """
-    given = {name: typed(name, fields[name], _kind(name)) for name in FILTERS if name in fields}
-    given = {"max_tokens": MAX_TOKENS} | given
-    within("max_tokens", given["max_tokens"], 0, limits.max_tokens)
-    if len(given.get("stop", ())) > MOST_STOPS:
-        raise Refused(f"stop may have {MOST_STOPS} strings", param="stop")
+    given = {name: fields[name] for name in FILTERS if name in fields}
+    given["max_tokens"] = within(
+        "max_tokens", given.get("max_tokens", MAX_TOKENS), 0, limits.max_tokens
+    )
     if "pattern" in fields:
         given["pattern"] = typed("pattern", fields["pattern"], str)
     schema = read_format(fields.get("response_format", {"type": "text"}))
     given |= {} if schema is None else {"json_schema": schema}
     seed = within("seed", fields.get("seed", secrets.randbelow(1 << 31)), 0, MOST_SEED)
-    return SampleOptions.of(seed=seed, **given)
+    options = SampleOptions.of(seed=seed, **given)
+    if len(options.stop) > MOST_STOPS:
+        raise Refused(f"stop may have {MOST_STOPS} strings", param="stop")
+    return options
 
 
 def read_format(form: Any) -> str | None:

@@ -34,7 +34,7 @@ from seqgen.configs.scoring import Scoring
 from seqgen.models.recurrent.watched import Steps, watching
 from seqgen.models.transformer.attention_figures import attention_weights
 from seqgen.models.transformer.positions import rotate
-from seqgen.report.coloured_text import Scale, share_scale, signed_scale, surprisal_scale
+from seqgen.report.coloured_text import SURPRISAL, Scale, share_scale, signed_scale
 from seqgen.report.inspection import unit_section
 from seqgen.report.page import page
 from seqgen.tokenizers.char import CharTokenizer
@@ -320,7 +320,7 @@ def test_colours_are_linear_between_the_ends_of_a_scale():
     assert Scale(1, 1, ((1, 2, 3), (4, 5, 6))).css(7) == "#010203"
 
 
-@pytest.mark.parametrize("scale", [surprisal_scale(), share_scale(), signed_scale([1])])
+@pytest.mark.parametrize("scale", [SURPRISAL, share_scale(), signed_scale([1])])
 def test_black_letters_can_be_read_on_every_colour(scale):
     """WCAG 2: a contrast of at least 4.5, from relative luminances."""
     for step in range(21):
