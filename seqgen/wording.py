@@ -21,7 +21,7 @@ def plural(count: float, noun: str, several: str | None = None) -> str:
 
 def listed(settings: Mapping[str, Any]) -> str:
     """Return settings and their values: "hidden_size 1,024, lr 0.01414"."""
-    return ", ".join(f"{name} {_short(value)}" for name, value in settings.items())
+    return ", ".join(f"{name} {shown(value)}" for name, value in settings.items())
 
 
 def first_names(names: Sequence[str], most: int = 20) -> str:
@@ -30,8 +30,9 @@ def first_names(names: Sequence[str], most: int = 20) -> str:
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _short(value: Any) -> str:
-    if isinstance(value, bool):
+def shown(value: Any) -> str:
+    """Return the value of a setting as a person reads it: "none", "true", "1,024", "0.01414"."""
+    if value is None or isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:.4g}"

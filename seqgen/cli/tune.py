@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from seqgen import registry
 from seqgen.cli.flags import SETTING_OF, takes_options
 from seqgen.cli.inputs import given_or_piped
 from seqgen.cli.output import Output, put, say
 from seqgen.cli.outputs import confirm_deleting
-from seqgen.cli.tables import duration, figure, number, percentage, put_columns, put_table
+from seqgen.cli.tables import duration, figure, percentage, put_columns, put_table
 from seqgen.cli.train_flags import ModelKind, MoreSettings, SeededDevice, TrainingFiles
 from seqgen.configs import (
     BUDGETS,
@@ -29,7 +29,7 @@ from seqgen.configs import (
     settings_group,
 )
 from seqgen.training.events import Notice
-from seqgen.wording import plural
+from seqgen.wording import listed, plural, shown
 
 if TYPE_CHECKING:
     from seqgen.commands.tuning.study import TrialRecord
@@ -208,7 +208,7 @@ def _taker(out: Output, kept: list[TrialRecord], unit: str) -> Callable[[TrialRe
     def take(record: TrialRecord) -> None:
         kept.append(record)
         out.record(record)
-        settings = _settings_line(record.settings)
+        settings = listed(record.settings)
         out.notice(f"trial {record.trial}: {_outcome(record, unit)}; {settings}")
 
     return take
@@ -224,17 +224,6 @@ def _outcome(record: TrialRecord, unit: str) -> str:
     return f"{record.stopped}: {record.error}"
 
 
-def _settings_line(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {_shown(value)}" for name, value in settings.items())
-
-
-def _shown(value: Any) -> str:
-    """Return a setting's value as a person reads it."""
-    if value is None or isinstance(value, bool):
-        return str(value).lower()
-    return number(value) if isinstance(value, float) else str(value)
-
-
 def _put_trials(records: Sequence[TrialRecord], result: TuningResult) -> None:
     """Write the table of the best trials, and of the importance of each setting."""
     order = sorted(
@@ -243,7 +232,7 @@ def _put_trials(records: Sequence[TrialRecord], result: TuningResult) -> None:
     )
     columns = {
         "trial": lambda r: str(r.trial),
-        **{name: lambda r, name=name: _shown(r.settings.get(name)) for name in result.settings},
+        **{name: lambda r, name=name: shown(r.settings.get(name)) for name in result.settings},
         "val loss": lambda r: figure(r.val_loss),
         "stopped": lambda r: "recipe" if r.trial == 0 else r.stopped,
         "time": lambda r: duration(r.seconds),
