@@ -469,17 +469,13 @@ def clip(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> Tensor:
     kind = float(config.clip_norm_type)
     norm = get_total_norm([p.grad for p in with_gradients], kind)
     if config.clip_norm:
-        for group in _clipped_together(with_gradients, config.clip_norm_scope):
+        together = config.clip_norm_scope == "all"
+        for group in [with_gradients] if together else [[each] for each in with_gradients]:
             group_norm = norm if group is with_gradients else get_total_norm([group[0].grad], kind)
             clip_grads_with_norm_(group, config.clip_norm, group_norm)
     if config.clip_value:
         clip_grad_value_(with_gradients, config.clip_value)
     return whole_of(norm)
-
-
-def _clipped_together(parameters: list[nn.Parameter], scope: str) -> list[list[nn.Parameter]]:
-    """Return the parameters whose gradients are scaled together."""
-    return [parameters] if scope == "all" else [[parameter] for parameter in parameters]
 
 
 @dataclass(frozen=True)
@@ -500,10 +496,6 @@ def _step(config: TrainingConfig, after: After) -> float:
     return config.step_factor ** math.floor(after.share / config.step_share + 1e-9)
 
 
-def _stable_then_down(config: TrainingConfig, after: After) -> float:
-    return min(1.0, (1 - after.share) / config.decay_share)
-
-
 # Each maps the progress after warm-up to a share of the peak rate.
 DECAYS: dict[str, Callable[[TrainingConfig, After], float]] = {
     "constant": lambda config, after: 1.0,
@@ -517,7 +509,7 @@ DECAYS: dict[str, Callable[[TrainingConfig, After], float]] = {
     # With its own start, `begins`, Howard and Ruder (2018, equation 3).
     "slanted_triangular": lambda config, after: 1 - after.share,
     # Warm-up, stable, decay (Hu et al. 2024).
-    "wsd": _stable_then_down,
+    "wsd": lambda config, after: min(1.0, (1 - after.share) / config.decay_share),
 }
 # A rate of exactly 0 would waste the first step of a run with a budget in minutes.
 LEAST = 0.01

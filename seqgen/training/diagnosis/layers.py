@@ -55,7 +55,6 @@ class LayerFigures:
     spectral_radius: float | None = None
 
 
-@dataclass
 class Units:
     """What has been seen of the units of a layer.
 

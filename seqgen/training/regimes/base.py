@@ -135,24 +135,8 @@ class Regime(nn.Module):
         self, reader: TrainingReader, config: TrainingConfig, text_rules: TextRules
     ) -> None:
         super().__init__()
-        # In a tuple, so that nn.Module finds no second name for the model's parameters.
-        self._given = reader, config, text_rules
+        self.reader, self.config, self.text_rules = reader, config, text_rules
         self._noted: dict[str, tuple[Tensor | float, int]] = {}
-
-    @property
-    def reader(self) -> TrainingReader:
-        """What makes the training calls."""
-        return self._given[0]
-
-    @property
-    def config(self) -> TrainingConfig:
-        """The configuration of the run."""
-        return self._given[1]
-
-    @property
-    def text_rules(self) -> TextRules:
-        """How the model's texts are decoded and ended."""
-        return self._given[2]
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
         """Return the loss of some rows, summed over their targets."""
