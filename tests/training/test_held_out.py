@@ -17,7 +17,6 @@ from seqgen import store
 from seqgen.commands.training.reload import MovedData, reload_stored_data, tokens_of
 from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train
-from seqgen.configs import DataConfig
 from seqgen.data.overlap import occurrences
 from seqgen.data.sources import content_of
 from seqgen.errors import SeqgenError
@@ -153,7 +152,7 @@ def read_again(stored, changed_data=False):
     tokenizer = load_tokenizer(stored.path / "tokenizer")
     tokens = tokens_of(stored, tokenizer)
     moved = MovedData(may_differ=changed_data)
-    return reload_stored_data(stored, stored.settings("data", DataConfig), tokens, moved)
+    return reload_stored_data(stored, tokens, moved)
 
 
 @pytest.mark.fast_for("Stream", "Tagged")

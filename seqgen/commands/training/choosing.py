@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from seqgen import ranks, registry
+from seqgen import ranks
 from seqgen.commands.training.family import why_not_mixed
 from seqgen.commands.training.plan import Plan
 from seqgen.commands.training.regularising import Regularisation
@@ -191,8 +191,7 @@ class SpeedTrial:
 
 def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Report) -> Plan:
     """Return the plan with settings chosen for the budget in minutes; given ones stay."""
-    row = registry.architecture(plan.architecture)
-    config_class = row.load_config()
+    config_class = plan.config_class
     sized, regularised = config_class.sizes[0].settings, config_class.regularised(1.0)
     left_open = {*sized, *regularised, "batch_size", "patience"} - plan.given.keys()
     if plan.training.minutes is None or plan.origin is not None or not left_open:
@@ -202,7 +201,7 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     chosen |= more
     rule = _regularisation(trial)
     chosen |= rule.settings(config_class, trial.overfitting_ratio)
-    tokens = plural(round(trial.tokens), registry.unit_of(plan.architecture))
+    tokens = plural(round(trial.tokens), plan.task.unit)
     model = f"{plan.architecture} with {listed(chosen)};" if chosen else f"{plan.architecture}:"
     enough = f"the budget is enough for {tokens}, {trial.passes:.1f} passes over the text"
     report(Notice(text=f"{model} {enough}", detail=True))
@@ -308,8 +307,7 @@ def _possible(plan: Plan, prepared: Prepared) -> list[Size]:
     that are not given keep their defaults.
     """
     sizes: dict[tuple[Any, ...], Size] = {}
-    config_class = registry.architecture(plan.architecture).load_config()
-    for size in config_class.sizes_for(prepared.vocab_sizes.target, plan.given.keys()):
+    for size in plan.config_class.sizes_for(prepared.vocab_sizes.target, plan.given.keys()):
         size = replace(size, settings=plan.only_unset(size.settings))
         with contextlib.suppress(UsageError):
             plan.with_settings(size.settings).model_config(VocabSizes(), plan.training.seq_len)
@@ -346,7 +344,7 @@ def _with_more_rows(trial: SpeedTrial, size: dict[str, Any]) -> tuple[dict[str, 
 def _regularisation(trial: SpeedTrial) -> Regularisation:
     """Return which settings against overfitting are left open."""
     plan, training, spelled = trial.plan, trial.training, trial.prepared.spelled
-    config_class = registry.architecture(plan.architecture).load_config()
+    config_class = plan.config_class
     left_open = set(config_class.regularised(1.0)) - plan.given.keys()
     own_rule = training.optimizer == config_class.recipe.get("optimizer")
     if own_rule and {"lr", "muon_lr"}.isdisjoint(plan.given):
@@ -451,9 +449,8 @@ def with_open_width(plan: Plan, flags: Collection[str]) -> Plan:
         f"--parameters has no meaning: {plan.architecture} is counted, and has no width",
     )
     require(plan.origin is None, "--parameters is fixed by --init-from")
-    config_class = registry.architecture(plan.architecture).load_config()
-    fields = config_class.fields()
-    chosen = {name for size in config_class.sizes for name in size.settings} - {WIDTH}
+    fields = plan.config_class.fields()
+    chosen = {name for size in plan.config_class.sizes for name in size.settings} - {WIDTH}
     shape = {name: fields[name].default for name in chosen & fields.keys() - plan.given.keys()}
     if "seq_len" in chosen:  # learned positions have as many parameters as the window has tokens
         shape["seq_len"] = plan.training.seq_len

@@ -81,6 +81,11 @@ class Plan:
         """What is to be learned."""
         return registry.architecture(self.architecture).task.of(self.data.labels)
 
+    @property
+    def config_class(self) -> type[ModelConfig]:
+        """The class of the model's configuration."""
+        return registry.architecture(self.architecture).load_config()
+
     def origins(self) -> dict[str, dict[str, str]]:
         """Return the models that training begins from, by setting, as a record keeps them."""
         used = {"init_from": self.origin, "features": self.features}
@@ -98,7 +103,6 @@ class Plan:
         window = seq_len if longest is None else getattr(self.data, longest) + 1
         if self.origin is not None:
             return self.origin.config(self.architecture, self.given, window, sizes.classes)
-        config_class = registry.architecture(self.architecture).load_config()
         follows = {
             "vocab_size": sizes.target,
             "window": window,
@@ -109,8 +113,8 @@ class Plan:
             "feature_model": self.features and self.features.about,
             "decoder_start": None,
         }
-        derived = {name: follows[name] for name in config_class.derived}
-        return config_class(**derived, **self.model).as_new(self.given)
+        derived = {name: follows[name] for name in self.config_class.derived}
+        return self.config_class(**derived, **self.model).as_new(self.given)
 
     def check_shape(self) -> None:
         """Refuse settings of the model that contradict one another, before any text is read.
@@ -137,8 +141,7 @@ class Plan:
 
     def for_text(self, tokens: int) -> Plan:
         """Return the plan with the recipe for a training text of so many tokens."""
-        config_class = registry.architecture(self.architecture).load_config()
-        return replace(self, recipe=config_class.recipe_for(tokens)).with_settings({})
+        return replace(self, recipe=self.config_class.recipe_for(tokens)).with_settings({})
 
     def only_unset(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return those of `settings` that the user has not given."""
@@ -251,7 +254,7 @@ def plan_of(
     recipe = config_class.recipe
     groups = _groups(architecture, given, recipe)
     plan = Plan(architecture, model_class, origin, given, *groups, recipe, features)
-    _require_sense(plan.training, plan.data, model_class)
+    _require_sense(plan)
     _require_meaning(plan, flags)
     _require_regime(plan, flags)
     return plan
@@ -261,16 +264,15 @@ def _groups(
     architecture: str, given: Mapping[str, Any], recipe: Mapping[str, Any]
 ) -> tuple[dict[str, Any], TrainingConfig, DataConfig]:
     """Sort given settings and the recipe below them into model, training and data."""
-    config_class = registry.architecture(architecture).load_config()
-    recipe = recipe_of(given, recipe)
-    recipe |= registry.architecture(architecture).task.data_defaults
+    row = registry.architecture(architecture)
+    recipe = recipe_of(given, recipe) | row.task.data_defaults
     model, training, data = resolve(
         {**recipe, **given},
         architecture,
-        (config_class, TrainingConfig, DataConfig),
+        (row.load_config(), TrainingConfig, DataConfig),
         registry.owners_of,
     )
-    read = _with_labels(DataConfig(**data), given, registry.architecture(architecture))
+    read = _with_labels(DataConfig(**data), given, row)
     return model, with_default_budget(TrainingConfig(**training)), read
 
 
@@ -317,14 +319,13 @@ def _require_meaning(plan: Plan, flags: Collection[str]) -> None:
         require(value == only or inherited, f"{name}={value} {because}")
 
 
-def _require_sense(
-    training: TrainingConfig, data: DataConfig, model_class: type[LanguageModel]
-) -> None:
+def _require_sense(plan: Plan) -> None:
     """Refuse settings that have no meaning together with those of other groups.
 
     Raises:
         UsageError: names the setting.
     """
+    training, data, model_class = plan.training, plan.data, plan.model_class
     carries = model_class.carries_state and not training.reset_state
     require(
         training.k2 is None or carries,
@@ -393,19 +394,20 @@ def check_regimes(plan: Plan, training: TrainingConfig, report: Report) -> None:
         )
 
 
-def check_members(architecture: str, training: TrainingConfig, data: DataConfig) -> None:
+def check_members(plan: Plan) -> None:
     """Refuse members where they have no meaning.
 
     Raises:
         UsageError: says why.
     """
+    training = plan.training
     if training.members is None:
         return
-    row = registry.architecture(architecture)
+    row = registry.architecture(plan.architecture)
     reads = all(phase.regime in READING_REGIMES for phase in training.phases)
     refused = {
-        f"is for networks, which {architecture} is not": row.estimator is not None,
-        "is for models of text": not row.task.of(data.labels).beside_ngrams,
+        f"is for networks, which {plan.architecture} is not": row.estimator is not None,
+        "is for models of text": not plan.task.beside_ngrams,
         "trains new networks: leave out --init-from": training.init_from is not None,
         "is for regimes that only read texts": not reads,
         "trains in one process: leave out torchrun": ranks.world() > 1,

@@ -37,7 +37,6 @@ class MovedData:
 
 def reload_stored_data(
     stored: StoredModel,
-    config: DataConfig,
     tokens: Tokenizers,
     moved: MovedData = MovedData(),
     report: Report = lambda event: None,
@@ -46,7 +45,6 @@ def reload_stored_data(
 
     Args:
         stored: the model.
-        config: how the data was read.
         tokens: the model's; see `tokens_of`.
         moved: where the data is now.
         report: takes notices.
@@ -57,7 +55,8 @@ def reload_stored_data(
     """
     files = _find_files(stored, moved)
     is_changed = _comparison(stored, files, moved.may_differ, report)
-    dataset = registry.load_object(stored.task.dataset).open(files, config, tokens)
+    config, kind = stored.settings("data", DataConfig), registry.load_object(stored.task.dataset)
+    dataset = kind.open(files, config, tokens)
     return dataset.reload(stored, is_changed)
 
 
@@ -166,6 +165,6 @@ def _data_of(stored: StoredModel, prepared: Prepared) -> Prepared | None:
         if same_split and known["sha256"] == prepared.facts.sha256:
             return None  # both models have the same training part
         tokenizer = load_tokenizer(stored.path / store.TOKENIZER)
-        return reload_stored_data(stored, config, tokens_of(stored, tokenizer))
+        return reload_stored_data(stored, tokens_of(stored, tokenizer))
     except (SeqgenError, OSError, LookupError, TypeError):  # gone or damaged
         return None

@@ -144,8 +144,7 @@ def _reloaded(
     stored.check()
     ranks.gathered(None)  # no rank reads any more what the first one changes from here on
     stored.keep_current_hashes()
-    data_config = stored.settings("data", DataConfig)
-    prepared = reload_stored_data(stored, data_config, tokens, data, report)
+    prepared = reload_stored_data(stored, tokens, data, report)
     for warning in leaks(prepared):
         report(Notice(text=warning))
 
@@ -160,7 +159,7 @@ def _reloaded(
         model = unfilled.shell(place)
     else:
         shown(model).to(device=place, dtype=parameter_type(training.precision))
-    read_by = tokenizer, data_config, tokens.source
+    read_by = tokenizer, prepared.config, tokens.source
     loaded = LoadedModel(stored, model, *read_by, own_framing=stored.framing(tokenizer))
     return loaded, prepared, unfilled
 

@@ -22,7 +22,7 @@ from seqgen.commands.machine import choose_products
 from seqgen.commands.scoring.mix import fit_on_half, to_fit
 from seqgen.commands.training.family import FAMILY, new_family
 from seqgen.commands.training.regularising import Regularisation, take_dropout
-from seqgen.commands.training.validating import SAMPLE_TOKENS, Final, validation_of
+from seqgen.commands.training.validating import SAMPLE_TOKENS, Final
 from seqgen.commands.writing.sample import fixed_sample
 from seqgen.configs import FINISHED, TrainingConfig, require
 from seqgen.data.batches import Batches
@@ -33,6 +33,7 @@ from seqgen.models.engines.precision import choose_device, parameter_type
 from seqgen.models.mixture.members import Members, members_of
 from seqgen.models.network import Network
 from seqgen.packages import require_packages
+from seqgen.registry import load_object
 from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredMixture, StoredModel
 from seqgen.store.layout import TENSORBOARD
 from seqgen.store.model import Adapter
@@ -104,9 +105,8 @@ class RunOptions:
     @classmethod
     def of(cls, device: str, report: Report, **more: Any) -> RunOptions:
         """Return the options of one of the processes of a run."""
-        if not ranks.leads():
-            report = _ignored
-        return cls(place=choose_device(device), report=report, **more)
+        heard = report if ranks.leads() else lambda event: None
+        return cls(place=choose_device(device), report=heard, **more)
 
     def check(self) -> None:
         """Refuse to shard in one process, and a log for TensorBoard without its package."""
@@ -128,10 +128,6 @@ class RunOptions:
         refused = {"unfreeze": bool(training.unfreeze), "lora": adapts, "--diagnose": self.diagnose}
         for name, asked in refused.items() if self.shard else ():
             require(not asked, f"--shard does not go with {name}: leave out one of them")
-
-
-def _ignored(event: Event) -> None:
-    """Take an event on a rank that reports nothing."""
 
 
 @dataclass(frozen=True)
@@ -310,7 +306,7 @@ class Session:
             self.stored.write_checkpoint(*trainer.snapshot(), config.keep)
             self.stored.publish()
 
-        validation = validation_of(self.loaded, self.prepared)
+        validation = load_object(self.stored.task.validation)(self.loaded, self.prepared)
         corpus = self._batches.corpus
         watch = Watch()
         if ranks.leads() and self.unfilled is None:
@@ -385,7 +381,8 @@ class Session:
         members = self._fit_members() if finished else None
         final = Final()
         if finished:  # what is stored has the best weights, not necessarily the last ones
-            final = validation_of(as_stored(self.loaded), self.prepared).final()
+            kept = as_stored(self.loaded)
+            final = load_object(kept.stored.task.validation)(kept, self.prepared).final()
         val_loss = run.last_loss if final.loss is None else final.loss
         return TrainingResult(
             name=self.stored.name,

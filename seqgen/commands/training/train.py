@@ -351,7 +351,7 @@ def prepare_run(
 def _checked_plan(request: RunRequest, check: Callable[[Plan], None]) -> Plan:
     """Return the plan before any data is read, with an open width if one is to be solved for."""
     plan = request.plan()
-    check_members(plan.architecture, plan.training, plan.data)
+    check_members(plan)
     check(plan)
     if request.parameters is not None:
         return with_open_width(plan, request.flags)

@@ -11,7 +11,6 @@ from typing import Any
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.scoring.perplexity import score_held_out
 from seqgen.metrics.perplexity import ScoreTotals
-from seqgen.registry import load_object
 from seqgen.tasks.datasets.prepared import Prepared
 
 # A validation during training scores this much of a stream: rows, and tokens per row.
@@ -56,11 +55,6 @@ class Validation(ABC):
     @abstractmethod
     def final(self) -> Final:
         """Measure the model on all that is held out, if anything is."""
-
-
-def validation_of(loaded: LoadedModel, prepared: Prepared) -> Validation:
-    """Return what measures a model, as its task says."""
-    return load_object(loaded.stored.task.validation)(loaded, prepared)
 
 
 def final_validation(kept: LoadedModel) -> tuple[ScoreTotals | None, float]:

@@ -34,7 +34,7 @@ from seqgen.data.sources import TokenSources, Vectors, VectorSources, require_eq
 from seqgen.data.split import held_out_fraction, held_out_lines
 from seqgen.data.text import Survey, survey
 from seqgen.data.token_writing import write_token_file
-from seqgen.data.tokenfile import TokenFile, open_token_file
+from seqgen.data.tokenfile import open_token_file
 from seqgen.errors import SeqgenError, reported
 from seqgen.tasks.datasets.dataset import (
     DataFiles,
@@ -182,54 +182,30 @@ def vocab_size_for(characters: int) -> int:
 CACHE_FORMAT = 1
 
 
-@dataclass(frozen=True)
-class CachedSides:
-    """Where the cache keeps pairs: a token file of the sources and one of the targets.
-
-    The name follows from what the pairs and the tokenizers are, so that a file that has moved, or
-    another split that leaves the same pairs, is found again.
-    """
-
-    source: Path
-    target: Path
-
-    @classmethod
-    def of(cls, pairs: Pairs, tokenizers: Tokenizers) -> CachedSides:
-        """Return where these pairs, encoded by these tokenizers, are cached."""
-        both = tokenizers.source.fingerprint, tokenizers.target.fingerprint
-        key = json.dumps([CACHE_FORMAT, pairs.survey().sha256, *both])
-        name = hashlib.sha256(key.encode()).hexdigest()[:32]
-        return cls(*(store.tokens_folder() / f"{name}.{side}.tok" for side in ("source", "target")))
-
-    def open(self) -> tuple[TokenFile, TokenFile] | None:
-        """Return both token files; None if one is missing, incomplete or damaged."""
-        try:
-            return open_token_file(self.source), open_token_file(self.target)
-        except (OSError, SeqgenError):
-            return None
-
-
 def encode_once(pairs: Pairs, tokenizers: Tokenizers, report: Report) -> Corpus:
     """Do what `encode_pairs` does, through token files in the cache, which are written once.
+
+    Their names follow from what the pairs and the tokenizers are, so that a file that has moved,
+    or another split that leaves the same pairs, is found again.
 
     Raises:
         SeqgenError: as reading the pairs does; or the cache cannot be written.
     """
-    place = CachedSides.of(pairs, tokenizers)
-    files = place.open()
-    if files is None:
+    both = tokenizers.source.fingerprint, tokenizers.target.fingerprint
+    key = json.dumps([CACHE_FORMAT, pairs.survey().sha256, *both])
+    name, folder = hashlib.sha256(key.encode()).hexdigest()[:32], store.tokens_folder()
+    places = [folder / f"{name}.{side}.tok" for side in ("source", "target")]
+    try:
+        source, target = map(open_token_file, places)
+    except (OSError, SeqgenError):  # one is missing, incomplete or damaged
         report(Notice(text="encoding the pairs into the cache, once"))
-        _write(place.source, pairs.sources(), tokenizers.source)
-        _write(place.target, pairs.targets(), tokenizers.target)
-        files = place.open()
-    source, target = (file.corpus for file in files)
-    return replace(target, sources=TokenSources(source.tokens, source.ends, source.oov))
-
-
-def _write(path: Path, lines: Iterator[str], tokenizer: Tokenizer) -> None:
-    with reported(f"{path} cannot be written"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    write_token_file(path, lines, tokenizer, "line")
+        with reported(f"{folder} cannot be written"):
+            folder.mkdir(parents=True, exist_ok=True)
+        write_token_file(places[0], pairs.sources(), tokenizers.source, "line")
+        write_token_file(places[1], pairs.targets(), tokenizers.target, "line")
+        source, target = map(open_token_file, places)
+    read = source.corpus
+    return replace(target.corpus, sources=TokenSources(read.tokens, read.ends, read.oov))
 
 
 @dataclass(frozen=True)
