@@ -103,12 +103,17 @@ def looks_into(function, name):
     return False
 
 
+def fields(node):
+    """Return the fields of a class that keep data."""
+    declared = [n for n in node.body if isinstance(n, ast.AnnAssign)]
+    return [n.target.id for n in declared if is_data(n.annotation)]
+
+
 def stays(functions):
     """Yield where data stays: the module, the function or the class, and the parameter or field."""
     for each in functions:
         if isinstance(each.node, ast.ClassDef):
-            fields = [n for n in each.node.body if isinstance(n, ast.AnnAssign)]
-            held = [n.target.id for n in fields if is_data(n.annotation)]
+            held = fields(each.node)
         else:
             held = [x for x in parameters(each.node) if not looks_into(each.node, x)]
             if all(isinstance(n, ast.Expr | ast.Pass) for n in each.node.body):
@@ -117,13 +122,17 @@ def stays(functions):
 
 
 def climbs(functions):
-    """Yield calls that hand data to modules of higher layers, by what a task names."""
+    """Yield what hands data, a parameter or a field, to modules of higher layers by name."""
     named = loaded_by_name()
+    classes = [each.node for each in functions if isinstance(each.node, ast.ClassDef)]
+    kept = {name for node in classes for name in fields(node)}
     for each in functions:
-        if isinstance(each.node, ast.ClassDef) or not parameters(each.node):
-            continue
         inside = names_in(each.node)
-        for fact in sorted(inside & named.keys()) if "load_object" in inside else ():
+        if isinstance(each.node, ast.ClassDef) or "load_object" not in inside:
+            continue
+        if not (inside & kept or parameters(each.node)):
+            continue
+        for fact in sorted(inside & named.keys()):
             higher = [m for m in named[fact] if LEVEL[layer(m)] < LEVEL[layer(each.module)]]
             yield from ((each.module, each.name, module) for module in sorted(higher))
 
