@@ -29,7 +29,7 @@ from seqgen.commands.inspect.passage import passages
 from seqgen.commands.loading import load
 from seqgen.commands.portrait.portrait import BIN_ENDS, Course, course, figures
 from seqgen.commands.portrait.translated import translated
-from seqgen.commands.scoring.perplexity import held_out_pairs, score_text
+from seqgen.commands.scoring.perplexity import for_model, held_out_pairs, totals_of
 from seqgen.commands.writing.beam_search import explain
 from seqgen.configs.decoding import BeamOptions
 from seqgen.report.charts import Axis, Series, _lines, chart, search_tree, thinned, ticks
@@ -102,7 +102,7 @@ def test_groups_add_up_to_the_whole():
     loaded = real("lstm")
     text = "abcab\ncab\n\nab"
     found = figures(passages(loaded, [text], 1000))
-    totals = score_text(loaded, [text])
+    totals = totals_of(loaded, [text], for_model(loaded))[0]
     assert found.tokens == totals.tokens == len(text)
     assert found.bits_per_token == pytest.approx(totals.nll_nats / len(text) / math.log(2))
     for groups in (found.by_position, found.by_class):

@@ -52,7 +52,7 @@ class LabelTotals:
 
 @without_gradients
 def log_probs_of(
-    model: LabelsOfFeatures, sources: Sources, most: int | None = None, rows: int = ROWS
+    model: LabelsOfFeatures, sources: Sources, most: int | None = None
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the number of each text and its log-probabilities, (1, C), or (L, C) of a tagger.
 
@@ -62,14 +62,13 @@ def log_probs_of(
         model: in evaluation mode.
         sources: the texts, each from its start symbol on.
         most: read only so many from the beginning.
-        rows: texts side by side, at most.
     """
     count = len(sources) if most is None else min(most, len(sources))
-    for first in range(0, count, POOL * rows):
-        lengths = sources.lengths[first : min(first + POOL * rows, count)]
+    for first in range(0, count, POOL * ROWS):
+        lengths = sources.lengths[first : min(first + POOL * ROWS, count)]
         pool = first + np.argsort(lengths, kind="stable")
-        for at in range(0, pool.size, rows):
-            which = pool[at : at + rows]
+        for at in range(0, pool.size, ROWS):
+            which = pool[at : at + ROWS]
             source = sources.rows(which)
             logits = model(source)  # (S, T', C)
             ops = ops_of(logits)

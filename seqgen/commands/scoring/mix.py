@@ -377,19 +377,18 @@ def to_fit(held_out: Corpus) -> Corpus:
 
 
 def fit_on_half(
-    parts: Sequence[Reader], corpus: Corpus, batch_size: int = 32, direction: Direction = "forward"
+    parts: Sequence[Reader], corpus: Corpus, direction: Direction = "forward"
 ) -> HalvesFit:
     """Fit the weights of models of one vocabulary; see `fit_columns`.
 
     Args:
         parts: in evaluation mode. If the last is an n-gram model, weights by order are tried.
         corpus: held-out text, of two tokens or more.
-        batch_size: documents side by side; changes no figure.
         direction: in which all read.
     """
 
     def column(model: Reader) -> np.ndarray:
-        return token_log_probs(model, corpus, batch_size, direction)
+        return token_log_probs(model, corpus, direction=direction)
 
     log_probs, guide = np.stack(list(map(column, parts)), 1), parts[-1]
     if guide.orders is None:

@@ -120,18 +120,12 @@ def perplexity(
             text is none, or the other way round.
     """
     scoring = for_model(loaded, scoring)
-    pairs = isinstance(text, Pairs)
-    if not pairs:
+    if not isinstance(text, Pairs):
         loaded.given.require_nothing("the perplexity of a text")
+    totals, facts, unknown = totals_of(loaded, text, scoring)
     kind, more = Perplexity, {}
-    if pairs:
-        totals, facts, unknown = _score_pairs(loaded, text, scoring)
-        if loaded.given.is_source:
-            kind, more = PairPerplexity, {"source_unknown": unknown}
-    elif isinstance(text, TokenFile):
-        totals, facts = _score_token_file(loaded, text, scoring)
-    else:
-        totals, facts = _score_chunks(loaded, text, scoring)
+    if loaded.given.is_source:
+        kind, more = PairPerplexity, {"source_unknown": unknown}
     if totals.tokens == 0:
         name = title_of(file) if file else "the text"
         raise SeqgenError(f"{name} is empty: there is nothing to score")
@@ -150,21 +144,32 @@ def figures(totals: ScoreTotals) -> dict[str, Any]:
     return {name: getattr(totals, name) for name in names}
 
 
-def score_text(
-    loaded: LoadedModel, chunks: Iterable[str], scoring: Scoring | None = None
-) -> ScoreTotals:
-    """Return the totals of a text: every token once, each document from the start of a text."""
-    return _score_chunks(loaded, chunks, for_model(loaded, scoring))[0]
+def totals_of(
+    loaded: LoadedModel, text: Iterable[str] | TokenFile | Pairs, scoring: Scoring
+) -> tuple[ScoreTotals, Survey, int]:
+    """Return the totals of a text: every token once, each document from the start of a text.
+
+    Also return what the text is, and how many tokens of its sources the model does not know.
+
+    Args:
+        loaded: the model.
+        text: as of `perplexity`.
+        scoring: how, for this model.
+    """
+    if isinstance(text, Pairs):
+        return _score_pairs(loaded, text, scoring)
+    score = _score_token_file if isinstance(text, TokenFile) else _score_chunks
+    return *score(loaded, text, scoring), 0
 
 
 def score_held_out(loaded: LoadedModel) -> ScoreTotals:
     """Return the totals of a model's held-out text, which it must have."""
-    path, scoring = loaded.stored.validation_text, for_model(loaded)
+    path = loaded.stored.validation_text
     if loaded.given.in_pairs:
-        return _score_pairs(loaded, held_out_pairs(loaded), scoring)[0]
-    if is_token_file(path):
-        return _score_token_file(loaded, open_token_file(path), scoring)[0]
-    return score_text(loaded, Text((path,)).chunks(), scoring)
+        text = held_out_pairs(loaded)
+    else:
+        text = open_token_file(path) if is_token_file(path) else Text((path,)).chunks()
+    return totals_of(loaded, text, for_model(loaded))[0]
 
 
 def held_out_pairs(loaded: LoadedModel) -> Pairs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -257,15 +257,8 @@ class Tuning(RunRequest):
     def _choose(self, architecture: str) -> dict[str, Any]:
         plan = self._plans[architecture]
         named = None if architecture in self.searched else self.architecture
-        request = RunRequest(
-            data=self.data,
-            targets=self.targets,
-            architecture=named or plan.architecture,
-            task=self.task,
-            preset=self.preset,
-            settings={**self.settings, **self.budget, "seed": self.study.seed},
-            config=self.config,
-        )
+        settings = {**self.settings, **self.budget, "seed": self.study.seed}
+        request = replace(self, architecture=named or plan.architecture, settings=settings)
         ready = prepare_run(request, choose_device(self.device), self.report)
         # Of what is never cut into windows their length is only estimated.
         left_out = ("seed", *plan.task.meaningless)

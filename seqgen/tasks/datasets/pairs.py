@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -292,7 +291,7 @@ class PairDataset(Dataset):
     @cached_property
     def pairs(self) -> Pairs:
         """All of them."""
-        return pairs_in(self.files, self.config)
+        return open_pairs(self.files.sources, self.files.targets, self.config.newlines)
 
     def survey(self) -> Survey:
         facts = self.pairs.survey()
@@ -360,7 +359,7 @@ class PairDataset(Dataset):
 
     def held_out(self, stored: StoredModel) -> Pairs | None:
         paths = stored.validation_pairs
-        return paths and stored_pairs(paths)
+        return paths and open_pairs(paths[:1], paths[1:])
 
     def without(self, held_out: Pairs) -> Pairs:
         return pairs_not_held_out(self.pairs, held_out)
@@ -428,16 +427,6 @@ class PairDataset(Dataset):
         sides = " or ".join(f"its {side} has more than {most:,}" for side, most in given)
         raised = " or ".join(f"--max-{side}-len" for side, _ in given)
         return f"every pair to {purpose} is too long: {sides} (tokens, or vectors); raise {raised}"
-
-
-def pairs_in(files: DataFiles, config: DataConfig) -> Pairs:
-    """Return the pairs in files with tabs, or in files of each side."""
-    return open_pairs(files.sources, files.targets, config.newlines)
-
-
-def stored_pairs(held_out: tuple[Path, Path]) -> Pairs:
-    """Return the pairs that a model's folder keeps: the sources' file and the targets'."""
-    return pairs_in(DataFiles(held_out[:1], held_out[1:]), DataConfig())
 
 
 def _both(pairs: Pairs) -> Iterator[str]:
