@@ -59,6 +59,7 @@ def test_every_build_computes_the_same(build, wanted, tmp_path):
     for name, ours, theirs, by_threads in zip(
         names[:half], found[:half], wanted[1][:half], found[half:], strict=True
     ):
+        assert np.isfinite(theirs).all()
         tolerance = 1e-6 * max(1, abs(theirs).max())
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=tolerance, err_msg=name)
         assert (ours == by_threads).all()
