@@ -97,7 +97,8 @@ def measure(
         **_of_transformers(GPT2_SMALL, WRITTEN, IN_4_BITS),
         **_of_transformers(GPT2_MEDIUM, WRITTEN, IN_4_BITS),
         **_of_transformers(SMALL, WRITTEN[:1], BESIDE_LLAMA_CPP),
-        **_of_transformers(GPT2_SMALL, WRITTEN[:1], BESIDE_LLAMA_CPP),
+        **_of_transformers(GPT2_SMALL, WRITTEN[:1], [*BESIDE_LLAMA_CPP, ("int4", "llama.cpp")]),
+        **_of_transformers(GPT2_MEDIUM, WRITTEN[:1], [("int4", "llama.cpp")]),
     }
     if cells.names_cells(only):
         names = cells.recurrent_architectures()

@@ -72,7 +72,7 @@ def ctranslate2_gpt2(shape: Shape, vocab_size: int, texts: Texts, precision: str
 
 
 def llama_cpp_gpt2(shape: Shape, vocab_size: int, texts: Texts, precision: str) -> Run:
-    """Return what writes one text with llama.cpp's server, in float32 or, for int8, in Q8_0.
+    """Return what writes one text with llama.cpp's server, in float32, Q8_0 or Q4_0.
 
     Raises:
         ImportError: xllamacpp or gguf is not installed.
@@ -81,7 +81,8 @@ def llama_cpp_gpt2(shape: Shape, vocab_size: int, texts: Texts, precision: str) 
     import xllamacpp
 
     tokenizer = CharTokenizer(shape.alphabet)
-    framing, number_type = Framing.of(tokenizer, "stream"), {"int8": "q8_0"}.get(precision, "f32")
+    framing = Framing.of(tokenizer, "stream")
+    number_type = {"int8": "q8_0", "int4": "q4_0"}.get(precision, "f32")
     model = Transformer(gpt2(shape, vocab_size))
     exported = ModelToExport(model, tokenizer, "stream", framing, "m", number_type=number_type)
     (first,) = texts.firsts
@@ -101,10 +102,10 @@ def llama_cpp_gpt2(shape: Shape, vocab_size: int, texts: Texts, precision: str) 
         settings.n_ctx, settings.cpuparams.n_threads = WINDOW, torch.get_num_threads()
         free.close()
         server = xllamacpp.Server(settings)
-    place = f"{server.listening_address}/completion"
 
     def run() -> int:
         kind = {"Content-Type": "application/json"}
+        place = f"{server.listening_address}/completion"  # which lives as long as this
         request = urllib.request.Request(place, json.dumps(asked).encode(), kind)
         with urllib.request.urlopen(request) as answer:
             return json.load(answer)["tokens_predicted"]
