@@ -11,11 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from seqgen.configs import ModelConfig
 from seqgen.models.array_network import Configured
 from seqgen.models.compilable import Compilable
+from seqgen.models.engines.parts import Pieces, fill
 from seqgen.models.low_rank import adapter_tensors, adapters_of
 from seqgen.models.network import Network
-from seqgen.models.reader import Reader
+from seqgen.models.reader import OverFeatures, Reader
 from seqgen.models.state import State
 
 
@@ -120,8 +122,12 @@ class LanguageModel(Model, Reader):
         return logits[:, 0].cpu().numpy(), state
 
 
-class NeuralLanguageModel(Compilable, LanguageModel, Network):
-    """A model that makes features of the past and a linear `head` over them.
+class NeuralLanguageModel(Compilable, OverFeatures, LanguageModel, Network):
+    """`OverFeatures` of torch modules.
+
+    Args:
+        config: of the model.
+        pieces: what it is made of; those of its configuration if None.
 
     Attributes:
         output_dropout: in a model whose configuration has penalties on activations, the module
@@ -130,10 +136,12 @@ class NeuralLanguageModel(Compilable, LanguageModel, Network):
 
     trained_by: ClassVar[str] = "seqgen.training.objective:REGIMES"
     output_dropout: nn.Module
+    forward = OverFeatures.predict
 
-    @abstractmethod
-    def hidden(self, tokens: Tensor, state: State | None) -> tuple[Tensor, State | None]:
-        """Return the features (B, T, H) from which the head predicts, and the state after."""
+    def __init__(self, config: ModelConfig, pieces: Pieces | None = None) -> None:
+        super().__init__()
+        self.config = config
+        fill(self, self.pieces(config) if pieces is None else pieces)
 
     @property
     def like(self) -> Tensor:
@@ -141,38 +149,6 @@ class NeuralLanguageModel(Compilable, LanguageModel, Network):
         if self.head is not None:
             return self.head.weight
         return next(x for x in self.state_dict().values() if x.is_floating_point())
-
-    def layer_features(self, tokens: Tensor) -> list[Tensor]:
-        """Return what each layer makes of the beginnings of texts, (B, T, H), the first first.
-
-        The last is what the head reads. A model that is no stack of layers has that alone.
-
-        Raises:
-            ValueError: the tokens do not fit the window.
-        """
-        return [self.hidden(tokens, self.start(len(tokens)))[0]]
-
-    def forward(
-        self, tokens: Tensor, state: State | None = None, last: int | None = None
-    ) -> tuple[Tensor, State | None]:
-        features, after = self.hidden(tokens, state)
-        return self.logits(features, tokens, state, last), after
-
-    def logits(
-        self, features: Tensor, tokens: Tensor, past: State | None, last: int | None = None
-    ) -> Tensor:
-        """Return the logits (B, T, V) after tokens, or after the `last` of them.
-
-        A model that predicts from more than the features of one position overrides this.
-
-        Args:
-            features: (B, T, H) of `hidden`.
-            tokens: (B, T), which `hidden` read.
-            past: the state that `hidden` was given, which may be used up.
-            last: see `forward`.
-        """
-        logits = self.head(features if last is None else features[:, -last:])
-        return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def require_no_graph(state: State) -> None:

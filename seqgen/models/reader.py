@@ -18,7 +18,6 @@ import numpy as np
 
 from seqgen.configs import ModelConfig
 from seqgen.models.array_network import ArrayNetwork, Configured
-from seqgen.models.engines.arrays import ArrayMap
 from seqgen.models.engines.ops import ArrayOps, Leaf, Ops
 from seqgen.models.engines.parts import fill_over_arrays
 from seqgen.models.engines.weights import Weights
@@ -227,19 +226,21 @@ class ArrayModel(ArrayNetwork, Reader):
         return logits[:, 0], state
 
 
-class NeuralArrays(ArrayModel):
-    """An array model that makes features of the past and a linear `head` over them."""
+class OverFeatures(Reader):
+    """A model that makes features of the past and a linear `head` over them.
 
-    head: ArrayMap
+    Attributes:
+        head: the map to logits.
+        ops: the operations of its engine.
+        like: of the type of the features, where the model is.
+    """
 
-    def __init__(self, config: ModelConfig, weights: Weights, ops: Ops = ArrayOps) -> None:
-        self.config = config
-        fill_over_arrays(self, self.pieces(config), weights, ops)
-        table = weights["embedding.weight"]
-        self.vectors, self.dtype = table[: config.vocab_size], table.dtype
+    head: Callable[[Leaf], Leaf]
+    ops: Ops
+    like: Leaf
 
     @abstractmethod
-    def hidden(self, tokens: np.ndarray, state: Any) -> tuple[np.ndarray, State]:
+    def hidden(self, tokens: Leaf, state: Any) -> tuple[Leaf, State | None]:
         """Return the features (B, T, H) from which the head predicts, and the state after.
 
         Args:
@@ -247,25 +248,27 @@ class NeuralArrays(ArrayModel):
             state: of what came before, used up; None for nothing.
         """
 
-    @functools.cached_property
-    def like(self) -> np.ndarray:
-        """An array of the type and width of the features, (0, H)."""
-        return np.empty((0, self.shapes(self.config)["head.weight"][-1]), self.dtype)
+    def layer_features(self, tokens: Leaf) -> list[Leaf]:
+        """Return what each layer makes of the beginnings of texts, (B, T, H), the first first.
 
-    def layer_features(self, tokens: np.ndarray) -> list[np.ndarray]:
-        """See `NeuralLanguageModel.layer_features`."""
-        return [self.hidden(tokens, None)[0]]
+        The last is what the head reads. A model that is no stack of layers has that alone.
 
-    def __call__(
-        self, tokens: np.ndarray, state: Any = None, last: int | None = None
-    ) -> tuple[np.ndarray, State]:
+        Raises:
+            ValueError: the tokens do not fit the window.
+        """
+        return [self.hidden(tokens, self.start(len(tokens)))[0]]
+
+    def predict(
+        self, tokens: Leaf, state: Any = None, last: int | None = None
+    ) -> tuple[Leaf, State | None]:
+        """Predict the token after each; see `Reader.__call__`."""
         features, after = self.hidden(tokens, state)
         return self.logits(features, tokens, state, last), after
 
-    def logits(
-        self, features: np.ndarray, tokens: np.ndarray, past: Any, last: int | None = None
-    ) -> np.ndarray:
+    def logits(self, features: Leaf, tokens: Leaf, past: Any, last: int | None = None) -> Leaf:
         """Return the logits (B, T, V) after tokens, or after the `last` of them.
+
+        A model that predicts from more than the features of one position overrides this.
 
         Args:
             features: (B, T, H) of `hidden`.
@@ -273,7 +276,24 @@ class NeuralArrays(ArrayModel):
             past: the state that `hidden` was given, which may be used up.
             last: see `Reader.__call__`.
         """
-        return self.head(features if last is None else features[:, -last:])
+        return self.ops.wide(self.head(features if last is None else features[:, -last:]))
+
+
+class NeuralArrays(OverFeatures, ArrayModel):
+    """`OverFeatures` over arrays."""
+
+    __call__ = OverFeatures.predict
+
+    def __init__(self, config: ModelConfig, weights: Weights, ops: Ops = ArrayOps) -> None:
+        self.config = config
+        fill_over_arrays(self, self.pieces(config), weights, ops)
+        table = weights["embedding.weight"]
+        self.vectors, self.dtype = table[: config.vocab_size], table.dtype
+
+    @functools.cached_property
+    def like(self) -> np.ndarray:
+        """An array of the type and width of the features, (0, H)."""
+        return np.empty((0, self.shapes(self.config)["head.weight"][-1]), self.dtype)
 
 
 def without_gradients(function: F) -> F:

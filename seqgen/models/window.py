@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.engines.array_steps import ArraySteps
-from seqgen.models.engines.parts import fill, glorot
-from seqgen.models.engines.tensor_products import as_tensor
-from seqgen.models.window_arrays import OverWindow, WindowArrays, WindowConfig, WindowState
+from seqgen.models.engines.parts import glorot
+from seqgen.models.window_arrays import OverWindow, WindowArrays, WindowConfig
 
 
 class Window(OverWindow, ArraySteps, NeuralLanguageModel):
@@ -25,11 +22,6 @@ class Window(OverWindow, ArraySteps, NeuralLanguageModel):
     config: WindowConfig
 
     def __init__(self, config: WindowConfig) -> None:
-        super().__init__()
-        self.config = config
-        fill(self, self.pieces(config))
+        super().__init__(config)
         for linear in filter(None, (self.layer, self.head)):
             glorot(linear)
-
-    def hidden(self, tokens: Tensor, state: WindowState | None) -> tuple[Tensor, WindowState]:
-        return super().hidden(tokens, state and state.map(as_tensor))

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from seqgen.configs import MOST_WIDTH, Bounds, ModelConfig, ranges, require, setting
-from seqgen.models.engines.ops import Leaf, Ops
+from seqgen.models.engines.ops import Leaf
 from seqgen.models.engines.parts import Drop, Linear, Pieces, Table
-from seqgen.models.reader import NeuralArrays, Reader
+from seqgen.models.reader import NeuralArrays, OverFeatures
 from seqgen.models.shared_settings import shared
 from seqgen.models.state import State
 
@@ -50,7 +50,7 @@ class WindowState(State):
     tokens: Leaf
 
 
-class OverWindow(Reader):
+class OverWindow(OverFeatures):
     """A network over the last n tokens.
 
     x_t = (C(w_{t-n+1}), ..., C(w_t)),  logits = b + W x_t + U tanh(d + H x_t)
@@ -60,9 +60,7 @@ class OverWindow(Reader):
     layer and with n = 1 the logits are b + W C(w_t): the neural bigram.
     """
 
-    ops: ClassVar[Ops]
     config: WindowConfig
-    like: Leaf
     layer: Callable[[Leaf], Leaf] | None
 
     @staticmethod

@@ -17,7 +17,8 @@ from seqgen.errors import named
 from seqgen.models.engines.arrays import Arrays
 from seqgen.models.engines.ops import ArrayOps, Leaf, ops_of
 from seqgen.models.reader import Reader, without_gradients
-from seqgen.models.recurrent.array_model import ArrayLayer, RecurrentArrays
+from seqgen.models.recurrent.array_layer import ArrayLayer
+from seqgen.models.recurrent.array_model import RecurrentArrays
 from seqgen.models.recurrent.config import RecurrentConfig
 from seqgen.models.recurrent.equation import Equation
 
@@ -53,7 +54,7 @@ class _Recording:
 
     def __init__(self, layer: ArrayLayer) -> None:
         self.layer, self.equation, self.inputs = copy.copy(layer), layer.equation, np.empty(0)
-        self.start = layer.start
+        self.start, self.takes_ids = layer.start, layer.takes_ids
         self.shown, self.states = [], []
 
         def show(**values: np.ndarray) -> None:

@@ -33,7 +33,7 @@ LEAST = 1e-300
 # Decimals that are kept of the greatest weight, which is what the others leave of 1.
 EXACT = 12
 
-# A model -> what `score` gives for each token of a text: (N,), or (N, 1 + F) of `SeveralCaches`.
+# A model -> what `score` gives for each token of a text: (N,), or (N, 1 + F) with `flatnesses`.
 Columns = Callable[[Reader], np.ndarray]
 
 

@@ -33,12 +33,14 @@ class ArrayEncoder:
         window: how many tokens a sentence may have, its start included; None for any number.
         pooling: see `SentenceEncoder`.
         table: the name of the vectors of tokens.
+        size: the width of its features.
     """
 
     table: ClassVar[str] = "encoder.inputs.weight"
     pooling: ClassVar[Pooling] = "last"
     vectors: np.ndarray | None = None
     window: int | None = None
+    size: int
 
     def __init__(self, config: ModelConfig, weights: Weights, read: int | None = None) -> None:
         self.config = config
@@ -54,7 +56,9 @@ class ArrayEncoder:
     @classmethod
     def width(cls, config: ModelConfig, read: int | None = None) -> int:
         """Return how wide its features are."""
-        raise NotImplementedError
+        encoder = cls.__new__(cls)
+        encoder.pieces(config, read)
+        return encoder.size
 
     @classmethod
     def shapes(cls, config: ModelConfig, read: int | None = None) -> Shapes:

@@ -22,7 +22,6 @@ class Bag(BagOfTokens, SentenceEncoder):
             width is None or config.ngrams == 1,
             "ngrams are of tokens, and --features reads vectors: leave one out",
         )
-        self.size = width or config.embedding_size
         fill(self, self.pieces(config, width))
         blank = torch.zeros(config.vocab_size, dtype=torch.bool) if config.within_words else None
         self.register_buffer("blank", blank)

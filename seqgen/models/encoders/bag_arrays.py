@@ -42,17 +42,19 @@ class BagOfTokens:
     Attributes:
         blank: (V,) bool, which tokens are white space; None without `within_words`.
         longest, buckets: the settings `ngrams` and `buckets`.
+        size: the width of its features.
     """
 
     pooling: ClassVar[Pooling] = "mean"
     blank: Leaf | None
     longest: int
     buckets: int
+    size: int
 
     def pieces(self, config: BagConfig, read: int | None = None) -> Pieces:
         """Return what makes vectors of tokens, and of buckets; see `SentenceEncoder`."""
         self.longest, self.buckets = config.ngrams, config.buckets
-        size = read or config.embedding_size
+        self.size = size = read or config.embedding_size
 
         def begin(vectors: Leaf) -> None:
             vectors.uniform_(-1 / size, 1 / size)
@@ -119,10 +121,6 @@ class BagArrays(BagOfTokens, ArrayEncoder):
     def __init__(self, config: BagConfig, weights: Weights, read: int | None = None) -> None:
         super().__init__(config, weights, read)
         self.blank = weights.get("blank")
-
-    @classmethod
-    def width(cls, config: BagConfig, read: int | None = None) -> int:
-        return read or config.embedding_size
 
     @classmethod
     def shapes(cls, config: BagConfig, read: int | None = None) -> Shapes:

@@ -16,37 +16,6 @@ from seqgen.models.seq2seq.recurrent_config import DIRECTIONS, stacked
 from seqgen.models.seq2seq.source_layers import SourceLayers
 
 
-class SentenceLayout:
-    """How wide the parts of a `BiRNN` are.
-
-    Args:
-        config: of the model.
-        read: the width of the vectors that it reads; None where it reads tokens.
-
-    Attributes:
-        cell: the configuration of its cells, in the size of one direction.
-        directions: which ways it reads.
-        beside: the width of the vectors that are joined to the first layer's output.
-        input_size: the width of what the first layer reads.
-        encoder: for each layer the equations of its directions.
-        size: the width of the features.
-    """
-
-    def __init__(self, config: BiRNNConfig, read: int | None = None) -> None:
-        at_first = config.features_at == "first"
-        require(read is not None or not at_first, "features_at=first needs --features")
-        self.directions = DIRECTIONS[config.directions]
-        units = config.hidden_size // len(self.directions)
-        self.cell = replace(recurrent_cell(config), hidden_size=units)
-        size = config.embedding_size or config.hidden_size
-        width = size if read is None else read
-        self.beside = width - size if at_first else 0
-        self.input_size = width - self.beside
-        self.encoder = stacked(self.cell, self.input_size, len(self.directions), self.beside)
-        self.size = sum(one.sizes[0] for one in self.encoder[-1])
-        self.size += self.beside * (len(self.encoder) == 1)
-
-
 class BothEnds:
     """In every layer [h->; h<-] (Schuster and Paliwal 1997).
 
@@ -56,6 +25,10 @@ class BothEnds:
     With features_at=first, the last `beside` numbers of each vector that it reads in the place of
     a token are h_LM, the features of a language model, and the second layer or the head reads
     [h->_k,1; h<-_k,1; h_LM,k] (Peters et al. 2017, section 2.4).
+
+    Attributes:
+        beside: the width of what is joined to the first layer's output; 0 for nothing.
+        size: the width of the features.
     """
 
     beside: int
@@ -63,11 +36,17 @@ class BothEnds:
 
     def pieces(self, config: BiRNNConfig, read: int | None = None) -> Pieces:
         """Return the encoder; see `SentenceEncoder`."""
-        layout = SentenceLayout(config, read)
-        self.beside, self.size = layout.beside, layout.size
-        inputs = Piece() if read else Table(config.vocab_size, layout.input_size)
-        about = inputs, layout.encoder, layout.directions
-        return {"encoder": Made(SourceLayers, *about)}
+        at_first = config.features_at == "first"
+        require(read is not None or not at_first, "features_at=first needs --features")
+        directions = DIRECTIONS[config.directions]
+        own = config.embedding_size or config.hidden_size
+        self.beside = read - own if at_first else 0
+        width = (read or own) - self.beside  # that the first layer reads
+        cell = replace(recurrent_cell(config), hidden_size=config.hidden_size // len(directions))
+        layers = stacked(cell, width, len(directions), self.beside)
+        self.size = sum(one.sizes[0] for one in layers[-1]) + self.beside * (len(layers) == 1)
+        inputs = Piece() if read else Table(config.vocab_size, width)
+        return {"encoder": Made(SourceLayers, inputs, layers, directions)}
 
     def features(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, Leaf]:
         """See `SentenceEncoder.forward`."""
@@ -83,7 +62,3 @@ class BothEnds:
 
 class BiRNNArrays(BothEnds, ArrayEncoder):
     """`BiRNN` over arrays."""
-
-    @classmethod
-    def width(cls, config: BiRNNConfig, read: int | None = None) -> int:
-        return SentenceLayout(config, read).size

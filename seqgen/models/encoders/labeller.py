@@ -56,12 +56,8 @@ class Labeller(LabelsOfFeatures, Predictor):
         self.trunk = self._make_trunk(config)
         self.window = self.trunk.window
         self.pooling = config.pooling or self.trunk.pooling
-        dropout = next(
-            p
-            for p in (*(getattr(config, name, None) for name in HEAD_DROPOUT), 0.0)
-            if p is not None
-        )
-        self.output_dropout = Dropout(dropout)
+        dropouts = (getattr(config, name, None) for name in HEAD_DROPOUT)
+        self.output_dropout = Dropout(next((p for p in dropouts if p is not None), 0.0))
         width = head_width(config, self.trunk.pooling, self.by_word, self.trunk.size)
         self.head = Linear(width, config.classes)
         glorot(self.head)
@@ -110,22 +106,17 @@ class Labeller(LabelsOfFeatures, Predictor):
 
 
 @functools.cache
-def classifier_of(trunk: type[nn.Module]) -> type[Labeller]:
-    """Return the class of the classifiers on a trunk.
+def labeller_of(trunk: type[nn.Module], by_word: bool) -> type[Labeller]:
+    """Return the class of the classifiers on a trunk, or of the taggers.
 
     Args:
         trunk: the class of a language model that is trained by gradients, of an encoder, or of a
             model that names its `sentence_encoder`.
+        by_word: the taggers.
     """
-    return _labeller_of(trunk, by_word=False)
-
-
-@functools.cache
-def tagger_of(trunk: type[nn.Module]) -> type[Labeller]:
-    """Return the class of the taggers on a trunk; see `classifier_of`."""
-    return _labeller_of(trunk, by_word=True)
-
-
-def _labeller_of(trunk: type[nn.Module], by_word: bool) -> type[Labeller]:
     about = {"trunk_class": getattr(trunk, "sentence_encoder", trunk), "by_word": by_word}
     return type(f"{trunk.__name__}{'Tagger' if by_word else 'Classifier'}", (Labeller,), about)
+
+
+classifier_of = functools.partial(labeller_of, by_word=False)
+tagger_of = functools.partial(labeller_of, by_word=True)

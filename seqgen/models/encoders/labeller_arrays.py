@@ -50,24 +50,19 @@ class LabellerArrays(LabelsOfFeatures, ArrayNetwork):
 
 
 @functools.cache
-def classifier_of(trunk: type) -> type[LabellerArrays]:
-    """Return the class of the classifiers on a trunk.
+def labeller_of(trunk: type, by_word: bool) -> type[LabellerArrays]:
+    """Return the class of the classifiers on a trunk, or of the taggers.
 
     Args:
         trunk: the class of an array model of text, of an encoder, or of a model that names its
             `sentence_encoder`.
+        by_word: the taggers.
     """
-    return _labeller_of(trunk, by_word=False)
-
-
-@functools.cache
-def tagger_of(trunk: type) -> type[LabellerArrays]:
-    """Return the class of the taggers on a trunk; see `classifier_of`."""
-    return _labeller_of(trunk, by_word=True)
-
-
-def _labeller_of(trunk: type, by_word: bool) -> type[LabellerArrays]:
     encoder = getattr(trunk, "sentence_encoder", trunk)
     if issubclass(trunk, ArrayModel):
         encoder = type("LastStatesArrays", (LastStatesArrays,), {"kind": trunk})
     return type("LabellerArrays", (LabellerArrays,), {"trunk_class": encoder, "by_word": by_word})
+
+
+classifier_of = functools.partial(labeller_of, by_word=False)
+tagger_of = functools.partial(labeller_of, by_word=True)

@@ -46,10 +46,6 @@ class BlocksOverSentences:
 class SentenceTransformerArrays(BlocksOverSentences, ArrayEncoder):
     """`SentenceTransformer` over arrays."""
 
-    @classmethod
-    def width(cls, config: EncoderConfig, read: int | None = None) -> int:
-        return config.hidden_size
-
 
 class BertBlocks(SourceBlocks):
     """Blocks over the sum of tokens, positions and segments, normalised (Devlin et al., figure 2).
@@ -109,10 +105,6 @@ class BertOverSentences:
 
 class BertEncoderArrays(BertOverSentences, ArrayEncoder):
     """`BertEncoder` over arrays."""
-
-    @classmethod
-    def width(cls, config: BertConfig) -> int:
-        return config.hidden_size
 
 
 class MaskedModel:

@@ -63,12 +63,17 @@ class ArraySteps:
         """Return whether a step of so many rows is faster over arrays."""
         return True
 
+    def forward(
+        self, tokens: Tensor, state: State | None = None, last: int | None = None
+    ) -> tuple[Tensor, State | None]:
+        return super().forward(tokens, state and state.map(as_tensor), last)
+
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
         takes_arrays = self.takes_arrays_for(len(tokens))
         if takes_arrays and state.is_of_arrays and not self.training:
             return self.kept(self.as_arrays).step(tokens, state)  # as before, of the same weights
         if not (takes_arrays and self.suits_arrays()):
-            return super().step(tokens, state.map(as_tensor))
+            return super().step(tokens, state)
         require_no_graph(state)
         return self.over_arrays().step(tokens, state.map(as_array))
 

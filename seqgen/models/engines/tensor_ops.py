@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -170,10 +171,9 @@ class TensorOps:
         return x.logsumexp(-1)
 
     @staticmethod
-    def exact_product(a: Tensor, b: Tensor) -> Tensor:
-        """Return a @ b in float32 or wider, whatever is asked of other products."""
-        with torch.autocast(a.device.type, enabled=False):
-            return TensorOps.wide(a) @ TensorOps.wide(b)
+    def full_precision(like: Tensor) -> AbstractContextManager:
+        """Return a context without autocast where `like` is."""
+        return torch.autocast(like.device.type, enabled=False)
 
     @staticmethod
     def blocks(x: Tensor, width: int, step: int) -> Tensor:

@@ -7,7 +7,7 @@ distribution pi, transitions a_ij = p(state j | state i), emissions b_j(v) = p(t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,10 +108,6 @@ class HMMArrays(ArrayModel):
         probs = times(np.exp(kept).reshape(-1, kept.shape[-1]), self.emission)
         logits = np.log(probs).reshape(*kept.shape[:2], -1)
         return logits, None if state is None else HMMState(after)
-
-    def step(self, tokens: Sequence[int], state: HMMState) -> tuple[np.ndarray, HMMState]:
-        logits, state = self(np.array(tokens)[:, None], state)
-        return logits[:, 0], state
 
     def _advance(self, predicted: np.ndarray, log_emission: np.ndarray) -> np.ndarray:
         """Take log p(z_t | x_1 .. x_{t-1}) to log p(z_{t+1} | x_1 .. x_t), both (B, K).

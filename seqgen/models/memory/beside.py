@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seqgen.configs.scoring import CacheConfig
-from seqgen.models.memory.continuous_cache import CachedArrays, SeveralCachesArrays
+from seqgen.models.memory.continuous_cache import CachedArrays
 from seqgen.models.reader import ArrayModel, NeuralArrays, Reader
 
 
@@ -13,15 +13,9 @@ def beside_caches(
     model: Reader, cache: CacheConfig, flatnesses: Sequence[float] | None = None
 ) -> Reader | None:
     """Return a model with a cache beside it, or with several; None if it has no features."""
-    if isinstance(model, NeuralArrays):
-        kind = CachedArrays if flatnesses is None else SeveralCachesArrays
-    elif isinstance(model, ArrayModel):
-        return None
-    else:
-        from seqgen.models.base import NeuralLanguageModel
-        from seqgen.models.memory.cached import Cached, SeveralCaches
+    if isinstance(model, ArrayModel):
+        return CachedArrays(model, cache, flatnesses) if isinstance(model, NeuralArrays) else None
+    from seqgen.models.base import NeuralLanguageModel
+    from seqgen.models.memory.cached import Cached
 
-        if not isinstance(model, NeuralLanguageModel):
-            return None
-        kind = Cached if flatnesses is None else SeveralCaches
-    return kind(model, cache, *([] if flatnesses is None else [tuple(flatnesses)]))
+    return Cached(model, cache, flatnesses) if isinstance(model, NeuralLanguageModel) else None

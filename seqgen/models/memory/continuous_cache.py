@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from seqgen.configs.scoring import CacheConfig
 from seqgen.models.engines.ops import Leaf, ops_of
 from seqgen.models.memory.recent import (
@@ -51,14 +49,19 @@ class OverCache(Reader):
     Attributes:
         inner: the model, which stays as it is; it has `hidden` and `logits`.
         cache: N, lambda and theta.
+        flatnesses: F of them that `score` tells apart, see there; None for what is told mixed.
     """
 
     inner: Any
     cache: CacheConfig
+    flatnesses: Sequence[float] | None
 
-    def put_beside(self, inner: Any, cache: CacheConfig) -> None:
-        """Take a model and the settings of its cache."""
+    def put_beside(
+        self, inner: Any, cache: CacheConfig, flatnesses: Sequence[float] | None = None
+    ) -> None:
+        """Take a model and the settings of its cache; see the class."""
         self.inner, self.cache, self.config = inner, cache, inner.config
+        self.flatnesses = flatnesses
         self.window, self.rows_at_least = inner.window, inner.rows_at_least
 
     @property
@@ -102,24 +105,17 @@ class OverCache(Reader):
         after = None if child is None else CacheState(child, recent.last(self.cache.size))
         return logits, recalled, after
 
-    @property
-    def most_at_once(self) -> int:
-        pairs = PAIRS_AT_ONCE // (self.cache.size + FEWEST_TOGETHER)
-        return min(self.inner.most_at_once, max(1, pairs))
-
-
-class OverSeveralCaches(OverCache):
-    """A model and its cache at several flatnesses, not mixed: what fitting needs in one pass.
-
-    `score` returns log-probabilities (B, T, 1 + F): the model's, then that of the cache at each
-    flatness. An empty cache says what the model says, so that it never counts.
-    """
-
-    flatnesses: Sequence[float]
-
     def score(
         self, tokens: Leaf, targets: Leaf, state: State, want: Want = "log_probs"
     ) -> tuple[Scores, State]:
+        """Score each target; see `Reader.score`.
+
+        With `flatnesses`, what fitting needs in one pass, the log-probabilities are (B, T, 1 + F):
+        the model's, then that of the cache at each flatness. An empty cache says what the model
+        says, so that it never counts.
+        """
+        if self.flatnesses is None:
+            return super().score(tokens, targets, state, want)
         length, pieces = max(1, self.most_at_once // len(tokens)), []
         ops = ops_of(tokens)
         for begin in range(0, tokens.shape[1], length):
@@ -135,28 +131,22 @@ class OverSeveralCaches(OverCache):
             pieces.append(ops.stack(-1, model, *each))
         return Scores(ops.along(1, *pieces)), state
 
+    @property
+    def most_at_once(self) -> int:
+        pairs = PAIRS_AT_ONCE // (self.cache.size + FEWEST_TOGETHER)
+        return min(self.inner.most_at_once, max(1, pairs))
+
 
 class CachedArrays(OverCache, ArrayModel):
     """`OverCache` of an array model."""
 
-    def __init__(self, inner: NeuralArrays, cache: CacheConfig) -> None:
-        self.put_beside(inner, cache)
-        self.dtype = inner.dtype
-
-    def __call__(
-        self, tokens: np.ndarray, state: CacheState | None = None, last: int | None = None
-    ) -> tuple[np.ndarray, CacheState]:
-        return self.interpolated(tokens, state, last)
-
-
-class SeveralCachesArrays(OverSeveralCaches, CachedArrays):
-    """`OverSeveralCaches` of an array model."""
+    __call__ = OverCache.interpolated
 
     def __init__(
-        self, inner: NeuralArrays, cache: CacheConfig, flatnesses: Sequence[float]
+        self, inner: NeuralArrays, cache: CacheConfig, flatnesses: Sequence[float] | None = None
     ) -> None:
-        super().__init__(inner, cache)
-        self.flatnesses = flatnesses
+        self.put_beside(inner, cache, flatnesses)
+        self.dtype = inner.dtype
 
 
 class CachedPredictions(Predictions):

@@ -103,7 +103,8 @@ def recall(queries: Leaf, keys: Leaf, words: Leaf, reach: int) -> CacheHits:
     keys = ops.blocks(shifted(keys, before, after), width, together)  # (B, K, H, W)
     words = ops.blocks(shifted(words, before, after, NOTHING), width, together)  # (B, K, W)
     queries = shifted(queries, 0, after).reshape(batch, blocks, together, -1)  # (B, K, C, H)
-    scores = ops.exact_product(queries, keys)  # (B, K, C, W)
+    with ops.full_precision(queries):
+        scores = ops.wide(queries) @ ops.wide(keys)  # (B, K, C, W)
     place, first = ops.count(scores, width), ops.count(scores, together)[:, None]
     seen = (place >= first) & (place < first + reach) & (words >= 0)[:, :, None]
     scores = ops.where(seen, scores, -math.inf)

@@ -12,7 +12,7 @@ from seqgen.models.dropout import Dropout, kept, scaled_mask
 from seqgen.models.engines.onednn_linear import linear
 from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.engines.tensor_products import weights_as_arrays
-from seqgen.models.recurrent.array_model import ArrayLayer
+from seqgen.models.recurrent.array_layer import ArrayLayer
 from seqgen.models.recurrent.batch_norm import BatchNorm
 from seqgen.models.recurrent.config import RecurrentConfig
 from seqgen.models.recurrent.equation import GLOROT, IDENTITY, Maps, Parameter

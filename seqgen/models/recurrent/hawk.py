@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import math
 
-from torch import Tensor, nn
+from torch import nn
 
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.engines.array_steps import ArraySteps
-from seqgen.models.engines.parts import fill
-from seqgen.models.engines.tensor_products import as_tensor
-from seqgen.models.recurrent.hawk_arrays import (
-    HawkArrays,
-    HawkConfig,
-    HawkStack,
-    HawkState,
-    Recurrence,
-)
+from seqgen.models.recurrent.hawk_arrays import HawkArrays, HawkConfig, HawkStack, Recurrence
 from seqgen.models.recurrent.model import FEW_ROWS
 
 
@@ -31,9 +23,7 @@ class Hawk(HawkStack, ArraySteps, NeuralLanguageModel):
     arrays = HawkArrays
 
     def __init__(self, config: HawkConfig) -> None:
-        super().__init__()
-        self.config = config
-        fill(self, self.pieces(config))
+        super().__init__(config)
         self._initialise()
         if config.tie_weights:
             self.head.weight = self.embedding.weight
@@ -52,6 +42,3 @@ class Hawk(HawkStack, ArraySteps, NeuralLanguageModel):
 
     def takes_arrays_for(self, rows: int) -> bool:
         return rows <= FEW_ROWS
-
-    def hidden(self, tokens: Tensor, state: HawkState | None) -> tuple[Tensor, HawkState]:
-        return super().hidden(tokens, state and state.map(as_tensor))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from seqgen.configs import MOST_WIDTH, ModelConfig, Size, ranges, setting
-from seqgen.models.engines.ops import Leaf, Ops
+from seqgen.models.engines.ops import Leaf
 from seqgen.models.engines.parts import (
     Drop,
     Linear,
@@ -22,7 +22,7 @@ from seqgen.models.engines.parts import (
     Stack,
     Table,
 )
-from seqgen.models.reader import NeuralArrays, Reader
+from seqgen.models.reader import NeuralArrays, OverFeatures
 from seqgen.models.recurrent.config import RecurrentConfig
 from seqgen.models.shared_settings import shared
 from seqgen.models.state import State
@@ -176,12 +176,10 @@ class HawkBlock(Part):
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x))), read, h
 
 
-class HawkStack(Reader):
+class HawkStack(OverFeatures):
     """The blocks between an embedding and a softmax."""
 
-    ops: ClassVar[Ops]
     config: HawkConfig
-    like: Leaf
 
     @staticmethod
     def pieces(config: HawkConfig) -> Pieces:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from seqgen.models.engines.ops import Leaf
-from seqgen.models.engines.weights import Shapes
 
 EPS = 1e-5
 
@@ -19,9 +18,3 @@ def scale_and_shift(p: Any) -> tuple[Leaf, Leaf]:
     scale = p.weight / (p.running_var + EPS) ** 0.5
     shift, bias = -p.running_mean * scale, getattr(p, "bias", None)
     return scale, shift if bias is None else shift + bias
-
-
-def norm_shapes(prefix: str, size: int, has_bias: bool = True) -> Shapes:
-    """Return the shapes of what is stored of a normalisation of `size` features."""
-    names = "weight", *["bias"] * has_bias, "running_mean", "running_var"
-    return {prefix + name: (size,) for name in names} | {f"{prefix}num_batches_tracked": ()}

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 from seqgen.data.sources import Source, Sources
-from seqgen.models.engines.ops import Leaf, Ops
-from seqgen.models.reader import Reader
+from seqgen.models.engines.ops import Leaf
+from seqgen.models.reader import OverFeatures
 from seqgen.models.seq2seq.config import SourceConfig
 from seqgen.models.seq2seq.memory import Memory
 from seqgen.models.state import State
 
 
-class FromSource(Reader):
+class FromSource(OverFeatures):
     """A distribution over the next token of a target, given its source and the tokens before it.
 
     Its states are opened on a memory: `model.start(memory)` opens one for scoring and decoding.
@@ -22,9 +21,7 @@ class FromSource(Reader):
     training, which keeps the graph and no cache.
     """
 
-    ops: ClassVar[Ops]
     config: SourceConfig
-    like: Leaf
 
     @abstractmethod
     def encode(self, values: Leaf, lengths: Sequence[int]) -> Memory:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from torch import nn
 
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.engines.ops import Ops
-from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.seq2seq.base import FromSource
 
 
 class EncoderDecoder(FromSource, NeuralLanguageModel):
     """See `FromSource`; `model(targets, memory)` is the training call."""
 
-    ops: ClassVar[Ops] = TensorOps
     encoder: nn.Module
 
     def share(self) -> None:

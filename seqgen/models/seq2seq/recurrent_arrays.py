@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from seqgen.errors import UsageError
 from seqgen.models.engines.ops import Leaf, padded
 from seqgen.models.engines.parts import Drop, Linear, Made, Pieces, Table, glorot
@@ -128,6 +126,12 @@ class RecurrentFromSource(FromSource):
         _, alpha, _ = self.run(tokens, memory)
         return alpha[:, None, None]  # (B, 1, 1, T, L)
 
+    def hidden(
+        self, tokens: Leaf, state: Seq2SeqState | Memory | None
+    ) -> tuple[Leaf, Seq2SeqState]:
+        features, _, state = self.run(tokens, state)
+        return features, state
+
     def run(
         self, tokens: Leaf, state: Seq2SeqState | Memory | None
     ) -> tuple[Leaf, Leaf | None, Seq2SeqState]:
@@ -199,7 +203,3 @@ class RecurrentFromSource(FromSource):
 
 class Seq2SeqArrays(RecurrentFromSource, NeuralArrays):
     """`RecurrentFromSource` over arrays."""
-
-    def hidden(self, tokens: np.ndarray, state: Any) -> tuple[np.ndarray, Seq2SeqState]:
-        features, _, state = self.run(tokens, state)
-        return features, state

@@ -6,34 +6,14 @@ What a training call drops, `noise` and masks, is drawn by torch modules; over a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from seqgen.models.engines.ops import Leaf, Ops, ops_of, padded
+from seqgen.models.engines.ops import Leaf, ops_of, padded
 from seqgen.models.engines.parts import Drop, Linear, Part, Piece, Pieces, Stack
-from seqgen.models.engines.weights import Shapes, Weights
-from seqgen.models.recurrent.array_model import ArrayLayer, layer_shapes
+from seqgen.models.recurrent.array_model import Layer
 from seqgen.models.recurrent.equation import Equation, Parts
 from seqgen.models.seq2seq.recurrent_config import Widths
-
-
-@dataclass(frozen=True)
-class Layer(Piece):
-    """A recurrent layer of an equation: a `Cell` of tensors, or an `ArrayLayer`."""
-
-    equation: Equation
-
-    def shapes(self) -> Shapes:
-        return layer_shapes(".", self.equation)
-
-    def over_arrays(self, weights: Weights, ops: Ops) -> ArrayLayer:
-        return ArrayLayer(self.equation, weights)
-
-    def module(self) -> Any:
-        from seqgen.models.recurrent.cell import Cell
-
-        return Cell(self.equation.input_size, self.equation.config)
 
 
 class SourceLayers(Part):

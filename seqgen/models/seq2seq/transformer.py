@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from seqgen.models.engines.tensor_products import as_tensor
 from seqgen.models.seq2seq.base import require_memory
 from seqgen.models.seq2seq.encoder_decoder import EncoderDecoder
 from seqgen.models.seq2seq.memory import Memory
@@ -43,7 +42,7 @@ class Seq2SeqTransformer(ContextFromSource, Transformer, EncoderDecoder):
         self, tokens: Tensor, state: MemoryCache | Memory | None
     ) -> tuple[Tensor, MemoryCache | None]:
         if isinstance(state, MemoryCache):
-            return self.read(tokens, state.map(as_tensor))
+            return self.read(tokens, state)
         reading = Reading(self.attend_within, require_memory(state), self.encoder.attend_to_all)
         first = self.before_text(len(tokens))
         features = self.stacked(*self.in_window(torch.cat([first, tokens], 1)), reading)

@@ -181,7 +181,7 @@ class AnchoredContext:
         return self.stacked(*self.in_window(tokens), attend)
 
     def layer_features(self, tokens: Leaf) -> list[Leaf]:
-        """See `NeuralLanguageModel.layer_features`."""
+        """See `OverFeatures.layer_features`."""
         x, rotation = self.in_window(tokens)
         *features, x = stream(self, x, rotation, self.attend_within)
         return [*features, self.final_norm(x)]

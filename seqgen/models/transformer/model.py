@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.engines.array_steps import ArraySteps
-from seqgen.models.engines.parts import fill
 from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.engines.tensor_products import (
     FusedArrayOps,
@@ -57,9 +56,8 @@ class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
     reducible = True
 
     def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.config, self.window = config, config.window
-        fill(self, self.pieces(config))
+        super().__init__(config)
+        self.window = config.window
         initialise(self, config)
         if config.tie_weights:
             self.head.weight = self.embedding.weight
@@ -94,7 +92,7 @@ class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
                 "a transformer's state takes no part in a graph: "
                 "call it without a state to train, or under torch.no_grad() to decode"
             )
-        return self.read(tokens, state.map(as_tensor))
+        return self.read(tokens, state)
 
     def over_tensors(self, x: Tensor, rotation: Tensor | None) -> Tensor:
         """Run the blocks on windows that nothing comes before.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from seqgen.models.engines.arrays import ArrayMap, unchanged
 from seqgen.models.engines.ops import ArrayOps, Leaf, Ops
+from seqgen.models.engines.parts import Piece
 from seqgen.models.engines.weights import Shapes, Weights, linear_shapes
 
 # Characters are the bytes of UTF-8, after the padding and what stands around a word.
@@ -57,22 +59,47 @@ def highway(ops: Ops, p: Any, y: Leaf) -> Leaf:
     return t * ops.relu(p.transform(y)) + (1 - t) * y
 
 
-def spelled_words(config: Spelling, weights: Weights) -> np.ndarray:
-    """Return the vectors of all words, (V, E), given the weights of what makes them."""
-    p = SimpleNamespace(
-        characters=weights["characters.weight"].__getitem__,
-        convolutions=[
-            _convolution(weights.part("convolutions", i)) for i in range(len(config.filters))
-        ],
-        highways=[
-            SimpleNamespace(transform=layer.affine("transform"), gate=layer.affine("gate"))
-            for layer in (weights.part("highways", i) for i in range(config.char_highways))
-        ],
-        projection=unchanged if config.embedding_size is None else weights.affine("projection"),
-    )
-    words = weights.spelling
-    pieces = [words[begin : begin + AT_ONCE] for begin in range(0, len(words), AT_ONCE)]
-    return np.concatenate([of_spelling(ArrayOps, p, piece) for piece in pieces])
+@dataclass(frozen=True)
+class Spelled(Piece):
+    """What makes vectors of words from their characters.
+
+    A module of tensors, `SpelledEmbedding`, is to be given in its place.
+    """
+
+    config: Spelling
+
+    def shapes(self) -> Shapes:
+        config, size = self.config, sum(self.config.filters)
+        shapes: Shapes = {
+            ".characters.weight": (CHARACTERS, config.char_size),
+            ".spelling": (config.vocab_size, config.char_length),
+        }
+        for i, count in enumerate(config.filters):
+            shapes[f".convolutions.{i}.weight"] = count, config.char_size, i + 1
+            shapes[f".convolutions.{i}.bias"] = (count,)
+        for i in range(config.char_highways):
+            for part in ("transform", "gate"):
+                shapes |= linear_shapes(f".highways.{i}.{part}", size, size)
+        if config.embedding_size is not None:
+            shapes |= linear_shapes(".projection", size, config.embedding_size)
+        return shapes
+
+    def table(self, weights: Weights) -> np.ndarray:
+        """Return the vectors of all words, (V, E), given the weights of what makes them."""
+        layers = [weights.part("highways", i) for i in range(self.config.char_highways)]
+        convolutions = [weights.part("convolutions", i) for i in range(len(self.config.filters))]
+        p = SimpleNamespace(
+            characters=weights["characters.weight"].__getitem__,
+            convolutions=[*map(_convolution, convolutions)],
+            highways=[
+                SimpleNamespace(transform=layer.affine("transform"), gate=layer.affine("gate"))
+                for layer in layers
+            ],
+            projection=weights.affine("projection") or unchanged,
+        )
+        words = weights.spelling
+        pieces = [words[begin : begin + AT_ONCE] for begin in range(0, len(words), AT_ONCE)]
+        return np.concatenate([of_spelling(ArrayOps, p, piece) for piece in pieces])
 
 
 def _convolution(weights: Weights) -> ArrayMap:
@@ -88,21 +115,3 @@ def _convolution(weights: Weights) -> ArrayMap:
         ).swapaxes(1, 2)
 
     return convolve
-
-
-def spelling_shapes(config: Spelling, name: str) -> Shapes:
-    """Return the shapes of the weights, and of the spelling that is kept with them."""
-    counts, size = config.filters, sum(config.filters)
-    shapes: Shapes = {
-        f"{name}.characters.weight": (CHARACTERS, config.char_size),
-        f"{name}.spelling": (config.vocab_size, config.char_length),
-    }
-    for i, count in enumerate(counts):
-        shapes[f"{name}.convolutions.{i}.weight"] = count, config.char_size, i + 1
-        shapes[f"{name}.convolutions.{i}.bias"] = (count,)
-    for i in range(config.char_highways):
-        for part in ("transform", "gate"):
-            shapes |= linear_shapes(f"{name}.highways.{i}.{part}", size, size)
-    if config.embedding_size is not None:
-        shapes |= linear_shapes(f"{name}.projection", size, config.embedding_size)
-    return shapes
