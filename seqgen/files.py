@@ -20,6 +20,8 @@ except ImportError:  # Windows, where an open file is lock enough for its writer
 
 # The names that `tempfile.mkstemp` makes below: of what is written, and some random characters.
 TEMPORARY = re.compile(r"\.(.+)\.[a-z0-9_]+\.tmp", re.DOTALL)
+# A header of tensors beyond this is damage: it has some hundred bytes for each.
+LARGEST_HEADER = 100_000_000
 
 
 @contextlib.contextmanager
@@ -229,6 +231,25 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def tensor_header(path: Path) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Return at which byte the tensors of a safetensors file begin, and what it says of each.
+
+    Raises:
+        OSError, ValueError: the file is missing, or its header is damaged.
+    """
+    with regular(path).open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if not 0 < length <= min(LARGEST_HEADER, path.stat().st_size - 8):
+            raise ValueError("the header does not fit the file")
+        header = parse_json(file.read(length))
+    if not isinstance(header, dict):
+        raise ValueError("the header is not a table")
+    header.pop("__metadata__", None)
+    if not all(isinstance(about, dict) for about in header.values()):
+        raise ValueError("the header is damaged")
+    return 8 + length, header
 
 
 def json_bytes(value: Any) -> bytes:

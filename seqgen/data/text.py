@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import AnyStr, Literal
 
-from seqgen.errors import SeqgenError, UsageError
+from seqgen.errors import SeqgenError, UsageError, reported
 from seqgen.limits import LineBuffer
 from seqgen.packages import require_packages
 
@@ -233,12 +233,11 @@ def decoded(path: Path) -> Iterator[str]:
     Raises:
         SeqgenError: the file cannot be read, or has bytes that are not UTF-8 (says where).
     """
-    try:
-        yield from decode_blocks(_blocks(path), str(path))
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise SeqgenError(f"{path} is damaged: {error}") from None
-    except OSError as error:
-        raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
+    with reported(f"{path} cannot be read"):
+        try:
+            yield from decode_blocks(_blocks(path), str(path))
+        except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+            raise SeqgenError(f"{path} is damaged: {error}") from None
 
 
 def _blocks(path: Path) -> Iterator[bytes]:

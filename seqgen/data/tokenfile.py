@@ -16,6 +16,7 @@ trained on one that was truncated or changed.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import struct
@@ -31,7 +32,7 @@ from seqgen.configs import DOCUMENTS, Documents, short
 from seqgen.data.corpus import Corpus, forget
 from seqgen.data.framing import Framing
 from seqgen.data.text import Survey, decode_blocks
-from seqgen.errors import SeqgenError, first_line
+from seqgen.errors import SeqgenError, first_line, reported
 from seqgen.files import parse_json, regular
 from seqgen.tokenizers import Tokenizer, tokenizer_from_facts
 
@@ -122,12 +123,10 @@ def open_token_file(path: str | Path) -> TokenFile:
         SeqgenError: it cannot be read, is no token file, or was truncated or changed.
     """
     path = Path(path)
-    try:
-        with regular(path).open("rb") as file:
-            table = _read_table(file, path)
-            tokenizer = tokenizer_from_facts(table["tokenizer"])
-            types = section_types(tokenizer)
-            arrays = {name: _section(file, path, table, name, types[name]) for name in SECTIONS}
+    with _reading(path) as (file, table):
+        tokenizer = tokenizer_from_facts(table["tokenizer"])
+        types = section_types(tokenizer)
+        arrays = {name: _section(file, path, table, name, types[name]) for name in SECTIONS}
         documents, facts = table["documents"], read_survey(table["text"])
         if documents not in DOCUMENTS:
             raise ValueError(f"documents are {short(repr(documents))}")
@@ -141,16 +140,23 @@ def open_token_file(path: str | Path) -> TokenFile:
         if documents == "stream":
             ends = np.array([arrays["tokens"].size][: arrays["tokens"].size], dtype=np.int64)
         corpus = Corpus(arrays["tokens"], ends, framing.start, oov, end=framing.end)
-    except OSError as error:
-        raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(path, error) from None
     return TokenFile(path, tokenizer, documents, corpus, facts, arrays)
 
 
-def _damaged(path: Path, error: Exception) -> SeqgenError:
-    what = f"its table has no {error}" if isinstance(error, KeyError) else first_line(error)
-    return SeqgenError(f"{path} is damaged: {what}; write it again with seqgen tokenize")
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[tuple[IO[bytes], dict[str, Any]]]:
+    """Open a token file, and read its table; what goes wrong within is told of the file.
+
+    Raises:
+        SeqgenError: it cannot be read, or is damaged.
+    """
+    with reported(f"{path} cannot be read"), regular(path).open("rb") as file:
+        try:
+            yield file, _read_table(file, path)
+        except (KeyError, TypeError, ValueError) as error:
+            what = f"its table has no {error}" if isinstance(error, KeyError) else first_line(error)
+            what = f"{what}; write it again with seqgen tokenize"
+            raise SeqgenError(f"{path} is damaged: {what}") from None
 
 
 def check_tokenizer(file: TokenFile, tokenizer: Tokenizer, whose: str) -> None:
@@ -176,13 +182,8 @@ def read_tokenizer(path: Path) -> Tokenizer:
     Raises:
         SeqgenError: the file cannot be read, or its table is damaged.
     """
-    try:
-        with regular(path).open("rb") as file:
-            return tokenizer_from_facts(_read_table(file, path)["tokenizer"])
-    except OSError as error:
-        raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(path, error) from None
+    with _reading(path) as (_, table):
+        return tokenizer_from_facts(table["tokenizer"])
 
 
 def _read_table(file: IO[bytes], path: Path) -> dict[str, Any]:

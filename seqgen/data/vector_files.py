@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from seqgen.data.mapped import mapped_tensors
 from seqgen.data.sources import Vectors, VectorSources
-from seqgen.errors import SeqgenError, first_line
-from seqgen.files import regular
+from seqgen.errors import SeqgenError, first_line, reported
+from seqgen.files import regular, tensor_header
 
 ENDINGS = (".npy", ".safetensors")
 # The types of safetensors that NumPy has too.
@@ -101,18 +101,16 @@ def _require(path: Path, good: bool, problem: str) -> None:
 
 def _arrays(path: Path) -> Mapping[str, np.ndarray]:
     """Map the arrays of a file by name; that of a `.npy` file has none."""
-    try:
-        regular(path)
-        if path.suffix == ".npy":
+    with reported(f"{path} cannot be read"):
+        try:
+            if regular(path).suffix != ".npy":
+                return _tensors(path)
             # Unlike `numpy.load`, this reads no other format, and refuses objects by their header.
             with np.errstate(over="ignore"):  # what its header says may be absurd
                 return {"": np.lib.format.open_memmap(path, mode="r")}
-        return _tensors(path)
-    except OSError as error:
-        raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
-    except DAMAGED as error:
-        kind = path.suffix.removeprefix(".")
-        raise SeqgenError(f"{path} is damaged or no {kind} file: {first_line(error)}") from None
+        except DAMAGED as error:
+            kind = path.suffix.removeprefix(".")
+            raise SeqgenError(f"{path} is damaged or no {kind} file: {first_line(error)}") from None
 
 
 def _tensors(path: Path) -> Mapping[str, np.ndarray]:
@@ -122,28 +120,10 @@ def _tensors(path: Path) -> Mapping[str, np.ndarray]:
         OSError, ValueError: it cannot be read, or is damaged.
         SeqgenError: a tensor has a type that NumPy does not have.
     """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, "np"):  # checks that the header fits the file
-            pass
-    except SafetensorError as error:
-        raise ValueError(first_line(error)) from None
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(length))
-    header.pop("__metadata__", None)
-    tensors = {}
-    for name, about in header.items():
-        known = about["dtype"] in TYPES
-        _require(path, known, f"has the type {about['dtype']}; save its vectors as F16 or F32")
-        kind, shape = np.dtype(TYPES[about["dtype"]]), tuple(about["shape"])
-        begin, end = about["data_offsets"]
-        place = 8 + length + begin
-        tensors[name] = np.zeros(shape, kind)
-        if end > begin:  # nothing cannot be mapped
-            tensors[name] = np.memmap(path, kind, "r", place, shape)
-    return tensors
+    for about in tensor_header(path)[1].values():
+        kind = about["dtype"]
+        _require(path, kind in TYPES, f"has the type {kind}; save its vectors as F16 or F32")
+    return mapped_tensors(path, TYPES)
 
 
 def _ragged(path: Path, values: np.ndarray, lengths: np.ndarray) -> VectorSources:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seqgen.decoding.continuation import Continuation, EndIds
+from seqgen.decoding.continuation import Continuation
 from seqgen.tokenizers import Decoder, Tokenizer
 
 UNFINISHED = "\ufffd"
@@ -83,16 +83,7 @@ class BackwardContinuation(Continuation):
     A stop string ends it as it does forwards: what is to the right of it remains.
     """
 
-    def __init__(
-        self,
-        decoder: Decoder,
-        stops: Sequence[str],
-        max_tokens: int,
-        eos_id: EndIds,
-        min_tokens: int = 0,
-    ) -> None:
-        mirrored = [stop[::-1] for stop in stops]
-        super().__init__(decoder, mirrored, max_tokens, eos_id, min_tokens)
+    reads = -1
 
     def push(self, token: int, logprob: float = 0.0) -> str:
         super().push(token, logprob)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar
 
 from seqgen.tokenizers import Decoder
 
@@ -73,6 +74,7 @@ class Continuation:
         logprob: their total log-probability under the model, in nats.
         weight: the log of what a draw among several texts weighs it by.
         finish_reason: None while it grows, then "eos", "stop" or "length", or what `eos_id` says.
+        reads: 1, or -1 where what comes next stands to the left.
 
     Args:
         decoder: of the row's ids.
@@ -82,6 +84,8 @@ class Continuation:
         min_tokens: stop strings are not looked for in the text of the first so many tokens.
     """
 
+    reads: ClassVar[int] = 1
+
     def __init__(
         self,
         decoder: Decoder,
@@ -90,7 +94,8 @@ class Continuation:
         eos_id: EndIds,
         min_tokens: int = 0,
     ) -> None:
-        self._decoder, self._stops = decoder, StopStrings(stops)
+        self._decoder = decoder
+        self._stops = StopStrings([stop[:: self.reads] for stop in stops])
         self._max_tokens, self._reasons = max_tokens, reasons_of(eos_id)
         self._at_limit = self._reasons.get(LIMIT, "length")
         self._min_tokens = min_tokens

@@ -134,23 +134,22 @@ class Exact(Constraint):
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         kept = np.full_like(log_probs, IMPOSSIBLE, dtype=np.float64)
-        for row, tokens in enumerate(history):
-            begin = getattr(tokens, "prompt", 0)
-            product, pair = self.product(tuple(tokens[:begin])), 0
-            for level, token in enumerate(tokens[begin:]):
-                ids, children, *_ = product.levels[level][pair]
-                pair = children[np.searchsorted(ids, token)]
-            level = len(tokens) - begin
-            ids, children, own, end = product.levels[level][pair]
-            kept[row, ids] = own + product.log_probs[level + 1][children]
-            kept[row, self.end_id] = end
-        return self._or_dead(kept)
-
-    def _or_dead(self, kept: np.ndarray) -> np.ndarray:
-        """Return log-probabilities (B, V), normalised; a row without any is a dead end."""
+        for row, tokens in zip(kept, history, strict=True):
+            self.enter(row, tokens, getattr(tokens, "prompt", 0))
         impossible = np.maximum.reduce(kept, -1) == IMPOSSIBLE
         kept[impossible, self.dead_id] = 0.0
         return normalise(kept)
+
+    def enter(self, row: np.ndarray, tokens: Sequence[int], begin: int) -> None:
+        """Enter in a row (V,) what follows tokens, the first `begin` of which are the prompt."""
+        product, pair = self.product(tuple(tokens[:begin])), 0
+        for level, token in enumerate(tokens[begin:]):
+            ids, children, *_ = product.levels[level][pair]
+            pair = children[np.searchsorted(ids, token)]
+        level = len(tokens) - begin
+        ids, children, own, end = product.levels[level][pair]
+        row[ids] = own + product.log_probs[level + 1][children]
+        row[self.end_id] = end
 
 
 class HiddenStates(Protocol):
@@ -242,15 +241,9 @@ class ExactHidden(Exact):
             self._products[prompt] = HiddenProduct(self, self.model, belief, start)
         return self._products[prompt]
 
-    def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
-        kept = np.full_like(log_probs, IMPOSSIBLE, dtype=np.float64)
-        for row, tokens in enumerate(history):
-            begin = getattr(tokens, "prompt", 0)
-            product = self.product(tuple(tokens[:begin]))
-            scores = product.scores(len(tokens) - begin, self.state(tokens))
-            with np.errstate(divide="ignore"):
-                joint = scores + np.log(self.model.belief(tokens))[:, None]
-            totals = np.logaddexp.reduce(joint, axis=0)
-            kept[row] = totals[:-1]
-            kept[row, self.end_id] = totals[-1]
-        return self._or_dead(kept)
+    def enter(self, row: np.ndarray, tokens: Sequence[int], begin: int) -> None:
+        scores = self.product(tuple(tokens[:begin])).scores(len(tokens) - begin, self.state(tokens))
+        with np.errstate(divide="ignore"):
+            joint = scores + np.log(self.model.belief(tokens))[:, None]
+        totals = np.logaddexp.reduce(joint, axis=0)
+        row[:], row[self.end_id] = totals[:-1], totals[-1]

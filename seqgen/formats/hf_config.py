@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seqgen.configs import short
-from seqgen.errors import SeqgenError, UsageError, first_line
+from seqgen.errors import SeqgenError, UsageError, first_line, reported
 from seqgen.files import parse_json, regular
 from seqgen.models.transformer.config import MOST_WINDOW, TransformerConfig
 
@@ -47,12 +47,12 @@ def read_table(path: Path) -> dict[str, Any]:
     Raises:
         SeqgenError: it is missing, too large, or holds none.
     """
-    try:
+    with reported(f"{path} cannot be read"):
         if path.stat().st_size > LARGEST_TABLE:
             raise SeqgenError(f"{path} is larger than any such file: {path.stat().st_size:,} bytes")
-        table = parse_json(regular(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
+        content = regular(path).read_bytes()
+    try:
+        table = parse_json(content.decode())
     except ValueError as error:
         raise SeqgenError(f"{path} is not JSON: {first_line(error)}") from None
     if not isinstance(table, dict):

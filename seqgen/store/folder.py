@@ -22,6 +22,7 @@ from seqgen.files import (
     regular,
     replacing,
     take_lock,
+    tensor_header,
     write_bytes,
 )
 from seqgen.store import layout, manifest
@@ -125,17 +126,12 @@ def tensor_pieces(
 
 def is_whole(weights: Path) -> bool:
     """Return whether a safetensors file has the length that its header says."""
-    with regular(weights).open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        size = weights.stat().st_size
-        if not 0 < length <= size - 8:
-            return False
-        try:
-            header = parse_json(file.read(length))
-            ends = [t["data_offsets"][1] for name, t in header.items() if name != "__metadata__"]
-            return size == 8 + length + max(ends, default=0)
-        except (ValueError, AttributeError, KeyError, TypeError, IndexError):
-            return False
+    try:
+        first, header = tensor_header(weights)
+        ends = [about["data_offsets"][1] for about in header.values()]
+        return weights.stat().st_size == first + max(ends, default=0)
+    except (ValueError, KeyError, TypeError, IndexError):
+        return False
 
 
 class MetricsLog:

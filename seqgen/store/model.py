@@ -461,7 +461,7 @@ class StoredModel(TrainingFolder):
 
     def arrays(self) -> dict[str, np.ndarray] | None:
         """Return the arrays of `model.safetensors`; see `mapped_arrays`."""
-        from seqgen.store.mapped import mapped_arrays
+        from seqgen.data.mapped import mapped_arrays
 
         return mapped_arrays(self.path / layout.WEIGHTS)
 

@@ -7,16 +7,13 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from seqgen.errors import UsageError
 from seqgen.files import json_bytes, parse_json, regular, write_bytes
 from seqgen.limits import LineBuffer, require_short
-
-if TYPE_CHECKING:
-    from tokenizers import Encoding
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 UNSIGNED = (np.uint8, np.uint16, np.uint32)
@@ -44,19 +41,6 @@ class PieceDecoder(Decoder):
 
     def push(self, token: int) -> str:
         return self.tokenizer.decode([token])
-
-
-def unknown_piece(text: str, encoding: Encoding, unk_id: int) -> tuple[int, str] | None:
-    """Return the offset and the text of the first unknown piece of a text, or None.
-
-    Args:
-        text: the text.
-        encoding: what the `tokenizers` library makes of it.
-        unk_id: the id of unknown pieces.
-    """
-    places = zip(encoding.offsets, encoding.ids, strict=True)
-    begin, end = next((place for place, token in places if token == unk_id), (None, None))
-    return None if begin is None else (begin, text[begin:end])
 
 
 # The file of a tokenizer's folder that says what kind it is.
@@ -113,9 +97,13 @@ class Tokenizer(ABC):
         """Return the ids of a text that is given as UTF-8."""
         return self.encode(raw.decode())
 
-    @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of `ids`; pad, bos and eos are nothing, unk a stand-in."""
+        """Return the text of `ids`; pad, bos and eos are nothing, unk a stand-in.
+
+        A kind overrides this or `decoder`.
+        """
+        decoder = self.decoder()
+        return "".join(map(decoder.push, ids)) + decoder.flush()
 
     @abstractmethod
     def pieces(self, ids: Sequence[int]) -> list[str]:

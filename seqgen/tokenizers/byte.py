@@ -38,10 +38,6 @@ class ByteTokenizer(Tokenizer):
     def encode_utf8(self, raw: bytes) -> np.ndarray:
         return np.add(np.frombuffer(raw, dtype=np.uint8), OFFSET, dtype=np.uint16)
 
-    def decode(self, ids: Sequence[int]) -> str:
-        decoder = self.decoder()
-        return "".join(map(decoder.push, ids)) + decoder.flush()
-
     def text_bytes(self, ids: np.ndarray) -> bytes:
         return (ids[ids >= OFFSET] - OFFSET).astype(np.uint8).tobytes()
 

@@ -16,7 +16,7 @@ from seqgen.errors import UsageError, first_line
 from seqgen.files import parse_json, regular
 from seqgen.limits import require_short, whole
 from seqgen.packages import require_packages
-from seqgen.tokenizers.base import TABLE, Decoder, Tokenizer, unknown_piece
+from seqgen.tokenizers.base import TABLE, Decoder, Tokenizer
 from seqgen.tokenizers.sentencepiece import (
     SPACE,
     boundary,
@@ -25,6 +25,7 @@ from seqgen.tokenizers.sentencepiece import (
 )
 
 if TYPE_CHECKING:
+    from tokenizers import Encoding
     from tokenizers import Tokenizer as Library
 
 
@@ -258,7 +259,29 @@ class WindowDecoder(Decoder):
         return added
 
 
-class HuggingFaceTokenizer(TokenizerFromElsewhere):
+class ByLibrary(Tokenizer):
+    """A tokenizer that cuts texts by the `tokenizers` library."""
+
+    _library: Library
+
+    def _encoding(self, text: str) -> Encoding:
+        return self._library.encode(text, add_special_tokens=False)
+
+    def encode(self, text: str) -> np.ndarray:
+        return np.array(self._encoding(text).ids, dtype=self.dtype)
+
+    def byte_ends(self, text: str) -> np.ndarray:
+        places = np.cumsum([0, *(len(character.encode()) for character in text)], dtype=np.int64)
+        return places[[end for _, end in self._encoding(text).offsets]]
+
+    def first_unknown(self, text: str) -> tuple[int, str] | None:
+        encoding = self._encoding(text)
+        places = zip(encoding.offsets, encoding.ids, strict=True)
+        begin, end = next((at for at, token in places if token == self.unk_id), (None, None))
+        return None if begin is None else (begin, text[begin:end])
+
+
+class HuggingFaceTokenizer(ByLibrary, TokenizerFromElsewhere):
     """A `tokenizer.json`, by the `tokenizers` library.
 
     Args:
@@ -292,17 +315,13 @@ class HuggingFaceTokenizer(TokenizerFromElsewhere):
         self._is_byte_level = self.joins_space = '"ByteLevel"' in decoder
         bytes_there = all(name in ids for name in BYTE_OF) if self._is_byte_level else False
         self.complete = bytes_there or all(f"<0x{byte:02X}>" in ids for byte in range(256))
-        known = self._library.encode("a b", add_special_tokens=False).ids
+        known = self._encoding("a b").ids
         unchanged = self._library.normalizer is None and self._decode(known) == "a b"
         self.lossless = bytes_there and unchanged
         size = max(self._names, default=-1) + 1
         if size > MOST_GAPS + 2 * len(self._names):
             raise ValueError(f"its ids go up to {size - 1:,}, and it has {len(self._names):,}")
         return size
-
-    def encode(self, text: str) -> np.ndarray:
-        ids = self._library.encode(text, add_special_tokens=False).ids
-        return np.array(ids, dtype=self.dtype)
 
     def blocks(self, chunks: Iterable[str]) -> Iterator[str]:
         return blocks(chunks) if self._can_be_cut else super().blocks(chunks)
@@ -330,16 +349,10 @@ class HuggingFaceTokenizer(TokenizerFromElsewhere):
         return self._library.decode(list(ids), skip_special_tokens=True)
 
     def byte_ends(self, text: str) -> np.ndarray:
-        ends = [end for _, end in self._library.encode(text, add_special_tokens=False).offsets]
-        widths = np.array([len(character.encode()) for character in text], dtype=np.int64)
-        ends = np.concatenate([[0], np.cumsum(widths)])[ends]  # of characters, to those of bytes
+        ends = super().byte_ends(text)
         if ends.size:
-            ends[-1] = widths.sum()
+            ends[-1] = len(text.encode())
         return np.maximum.accumulate(ends)
-
-    def first_unknown(self, text: str) -> tuple[int, str] | None:
-        encoding = self._library.encode(text, add_special_tokens=False)
-        return unknown_piece(text, encoding, self.unk_id)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self._shown(token) for token in ids]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from seqgen.errors import SeqgenError, UsageError
+from seqgen.errors import SeqgenError, UsageError, reported
 from seqgen.files import regular
 from seqgen.hashing import uniforms
 from seqgen.tokenizers.base import SPECIALS, TABLE, Decoder, Tokenizer, line_blocks, segments
@@ -450,10 +450,6 @@ class SentencepieceTokenizer(Tokenizer):
         table[self.newline_id] = b"\n"
         return table
 
-    def decode(self, ids: Sequence[int]) -> str:
-        decoder = self.decoder()
-        return "".join(map(decoder.push, ids)) + decoder.flush()
-
     def text_bytes(self, ids: np.ndarray) -> bytes:
         raw = b"".join([self.piece_bytes[i] for i in ids.tolist()])
         return unescaped(raw) if self.lossless else raw
@@ -606,14 +602,13 @@ def load_model_file(path: Path) -> SentencepieceTokenizer:
     Raises:
         SeqgenError: it cannot be read, is no sentencepiece model, or is neither bpe nor unigram.
     """
-    try:
+    with reported(f"{path} cannot be read"):
         model = regular(path).read_bytes()
+    try:
         kind = read_normaliser(model).kind
         kinds = {cls.algorithm: cls for cls in (BPETokenizer, UnigramTokenizer)}
         if kind not in kinds:
             raise ValueError(f"a sentencepiece model of type {kind}; bpe and unigram can be used")
         return kinds[kind](model)
-    except OSError as error:
-        raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         raise SeqgenError(f"{path} is {error}") from None

@@ -106,9 +106,6 @@ class SpacedTokenizer(VocabularyTokenizer):
     joins_space = True
     lossless = False
 
-    def decode(self, ids: Sequence[int]) -> str:
-        return "".join(map(self.decoder().push, ids))
-
     def decoder(self, history: Sequence[int] = ()) -> Decoder:
         return SpacedDecoder(self, history)
 

@@ -7,18 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from seqgen.errors import UsageError
 from seqgen.tokenizers.base import (
     SPECIALS,
     Decoder,
-    Tokenizer,
     line_blocks,
     room_for,
-    unknown_piece,
 )
-from seqgen.tokenizers.from_elsewhere import open_library
+from seqgen.tokenizers.from_elsewhere import ByLibrary, open_library
 from seqgen.tokenizers.interruptible import run_interruptible
 from seqgen.tokenizers.word import SpacedDecoder, WhitespaceTokenizer
 
@@ -34,7 +30,7 @@ LONGEST_WORD = 100
 REPEATED = 1 << 10
 
 
-class WordPieceTokenizer(Tokenizer):
+class WordPieceTokenizer(ByLibrary):
     """WordPiece (Schuster and Nakajima 2012; Wu et al. 2016): words in pieces of a vocabulary.
 
     A word is cut from its beginning into the longest pieces that the vocabulary has; if it cannot
@@ -84,22 +80,6 @@ class WordPieceTokenizer(Tokenizer):
     @classmethod
     def boundary(cls, text: str, at: int) -> int:
         return WhitespaceTokenizer.boundary(text, at)
-
-    def encode(self, text: str) -> np.ndarray:
-        ids = self._library.encode(text, add_special_tokens=False).ids
-        return np.array(ids, dtype=self.dtype)
-
-    def byte_ends(self, text: str) -> np.ndarray:
-        ends = [end for _, end in self._library.encode(text, add_special_tokens=False).offsets]
-        widths = np.array([0, *(len(character.encode()) for character in text)])
-        return np.cumsum(widths)[ends].astype(np.int64)
-
-    def first_unknown(self, text: str) -> tuple[int, str] | None:
-        encoding = self._library.encode(text, add_special_tokens=False)
-        return unknown_piece(text, encoding, self.unk_id)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return "".join(map(self.decoder().push, ids))
 
     def decoder(self, history: Sequence[int] = ()) -> Decoder:
         return WordPieceDecoder(self, history)
