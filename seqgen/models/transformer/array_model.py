@@ -20,8 +20,8 @@ from seqgen.models.transformer.kv_cache import KVCache
 from seqgen.models.transformer.positions import waves_of
 
 # Tokens of a row that the library reads at once: of more, NumPy's products over all queries of a
-# row take less time. And tokens of all rows, to limit memory.
-FEW_TOKENS, MOST_TOKENS = 128, 256
+# row take less time. And tokens of all rows: what a layer makes of so many stays in the L2 cache.
+FEW_TOKENS, MOST_TOKENS = 128, 64
 
 
 class TransformerArrays(AnchoredContext, NeuralArrays):
