@@ -210,7 +210,7 @@ class Case:
 
 @dataclass(frozen=True)
 class MixtureCase(Case):
-    """A count-based model and two neural ones, mixed; with the same weights everywhere or not."""
+    """A count-based model and two neural ones, mixed by weights, by order or by a gate."""
 
     def config(self, **more: Any) -> Any:
         return ModelConfig(vocab_size=more.get("vocab_size", VOCAB))
@@ -228,6 +228,10 @@ class MixtureCase(Case):
         if self.variant == "by-order":
             table = [weights, [0.5, 0.4, 0.1], [0.1, 0.1, 0.8]]
             return Mixture(parts, weights, table).to(dtype).eval()
+        if self.variant == "gate":
+            gate = np.random.default_rng(3).normal(0, 0.05, (3 + 9, 3))
+            gate[:3] += weights
+            return Mixture(parts, weights, gate=gate).to(dtype).eval()
         return Mixture(parts, weights).to(dtype).eval()
 
     @property
@@ -257,7 +261,7 @@ CASES = [
     if row.task is LANGUAGE_MODELING
     for variant, settings in VARIANTS.get(name, {"default": {}}).items()
 ]
-CASES += [MixtureCase("mixture", name, {}) for name in ("three", "by-order")]
+CASES += [MixtureCase("mixture", name, {}) for name in ("three", "by-order", "gate")]
 CASES += [CachedCase("cached", name, {}) for name in ("lstm", "window")]
 NEURAL = [case for case in CASES if case.neural]
 

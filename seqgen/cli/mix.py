@@ -47,9 +47,10 @@ class Mixing(Options, panel=Panel.SAVING):
         panel=Panel.MODEL,
         without="the first half of what all parts hold out",
     )
-    by: Literal["order"] | None = setting(
-        "Fit weights for each length of context that the first n-gram model among the parts has "
-        "seen.",
+    by: Literal["order", "context"] | None = setting(
+        "What the mixture depends on: order, weights for each length of context that the first "
+        "n-gram model among the parts has seen; or context, a gate that also sees how sure each "
+        "part is of the next token.",
         panel=Panel.MODEL,
     )
     copy: bool = setting(
@@ -84,7 +85,7 @@ def mix(mixing: Mixing, batches: BatchSize, machine: ExactMachine, out: Output) 
         name=mixing.name,
         weights=mixing.weights or None,
         text=None if source is None else lambda model: as_scored(model, source),
-        by_order=mixing.by is not None,
+        by=mixing.by,
         held_out=fit in (None, HELD_OUT),
         copy=mixing.copy,
         overwrite=mixing.overwrite,
@@ -130,3 +131,6 @@ def _report(mixed: Mixed) -> None:
     say(f"{mixed.name}: {weighted(mixed.weights)}{nats}")
     for order, row in enumerate(mixed.by_order or ()):
         say(f"  after {plural(order, 'token')} matched: {weighted(row)}")
+    if mixed.gate is not None:
+        numbers = plural(sum(map(len, mixed.gate)), "coefficient")
+        say(f"  mixed by a gate of {numbers}")

@@ -140,12 +140,14 @@ def mixture_facts(model: store.StoredModel) -> dict[str, Any] | None:
     """
     if not model.is_mixture:
         return None
-    weights, by_order = store.mixture_weights(model)
+    weights, by_order, gate = store.mixture_weights(model)
     parts = [
         {"name": reference.name, "path": None if part is None else str(part.path.resolve())}
         for reference, part in store.parts_now(model)
     ]
-    return {"parts": parts, "weights": list(weights), "by_order": list(map(list, by_order)) or None}
+    tables = {"by_order": by_order, "gate": gate}
+    each = {name: list(map(list, table)) or None for name, table in tables.items()}
+    return {"parts": parts, "weights": list(weights), **each}
 
 
 def _mixed(model: store.StoredModel) -> dict[str, str]:
@@ -165,7 +167,12 @@ def _mixed(model: store.StoredModel) -> dict[str, str]:
             f"after {order} matched": weighted(row)
             for order, row in enumerate(facts["by_order"] or ())
         },
+        **({"gate": _gate(facts["gate"])} if facts["gate"] else {}),
     }
+
+
+def _gate(table: Sequence[Sequence[float]]) -> str:
+    return f"{plural(sum(map(len, table)), 'coefficient')}, used instead of the weights"
 
 
 def _part(mixture: store.StoredModel, name: str, path: str | None) -> str:

@@ -443,10 +443,11 @@ def fit_on(source: ScoredInput, loaded: LoadedModel, scoring: Scoring, out: Outp
     """Fit a mixture's weights and a cache to a text; print them, and return the model with them."""
     from seqgen.commands.scoring.mix import fit
 
-    if getattr(loaded.stored, "by_order", ()):
+    by = getattr(loaded.stored, "by", None)
+    if by is not None:
         out.notice(
-            f"{loaded.stored.name} has weights by order; --fit finds weights that are the same in "
-            "every context (seqgen mix PARTS --by order --fit FILE fits them by order)"
+            f"{loaded.stored.name} has weights by {by}; --fit finds weights that are the same in "
+            f"every context (seqgen mix PARTS --by {by} --fit FILE fits them by {by})"
         )
     text = as_scored(loaded, source)
     mixed, result = fit(loaded, text, scoring)

@@ -272,7 +272,8 @@ def _put_members(name: str, members: Mapping[str, Any]) -> None:
     """Show what networks that were trained side by side have, alone and together."""
     each = zip(members["losses"], members["weights"], strict=True)
     rows = {f"{name}-{i}": (loss, weight(value)) for i, (loss, value) in enumerate(each, 1)}
-    cost = f"together; each token that it writes takes {len(rows)} steps"
+    together = "mixed by a gate" if members.get("gate") else "together"
+    cost = f"{together}; each token that it writes takes {len(rows)} steps"
     _put_parts({**rows, name: (members["loss"], cost)}, members["tokens"])
 
 
@@ -282,6 +283,8 @@ def _put_mixture(network: str, mixture: Mapping[str, Any]) -> None:
     weights = ", ".join(f"{name} {weight(value)}" for name, value in shares)
     if mixture["by_order"]:
         weights += " on average, and others by order"
+    if mixture.get("gate"):
+        weights = "mixed by a gate"
     rows = {
         network: (mixture["network_loss"], ""),
         mixture["ngram"]: (mixture["ngram_loss"], f"{mixture['order']}-gram"),

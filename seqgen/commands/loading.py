@@ -247,19 +247,29 @@ def mixture_of(parts: Sequence[Reader], stored: StoredMixture) -> Mixed:
     """Return models of one engine as one, with the weights that a mixture is stored with.
 
     Raises:
-        SeqgenError: there are weights for other orders than the n-gram part has.
+        SeqgenError: the weights or the gate do not fit the parts.
     """
-    over_arrays = all(isinstance(part, ArrayModel) for part in parts)
-    if over_arrays:
-        from seqgen.models.mixture.mixed import MixtureArrays as Mixture
-    else:
-        from seqgen.models.mixture.model import Mixture
-
+    tables = stored.by_order or None, stored.gate or None
     try:
-        mixture = Mixture(parts, stored.weights, stored.by_order or None)
+        return joined(parts, stored.weights, *tables)
     except ValueError as error:
         raise SeqgenError(f"{stored.path} is damaged: {error}") from None
-    return mixture if over_arrays else mixture.eval()
+
+
+def joined(
+    parts: Sequence[Reader],
+    weights: Sequence[float],
+    by_order: Sequence[Sequence[float]] | None = None,
+    gate: Sequence[Sequence[float]] | None = None,
+) -> Mixed:
+    """Return models of one engine as one; see `Mixed.mix`."""
+    if all(isinstance(part, ArrayModel) for part in parts):
+        from seqgen.models.mixture.mixed import MixtureArrays
+
+        return MixtureArrays(parts, weights, by_order, gate)
+    from seqgen.models.mixture.model import Mixture
+
+    return Mixture(parts, weights, by_order, gate).eval()
 
 
 def require_alike(first: LoadedModel, other: LoadedModel) -> None:

@@ -11,7 +11,7 @@ from seqgen import __version__, store
 from seqgen.commands.interrupts import ending_as_ctrl_c
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import Work, load_any, require_language_model
-from seqgen.commands.scoring.mix import fit_mixture, require_guide, with_weights
+from seqgen.commands.scoring.mix import By, fit_mixture, require_fit_by, with_weights
 from seqgen.commands.scoring.perplexity import Perplexity, perplexity
 from seqgen.configs import require
 from seqgen.configs.scoring import Scoring
@@ -40,6 +40,7 @@ class Mixed:
         nll_nats: the total of the text that the weights were fitted on, or that all parts hold
             out; None where there is none.
         by_order: the weights for each order matched, from 0 on; None where they are the same.
+        gate: the coefficients of a gate, which is used instead of weights; None without one.
         held_out_loss: in nats per token, of the second half of what all parts hold out, if the
             weights were fitted on the first; None otherwise.
     """
@@ -50,6 +51,7 @@ class Mixed:
     weights: list[float]
     nll_nats: float | None
     by_order: list[list[float]] | None
+    gate: list[list[float]] | None
     held_out_loss: float | None
 
 
@@ -101,7 +103,7 @@ def store_mixture(
     weights: Sequence[float] | None = None,
     text: Text | None = None,
     held_out: bool = False,
-    by_order: bool = False,
+    by: By | None = None,
     copy: bool = False,
     overwrite: bool = False,
     batch_size: int = 32,
@@ -115,7 +117,7 @@ def store_mixture(
         text: what no part was trained on.
         held_out: the text is what all parts hold out: weights are fitted on its first half, and
             its figures are the mixture's.
-        by_order: fit weights for each order that the n-gram part matches of a context.
+        by: see `fit_mixture`.
         copy: keep copies of the parts in the mixture's folder, so that it works elsewhere.
         overwrite: replace a model of that name.
         batch_size: documents side by side; changes no figure.
@@ -129,9 +131,8 @@ def store_mixture(
     among = any(part.path.resolve() == place.resolve() for part in parts)
     require(not among, f"{name} is a part of the mixture: give another --name")
     store.check_free(name, overwrite)
-    if by_order:
-        require(weights is None, "--by order fits the weights: leave out --weights")
-        require_guide(loaded)
+    require(weights is None or by is None, f"--by {by} fits the weights: leave out --weights")
+    require_fit_by(by, loaded)
     scoring, loss = Scoring(batch_size=batch_size), None
     if weights is not None:
         check_weights(weights, len(parts))
@@ -139,7 +140,7 @@ def store_mixture(
         mixed = with_weights(loaded, normalised)
     else:
         require(text is not None, "there is no text to fit the weights on")
-        mixed, loss = fit_mixture(loaded, text(loaded), scoring, by_order=by_order, half=held_out)
+        mixed, loss = fit_mixture(loaded, text(loaded), scoring, by=by, half=held_out)
     scored = None
     if text is not None:  # by the mixture itself: exactly what `perplexity` will find for it
         scored = perplexity(mixed, text(mixed), scoring=scoring)
@@ -160,6 +161,7 @@ def store_mixture(
         weights=list(recipe.weights),
         nll_nats=scored and scored.nll_nats,
         by_order=list(map(list, recipe.by_order)) or None,
+        gate=list(map(list, recipe.gate)) or None,
         held_out_loss=loss,
     )
 

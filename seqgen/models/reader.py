@@ -49,7 +49,7 @@ class Reader(Configured, ABC):
     """
 
     rows_at_least: ClassVar[int] = 1
-    normalised: ClassVar[bool] = False
+    normalised: bool = False
     window: int | None = None
     source_window: int | None = None
     orders: int | None = None

@@ -32,11 +32,18 @@ class StoredMixture(StoredModel):
         weights: theirs, which sum to 1.
         by_order: for each number of tokens that the n-gram part may match of a context, the
             weights there; empty where the weights are the same in every context.
+        gate: the coefficients of a gate, used instead of weights; empty without one.
     """
 
     parts: tuple[StoredModel, ...]
     weights: tuple[float, ...]
     by_order: tuple[tuple[float, ...], ...] = ()
+    gate: tuple[tuple[float, ...], ...] = ()
+
+    @property
+    def by(self) -> str | None:
+        """What its weights depend on, as `seqgen mix --by` takes it; None if on nothing."""
+        return "context" if self.gate else "order" if self.by_order else None
 
     @property
     def name(self) -> str:
@@ -66,6 +73,8 @@ class StoredMixture(StoredModel):
         decisive = [[part.digest, weight] for part, weight in pairs]
         if self.by_order:
             decisive.append(self.by_order)
+        if self.gate:
+            decisive.append(["gate", *self.gate])
         return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()
 
     @property
@@ -131,12 +140,12 @@ def resolve(stored: StoredModel) -> SavedMixture:
     Raises:
         SeqgenError: a part is gone or has changed, or the folder is damaged.
     """
-    weights, by_order = mixture_weights(stored)
+    tables = mixture_weights(stored)
     if stored.members:
-        return SavedMixture(stored.path, _members(stored), weights)
+        return SavedMixture(stored.path, _members(stored), *tables)
     references = stored.part_references
     parts = tuple(stored.referred(reference, ROLE, REMEDY) for reference in references)
-    return SavedMixture(stored.path, parts, weights, by_order)
+    return SavedMixture(stored.path, parts, *tables)
 
 
 def _members(stored: StoredModel) -> tuple[Member, ...]:
@@ -160,14 +169,16 @@ def parts_now(stored: StoredModel) -> list[tuple[Reference, StoredModel | None]]
     return found
 
 
-def mixture_weights(stored: StoredModel) -> tuple[Weights, tuple[Weights, ...]]:
-    """Return the weights of a mixture's parts, and those for each order if there are such.
+def mixture_weights(
+    stored: StoredModel,
+) -> tuple[Weights, tuple[Weights, ...], tuple[Weights, ...]]:
+    """Return the weights of a mixture's parts, those for each order, and its gate, if any.
 
     Raises:
         SeqgenError: they are missing or damaged, or do not fit the parts.
     """
     if stored.members:
-        return stored.members, ()
+        return stored.members, (), stored.gate_of_members
     import numpy as np
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
@@ -183,12 +194,14 @@ def mixture_weights(stored: StoredModel) -> tuple[Weights, tuple[Weights, ...]]:
     # it: TypeError or AttributeError.
     except (OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise SeqgenError(f"{path} is missing or damaged: {error}") from None
-    by_order = tensors.get("by_order", np.zeros((0, parts)))
+    by_order, gate = (tensors.get(name, np.zeros((0, parts))) for name in ("by_order", "gate"))
     tables = [flat[None], by_order]
-    right = all(table.ndim == 2 and table.shape[1] == parts for table in tables)
+    right = all(table.ndim == 2 and table.shape[1] == parts for table in (*tables, gate))
+    right = right and np.isfinite(gate).all()
     if not right or not all(((t >= 0).all() and _sums_to_one(t)) for t in tables):
         raise SeqgenError(f"{path} is damaged: its weights do not fit the parts")
-    return tuple(flat.tolist()), tuple(map(tuple, by_order.tolist()))
+    rows = (tuple(map(tuple, table.tolist())) for table in (by_order, gate))
+    return tuple(flat.tolist()), *rows
 
 
 def _sums_to_one(table: np.ndarray) -> bool:
@@ -228,8 +241,9 @@ def write_mixture(folder: StoredModel, mixture: StoredMixture, copy: bool) -> No
             with folder.writing(part):
                 copy_folder(first.path / part, folder.path / part)
     tensors = {"weights": np.array(mixture.weights, dtype=np.float64)}
-    if mixture.by_order:
-        tensors["by_order"] = np.array(mixture.by_order, dtype=np.float64)
+    for name, table in (("by_order", mixture.by_order), ("gate", mixture.gate)):
+        if table:
+            tensors[name] = np.array(table, dtype=np.float64)
     folder.replace_part(layout.WEIGHTS, save(tensors))
 
 

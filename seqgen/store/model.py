@@ -202,6 +202,21 @@ class StoredModel(TrainingFolder):
             ) from None
         return weights
 
+    @property
+    def gate_of_members(self) -> tuple[tuple[float, ...], ...]:
+        """The coefficients of the gate of `members`; empty without one.
+
+        Raises:
+            SeqgenError: the configuration is missing or damaged.
+        """
+        gate = self.config["members"].get("gate", ())
+        try:
+            return tuple(tuple(map(float, row)) for row in gate)
+        except (TypeError, ValueError):
+            raise SeqgenError(
+                f"{self.path / layout.CONFIG} is damaged: its gate has no coefficients"
+            ) from None
+
     def require_network(self, what: str) -> None:
         """Refuse a mixture where one model is needed.
 
@@ -305,6 +320,7 @@ class StoredModel(TrainingFolder):
             decisive.append([part.digest for part in parts])
         if self.members:
             decisive.append(self.members)
+            decisive += self.gate_of_members
         if "adapter" in config:
             decisive.append(self.adapter.decisive)
         if config["data"].get("direction", "forward") != "forward":

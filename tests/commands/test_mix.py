@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import shutil
 
 import pytest
@@ -12,9 +13,9 @@ from helpers_cli import records, refusal
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.commands.loading import load
+from seqgen.commands.loading import Work, load
 from seqgen.commands.mixing import combine, store_mixture
-from seqgen.commands.scoring.mix import token_log_probs
+from seqgen.commands.scoring.mix import _corpus, token_log_probs
 from seqgen.commands.training.train import train
 from seqgen.errors import SeqgenError
 from seqgen.files import write_bytes
@@ -60,8 +61,8 @@ def test_the_stored_mixture_is_what_the_same_weights_give(models, capsys):
     text.write_text(HELD_OUT[: len(HELD_OUT) // 2])
     (mixed,) = records(capsys, "mix", "A", "B", "--name", "M", "-q")
     first = ["name", "path", "parts", "weights", "nll_nats", "by_order"]
-    assert list(mixed) == [*first, "held_out_loss"]
-    assert mixed["by_order"] is None
+    assert list(mixed) == [*first, "gate", "held_out_loss"]
+    assert mixed["by_order"] is None and mixed["gate"] is None
     assert (mixed["name"], mixed["parts"]) == ("M", ["A", "B"])
     assert sum(mixed["weights"]) == pytest.approx(1)
     (fitted,) = records(capsys, "perplexity", "-m", "A+B", "--fit", text, "-q")
@@ -75,7 +76,7 @@ def test_the_stored_mixture_is_what_the_same_weights_give(models, capsys):
     assert again["model"] == fitted["model"]  # what the weights stand for can be typed
 
 
-@pytest.mark.parametrize("by", [(), ("--by", "order")])
+@pytest.mark.parametrize("by", [(), ("--by", "order"), ("--by", "context")])
 def test_half_of_the_held_out_text_is_kept_from_the_weights(by, models, capsys):
     """The weights are those of the first half, and the loss is of the second, by hand."""
     (mixed,) = records(capsys, "mix", "A", "B", "--name", "M", *by, "-q")
@@ -224,6 +225,7 @@ def test_show_says_what_a_mixture_is(models, capsys):
         "parts": [{"name": name, "path": str(place / name)} for name in "BA"],
         "weights": mixed["weights"],
         "by_order": mixed["by_order"],
+        "gate": None,
     }
     assert records(capsys, "models", "show", "A")[0]["mixture"] is None
     (place / "A").rename(place / "A2")
@@ -344,6 +346,10 @@ def test_damage_is_one_line(models, capsys):
         with pytest.raises(SeqgenError, match="weights do not fit"):
             store.find_all("M")
     even = torch.full((2, 2), 0.5)  # the n-gram model is of order 4
+    for value, said in ((0.5, "gate of 4 coefficients"), (math.inf, "weights do not fit")):
+        tables = {"weights": even[0].clone(), "gate": even * value}
+        (path / "model.safetensors").write_bytes(save(tables))
+        assert said in refusal(capsys, "sample", "-m", "M", "-q")
     (path / "model.safetensors").write_bytes(save({"weights": even[0].clone(), "by_order": even}))
     assert "weights for 2 orders" in refusal(capsys, "sample", "-m", "M", "-q")
     records(capsys, "mix", "A", "B", "--name", "N", "-q")
@@ -369,7 +375,7 @@ def test_the_parts_score_a_text_once(models, monkeypatch):
     for by_order, own in ((True, ["MatchedOrders"]), (False, [])):
         scored.clear()
         read.clear()
-        how = {"name": "O", "overwrite": True, "by_order": by_order}
+        how = {"name": "O", "overwrite": True, "by": "order" if by_order else None}
         store_mixture(combine(["A", "B"]), text=text, **how)
         assert sorted(scored) == sorted(["NGram", "RecurrentLM", *own]) and len(read) == 2
 
@@ -407,3 +413,41 @@ def test_weights_by_order(models, capsys):
     (models / "home/models/C/parts/B").rename(models / "home/models/B2")
     said = refusal(capsys, "mix", "B", "B2", "--name", "N", "--by", "order", "-q")
     assert "needs an n-gram model among the parts, not B, B2" in said
+
+
+def test_a_gate(models, capsys, monkeypatch):
+    """Never less probable than the weights on what it was fitted on; the same in every command."""
+    text = models / "fit.txt"
+    text.write_text("on the mat the dog sat a cat\nno cat and no mad dog sat\n" * 9)
+    fit = ("--fit", text, "-q")
+    (plain,) = records(capsys, "mix", "B", "A", "--name", "M", *fit)
+    (mixed,) = records(capsys, "mix", "B", "A", "--name", "O", "--by", "context", *fit)
+    assert mixed["nll_nats"] < plain["nll_nats"] - 1
+    assert (mixed["weights"], mixed["by_order"]) == (plain["weights"], None)
+    assert [len(row) for row in mixed["gate"]] == [2] * (4 + 4)
+    (scored,) = records(capsys, "perplexity", text, "-m", "O", "-q")
+    assert scored["nll_nats"] == mixed["nll_nats"]
+    first, second = (load("O", work=work) for work in (None, Work()))
+    log_probs = [
+        token_log_probs(one.model, _corpus(one, text.read_text(), "stream"))
+        for one in (first, second)
+    ]
+    assert type(first.model) is not type(second.model)
+    assert log_probs[0] == pytest.approx(log_probs[1], abs=1e-5)
+    sample = ("sample", "-m", "O", "--num-samples", 3, "--max-tokens", 30, "--seed", 4, "-q")
+    whole, alone = (records(capsys, *sample, "--batch-size", size) for size in (3, 1))
+    assert [one["text"] for one in whole] == [one["text"] for one in alone]
+    (cached,) = records(capsys, "perplexity", text, "-m", "O", "--cache", 50, "-q")
+    assert cached["nll_nats"] != scored["nll_nats"]
+    assert run(["perplexity", "-m", "O", "--fit", str(text)]) == 0
+    assert "has weights by context" in capsys.readouterr().err
+    assert run(["models", "show", "O"]) == 0
+    assert "16 coefficients" in capsys.readouterr().out
+    monkeypatch.setattr(
+        "seqgen.commands.scoring.gate.MOST_KEPT", 1000
+    )  # numbers: most tokens are left out
+    (fewer,) = records(capsys, "mix", "B", "A", "--name", "Q", "--by", "context", *fit)
+    assert fewer["nll_nats"] < plain["nll_nats"]
+    monkeypatch.setattr("seqgen.commands.scoring.mix.MOST_TOKENS", 5)
+    said = refusal(capsys, "mix", "B", "A", "--name", "N", "--by", "context", *fit)
+    assert "--by context reads whole distributions, of at most 5 tokens" in said

@@ -23,6 +23,7 @@ from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.distributions import weighted_sum_of
 from seqgen.models.mixture.fitting import fit_by_order, fit_weights
+from seqgen.models.mixture.gate_fitting import PRIOR, Contexts, fit_gate
 from seqgen.models.mixture.mixed import weighted_sum
 from seqgen.models.mixture.model import Mixture
 from seqgen.models.ngram.array_model import NGramArrays
@@ -357,16 +358,20 @@ def test_the_commands(tmp_path, capfd):
     assert run(["perplexity", "-m", "A", "--fit", str(text)]) == 2
 
 
-def by_order(table, order=3, length=300):
-    """Return a mixture with weights for each order matched, and the text it was counted in."""
+def by_order(table, order=3, length=300, gate=None):
+    """Return a mixture that depends on the order matched, and the text it was counted in."""
     torch.manual_seed(2)
     text = ids(length, seed=9)
     ngram, lstm = NGram(NGramConfig(vocab_size=V, order=order)), some_mixture().components[1]
     fit_counts(ngram, Corpus(text.numpy(), np.array([length]), start=0), [])
-    return Mixture([lstm, ngram.double().eval()], [0.5, 0.5], table), text
+    return Mixture([lstm, ngram.double().eval()], [0.5, 0.5], table, gate), text
 
 
 TABLE = [[0.9, 0.1], [0.3, 0.7], [0.6, 0.4]]
+
+
+# Of two parts and three orders.
+GATE = np.random.default_rng(4).normal(0.3, 0.3, (3 + 4, 2))
 
 
 @torch.no_grad()
@@ -389,12 +394,19 @@ def test_weights_by_order_sum_to_one_after_every_past():
     torch.testing.assert_close(logits.exp().sum(-1), torch.ones(6, 20).double())
 
 
+@pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize("order", [1, 3])
 @torch.no_grad()
-def test_weights_by_order_in_every_way_of_reading(order):
-    mixture, _ = by_order(TABLE[:order], order)
+def test_mixtures_by_order_in_every_way_of_reading(order, gated):
+    tables = (
+        (None, order, 300, np.concatenate([GATE[:order], GATE[3:]]))
+        if gated
+        else (TABLE[:order], order)
+    )
+    mixture, _ = by_order(*tables)
     tokens, targets = ids(4, 12, seed=5), ids(4, 12, seed=6)
     wanted, _ = mixture(tokens, mixture.start(4))
+    assert mixture.normalised != gated
     state = mixture.start(4)
     for t, column in enumerate(tokens.T.tolist()):
         logits, state = mixture.step(column, state)
@@ -402,13 +414,13 @@ def test_weights_by_order_in_every_way_of_reading(order):
         state = state.select([0, 1, 2, 3]) if t % 2 else state.copy()
     last, _ = mixture(tokens, mixture.start(4), last=2)
     torch.testing.assert_close(last, wanted[:, -2:])
-    chosen = wanted.gather(-1, targets[..., None]).squeeze(-1)
+    chosen = wanted.log_softmax(-1).gather(-1, targets[..., None]).squeeze(-1)
     for want in ("log_probs", "hits", "ranks"):
         scores, _ = mixture.score(tokens, targets, mixture.start(4), want)
         torch.testing.assert_close(scores.log_probs, chosen)
         if want != "log_probs":
             assert torch.equal(scores.hits, targets == wanted.argmax(-1))
-    fresh, _ = by_order(TABLE[:order], order)  # no step has been taken
+    fresh, _ = by_order(*tables)  # no step has been taken
     guide = fresh.components[1]
     _, state = guide(tokens, guide.start(4))
     assert guide.matched_by(state) == guide.matched(tokens, guide.start(4))[:, -1].tolist()
@@ -434,3 +446,67 @@ def test_weights_by_order_are_the_best_of_all_on_a_grid():
     # Without enough tokens of an order, what holds for all contexts is taken.
     assert fit_by_order(log_probs, matched, 3, [0.2, 0.8], least=1)[2] == [0.2, 0.8]
     assert fit_by_order(log_probs, matched, 2, [0.2, 0.8]) == [[0.2, 0.8]] * 2
+
+
+@torch.no_grad()
+def test_a_gate_multiplies_powers_of_the_probabilities():
+    """Each distribution by hand; also where a part rules a token out."""
+    mixture, _ = by_order(None, length=25, gate=GATE)
+    with torch.no_grad():
+        mixture.components[0].head.bias[2] = -math.inf
+    tokens = ids(6, 20, seed=3)
+    logits, _ = mixture(tokens, mixture.start(6))
+    parts = [part(tokens, part.start(6))[0].log_softmax(-1).numpy() for part in mixture.components]
+    matched = mixture.components[1].matched(tokens, None).numpy()
+    assert set(matched.ravel()) == {1, 2}
+    for row, t in itertools.product(range(6), range(20)):
+        each = [[max(x, -20.0) for x in part[row, t]] for part in parts]
+        exponents = GATE[matched[row, t]].copy()
+        for number, (one, other) in enumerate(itertools.product(each, each)):
+            mean = sum(math.exp(x) * y for x, y in zip(one, other, strict=True))
+            exponents += mean * GATE[3 + number]
+        first, second = exponents
+        powers = [math.exp(first * x + second * y) for x, y in zip(*each, strict=True)]
+        wanted = torch.from_numpy(np.array(powers) / sum(powers))
+        torch.testing.assert_close(logits[row, t].softmax(-1), wanted, rtol=0, atol=1e-12)
+
+
+def some_contexts(count=300, orders=2):
+    """Return contexts of two parts, the second of which knows more after order 1."""
+    generator = np.random.default_rng(8)
+    each = generator.dirichlet([0.6] * V, size=(count, 2))
+    matched = np.arange(count) % orders
+    tokens = [generator.choice(V, p=each[n, order]) for n, order in enumerate(matched)]
+    return Contexts(np.log(each), np.array(tokens), matched, orders)
+
+
+def nats_of(contexts, table):
+    """The nats of tokens under a gate (F, K), as a tensor, from its definition."""
+    each = torch.from_numpy(contexts.log_probs).clamp(min=-20)
+    means = torch.einsum("njv,nkv->njk", each.exp(), each).flatten(1)
+    exponents = torch.cat([torch.ones(len(each), 1).double(), means], 1) @ table
+    log_probs = torch.einsum("nk,nkv->nv", exponents, each).log_softmax(-1)
+    return -log_probs[range(len(each)), contexts.tokens].sum()
+
+
+def test_a_gate_is_fitted_to_the_minimum():
+    """Where automatic differentiation finds no slope, of the nats and the prior together."""
+    contexts = some_contexts(orders=1)
+    table = torch.tensor(fit_gate(contexts), dtype=torch.float64, requires_grad=True)
+    believed = torch.zeros_like(table)
+    believed.data[0] = 0.5
+    prior = PRIOR / 2 * ((table - believed) ** 2).sum()
+    (slope,) = torch.autograd.grad(nats_of(contexts, table) + prior, table)
+    assert slope.abs().max() < 0.02
+    assert contexts.nats(table.detach().numpy()) == pytest.approx(
+        nats_of(contexts, table).item(), rel=1e-9
+    )
+
+
+def test_a_gate_trusts_the_part_that_knows_more_after_an_order():
+    contexts = some_contexts(4000)
+    table = np.array(fit_gate(contexts))
+    assert contexts.nats(table) < contexts.nats(table[[1, 0, 2, 3, 4, 5]]) - 500
+    contexts.matched[:] = 0  # no token of order 1: what holds for all
+    constants = fit_gate(contexts)[:2]
+    assert constants[0] == pytest.approx(constants[1], abs=0.05)

@@ -15,6 +15,7 @@ from training_runs import both_ways, corpus_of, run_loop, settings_for
 from seqgen import registry, store
 from seqgen.cli import run as command
 from seqgen.commands.loading import Work, load
+from seqgen.commands.scoring import mix
 from seqgen.commands.scoring.mix import token_log_probs
 from seqgen.commands.training.train import train
 from seqgen.data.corpus import encode_corpus
@@ -117,6 +118,27 @@ def test_what_is_stored_is_the_mixture_of_its_members(run, text, capsys):
     weights = mixture["weights"]
     assert sum(weights) == pytest.approx(1)
     assert weights[0] * found["weights"][1] == pytest.approx(weights[1] * found["weights"][0])
+
+
+def test_members_are_mixed_by_a_gate_where_it_is_better(text, tmp_path, monkeypatch):
+    """Alone and with an n-gram model; what is reported is what the stored models give."""
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(mix, "LEAST_QUARTER", 5)
+    monkeypatch.setattr(mix, "WORTH_A_GATE", -math.inf)
+    settings = settings_for("lstm", members=2, with_ngram=2, val=0.3)
+    found = train([text], architecture="lstm", name="t", settings=settings)
+    held_out = store.find("t").validation_text.read_text()
+    for name, loss, rows in (
+        ("t", found.members["loss"], 1 + 4),
+        ("t-mixture", found.mixture["mixture_loss"], 2 + 9),
+    ):
+        engines = [load(name), load(name, work=Work())]
+        assert all(len(one.stored.gate) == rows for one in engines)
+        first, second = (column(one, held_out) for one in engines)
+        assert first == pytest.approx(second, abs=1e-5)
+        assert loss == pytest.approx(-first[len(first) // 2 :].mean(), abs=1e-6)
+    assert found.val_loss == pytest.approx(-column(load("t"), held_out).mean(), abs=1e-6)
+    assert found.mixture["network_loss"] == pytest.approx(found.members["loss"], abs=1e-6)
 
 
 def test_the_summary_says_what_each_gave(text, tmp_path, monkeypatch, capsys):

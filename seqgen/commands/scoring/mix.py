@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.loading import mixture_of, with_cache
+from seqgen.commands.loading import joined, mixture_of, with_cache
+from seqgen.commands.scoring.gate import MOST_TOKENS, distributions
 from seqgen.commands.scoring.perplexity import check_token_file, for_model
 from seqgen.configs import Direction, Documents
 from seqgen.configs.scoring import CacheConfig, Scoring
@@ -35,6 +37,8 @@ EXACT = 12
 
 # A model -> what `score` gives for each token of a text: (N,), or (N, 1 + F) with `flatnesses`.
 Columns = Callable[[Reader], np.ndarray]
+# What the weights of a mixture depend on.
+By = Literal["order", "context"]
 
 
 @dataclass(frozen=True)
@@ -194,7 +198,7 @@ def fit(
             "--fit finds the weights of a mixture and the strength of a cache: give -m A+B, or "
             "--cache N"
         )
-    columns = _columns(loaded, text, scoring)
+    _, columns = _columns(loaded, text, scoring)
     parts = loaded.model.parts
     if loaded.cache is not None:
         fitted_cache = fit_cache(parts, loaded.cache.size, columns)
@@ -222,7 +226,7 @@ def fit_mixture(
     text: Iterable[str] | TokenFile | Pairs,
     scoring: Scoring | None = None,
     *,
-    by_order: bool = False,
+    by: By | None = None,
     half: bool = False,
 ) -> tuple[LoadedModel, float | None]:
     """Return a mixture with fitted weights, and its loss on what they were not fitted to.
@@ -231,21 +235,22 @@ def fit_mixture(
         loaded: a mixture.
         text: as of `fit`.
         scoring: as of `fit`.
-        by_order: of models of text, also fit weights for each order that the n-gram part matches
-            of a context.
+        by: "order": of models of text, also fit weights for each order that the n-gram part
+            matches of a context; "context": also fit a gate, which is then used instead.
         half: fit on the first half of the tokens; on all of them otherwise.
 
     Returns:
         The mixture, and the nats per token of the second half; None without `half`.
 
     Raises:
-        UsageError: as of `fit`; or with `by_order`, no part is an n-gram model.
+        UsageError: as of `fit`; or see `require_fit_by`.
         SeqgenError: as of `fit`.
     """
     parts = loaded.model.parts
-    guide = require_guide(loaded) if by_order else None
-    columns = _columns(loaded, text, scoring)
-    log_probs = np.stack(list(map(columns, parts)), 1)  # (N, K)
+    guide = require_fit_by(by, loaded)
+    corpus, columns = _columns(loaded, text, scoring)
+    read = distributions(parts, columns, corpus.tokens) if by == "context" else None
+    log_probs = read.log_probs if read else np.stack(list(map(columns, parts)), 1)  # (N, K)
     fitted = log_probs.shape[0] // 2 if half else log_probs.shape[0]
     stored = loaded.stored.with_weights(_fit_parts(log_probs[:fitted])[0])
     weights = np.array(stored.weights)
@@ -255,17 +260,32 @@ def fit_mixture(
         rows = tuple(tuple(rounded(row, fitted)) for row in fit_by_order(*table))
         stored = replace(stored, by_order=rows)
         weights = np.array(rows)[matched]
+    if read is not None:
+        stored = replace(stored, gate=read.gate(np.searchsorted(read.places, fitted)))
     mixed = replace(loaded, stored=stored, model=mixture_of(parts, stored))
-    rest = mixed_log_probs(log_probs, weights)[fitted:]
-    return mixed, -float(rest.mean()) if half else None
+    if not half:
+        return mixed, None
+    scored = columns(mixed.model) if read else mixed_log_probs(log_probs, weights)
+    return mixed, -float(scored[fitted:].mean())
 
 
-def require_guide(loaded: LoadedModel) -> int:
-    """Return the number of the n-gram model among the parts of a mixture of models of text.
+def require_fit_by(by: By | None, loaded: LoadedModel) -> int | None:
+    """Return the number of the n-gram model by whose orders weights are fitted, if they are.
 
     Raises:
-        UsageError: there is none, or the parts write from sources.
+        UsageError: there is none, or the parts write from sources; or for a gate, the vocabulary
+            is too large.
     """
+    if by is None:
+        return None
+    if by == "context":
+        size = loaded.model.vocab_size
+        if size > MOST_TOKENS:
+            raise UsageError(
+                f"--by context reads whole distributions, of at most {MOST_TOKENS:,} tokens, not "
+                f"{size:,}: leave it out, or give --by order"
+            )
+        return None
     loaded.given.require_nothing("--by order")
     try:
         return guide_of(loaded.model.parts)
@@ -298,8 +318,8 @@ def with_weights(loaded: LoadedModel, weights: Sequence[float]) -> LoadedModel:
 
 def _columns(
     loaded: LoadedModel, text: Iterable[str] | TokenFile | Pairs, scoring: Scoring | None
-) -> Columns:
-    """Encode a text once; return what scores it under a part of a model.
+) -> tuple[Corpus, Columns]:
+    """Encode a text once; return it, and what scores it under a part of a model.
 
     Raises:
         UsageError: see `perplexity.for_model`.
@@ -310,7 +330,7 @@ def _columns(
     if not corpus.tokens.size:
         raise SeqgenError("there is no token to fit weights on")
     how = scoring.batch_size, loaded.data.direction, scoring.stride
-    return lambda part: token_log_probs(part, corpus, *how)
+    return corpus, lambda part: token_log_probs(part, corpus, *how)
 
 
 def _corpus(
@@ -348,6 +368,8 @@ def _perplexity(nats: float) -> float:
 FITTED_ROWS, FITTED_LENGTH = 64, 16_384
 # Weights by order are many, so they are tried only if a quarter of the text has so many tokens.
 LEAST_QUARTER = 500
+# A gate takes longer per token than weights: it is used if it gains so many nats per token.
+WORTH_A_GATE = 0.001
 
 
 @dataclass(frozen=True)
@@ -357,6 +379,7 @@ class HalvesFit:
     Attributes:
         weights: of the parts.
         by_order: their weights for each order matched; empty where these are no better.
+        gate: of all parts, those of mixtures among them included; empty where it is no better.
         tokens: of the second half.
         losses: of the second half, in nats per token: the parts' and the mixture's.
         all_nats: the total of both halves under the mixture.
@@ -367,6 +390,7 @@ class HalvesFit:
     tokens: int
     losses: tuple[float, ...]
     all_nats: float
+    gate: tuple[tuple[float, ...], ...] = ()
 
 
 def to_fit(held_out: Corpus) -> Corpus:
@@ -379,7 +403,10 @@ def to_fit(held_out: Corpus) -> Corpus:
 def fit_on_half(
     parts: Sequence[Reader], corpus: Corpus, direction: Direction = "forward"
 ) -> HalvesFit:
-    """Fit the weights of models of one vocabulary; see `fit_columns`.
+    """Fit the weights of models of one vocabulary, see `fit_columns`; or a gate if that is better.
+
+    A gate is taken if, fitted on the first quarter, it is better than weights on the second by
+    `WORTH_A_GATE`.
 
     Args:
         parts: in evaluation mode. If the last is an n-gram model, weights by order are tried.
@@ -390,10 +417,33 @@ def fit_on_half(
     def column(model: Reader) -> np.ndarray:
         return token_log_probs(model, corpus, direction=direction)
 
-    log_probs, guide = np.stack(list(map(column, parts)), 1), parts[-1]
-    if guide.orders is None:
-        return fit_columns(log_probs)
-    return fit_columns(log_probs, column(MatchedOrders(guide)).astype(np.int64), guide.orders)
+    guide, size = parts[-1], corpus.tokens.size
+    if parts[0].vocab_size > MOST_TOKENS or size < 4 * LEAST_QUARTER:
+        log_probs = np.stack(list(map(column, parts)), 1)
+        if guide.orders is None:
+            return fit_columns(log_probs)
+        return fit_columns(log_probs, column(MatchedOrders(guide)).astype(np.int64), guide.orders)
+    each = [one for part in parts for one in part.parts]
+    read = distributions(each, column, corpus.tokens)
+    log_probs, known = [], iter(read.log_probs.T)
+    for part in parts:
+        own = [next(known) for _ in part.parts]
+        log_probs.append(own[0] if len(own) == 1 else column(part))
+    log_probs = np.stack(log_probs, 1)
+    matched = None if guide.orders is None else read.matched
+    fitted = fit_columns(log_probs, matched, read.contexts.orders)
+    # Both are fitted on the same quarter and tried on the same tokens of the next.
+    tried = read.places[read.places < size // 2]
+    some = None if matched is None else matched[tried]
+    by_weights = fit_columns(log_probs[tried], some, read.contexts.orders).losses[-1]
+    quarter = tried.size // 2
+    by_gate = read.loss(read.gate(quarter), slice(quarter, tried.size))
+    if by_weights - by_gate < WORTH_A_GATE:
+        return fitted
+    gate = read.gate(tried.size)
+    whole = column(joined(each, [1.0] * len(each), gate=gate))
+    losses = (*fitted.losses[:-1], -float(whole[size // 2 :].mean()))
+    return replace(fitted, by_order=(), gate=gate, losses=losses, all_nats=-float(whole.sum()))
 
 
 def fit_columns(

@@ -413,10 +413,14 @@ class Session:
             return None
         stored = as_stored(self.loaded)
         fitted = fit_on_half(stored.model.parts, to_fit(part), direction=self.loaded.data.direction)
-        keep_settings(self.stored, self.training, members={"weights": list(fitted.weights)})
+        members = {"weights": list(fitted.weights)}
+        if fitted.gate:
+            members["gate"] = list(map(list, fitted.gate))
+        keep_settings(self.stored, self.training, members=members)
         *losses, loss = fitted.losses
         return {
             "weights": list(fitted.weights),
+            "gate": members.get("gate"),
             "tokens": fitted.tokens,
             "losses": losses,
             "loss": loss,

@@ -67,6 +67,7 @@ class MixedWithNGram:
         order: its order.
         weights: the network's and the n-gram model's.
         by_order: their weights for each order matched, from 0 on; None where they are the same.
+        gate: the coefficients of a gate, used instead of weights; None where it is no better.
         tokens: of the half of the held-out part that the weights were not fitted on.
         network_loss: the network's on that half, in nats per token.
         ngram_loss: likewise the n-gram model's.
@@ -79,6 +80,7 @@ class MixedWithNGram:
     order: int
     weights: list[float]
     by_order: list[list[float]] | None
+    gate: list[list[float]] | None
     tokens: int
     network_loss: float
     ngram_loss: float
@@ -188,7 +190,7 @@ def _mix(session: Session) -> MixedWithNGram:
         return (*(of_network * share for share in shares), of_ngram)
 
     weights, by_order = divided(fitted.weights), tuple(map(divided, fitted.by_order))
-    mixture = StoredMixture(stored.path, (*networks, counted), weights, by_order)
+    mixture = StoredMixture(stored.path, (*networks, counted), weights, by_order, fitted.gate)
     parts = [*network.model.parts, ngram.model]
     loss = fitted.all_nats / part.tokens.size if part is prepared.val else None
     folder = write_stored(
@@ -212,6 +214,7 @@ def _described(folder: StoredModel, counted: StoredModel, fitted: HalvesFit) -> 
         order=counted.config["model"]["order"],
         weights=list(fitted.weights),
         by_order=list(map(list, fitted.by_order)) or None,
+        gate=list(map(list, fitted.gate)) or None,
         tokens=fitted.tokens,
         network_loss=network_loss,
         ngram_loss=ngram_loss,

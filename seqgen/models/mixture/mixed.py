@@ -10,8 +10,9 @@ import numpy as np
 
 from seqgen.configs import ModelConfig
 from seqgen.data.sources import Source, Sources
-from seqgen.models.distributions import weighted_sum_of
+from seqgen.models.distributions import normalise, weighted_sum_of
 from seqgen.models.engines.ops import Leaf, ops_of
+from seqgen.models.mixture.gate import Gate
 from seqgen.models.reader import LOGITS_AT_ONCE, ArrayModel, Reader
 from seqgen.models.scores import Predictions, first_best, ranks_in
 from seqgen.models.state import State
@@ -31,9 +32,12 @@ class Mixed(Reader):
     many of the last tokens the n-gram component has stored as a context. It depends on the past
     alone, so that the probabilities sum to 1 after every past.
 
+    With a gate, the probabilities are multiplied instead of added up; see `Gate`.
+
     Attributes:
         components: models with one vocabulary.
-        guide: the number of the n-gram component that tells m; None without a table.
+        guide: the number of the n-gram component that tells m; None if nothing depends on m.
+        gate: None without one.
     """
 
     normalised = True
@@ -44,6 +48,7 @@ class Mixed(Reader):
         components: Sequence[Reader],
         weights: Sequence[float],
         by_order: Sequence[Sequence[float]] | None = None,
+        gate: Sequence[Sequence[float]] | None = None,
     ) -> None:
         """Take models to mix.
 
@@ -51,9 +56,10 @@ class Mixed(Reader):
             components: models with one vocabulary.
             weights: one for each, not negative; they are divided by their sum.
             by_order: a row of weights for each m = 0 to N - 1, which sums to 1.
+            gate: the coefficients of a gate, which is used instead of weights; see `Gate`.
 
         Raises:
-            ValueError: the table does not fit the n-gram component, or there is none.
+            ValueError: a table does not fit the components, or there is no n-gram component.
         """
         self.config = ModelConfig(vocab_size=components[0].vocab_size)
         self._in_order = tuple(components)  # quicker to go through, as every step does
@@ -63,7 +69,10 @@ class Mixed(Reader):
         self.window = _least(part.window for part in components)
         self.source_window = _least(part.source_window for part in components)
         self.rows_at_least = min(part.rows_at_least for part in components)
-        self.guide, self.table = None, None
+        self.guide, self.table, self.gate = None, None, None
+        if gate is not None:
+            self.gate = Gate(gate, components)
+            self.guide, self.normalised = self.gate.guide, False
         if by_order is not None:
             self.guide = guide_of(components)
             self.table = np.array(by_order, np.float64).T.copy()  # (K, N)
@@ -116,19 +125,31 @@ class Mixed(Reader):
     def interpolated(
         self, tokens: Leaf, state: MixtureState | None = None, last: int | None = None
     ) -> tuple[Leaf, MixtureState | None]:
-        """Return the log-probabilities (B, T, V), or those of the `last`, and the state after."""
-        weights = self.log_weights_after(tokens, state)
+        """Return the log-probabilities (B, T, V), or those of the `last`, and the state after.
+
+        With a gate they are logits, which are not normalised.
+        """
+        matched = self.matched_after(tokens, state)
+        if last is not None and matched is not None:
+            matched = matched[:, -last:]
+        log_probs, after = self.distributions(tokens, state, last)
+        if self.gate is not None:
+            return self.gate.logits(ops_of(tokens).stack(-2, *log_probs), matched), after
+        weights = self.log_weights_after(matched)
         weights = [each if isinstance(each, float) else each[..., None] for each in weights]
-        if last is not None:
-            weights = [each if isinstance(each, float) else each[:, -last:] for each in weights]
+        return weighted_sum(log_probs, weights), after
+
+    def distributions(
+        self, tokens: Leaf, state: MixtureState | None, last: int | None = None
+    ) -> tuple[list[Leaf], MixtureState | None]:
+        """Return each component's log-probabilities (B, T, V), and the state after."""
         children = (None,) * len(self.components) if state is None else state.children
         log_probs, after = [], []
         for part, child in zip(self.components, children, strict=True):
             logits, child = part(tokens, child, last)
             log_probs.append(ops_of(logits).log_softmax(logits))
             after.append(child)
-        mixed = weighted_sum(log_probs, weights)
-        return mixed, None if state is None else MixtureState(tuple(after))
+        return log_probs, None if state is None else MixtureState(tuple(after))
 
     def step(self, tokens: Sequence[int], state: MixtureState) -> tuple[np.ndarray, MixtureState]:
         logits, children = [], []
@@ -136,24 +157,32 @@ class Mixed(Reader):
             of_part, child = part.step(tokens, child)
             logits.append(of_part)
             children.append(child)
-        weights, after = self.weights, MixtureState(tuple(children))
+        weights, after, matched = self.weights, MixtureState(tuple(children)), None
         if self.guide is not None:
             matched = self._in_order[self.guide].matched_by(children[self.guide])
+        if self.gate is not None:
+            return self.gate.logits(normalise(np.stack(logits, 1)), matched), after
+        if matched is not None:
             weights = self.table[:, matched, None]  # (K, B, 1)
         return weighted_sum_of(logits, weights), after
 
-    def log_weights_after(self, tokens: Leaf, state: MixtureState | None) -> Sequence[float | Leaf]:
-        """Return the log of each component's weight after tokens (B, T): a number, or (B, T)."""
+    def matched_after(self, tokens: Leaf, state: MixtureState | None) -> Leaf | None:
+        """Return the order matched after each of tokens (B, T); None if nothing depends on it."""
         if self.guide is None:
-            return self.log_weights
+            return None
         child = None if state is None else state.children[self.guide]
-        matched = self.components[self.guide].matched(tokens, child)  # (B, T)
+        return self.components[self.guide].matched(tokens, child)
+
+    def log_weights_after(self, matched: Leaf | None) -> Sequence[float | Leaf]:
+        """Return the log of each component's weight: a number, or one for each order (B, T)."""
+        if matched is None:
+            return self.log_weights
         return list(ops_of(matched).of(self.log_table, matched)[:, matched])
 
-    def predictions(
-        self, tokens: Leaf, state: MixtureState
-    ) -> tuple[MixedPredictions, MixtureState]:
-        weights = self.log_weights_after(tokens, state)
+    def predictions(self, tokens: Leaf, state: MixtureState) -> tuple[Predictions, MixtureState]:
+        if self.gate is not None:
+            return super().predictions(tokens, state)
+        weights = self.log_weights_after(self.matched_after(tokens, state))
         read = [
             part.predictions(tokens, child)
             for part, child in zip(self.components, state.children, strict=True)
@@ -164,11 +193,13 @@ class Mixed(Reader):
 
     @property
     def most_at_once(self) -> int:
+        if self.gate is not None:
+            return super().most_at_once // len(self.components)
         return min(part.most_at_once for part in self.components)
 
     @property
     def quick_ranks(self) -> bool:
-        return all(part.quick_ranks for part in self.components)
+        return self.gate is not None or all(part.quick_ranks for part in self.components)
 
 
 class MixtureArrays(Mixed, ArrayModel):
@@ -179,9 +210,10 @@ class MixtureArrays(Mixed, ArrayModel):
         components: Sequence[ArrayModel],
         weights: Sequence[float],
         by_order: Sequence[Sequence[float]] | None = None,
+        gate: Sequence[Sequence[float]] | None = None,
     ) -> None:
         self.components = components
-        self.mix(components, weights, by_order)
+        self.mix(components, weights, by_order, gate)
         self.dtype = components[0].dtype
 
     def __call__(

@@ -18,10 +18,11 @@ class Mixture(Mixed, LanguageModel):
         components: Sequence[LanguageModel],
         weights: Sequence[float],
         by_order: Sequence[Sequence[float]] | None = None,
+        gate: Sequence[Sequence[float]] | None = None,
     ) -> None:
         super().__init__()
         self.components = nn.ModuleList(components)
-        self.mix(components, weights, by_order)
+        self.mix(components, weights, by_order, gate)
 
     def forward(
         self, tokens: Tensor, state: MixtureState | None = None, last: int | None = None

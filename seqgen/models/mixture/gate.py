@@ -1,0 +1,77 @@
+"""Mixing by context: how much each part counts depends on how the parts' distributions differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from seqgen.models.engines.ops import Leaf, ops_of
+from seqgen.models.reader import Reader
+
+# Log-probabilities are raised to this, so that no part rules a token out for all: exp(-20) is 2e-9.
+LEAST = -20.0
+
+
+class Gate:
+    """The log-linear mixture p(w | past) ~ product over parts k of p_k(w | past)^g_k(past).
+
+    The exponents g are linear in the means of each part's log-probabilities under each part's
+    distribution, sum over w of p_j(w) log p_k(w): negative entropies (j = k) and cross-entropies.
+    Their constants depend on the order matched, if a part tells it. All of it depends on the past
+    alone, and the products are divided by their sum, so that they sum to 1 whatever the
+    coefficients (products of experts, Hinton 1999; logistic mixing, Mahoney 2005).
+
+    Args:
+        table: (N + K^2, K), the exponents' constants for each of N orders, 1 if no part tells
+            orders, and the coefficients of the means.
+        parts: the K parts.
+
+    Attributes:
+        guide: the number of the part that tells which order is matched; None without one.
+
+    Raises:
+        ValueError: the table does not fit the parts.
+    """
+
+    def __init__(self, table: Sequence[Sequence[float]], parts: Sequence[Reader]) -> None:
+        self.guide, orders = orders_of(parts)
+        table = np.array(table, np.float64)
+        if table.shape != (orders + len(parts) ** 2, len(parts)):
+            raise ValueError(f"its gate of {table.size} coefficients does not fit its parts")
+        self.constants, self.coefficients = table[:orders], table[orders:]
+
+    def logits(self, log_probs: Leaf, matched: Leaf | Sequence[int] | None) -> Leaf:
+        """Return what the mixture's log-probabilities are but for a constant, (..., V).
+
+        Args:
+            log_probs: of the parts, (..., K, V).
+            matched: the order matched before each, (...); None without a guide.
+        """
+        ops = ops_of(log_probs)
+        log_probs = ops.at_least(ops.wide(log_probs), LEAST)
+        constants = ops.of(self.constants, log_probs)
+        constants = constants[0] if matched is None else constants[matched]  # (..., K)
+        coefficients = ops.like(ops.of(self.coefficients, log_probs), log_probs)
+        with ops.full_precision(log_probs):
+            # A product for each row alone: those of several rows at once would round differently.
+            exponents = means_of(log_probs)[..., None, :] @ coefficients  # (..., 1, K)
+            exponents = exponents + ops.like(constants, log_probs)[..., None, :]
+            return (exponents @ log_probs)[..., 0, :]
+
+
+def orders_of(parts: Sequence[Reader]) -> tuple[int | None, int]:
+    """Return the number of the first part that tells orders, or None, and how many it tells."""
+    guide = next((n for n, part in enumerate(parts) if part.orders is not None), None)
+    return guide, 1 if guide is None else parts[guide].orders
+
+
+def means_of(log_probs: Leaf) -> Leaf:
+    """Return each part's mean log-probability under each part's distribution, (..., K^2).
+
+    Args:
+        log_probs: (..., K, V), finite.
+    """
+    ops = ops_of(log_probs)
+    means = ops.exp(log_probs) @ log_probs.swapaxes(-1, -2)  # (..., K, K)
+    return means.reshape(*means.shape[:-2], -1)
