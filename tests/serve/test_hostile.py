@@ -90,7 +90,7 @@ def send(place, data, draw):
 
 @pytest.mark.long
 def test_hostile_requests():
-    """No answer is a failure of the server's, nothing is logged, and the next text is right."""
+    """No answer is a failure of the server's, no traceback is logged; then texts are right."""
     draw = random.Random(11)
     asked = [one for kind in KINDS for one in asked_of(kind, 1, draw)]
     process, place = serving()
