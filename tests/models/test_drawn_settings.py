@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from architectures import TINY
 from drawn_settings import settings_of
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, assume, given
 from hypothesis import settings as run_with
 from hypothesis import strategies as st
 from torch import Tensor
@@ -176,6 +176,8 @@ def test_fewer_bits_are_near_the_whole_weights(architecture, kind, data):
     model = drawn_model(data, architecture).float()
     if not isinstance(model, ArraySteps) or not model.reducible:
         return
+    # A gain above 1 multiplies the rounding of 4 bits in every step, without a bound.
+    assume(kind != "int4" or getattr(model.config, "recurrent_gain", 1) <= 1)
     text = text_for(model, window_of(model))
     whole = model(text, model.start(2))[0].log_softmax(-1)
     model.reduce(kind)

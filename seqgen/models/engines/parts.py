@@ -302,4 +302,13 @@ def _module(kind: type[Part]) -> type[Part]:
     """Return the class of the torch modules of a kind."""
     from torch import nn
 
-    return type(kind.__name__, (kind, nn.Module), {"forward": kind.run})
+    def reduce(self: Any) -> tuple[Any, ...]:
+        return _empty, (kind,), self.__getstate__()  # pickle cannot find a class made here by name
+
+    return type(kind.__name__, (kind, nn.Module), {"forward": kind.run, "__reduce__": reduce})
+
+
+def _empty(kind: type[Part]) -> Part:
+    """Return a torch module of a kind that has nothing yet, for pickle to fill."""
+    made = _module(kind)
+    return made.__new__(made)

@@ -13,7 +13,7 @@ from seqgen.models.recurrent.equation import GLOROT, Equation, Maps, Parameter, 
 
 # From this ratio on (`ModelConfig.regularised`) the learning rate is doubled, and dropout is by
 # these rows: found by runs on texts of 20 kB to 1 MB (docs/experiments.md).
-HIGH_RATE_FROM = 8
+HIGH_RATE_FROM = 7
 DROPOUT_AT_HIGH_RATE = (
     (25, 0.05),
     (70, 0.1),
