@@ -14,7 +14,7 @@ from torch.func import functional_call
 from seqgen import registry
 from seqgen.models.engines.ops import ArrayOps
 from seqgen.models.engines.tensor_ops import TensorOps
-from seqgen.models.recurrent import array_model
+from seqgen.models.recurrent import array_layer
 from seqgen.models.recurrent.cell import Cell
 from seqgen.models.recurrent.linear_maps import over_loop, over_tensors
 from seqgen.models.recurrent.model import RecurrentLM
@@ -124,7 +124,7 @@ def test_the_step_over_arrays_is_the_step(case, rows, given):
 @pytest.mark.parametrize("piece", [2, 100])
 @torch.no_grad()
 def test_a_sequence_over_arrays_is_the_sequence(case, piece, monkeypatch):
-    monkeypatch.setattr(array_model, "PIECE", piece)
+    monkeypatch.setattr(array_layer, "PIECE", piece)
     layer, x, before = made(case)
     y, after = layer.over_arrays().sequence(x.numpy(), tuple(part.numpy() for part in before))
     same((torch.from_numpy(y), tuple(map(torch.from_numpy, after))), layer.sequence(x, before))

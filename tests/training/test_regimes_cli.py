@@ -17,7 +17,7 @@ from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train
 from seqgen.configs import REGIMES, TrainingConfig
 from seqgen.errors import UsageError
-from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.reader import OverFeatures
 from seqgen.training.events import Notice
 
 REGIME_SETTINGS = {
@@ -182,8 +182,8 @@ def test_a_counted_model_has_no_regime(arguments, text, capsys):
 
 
 def test_a_regime_that_needs_features_refuses_a_model_without(monkeypatch):
-    monkeypatch.delattr(NeuralLanguageModel, "hidden")
-    monkeypatch.delattr("seqgen.models.recurrent.model.RecurrentLM.hidden")
+    monkeypatch.delattr(OverFeatures, "hidden")
+    monkeypatch.delattr("seqgen.models.recurrent.array_model.RecurrentStack.hidden")
     assert plan_of("lstm", None, {"regime": "scheduled"}, {}, ["regime"])
     with pytest.raises(UsageError, match="professor-forcing needs a model with hidden features"):
         plan_of("lstm", None, {"regime": "professor-forcing"}, {}, ["regime"])
