@@ -10,6 +10,8 @@ from seqgen.errors import SeqgenError
 from seqgen.models.engines.native.library import library
 from seqgen.models.engines.native.softmax import log_softmax
 
+DAMAGED = "the model's probabilities are not numbers: its weights are damaged"
+
 
 def normalise(logits: np.ndarray) -> np.ndarray:
     """Return log-probabilities that sum to one, over the last dimension."""
@@ -28,7 +30,7 @@ def require_numbers(log_probs: np.ndarray) -> np.ndarray:
         SeqgenError: a row has none, for one NaN makes all of them NaN.
     """
     if np.isnan(log_probs[..., 0]).any():
-        raise SeqgenError("the model's probabilities are not numbers: its weights are damaged")
+        raise SeqgenError(DAMAGED)
     return log_probs
 
 

@@ -492,5 +492,7 @@ def test_weights_that_are_no_numbers_are_one_error(home, capsys):
     file = home / "models" / "m" / "model.safetensors"
     tensors = load_file(file)
     save_file({**tensors, "head.weight": tensors["head.weight"] * np.float32(math.nan)}, file)
-    for command in ("sample", "beam-search"):
-        assert "probabilities are not numbers" in refusal(capsys, command, "-m", "m", "--seed", 1)
+    (file.parent / "x.txt").write_text("and so on\n")
+    reduced = (["sample", "--precision", kind] for kind in ("int8", "int4", "bf16"))
+    for command in (["sample"], ["beam-search"], ["perplexity", file.parent / "x.txt"], *reduced):
+        assert "probabilities are not numbers" in refusal(capsys, *command, "-m", "m")

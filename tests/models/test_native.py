@@ -572,3 +572,26 @@ def test_a_wheel_has_the_library_or_works_without_it(compiles, tmp_path):
     show = [sys.executable, "-m", "seqgen", "course", "1.1", "--no-run"]
     shown = subprocess.run(show, cwd=place, env=environment, stdout=subprocess.PIPE, check=True)
     assert b"seqgen train seqgen/cli/corpora/fox.txt " in shown.stdout
+
+
+HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+@needs_library
+@pytest.mark.skipif(
+    not HUGE.exists() or "[never]" in HUGE.read_text(), reason="this system has no large pages"
+)
+def test_packed_matrices_lie_in_large_pages():
+    """Also in a command, which asks NumPy for none."""
+    code = """
+from pathlib import Path
+from seqgen.__main__ import set_up_numpy
+set_up_numpy()
+import numpy as np
+from seqgen.models.engines.native.maps import NativeMap
+kept = [NativeMap(np.ones((3072, 768), np.float32), None) for _ in range(5)]
+lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+print(next(line.split()[1] for line in lines if line.startswith("AnonHugePages")))
+"""
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
+    assert int(done.stdout) > 5 * 3072 * 768 * 4 / 1024 / 2  # kB: most of them at least

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from seqgen.commands.loaded import LoadedModel
 from seqgen.configs import Documents, require
 from seqgen.configs.scoring import Scoring
@@ -20,6 +22,7 @@ from seqgen.errors import SeqgenError
 from seqgen.files import title_of
 from seqgen.metrics.bootstrap import short, signature
 from seqgen.metrics.perplexity import OOV_BITS, ScoreTotals
+from seqgen.models.distributions import require_numbers
 from seqgen.scoring import Scored, add_up
 
 
@@ -155,11 +158,17 @@ def totals_of(
         loaded: the model.
         text: as of `perplexity`.
         scoring: how, for this model.
+
+    Raises:
+        SeqgenError: the model gives what is no probability.
     """
     if isinstance(text, Pairs):
-        return _score_pairs(loaded, text, scoring)
-    score = _score_token_file if isinstance(text, TokenFile) else _score_chunks
-    return *score(loaded, text, scoring), 0
+        totals, facts, unknown = _score_pairs(loaded, text, scoring)
+    else:
+        score = _score_token_file if isinstance(text, TokenFile) else _score_chunks
+        (totals, facts), unknown = score(loaded, text, scoring), 0
+    require_numbers(np.array([totals.nll_nats]))
+    return totals, facts, unknown
 
 
 def score_held_out(loaded: LoadedModel) -> ScoreTotals:

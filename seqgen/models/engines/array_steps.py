@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from seqgen.errors import SeqgenError
 from seqgen.models.base import require_no_graph
+from seqgen.models.distributions import DAMAGED
 from seqgen.models.engines.arrays import in_fewer_bits
 from seqgen.models.engines.onednn_linear import reduce_linear_layers
 from seqgen.models.engines.tensor_products import as_array, as_tensor, weights_as_arrays
@@ -45,9 +47,12 @@ class ArraySteps:
 
         Raises:
             ValueError: they are already.
+            SeqgenError: a weight is NaN or infinite, which rounding would hide.
         """
         if self.reduced is not None:
             raise ValueError(f"the matrices are in {self.reduced} already")
+        if not all(weight.isfinite().all() for weight in self.parameters()):
+            raise SeqgenError(DAMAGED)
         reduce_linear_layers(self, precision)
         self.reduced = precision
         self.forget_prepared()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import threading
 
 import numpy as np
@@ -133,15 +135,17 @@ def _filled(x: np.ndarray | None, panel: int, size: int) -> np.ndarray:
 def _in_large_pages(x: np.ndarray) -> np.ndarray:
     """Return a copy of x in one piece, which begins with a line of the cache.
 
-    For a block of several matrices NumPy asks Linux for pages of 2 MB. In those the processor finds
-    its way faster, and reads ahead beyond the borders of small pages.
+    Several share a block of memory, for which Linux is asked for pages of 2 MB. In those the
+    processor finds its way faster, and reads ahead beyond the borders of small pages.
     """
     global _block
     size = x.nbytes + -x.nbytes % LINE
     with _lock:
         if size > len(_block):
-            _block = np.empty(max(SHARED, size + LINE), np.uint8)
-            _block = _block[-_block.ctypes.data % LINE :]
+            new = mmap.mmap(-1, max(SHARED, size), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            with contextlib.suppress(AttributeError, OSError):  # another system, or none such
+                new.madvise(mmap.MADV_HUGEPAGE)
+            _block = np.frombuffer(new, np.uint8)
         room, _block = _block[:size], _block[size:]
     copy = room[: x.nbytes].view(x.dtype).reshape(x.shape)
     copy[...] = x
