@@ -30,26 +30,25 @@ static void show(const char *name, int64_t count, const float *x) {
 }
 
 static void products(int64_t outputs, int64_t inputs, int64_t rows) {
-    const int64_t groups = whole(inputs, GROUP), most = whole(outputs, PANEL);
+    const int64_t wide = whole(inputs, BLOCK), blocks = wide / BLOCK, most = whole(outputs, PANEL);
     float *x = numbers(rows * inputs, -2, 2), *y = zeros(rows * outputs);
     float *packed = zeros(most * inputs), *bias = zeros(most);
-    const int64_t blocks = whole(inputs, BLOCK_INPUTS) / BLOCK_INPUTS;
-    int8_t *small = room_of(most * groups), *smallest = room_of(most * blocks * BLOCK_INPUTS / 2);
+    int8_t *small = room_of(most * wide), *smallest = room_of(most * wide / 2);
     uint16_t *of_blocks = room_of(most * blocks * sizeof *of_blocks);
     for (int64_t o = 0; o < outputs; o++) {
         bias[o] = (float)number();
         for (int64_t i = 0; i < inputs; i++) {
             const double w = number();
             packed[(o / PANEL * inputs + i) * PANEL + o % PANEL] = (float)w;
-            small[((o / LANES * groups + i / GROUP * GROUP) * LANES) + o % LANES * GROUP + i % GROUP] =
-                (int8_t)(254 * w - 127);
-            const int64_t block = o / LANES * blocks + i / BLOCK_INPUTS, eight = i % BLOCK_INPUTS / 8;
-            smallest[(block * BLOCK_INPUTS / 8 + eight) * 4 * LANES + o % LANES * 4 + i % 4] |=
+            small[((o / LANES * wide + i / GROUP * GROUP) * LANES) + o % LANES * GROUP + i % GROUP] =
+                (int8_t)((int)(254 * w - 127) + ADDED);
+            const int64_t block = o / LANES * blocks + i / BLOCK, eight = i % BLOCK / 8;
+            smallest[(block * BLOCK / 8 + eight) * 4 * LANES + o % LANES * 4 + i % 4] |=
                 (int8_t)((int)(16 * w) << i % 8 / 4 * 4);
             of_blocks[block * LANES + o % LANES] = (uint16_t)(0x3e00 + o % 97); /* 0.125 and more */
         }
     }
-    void *scratch = room_of(rows * 2 * (8 * blocks + BLOCK_INPUTS * blocks));
+    void *scratch = room_of(rows * 2 * (8 * blocks + wide));
     map m = {outputs, inputs, packed, bias, 0};
     product(&m, rows, x, inputs, y, outputs, scratch);
     show("product", rows * outputs, y);

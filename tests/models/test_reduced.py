@@ -26,19 +26,21 @@ def numbers(*shape, seed=0):
 
 
 def test_int8_products_are_those_of_whole_numbers():
-    """Row by row in Python's integers: the scale is the largest magnitude over 127."""
-    weight, bias, x = numbers(5, 12), numbers(5, seed=1), numbers(3, 12, seed=2)
-    x[1] = 0
+    """In Python's integers: scales are the largest magnitude of a row of W, of 32 columns of x."""
+    weight, bias, x = numbers(5, 76), numbers(5, seed=1), numbers(3, 76, seed=2)
+    x[1], x[2, 40] = 0, 1000
     y = Int8Map(torch.from_numpy(weight), torch.from_numpy(bias))(x)
     for i in range(3):
         for o in range(5):
-            of_x = np.abs(x[i]).max() / np.float32(127)
-            of_w = np.abs(weight[o]).max() / np.float32(127)
-            whole = sum(
-                int(np.rint(a / of_w)) * (int(np.rint(b / of_x)) if of_x else 0)
-                for a, b in zip(weight[o], x[i], strict=True)
-            )
-            assert y[i, o] == pytest.approx(whole * float(of_w) * float(of_x) + bias[o], rel=1e-5)
+            of_w, wanted = np.abs(weight[o]).max() / np.float32(127), float(bias[o])
+            for block in (slice(32), slice(32, 64), slice(64, 76)):
+                of_x = np.abs(x[i, block]).max() / np.float32(127)
+                whole = sum(
+                    int(np.rint(a / of_w)) * (int(np.rint(b / of_x)) if of_x else 0)
+                    for a, b in zip(weight[o, block], x[i, block], strict=True)
+                )
+                wanted += whole * float(of_w) * float(of_x)
+            assert y[i, o] == pytest.approx(wanted, rel=1e-5)
     assert (y[1] == bias).all()
 
 
@@ -78,13 +80,14 @@ def test_int4_rounds_better_than_to_the_largest_number():
     assert better > 40
 
 
-def test_int4_by_numpy_is_int4_by_the_library(monkeypatch):
+@pytest.mark.parametrize("kind", [Int8Map, Int4Map])
+def test_whole_numbers_by_numpy_are_those_by_the_library(kind, monkeypatch):
     weight, bias, x = numbers(61, 100), numbers(61, seed=1), numbers(7, 100, seed=2)
     x[1] = 0
     tensors = torch.from_numpy(weight), torch.from_numpy(bias)
-    mapped = Int4Map(*tensors)
+    mapped = kind(*tensors)
     monkeypatch.setattr("seqgen.models.engines.quantized.library", lambda: None)
-    np.testing.assert_allclose(Int4Map(*tensors)(x), mapped(x), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(kind(*tensors)(x), mapped(x), rtol=0, atol=1e-5)
 
 
 def test_bf16_products_are_those_of_rounded_numbers():

@@ -65,10 +65,11 @@ class ReducedMap:
 
 
 class Int8Map(ReducedMap):
-    """W and x in int8, with a scale for each row of W and for each row of x.
+    """W and x in int8, with a scale for each row of W and for each `BLOCK` columns of a row of x.
 
-    The scale of a row is its largest magnitude over 127, so that zero stays zero and nothing is
-    cut off. The products of the whole numbers are exact.
+    A scale is the largest magnitude over 127, so that zero stays zero and nothing is cut off. The
+    products of the whole numbers of a block are exact, and those of blocks are added up in float32,
+    in order.
     """
 
     def keep(self, weight: Tensor) -> None:
@@ -78,20 +79,17 @@ class Int8Map(ReducedMap):
         if library() is not None:
             self.native = NativeInt8Map(whole.numpy(), self.scales, None)
             return
-        # torch's product of whole numbers is wrong over a single column: it gets a zero beside it.
-        # (I, O), a view: it reads the rows of W.
-        self.whole = F.pad(whole, (0, max(0, 2 - whole.shape[1]))).t()
+        blocks = F.pad(whole, (0, -whole.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))
+        self.whole = blocks.permute(1, 2, 0).contiguous().numpy()  # (N, BLOCK, O)
 
     def product(self, x: np.ndarray) -> np.ndarray:
         if self.native is not None:
             return self.native(x)
         whole, scale = _rounded(x)
-        if whole.shape[1] < len(self.whole):
-            whole = np.pad(whole, ((0, 0), (0, 1)))
-        y = torch._int_mm(torch.from_numpy(whole.astype(np.int8)), self.whole)
-        y = y.numpy().astype(np.float32)  # (B, O)
+        y = np.zeros((len(x), self.outputs), np.float32)
+        for n, matrix in enumerate(self.whole):
+            y += _whole_product(whole[:, n], matrix) * scale[:, n]
         y *= self.scales
-        y *= scale
         return y
 
 
@@ -118,13 +116,10 @@ class Int4Map(ReducedMap):
     def product(self, x: np.ndarray) -> np.ndarray:
         if self.native is not None:
             return self.native(x)
-        wide = np.pad(x, ((0, 0), (0, -x.shape[1] % BLOCK)))
-        whole, scale = _rounded(wide.reshape(len(x), -1, BLOCK))
+        whole, scale = _rounded(x)
         y = np.zeros((len(x), self.outputs), np.float32)
         for n, (matrix, scales) in enumerate(zip(self.whole, self.scales, strict=True)):
-            # Sums of whole numbers that float32 holds: exact in any order.
-            sums = whole[:, n] @ matrix.astype(np.float32)
-            y += sums * (scales * scale[:, n])
+            y += _whole_product(whole[:, n], matrix) * (scales * scale[:, n])
         return y
 
 
@@ -156,11 +151,17 @@ OF_HEAD = {"int4": "int8"}
 
 
 def _rounded(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return x (..., I) as whole numbers in float32, and the scale (..., 1) of each last axis."""
-    scale = np.maximum.reduce(np.abs(x), -1, keepdims=True)
+    """Return x (B, I) as whole numbers in float32 (B, N, BLOCK), and scales (B, N, 1)."""
+    blocks = np.pad(x, ((0, 0), (0, -x.shape[1] % BLOCK))).reshape(len(x), -1, BLOCK)
+    scale = np.maximum.reduce(np.abs(blocks), -1, keepdims=True)
     np.maximum(scale, TINY, out=scale)
     scale *= np.float32(1 / LARGEST)
-    return np.rint(x / scale), scale
+    return np.rint(blocks / scale), scale
+
+
+def _whole_product(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """Return x W (B, O): sums of whole numbers that float32 holds, so exact in any order."""
+    return x @ matrix.astype(np.float32)
 
 
 def _in_4_bits(weight: Tensor) -> tuple[Tensor, Tensor]:

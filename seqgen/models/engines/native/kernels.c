@@ -320,37 +320,51 @@ static void float_product(const map *m, int64_t first, int64_t last, int64_t row
     }
 }
 
-/* What a row of whole numbers is multiplied by, and their sum. */
-typedef struct {
-    float scale;
-    int32_t sum;
-} rounding;
+/* ---- Maps W x + b in whole numbers ---- */
 
-/* Rounds x (I) to whole numbers with its own scale; fills up the last group. */
-#define ROUNDED(NAME, TYPE) \
-    INLINE rounding NAME(const float *x, int64_t inputs, TYPE *whole) { \
-        int32_t most = 0, sum = 0; /* magnitudes are in the order of their bits */ \
-        for (int64_t i = 0; i < inputs; i++) { \
-            int32_t bits; \
-            memcpy(&bits, x + i, sizeof bits); \
-            bits &= INT32_MAX; \
-            most = bits > most ? bits : most; \
-        } \
+/* Each BLOCK inputs of a row of x have a scale of their own. The sums of a block are exact, and blocks
+   are added up in order. `sum` is minus what the number that was added to the weights contributes. */
+enum { BLOCK = 32 };
+#define BLOCK_OF(TYPE) \
+    struct { \
         float scale; \
-        memcpy(&scale, &most, sizeof scale); \
-        scale = (scale > 1e-30f ? scale : 1e-30f) * (1.0f / 127); \
-        INDEPENDENT for (int64_t i = 0; i < inputs; i++) { \
-            int32_t of_x = (int32_t)((x[i] / scale + 12582912.0f) - 12582912.0f); \
-            whole[i] = (TYPE)of_x, sum += of_x; \
-        } \
-        for (int64_t i = inputs; i & (GROUP - 1); i++) whole[i] = 0; \
-        return (rounding){scale, sum}; \
+        int32_t sum; \
+        TYPE x[BLOCK]; \
     }
-ROUNDED(rounded, int8_t)
-ROUNDED(rounded_wide, int16_t)
+typedef BLOCK_OF(int8_t) block;
+typedef BLOCK_OF(int16_t) wide_block;
 
-/* VNNI multiplies numbers without a sign by others: W gets 128 added, and sums have x's sum times
-   -128 to begin with. By AVX2 several rows share the work of widening W to 16 bits. */
+INLINE int64_t blocks_of(const map *m) { return (m->inputs + BLOCK - 1) / BLOCK; }
+
+/* Rounds a row of x to whole numbers, the last block filled up with zeros; returns what follows them. */
+#define ROUNDED(NAME, TYPE) \
+    static TYPE *NAME(const float *x, int64_t inputs, int32_t added, TYPE *to) { \
+        for (; inputs > 0; inputs -= BLOCK, x += BLOCK, to++) { \
+            float filled[BLOCK] = {0}; \
+            const float *in = inputs < BLOCK ? memcpy(filled, x, (size_t)inputs * sizeof *x) : x; \
+            int32_t most = 0, sum = 0; /* magnitudes are in the order of their bits */ \
+            for (int i = 0; i < BLOCK; i++) { \
+                int32_t bits; \
+                memcpy(&bits, in + i, sizeof bits); \
+                bits &= INT32_MAX; \
+                most = bits > most ? bits : most; \
+            } \
+            float scale; \
+            memcpy(&scale, &most, sizeof scale); \
+            scale = (scale > 1e-30f ? scale : 1e-30f) * (1.0f / 127); \
+            INDEPENDENT for (int i = 0; i < BLOCK; i++) { \
+                int32_t of_x = (int32_t)((in[i] / scale + 12582912.0f) - 12582912.0f); \
+                to->x[i] = of_x, sum += of_x; \
+            } \
+            to->scale = scale, to->sum = -added * sum; \
+        } \
+        return to; \
+    }
+ROUNDED(rounded, block)
+ROUNDED(rounded_wide, wide_block)
+
+/* VNNI multiplies numbers without a sign by others: W has 128 added. By AVX2 several rows share the
+   work of widening W to 16 bits. */
 #if defined __AVX512VNNI__
 enum { ADDED = 128, WIDENS = 0 };
 #elif defined __AVX2__
@@ -364,8 +378,8 @@ INLINE integers four_products(integers sums, const int8_t *w, const int8_t *x) {
 #if defined __AVX512VNNI__
     int32_t four;
     memcpy(&four, x, sizeof four);
-    __m512i weights = _mm512_xor_si512(_mm512_loadu_si512(w), _mm512_set1_epi8(-ADDED));
-    return (integers)_mm512_dpbusd_epi32((__m512i)sums, weights, _mm512_set1_epi32(four));
+    return (integers)_mm512_dpbusd_epi32((__m512i)sums, _mm512_loadu_si512(w),
+                                         _mm512_set1_epi32(four));
 #elif defined __AVX2__ /* |x| times w with x's sign: two of them are at most 2 * 127^2 < 2^15 */
     int32_t four;
     memcpy(&four, x, sizeof four);
@@ -383,129 +397,103 @@ INLINE integers four_products(integers sums, const int8_t *w, const int8_t *x) {
 #endif
 }
 
-INLINE void put_scaled(const map *m, int64_t begin, integers sums, float scale, float *y) {
-    floats out = __builtin_convertvector(sums, floats) * load(m->scales + begin);
-    put(y + begin, out * scale + load(m->bias + begin), m->outputs - begin);
+INLINE void put_scaled(const map *m, int64_t panel, floats out, float *y) {
+    const int64_t at = panel * LANES;
+    put(y + at, out * load(m->scales + at) + load(m->bias + at), m->outputs - at);
 }
 
-/* What panels from `first` on make of rows of x, which were rounded as `by` says. */
-INLINE void int8_tile(const int panels, const int rows, const map *m, int64_t first,
-                      const int8_t *x, const rounding *by, float *y, int64_t y_step) {
-    const int64_t groups = (m->inputs + GROUP - 1) / GROUP;
-    const int8_t *w = (const int8_t *)m->packed + first * groups * GROUP * LANES;
-    integers sums[4][MOST_ROWS];
+/* What panels from `first` on make of rows of x. */
+INLINE void int8_tile(const int panels, const int rows, const map *m, int64_t first, const block *x,
+                      float *y, int64_t y_step) {
+    const int64_t blocks = blocks_of(m);
+    const int8_t *w = (const int8_t *)m->packed + first * blocks * BLOCK * LANES;
+    floats out[4][MOST_ROWS];
     UNROLLED for (int p = 0; p < panels; p++) {
-        UNROLLED for (int r = 0; r < rows; r++) sums[p][r] = (integers){0} - ADDED * by[r].sum;
+        UNROLLED for (int r = 0; r < rows; r++) out[p][r] = (floats){0};
     }
-    for (int64_t g = 0; g < groups; g++) {
+    for (int64_t b = 0; b < blocks; b++, x++, w += BLOCK * LANES) {
+        integers sums[4][MOST_ROWS];
         UNROLLED for (int p = 0; p < panels; p++) {
-            const int8_t *at = w + (p * groups + g) * GROUP * LANES;
             UNROLLED for (int r = 0; r < rows; r++) {
-                sums[p][r] = four_products(sums[p][r], at, x + (r * groups + g) * GROUP);
+                sums[p][r] = (integers){0} + (ADDED ? x[r * blocks].sum : 0);
+            }
+        }
+        UNROLLED for (int i = 0; i < BLOCK; i += GROUP) {
+            UNROLLED for (int p = 0; p < panels; p++) {
+                const int8_t *at = w + (p * blocks * BLOCK + i) * LANES;
+                UNROLLED for (int r = 0; r < rows; r++) {
+                    sums[p][r] = four_products(sums[p][r], at, x[r * blocks].x + i);
+                }
+            }
+        }
+        UNROLLED for (int p = 0; p < panels; p++) {
+            UNROLLED for (int r = 0; r < rows; r++) {
+                out[p][r] += __builtin_convertvector(sums[p][r], floats) * x[r * blocks].scale;
             }
         }
     }
     UNROLLED for (int p = 0; p < panels; p++) {
-        UNROLLED for (int r = 0; r < rows; r++) {
-            put_scaled(m, (first + p) * LANES, sums[p][r], by[r].scale, y + r * y_step);
-        }
+        UNROLLED for (int r = 0; r < rows; r++) put_scaled(m, first + p, out[p][r], y + r * y_step);
     }
 }
 
 #if defined __AVX2__ && !defined __AVX512VNNI__
 /* The same of x in 16 bits, a panel after the other. */
 INLINE void wide_tile(const int panels, const int rows, const map *m, int64_t panel,
-                      const int16_t *x, const rounding *by, float *y, int64_t y_step) {
-    const int64_t groups = (m->inputs + GROUP - 1) / GROUP;
+                      const wide_block *x, float *y, int64_t y_step) {
+    const int64_t blocks = blocks_of(m);
     for (const int64_t end = panel + panels; panel < end; panel++) {
-        const int8_t *w = (const int8_t *)m->packed + panel * groups * GROUP * LANES;
-        __m256i first[MOST_ROWS], last[MOST_ROWS]; /* outputs 0 to 3, and 4 to 7, in pairs */
-        UNROLLED for (int r = 0; r < rows; r++) first[r] = last[r] = _mm256_setzero_si256();
-        for (int64_t g = 0; g < groups; g++) {
-            const __m128i *at = (const __m128i *)(w + g * GROUP * LANES);
-            __m256i low = _mm256_cvtepi8_epi16(_mm_loadu_si128(at));
-            __m256i high = _mm256_cvtepi8_epi16(_mm_loadu_si128(at + 1));
+        const int8_t *w = (const int8_t *)m->packed + panel * blocks * BLOCK * LANES;
+        floats out[MOST_ROWS];
+        UNROLLED for (int r = 0; r < rows; r++) out[r] = (floats){0};
+        for (int64_t b = 0; b < blocks; b++) {
+            __m256i first[MOST_ROWS], last[MOST_ROWS]; /* outputs 0 to 3, and 4 to 7, in pairs */
+            UNROLLED for (int r = 0; r < rows; r++) first[r] = last[r] = _mm256_setzero_si256();
+            UNROLLED for (int i = 0; i < BLOCK; i += GROUP, w += GROUP * LANES) {
+                const __m128i *at = (const __m128i *)w;
+                __m256i low = _mm256_cvtepi8_epi16(_mm_loadu_si128(at));
+                __m256i high = _mm256_cvtepi8_epi16(_mm_loadu_si128(at + 1));
+                UNROLLED for (int r = 0; r < rows; r++) {
+                    int64_t four;
+                    memcpy(&four, x[r * blocks + b].x + i, sizeof four);
+                    __m256i values = _mm256_set1_epi64x(four);
+                    first[r] = _mm256_add_epi32(first[r], _mm256_madd_epi16(low, values));
+                    last[r] = _mm256_add_epi32(last[r], _mm256_madd_epi16(high, values));
+                    /* Row after row, or there are more numbers on the way than registers. */
+                    __asm__ volatile("" : "+x"(first[r]), "+x"(last[r]));
+                }
+            }
             UNROLLED for (int r = 0; r < rows; r++) {
-                int64_t four;
-                memcpy(&four, x + (r * groups + g) * GROUP, sizeof four);
-                __m256i values = _mm256_set1_epi64x(four);
-                first[r] = _mm256_add_epi32(first[r], _mm256_madd_epi16(low, values));
-                last[r] = _mm256_add_epi32(last[r], _mm256_madd_epi16(high, values));
-                /* Row after row, or there are more numbers on the way than registers. */
-                __asm__ volatile("" : "+x"(first[r]), "+x"(last[r]));
+                __m256i both = _mm256_hadd_epi32(first[r], last[r]);
+                integers sums = (integers)_mm256_permute4x64_epi64(both, 0xd8);
+                out[r] += __builtin_convertvector(sums, floats) * x[r * blocks + b].scale;
             }
         }
-        UNROLLED for (int r = 0; r < rows; r++) {
-            __m256i both = _mm256_hadd_epi32(first[r], last[r]);
-            integers sums = (integers)_mm256_permute4x64_epi64(both, 0xd8);
-            put_scaled(m, panel * LANES, sums, by[r].scale, y + r * y_step);
-        }
+        UNROLLED for (int r = 0; r < rows; r++) put_scaled(m, panel, out[r], y + r * y_step);
     }
 }
 #else
 #define wide_tile int8_tile
 #endif
 
-typedef void int8_form(const map *, int64_t, const void *, const rounding *, float *, int64_t);
-#define FORM(P, R, TILE) \
-    static __attribute__((noinline)) void int8_##P##_##R( \
-        const map *m, int64_t first, const void *x, const rounding *by, float *y, int64_t step) { \
-        TILE(P, R, m, first, x, by, y, step); \
+typedef void whole_form(const map *, int64_t, const void *, float *, int64_t);
+#define FORM(NAME, P, R, TILE) \
+    static __attribute__((noinline)) void NAME##_##P##_##R( \
+        const map *m, int64_t first, const void *x, float *y, int64_t y_step) { \
+        TILE(P, R, m, first, x, y, y_step); \
     }
 #define FORMS(P) \
-    FORM(P, 2, wide_tile) FORM(P, 3, wide_tile) FORM(P, 4, wide_tile) FORM(P, 5, wide_tile) \
-    FORM(P, 6, wide_tile)
-FORM(1, 1, int8_tile) FORMS(1)
-FORM(4, 1, int8_tile) FORMS(2)
-#undef FORM
+    FORM(int8, P, 2, wide_tile) FORM(int8, P, 3, wide_tile) FORM(int8, P, 4, wide_tile) \
+    FORM(int8, P, 5, wide_tile) FORM(int8, P, 6, wide_tile)
+FORM(int8, 1, 1, int8_tile) FORMS(1)
+FORM(int8, 4, 1, int8_tile) FORMS(2)
 #undef FORMS
-static int8_form *const INT8_FORMS[] = {int8_1_1, int8_1_2, int8_1_3, int8_1_4, int8_1_5, int8_1_6};
-static int8_form *const INT8_WIDE[] = {int8_4_1, int8_2_2, int8_2_3, int8_2_4, int8_2_5, int8_2_6};
+static whole_form *const INT8_FORMS[] = {int8_1_1, int8_1_2, int8_1_3, int8_1_4, int8_1_5, int8_1_6};
+static whole_form *const INT8_WIDE[] = {int8_4_1, int8_2_2, int8_2_3, int8_2_4, int8_2_5, int8_2_6};
 
-/* Of panels `first` to `last`; x was rounded as `by` says. */
-static void int8_product(const map *m, int64_t first, int64_t last, int64_t rows, const char *x,
-                         const rounding *by, float *y, int64_t y_step) {
-    const int64_t width = (m->inputs + GROUP - 1) / GROUP * GROUP << (WIDENS && rows > 1);
-    const int64_t tiles = (rows + INT8_ROWS - 1) / INT8_ROWS, at_once = rows == 1 ? 4 : 2;
-    for (int64_t panels; first < last; first += panels) {
-        panels = first + at_once <= last ? at_once : 1;
-        for (int64_t r = 0, left = tiles; left > 0; left--) {
-            const int64_t count = (rows - r + left - 1) / left;
-            (panels > 1 ? INT8_WIDE : INT8_FORMS)[count - 1](m, first, x + r * width, by + r,
-                                                            y + r * y_step, y_step);
-            r += count;
-        }
-    }
-}
-
-typedef struct {
-    const map *m;
-    int64_t rows, x_step, y_step;
-    const float *x;
-    const rounding *by; /* of each row of whole numbers, which lie behind; or null */
-    float *y;
-} product_work;
-
-static void product_part(const void *about, int64_t part, int64_t parts) {
-    const product_work *o = about;
-    const int64_t panel = o->by ? LANES : PANEL, panels = (o->m->outputs + panel - 1) / panel;
-    const int64_t fours = (panels + 3) / 4; /* a row takes four at a time */
-    const int64_t first = 4 * (fours * part / parts);
-    const int64_t last = least(panels, 4 * (fours * (part + 1) / parts));
-    if (o->by) {
-        int8_product(o->m, first, last, o->rows, (const char *)(o->by + o->rows), o->by, o->y,
-                     o->y_step);
-    } else {
-        float_product(o->m, first, last, o->rows, o->x, o->x_step, o->y, o->y_step);
-    }
-}
-
-/* ---- Maps W x + b in 4 bits ---- */
-
-/* Each BLOCK_INPUTS inputs of an output have a scale of their own, and so have those of a row of x. The sums
-   of a block are exact, and blocks are added up in order. W's whole numbers, with 8 added, lie in
-   panels of one vector of outputs: eight inputs of each, the last four in the upper halves of bytes. */
-enum { BLOCK_INPUTS = 32, INT4_ROWS = LANES == 16 ? 8 : 4 };
+/* W's numbers of 4 bits, with 8 added, lie in panels of one vector of outputs: eight inputs of each, the
+   last four in the upper halves of bytes. Each BLOCK inputs of an output have a scale. */
+enum { INT4_ROWS = LANES == 16 ? 8 : 4 };
 typedef uint32_t words __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef uint16_t halves __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
 
@@ -538,11 +526,11 @@ INLINE integers sums_of_block(integers sums) {
 #endif
 }
 
-/* What panels from `first` on make of rows of x, whose blocks were rounded as `by` says. */
-INLINE void int4_tile(const int panels, const int rows, const map *m, int64_t first,
-                      const int8_t *x, const rounding *by, float *y, int64_t y_step) {
-    const int64_t blocks = (m->inputs + BLOCK_INPUTS - 1) / BLOCK_INPUTS;
-    const uint8_t *w = (const uint8_t *)m->packed + first * blocks * (BLOCK_INPUTS / 2 * LANES);
+/* What panels from `first` on make of rows of x. */
+INLINE void int4_tile(const int panels, const int rows, const map *m, int64_t first, const block *x,
+                      float *y, int64_t y_step) {
+    const int64_t blocks = blocks_of(m);
+    const uint8_t *w = (const uint8_t *)m->packed + first * blocks * (BLOCK / 2 * LANES);
     const uint16_t *scales = m->of_blocks + first * blocks * LANES;
     floats out[4][MOST_ROWS];
     UNROLLED for (int p = 0; p < panels; p++) {
@@ -553,13 +541,13 @@ INLINE void int4_tile(const int panels, const int rows, const map *m, int64_t fi
         UNROLLED for (int p = 0; p < panels; p++) {
             UNROLLED for (int r = 0; r < rows; r++) sums[p][r] = (integers){0};
         }
-        UNROLLED for (int i = 0; i < BLOCK_INPUTS; i += 2 * GROUP) {
+        UNROLLED for (int i = 0; i < BLOCK; i += 2 * GROUP) {
             UNROLLED for (int p = 0; p < panels; p++) {
-                const uint8_t *at = w + (p * blocks + b) * (BLOCK_INPUTS / 2 * LANES) + i / 2 * LANES;
+                const uint8_t *at = w + (p * blocks + b) * (BLOCK / 2 * LANES) + i / 2 * LANES;
                 const words both = *(const words *)at;
                 const words low = both & 0x0f0f0f0f, high = both >> 4 & 0x0f0f0f0f;
                 UNROLLED for (int r = 0; r < rows; r++) {
-                    const int8_t *of_x = x + (r * blocks + b) * BLOCK_INPUTS + i;
+                    const int8_t *of_x = x[r * blocks + b].x + i;
                     sums[p][r] = nibble_products(sums[p][r], low, of_x);
                     sums[p][r] = nibble_products(sums[p][r], high, of_x + GROUP);
                 }
@@ -568,8 +556,8 @@ INLINE void int4_tile(const int panels, const int rows, const map *m, int64_t fi
         UNROLLED for (int p = 0; p < panels; p++) {
             const floats scale = widened(scales + (p * blocks + b) * LANES);
             UNROLLED for (int r = 0; r < rows; r++) {
-                const rounding *of_x = by + r * blocks + b;
-                integers whole = sums_of_block(sums[p][r]) - of_x->sum;
+                const block *of_x = x + r * blocks + b;
+                integers whole = sums_of_block(sums[p][r]) + of_x->sum;
                 out[p][r] += __builtin_convertvector(whole, floats) * (scale * of_x->scale);
             }
         }
@@ -582,70 +570,64 @@ INLINE void int4_tile(const int panels, const int rows, const map *m, int64_t fi
     }
 }
 
-typedef void int4_form(const map *, int64_t, const int8_t *, const rounding *, float *, int64_t);
-#define FORM(P, R) \
-    static __attribute__((noinline)) void int4_##P##_##R( \
-        const map *m, int64_t first, const int8_t *x, const rounding *by, float *y, int64_t step) { \
-        int4_tile(P, R, m, first, x, by, y, step); \
-    }
-FORM(1, 1) FORM(1, 2) FORM(1, 3) FORM(1, 4) FORM(1, 5) FORM(1, 6) FORM(1, 7) FORM(1, 8)
-FORM(4, 1)
+#define FORMS(R) FORM(int4, 1, R, int4_tile)
+FORMS(1) FORMS(2) FORMS(3) FORMS(4) FORMS(5) FORMS(6) FORMS(7) FORMS(8) FORM(int4, 4, 1, int4_tile)
 #undef FORM
-static int4_form *const INT4_FORMS[] = {int4_1_1, int4_1_2, int4_1_3, int4_1_4,
-                                        int4_1_5, int4_1_6, int4_1_7, int4_1_8};
+#undef FORMS
+static whole_form *const INT4_FORMS[] = {int4_1_1, int4_1_2, int4_1_3, int4_1_4,
+                                         int4_1_5, int4_1_6, int4_1_7, int4_1_8};
+static whole_form *const INT4_WIDE[] = {int4_4_1};
 
-static void int4_part(const void *about, int64_t part, int64_t parts) {
-    const product_work *o = about;
-    const map *m = o->m;
-    const int64_t blocks = (m->inputs + BLOCK_INPUTS - 1) / BLOCK_INPUTS, panels = (m->outputs + LANES - 1) / LANES;
-    const int64_t tiles = (o->rows + INT4_ROWS - 1) / INT4_ROWS, fours = (panels + 3) / 4;
-    const int8_t *x = (const int8_t *)(o->by + o->rows * blocks);
-    const int64_t last = least(panels, 4 * (fours * (part + 1) / parts));
-    for (int64_t first = 4 * (fours * part / parts), count; first < last; first += count) {
-        count = o->rows == 1 && first + 4 <= last ? 4 : 1;
+/* Of panels `first` to `last`, the rows in tiles of sizes as equal as can be. */
+static void whole_product(const map *m, int64_t first, int64_t last, int64_t rows, const char *x,
+                          float *y, int64_t y_step) {
+    const int is_int4 = m->of_blocks != 0, most = is_int4 ? INT4_ROWS : INT8_ROWS;
+    whole_form *const *forms = is_int4 ? INT4_FORMS : INT8_FORMS;
+    whole_form *const *wide = is_int4 ? INT4_WIDE : INT8_WIDE;
+    const int64_t at_once = rows == 1 ? 4 : is_int4 ? 1 : 2, tiles = (rows + most - 1) / most;
+    const size_t width = WIDENS && rows > 1 && !is_int4 ? sizeof(wide_block) : sizeof(block);
+    for (int64_t panels; first < last; first += panels) {
+        panels = first + at_once <= last ? at_once : 1;
         for (int64_t r = 0, left = tiles; left > 0; left--) {
-            const int64_t rows = (o->rows - r + left - 1) / left;
-            (count == 4 ? int4_4_1 : INT4_FORMS[rows - 1])(
-                m, first, x + r * blocks * BLOCK_INPUTS, o->by + r * blocks, o->y + r * o->y_step, o->y_step);
-            r += rows;
+            const int64_t count = (rows - r + left - 1) / left;
+            (panels > 1 ? wide : forms)[count - 1](m, first, x + r * blocks_of(m) * width,
+                                                   y + r * y_step, y_step);
+            r += count;
         }
     }
 }
 
-static void int4_map(const map *m, int64_t rows, const float *x, int64_t x_step, float *y,
-                     int64_t y_step, rounding *by) {
-    const int64_t blocks = (m->inputs + BLOCK_INPUTS - 1) / BLOCK_INPUTS;
-    int8_t *whole = (int8_t *)(by + rows * blocks);
-    for (int64_t i = 0; i < rows * blocks; i++, whole += BLOCK_INPUTS) {
-        const int64_t begin = i % blocks * BLOCK_INPUTS;
-        const float *in = x + i / blocks * x_step + begin;
-        if (begin + BLOCK_INPUTS <= m->inputs) {
-            by[i] = rounded(in, BLOCK_INPUTS, whole);
-        } else {
-            memset(whole, 0, BLOCK_INPUTS);
-            by[i] = rounded(in, m->inputs - begin, whole);
-        }
-        by[i].sum *= 8; /* what the 8 that were added to the weights come to */
+typedef struct {
+    const map *m;
+    int64_t rows, x_step, y_step;
+    const float *x;
+    const void *whole; /* x in blocks of whole numbers; or null */
+    float *y;
+} product_work;
+
+static void product_part(const void *about, int64_t part, int64_t parts) {
+    const product_work *o = about;
+    const int64_t panel = o->whole ? LANES : PANEL, panels = (o->m->outputs + panel - 1) / panel;
+    const int64_t fours = (panels + 3) / 4; /* a row takes four at a time */
+    const int64_t first = 4 * (fours * part / parts);
+    const int64_t last = least(panels, 4 * (fours * (part + 1) / parts));
+    if (o->whole) {
+        whole_product(o->m, first, last, o->rows, o->whole, o->y, o->y_step);
+    } else {
+        float_product(o->m, first, last, o->rows, o->x, o->x_step, o->y, o->y_step);
     }
-    const product_work all_of_it = {m, rows, x_step, y_step, x, by, y};
-    share(int4_part, &all_of_it, rows * m->inputs * m->outputs);
 }
 
 void product(const map *m, int64_t rows, const float *x, int64_t x_step, float *y, int64_t y_step,
              void *scratch) {
-    if (m->of_blocks) {
-        int4_map(m, rows, x, x_step, y, y_step, scratch);
-        return;
-    }
-    const int64_t width = (m->inputs + GROUP - 1) / GROUP * GROUP;
-    rounding *by = m->scales ? scratch : 0;
-    for (int64_t r = 0; by && r < rows; r++) {
+    void *whole = m->scales || m->of_blocks ? scratch : 0;
+    const int is_wide = WIDENS && !m->of_blocks && rows > 1, added = m->of_blocks ? 8 : ADDED;
+    void *to = whole;
+    for (int64_t r = 0; whole && r < rows; r++) {
         const float *in = x + r * x_step;
-        by[r] = WIDENS && rows > 1
-            ? rounded_wide(in, m->inputs, (int16_t *)(by + rows) + r * width)
-            : rounded(in, m->inputs, (int8_t *)(by + rows) + r * width);
+        to = is_wide ? (void *)rounded_wide(in, m->inputs, 0, to) : rounded(in, m->inputs, added, to);
     }
-    const product_work all_of_it = {m, rows, x_step, y_step, x, by, y};
+    const product_work all_of_it = {m, rows, x_step, y_step, x, whole, y};
     share(product_part, &all_of_it, rows * m->inputs * m->outputs);
 }
 
@@ -1407,6 +1389,9 @@ uint32_t mark(void) { return MARK; }
 
 /* Outputs that lie side by side in a panel of int8; twice as many in float32. */
 int64_t lanes(void) { return LANES; }
+
+/* What is added to weights in int8, which become numbers without a sign; or 0. */
+int64_t added(void) { return ADDED; }
 
 /* Whether this processor can do what this file was compiled for. */
 int suits(void) {

@@ -11,7 +11,7 @@ import numpy as np
 from seqgen.models.engines.native.library import library
 from seqgen.models.engines.native.recording import LibraryMap, Recorded
 
-# Inputs that int8 takes at a time; and those that share a scale in int4.
+# Inputs that whole numbers take at a time; and those of x that share a scale, of int4's W too.
 GROUP, BLOCK = 4, 32
 # Bytes of memory that matrices share, and of a line of the cache.
 SHARED, LINE = 1 << 25, 64
@@ -81,7 +81,7 @@ class NativeInt8Map(NativeMap):
 
     def __init__(self, whole: np.ndarray, scales: np.ndarray, bias: np.ndarray | None) -> None:
         (outputs, inputs), panel = whole.shape, library().lanes()
-        wide = np.pad(whole, ((0, 0), (0, -inputs % GROUP)))
+        wide = np.pad(whole, ((0, 0), (0, -inputs % BLOCK))).view(np.uint8) + library().added()
         panels = _in_panels(wide, panel).reshape(-1, panel, wide.shape[1] // GROUP, GROUP)
         packed = panels.swapaxes(1, 2)  # (O / panel, I / 4, panel, 4)
         vectors = (_filled(x, panel, outputs) for x in (bias, scales))
@@ -89,7 +89,8 @@ class NativeInt8Map(NativeMap):
 
     @property
     def scratch(self) -> int:
-        return 8 + 2 * (self.inputs + GROUP)  # a scale, a sum, and the row in 16 bits
+        # Of a block a scale, a sum, and the row in 16 bits.
+        return -(-self.inputs // BLOCK) * (8 + 2 * BLOCK)
 
 
 class NativeInt4Map(NativeMap):
