@@ -48,6 +48,8 @@ from seqgen.serve.shelf import Shelf, Unknown
 MOST_BYTES, BODY_SECONDS = 4 << 20, 30.0
 # Tokens of a prompt that are scored between two steps of the texts that are being written.
 SCORED_BETWEEN = 256
+# Texts that a request may ask for: prompts times candidates.
+MOST_TEXTS = 1024
 RETRY_AFTER = "1"
 # Seconds between two deliveries of what streams have written.
 PACE = 0.02
@@ -221,6 +223,10 @@ async def completions(server: Server, request: Request) -> Response:
     fields = await server.read(request, protocol.FILTERS + protocol.OTHERS)
     loaded = await server.model(fields)
     asked = await asyncio.to_thread(protocol.read_completion, fields, loaded, server.options)
+    texts = len(asked.prompts) * asked.candidates
+    if texts > MOST_TEXTS:
+        why = f"the request asks for {texts:,} texts, and {MOST_TEXTS:,} is the most: send several"
+        raise Refused(why, param="prompt")
     answer = Answer(server, asked, begun)
     if asked.stream:
         answer.submit()

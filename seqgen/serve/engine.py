@@ -236,10 +236,20 @@ class Engine:
                 self._pending.remove(pending)
             elif now > task.deadline:
                 self._pending.remove(pending)
-                for text in pending.rest():
-                    text.continuation.finish_reason = text.continuation.finish_reason or TIME
-                    task.put(task.piece(text.row, "", text.continuation))
-                self._end(task)
+                try:
+                    self._end_unbegun(pending)
+                except Exception as error:
+                    self._fail(task, error)
+
+    def _end_unbegun(self, pending: _Pending) -> None:
+        """End what has not joined a batch; empty texts are alike, so one stands for all."""
+        task, empty = pending.task, None
+        for row in pending.rest():
+            if empty is None:
+                empty = task.writer.begin(row)
+                empty.finish_reason = empty.finish_reason or TIME
+            task.put(task.piece(row, "", empty))
+        self._end(task)
 
     def _admit(self) -> None:
         """Let waiting texts join the batches, a prompt of each request in turn."""
@@ -379,7 +389,9 @@ class _Pending:
         texts, self._texts = self._texts[:room], self._texts[room:]
         return texts, self._opens
 
-    def rest(self) -> Iterator[Text]:
-        """Yield every text that is left."""
-        while not self.empty:
-            yield from self.next(1)[0]
+    def rest(self) -> Iterator[Row]:
+        """Yield every text that is left, without beginning it."""
+        yield from (text.row for text in self._texts)
+        for prompt in self.task.prompts[len(self.task.prompts) - self._prompts_left :]:
+            for sample in range(self.task.samples):
+                yield self.task.writer.row(prompt, sample, 0)

@@ -39,7 +39,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.engines.native.library import library
 from seqgen.models.transformer.array_model import TransformerArrays
 from seqgen.serve.app import Inbox, Server, make_app
-from seqgen.serve.engine import Batch, Piece
+from seqgen.serve.engine import Batch, Engine, Piece, Writing
 from seqgen.serve.run import Listening
 from seqgen.serve.shelf import Shelf
 
@@ -595,6 +595,32 @@ def test_time_is_limited():
         (choice,) = answer["choices"]
         assert choice["finish_reason"] == "length" and choice["reason"] == "time"
         assert choice["text"]
+
+
+def noted(items, into):
+    for item in items:
+        into.append(item)
+        yield item
+
+
+def test_texts_that_are_late_are_not_begun():
+    begun = []
+    with small(("lstm",), batch_size=1, timeout=0.2, max_tokens=10**6) as (_, client):
+        texts_of = Writing.texts
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Writing, "texts", lambda task: noted(texts_of(task), begun))
+            how = {"prompt": ["a"] * 8, "n": 128, "max_tokens": 10**6, "echo": True}
+            answer = complete(client, "lstm", **how)
+        assert [choice["index"] for choice in answer["choices"]] == list(range(1024))
+        assert {choice["reason"] for choice in answer["choices"]} == {"time"}
+        assert answer["choices"][0]["text"] != "a" == answer["choices"][-1]["text"]
+        assert len(begun) == 1
+        complete(client, "lstm", status=400, prompt=["a"] * 9, n=128)
+        # An error while a request is ended is that request's alone.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Engine, "_end_unbegun", lambda *_: Shelf([]))
+            complete(client, "lstm", status=400, prompt="a", n=2, max_tokens=10**6)
+        complete(client, "lstm", max_tokens=1)
 
 
 def test_the_key_is_asked_for():
