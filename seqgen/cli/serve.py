@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from seqgen.cli.flags import takes_options
 from seqgen.cli.output import Output
 from seqgen.cli.reading import Threads
 from seqgen.configs import Options, Panel, setting
 from seqgen.configs.serving import ServeOptions
+
+if TYPE_CHECKING:
+    from seqgen.serve.shelf import Shelf
 
 
 class Served(Options, panel=Panel.MODEL):
@@ -33,7 +38,10 @@ def serve(served: Served, options: ServeOptions, threads: Threads, out: Output) 
     require_packages("seqgen serve", "starlette", "uvicorn")
     from seqgen.serve.run import serve as run
 
-    def say(names: list[str], address: str) -> None:
+    def say(shelf: Shelf, address: str) -> None:
+        names = list(shelf.stored)
+        if shelf.left_out:
+            out.notice(f"too large for --memory, and left out: {', '.join(shelf.left_out)}")
         if not out.record({"models": names, "address": address}):
             out.notice(f"serving {', '.join(names)} at {address}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from seqgen.configs import require
+from seqgen.configs import no_text, require, short
 
 # Inclusive ranges of code points, in order; none of them touch.
 Ranges = tuple[tuple[int, int], ...]
@@ -113,7 +113,13 @@ class Network:
         return after
 
     def write(self, place: int, text: str) -> int:
-        """Lead from a place to a new one by the characters of a text."""
+        """Lead from a place to a new one by the characters of a text.
+
+        Raises:
+            UsageError: UTF-8 cannot hold it.
+        """
+        why = no_text(text)
+        require(why is None, f"{short(repr(text))} {why}")
         for character in text:
             place = self.read(place, ((ord(character),) * 2,))
         return place

@@ -42,7 +42,7 @@ from seqgen.models.reader import LOGITS_AT_ONCE, without_gradients
 from seqgen.serve import protocol
 from seqgen.serve.engine import Busy, Engine, Event, Noted, Piece, Task, Writing, note
 from seqgen.serve.protocol import Asked, Refused
-from seqgen.serve.shelf import Shelf, Unknown
+from seqgen.serve.shelf import Damaged, Shelf, Unknown
 
 # Bytes of a body, and seconds that it may take to arrive.
 MOST_BYTES, BODY_SECONDS = 4 << 20, 30.0
@@ -220,7 +220,7 @@ async def until_gone(request: Request, work: Awaitable[Any]) -> Any:
 async def completions(server: Server, request: Request) -> Response:
     """`POST /v1/completions`."""
     begun = time.monotonic()
-    fields = await server.read(request, protocol.FILTERS + protocol.OTHERS)
+    fields = await server.read(request, (*protocol.FILTERS, *protocol.OTHERS))
     loaded = await server.model(fields)
     asked = await asyncio.to_thread(protocol.read_completion, fields, loaded, server.options)
     texts = len(asked.prompts) * asked.candidates
@@ -474,11 +474,11 @@ async def models(server: Server, request: Request) -> Response:
         {
             "id": name,
             "object": "model",
-            "created": int(stored.written),
+            "created": int(written),
             "owned_by": "seqgen",
             "loaded": name in shelf.loaded,
         }
-        for name, stored in shelf.stored.items()
+        for name, written in shelf.written().items()
     ]
     name = request.path_params.get("name")
     if name is None:
@@ -573,6 +573,8 @@ def refusal(error: Exception) -> Refused:
         return Refused("the server is busy; try again later", 429, code="rate_limit_exceeded")
     if isinstance(error, Unknown):
         return Refused(str(error), 404, "model", "model_not_found")
+    if isinstance(error, Damaged):
+        return Refused(str(error), 503, "model")
     if isinstance(error, HTTPException):
         return Refused(error.detail, error.status_code)
     if isinstance(error, RecursionError):
@@ -588,7 +590,7 @@ class Guard:
     def __init__(self, app: ASGIApp, server: Server) -> None:
         self.app, self.server = app, server
         options = server.options
-        self.key = None if options.api_key is None else f"Bearer {options.api_key}".encode()
+        self.key = None if options.api_key is None else options.api_key.encode()
         # A page of another site may give the loopback a name of its own; ours is asked by these.
         self.hosts = LOOPBACK if options.host in LOOPBACK else None
 
@@ -615,15 +617,17 @@ class Guard:
             return Refused("this server is for the machine that it runs on", 403)
         if self.key is None or scope["path"] in OPEN:
             return None
-        given = headers.get(b"authorization", b"")
-        if hmac.compare_digest(given, self.key):
+        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(b" "), self.key):
             return None
         return Refused("give the server's key: Authorization: Bearer KEY", 401)
 
 
 def _response(problem: Refused) -> Response:
     headers = {"Retry-After": RETRY_AFTER} if problem.status == 429 else None
-    return JSONResponse(problem.body, problem.status, headers)
+    # In ASCII: what a message quotes of a request may be no text that UTF-8 can hold.
+    body = json.dumps(problem.body)
+    return Response(body, problem.status, headers, media_type="application/json")
 
 
 def make_app(server: Server) -> ASGIApp:

@@ -24,12 +24,13 @@ from seqgen.errors import SeqgenError, did_you_mean
 from seqgen.patterns.json_schema import ANY_OBJECT
 from seqgen.serve.engine import TIME, Noted
 
-# Fields that are settings of `SampleOptions` under their own names.
-FILTERS = (
-    *("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop", "max_tokens"),
-    *("top_k", "min_p", "typical", "repetition_penalty", "no_repeat_ngram", "min_tokens"),
-    *("ban", "force", "greedy"),
-)
+# Fields that are settings of `SampleOptions` under their own names, with their types.
+FILTERS = {
+    **dict.fromkeys(("temperature", "top_p", "min_p", "typical"), float),
+    **dict.fromkeys(("presence_penalty", "frequency_penalty", "repetition_penalty"), float),
+    **dict.fromkeys(("max_tokens", "min_tokens", "top_k", "no_repeat_ngram"), int),
+    **{"stop": tuple, "ban": tuple, "force": str, "greedy": bool},
+}
 OTHERS = (
     *("model", "prompt", "n", "best_of", "seed", "logit_bias", "echo", "logprobs", "stream"),
     *("stream_options", "suffix", "user", "pattern", "response_format", "label"),
@@ -188,7 +189,7 @@ def read_options(fields: dict[str, Any], limits: ServeOptions) -> SampleOptions:
     Raises:
         Refused: a field has a wrong type or value; names it.
     """
-    given = {name: fields[name] for name in FILTERS if name in fields}
+    given = {name: typed(name, fields[name], FILTERS[name]) for name in FILTERS if name in fields}
     given["max_tokens"] = within(
         "max_tokens", given.get("max_tokens", MAX_TOKENS), 0, limits.max_tokens
     )
@@ -232,7 +233,7 @@ def refused(error: SeqgenError) -> Refused:
         named.append(FIELDS.get(flag, flag[2:].replace("-", "_")))
         text = text.replace(flag, named[-1], 1)
     named += re.findall(r"^\w+", text)
-    return Refused(text, param=next((name for name in named if name in FILTERS + OTHERS), None))
+    return Refused(text, param=next((name for name in named if name in (*FILTERS, *OTHERS)), None))
 
 
 def read_label(fields: dict[str, Any], loaded: LoadedModel) -> LoadedModel:
@@ -338,7 +339,7 @@ def with_bias(
         known = re.fullmatch("[0-9]{1,9}", key) is not None and int(key) < size
         number = typed("logit_bias", value, float)
         if not (known and abs(number) <= MOST_BIAS):
-            why = f"logit_bias has {short(key)}: {short(value)}; ids are below {size:,}, and "
+            why = f"logit_bias has {short(repr(key))}: {short(value)}; ids are below {size:,}, and "
             raise Refused(f"{why}numbers from -100 to 100", param="logit_bias")
         nats[int(key)] = number
     if not nats:
@@ -396,7 +397,9 @@ def logprobs_of(
     return {
         "tokens": tokenizer.pieces(ids),
         "token_logprobs": [one and finite(one.logprob) for one in known],
-        "top_logprobs": [likely and {name: p for _, name, p in likely} for likely in candidates],
+        "top_logprobs": [
+            None if likely is None else {name: p for _, name, p in likely} for likely in candidates
+        ],
         "text_offset": offsets,
         "token_ids": ids,
         "candidates": candidates,

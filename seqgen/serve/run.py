@@ -39,7 +39,9 @@ class Listening(uvicorn.Server):
         self.shelf = Shelf(names, options.most_bytes)
         self.socket = bind(options)
         self.served = Server(self.shelf, options)
-        config = uvicorn.Config(make_app(self.served), log_level="warning", access_log=False)
+        config = uvicorn.Config(
+            make_app(self.served), log_level="warning", access_log=False, ws="none"
+        )
         super().__init__(config)
 
     @property
@@ -87,14 +89,12 @@ def bind(options: ServeOptions) -> socket.socket:
     return place
 
 
-def serve(
-    names: Sequence[str], options: ServeOptions, say: Callable[[list[str], str], None]
-) -> None:
-    """Serve models until a signal comes; see `Listening`. `say` is told which, and where."""
+def serve(names: Sequence[str], options: ServeOptions, say: Callable[[Shelf, str], None]) -> None:
+    """Serve models until a signal comes; see `Listening`. `say` is given those, and the address."""
     allow_connections()
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of clients that hang up
     server = Listening(names, options)
-    say(list(server.shelf.stored), server.address)
+    say(server.shelf, server.address)
     sys.setswitchinterval(SWITCH)
     server.listen()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,6 +23,10 @@ class Unknown(SeqgenError):  # noqa: N818
     """There is no such model here."""
 
 
+class Damaged(SeqgenError):  # noqa: N818
+    """A model cannot be loaded; the log says why."""
+
+
 class Shelf:
     """Models by the names that requests give; no other name means anything.
 
@@ -29,9 +34,13 @@ class Shelf:
         names: of stored models or mixtures; none for every stored model that can write.
         most_bytes: of all models in memory; None for no limit.
 
+    Attributes:
+        stored: the models.
+        left_out: the names of those that are too large, where `names` are none.
+
     Raises:
         SeqgenError: there is no such model, or none at all.
-        UsageError: one is no language model, or larger than the limit.
+        UsageError: one is no language model, or larger than the limit, or all are.
     """
 
     def __init__(self, names: Sequence[str], most_bytes: int | None = None) -> None:
@@ -46,16 +55,31 @@ class Shelf:
             raise SeqgenError("there is no trained model yet; run seqgen train FILE first")
         self.stored = dict(zip(names or [model.name for model in found], found, strict=True))
         self._most = most_bytes
-        for name, stored in self.stored.items():
-            fits = most_bytes is None or self.bytes_of(stored) <= most_bytes
-            require(fits, f"{name} does not fit in --memory")
+        self.left_out: list[str] = []
+        sizes = {} if most_bytes is None else {x: self.bytes_of(y) for x, y in self.stored.items()}
+        for name, size in sizes.items():
+            if size > most_bytes:
+                why = f"{name} needs {size:,} bytes, more than --memory: allow more"
+                require(not names, f"{why}, or serve other models")
+                self.left_out.append(name)
+                del self.stored[name]
+                require(bool(self.stored), f"no model fits in --memory; {why}")
         self._loaded: dict[str, LoadedModel] = {}  # the one used last stands last
+        self._sizes: dict[str, int] = {}  # of all that have been loaded
         self._lock = threading.Lock()
 
     @property
     def loaded(self) -> list[str]:
         """The names of the models in memory."""
         return list(self._loaded)
+
+    def written(self) -> dict[str, float]:
+        """Return when each model was written, in seconds since the epoch, but of removed ones."""
+        found = {}
+        for name, stored in self.stored.items():
+            with contextlib.suppress(OSError):
+                found[name] = stored.written
+        return found
 
     @staticmethod
     def bytes_of(stored: StoredModel | StoredMixture) -> int:
@@ -66,20 +90,31 @@ class Shelf:
         """Return a model, which is loaded if need be; the first for None.
 
         Raises:
-            Unknown: it is not served.
-            SeqgenError: it cannot be loaded any more.
+            Unknown: it is not served, or has been removed.
+            Damaged: it cannot be loaded any more.
         """
         name = next(iter(self.stored)) if name is None else name
         if name not in self.stored:
             raise Unknown(f"there is no model {name!r} here; GET /v1/models lists those there are")
         with self._lock:
             loaded = self._loaded.pop(name, None)
-            if loaded is None:
-                self._make_room(self.bytes_of(self.stored[name]))
-                # As `seqgen sample` does for one prompt, whatever is asked later.
-                loaded = replace(load(name, work=Work()), title=name)
-            self._loaded[name] = loaded
-            return loaded
+            self._loaded[name] = self._load(name) if loaded is None else loaded
+            return self._loaded[name]
+
+    def _load(self, name: str) -> LoadedModel:
+        try:
+            size = self.bytes_of(self.stored[name])
+        except OSError:
+            raise Unknown(f"the model {name!r} has been removed") from None
+        self._make_room(size)
+        self._sizes[name] = size
+        try:
+            # As `seqgen sample` does for one prompt, whatever is asked later.
+            return replace(load(name, work=Work()), title=name)
+        except SeqgenError as error:
+            logging.getLogger(__name__).warning("%s", error)  # it names files: not for clients
+            why = f"the model {name!r} cannot be loaded; the server's log says why"
+            raise Damaged(why) from None
 
     def _make_room(self, size: int) -> None:
         """Drop the models that were used least recently until another fits."""
@@ -88,7 +123,7 @@ class Shelf:
 
     @property
     def _size(self) -> int:
-        return sum(self.bytes_of(self.stored[name]) for name in self._loaded)
+        return sum(self._sizes[name] for name in self._loaded)
 
 
 def _writes(stored: StoredModel) -> bool:

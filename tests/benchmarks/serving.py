@@ -105,8 +105,8 @@ def measure(
             f"{number:3} clients  {statistics.median(speeds[number]):8.1f} tokens/s  x{ratio:5.2f}"
             f"  first token p50 {1000 * p50:6.0f} ms  p99 {1000 * p99:6.0f} ms"
         )
-        if process is not None:
-            cost, one = (statistics.median(costs[n]) for n in (number, numbers[0]))
+        cost, one = (statistics.median(costs[n]) for n in (number, numbers[0]))
+        if cost:  # or the process is not given, or not the server
             sys.stdout.write(f"  {1 / cost:8.1f} tokens/s of processor time  x{one / cost:5.2f}")
         sys.stdout.write("\n")
 

@@ -349,6 +349,8 @@ def test_a_schema_that_refers_to_itself():
             "required beside",
         ),
         (add_schema, "[" * 100_000, "nested too deeply"),
+        (add_schema, r'{"enum": ["\ud800"]}', r"not UTF-8 text: U\+D800"),
+        (add_schema, r'{"properties": {"\ud800": {}}}', r"not UTF-8 text: U\+D800"),
     ],
 )
 def test_what_cannot_be_followed_is_one_error(add, text, told):

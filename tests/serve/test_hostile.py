@@ -32,14 +32,16 @@ def value(draw, depth=0):
         return "".join(map(chr, points)) + draw.choice(["", "\ud800"])
     if kind == 7:
         return [value(draw, depth + 1) for _ in range(draw.choice([0, 1, 2 if depth else 40]))]
-    return {f"k{i}": value(draw, depth + 1) for i in range(draw.choice([1, 5]))}
+    names = draw.sample(["k", "1", "type", "schema", "json_schema", "enum", "\ud800", "\udfff"], 3)
+    return {name: value(draw, depth + 1) for name in names[: draw.choice([1, 3])]}
 
 
 def body_of(draw):
     """Return a body: fields of any types, text that is no JSON, or any bytes."""
     kind = draw.randrange(6)
     if kind < 3:
-        fields = {name: value(draw) for name in draw.sample(FIELDS, draw.randrange(1, 4))}
+        names = draw.sample(FIELDS, draw.randrange(1, 4))
+        fields = {name: value(draw) for name in [*names, *draw.choice([[]] * 4 + [["\ud800"]])]}
         return json.dumps({"max_tokens": 2, **fields}).encode()
     if kind == 3:
         return draw.choice([b"[", b'{"a":', b'"']) * draw.choice([1, 900, 100_000])

@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import json
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -269,6 +270,7 @@ def test_logprobs_of_a_prompt_are_its_score(client, kind):
     same = complete(client, kind, prompt=ids, echo=True, logprobs=0, max_tokens=0)
     first, *others = same["choices"][0]["logprobs"]["token_logprobs"]
     assert first is None
+    assert same["choices"][0]["logprobs"]["top_logprobs"] == [None, *({} for _ in others)]
     np.testing.assert_allclose(others, expected, atol=1e-4)
 
 
@@ -341,6 +343,16 @@ def in_form(schema, **more):
         ({"stop": [1]}, "stop"),
         ({"stop": [""]}, "stop"),
         ({"stop": ["a"] * 1000}, "stop"),
+        ({"stop": {"a": 1}}, "stop"),
+        ({"stop": True}, "stop"),
+        ({"ban": {"a": 1}}, "ban"),
+        ({"force": 5}, "force"),
+        ({"top_k": "5"}, "top_k"),
+        ({"top_k": True}, "top_k"),
+        ({"temperature": "0.5"}, "temperature"),
+        ({"greedy": "true"}, "greedy"),
+        ({"\ud800": 1}, "\ud800"),
+        ({"logit_bias": {"\ud800": 1}}, "logit_bias"),
         ({"logit_bias": {"x": 1}}, "logit_bias"),
         ({"logit_bias": {"1": 1e9}}, "logit_bias"),
         ({"logit_bias": [1]}, "logit_bias"),
@@ -349,6 +361,7 @@ def in_form(schema, **more):
         ({"stream_options": {"x": 1}}, "stream_options"),
         ({"pattern": "("}, "pattern"),
         ({"pattern": "a" * 10_000}, "pattern"),
+        ({"pattern": r"\ud800"}, "pattern"),
         ({"pattern": "a", "response_format": {"type": "json_object"}}, "pattern"),
         ({"grammar": "/etc/passwd"}, "grammar"),
         ({"json_schema": "/etc/passwd"}, "json_schema"),
@@ -363,6 +376,10 @@ def in_form(schema, **more):
         (in_form({"type": "word"}), "response_format"),
         (in_form({"$ref": "file:///etc/passwd"}), "response_format"),
         (in_form({"enum": ["a" * 10_000]}), "response_format"),
+        (in_form({"enum": ["\ud800"]}), "response_format"),
+        (in_form({"\ud800": 1}), "response_format"),
+        (in_form({"type": "string", "pattern": r"^\ud800$"}), "response_format"),
+        (in_form({"properties": {"\ud800": {"type": "null"}}}), "response_format"),
         ({"suffix": "x"}, "suffix"),
         ({"model": 5}, "model"),
         ({"label": "x"}, "label"),
@@ -373,7 +390,7 @@ def test_wrong_fields_are_refused_by_name(client, fields, named):
     answer = client.post("/v1/completions", content=body)
     assert answer.status_code == 400, answer.text
     error = answer.json()["error"]
-    assert error["type"] == "invalid_request_error" and error["message"]
+    assert error["type"] == "invalid_request_error" and len(error["message"].splitlines()) == 1
     assert error["param"] == named
     assert "--" not in error["message"] or "--max-prompt" in error["message"]
 
@@ -393,6 +410,7 @@ def test_wrong_fields_are_refused_by_name(client, fields, named):
         b'{"prompt": ' + b"[" * 400 + b"]" * 400 + b"}",
         b'{"prompt": ' + b"[" * 900 + b"]" * 900 + b"}",
         b'{"logit_bias": ' + b'{"a":' * 300 + b"1" + b"}" * 301,
+        b'{"\\ud800": 1}',
     ],
 )
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/score", "/tokenize", "/detokenize"])
@@ -629,8 +647,9 @@ def test_the_key_is_asked_for():
             headers = {} if given is None else {"Authorization": given.encode("latin-1")}
             answer = client.get("/v1/models", headers=headers)
             assert answer.status_code == 401 and answer.json()["error"]["message"]
-        right = {"Authorization": "Bearer secret"}
-        assert client.get("/v1/models", headers=right).status_code == 200
+        for right in ("Bearer secret", "bearer secret", "BEARER  secret"):
+            headers = {"Authorization": right}
+            assert client.get("/v1/models", headers=headers).status_code == 200
         assert client.get("/health").status_code == 200
 
 
@@ -646,8 +665,61 @@ def test_models_are_dropped_when_memory_is_short():
         assert server.shelf.loaded[-1] == NAMES["transformer"]
         first = complete(client, "lstm", max_tokens=5, seed=1)
         assert texts(first) == alone("lstm", [""], max_tokens=5, seed=1)
-    with pytest.raises(UsageError, match="--memory"):
+    with pytest.raises(UsageError, match=f"{sizes['lstm']:,} bytes.*--memory"):
         Shelf([NAMES["lstm"]], sizes["lstm"] - 1)
+
+
+@pytest.fixture
+def two_stored(home):
+    """The names of two stored models, the larger first."""
+    for name in ("lstm", "n-gram"):
+        shutil.copytree(NAMES[name], home / "models" / name)
+    return sorted(("lstm", "n-gram"), key=lambda name: -folder_size(home, name))
+
+
+def folder_size(home, name):
+    return (home / "models" / name / "model.safetensors").stat().st_size
+
+
+def test_of_all_models_those_that_are_too_large_are_left_out(two_stored):
+    large, small_one = two_stored
+    sizes = {name: Shelf.bytes_of(stored) for name, stored in Shelf([]).stored.items()}
+    shelf = Shelf([], sizes[small_one])
+    assert list(shelf.stored) == [small_one] and shelf.left_out == [large]
+    with pytest.raises(UsageError, match="no model fits in --memory"):
+        Shelf([], 10)
+
+
+@pytest.mark.parametrize("part", ["", "model.safetensors", "config.json"])
+def test_a_model_that_is_removed_while_it_is_served(home, two_stored, part):
+    server = Server(Shelf([], 1 << 30), ServeOptions())
+    client = TestClient(make_app(server), base_url="http://localhost")
+    gone, kept = two_stored
+    path = home / "models" / gone / part
+    path.unlink() if part else shutil.rmtree(path)
+    answer = client.post("/v1/completions", json={"model": gone})
+    assert answer.status_code == 404 and answer.json()["error"]["code"] == "model_not_found"
+    assert str(home) not in answer.text and gone in answer.text
+    listed = {model["id"] for model in client.get("/v1/models").json()["data"]}
+    assert listed == ({kept} if part != "config.json" else {gone, kept})
+    assert client.get(f"/v1/models/{kept}").status_code == 200
+    assert client.post("/v1/completions", json={"model": kept}).status_code == 200
+    shutil.rmtree(home / "models" / kept)  # which is in memory: it makes room
+    assert client.post("/v1/completions", json={"model": kept}).status_code == 200
+    server.engine.close()
+
+
+@pytest.mark.parametrize("part", ["model.safetensors", "config.json"])
+def test_a_damaged_model_is_told_without_its_path(home, two_stored, part, caplog):
+    server = Server(Shelf([]), ServeOptions())
+    client = TestClient(make_app(server), base_url="http://localhost")
+    for name in two_stored:
+        (home / "models" / name / part).write_bytes(b"{")
+        answer = client.post("/v1/completions", json={"model": name})
+        assert answer.status_code == 503 and answer.json()["error"]["type"] == "api_error"
+        assert str(home) not in answer.text and name in answer.text
+        assert str(home / "models" / name) in caplog.text
+        assert client.get("/v1/models").status_code == 200
 
 
 def test_what_cannot_be_served():
