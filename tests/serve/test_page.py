@@ -8,6 +8,7 @@ import json
 import os
 import re
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -18,6 +19,13 @@ pytest.importorskip("uvicorn")
 
 from pages_read import browser
 from test_serve import NAMES, alone, live  # noqa: F401
+
+from seqgen.cli import run
+from seqgen.commands.loading import Work, load
+from seqgen.commands.writing.sample import sample
+from seqgen.configs.decoding import SampleOptions
+from seqgen.configs.serving import ServeOptions
+from seqgen.serve.run import Listening
 
 FLAGS = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync "
 FLAGS += "--disable-background-networking --disable-component-update --remote-debugging-pipe"
@@ -173,6 +181,30 @@ def test_texts_arrive_coloured_and_branch(page):
     begun = text[:9] + names[place]
     (rest,) = alone("lstm", [begun], seed=5, max_tokens=300)
     assert shown(page) == begun + rest
+
+
+@pytest.mark.slow
+def test_characters_of_two_code_units_stay_with_their_tokens(tab, home, tmp_path):
+    data = tmp_path / "text.txt"
+    data.write_text("a\U0001f600b\U0001f601\U0001d400c" * 60, "utf-8")
+    how = ["--model", "ngram", "--order", "3", "--tokenizer", "char", "--name", "m", "--quiet"]
+    assert run(["train", str(data), *how]) == 0
+    server = Listening(["m"], ServeOptions(port=0))
+    thread = threading.Thread(target=server.listen)
+    thread.start()
+    try:
+        tab("Page.navigate", url=server.address)
+        tab.wait("document.querySelectorAll('#model0 option').length")
+        fill(tab, prompt="b\U0001f601", seed=3, tokens=40)
+        write(tab)
+        tokens = [token["text"] for token in tab.run(TOKENS % 1)]
+    finally:
+        server.should_exit = True
+        thread.join()
+    (text,) = (one.text for one in sample(load("m", work=Work()), ["b\U0001f601"],
+                                          SampleOptions(seed=3, max_tokens=40)))  # fmt: skip
+    assert tokens == [*("b\U0001f601" + text)]
+    assert sum(character > "\uffff" for character in text) > 5
 
 
 @pytest.mark.slow
