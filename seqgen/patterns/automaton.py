@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from seqgen.configs import require
-from seqgen.patterns.network import DONE, Network
+from seqgen.patterns.network import DONE, Network, require_time
 
 LOST = 0
 # In the place of a call: the rule is walked by itself, and what it calls is left out.
@@ -175,6 +175,7 @@ class Automaton:
         known = self._closures.get((place, call))
         if known is not None:
             return known
+        require_time()
         network, threads, accepts = self.network, set(), False
         seen, waiting = {(place, call)}, [(place, call)]
         while waiting:
@@ -214,6 +215,7 @@ class Automaton:
 
     def _fill(self, state: int) -> None:
         """Work out the state after each class of bytes."""
+        require_time()
         reached: dict[int, set[Thread]] = {}
         ends: set[int] = set()
         for node, after, call in self._threads[state]:
@@ -278,6 +280,7 @@ class Automaton:
         before: dict[int, list[int]] = {state: [] for state in seeds}
         waiting = list(before)
         while waiting:
+            require_time()
             state = waiting.pop()
             for after in np.flatnonzero(np.bincount(self.after(state))).tolist():
                 if after not in before:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from itertools import groupby
 
 from seqgen.configs import no_text, require, short
@@ -15,6 +19,26 @@ SURROGATES = (0xD800, 0xDFFF)
 MOST_PLACES = 100_000
 # In the place of the next byte: the character is complete.
 DONE = 0
+# When this thread gives a pattern up, in its own processor time.
+_gives_up: ContextVar[float] = ContextVar("gives_up", default=math.inf)
+
+
+@contextlib.contextmanager
+def seconds_at_most(seconds: float) -> Iterator[None]:
+    """Refuse patterns that take more of this thread's processor time to prepare."""
+    before = _gives_up.set(time.thread_time() + seconds)
+    try:
+        yield
+    finally:
+        _gives_up.reset(before)
+
+
+def require_time() -> None:
+    """Raise a `UsageError` if that time has passed."""
+    limit = _gives_up.get()
+    require(
+        limit == math.inf or time.thread_time() < limit, "it takes too long; write a simpler one"
+    )
 
 
 def ranges_of(ranges: Iterable[tuple[int, int]]) -> Ranges:
@@ -95,6 +119,7 @@ class Network:
         """
         few = len(self.empty) < MOST_PLACES
         require(few, f"it would take more than {MOST_PLACES:,} places; write smaller counts")
+        require_time()
         for table in (self.characters, self.empty, self.calls):
             table.append([])
         return len(self.empty) - 1

@@ -10,10 +10,11 @@ import time
 import weakref
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from starlette.applications import Starlette
@@ -39,8 +40,9 @@ from seqgen.decoding.sampling import Row
 from seqgen.errors import SeqgenError
 from seqgen.models.engines.ops import ops_of
 from seqgen.models.reader import LOGITS_AT_ONCE, without_gradients
+from seqgen.patterns.network import seconds_at_most
 from seqgen.serve import protocol
-from seqgen.serve.engine import Busy, Engine, Event, Noted, Piece, Task, Writing, note
+from seqgen.serve.engine import Busy, Engine, Event, Late, Noted, Piece, Task, Writing, note
 from seqgen.serve.protocol import Asked, Refused
 from seqgen.serve.shelf import Damaged, Shelf, Unknown
 
@@ -48,8 +50,10 @@ from seqgen.serve.shelf import Damaged, Shelf, Unknown
 MOST_BYTES, BODY_SECONDS = 4 << 20, 30.0
 # Tokens of a prompt that are scored between two steps of the texts that are being written.
 SCORED_BETWEEN = 256
-# Texts that a request may ask for: prompts times candidates.
-MOST_TEXTS = 1024
+# Seconds of processor time in which a request's pattern must be ready.
+PATTERN_SECONDS = 2.0
+# Texts that a request may ask for, prompts times candidates, and lines that it may have scored.
+MOST_TEXTS, MOST_LINES = 1024, 10_000
 RETRY_AFTER = "1"
 # Seconds between two deliveries of what streams have written.
 PACE = 0.02
@@ -58,6 +62,7 @@ UNFINISHED = json.dumps({"logprobs": None, **protocol.finish(None)})[1:-1]
 # Anybody may ask these, whatever the key.
 OPEN = ("/", "/health")
 
+T = TypeVar("T")
 Endpoint = Callable[["Server", Request], Awaitable[Response]]
 
 
@@ -76,6 +81,9 @@ class Server:
         self.engine = Engine(options.batch_size, options.queue)
         self.answers: Counter[int] = Counter()
         self.first_token = [0, 0.0]  # how many, and seconds in total
+        self.preparing = 0  # requests that are not the engine's yet
+        # One pattern after the other, so that they hold up each other alone.
+        self.patterns = ThreadPoolExecutor(1, "patterns")
         self.page = files("seqgen.serve").joinpath("page.html").read_text("utf-8")
 
     async def read(self, request: Request, known: Sequence[str]) -> dict[str, Any]:
@@ -93,10 +101,30 @@ class Server:
                     raise Refused(f"the body is larger than {MOST_BYTES:,} bytes", 413)
 
         try:
-            await asyncio.wait_for(arrived(), BODY_SECONDS)
+            await asyncio.wait_for(arrived(), min(BODY_SECONDS, self.options.timeout))
         except asyncio.TimeoutError:
             raise Refused("the body took too long to arrive", 408) from None
         return protocol.read_json(bytes(body), known)
+
+    async def prepare(
+        self, deadline: float, function: Callable[..., T], *args: Any, by: Executor | None = None
+    ) -> T:
+        """Return what a function gives, called by a thread.
+
+        Raises:
+            Busy: too many requests are waiting.
+            Late: the deadline has passed.
+        """
+        if self.preparing + self.engine.waiting > self.options.queue:
+            raise Busy
+        self.preparing += 1
+        try:
+            called = asyncio.get_running_loop().run_in_executor(by, function, *args)
+            return await asyncio.wait_for(called, deadline - time.monotonic())
+        except asyncio.TimeoutError:
+            raise Late from None
+        finally:
+            self.preparing -= 1
 
     async def model(self, fields: dict[str, Any]) -> LoadedModel:
         """Return the model that a request names, or the first."""
@@ -219,26 +247,34 @@ async def until_gone(request: Request, work: Awaitable[Any]) -> Any:
 
 async def completions(server: Server, request: Request) -> Response:
     """`POST /v1/completions`."""
-    begun = time.monotonic()
+    begun, deadline = time.monotonic(), server.deadline()
     fields = await server.read(request, (*protocol.FILTERS, *protocol.OTHERS))
     loaded = await server.model(fields)
-    asked = await asyncio.to_thread(protocol.read_completion, fields, loaded, server.options)
+    by = server.patterns if fields.keys() & {"pattern", "response_format"} else None
+    how = read_completion, fields, loaded, server.options
+    asked = await until_gone(request, server.prepare(deadline, *how, by=by))
     texts = len(asked.prompts) * asked.candidates
     if texts > MOST_TEXTS:
         why = f"the request asks for {texts:,} texts, and {MOST_TEXTS:,} is the most: send several"
         raise Refused(why, param="prompt")
-    answer = Answer(server, asked, begun)
+    answer = Answer(server, asked, begun, deadline)
     if asked.stream:
         answer.submit()
         return StreamingResponse(answer.stream(), media_type="text/event-stream")
     return JSONResponse(await until_gone(request, answer.whole()))
 
 
+def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOptions) -> Asked:
+    """Return what a request asks for; see `protocol.read_completion`."""
+    with seconds_at_most(PATTERN_SECONDS):
+        return protocol.read_completion(fields, loaded, limits)
+
+
 class Answer:
     """The answer to a request for completions."""
 
-    def __init__(self, server: Server, asked: Asked, begun: float) -> None:
-        self.server, self.asked, self.begun = server, asked, begun
+    def __init__(self, server: Server, asked: Asked, begun: float, deadline: float) -> None:
+        self.server, self.asked, self.begun, self.deadline = server, asked, begun, deadline
         self.inbox, self.scores = Inbox(), Inbox()
         self.tasks: list[Task] = []
         self.about = {
@@ -257,7 +293,7 @@ class Answer:
         Raises:
             Busy: it has too much.
         """
-        asked, deadline = self.asked, self.server.deadline()
+        asked, deadline = self.asked, self.deadline
         how = {"writer": asked.writer, "prompts": asked.prompts, "samples": asked.candidates}
         how |= {"processors": asked.processors, "top": asked.top, "streams": asked.stream}
         self.tasks = [Writing(asked.loaded, self.inbox.put, deadline, **how)]
@@ -419,21 +455,41 @@ def _read(loaded: LoadedModel, tokens: np.ndarray, state: Any) -> tuple[np.ndarr
     return normalise(ops_of(logits).array(logits)[0]), state
 
 
+def check_lengths(
+    loaded: LoadedModel, lines: Sequence[str], sources: Sequence[str], most: int
+) -> None:
+    """Raise `Refused` if a line or a source has more than `most` tokens."""
+    lengths = {"lines": [len(loaded.tokenizer.encode(line)) for line in lines]}
+    if sources:
+        encoded = loaded.given.encode(sources)
+        lengths["sources"] = (encoded.ends - encoded.starts).tolist()
+    for name, each in lengths.items():
+        if max(each) > most:
+            why = f"one of {name} has {max(each):,} tokens, and --max-prompt is {most:,}"
+            raise Refused(why, param=name, code="context_length_exceeded")
+
+
 async def score(server: Server, request: Request) -> Response:
     """`POST /v1/score`: the records of `seqgen perplexity --per-line`."""
+    deadline = server.deadline()
     fields = await server.read(request, protocol.SCORE_FIELDS)
     loaded = protocol.read_label(fields, await server.model(fields))
     lines, sources = (protocol.typed(x, fields.get(x, []), tuple) for x in ("lines", "sources"))
     if not lines or any("\n" in line for line in lines + sources):
         raise Refused("lines must be lines of text without newlines", param="lines")
-    if loaded.given.in_pairs and loaded.label is None:
-        if len(sources) != len(lines) or any("\t" in source for source in sources):
-            raise Refused("sources must be as many as lines, without tabs", param="sources")
-        lines = tuple(f"{a}\t{b}" for a, b in zip(sources, lines, strict=True))
-    elif sources:
+    if len(lines) > MOST_LINES:
+        raise Refused(f"lines may be {MOST_LINES:,} lines: send several requests", param="lines")
+    pairs = loaded.given.in_pairs and loaded.label is None
+    if pairs and (len(sources) != len(lines) or any("\t" in source for source in sources)):
+        raise Refused("sources must be as many as lines, without tabs", param="sources")
+    if sources and not pairs:
         raise Refused(f"{loaded.name} has no sources", param="sources")
+    how = loaded, lines, sources, server.options.max_prompt
+    await until_gone(request, server.prepare(deadline, check_lengths, *how))
+    if pairs:
+        lines = tuple(f"{a}\t{b}" for a, b in zip(sources, lines, strict=True))
     inbox = Inbox()
-    task = Task(loaded, inbox.put, server.deadline(), score_each(loaded, lines))
+    task = Task(loaded, inbox.put, deadline, score_each(loaded, lines))
     server.engine.submit(task)
 
     async def all_of_them() -> list[dict[str, Any]]:
@@ -571,6 +627,8 @@ def refusal(error: Exception) -> Refused:
         return error
     if isinstance(error, Busy):
         return Refused("the server is busy; try again later", 429, code="rate_limit_exceeded")
+    if isinstance(error, Late):
+        return Refused(str(error), 408)
     if isinstance(error, Unknown):
         return Refused(str(error), 404, "model", "model_not_found")
     if isinstance(error, Damaged):

@@ -36,6 +36,13 @@ class Busy(Exception):  # noqa: N818
     """As many requests are waiting as may."""
 
 
+class Late(SeqgenError):  # noqa: N818
+    """A request took too long, and nothing of it can be sent."""
+
+    def __init__(self) -> None:
+        super().__init__("the request took longer than --timeout")
+
+
 @dataclass(frozen=True)
 class Noted:
     """A token that was drawn, with the likeliest in its place: ids and log-probabilities."""
@@ -333,7 +340,7 @@ class Engine:
             return
         try:
             if time.monotonic() > task.deadline:
-                raise SeqgenError("the request took longer than --timeout")
+                raise Late
             event = next(task.work)
         except StopIteration:
             task.put(None)

@@ -641,6 +641,42 @@ def test_texts_that_are_late_are_not_begun():
         complete(client, "lstm", max_tokens=1)
 
 
+def test_patterns_hold_up_each_other_alone_and_not_for_long(monkeypatch):
+    monkeypatch.setattr("seqgen.serve.app.PATTERN_SECONDS", 0.3)
+    with small(("lstm",), timeout=60, queue=8) as (server, client), ThreadPoolExecutor(8) as pool:
+        hard = ["(.*a.{20})", "((a?){50}a{50}){20}", "[^a]{99999}"]
+        asked = [pool.submit(complete, client, "lstm", 400, pattern=one) for one in hard]
+        wait_for(lambda: server.preparing == 3)
+        assert texts(complete(client, "lstm", max_tokens=3))[0]
+        assert server.preparing > 0
+        for one in asked:
+            error = one.result()["error"]
+            assert error["param"] == "pattern" and "too long" in error["message"]
+    with small(("lstm",), timeout=0.2, queue=0) as (server, client), ThreadPoolExecutor(2) as pool:
+        late = pool.submit(complete, client, "lstm", 408, pattern=hard[0])
+        wait_for(lambda: server.preparing == 1)
+        complete(client, "lstm", 429, pattern="a")
+        assert "--timeout" in late.result()["error"]["message"]
+
+
+def test_scores_are_limited():
+    with small(("lstm", "pairs"), max_prompt=4, timeout=60) as (_, client):
+
+        def refused(kind, **fields):
+            answer = client.post("/v1/score", json={"model": NAMES[kind], **fields})
+            assert answer.status_code == 400
+            return answer.json()["error"]["param"]
+
+        assert refused("lstm", lines=["a", "aaaaa"]) == "lines"
+        assert refused("pairs", lines=["a"], sources=["aaaaa"]) == "sources"
+        assert refused("lstm", lines=["a"] * 10_001) == "lines"
+        own = {"model": NAMES["lstm"], "lines": ["aaaa"]}
+        assert client.post("/v1/score", json=own).status_code == 200
+    with small(("lstm",), timeout=0.1) as (_, client):
+        answer = client.post("/v1/score", json={"lines": ["a" * 300] * 10_000})
+        assert answer.status_code == 408 and "--timeout" in answer.json()["error"]["message"]
+
+
 def test_the_key_is_asked_for():
     with small(api_key="secret") as (_, client):
         for given in (None, "secret", "Bearer wrong", "Bearer secret2", "bearer\xff"):
