@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -33,6 +34,10 @@ KEYWORDS = {
     "object": {"properties", "required"},
 }
 WHOLE = {"enum", "const", "anyOf", "oneOf", "$ref"}  # each says everything
+TYPES = {
+    **dict.fromkeys(("enum", "anyOf", "oneOf", "allOf", "prefixItems", "required"), (list,)),
+    **{"properties": (dict,), "pattern": (str,), "format": (str,), "type": (str, list)},
+}
 INTEGER = r"-?(0|[1-9]\d{0,14})"
 # The largest integer that is written, so that each is exact as a float.
 LARGEST = 10**15 - 1
@@ -71,10 +76,10 @@ def add_schema(network: Network, place: int, text: str) -> int:
     short = len(text) <= MOST_CHARACTERS
     require(short, f"it has {len(text):,} characters, and at most {MOST_CHARACTERS:,} are read")
     try:
-        schema = json.loads(text)
+        schema = json.loads(text, parse_float=_finite, parse_constant=_finite)
         rules = _Rules(network, schema)
         return Builder(network, rules.rules).add(place, "#")
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # a whole number may have more digits than Python reads
         raise UsageError(f"it is not JSON: {error}") from None
     except RecursionError:
         raise UsageError("it is nested too deeply") from None
@@ -147,6 +152,14 @@ class _Rules:
     def _is_schema(self, path: str, schema: Any) -> None:
         right = isinstance(schema, dict)
         require(right, f"{path} is {json.dumps(schema)[:40]}, which is not a schema to write")
+        for word, types in TYPES.items():
+            right = word not in schema or isinstance(schema[word], types)
+            require(
+                right, f"{path} has {word} of a wrong type: {json.dumps(schema.get(word))[:40]}"
+            )
+        for word in ("type", "required"):
+            right = all(isinstance(one, str) for one in schema.get(word, []))
+            require(right, f"{path} has {word} with other things than strings")
 
     def _has_no_others(self, path: str, word: str, schema: dict) -> None:
         others = "additionalProperties" if not _is_open(schema) else None
@@ -427,10 +440,18 @@ def _kind_of(value: Any) -> set[str]:
 def _count(path: str, schema: dict, of: str) -> tuple[int, int | None]:
     """Return the least and the most of something."""
     least, most = schema.get(f"min{of}", 0), schema.get(f"max{of}")
-    whole = all(isinstance(n, int) and n >= 0 for n in (least, most) if n is not None)
+    given = [schema[word] for word in (f"min{of}", f"max{of}") if word in schema]
+    whole = all(type(n) is int and n >= 0 for n in given)
     require(whole, f"{path}: min{of} and max{of} are whole numbers")
     require(most is None or least <= most, f"{path}: min{of} is more than max{of}")
     return least, most
+
+
+def _finite(text: str) -> float:
+    """Return a number that a schema has."""
+    number = float(text)
+    require(math.isfinite(number), f"{text[:40]} is no number, or too large")
+    return number
 
 
 def _formats() -> str:

@@ -40,7 +40,7 @@ class Listening(uvicorn.Server):
         self.socket = bind(options)
         self.served = Server(self.shelf, options)
         config = uvicorn.Config(
-            make_app(self.served), log_level="warning", access_log=False, ws="none"
+            make_app(self.served), log_level="error", access_log=False, ws="none"
         )
         super().__init__(config)
 

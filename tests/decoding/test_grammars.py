@@ -348,6 +348,18 @@ def test_a_schema_that_refers_to_itself():
             '{"allOf": [{"$ref": "#/$defs/a", "required": ["b"]}], "$defs": {"a": {}}}',
             "required beside",
         ),
+        *(
+            (add_schema, f'{{"{word}": 5}}', f"{word} of a wrong type: 5")
+            for word in ("type", "enum", "anyOf", "allOf", "properties", "required", "pattern")
+        ),
+        (add_schema, '{"type": [[]]}', "type with other things than strings"),
+        (add_schema, '{"required": [{}], "properties": {}}', "required with other things"),
+        (add_schema, '{"oneOf": [{"enum": 5}, {"enum": [1]}]}', "enum of a wrong type"),
+        (add_schema, '{"enum": [1e999]}', "1e999 is no number, or too large"),
+        (add_schema, '{"enum": [NaN]}', "NaN is no number"),
+        (add_schema, '{"enum": [' + "9" * 5_000 + "]}", "not JSON"),
+        (add_schema, '{"type": "string", "minLength": true}', "whole numbers"),
+        (add_schema, '{"type": "array", "minItems": null}', "whole numbers"),
         (add_schema, "[" * 100_000, "nested too deeply"),
         (add_schema, r'{"enum": ["\ud800"]}', r"not UTF-8 text: U\+D800"),
         (add_schema, r'{"properties": {"\ud800": {}}}', r"not UTF-8 text: U\+D800"),

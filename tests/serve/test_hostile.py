@@ -38,7 +38,11 @@ def value(draw, depth=0):
 
 def body_of(draw):
     """Return a body: fields of any types, text that is no JSON, or any bytes."""
-    kind = draw.randrange(6)
+    kind = draw.randrange(7)
+    if kind == 6:
+        form = {draw.choice(["enum", "type", "anyOf", "properties", "pattern"]): value(draw)}
+        form = {"type": "json_schema", "json_schema": {"schema": form}}
+        return json.dumps({"max_tokens": 2, "response_format": form}).encode()
     if kind < 3:
         names = draw.sample(FIELDS, draw.randrange(1, 4))
         fields = {name: value(draw) for name in [*names, *draw.choice([[]] * 4 + [["\ud800"]])]}

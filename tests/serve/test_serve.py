@@ -377,6 +377,7 @@ def in_form(schema, **more):
         (in_form({"$ref": "file:///etc/passwd"}), "response_format"),
         (in_form({"enum": ["a" * 10_000]}), "response_format"),
         (in_form({"enum": ["\ud800"]}), "response_format"),
+        (in_form({"enum": 5}), "response_format"),
         (in_form({"\ud800": 1}), "response_format"),
         (in_form({"type": "string", "pattern": r"^\ud800$"}), "response_format"),
         (in_form({"properties": {"\ud800": {"type": "null"}}}), "response_format"),
@@ -782,6 +783,10 @@ def test_a_process_finishes_what_runs_when_it_is_told_to_end():
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         place = urlsplit(process.stderr.readline().split()[-1]).netloc
         connection = http.client.HTTPConnection(place)
+        upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+        connection.request("GET", "/health", headers=upgrade)
+        with connection.getresponse() as response:
+            assert response.status == 200 and response.read()  # and nothing is logged
         body = {"max_tokens": 4000, "stream": True, "seed": 1}
         connection.request("POST", "/v1/completions", json.dumps(body))
         response = connection.getresponse()
