@@ -50,6 +50,9 @@ from seqgen.serve.shelf import Damaged, Shelf, Unknown
 MOST_BYTES, BODY_SECONDS = 4 << 20, 30.0
 # Tokens of a prompt that are scored between two steps of the texts that are being written.
 SCORED_BETWEEN = 256
+# Events that a stream's client may be behind, seconds in which it must read something, and what it
+# has of these after the deadline.
+MOST_EVENTS, UNREAD_SECONDS, GRACE = 8192, 30.0, 5.0
 # Seconds of processor time in which a request's pattern must be ready.
 PATTERN_SECONDS = 2.0
 # Texts that a request may ask for, prompts times candidates, and lines that it may have scored.
@@ -81,6 +84,8 @@ class Server:
         self.engine = Engine(options.batch_size, options.queue)
         self.answers: Counter[int] = Counter()
         self.first_token = [0, 0.0]  # how many, and seconds in total
+        self.arriving: set[asyncio.Future[None]] = set()  # bodies
+        self.ending = False
         self.preparing = 0  # requests that are not the engine's yet
         # One pattern after the other, so that they hold up each other alone.
         self.patterns = ThreadPoolExecutor(1, "patterns")
@@ -100,11 +105,25 @@ class Server:
                 if len(body) > MOST_BYTES:
                     raise Refused(f"the body is larger than {MOST_BYTES:,} bytes", 413)
 
+        arriving = asyncio.ensure_future(arrived())
+        self.arriving.add(arriving)
         try:
-            await asyncio.wait_for(arrived(), min(BODY_SECONDS, self.options.timeout))
+            await asyncio.wait_for(arriving, min(BODY_SECONDS, self.options.timeout))
         except asyncio.TimeoutError:
             raise Refused("the body took too long to arrive", 408) from None
+        except asyncio.CancelledError:
+            if self.ending:
+                raise Refused("the server is ending", 503) from None
+            raise
+        finally:
+            self.arriving.discard(arriving)
         return protocol.read_json(bytes(body), known)
+
+    def end(self) -> None:
+        """Wait for no more bodies."""
+        self.ending = True
+        for body in self.arriving:
+            body.cancel()
 
     async def prepare(
         self, deadline: float, function: Callable[..., T], *args: Any, by: Executor | None = None
@@ -183,14 +202,25 @@ class Post:
 
 
 class Inbox:
-    """What the engine puts for a request, for a coroutine to get."""
+    """What the engine puts for a request, for a coroutine to get.
 
-    def __init__(self) -> None:
+    Args:
+        full: called when the coroutine has begun to get and is `MOST_EVENTS` behind, because its
+            client does not read; nothing but an error is put from then on.
+    """
+
+    def __init__(self, full: Callable[[], None] | None = None) -> None:
         self._post, self._queue = Post.here(), asyncio.Queue()
-        self._begun = False
+        self._begun = self._read = self._closed = False
+        self._full = full
 
     def put(self, event: Event) -> None:
         """Take an event, from the engine's thread; a stream's first piece and end are urgent."""
+        if self._closed:
+            return
+        if self._full is not None and self._read and self._queue.qsize() > MOST_EVENTS:
+            self._closed, event = True, SeqgenError("the client did not read its stream")
+            self._full()
         may_wait = self._begun and isinstance(event, Piece) and event.finished is None
         self._begun = True
         self._post.send(self._queue, event, may_wait)
@@ -201,6 +231,7 @@ class Inbox:
         Raises:
             SeqgenError: the task has failed.
         """
+        self._read = True
         while True:
             events = [await self._queue.get()]
             while not self._queue.empty():
@@ -275,7 +306,8 @@ class Answer:
 
     def __init__(self, server: Server, asked: Asked, begun: float, deadline: float) -> None:
         self.server, self.asked, self.begun, self.deadline = server, asked, begun, deadline
-        self.inbox, self.scores = Inbox(), Inbox()
+        self.inbox = Inbox(self.cancel if asked.stream else None)
+        self.scores = Inbox()
         self.tasks: list[Task] = []
         self.about = {
             "id": f"cmpl-{secrets.token_hex(12)}",
@@ -642,6 +674,13 @@ def refusal(error: Exception) -> Refused:
     return Refused("the server has failed; its log says how", 500)
 
 
+def hang_up(send: Send) -> None:
+    """Close the connection of a client that does not read, for which ASGI has no message."""
+    transport = getattr(getattr(send, "__self__", None), "transport", None)  # uvicorn's
+    if transport is not None:
+        transport.abort()
+
+
 class Guard:
     """Checks the key and the host of every request, and counts answers."""
 
@@ -658,10 +697,17 @@ class Guard:
             await self.app(scope, receive, send)
             return
 
+        deadline, loop = self.server.deadline(), asyncio.get_running_loop()
+
         async def counted(message: Any) -> None:
             if message["type"] == "http.response.start":
                 self.server.answers[message["status"]] += 1
-            await send(message)
+            patience = min(max(deadline - time.monotonic(), GRACE), UNREAD_SECONDS)
+            timer = loop.call_later(patience, hang_up, send)
+            try:
+                await send(message)
+            finally:
+                timer.cancel()
 
         problem = self._problem(scope)
         app = self.app if problem is None else _response(problem)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 
 import uvicorn
 
 from seqgen.configs.serving import ServeOptions
 from seqgen.errors import SeqgenError
-from seqgen.serve.app import Server, make_app
+from seqgen.serve.app import GRACE, Server, make_app
 from seqgen.serve.shelf import Shelf
 
 # How long a thread computes before another that waits may, in seconds: the engine would hold the
@@ -49,6 +52,27 @@ class Listening(uvicorn.Server):
         """Where it can be asked."""
         host, port, *more = self.socket.getsockname()
         return f"http://[{host}]:{port}" if more else f"http://{host}:{port}"
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End when all is answered; or now, at the second signal of any kind."""
+        if self.should_exit:
+            os._exit(128 + sig)
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Finish what runs, and wait for nobody else."""
+        self.served.end()
+        leaving = asyncio.ensure_future(self._hang_up())
+        await super().shutdown(sockets)
+        leaving.cancel()
+
+    async def _hang_up(self) -> None:
+        """When all is answered, give clients some time to read it."""
+        while self.server_state.tasks:
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(GRACE)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
     def listen(self) -> None:
         """Answer requests until a signal comes; then finish what runs."""

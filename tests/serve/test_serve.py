@@ -482,6 +482,26 @@ def test_pieces_of_a_stream_wait_for_one_another_but_not_the_first_and_the_last(
     assert asyncio.run(all_of_them()) == ["ab", "c", "a", "de"]
 
 
+def test_events_wait_for_a_reader_but_not_endlessly(monkeypatch):
+    monkeypatch.setattr("seqgen.serve.app.MOST_EVENTS", 2)
+    cancelled, piece = [], Piece(Row(0, 0, (1,)), "a")
+
+    async def check():
+        inbox = Inbox(lambda: cancelled.append(True))
+        batches = inbox.batches()
+        for _ in range(9):  # nobody has begun to read
+            inbox.put(piece)
+        assert len(await anext(batches)) == 9
+        for _ in range(9):
+            inbox.put(piece)
+            await asyncio.sleep(0.03)  # it is delivered
+        assert len(await anext(batches)) == 3 and cancelled == [True]
+        with pytest.raises(SeqgenError, match="did not read"):
+            await anext(batches)
+
+    asyncio.run(check())
+
+
 def test_streams_end_with_usage(client):
     body = {"model": NAMES["lstm"], "stream": True, "n": 2, "seed": 5, "logprobs": 1, "echo": True}
     body |= {"stream_options": {"include_usage": True}, "prompt": "", "max_tokens": 6}
@@ -507,9 +527,12 @@ def wait_for(condition):
         time.sleep(0.01)
 
 
-def send(live, body):
-    """Send a request, and return its socket."""
-    own = socket.create_connection(live.socket.getsockname())
+def send(live, body, buffer=None):
+    """Send a request, and return its socket, which receives up to `buffer` bytes unread."""
+    own = socket.socket()
+    if buffer is not None:
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    own.connect(live.socket.getsockname())
     raw = json.dumps(body).encode()
     head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(raw)}\r\n\r\n"
     own.sendall(head.encode() + raw)
@@ -538,6 +561,55 @@ def test_half_open_and_idle_connections_hold_nobody_up(live, client):
     connection.close()
     for own in idle:
         own.close()
+
+
+@contextlib.contextmanager
+def listening(**options):
+    """A server at a real address, which must end by itself within seconds."""
+    server = Listening([NAMES["lstm"]], ServeOptions(port=0, **options))
+    thread = threading.Thread(target=server.listen)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.should_exit = True
+        thread.join(5)
+        ended = not thread.is_alive()
+        server.force_exit = True
+        thread.join()
+    assert ended
+
+
+UNREAD = {"max_tokens": 4000, "n": 8, "stream": True, "logprobs": 20}
+
+
+def test_a_client_that_does_not_read_is_forgotten(monkeypatch):
+    monkeypatch.setattr("seqgen.serve.app.MOST_EVENTS", 500)
+    with listening(timeout=60) as server, contextlib.closing(send(server, UNREAD, 4096)):
+        wait_for(lambda: server.served.engine.running == 8)
+        wait_for(lambda: server.served.engine.running == 0)
+        assert server.served.engine.tokens < 20_000
+
+
+@pytest.mark.parametrize("limit", ["GRACE", "UNREAD_SECONDS"])
+def test_a_connection_that_nobody_reads_is_closed(monkeypatch, limit):
+    monkeypatch.setattr(f"seqgen.serve.app.{limit}", 0.2)
+    timeout = 0.5 if limit == "GRACE" else 60
+    with listening(timeout=timeout) as server, contextlib.closing(send(server, UNREAD, 4096)):
+        wait_for(lambda: server.served.engine.running == 8)
+        wait_for(lambda: not server.server_state.connections)
+        wait_for(lambda: server.served.engine.running == 0)
+
+
+def test_a_body_that_is_arriving_does_not_keep_the_server():
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(listening())
+        own = stack.enter_context(socket.create_connection(server.socket.getsockname()))
+        head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
+        own.sendall(head)
+        wait_for(lambda: server.served.arriving)
+        server.should_exit = True
+        assert own.recv(100).startswith(b"HTTP/1.1 503")
 
 
 @contextlib.contextmanager
@@ -796,6 +868,25 @@ def test_a_process_finishes_what_runs_when_it_is_told_to_end():
         assert rest.rstrip().endswith(b"data: [DONE]")
         assert rest.count(b"data: {") == 3999
         assert process.wait(20) == 0 and process.stderr.read() == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_a_process_at_once(first):
+    command = [sys.executable, "-m", "seqgen", "serve", "-m", NAMES["lstm"], "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        connection = http.client.HTTPConnection(
+            urlsplit(process.stderr.readline().split()[-1]).netloc
+        )
+        body = {"max_tokens": 4096, "stream": True, "n": 32}
+        connection.request("POST", "/v1/completions", json.dumps(body))
+        response = connection.getresponse()
+        response.readline()
+        process.send_signal(first)
+        time.sleep(0.3)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(2) == 128 + signal.SIGTERM and process.stderr.read() == ""
 
 
 @pytest.mark.slow
