@@ -35,6 +35,7 @@ from seqgen.commands.scoring.surprisal import line_record, score_lines
 from seqgen.commands.writing.prompts import Prompt, opening
 from seqgen.configs.scoring import Scoring
 from seqgen.configs.serving import LOOPBACK, ServeOptions
+from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.processors import normalise
 from seqgen.decoding.sampling import Row
 from seqgen.errors import SeqgenError
@@ -292,7 +293,7 @@ async def completions(server: Server, request: Request) -> Response:
     if asked.stream:
         answer.submit()
         return StreamingResponse(answer.stream(), media_type="text/event-stream")
-    return JSONResponse(await until_gone(request, answer.whole()))
+    return Response(await until_gone(request, answer.whole()), media_type="application/json")
 
 
 def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOptions) -> Asked:
@@ -349,8 +350,8 @@ class Answer:
             return {}
         return {number: noted async for number, noted in self.scores.events()}
 
-    async def whole(self) -> dict[str, Any]:
-        """Return all of it."""
+    async def whole(self) -> str:
+        """Return all of it, as JSON."""
         self.submit()
         texts = {}
         try:
@@ -361,13 +362,22 @@ class Answer:
                 self.tokens += piece.finished.tokens
         finally:
             self.cancel()
+        return await asyncio.to_thread(self.written, texts, scored)
+
+    def written(
+        self,
+        texts: dict[Row, tuple[Continuation, Sequence[Noted]]],
+        scored: dict[int, list[Noted | int]],
+    ) -> str:
+        """Return the answer; choice by choice, so that other threads get turns."""
         choices = []
         for index, row in protocol.best(texts, self.asked):
             continuation, noted = texts[row]
             text = protocol.text_of(self.asked, row, continuation)
             choice, _ = self.choice(row, index, text, continuation.finish_reason, noted, scored)
-            choices.append(choice)
-        return {**self.about, "choices": choices, "usage": self.usage}
+            choices.append(json.dumps(choice))
+        usage = json.dumps(self.usage)
+        return f'{self.head}, "choices": [{", ".join(choices)}], "usage": {usage}}}'
 
     def choice(
         self,

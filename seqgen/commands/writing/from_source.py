@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -26,6 +27,17 @@ from seqgen.tokenizers import Decoder, Tokenizer
 if TYPE_CHECKING:
     from seqgen.decoding.constraint import Constraint
     from seqgen.decoding.max_copy import MaxCopy
+
+
+class property_kept(cached_property):  # noqa: N801
+    """A `cached_property` without the lock of Python before 3.12, which a class's objects share.
+
+    A pattern that one request prepares would hold up the texts of all others.
+    """
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        super().__init__(function)
+        self.lock = contextlib.nullcontext()
 
 
 def check_stored(options: Options, model: str | Path | None) -> None:
@@ -89,7 +101,7 @@ class TextMaker:
     options: WritingOptions
     dead_ends: ClassVar[bool] = True
 
-    @cached_property
+    @property_kept
     def constraint(self) -> Constraint | None:
         """What keeps texts in the form that is asked for."""
         if not self.options.form.given:
@@ -103,7 +115,7 @@ class TextMaker:
         """What the form makes of steps, if one is asked for."""
         return None if self.constraint is None else self.constraint.outcomes
 
-    @cached_property
+    @property_kept
     def max_copy(self) -> list[MaxCopy]:
         """What keeps texts from copying, if that is asked for."""
         if self.options.max_copy is None:

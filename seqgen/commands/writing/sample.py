@@ -11,7 +11,12 @@ from itertools import chain, islice
 import numpy as np
 
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.writing.from_source import SourceReader, TextMaker, check_sources
+from seqgen.commands.writing.from_source import (
+    SourceReader,
+    TextMaker,
+    check_sources,
+    property_kept,
+)
 from seqgen.commands.writing.prompts import (
     OfSource,
     Prompt,
@@ -95,7 +100,7 @@ class Writer(TextMaker):
     def __post_init__(self) -> None:
         check_sources(self.options.of_source, self.loaded)
 
-    @cached_property
+    @property_kept
     def constraint(self) -> Constraint | None:
         """What keeps texts in the form that is asked for."""
         if self.options.pattern_mode != "exact":
@@ -104,14 +109,14 @@ class Writer(TextMaker):
 
         return exactly(self.loaded, super().constraint)
 
-    @cached_property
+    @property_kept
     def ends(self) -> Mapping[int, str]:
         """The tokens that end a text, and why each does."""
         form, stops = self.constraint, self.loaded.framing.stops
         reasons = reasons_of(stops) if form is None else form.reasons
         return reasons | {each.dead_id: DEAD_END for each in self.max_copy}
 
-    @cached_property
+    @property_kept
     def processors(self) -> list[Processor]:
         """Every filter in order, first the one for tokens that are never written."""
         options, processors = self.options, [self.possible]
