@@ -567,6 +567,7 @@ def test_half_open_and_idle_connections_hold_nobody_up(live, client):
 def listening(**options):
     """A server at a real address, which must end by itself within seconds."""
     server = Listening([NAMES["lstm"]], ServeOptions(port=0, **options))
+    server.shelf.get(None)
     thread = threading.Thread(target=server.listen)
     thread.start()
     try:
@@ -594,7 +595,7 @@ def test_a_client_that_does_not_read_is_forgotten(monkeypatch):
 @pytest.mark.parametrize("limit", ["GRACE", "UNREAD_SECONDS"])
 def test_a_connection_that_nobody_reads_is_closed(monkeypatch, limit):
     monkeypatch.setattr(f"seqgen.serve.app.{limit}", 0.2)
-    timeout = 0.5 if limit == "GRACE" else 60
+    timeout = 1.0 if limit == "GRACE" else 60
     with listening(timeout=timeout) as server, contextlib.closing(send(server, UNREAD, 4096)):
         wait_for(lambda: server.served.engine.running == 8)
         wait_for(lambda: not server.server_state.connections)
@@ -681,7 +682,8 @@ def test_prompts_that_wait_together_are_read_together():
 
 
 def test_time_is_limited():
-    with small(("lstm",), timeout=0.2, max_tokens=10**6) as (_, client):
+    with small(("lstm",), timeout=0.4, max_tokens=10**6) as (server, client):
+        server.shelf.get(None)  # the time for it is no part of the test
         answer = complete(client, "lstm", max_tokens=10**6)
         (choice,) = answer["choices"]
         assert choice["finish_reason"] == "length" and choice["reason"] == "time"
@@ -696,7 +698,8 @@ def noted(items, into):
 
 def test_texts_that_are_late_are_not_begun():
     begun = []
-    with small(("lstm",), batch_size=1, timeout=0.2, max_tokens=10**6) as (_, client):
+    with small(("lstm",), batch_size=1, timeout=0.4, max_tokens=10**6) as (server, client):
+        server.shelf.get(None)  # the time for it is no part of the test
         texts_of = Writing.texts
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Writing, "texts", lambda task: noted(texts_of(task), begun))
@@ -717,6 +720,7 @@ def test_texts_that_are_late_are_not_begun():
 def test_patterns_hold_up_each_other_alone_and_not_for_long(monkeypatch):
     monkeypatch.setattr("seqgen.serve.app.PATTERN_SECONDS", 0.5)
     with small(("lstm",), timeout=60, queue=8) as (server, client), ThreadPoolExecutor(8) as pool:
+        server.shelf.get(None)
         hard = ["(.*a.{20})", "((a?){50}a{50}){20}", "[^a]{99999}"]
         asked = [pool.submit(complete, client, "lstm", 400, pattern=one) for one in hard]
         wait_for(lambda: server.preparing == 3)
@@ -725,7 +729,9 @@ def test_patterns_hold_up_each_other_alone_and_not_for_long(monkeypatch):
         for one in asked:
             error = one.result()["error"]
             assert error["param"] == "pattern" and "too long" in error["message"]
-    with small(("lstm",), timeout=0.2, queue=0) as (server, client), ThreadPoolExecutor(2) as pool:
+    monkeypatch.setattr("seqgen.serve.app.PATTERN_SECONDS", 1.5)
+    with small(("lstm",), timeout=0.8, queue=0) as (server, client), ThreadPoolExecutor(2) as pool:
+        server.shelf.get(None)
         late = pool.submit(complete, client, "lstm", 408, pattern=hard[0])
         wait_for(lambda: server.preparing == 1)
         complete(client, "lstm", 429, pattern="a")
