@@ -120,7 +120,7 @@ class DerivedBatches(Batches):
 
 
 class FirstTokens(DerivedBatches):
-    """The first rows of each batch, or the begin of its first one, as in a trial of the speed.
+    """The first rows of each batch, or the beginning of its first one, as in a trial of the speed.
 
     Args:
         batches: the others.

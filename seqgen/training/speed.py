@@ -58,7 +58,7 @@ def with_short_steps(
     """Return batches for a trial: all tokens of each, or as many as train within the limit.
 
     Time grows with the tokens, and some of it is the same for any number. So what a few tokens
-    take says how many more are within the limit at least.
+    take, at best, says how many more are within the limit at least.
 
     Raises:
         SeqgenError: training diverges.
@@ -66,11 +66,15 @@ def with_short_steps(
     budget = 60 * (ways[0].minutes or 0.0)
     limit, tokens = max(STEP_SECONDS, SHARE_OF_BUDGET * budget), FIRST_TOKENS
     while tokens < batches.batch(0).tokens.size:
-        some = FirstTokens(batches, tokens)
-        runs = [_trainer(model, some, _of_steps(way, 1)).train() for way in ways]
-        seconds = ranks.broadcast(max(run.seconds for run in runs))
-        possible = some.batch(0).tokens.size * limit / seconds
-        if possible < 1.5 * tokens:
+        some, possible = FirstTokens(batches, tokens), 0.0
+        # The first steps of a process may take seconds to set up.
+        for _ in range(LEAST_SLICES if tokens == FIRST_TOKENS else 1):
+            runs = [_trainer(model, some, _of_steps(way, 1)).train() for way in ways]
+            seconds = ranks.broadcast(max(run.seconds for run in runs))
+            possible = max(possible, some.batch(0).tokens.size * limit / seconds)
+            if possible >= 1.5 * tokens:
+                break
+        else:
             return some
         tokens = int(possible)
     return batches

@@ -299,6 +299,20 @@ def test_trials_of_long_steps_end(rows, window, monkeypatch):
     assert (run.step, run.tokens) == (1, rows * window)
 
 
+def test_first_steps_that_take_long_to_set_up_shorten_no_trial(monkeypatch):
+    """The first of a process takes 2 seconds, and the next one half of one, whatever its tokens."""
+    now, set_up = [0.0], iter([2.0, 0.5])
+    monkeypatch.setattr(speed.time, "monotonic", lambda: now[0])
+
+    def compute(embedding, inputs):
+        now[0] += next(set_up, 0.0) + inputs[0].numel() / 10_000
+
+    model, batches = untrained(32, 64)
+    model.embedding.register_forward_pre_hook(compute)
+    training = replace(SHORT, seq_len=64, batch_size=32, precision="float32")
+    assert speed.with_short_steps(model, batches, [training]) is batches
+
+
 def test_a_copy_of_a_model_shares_the_text_that_it_was_shown():
     model, _ = untrained()
     model.shown = np.arange(5)
