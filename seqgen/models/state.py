@@ -122,7 +122,7 @@ def _join(values: Sequence[Any]) -> Any:
     if is_leaf(first):
         if len({ops_of(value) for value in values}) > 1:  # of both engines
             values = [ops_of(value).array(value) for value in values]
-        return ops_of(values[0]).below(*values)
+        return ops_of(values[0]).along(0, *values)
     if isinstance(first, State):
         return type(first).cat(values)
     if isinstance(first, tuple):

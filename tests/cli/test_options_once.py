@@ -45,6 +45,14 @@ def test_the_type_says_the_default_and_the_class_the_heading():
     assert panels == dict.fromkeys(panels, "Text") | {"names": "Output"}
 
 
+def called(function, arguments):
+    """Call a function as a command."""
+    app = typer.Typer()
+    app.command(cls=Command)(function)
+    command = typer.main.get_command(app)
+    command(list(arguments), prog_name=function.__name__, standalone_mode=False)
+
+
 @pytest.fixture
 def run():
     """Call a command that samples with `Heated`, and return the options that it gets."""
@@ -55,15 +63,7 @@ def run():
         """Write text."""
         got.append(sampling)
 
-    app = typer.Typer()
-    app.command(cls=Command)(heated)
-    command = typer.main.get_command(app)
-
-    def call(*arguments):
-        command(list(arguments), prog_name="heated", standalone_mode=False)
-        return got[-1]
-
-    return call
+    return lambda *arguments: called(heated, arguments) or got[-1]
 
 
 def test_a_new_setting_has_a_flag_and_a_keyword(run):
@@ -111,15 +111,7 @@ def sizes():
         """Take sizes."""
         got.append(sizes.sizes)
 
-    app = typer.Typer()
-    app.command(cls=Command)(sized)
-    command = typer.main.get_command(app)
-
-    def call(*arguments):
-        command(list(arguments), prog_name="sized", standalone_mode=False)
-        return got[-1]
-
-    return call
+    return lambda *arguments: called(sized, arguments) or got[-1]
 
 
 @pytest.mark.parametrize(

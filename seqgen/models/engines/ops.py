@@ -173,11 +173,6 @@ class ArrayOps:
         return x
 
     @staticmethod
-    def below(*parts: np.ndarray) -> np.ndarray:
-        """Return the parts (N_1, ...) ... below one another."""
-        return np.concatenate(parts)
-
-    @staticmethod
     def zeros(like: np.ndarray, *shape: int) -> np.ndarray:
         """Return zeros of the type of `like`."""
         return np.zeros(shape, like.dtype)

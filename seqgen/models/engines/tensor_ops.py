@@ -95,11 +95,6 @@ class TensorOps:
         return x.to(torch.promote_types(x.dtype, torch.float32))
 
     @staticmethod
-    def below(*parts: Tensor) -> Tensor:
-        """Return the parts (N_1, ...) ... below one another."""
-        return torch.cat(parts)
-
-    @staticmethod
     def zeros(like: Tensor, *shape: int) -> Tensor:
         """Return zeros of the type of `like`, where it is."""
         return like.new_zeros(shape)

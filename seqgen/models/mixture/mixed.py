@@ -256,7 +256,7 @@ class MixedPredictions(Predictions):
     def best(self) -> Leaf:
         one = self.parts[0].best()  # only for its shape and device
         best = [first_best(self.rows(some)) for some in self._some(_all_places(one))]
-        return ops_of(one).below(*best).reshape(one.shape)
+        return ops_of(one).along(0, *best).reshape(one.shape)
 
     def ranks(self, targets: Leaf) -> Leaf:
         return self._ranks_at(_all_places(targets), targets.flatten()).reshape(targets.shape)
@@ -269,7 +269,7 @@ class MixedPredictions(Predictions):
     def _ranks_at(self, places: Leaf, targets: Leaf) -> Leaf:
         """Return the ranks (M,) of those of the flat targets that stand at places (M,)."""
         ranks = [ranks_in(self.rows(p), targets[p]) for p in self._some(places)]
-        return ops_of(targets).below(*ranks)
+        return ops_of(targets).along(0, *ranks)
 
     def hits(self, targets: Leaf) -> Leaf:
         """Return whether each target is the most probable token, with few rows written out.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import nn
 
 from seqgen.models.base import LanguageModel
-from seqgen.models.mixture.mixed import Mixed, MixtureState
+from seqgen.models.mixture.mixed import Mixed
 
 
 class Mixture(Mixed, LanguageModel):
     """A mixture of torch modules; see `Mixed.mix` for its arguments."""
+
+    forward = Mixed.interpolated
 
     def __init__(
         self,
@@ -23,8 +25,3 @@ class Mixture(Mixed, LanguageModel):
         super().__init__()
         self.components = nn.ModuleList(components)
         self.mix(components, weights, by_order, gate)
-
-    def forward(
-        self, tokens: Tensor, state: MixtureState | None = None, last: int | None = None
-    ) -> tuple[Tensor, MixtureState | None]:
-        return self.interpolated(tokens, state, last)

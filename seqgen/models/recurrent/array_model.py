@@ -6,7 +6,7 @@ import functools
 import itertools
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,9 +64,15 @@ class FeatureNorm(Piece):
 
 @dataclass(frozen=True)
 class Layer(Piece):
-    """A recurrent layer of an equation: a `Cell` of tensors, or an `ArrayLayer`."""
+    """A recurrent layer of an equation: a `Cell` of tensors, or an `ArrayLayer`.
+
+    Attributes:
+        equation: what a step does.
+        inputs: see `ArrayLayer`.
+    """
 
     equation: Equation
+    inputs: Any = None
 
     def shapes(self) -> Shapes:
         shapes = {f".{name}": about.shape for name, about in self.equation.parameters().items()}
@@ -76,7 +82,7 @@ class Layer(Piece):
         return shapes
 
     def over_arrays(self, weights: Weights, ops: Ops) -> ArrayLayer:
-        return ArrayLayer(self.equation, weights)
+        return ArrayLayer(self.equation, weights, self.inputs)
 
     def module(self) -> Any:
         from seqgen.models.recurrent.cell import Cell
@@ -189,13 +195,14 @@ class RecurrentArrays(RecurrentStack, NeuralArrays):
 
     def __init__(self, config: RecurrentConfig, weights: Weights) -> None:
         self.config, self.weights = config, weights
-        fill_over_arrays(self, {**self.pieces(config), "embedding": None}, weights)
         self.vectors = weights.get("embedding.weight")
         if config.input == "char-cnn":
             self.vectors = Spelled(config).table(weights.part("embedding"))
         first = ArrayLayer.one_hot if self.vectors is None else self.vectors
-        equation = self.layers[0].equation
-        self.layers[0] = ArrayLayer(equation, weights.part("layers", 0), first)
+        pieces = self.pieces(config)
+        lowest, *others = pieces["layers"].items
+        layers = Stack([replace(lowest, inputs=first), *others])
+        fill_over_arrays(self, {**pieces, "embedding": None, "layers": layers}, weights)
         self.dtype = weights["layers.0.bias"].dtype
 
     def parameters(self) -> dict[str, np.ndarray]:

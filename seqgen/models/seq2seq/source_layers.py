@@ -204,7 +204,7 @@ def ragged_sequence(layer: Any, x: Leaf, lengths: Sequence[int]) -> tuple[Leaf, 
         longer = sum(length > end for length in lengths)
         ended.append(tuple(part[longer:] for part in state))
         state = tuple(part[:longer] for part in state)
-    final = (ops.below(*parts)[back] for parts in zip(*reversed(ended), strict=True))
+    final = (ops.along(0, *parts)[back] for parts in zip(*reversed(ended), strict=True))
     return ops.along(1, *outputs)[back], tuple(final)
 
 

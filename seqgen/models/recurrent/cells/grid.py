@@ -46,7 +46,7 @@ class Grid(Equation):
 
     def map_of_input(self, ops: Ops, p: Any) -> tuple[Leaf, Leaf]:
         of_h, of_m = ops.cut(self.matrix_to_width(ops, p, 2 * self.hidden_size), 1, 1)
-        weight = ops.below(p.weight_ih @ of_h, of_m)  # (9 H, E): of the gates, and m' itself
+        weight = ops.along(0, p.weight_ih @ of_h, of_m)  # (9 H, E): of the gates, and m' itself
         return weight, ops.join(p.bias, ops.zeros(p.bias, self.hidden_size))
 
     def __call__(self, ops: Ops, w: Any, x: Any, up: Any, h: Any, m: Any) -> tuple[Any, Any, Any]:

@@ -33,7 +33,7 @@ class MUT1(Equation):
     def map_of_input(self, ops: Ops, p: Any) -> tuple[Leaf, Leaf]:
         itself = self.matrix_to_width(ops, p, self.hidden_size)
         bias = ops.join(p.bias, ops.zeros(p.bias, self.hidden_size))
-        return ops.below(p.weight_ih, itself), bias
+        return ops.along(0, p.weight_ih, itself), bias
 
     def read_input(self, ops: Ops, p: Any, x: Leaf, linear: Linear) -> Leaf:
         if self.input_size != self.hidden_size:

@@ -36,7 +36,7 @@ class MUT2(Equation):
     def map_of_input(self, ops: Ops, p: Any) -> tuple[Leaf, Leaf]:
         (of_z, of_n), (b_z, b_n) = ops.cut(p.weight_ih, 1, 1), ops.cut(p.bias, 1, 1)
         itself = self.matrix_to_width(ops, p, self.hidden_size)
-        return ops.below(of_z, itself, of_n), ops.join(b_z, p.bias_r, b_n)
+        return ops.along(0, of_z, itself, of_n), ops.join(b_z, p.bias_r, b_n)
 
     def read_input(self, ops: Ops, p: Any, x: Leaf, linear: Linear) -> Leaf:
         if self.input_size != self.hidden_size:
