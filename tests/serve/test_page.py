@@ -220,6 +220,7 @@ def test_two_models_side_by_side_have_the_same_seed(page):
                      "document.getElementById('status').textContent")  # fmt: skip
     assert told.count("seqgen sample -m ") == 2 and told.count("--seed 7 ") == 2
     assert all(name in told for name in names) and "--temperature 0.8" in told
+    page.run(f"say({'/a' + 'b' * 500!r})")  # a long path: the page is as wide as before
 
 
 @pytest.mark.slow
