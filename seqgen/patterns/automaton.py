@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from seqgen.configs import require
-from seqgen.patterns.network import DONE, Network, require_time
+from seqgen.patterns.network import DONE, Network, reached, require_time
 
 LOST = 0
 # In the place of a call: the rule is walked by itself, and what it calls is left out.
@@ -216,7 +216,7 @@ class Automaton:
     def _fill(self, state: int) -> None:
         """Work out the state after each class of bytes."""
         require_time()
-        reached: dict[int, set[Thread]] = {}
+        threads_at: dict[int, set[Thread]] = {}
         ends: set[int] = set()
         for node, after, call in self._threads[state]:
             if node == WAITS:
@@ -227,11 +227,11 @@ class Automaton:
                 if following == DONE:
                     threads, accepts = self._closure(after, call)
                 for place in range(self._class_of[low], self._class_of[high] + 1):
-                    reached.setdefault(place, set()).update(threads)
+                    threads_at.setdefault(place, set()).update(threads)
                     if accepts:
                         ends.add(place)
         row = np.zeros(self._table.shape[1], dtype=int)
-        for place, threads in reached.items():
+        for place, threads in threads_at.items():
             row[place] = self._state((frozenset(threads), place in ends))
         self._table[state] = row
 
@@ -262,14 +262,11 @@ class Automaton:
         seeds = [self.start, self.fresh]
         calls: dict[int, list[tuple[int, int]]] = {}  # a place: (state of the rule, state after it)
         if network.rules:
-            reached = {(node, after) for edges in network.characters for node, after in edges}
-            waiting = list(reached)
-            while waiting:
-                node, after = waiting.pop()
-                following = {(n, after) for _, _, n in network.bytes_of[node] if n != DONE}
-                waiting += following - reached
-                reached |= following
-            seeds = [self._state(_alone(*thread)) for thread in sorted(reached)]
+            read = {(node, after) for edges in network.characters for node, after in edges}
+            within = reached(
+                read, lambda at: ((n, at[1]) for *_, n in network.bytes_of[at[0]] if n != DONE)
+            )
+            seeds = [self._state(_alone(*thread)) for thread in sorted(within)]
             for place, called in enumerate(network.calls):
                 starts = [(network.rules[rule][0], after) for rule, after in called]
                 calls[place] = [

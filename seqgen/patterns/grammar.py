@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from seqgen.configs import require
 from seqgen.errors import UsageError
 from seqgen.packages import require_packages
-from seqgen.patterns.network import Network
-from seqgen.patterns.regex import MOST_CHARACTERS, Reader
+from seqgen.patterns.network import Network, reached
+from seqgen.patterns.regex import Reader, require_short
 
 # Leads from a place of a network to a new one by what a terminal matches.
 Terminal = Callable[[int], int]
@@ -54,7 +54,7 @@ class Builder:
         """
         if not isinstance(symbol, str):
             return symbol(place)
-        if not self._contains_itself(symbol):
+        if symbol not in reached(self._uses[symbol], self._uses.__getitem__):
             return self._write_out(place, symbol)
         if symbol not in self.network.rules:
             start = self.network.place()
@@ -77,18 +77,6 @@ class Builder:
             network.join(here, before if ends else after)
         return after
 
-    def _contains_itself(self, rule: str) -> bool:
-        seen: set[str] = set()
-        waiting = [*self._uses[rule]]
-        while waiting:
-            other = waiting.pop()
-            if other == rule:
-                return True
-            if other not in seen:
-                seen.add(other)
-                waiting += self._uses[other]
-        return False
-
 
 def _inner(rule: str, production: Sequence[Symbol]) -> Sequence[Symbol]:
     """Return a production without the rule itself at its beginning and its end."""
@@ -103,8 +91,7 @@ def add_grammar(network: Network, place: int, text: str) -> int:
         SeqgenError: lark is not installed.
         UsageError: it is no grammar, or has what an automaton cannot follow, or is too large.
     """
-    short = len(text) <= MOST_CHARACTERS
-    require(short, f"it has {len(text):,} characters, and at most {MOST_CHARACTERS:,} are read")
+    require_short(text)
     require_packages("--grammar", "lark")
     from lark import Lark
     from lark.exceptions import LarkError

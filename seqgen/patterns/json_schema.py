@@ -18,7 +18,7 @@ from seqgen.configs import require
 from seqgen.errors import UsageError
 from seqgen.patterns.grammar import Builder, Symbol, Terminal
 from seqgen.patterns.network import LAST, Network, ranges_of
-from seqgen.patterns.regex import MOST_CHARACTERS, Reader
+from seqgen.patterns.regex import Reader, require_short
 
 ANNOTATIONS = {
     *("$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default"),
@@ -73,8 +73,7 @@ def add_schema(network: Network, place: int, text: str) -> int:
     Raises:
         UsageError: it is no schema, has a keyword that is not followed, or is too large.
     """
-    short = len(text) <= MOST_CHARACTERS
-    require(short, f"it has {len(text):,} characters, and at most {MOST_CHARACTERS:,} are read")
+    require_short(text)
     try:
         schema = json.loads(text, parse_float=_finite, parse_constant=_finite)
         rules = _Rules(network, schema)
@@ -230,7 +229,8 @@ class _Rules:
         pattern = schema.get("pattern")
         if "format" in schema:
             named = FORMATS.get(schema["format"])
-            require(named is not None, f"{path} has the format {schema['format']!r}; " + _formats())
+            unknown = f"has the format {schema['format']!r}; {', '.join(FORMATS)} are known"
+            require(named is not None, f"{path} {unknown}")
             alone = pattern is None and not least and most is None
             require(alone, f"{path} has format beside pattern or a length")
             return [[self._matches(f'"{named}"')]]
@@ -452,7 +452,3 @@ def _finite(text: str) -> float:
     number = float(text)
     require(math.isfinite(number), f"{text[:40]} is no number, or too large")
     return number
-
-
-def _formats() -> str:
-    return f"{', '.join(FORMATS)} are known"

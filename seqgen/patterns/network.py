@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from itertools import groupby
+from typing import TypeVar
 
 from seqgen.configs import no_text, require, short
 
 # Inclusive ranges of code points, in order; none of them touch.
 Ranges = tuple[tuple[int, int], ...]
+At = TypeVar("At")
 LAST = 0x10FFFF
 SURROGATES = (0xD800, 0xDFFF)
 # A larger network would take long to build: its pattern has counts such as (a{1000}){1000}.
@@ -39,6 +41,17 @@ def require_time() -> None:
     require(
         limit == math.inf or time.thread_time() < limit, "it takes too long; write a simpler one"
     )
+
+
+def reached(starts: Iterable[At], following: Callable[[At], Iterable[At]]) -> set[At]:
+    """Return what some lead to, step by step, and these themselves."""
+    found = set(starts)
+    waiting = list(found)
+    while waiting:
+        new = set(following(waiting.pop())) - found
+        found |= new
+        waiting += new
+    return found
 
 
 def ranges_of(ranges: Iterable[tuple[int, int]]) -> Ranges:
@@ -231,28 +244,17 @@ class Network:
             }
             for rule, (start, _) in self.rules.items()
         }
-        for rule in first:
-            seen: set[str] = set()
-            waiting = [*first[rule]]
-            while waiting:
-                other = waiting.pop()
-                if other not in seen:
-                    seen.add(other)
-                    waiting += first[other]
-            side = "ends" if self.backward else "begins"
-            require(rule not in seen, f"the rule {rule!r} {side} with itself by way of others")
+        side = "ends" if self.backward else "begins"
+        for rule, called in first.items():
+            again = rule in reached(called, first.__getitem__)
+            require(not again, f"the rule {rule!r} {side} with itself by way of others")
 
     def _reached(self, start: int, passable: set[str], nothing_read: bool) -> set[int]:
         """Return the places that can be reached from `start`; calls of `passable` rules pass."""
-        seen, waiting = {start}, [start]
-        while waiting:
-            place = waiting.pop()
-            following = [*self.empty[place]]
-            following += [after for rule, after in self.calls[place] if rule in passable]
-            if not nothing_read:
-                following += [after for _, after in self.characters[place]]
-            for after in following:
-                if after not in seen:
-                    seen.add(after)
-                    waiting.append(after)
-        return seen
+
+        def following(place: int) -> list[int]:
+            after = [after for rule, after in self.calls[place] if rule in passable]
+            after += [after for _, after in self.characters[place] if not nothing_read]
+            return after + self.empty[place]
+
+        return reached([start], following)

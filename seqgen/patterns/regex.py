@@ -43,14 +43,19 @@ REFUSED = {
 LAST_CASED = 0x1FFFF
 
 
+def require_short(text: str) -> None:
+    """Raise a `UsageError` if a pattern, grammar or schema has too many characters."""
+    short = len(text) <= MOST_CHARACTERS
+    require(short, f"it has {len(text):,} characters, and at most {MOST_CHARACTERS:,} are read")
+
+
 def parse(pattern: str, flags: int = 0) -> Any:
     """Return a pattern as Python's own parser reads it.
 
     Raises:
         UsageError: it is no pattern, or too large.
     """
-    short = len(pattern) <= MOST_CHARACTERS
-    require(short, f"it has {len(pattern):,} characters, and at most {MOST_CHARACTERS:,} are read")
+    require_short(pattern)
     try:
         return parser.parse(pattern, flags)
     except re.error as error:

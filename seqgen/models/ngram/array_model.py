@@ -122,25 +122,24 @@ class NGramArrays(ArrayModel):
     @cached_property
     def steps(self) -> NGramSteps:
         """The tables as steps of one token read them."""
-        return NGramSteps(*self._tables, self.native and self.native.begins)
+        return NGramSteps(self)
 
     @cached_property
     def native(self) -> NativeTables | None:
         """The tables as the compiled library reads them; None without it or in float64."""
         if library() is None or self.dtype != np.float32:
             return None
-        return NativeTables(*self._tables)
+        return NativeTables(self)
 
     @cached_property
     def drawer(self) -> NGramDrawer | None:
         # Where weights replace what they back off to, masses do not add up.
-        slow = self.native is None or self.config.smoothing == "add-delta"
-        return None if slow else NGramDrawer(self)
+        return None if self.native is None or self.replaces else NGramDrawer(self)
 
     @property
-    def _tables(self) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray], bool]:
-        replaces = self.config.smoothing == "add-delta"
-        return self.log_probs[1:], self.keys[2:], self.backoffs[1:], replaces
+    def replaces(self) -> bool:
+        """Whether a context's backoff is what its unseen words have, and not added to theirs."""
+        return self.config.smoothing == "add-delta"
 
     def start(self, batch: int, stride: int | None = None) -> NGramState:
         return NGramState(np.full((batch, self.order - 1), NOTHING))
@@ -230,7 +229,7 @@ class NGramArrays(ArrayModel):
             lower: their log-probabilities after the context without its first word.
             weights: the context's backoff, of a shape that broadcasts.
         """
-        if self.config.smoothing != "add-delta":
+        if not self.replaces:
             return lower + weights
         # Every unseen word has the same share, whatever it has after a shorter context.
         return np.where((weights < 0) & (lower > -np.inf), weights, lower)

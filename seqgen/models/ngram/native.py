@@ -8,33 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seqgen.models.engines.native.library import address, library
+
+if TYPE_CHECKING:
+    from seqgen.models.ngram.array_model import NGramArrays
 
 
 class NativeTables:
     """The tables of an `NGramArrays`, in float32; the library must be there.
 
     Args:
-        log_probs: of every n-gram of orders 1 to N; they do not change any more.
-        keys: of orders 2 to N.
-        backoffs: of orders 1 to N - 1.
-        replaces: see `NGramArrays.back_off`.
+        model: whose they are; they do not change any more.
     """
 
-    def __init__(
-        self,
-        log_probs: Sequence[np.ndarray],
-        keys: Sequence[np.ndarray],
-        backoffs: Sequence[np.ndarray],
-        replaces: bool,
-    ) -> None:
-        self.size, self.order, self.replaces = len(log_probs[0]), len(log_probs), replaces
+    def __init__(self, model: NGramArrays) -> None:
+        self.size, self.order, self.replaces = model.vocab_size, model.order, model.replaces
         self.log_probs, self.keys, self.backoffs = (
             [np.require(table, requirements="CA") for table in tables]
-            for tables in (log_probs, keys, backoffs)
+            for tables in (model.log_probs[1:], model.keys[2:], model.backoffs[1:])
         )
         self.begins = [self._contexts(n) for n in range(2, self.order + 1)]
         self._look_up = self._addresses([])

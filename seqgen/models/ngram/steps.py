@@ -5,10 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seqgen.models.reader import LOGITS_AT_ONCE
+
+if TYPE_CHECKING:
+    from seqgen.models.ngram.array_model import NGramArrays
 
 # The ids of the n-grams that a text ends with, of orders 1 to N - 1; -1 for what is not stored.
 Ids = Sequence[int]
@@ -26,32 +30,18 @@ class NGramSteps:
     a word up after a context is a search among the few words seen there.
 
     Args:
-        log_probs: of every n-gram of orders 1 to N; they do not change any more.
-        keys: of orders 2 to N.
-        backoffs: of orders 1 to N - 1.
-        replaces: whether the weight of a context is what its unseen words have, and not what
-            their log-probabilities are raised by: `NGramArrays.back_off`.
-        begins: of orders 2 to N, where the n-grams that continue each shorter one begin, and the
-            end, if that is known.
+        model: the tables' own, which do not change any more.
     """
 
-    def __init__(
-        self,
-        log_probs: Sequence[np.ndarray],
-        keys: Sequence[np.ndarray],
-        backoffs: Sequence[np.ndarray],
-        replaces: bool,
-        begins: Sequence[np.ndarray] | None = None,
-    ) -> None:
-        self.size, self.order = len(log_probs[0]), len(log_probs)
-        self.replaces = replaces
-        self.log_probs = [None, *log_probs]
-        self.keys = [None, None, *keys]
+    def __init__(self, model: NGramArrays) -> None:
+        self.size, self.replaces = model.vocab_size, model.replaces
+        self.log_probs, self.keys = model.log_probs, model.keys
         # Reading single numbers from a memory view takes half the time of reading an array's.
-        self.backoffs = [None, *map(memoryview, backoffs)]
-        self.single_log_probs = [None, *map(memoryview, log_probs)]
-        self.sorted = [None, None, *map(memoryview, keys)]
-        begins = begins or [self._begins(n) for n in range(2, self.order + 1)]
+        self.backoffs = [None, *map(memoryview, model.backoffs[1:])]
+        self.single_log_probs = [None, *map(memoryview, model.log_probs[1:])]
+        self.sorted = [None, None, *map(memoryview, model.keys[2:])]
+        native = model.native
+        begins = native.begins if native else [self._begins(n) for n in range(2, model.order + 1)]
         self.begins = [None, None, *map(memoryview, begins)]
         self._rows: OrderedDict[tuple[int, int], np.ndarray] = OrderedDict()
 
