@@ -154,14 +154,12 @@ class LabellingConfig(ModelConfig):
     )
     feature_model: dict[str, Any] | None = setting(
         "The trained model whose features are read with the tokens (--features): its digest, "
-        "architecture and configuration.",
-        None,
+        "architecture and configuration."
     )
     pooling: Pooling | None = setting(
         "For classifiers: the vector of a whole text. The last state, of both directions where "
         "there are two (last), the mean or the maximum over its tokens, or all three side by side "
-        "(Howard and Ruder 2018). By default the mean for bag and encoder, else the last state.",
-        None,
+        "(Howard and Ruder 2018). By default the mean for bag and encoder, else the last state."
     )
 
 

@@ -33,7 +33,7 @@ class WindowConfig(ModelConfig):
         " With 0 there is no hidden layer, and direct is needed.",
         bounds=Bounds(low=0, high=MOST_WIDTH),
     )
-    direct: bool = setting("Also connect the embeddings directly to the softmax.", False)
+    direct: bool = setting("Also connect the embeddings directly to the softmax.")
     dropout: float = shared(
         "dropout", 0.0, " It applies to the embeddings and to the hidden layer."
     )

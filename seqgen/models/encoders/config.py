@@ -27,8 +27,7 @@ class BagConfig(SentenceConfig):
 
     embedding_size: int | None = setting(
         "Width of the vectors; by default 100, and 10 with n-grams (Joulin et al. 2017).",
-        None,
-        ranges.WIDTHS,
+        bounds=ranges.WIDTHS,
     )
     dropout: float = shared("dropout", 0.0)
 
@@ -43,8 +42,7 @@ class BagConfig(SentenceConfig):
     buckets: int = setting("Number of vectors that n-grams share.", 1 << 16, ranges.TOKENS)
     within_words: bool = setting(
         "With --tokenizer char, n-grams lie within words, whose beginning and end each count as a "
-        "character of them (Bojanowski et al. 2017); by default they cross white space.",
-        False,
+        "character of them (Bojanowski et al. 2017); by default they cross white space."
     )
 
     def __post_init__(self) -> None:
@@ -70,7 +68,7 @@ class BiRNNConfig(SentenceConfig, CellRegularisers):
     hidden_size: int = shared("hidden_size", 256)
     num_layers: int = shared("num_layers", 1)
     embedding_size: int | None = setting(
-        "Width of the embedding; by default the hidden size.", None, ranges.WIDTHS
+        "Width of the embedding; by default the hidden size.", bounds=ranges.WIDTHS
     )
     features_at: Literal["input", "first"] = setting(
         "Where the features of another model (--features) enter: beside the embedding (input; "
@@ -138,8 +136,7 @@ class BertConfig(EncoderOnlyConfig):
     )
     next_sentence: bool = setting(
         "Also learn whether the second part of a row follows the first one in the text, or comes "
-        "from somewhere else.",
-        False,
+        "from somewhere else."
     )
     positions: Literal["rope", "learned", "sinusoidal"] = setting("Position encoding.", "learned")
     norm: Literal["rmsnorm", "layernorm"] = setting("Normalisation layer.", "layernorm")

@@ -31,8 +31,7 @@ class NGramConfig(ModelConfig):
     discount: float | None = setting(
         "With smoothing=kneser-ney: number subtracted from every count of an n-gram seen, for every"
         " order, such as 0.75; by default each order's is estimated from counts of counts.",
-        None,
-        ranges.POSITIVE_SHARES,
+        bounds=ranges.POSITIVE_SHARES,
     )
     interpolate_unigrams: bool = setting(
         "With smoothing=kneser-ney and modified-kneser-ney: discount unigrams too and interpolate"

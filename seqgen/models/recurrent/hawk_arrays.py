@@ -54,16 +54,10 @@ class HawkConfig(ModelConfig):
     hidden_size: int = shared("hidden_size", 192)
     num_layers: int = shared("num_layers", 2)
     recurrent_size: int | None = setting(
-        "Width of the recurrence; by default 3/2 of the hidden size.",
-        None,
-        low=1,
-        high=2 * MOST_WIDTH,
+        "Width of the recurrence; by default 3/2 of the hidden size.", low=1, high=2 * MOST_WIDTH
     )
     ffn_size: int | None = setting(
-        "Width of the feed-forward layers; by default the hidden size.",
-        None,
-        low=1,
-        high=4 * MOST_WIDTH,
+        "Width of the feed-forward layers; by default the hidden size.", low=1, high=4 * MOST_WIDTH
     )
     conv_width: int = setting(
         "Number of tokens that the convolution before the recurrence sees.",

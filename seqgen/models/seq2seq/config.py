@@ -38,13 +38,13 @@ class SourceConfig(ModelConfig):
     }
 
     source_vocab_size: int | None = setting(
-        "Number of tokens of the source's own tokenizer; none if it is joint.", None, ranges.TOKENS
+        "Number of tokens of the source's own tokenizer; none if it is joint.", bounds=ranges.TOKENS
     )
     source_features: int | None = setting(
-        "Width of source vectors; none for tokens.", None, ranges.WIDTHS
+        "Width of source vectors; none for tokens.", bounds=ranges.WIDTHS
     )
     share_embeddings: bool | None = setting(
-        "Use one embedding for source and target; by default if their tokenizer is joint.", None
+        "Use one embedding for source and target; by default if their tokenizer is joint."
     )
 
     @classmethod

@@ -31,7 +31,7 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
     hidden_size: int = shared("hidden_size", 256, " Encoder and decoder have the same.")
     num_layers: int = shared("num_layers", 1, " Encoder and decoder have the same.")
     embedding_size: int | None = setting(
-        "Width of the embeddings; by default the hidden size.", None, ranges.WIDTHS
+        "Width of the embeddings; by default the hidden size.", bounds=ranges.WIDTHS
     )
     encoder: Literal["bidirectional", "forward", "reversed", "none"] = setting(
         "Direction in which the source is read; none reads each token on its own.",
@@ -62,21 +62,18 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
         "W [s; a; y], y the embedding of the previous token (maxout; Bahdanau et al. 2015).",
         "tanh",
     )
-    scaled: bool = setting("Divide attention scores by the square root of the hidden size.", False)
+    scaled: bool = setting("Divide attention scores by the square root of the hidden size.")
     input_feeding: bool = setting(
-        "Feed each step what the softmax layer read in the previous one (Luong et al. 2015).",
-        False,
+        "Feed each step what the softmax layer read in the previous one (Luong et al. 2015)."
     )
     coverage: bool = setting(
-        "Let attention scores depend on the attention paid so far (Tu et al. 2016).", False
+        "Let attention scores depend on the attention paid so far (Tu et al. 2016)."
     )
     residual: bool = shared("residual", False)
     dropout: float = shared(
         "dropout", 0.2, " It applies to the input of each layer and of the softmax layer."
     )
-    tie_weights: bool = setting(
-        "Share the target's embedding matrix with the softmax layer.", False
-    )
+    tie_weights: bool = setting("Share the target's embedding matrix with the softmax layer.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

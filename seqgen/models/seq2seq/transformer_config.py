@@ -32,7 +32,7 @@ class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
     full_layers: ClassVar[int] = 0
 
     encoder_layers: int | None = setting(
-        "Number of encoder blocks; by default as many as num_layers.", None, ranges.LAYERS
+        "Number of encoder blocks; by default as many as num_layers.", bounds=ranges.LAYERS
     )
     source_window: int = setting(
         "Longest source in tokens, EOS included; it follows from max_source_len.",
@@ -42,7 +42,6 @@ class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
     decoder_start: int | None = setting(
         "Token that the decoder reads before the start of a text, as BART's does; for imported"
         " models.",
-        None,
         low=0,
         high=MOST_TOKENS,
     )

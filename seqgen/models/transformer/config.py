@@ -72,16 +72,14 @@ class TransformerConfig(ModelConfig):
     num_kv_heads: int | None = setting(
         "Number of heads of keys and values, each read by as many queries (Ainslie et al. 2023);"
         " by default as many as num_heads, which it must divide.",
-        None,
-        ranges.WIDTHS,
+        bounds=ranges.WIDTHS,
     )
     head_size: int | None = setting(
-        "Width of a head; by default the hidden size divided by num_heads.", None, ranges.WIDTHS
+        "Width of a head; by default the hidden size divided by num_heads.", bounds=ranges.WIDTHS
     )
     ffn_size: int | None = setting(
         "Width of the feed-forward layers; by default 4 times the hidden size, or 8/3"
         " of it with swiglu, from 1,024 on rounded to a multiple of 256.",
-        None,
         low=1,
         high=4 * MOST_WIDTH,
     )
@@ -90,8 +88,7 @@ class TransformerConfig(ModelConfig):
         "With positions=learned or sinusoidal: width of position vectors that are concatenated"
         " with the embeddings, which are so much narrower than hidden_size; by default both have"
         " that width and are added.",
-        None,
-        ranges.WIDTHS,
+        bounds=ranges.WIDTHS,
     )
     norm: Literal["rmsnorm", "layernorm"] = setting("Normalisation layer.", "rmsnorm")
     norm_position: Literal["pre", "post"] = setting(
@@ -107,26 +104,22 @@ class TransformerConfig(ModelConfig):
         True,
     )
     qkv_activation: Literal["tanh", "sigmoid", "relu"] | None = setting(
-        "Nonlinearity of queries, keys and values, as in q = tanh(W x); none leaves them linear.",
-        None,
+        "Nonlinearity of queries, keys and values, as in q = tanh(W x); none leaves them linear."
     )
     dense: bool = setting(
         "Let each block and the final norm read a learned sum of the embeddings and of the outputs"
-        " of all blocks below (dense connections by depth-weighted sums, Pagliardini et al. 2024).",
-        False,
+        " of all blocks below (dense connections by depth-weighted sums, Pagliardini et al. 2024)."
     )
-    bias: bool = setting("Give the linear layers biases.", False)
+    bias: bool = setting("Give the linear layers biases.")
     qkv_bias: bool = setting(
-        "Give the maps to queries, keys and values biases even if bias is false, as Qwen2 does.",
-        False,
+        "Give the maps to queries, keys and values biases even if bias is false, as Qwen2 does."
     )
     scale_embedding: bool | None = setting(
         "Multiply embeddings by the square root of the hidden size (Vaswani et al. 2017, section "
-        "3.4); by default where sinusoids are added to them.",
-        None,
+        "3.4); by default where sinusoids are added to them."
     )
     embedding_norm: bool = setting(
-        "Normalise the embeddings, positions included, before the first block, as BART does.", False
+        "Normalise the embeddings, positions included, before the first block, as BART does."
     )
     dropout: float = shared(
         "dropout", 0.1, " It applies to the embeddings and to the output of each sublayer."
@@ -137,14 +130,13 @@ class TransformerConfig(ModelConfig):
         ranges.SHARES_BELOW_1,
     )
     tie_weights: bool = shared("tie_weights", False)
-    output_bias: bool = setting("Give the softmax layer a bias.", False)
+    output_bias: bool = setting("Give the softmax layer a bias.")
     norm_eps: float = setting("Number added to the variance in normalisation.", 1e-5, ranges.SHARES)
     rope_theta: float = setting(
         "Base of the wavelengths of rotary position embeddings.", 10000.0, low=1, high=1e12
     )
     rope_scaling: Literal["linear", "llama3", "yarn"] | None = setting(
-        "Stretch the wavelengths by rope_factor: all (linear), or the long ones (llama3, yarn).",
-        None,
+        "Stretch the wavelengths by rope_factor: all (linear), or the long ones (llama3, yarn)."
     )
     rope_factor: float = setting("With rope_scaling: how much longer.", 1.0, low=1, high=1e6)
     rope_low_factor: float = setting(
@@ -173,7 +165,6 @@ class TransformerConfig(ModelConfig):
     sliding_window: int | None = setting(
         "Tokens that each position attends to, itself included, as in Mistral (Jiang et al. 2023);"
         " by default all before it.",
-        None,
         low=1,
         high=MOST_WINDOW,
     )

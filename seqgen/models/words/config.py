@@ -56,15 +56,13 @@ class SampledWordConfig(WordConfig):
     )
     dynamic: bool | None = setting(
         "Draw the size of each word's context from 1 to context_size, so that near words count "
-        "more; by default with noise words only.",
-        None,
+        "more; by default with noise words only."
     )
     subsample: float | None = setting(
         "Leave out words that are more frequent than this share of the text, the more often the "
         "more frequent they are: each is kept with probability sqrt(subsample / share) + "
         "subsample / share. With 0 all are kept. By default 0.001 with noise words, and 0 without.",
-        None,
-        ranges.SHARES,
+        bounds=ranges.SHARES,
     )
 
     @property

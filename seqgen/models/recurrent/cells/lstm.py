@@ -168,22 +168,19 @@ class LSTMConfig(RecurrentConfig):
     forget_gate: bool = setting(
         "Have a forget gate (Gers et al. 2000); without it, this is the LSTM of 1997.", True
     )
-    coupled: bool = setting(
-        "Let the input gate be 1 minus the forget gate (Greff et al. 2017).", False
-    )
+    coupled: bool = setting("Let the input gate be 1 minus the forget gate (Greff et al. 2017).")
     peepholes: bool = setting(
-        "Let each gate read its own unit's memory (Gers and Schmidhuber 2000).", False
+        "Let each gate read its own unit's memory (Gers and Schmidhuber 2000)."
     )
     output_activation: Literal["tanh", "none"] = setting(
         "What the memory passes through before the output gate.", "tanh"
     )
     projection: int | None = setting(
         "Width of the output, mapped from the hidden size (Sak et al. 2014); by default no map.",
-        None,
-        ranges.WIDTHS,
+        bounds=ranges.WIDTHS,
     )
     layer_norm: bool = setting(
-        "Normalise both products and the memory in each step (Ba et al. 2016).", False
+        "Normalise both products and the memory in each step (Ba et al. 2016)."
     )
 
     @classmethod
