@@ -26,8 +26,10 @@ from pathlib import Path
 
 from places import STORED
 
-# What a run may take of wall time, and of address space beyond what is loaded already.
-SECONDS, SPACE = 20.0, 3 << 30
+# What a run may take of processor time, and of address space beyond what is loaded already; one
+# that waits for something forever uses no processor time.
+SECONDS, SPACE = 20, 3 << 30
+LONGEST_WAIT = 600.0  # seconds of wall time: other processes may keep the machine busy
 SHOWN = 4000
 
 
@@ -149,12 +151,14 @@ def outcome(case: dict) -> dict:
 def waited(child: int) -> tuple[int | None, int]:
     """Return a child's exit code, None if it was killed for its time, and its memory in bytes."""
     handle = os.pidfd_open(child)
-    done, _, _ = select.select([handle], [], [], SECONDS)
+    done, _, _ = select.select([handle], [], [], LONGEST_WAIT)
     os.close(handle)
     if not done:
         os.killpg(child, signal.SIGKILL)
     _, status, usage = os.wait4(child, 0)
-    return (os.waitstatus_to_exitcode(status) if done else None), usage.ru_maxrss * 1024
+    code = os.waitstatus_to_exitcode(status)
+    in_time = done and code != -signal.SIGXCPU
+    return (code if in_time else None), usage.ru_maxrss * 1024
 
 
 def run_and_leave(case: dict, out: int, err: int) -> None:
@@ -167,6 +171,7 @@ def run_and_leave(case: dict, out: int, err: int) -> None:
         os.chdir(case["folder"])
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + SPACE, used + SPACE))
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
         from seqgen.cli import run
 
         code = run(case["arguments"])
