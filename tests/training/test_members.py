@@ -17,6 +17,7 @@ from seqgen.cli import run as command
 from seqgen.commands.loading import Work, load
 from seqgen.commands.scoring import mix
 from seqgen.commands.scoring.mix import token_log_probs
+from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train
 from seqgen.data.corpus import encode_corpus
 from seqgen.models.mixture.members import Members, side_by_side
@@ -139,6 +140,28 @@ def test_members_are_mixed_by_a_gate_where_it_is_better(text, tmp_path, monkeypa
         assert loss == pytest.approx(-first[len(first) // 2 :].mean(), abs=1e-6)
     assert found.val_loss == pytest.approx(-column(load("t"), held_out).mean(), abs=1e-6)
     assert found.mixture["network_loss"] == pytest.approx(found.members["loss"], abs=1e-6)
+
+
+def test_a_gate_of_the_members_alone_leaves_the_mixture_as_it_is_reported(
+    text, tmp_path, monkeypatch
+):
+    """Weights beside the n-gram model are those of what is stored, which has no gate then."""
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(mix, "LEAST_QUARTER", 5)
+    monkeypatch.setattr(mix, "WORTH_A_GATE", -math.inf)
+    settings = settings_for("lstm", members=2, val=0.3, lr=0.05, steps=20)
+    alone = train([text], architecture="lstm", name="t", settings=settings)
+    monkeypatch.setattr(mix, "WORTH_A_GATE", math.inf)
+    found = resume("t", settings={"with_ngram": 1}).mixture
+    assert alone.members["gate"] and not found["gate"]
+    held_out = store.find("t").validation_text.read_text()
+    both, members = column(load("t-mixture"), held_out), column(load("t"), held_out)
+    half = len(both) // 2
+    assert found["weights"][0] > 0.01  # so that the members count
+    assert found["mixture_loss"] == pytest.approx(-both[half:].mean(), abs=1e-6)
+    assert found["network_loss"] == pytest.approx(-members[half:].mean(), abs=1e-6)
+    stored = store.find("t-mixture").record["result"]["val_loss"]
+    assert stored == pytest.approx(-both.mean(), abs=1e-6)
 
 
 def test_the_summary_says_what_each_gave(text, tmp_path, monkeypatch, capsys):

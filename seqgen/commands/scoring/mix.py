@@ -21,7 +21,7 @@ from seqgen.data.tokenfile import TokenFile
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.memory.beside import beside_caches
 from seqgen.models.mixture.fitting import MatchedOrders, fit_by_order, fit_weights, mixed_log_probs
-from seqgen.models.mixture.mixed import guide_of
+from seqgen.models.mixture.mixed import Mixed, guide_of
 from seqgen.models.reader import Reader
 from seqgen.scoring import parallel_rows, score_corpus
 from seqgen.store import StoredMixture
@@ -427,11 +427,18 @@ def fit_on_half(
     read = distributions(each, column, corpus.tokens)
     log_probs, known = [], iter(read.log_probs.T)
     for part in parts:
-        own = [next(known) for _ in part.parts]
-        log_probs.append(own[0] if len(own) == 1 else column(part))
+        own = np.stack([next(known) for _ in part.parts], 1)
+        # A mixture's own gate cannot be stored among weights: its weights count.
+        plain = mixed_log_probs(own, part.weights.ravel()) if isinstance(part, Mixed) else own[:, 0]
+        log_probs.append(plain)
     log_probs = np.stack(log_probs, 1)
     matched = None if guide.orders is None else read.matched
     fitted = fit_columns(log_probs, matched, read.contexts.orders)
+    *losses, loss = fitted.losses
+    for number, part in enumerate(parts):
+        if isinstance(part, Mixed) and part.gate is not None:
+            losses[number] = -float(column(part)[size // 2 :].mean())
+    fitted = replace(fitted, losses=(*losses, loss))
     # Both are fitted on the same quarter and tried on the same tokens of the next.
     tried = read.places[read.places < size // 2]
     some = None if matched is None else matched[tried]
@@ -442,7 +449,7 @@ def fit_on_half(
         return fitted
     gate = read.gate(tried.size)
     whole = column(joined(each, [1.0] * len(each), gate=gate))
-    losses = (*fitted.losses[:-1], -float(whole[size // 2 :].mean()))
+    losses = (*losses, -float(whole[size // 2 :].mean()))
     return replace(fitted, by_order=(), gate=gate, losses=losses, all_nats=-float(whole.sum()))
 
 
