@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from companion_pictures import draw
 
-from seqgen.cli.course import Step, steps
+from seqgen.cli.course import CourseStep, steps
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = Path(__file__).with_suffix(".md")
@@ -65,7 +65,7 @@ def pictures(outputs: dict[str, list[str]]) -> dict[str, tuple[str, str]]:
     return {number: picture for number, picture in drawn.items() if picture}
 
 
-def _section(step: Step, outputs: list[str], about: str | None) -> str:
+def _section(step: CourseStep, outputs: list[str], about: str | None) -> str:
     left = iter(outputs)
     picture = f"\n![{about}](companion/{step.number}.svg)\n" if about else ""
     shown = []

@@ -1,6 +1,7 @@
 """Imports point down the list of layers; what the command line loads at first loads no torch."""
 
 import ast
+import collections
 import functools
 import subprocess
 import sys
@@ -236,3 +237,14 @@ def test_imports_form_no_circle():
     while ready := {m for m, needed in waiting.items() if not needed}:
         waiting = {m: needed - ready for m, needed in waiting.items() if m not in ready}
     assert not waiting
+
+
+def test_no_two_classes_have_one_name():
+    """Whoever reads or searches for a name finds one thing."""
+    found = collections.defaultdict(list)
+    for module, path in MODULES.items():
+        for node in parsed(path).body:
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(module)
+    assert found["Task"] == ["seqgen.tasks.task"]
+    assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}

@@ -13,7 +13,17 @@ import typer
 
 from seqgen import __version__, ranks
 from seqgen.cli import recording
-from seqgen.cli.help import ABOUT, MEASURE, STORED, TEXTS, TRAIN, WRITE, Command, Group, width_of
+from seqgen.cli.help import (
+    ABOUT,
+    MEASURE,
+    STORED,
+    TEXTS,
+    TRAIN,
+    WRITE,
+    Command,
+    CommandGroup,
+    width_of,
+)
 from seqgen.cli.output import announce, forget_announced, is_terminal, put, say, say_announced
 from seqgen.cli.process import prepare
 from seqgen.configs import Panel
@@ -84,7 +94,7 @@ def make_app(only: str | None = None) -> typer.Typer:
     """
     app = typer.Typer(
         name="seqgen",
-        cls=Group,
+        cls=CommandGroup,
         help="Train a language model on your text, write with it, and score text with it.",
         no_args_is_help=True,
         rich_markup_mode=None,

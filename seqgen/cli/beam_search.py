@@ -11,7 +11,7 @@ from seqgen.cli.prompts import GivenPrompts
 from seqgen.cli.reading import ReadModel
 from seqgen.cli.source_attention import Picture
 from seqgen.cli.tables import figure
-from seqgen.cli.writing import Echo, Writing, drawn
+from seqgen.cli.writing import Echo, TextWriter, drawn
 from seqgen.configs import Options, Panel, setting
 from seqgen.configs.decoding import BeamOptions
 
@@ -47,7 +47,7 @@ def beam_search(
     search = drawn(search, picture)
     if tree.explain:
         search.of_source.refuse_shown("--explain")
-    writing = Writing.open(search, search.beams, model, prompts, picture, echo, out)
+    writing = TextWriter.open(search, search.beams, model, prompts, picture, echo, out)
     loaded = writing.loaded
     prompts.check_for(loaded)
     if announced:

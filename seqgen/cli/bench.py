@@ -5,18 +5,20 @@ from __future__ import annotations
 import typer
 
 from seqgen.cli.flags import takes_options
-from seqgen.cli.help import Command, Group
+from seqgen.cli.help import Command, CommandGroup
 from seqgen.cli.output import Output
 from seqgen.cli.reading import Threads
 from seqgen.cli.tables import byte_size, count, number, put_columns, short_count
-from seqgen.commands.bench_plan import Planned, Shape, Step
+from seqgen.commands.bench_plan import Planned, PlanStep, Shape
 from seqgen.commands.bench_plan import plan as planned
 from seqgen.configs import Options, Panel, require, setting
 
-app = typer.Typer(cls=Group, help="Plan training on several processes.", no_args_is_help=True)
+app = typer.Typer(
+    cls=CommandGroup, help="Plan training on several processes.", no_args_is_help=True
+)
 
 
-class Ranks(Options, panel=Panel.MEASURED):
+class Processes(Options, panel=Panel.MEASURED):
     """The processes that train it."""
 
     ranks: tuple[int, ...] = setting(
@@ -32,7 +34,7 @@ class Ranks(Options, panel=Panel.MEASURED):
 
 @app.command("plan", cls=Command)
 @takes_options
-def plan(model: Planned, ranks: Ranks, step: Step, threads: Threads, out: Output) -> None:
+def plan(model: Planned, ranks: Processes, step: PlanStep, threads: Threads, out: Output) -> None:
     """Estimate the memory and traffic of training a transformer on several ranks.
 
     Nothing is trained. Memory is per rank; traffic is what one rank sends in a step, and it

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from seqgen.configs.scoring import BleuOptions
 
 
-class Compared(Options):
+class ScoredFiles(Options):
     """The files that are compared line by line."""
 
     files: tuple[str, ...] = file_argument(
@@ -32,7 +32,7 @@ class Compared(Options):
 
 @takes_options
 def bleu(
-    compared: Compared, metrics: MetricOptions, test: BleuTest, threads: Threads, out: Output
+    compared: ScoredFiles, metrics: MetricOptions, test: BleuTest, threads: Threads, out: Output
 ) -> None:
     """Score text against one or several references: BLEU, chrF, chrF++ or TER, by sacreBLEU.
 

@@ -26,7 +26,7 @@ TEXTS = (HERE / "corpora", HERE.parents[1] / "corpora")
 
 
 @dataclass(frozen=True)
-class Step:
+class CourseStep:
     """A step of the course, as `course.toml` has it.
 
     Attributes:
@@ -59,7 +59,7 @@ class Step:
 
 
 @functools.cache
-def steps() -> dict[str, Step]:
+def steps() -> dict[str, CourseStep]:
     """Return all steps by number, in order."""
     from seqgen.configs.config_files import parse_toml
 
@@ -67,7 +67,7 @@ def steps() -> dict[str, Step]:
     found = {}
     for i, part in enumerate(parts, start=1):
         for j, step in enumerate(part["step"], start=1):
-            found[f"{i}.{j}"] = Step(number=f"{i}.{j}", part=part["title"], **step)
+            found[f"{i}.{j}"] = CourseStep(number=f"{i}.{j}", part=part["title"], **step)
     return found
 
 
@@ -134,14 +134,14 @@ def _wrapped(text: str, first: str = "") -> str:
     return textwrap.fill(first + text, width_of(sys.stdout), break_on_hyphens=False) + "\n"
 
 
-def _described(step: Step) -> str:
+def _described(step: CourseStep) -> str:
     """Return what is shown before the commands."""
     equation = textwrap.indent(step.equation.strip("\n"), "    ")
     about = _wrapped(step.idea.strip()) + f"\n{equation}\n\n" + _wrapped(step.see, "Read: ")
     return f"{step.number} {step.title} (lecture {step.slide})\n\n{about}"
 
 
-def _told(step: Step) -> Iterator[str]:
+def _told(step: CourseStep) -> Iterator[str]:
     """Yield what is shown after the commands."""
     yield _wrapped(step.shows.strip())
     yield "\n" + _wrapped(step.exercise.strip(), "Exercise: ")

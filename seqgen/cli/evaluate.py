@@ -44,7 +44,7 @@ class MeasuredText(PairFiles):
     file: str | None = same(MeasuredFile, "file")
 
 
-class Asked(Options, panel=Panel.SCORES):
+class Measures(Options, panel=Panel.SCORES):
     """What is measured; everything that applies if nothing is asked for."""
 
     perplexity: bool = setting("Score the text, as `seqgen perplexity` does.", common=True)
@@ -83,7 +83,7 @@ def evaluate(
     files: MeasuredText,
     models: ModelNames,
     looked_up: CacheOptions,
-    asked: Asked,
+    asked: Measures,
     scores: TranslationScores,
     translation: WeighedTranslation,
     scoring: TextScoring,
@@ -132,7 +132,7 @@ def evaluate(
 
 
 def _measurements(
-    asked: Asked, inputs: Inputs, scoring: TextScoring, seed: FixedSeed
+    asked: Measures, inputs: Inputs, scoring: TextScoring, seed: FixedSeed
 ) -> Measurements:
     """Return what is to be measured; everything that applies if nothing is asked for."""
     from seqgen.commands.scoring.evaluate import Measurements
@@ -151,7 +151,7 @@ def _measurements(
     )
 
 
-def _check_files(files: MeasuredText, asked: Asked) -> None:
+def _check_files(files: MeasuredText, asked: Measures) -> None:
     """Refuse standard input that is wanted twice, and a FILE that nothing reads."""
     if "-" in (files.file, files.source, files.target) and "-" in asked.pairs:
         raise UsageError("standard input can be only one of the files")
@@ -160,7 +160,7 @@ def _check_files(files: MeasuredText, asked: Asked) -> None:
         raise UsageError("--pairs alone reads no FILE: add --perplexity, --bleu or --diversity")
 
 
-def _check_for_kind(loaded: LoadedModel, asked: Asked, of_pairs: str | None) -> None:
+def _check_for_kind(loaded: LoadedModel, asked: Measures, of_pairs: str | None) -> None:
     """Refuse options that are for the other kind of model than those that are measured."""
     if loaded.given.is_source and (asked.pairs or asked.novelty):
         loaded.given.require_nothing("--pairs" if asked.pairs else "--novelty")

@@ -151,7 +151,7 @@ class Command(_Help, TyperCommand):
         return super().parse_args(ctx, args)
 
 
-class Group(_Help, TyperGroup):
+class CommandGroup(_Help, TyperGroup):
     """A command that has commands of its own."""
 
 

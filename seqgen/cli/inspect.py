@@ -31,7 +31,7 @@ BELONGS = {
 }
 
 
-class Looked(Options, panel=Panel.TEXT):
+class Inspected(Options, panel=Panel.TEXT):
     """The text that is looked at."""
 
     file: str | None = file_argument(
@@ -67,7 +67,7 @@ class Looked(Options, panel=Panel.TEXT):
         return Inputs(out.quiet).open_one(file)
 
 
-class Asked(Options, panel=Panel.MEASURED):
+class Aspects(Options, panel=Panel.MEASURED):
     """What is shown of a text, and where.
 
     Raises:
@@ -141,7 +141,9 @@ class Asked(Options, panel=Panel.MEASURED):
 
 
 @takes_options
-def inspect(looked: Looked, model: ModelName, asked: Asked, machine: Device, out: Output) -> None:
+def inspect(
+    looked: Inspected, model: ModelName, asked: Aspects, machine: Device, out: Output
+) -> None:
     """Show what a model does with a text, token by token.
 
     By default that is the likeliest tokens at each place, of any model. Recurrent networks have

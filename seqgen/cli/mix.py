@@ -18,7 +18,7 @@ from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.commands.loaded import LoadedModel
-    from seqgen.commands.mixing import Mixed
+    from seqgen.commands.mixing import MixtureRecord
 
 
 class Mixing(Options, panel=Panel.SAVING):
@@ -115,7 +115,7 @@ def _text(loaded: LoadedModel, fit: str | None, needed: bool, out: Output) -> Sc
     )
 
 
-def _report(mixed: Mixed) -> None:
+def _report(mixed: MixtureRecord) -> None:
     """Say what was stored."""
 
     def weighted(weights: Sequence[float]) -> str:

@@ -10,7 +10,7 @@ import typer
 from seqgen import registry, store
 from seqgen.cli import completion
 from seqgen.cli.flags import takes_options
-from seqgen.cli.help import Command, Group, put_panels
+from seqgen.cli.help import Command, CommandGroup, put_panels
 from seqgen.cli.model_facts import describe, losses_by_step, mixture_facts, put_model, unit_of_loss
 from seqgen.cli.output import Output, put, put_record
 from seqgen.cli.outputs import Curves, check_picture, confirm_deleting
@@ -30,7 +30,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import first_names, plural
 
 
-class ModelsGroup(Group):
+class ModelsGroup(CommandGroup):
     """The group of commands; `--architectures` may be followed by a name."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -230,7 +230,7 @@ def rename(renamed: Renamed, threads: Threads, out: Output) -> None:
         out.notice(f"{before.name} is now {model.name}")
 
 
-class Removed(Options, panel=Panel.OTHER):
+class ModelsToRemove(Options, panel=Panel.OTHER):
     """The models that are deleted."""
 
     names: tuple[str, ...] = argument(
@@ -241,7 +241,7 @@ class Removed(Options, panel=Panel.OTHER):
 
 @app.command(cls=Command)
 @takes_options
-def remove(removed: Removed, threads: Threads, out: Output) -> None:
+def remove(removed: ModelsToRemove, threads: Threads, out: Output) -> None:
     """Delete trained models. Files that seqgen did not write are never deleted."""
     chosen = {store.check_removable(model): model for model in map(store.find, removed.names)}
     if needing := store.needing(chosen.values()):

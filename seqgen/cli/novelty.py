@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SHOWN = 50
 
 
-class Looked(Options, panel=Panel.TEXT):
+class SearchedTexts(Options, panel=Panel.TEXT):
     """The texts that are looked up, and what they are looked up in."""
 
     file: str | None = file_argument(
@@ -38,7 +38,7 @@ class Looked(Options, panel=Panel.TEXT):
 
 
 @takes_options
-def novelty(looked: Looked, model: ModelName, machine: Device, out: Output) -> None:
+def novelty(looked: SearchedTexts, model: ModelName, machine: Device, out: Output) -> None:
     """Find what texts have copied from the text that a model was trained on, and where.
 
     For each text: its longest part that occurs in the training text, and the file and line where
@@ -73,7 +73,7 @@ def novelty(looked: Looked, model: ModelName, machine: Device, out: Output) -> N
     put_record({"total": total})
 
 
-def _texts(looked: Looked, inputs: Inputs, name: str) -> list[str]:
+def _texts(looked: SearchedTexts, inputs: Inputs, name: str) -> list[str]:
     text = inputs.read_text(name)
     if looked.documents == "stream":
         return [text]
@@ -81,7 +81,7 @@ def _texts(looked: Looked, inputs: Inputs, name: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def _against(looked: Looked, inputs: Inputs) -> tuple[KnownText, list[str], str]:
+def _against(looked: SearchedTexts, inputs: Inputs) -> tuple[KnownText, list[str], str]:
     """Return the files to look up in, the texts, and no held-out text."""
     from seqgen.commands.novelty import known_files
 
@@ -93,7 +93,7 @@ def _against(looked: Looked, inputs: Inputs) -> tuple[KnownText, list[str], str]
 
 
 def _of(
-    looked: Looked, model: ModelName, machine: Device, inputs: Inputs, out: Output
+    looked: SearchedTexts, model: ModelName, machine: Device, inputs: Inputs, out: Output
 ) -> tuple[KnownText, list[str], str]:
     """Return the training text of a model, the texts, and the model's held-out text."""
     from seqgen.commands.loading import load

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 HELD_OUT = "held-out"
 
 
-class SourceVectors(Options, panel=Panel.TEXT):
+class SourceVectorFile(Options, panel=Panel.TEXT):
     """The vectors that a model writes from."""
 
     source_vectors: str | None = setting(
@@ -124,7 +124,7 @@ class PairFiles(Options, panel=Panel.TEXT):
     source: str | None = setting(
         "For pairs in two files: the sources, a line each; needs --target.", reads="file"
     )
-    source_vectors: str | None = same(SourceVectors, "source_vectors")
+    source_vectors: str | None = same(SourceVectorFile, "source_vectors")
     target: str | None = setting(
         "For pairs in two files: the targets; line n belongs to line n of --source, or to source n "
         "of --source-vectors.",

@@ -16,7 +16,7 @@ from seqgen.cli.pairs import (
     HELD_OUT,
     PairsOf,
     ScoredInput,
-    SourceVectors,
+    SourceVectorFile,
     as_scored,
     as_text,
     check_one_kind,
@@ -25,7 +25,7 @@ from seqgen.cli.pairs import (
     two_sides,
 )
 from seqgen.cli.reading import ExactMachine, Machine, ModelNames, OwnWay, served
-from seqgen.cli.source_attention import Picture, Shown
+from seqgen.cli.source_attention import AttentionView, Picture
 from seqgen.cli.tables import count, figure, percentage, put_columns, weight
 from seqgen.configs import (
     Documents,
@@ -99,7 +99,7 @@ class ScoredText(TextFiles, panel=Panel.TEXT):
     source: str | None = setting(
         "Line n of this file is the source of line n of FILE, for a model of pairs.", reads="file"
     )
-    vectors: SourceVectors = group(SourceVectors)
+    vectors: SourceVectorFile = group(SourceVectorFile)
 
 
 class Views(Options, panel=Panel.OUTPUT):
@@ -184,7 +184,7 @@ def perplexity(
     check_sources(look, loaded[0])
     inputs = Inputs(out.quiet)
     sources = inputs.open(text.or_piped if views.fit is None else text.files)
-    looks = Shown(look, picture.plot, maps=out.draws, inputs=sources)
+    looks = AttentionView(look, picture.plot, maps=out.draws, inputs=sources)
     if text.source is not None or text.vectors.source_vectors is not None:
         sources = [_two_sides(loaded, text, sources, inputs)]
     if views.fit is not None:
@@ -195,7 +195,7 @@ def perplexity(
     if text.label and not sources:
         raise UsageError("--label goes with a FILE of plain text: held-out lines have their own")
     sources = sources or [held_out_by(loaded, out.quiet)]
-    scores = Scores(loaded, scoring, out)
+    scores = ScoreOutput(loaded, scoring, out)
     if views.per_line and not views.per_token:
         scores.per_line(sources, looks)
     elif views.per_token or views.show:
@@ -303,7 +303,7 @@ def _two_sides(
 
 
 @dataclass(frozen=True)
-class Scores:
+class ScoreOutput:
     """Shows how models score texts.
 
     Attributes:
@@ -328,7 +328,7 @@ class Scores:
                 self.out.record(records[-1])
         _table(COLUMNS, records, self.out)
 
-    def per_line(self, sources: list[ScoredInput], looks: Shown) -> None:
+    def per_line(self, sources: list[ScoredInput], looks: AttentionView) -> None:
         """Write the figures of each line, of several models with the one that likes it best."""
         from seqgen.commands.scoring.surprisal import line_record, whose_line
 

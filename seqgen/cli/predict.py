@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from seqgen.data.examples import Example
 
 
-class Texts(Options):
+class ExampleFile(Options):
     """The texts to label."""
 
     file: str | None = file_argument(
@@ -26,7 +26,7 @@ class Texts(Options):
 
 
 @takes_options
-def predict(texts: Texts, model: ModelName, machine: Device, out: Output) -> None:
+def predict(texts: ExampleFile, model: ModelName, machine: Device, out: Output) -> None:
     """Predict the label of each text, or the tag of each word.
 
     The model is one of `seqgen train FILE --task classify` or `--task tag`. A classifier writes a

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from seqgen.cli.inputs import Input, Inputs, input_bytes, piped_input
 from seqgen.cli.output import Output
-from seqgen.cli.pairs import SourceVectors, check_vectors
+from seqgen.cli.pairs import SourceVectorFile, check_vectors
 from seqgen.configs import Options, Panel, argument, same, setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural
@@ -39,7 +39,7 @@ class GivenPrompts(Options, panel=Panel.TEXT):
         "standard input.",
         reads="file",
     )
-    source_vectors: str | None = same(SourceVectors, "source_vectors")
+    source_vectors: str | None = same(SourceVectorFile, "source_vectors")
 
     def __post_init__(self) -> None:
         super().__post_init__()

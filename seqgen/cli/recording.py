@@ -20,7 +20,7 @@ PACKAGES = ("numpy", "torch")
 
 
 @dataclass
-class Run:
+class Invocation:
     """A command, as far as it is known.
 
     Attributes:
@@ -103,10 +103,10 @@ def machine() -> dict[str, str]:
 
 
 # The command that this process runs.
-run = Run([])
+run = Invocation([])
 
 
 def begin(arguments: list[str]) -> None:
     """Note that a command begins."""
     global run
-    run = Run(arguments)
+    run = Invocation(arguments)

@@ -50,7 +50,7 @@ SHOWN = 40
 Record = dict[str, Any]
 
 
-class Recorded(Options, panel=Panel.SAVING):
+class ReplayedRecords(Options, panel=Panel.SAVING):
     """The records that are made again."""
 
     file: str | None = file_argument(
@@ -60,7 +60,7 @@ class Recorded(Options, panel=Panel.SAVING):
 
 
 @takes_options
-def replay(recorded: Recorded, threads: Threads, out: Output) -> None:
+def replay(recorded: ReplayedRecords, threads: Threads, out: Output) -> None:
     """Run recorded commands again, and report for each result whether it is equal or what differs.
 
     Commands that write, measure or train record their results with --record. Each command is run

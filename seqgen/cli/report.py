@@ -29,7 +29,7 @@ OUT = Path("report.html")
 SECONDS = 5.0
 
 
-class Shown(ModelNames, panel=Panel.OUTPUT):
+class ReportOptions(ModelNames, panel=Panel.OUTPUT):
     """The models that a page is about, what they read there, and where it goes."""
 
     models: tuple[str, ...] = argument(
@@ -71,7 +71,7 @@ class Shown(ModelNames, panel=Panel.OUTPUT):
 
 
 @takes_options
-def report(shown: Shown, machine: Device, out: Output) -> None:
+def report(shown: ReportOptions, machine: Device, out: Output) -> None:
     """Write a page about a model, or about several side by side.
 
     The page is one HTML file that loads nothing. It shows what the models are and how their

@@ -22,7 +22,7 @@ from seqgen.cli.prompts import GivenPrompts, say_unknown
 from seqgen.cli.reading import ReadModel
 from seqgen.cli.source_attention import Picture
 from seqgen.cli.tables import MISSING, count, figure, table
-from seqgen.cli.writing import Echo, Writing, drawn
+from seqgen.cli.writing import Echo, TextWriter, drawn
 from seqgen.configs import Options, Panel, setting
 from seqgen.configs.decoding import SampleOptions
 from seqgen.errors import SeqgenError, UsageError
@@ -79,7 +79,7 @@ def sample(
     if instead.suggest and (form := next(iter(sampling.form.given), None)):
         raise UsageError(f"--suggest writes no text, so it takes no {form}")
     rows = sampling.num_samples * sampling.best_of
-    writing = Writing.open(sampling, rows, model, prompts, picture, echo, out)
+    writing = TextWriter.open(sampling, rows, model, prompts, picture, echo, out)
     loaded = writing.loaded
     if not instead.interactive:
         prompts.check_for(loaded)
@@ -103,7 +103,7 @@ def sample(
     writing.put(records, raw, "sample", lambda r: f", sample {r.sample}" if several else "")
 
 
-def _converse(writing: Writing, sampling: SampleOptions) -> None:
+def _converse(writing: TextWriter, sampling: SampleOptions) -> None:
     """Take prompts from the terminal, each as if it were a run of its own, with the next seed."""
 
     def written(prompt: str, number: int) -> Iterable[str]:
@@ -116,7 +116,7 @@ def _converse(writing: Writing, sampling: SampleOptions) -> None:
 
 
 def _put_reasons(
-    writing: Writing, texts: Iterable[str], sampling: SampleOptions, suggest: int | None
+    writing: TextWriter, texts: Iterable[str], sampling: SampleOptions, suggest: int | None
 ) -> None:
     """Write the most probable next tokens, or how every token of a text was chosen."""
     from seqgen.commands.writing import explain as explaining
@@ -131,7 +131,7 @@ def _put_reasons(
             put(f"{token.index}\t{figure(token.probability)}\t{one_line(token.text)}\n")
 
 
-def _put_one(writing: Writing, prompt: str, sampling: SampleOptions) -> None:
+def _put_one(writing: TextWriter, prompt: str, sampling: SampleOptions) -> None:
     """Write one text as it is, piece by piece."""
     from seqgen.commands.writing.prompts import unknown_in_source
 
@@ -141,7 +141,9 @@ def _put_one(writing: Writing, prompt: str, sampling: SampleOptions) -> None:
     say_unknown(unknown_in_source(writing.loaded, prompt), writing.out)
 
 
-def _looked(writing: Writing, prompt: str, number: int, sampling: SampleOptions) -> Iterator[str]:
+def _looked(
+    writing: TextWriter, prompt: str, number: int, sampling: SampleOptions
+) -> Iterator[str]:
     """Yield the text of one source, with its alignment if one is wanted; then show its attention.
 
     Attention is read when a text is finished, so that the text comes in one piece.
@@ -155,7 +157,7 @@ def _looked(writing: Writing, prompt: str, number: int, sampling: SampleOptions)
         writing.looks.put(record.look, f"source {number}")
 
 
-def _streamed(writing: Writing, prompt: str, sampling: SampleOptions) -> Iterator[str]:
+def _streamed(writing: TextWriter, prompt: str, sampling: SampleOptions) -> Iterator[str]:
     """Yield the pieces of a text with its prompt, before the first or after the last."""
     from seqgen.commands.writing.sample import stream
 

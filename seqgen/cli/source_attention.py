@@ -46,7 +46,7 @@ class Picture(Options, panel=Panel.ATTENTION):
 
 
 @dataclass
-class Shown:
+class AttentionView:
     """Shows the attention of finished texts, one after the other.
 
     Attributes:

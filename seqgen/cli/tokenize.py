@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 PIECE = 1 << 16
 
 
-class Texts(Options, panel=Panel.TEXT):
+class TokenizedFiles(Options, panel=Panel.TEXT):
     """The texts that are encoded, and how they are read."""
 
     files: tuple[str, ...] = file_argument(
@@ -123,7 +123,7 @@ class Encoded(Options, panel=Panel.OUTPUT):
 
 @takes_options
 def tokenize(
-    texts: Texts, encoder: Encoder, encoded: Encoded, threads: Threads, out: Output
+    texts: TokenizedFiles, encoder: Encoder, encoded: Encoded, threads: Threads, out: Output
 ) -> None:
     r"""Turn text into token ids, one line of ids per line of text; or ids back into text.
 

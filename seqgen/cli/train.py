@@ -29,7 +29,7 @@ class DataOption(Options, panel=Panel.WHAT):
     )
 
 
-class Run(Options, panel=Panel.SAVING):
+class RunFlags(Options, panel=Panel.SAVING):
     """Where a run is stored, how it continues and ends, and what it logs."""
 
     stop_after: int | None = setting(
@@ -81,7 +81,7 @@ def train(
     recipe: Recipe,
     files: TrainingFiles,
     more_files: DataOption,
-    run: Run,
+    run: RunFlags,
     curves: Curves,
     processes: Ranks,
     machine: SeededDevice,
@@ -138,7 +138,7 @@ def train(
 
 
 def _checked(
-    files: TrainingFiles, recipe: Recipe, run: Run, data: Sequence[str], inputs: Inputs
+    files: TrainingFiles, recipe: Recipe, run: RunFlags, data: Sequence[str], inputs: Inputs
 ) -> list[str | Path]:
     """Return the files that a new run reads, where they can be read again.
 
@@ -158,7 +158,7 @@ def _checked(
     return sources
 
 
-def _check_resuming(recipe: Recipe, run: Run) -> None:
+def _check_resuming(recipe: Recipe, run: RunFlags) -> None:
     """Refuse the flags of a new run.
 
     Raises:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DRAWN, ANSWERS = 100, 10
 
 
-class Asked(Options, panel=Panel.MEASURED):
+class Questions(Options, panel=Panel.MEASURED):
     """What is asked of a model's vectors, and where the answer goes.
 
     Raises:
@@ -111,7 +111,7 @@ class Asked(Options, panel=Panel.MEASURED):
 
 
 @takes_options
-def vectors(asked: Asked, model: ModelName, machine: Device, out: Output) -> None:
+def vectors(asked: Questions, model: ModelName, machine: Device, out: Output) -> None:
     """Show what a model knows about words: neighbours, analogies, vectors.
 
     Any trained network with an embedding has vectors; `seqgen train TEXT --model word2vec
@@ -151,7 +151,7 @@ def vectors(asked: Asked, model: ModelName, machine: Device, out: Output) -> Non
         out.notice(f"picture: {asked.plot}")
 
 
-def _checked(asked: Asked, inputs: Iterable[Input]) -> Asked:
+def _checked(asked: Questions, inputs: Iterable[Input]) -> Questions:
     """Return the same with checked names of files to write."""
     out, plot = asked.out, asked.plot
     if plot is not None:
@@ -188,7 +188,7 @@ def _with_note(
         )
 
 
-def _answer(asked: Asked, words: WordVectors, out: Output) -> None:
+def _answer(asked: Questions, words: WordVectors, out: Output) -> None:
     """Show neighbours and what completes analogies; and draw all of these words."""
     top = asked.top or ANSWERS
     lists = [words.neighbours(word, top) for word in asked.neighbours]
@@ -201,7 +201,7 @@ def _answer(asked: Asked, words: WordVectors, out: Output) -> None:
         _draw(asked, words, _drawn(asked, answers))
 
 
-def _drawn(asked: Asked, answers: Iterable[Neighbour]) -> list[str]:
+def _drawn(asked: Questions, answers: Iterable[Neighbour]) -> list[str]:
     """Return the words of questions and answers, each once."""
     from seqgen.commands.vectors.words import terms
 
@@ -209,7 +209,7 @@ def _drawn(asked: Asked, answers: Iterable[Neighbour]) -> list[str]:
     return list(dict.fromkeys([*asked.neighbours, *given, *(n.neighbour for n in answers)]))
 
 
-def _draw(asked: Asked, words: WordVectors, chosen: list[str]) -> None:
+def _draw(asked: Questions, words: WordVectors, chosen: list[str]) -> None:
     from seqgen.report.pictures import draw_words
 
     places = [words.place(word) for word in chosen]
@@ -227,7 +227,7 @@ def _put_agreement(words: WordVectors, source: Input, out: Output) -> None:
     put_table(("file", "pairs", "out of vocabulary", "spearman"), [row])
 
 
-def _put_words(asked: Asked, words: WordVectors, out: Output) -> None:
+def _put_words(asked: Questions, words: WordVectors, out: Output) -> None:
     """Write the vectors of all words."""
     from seqgen.formats import word_vectors
 
@@ -241,7 +241,7 @@ def _put_words(asked: Asked, words: WordVectors, out: Output) -> None:
         _write(asked, word_vectors.write(words.words, words.vectors, head))
 
 
-def _put_texts(asked: Asked, records: Iterable[TextVector | TokenVector], out: Output) -> None:
+def _put_texts(asked: Questions, records: Iterable[TextVector | TokenVector], out: Output) -> None:
     """Write a vector for each text or token; to standard output each as soon as it is made."""
     from seqgen.formats import word_vectors
 
@@ -269,7 +269,7 @@ def _vector_line(record: TextVector | TokenVector) -> str:
     return f"{before}{word_vectors.numbers(record.vector)}\n"
 
 
-def _write(asked: Asked, chunks: Iterable[Any]) -> None:
+def _write(asked: Questions, chunks: Iterable[Any]) -> None:
     from seqgen.formats import packing
 
     if asked.out is None:

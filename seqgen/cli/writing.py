@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from seqgen.cli.output import Output, is_terminal, put, put_record, shown
 from seqgen.cli.prompts import GivenPrompts, say_unknown
 from seqgen.cli.reading import ReadModel
-from seqgen.cli.source_attention import Picture, Shown
+from seqgen.cli.source_attention import AttentionView, Picture
 from seqgen.configs import Options, Panel, setting
 from seqgen.configs.decoding import WritingOptions
 
@@ -45,7 +45,7 @@ def drawn(options: W, picture: Picture) -> W:
 
 
 @dataclass(frozen=True)
-class Writing:
+class TextWriter:
     """A model that writes, and how its texts are shown.
 
     Attributes:
@@ -56,7 +56,7 @@ class Writing:
     """
 
     loaded: LoadedModel
-    looks: Shown
+    looks: AttentionView
     echoed: bool
     out: Output
 
@@ -70,14 +70,14 @@ class Writing:
         picture: Picture,
         echo: Echo,
         out: Output,
-    ) -> Writing:
+    ) -> TextWriter:
         """Load a model that writes as `options` say, `rows` texts side by side.
 
         Raises:
             UsageError: a source is to be written before its text, or see `ReadModel.load`.
             SeqgenError: there is no such model.
         """
-        looks = Shown(options.of_source, picture.plot, maps=out.draws, inputs=prompts.files)
+        looks = AttentionView(options.of_source, picture.plot, maps=out.draws, inputs=prompts.files)
         loaded = model.load(options.of_source, rows, options.max_tokens)
         out.uses([loaded], options.seed)
         if echo.echo and loaded.given.is_source:

@@ -137,7 +137,7 @@ def _fewest_heads(hidden_size: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class MemoryPlan:
     """The keys of a record of `seqgen bench plan --json`, in order.
 
     All that is held or moved is in bytes and of one rank; what it sends in a step it also receives.
@@ -167,7 +167,7 @@ class Plan:
     traffic_seconds: float | None
 
 
-class Step(Options, panel=Panel.OPTIMISATION):
+class PlanStep(Options, panel=Panel.OPTIMISATION):
     """How a step of training is taken: B rows of T tokens, and the machines that take it."""
 
     batch_size: int = setting(
@@ -198,7 +198,7 @@ class Step(Options, panel=Panel.OPTIMISATION):
         return 8 if self.precision == "float64" else 4
 
 
-def plan(shape: Shape, step: Step, ranks: int, sharded: bool) -> Plan:
+def plan(shape: Shape, step: PlanStep, ranks: int, sharded: bool) -> MemoryPlan:
     """Return what each of some ranks holds and moves.
 
     Args:
@@ -225,7 +225,7 @@ def plan(shape: Shape, step: Step, ranks: int, sharded: bool) -> Plan:
     moved = traffic(shape, step, ranks, sharded)
     total = sum(moved.values())
     flops = rows * step.seq_len * flops_of_a_token(shape, step.seq_len)
-    return Plan(
+    return MemoryPlan(
         ranks=ranks,
         sharded=sharded,
         model_parameters=shape.parameters,
@@ -241,7 +241,7 @@ def plan(shape: Shape, step: Step, ranks: int, sharded: bool) -> Plan:
     )
 
 
-def states(shape: Shape, step: Step) -> float:
+def states(shape: Shape, step: PlanStep) -> float:
     """Return the bytes of an optimizer's states of all parameters."""
     numbers = STATES[step.optimizer] * shape.parameters
     if step.optimizer == "muon":
@@ -249,7 +249,7 @@ def states(shape: Shape, step: Step) -> float:
     return numbers * step.number
 
 
-def gathered(shape: Shape, step: Step) -> float:
+def gathered(shape: Shape, step: PlanStep) -> float:
     """Return the bytes of whole parameters that a sharded rank holds for a moment.
 
     Those outside the blocks; two blocks, since the next is gathered while one computes; and the
@@ -258,7 +258,7 @@ def gathered(shape: Shape, step: Step) -> float:
     return (shape.outside + 2 * shape.block + max(shape.block, shape.outside)) * step.number
 
 
-def traffic(shape: Shape, step: Step, ranks: int, sharded: bool) -> dict[str, float]:
+def traffic(shape: Shape, step: PlanStep, ranks: int, sharded: bool) -> dict[str, float]:
     """Return the bytes that each rank sends in a step, by operation.
 
     In a ring a rank sends (N - 1)/N of what is gathered or scattered, and twice that to reduce for
@@ -276,7 +276,7 @@ def traffic(shape: Shape, step: Step, ranks: int, sharded: bool) -> dict[str, fl
     }
 
 
-def activations(shape: Shape, step: Step) -> float:
+def activations(shape: Shape, step: PlanStep) -> float:
     """Return the bytes that a token's activations take until the backward pass, without dropout.
 
     In a block 13 H + 4 I + 3 A numbers; under bf16 those that products read have half the bytes.

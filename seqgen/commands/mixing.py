@@ -29,7 +29,7 @@ Text = Callable[[LoadedModel], Iterable[str] | TokenFile | Pairs]
 
 
 @dataclass(frozen=True)
-class Mixed:
+class MixtureRecord:
     """The keys of `seqgen mix --json`, in order.
 
     Attributes:
@@ -107,7 +107,7 @@ def store_mixture(
     copy: bool = False,
     overwrite: bool = False,
     batch_size: int = 32,
-) -> Mixed:
+) -> MixtureRecord:
     """Store a mixture under a name of its own.
 
     Args:
@@ -154,7 +154,7 @@ def store_mixture(
         about={"held_out_loss": loss},
     )
     recipe = mixed.stored
-    return Mixed(
+    return MixtureRecord(
         name=folder.name,
         path=str(folder.path),
         parts=[part.name for part in parts],

@@ -29,7 +29,7 @@ MOST_ALPHA = 10
 MOST_BEAMS, MOST_DIVERSITY = 10**5, 1e6
 
 
-class Heads(Options, panel=Panel.ATTENTION):
+class ChosenHeads(Options, panel=Panel.ATTENTION):
     """Which part of a model's attention is read. Layers and heads count from 0."""
 
     layer: int | None = setting(
@@ -58,7 +58,7 @@ class LookOptions(Options, panel=Panel.ATTENTION):
         "Both count from 0."
     )
     align_words: bool = setting("The same between words, which white space separates.")
-    heads: Heads = group(Heads)
+    heads: ChosenHeads = group(ChosenHeads)
 
     def __post_init__(self) -> None:
         super().__post_init__()

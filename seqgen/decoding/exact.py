@@ -26,7 +26,7 @@ TOO_LARGE = (
 Context = tuple[int, ...]
 
 
-class Contexts(Protocol):
+class ContextModel(Protocol):
     """A model whose past is one of finitely many contexts."""
 
     def first(self) -> Context:
@@ -39,7 +39,7 @@ class Contexts(Protocol):
         """Return the log-probabilities of the next token, (V,)."""
 
 
-class Product:
+class ConstrainedModel:
     """All that can follow a context under a constraint, and its probability.
 
     Args:
@@ -56,7 +56,7 @@ class Product:
     """
 
     def __init__(
-        self, constraint: Constraint, model: Contexts, context: Context, state: int
+        self, constraint: Constraint, model: ContextModel, context: Context, state: int
     ) -> None:
         numbers: dict[tuple[Context, int], int] = {(context, state): 0}
         # Of each level and pair: the tokens, the pairs after them, their log-probabilities, and
@@ -106,10 +106,10 @@ class Product:
 class Exact(Constraint):
     """A constraint that draws each token as the model would if it could only write the form."""
 
-    model: Contexts
+    model: ContextModel
 
     @classmethod
-    def of(cls, constraint: Constraint, model: Contexts) -> Exact:
+    def of(cls, constraint: Constraint, model: ContextModel) -> Exact:
         """Return the exact form of a constraint.
 
         Raises:
@@ -122,14 +122,14 @@ class Exact(Constraint):
         exact.model, exact._products, exact._pairs = model, {}, {}
         return exact
 
-    def product(self, prompt: tuple[int, ...]) -> Product:
+    def product(self, prompt: tuple[int, ...]) -> ConstrainedModel:
         """Return what can follow the ids of a prompt."""
         context = self.model.first()
         for token in prompt:
             context = self.model.after(context, token)
         key = context, self.begin(prompt)
         if key not in self._products:
-            self._products[key] = Product(self, self.model, *key)
+            self._products[key] = ConstrainedModel(self, self.model, *key)
         return self._products[key]
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:

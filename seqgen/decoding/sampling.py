@@ -93,7 +93,7 @@ class Manner:
         return only_forbidden and unwatched and isinstance(self.choose, CounterDraw)
 
 
-class Text:
+class BatchText:
     """One text in a batch.
 
     Attributes:
@@ -115,7 +115,7 @@ class Text:
         return len(self.history) - self.history.prompt
 
 
-class Batch:
+class TextBatch:
     """Texts that are written side by side, and may join and leave at any step.
 
     `draw` and `read` take turns; texts join before a `draw`.
@@ -126,14 +126,14 @@ class Batch:
 
     def __init__(self, model: Reader) -> None:
         self.model = model
-        self.texts: list[Text] = []
+        self.texts: list[BatchText] = []
         # Of the texts in order, in parts that are joined at the next `draw`: logits (B, V) of the
         # next token, unless there is a drawer, and the states after what was read.
         self._parts: list[tuple[np.ndarray | None, State]] = []
         self.drawer = model.drawer
 
     @without_gradients
-    def join(self, texts: Sequence[Text], opens: Opens | None = None) -> None:
+    def join(self, texts: Sequence[BatchText], opens: Opens | None = None) -> None:
         """Read the prompts of some texts, and write these from now on.
 
         Args:
@@ -184,7 +184,7 @@ class Batch:
         return require_numbers(logits if self.model.normalised else normalise(logits))
 
     def _drawn(
-        self, texts: Sequence[Text], logits: np.ndarray | None, state: State
+        self, texts: Sequence[BatchText], logits: np.ndarray | None, state: State
     ) -> Iterator[Step]:
         """Draw the next token of texts that are written alike, by rows (V) only where needed."""
         drawer, manner = self.drawer, texts[0].manner
@@ -225,12 +225,12 @@ class Batch:
             self._parts = [read or self.model.step(last, state)]
 
 
-def _identities(texts: Sequence[Text]) -> list[tuple[int, int]]:
+def _identities(texts: Sequence[BatchText]) -> list[tuple[int, int]]:
     """Return what each text's draws depend on beside seed and step."""
     return [(text.row.prompt, text.row.sample) for text in texts]
 
 
-def _draws_of(texts: Sequence[Text]) -> tuple[Choose, int | np.ndarray]:
+def _draws_of(texts: Sequence[BatchText]) -> tuple[Choose, int | np.ndarray]:
     """Return what picks the next token of texts that are written alike, and at which step."""
     manner, step = texts[0].manner, texts[0].step
     seeded = isinstance(manner.choose, CounterDraw)
@@ -240,7 +240,7 @@ def _draws_of(texts: Sequence[Text]) -> tuple[Choose, int | np.ndarray]:
     return manner.choose, step
 
 
-def _choose(texts: Sequence[Text], log_probs: np.ndarray) -> tuple[list[int], list[float]]:
+def _choose(texts: Sequence[BatchText], log_probs: np.ndarray) -> tuple[list[int], list[float]]:
     """Choose the next token of texts that are written alike, and return its log-probability."""
     manner, histories = texts[0].manner, [text.history for text in texts]
     if manner.outcomes is not None:
@@ -255,7 +255,7 @@ def _choose(texts: Sequence[Text], log_probs: np.ndarray) -> tuple[list[int], li
     return chosen, log_probs[range(len(texts)), chosen].tolist()
 
 
-def _push(texts: Sequence[Text], tokens: list[int], log_probs: list[float]) -> Iterator[Step]:
+def _push(texts: Sequence[BatchText], tokens: list[int], log_probs: list[float]) -> Iterator[Step]:
     """Add a token to each text."""
     for text, token, logprob in zip(texts, tokens, log_probs, strict=True):
         text.history.append(token)
@@ -288,12 +288,12 @@ def sample(
         Every token as it is drawn. A row that is finished from the start yields one empty step.
     """
     manner = Manner(processors, choose, watch, outcomes)
-    texts = [Text(row, begin(row), manner) for row in rows]
+    texts = [BatchText(row, begin(row), manner) for row in rows]
     for text in texts:
         if text.continuation.finish_reason:
             yield Step(text.row, "", text.continuation)
     texts = [text for text in texts if not text.continuation.finish_reason]
-    batch = Batch(model)
+    batch = TextBatch(model)
     if texts:
         batch.join(texts, opens)
     while batch.texts:

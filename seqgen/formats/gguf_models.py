@@ -22,7 +22,7 @@ from seqgen.formats.hf_config import Fields
 from seqgen.formats.hf_models import filled, require_transformer
 from seqgen.formats.hf_own import learnt_pieces, marks_spaces, merges_of, scores_of, table_of
 from seqgen.formats.hf_tokenizer import added_token, files_of, framed, known_id
-from seqgen.formats.hf_weights import TensorMap, check_tensors, columns_of, parts_of, theirs_of
+from seqgen.formats.hf_weights import TensorPart, check_tensors, columns_of, parts_of, theirs_of
 from seqgen.models.base import weights_of
 from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.transformer.config import TransformerConfig
@@ -44,7 +44,7 @@ from seqgen.tokenizers.sentencepiece import (
     SPACE,
     UNKNOWN_PIECE,
     USER,
-    Piece,
+    Subword,
     field,
     piece_field,
     pieces_of,
@@ -106,7 +106,7 @@ OWN = "seqgen"
 
 def _parts_of(
     family: str, config: TransformerConfig, biased: Collection[str] = hf_config.BIASED
-) -> list[TensorMap]:
+) -> list[TensorPart]:
     """Return the tensors of a model; see `hf_weights.parts_of`."""
     return list(parts_of(COLUMNS.get(family, COLUMNS["llama"]), config, biased))
 
@@ -217,7 +217,7 @@ def _factors_of(config: TransformerConfig) -> np.ndarray:
     return _factors(_rates_of(config), scaling_of(config))
 
 
-def _check(file: gguf.GGUFFile, parts: Iterable[TensorMap], config: TransformerConfig) -> None:
+def _check(file: gguf.GGUFFile, parts: Iterable[TensorPart], config: TransformerConfig) -> None:
     """Compare names and shapes with those that a model needs.
 
     Raises:
@@ -231,7 +231,7 @@ def _check(file: gguf.GGUFFile, parts: Iterable[TensorMap], config: TransformerC
             raise file.error(f"{ROPE_FACTORS} is another scaling of positions than Llama 3.1's")
 
 
-def _read(file: gguf.GGUFFile, part: TensorMap, family: str, config: TransformerConfig) -> Tensor:
+def _read(file: gguf.GGUFFile, part: TensorPart, family: str, config: TransformerConfig) -> Tensor:
     """Return a tensor of ours."""
     tensors = [_turned(name, file.read(name), family, config, back=True) for name, _ in part.theirs]
     return torch.from_numpy(np.concatenate(tensors) if len(tensors) > 1 else tensors[0].copy())
@@ -489,7 +489,7 @@ def _sentencepiece(facts: dict[str, Any], file: GGUFFile) -> bytes:
         trainer += [] if token is None else [field(40 + i, token), field(45 + i, tokens[token])]
     prefix = bool(facts.get("add_space_prefix", True))
     rules = [field(1, "identity"), field(3, int(prefix)), field(4, 0), field(5, 1)]
-    pieces = map(piece_field, map(Piece, tokens, scores, _types(facts)))
+    pieces = map(piece_field, map(Subword, tokens, scores, _types(facts)))
     return b"".join([*pieces, field(2, b"".join(trainer)), field(3, b"".join(rules))])
 
 
@@ -540,7 +540,7 @@ def _vocabulary(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, 
             raise ValueError("it changes texts, has no bytes, or does not merge by score")
         pieces = _mergeable(pieces_of(tokenizer.content))
         more = range(len(pieces), tokenizer.vocab_size)
-        pieces += [Piece(f"[PAD {i}]", 0.0, CONTROL) for i in more]
+        pieces += [Subword(f"[PAD {i}]", 0.0, CONTROL) for i in more]
         return _scored("llama", pieces, tokenizer.unk_id, how.dummy_prefix)
     table = parse_json(files_of(tokenizer, framing, name)["tokenizer.json"])
     if table["model"].get("type") == "Unigram":
@@ -585,7 +585,7 @@ def _byte_level_facts(table: dict[str, Any], tokenizer: Tokenizer, name: str) ->
     return {"model": "gpt2", "pre": pre, "tokens": tokens, "token_type": types, "merges": merges}
 
 
-def _metaspaced(table: dict[str, Any], tokenizer: Tokenizer) -> list[Piece]:
+def _metaspaced(table: dict[str, Any], tokenizer: Tokenizer) -> list[Subword]:
     """Return the pieces of merges of characters, in a `tokenizer.json` like that of Llama 2.
 
     Raises:
@@ -607,10 +607,10 @@ def _metaspaced(table: dict[str, Any], tokenizer: Tokenizer) -> list[Piece]:
     names |= {token["id"]: name for name, token in added.items()}
     listed = [names.get(i, f"[PAD {i}]") for i in range(tokenizer.vocab_size)]
     known = [NORMAL if name in scores else kinds.get(name, CONTROL) for name in listed]
-    return [Piece(n, scores.get(n, 0.0), kind) for n, kind in zip(listed, known, strict=True)]
+    return [Subword(n, scores.get(n, 0.0), kind) for n, kind in zip(listed, known, strict=True)]
 
 
-def _mergeable(pieces: list[Piece]) -> list[Piece]:
+def _mergeable(pieces: list[Subword]) -> list[Subword]:
     """Return pieces of which merging makes none that is not in texts.
 
     Raises:
@@ -627,7 +627,7 @@ def _mergeable(pieces: list[Piece]) -> list[Piece]:
     return pieces
 
 
-def _learnt(tokenizer: BPETokenizer) -> list[Piece]:
+def _learnt(tokenizer: BPETokenizer) -> list[Subword]:
     """Return byte pairs learnt here; llama.cpp merges them by score, too.
 
     Raises:
@@ -641,7 +641,7 @@ def _learnt(tokenizer: BPETokenizer) -> list[Piece]:
     return _mergeable([p._replace(kind=NORMAL) if p.kind == USER else p for p in shown])
 
 
-def _letters(tokenizer: CharTokenizer) -> list[Piece]:
+def _letters(tokenizer: CharTokenizer) -> list[Subword]:
     """Return characters as the likeliest pieces, of which none is longer.
 
     Raises:
@@ -649,14 +649,14 @@ def _letters(tokenizer: CharTokenizer) -> list[Piece]:
     """
     if SPACE in tokenizer.alphabet:
         raise ValueError("it knows U+2581, which a GGUF file takes for a space")
-    special = [Piece(text, 0.0, CONTROL) for text in SPECIALS[:-1]]
-    special.append(Piece(SPECIALS[-1], 0.0, UNKNOWN_PIECE))
-    letters = (Piece(letter.replace(" ", SPACE), -1.0, NORMAL) for letter in tokenizer.alphabet)
+    special = [Subword(text, 0.0, CONTROL) for text in SPECIALS[:-1]]
+    special.append(Subword(SPECIALS[-1], 0.0, UNKNOWN_PIECE))
+    letters = (Subword(letter.replace(" ", SPACE), -1.0, NORMAL) for letter in tokenizer.alphabet)
     return [*special, *letters]
 
 
 def _scored(
-    model: str, pieces: Sequence[Piece], unknown: int | None, prefix: bool = False
+    model: str, pieces: Sequence[Subword], unknown: int | None, prefix: bool = False
 ) -> dict[str, Any]:
     """Return the facts of a vocabulary of sentencepiece.
 

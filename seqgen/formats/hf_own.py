@@ -24,8 +24,8 @@ from seqgen.tokenizers.sentencepiece import (
     UNKNOWN,
     USER,
     BPETokenizer,
-    Piece,
     SentencepieceTokenizer,
+    Subword,
     UnigramTokenizer,
     is_exact,
     pieces_of,
@@ -129,7 +129,7 @@ def _class_of(pattern: str) -> str:
     return "".join(f"\\x{{{run[0]:X}}}-\\x{{{run[-1]:X}}}" for run in runs)
 
 
-def learnt_pieces(tokenizer: SentencepieceTokenizer) -> list[Piece]:
+def learnt_pieces(tokenizer: SentencepieceTokenizer) -> list[Subword]:
     """Return the pieces of a sentencepiece model that reads texts as those learnt here do.
 
     Raises:
@@ -191,7 +191,7 @@ def _of_likeliest(tokenizer: UnigramTokenizer) -> tuple[list[str], dict[str, Any
     return _of_pieces(names, model, f"[{cut}]")
 
 
-def merges_of(pieces: list[Piece]) -> list[tuple[str, str]]:
+def merges_of(pieces: list[Subword]) -> list[tuple[str, str]]:
     """Return the two parts that each piece is merged from, the best piece first.
 
     sentencepiece merges whatever two neighbours make a piece, the one with the highest score

@@ -13,7 +13,7 @@ from seqgen.files import json_bytes
 from seqgen.formats import hf_weights
 from seqgen.formats.hf_config import GELUS, Fields, read_table, require_settings
 from seqgen.formats.hf_tokenizer import Ends, content_of, files_of, known_id, open_tokenizer
-from seqgen.formats.hf_weights import TensorMap
+from seqgen.formats.hf_weights import TensorPart
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.from_elsewhere import TokenizerFromElsewhere
@@ -189,7 +189,7 @@ def silent_of(config: Seq2SeqTransformerConfig) -> set[str]:
     return silent if config.positions == "learned" else silent | set(POSITIONS)
 
 
-def parts_of(config: Seq2SeqTransformerConfig, embedding: str = SHARED[0]) -> Iterator[TensorMap]:
+def parts_of(config: Seq2SeqTransformerConfig, embedding: str = SHARED[0]) -> Iterator[TensorPart]:
     """Yield the tensors of a model, in order.
 
     Args:

@@ -33,7 +33,7 @@ COMPUTED = (".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")
 
 
 @dataclass(frozen=True)
-class TensorMap:
+class TensorPart:
     """One tensor of ours, and the tensors of theirs that it is made of, one under the other.
 
     Attributes:
@@ -116,7 +116,7 @@ def names_of(family: str) -> Names:
 
 def parts_of(
     names: Names, config: TransformerConfig, biased: Collection[str] = BIASED
-) -> Iterator[TensorMap]:
+) -> Iterator[TensorPart]:
     """Yield the tensors of a model, in order.
 
     Args:
@@ -134,7 +134,7 @@ def parts_of(
         there = kind == "weight" or part in biased
         there |= config.qkv_bias and inner == "attention.query_key_value"
         if ours == "head.bias":
-            yield TensorMap(ours, ((BIAS, (1, *shape)),), row=True)
+            yield TensorPart(ours, ((BIAS, (1, *shape)),), row=True)
         elif there and not shared.get(ours):
             before = "" if layer is None else f"{names['blocks'][0]}.{layer}."
             theirs = [(before + name).format(side or "decoder") for name in names[inner]]
@@ -143,7 +143,7 @@ def parts_of(
 
 def _part(
     ours: str, theirs: list[str], shape: tuple[int, ...], names: Names, config: TransformerConfig
-) -> TensorMap:
+) -> TensorPart:
     """Return a tensor of ours that has a shape, and of theirs the names."""
     matrix, learned = len(shape) == 2, "position_embedding" in ours
     count, pair = len(theirs), isinstance(config, Seq2SeqTransformerConfig)
@@ -155,7 +155,7 @@ def _part(
     axes = (0,) if re.search(r"(norm|output)\.\w+$", ours) else (1,) if matrix else ()
     stream = axes if pair and config.positions == "sinusoidal" else ()
     named = tuple(zip(theirs, shapes, strict=True))
-    return TensorMap(ours, named, transposed, skipped, stream)
+    return TensorPart(ours, named, transposed, skipped, stream)
 
 
 def shards_of(folder: Path) -> list[Path]:
@@ -224,7 +224,7 @@ class Tensors:
         _, file, stored = self.files[name]
         return next(iter(file.get_slice(stored).get_shape()), 0)
 
-    def check(self, parts: list[TensorMap], silent: Collection[str]) -> None:
+    def check(self, parts: list[TensorPart], silent: Collection[str]) -> None:
         """Compare names, shapes and types with those that a model needs; no tensor is read.
 
         Args:
@@ -248,7 +248,7 @@ class Tensors:
         places = self.files.get(name) or next(iter(self.files.values()), ("the folder",))
         return SeqgenError(f"{places[0]}: {message}")
 
-    def read(self, part: TensorMap) -> Tensor:
+    def read(self, part: TensorPart) -> Tensor:
         """Return a tensor of ours, in float32."""
         import torch
 
@@ -263,7 +263,7 @@ class Tensors:
 
 
 def check_tensors(
-    parts: Iterable[TensorMap],
+    parts: Iterable[TensorPart],
     stored: Mapping[str, tuple[int, ...]],
     silent: Collection[str],
     error: Callable[[str, str], SeqgenError],
@@ -292,7 +292,7 @@ def check_tensors(
         raise error(name, f"seqgen does not understand the tensor {name[:80]!r}")
 
 
-def theirs_of(parts: list[TensorMap], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def theirs_of(parts: list[TensorPart], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of a model of ours under the names they have there."""
     import torch
 

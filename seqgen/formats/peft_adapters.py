@@ -19,7 +19,7 @@ from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes
 from seqgen.formats import ADAPTERS, Adapters, ModelToExport, hf_config, hf_pairs
 from seqgen.formats.hf_config import Fields, read_table
-from seqgen.formats.hf_weights import TensorMap, Tensors, names_of, parts_of, theirs_of
+from seqgen.formats.hf_weights import TensorPart, Tensors, names_of, parts_of, theirs_of
 from seqgen.models.low_rank import A, B
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.models.transformer.config import TransformerConfig
@@ -87,7 +87,7 @@ def read_adapters(folder: Path, config: TransformerConfig, name: str) -> Adapter
         raise SeqgenError(f"{folder / PICKLED} is a pickle, which seqgen never loads: save it anew")
     with contextlib.ExitStack() as held:
         files = Tensors([folder / WEIGHTS], held)
-        parts: list[TensorMap] = []
+        parts: list[TensorPart] = []
         tensors: dict[str, Tensor] = {}
         scales: dict[str, float] = {}
         for matrix in _matrices_of(config, name)[1]:
@@ -117,7 +117,7 @@ def _means(key: str, module: str) -> bool:
     return f".{module}".endswith(f".{key}")
 
 
-def _matrices_of(config: TransformerConfig, name: str) -> tuple[str, list[TensorMap]]:
+def _matrices_of(config: TransformerConfig, name: str) -> tuple[str, list[TensorPart]]:
     """Return the family of a model, and those of its matrices that can have adapters.
 
     Raises:
@@ -134,7 +134,7 @@ def _matrices_of(config: TransformerConfig, name: str) -> tuple[str, list[Tensor
     ]
 
 
-def _pair(matrix: TensorMap, number: int, rank: int) -> tuple[TensorMap, TensorMap]:
+def _pair(matrix: TensorPart, number: int, rank: int) -> tuple[TensorPart, TensorPart]:
     """Return A and B of one of the modules that a matrix of ours consists of.
 
     Args:
@@ -146,10 +146,10 @@ def _pair(matrix: TensorMap, number: int, rank: int) -> tuple[TensorMap, TensorM
     rows, columns = shape[::-1] if matrix.transposed else shape
     module = PREFIX + weight.removesuffix(".weight")
 
-    def half(part: str, theirs: str, size: tuple[int, int], axis: int) -> TensorMap:
+    def half(part: str, theirs: str, size: tuple[int, int], axis: int) -> TensorPart:
         stream = (axis,) if axis in matrix.stream else ()
         named = ((f"{module}.{theirs}.weight", size),)
-        return TensorMap(f"{matrix.ours}.{part}.{number}", named, stream=stream)
+        return TensorPart(f"{matrix.ours}.{part}.{number}", named, stream=stream)
 
     return half(A, "lora_A", (rank, columns), 1), half(B, "lora_B", (rows, rank), 0)
 
@@ -162,7 +162,7 @@ def files_of(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
     if adapters is None:
         raise SeqgenError(f"{name} holds a whole model: --format peft is for low-rank adapters")
     family, matrices = _matrices_of(exported.model.config, name)
-    parts: list[TensorMap] = []
+    parts: list[TensorPart] = []
     tensors: dict[str, Tensor] = {}
     ranks: dict[str, int] = {}
     for matrix in matrices:

@@ -21,7 +21,7 @@ from seqgen.models.reader import OverFeatures, Reader
 from seqgen.models.state import State
 
 
-class Model(nn.Module, Configured):
+class TorchModel(nn.Module, Configured):
     """What is trained and stored: a language model, or a memory of another kind.
 
     `type(model)(model.config)` has the same shape.
@@ -86,7 +86,7 @@ class Model(nn.Module, Configured):
         """
 
 
-class LanguageModel(Model, Reader):
+class LanguageModel(TorchModel, Reader):
     """A `Reader` that is a torch module.
 
     Training calls it without a state: there is no past then, and no cache.

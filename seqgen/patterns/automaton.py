@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from seqgen.configs import require
-from seqgen.patterns.network import DONE, Network, reached, require_time
+from seqgen.patterns.network import DONE, CharacterNetwork, reached, require_time
 
 LOST = 0
 # In the place of a call: the rule is walked by itself, and what it calls is left out.
@@ -87,7 +87,7 @@ class Automaton:
     """
 
     def __init__(
-        self, network: Network, vocabulary: Vocabulary, first: Vocabulary | None = None
+        self, network: CharacterNetwork, vocabulary: Vocabulary, first: Vocabulary | None = None
     ) -> None:
         self.network, self.vocabulary, self._first = network, vocabulary, first
         edges = sorted({b for node in network.bytes_of for a, c, _ in node for b in (a, c + 1)})

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from seqgen.configs import require
 from seqgen.errors import UsageError
 from seqgen.packages import require_packages
-from seqgen.patterns.network import Network, reached
-from seqgen.patterns.regex import Reader, require_short
+from seqgen.patterns.network import CharacterNetwork, reached
+from seqgen.patterns.regex import RegexReader, require_short
 
 # Leads from a place of a network to a new one by what a terminal matches.
 Terminal = Callable[[int], int]
@@ -34,7 +34,7 @@ class Builder:
         rules: by name.
     """
 
-    def __init__(self, network: Network, rules: Rules) -> None:
+    def __init__(self, network: CharacterNetwork, rules: Rules) -> None:
         self.network, self.rules = network, rules
         self._uses = {
             name: {
@@ -84,7 +84,7 @@ def _inner(rule: str, production: Sequence[Symbol]) -> Sequence[Symbol]:
     return production[:-1] if production[-1:] == [rule] else production
 
 
-def add_grammar(network: Network, place: int, text: str) -> int:
+def add_grammar(network: CharacterNetwork, place: int, text: str) -> int:
     """Lead from a place to a new one by a grammar in the syntax of lark, from its rule `start`.
 
     Raises:
@@ -106,7 +106,7 @@ def add_grammar(network: Network, place: int, text: str) -> int:
     except RecursionError:
         raise UsageError("its groups are nested too deeply") from None
     patterns = {terminal.name: terminal.pattern for terminal in read.terminals}
-    reader = Reader(network)
+    reader = RegexReader(network)
 
     def match(here: int, name: str) -> int:
         pattern = patterns[name].to_regexp().replace(ESCAPED, PLAIN)

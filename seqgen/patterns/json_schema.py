@@ -17,8 +17,8 @@ from typing import Any
 from seqgen.configs import require
 from seqgen.errors import UsageError
 from seqgen.patterns.grammar import Builder, Symbol, Terminal
-from seqgen.patterns.network import LAST, Network, ranges_of
-from seqgen.patterns.regex import Reader, require_short
+from seqgen.patterns.network import LAST, CharacterNetwork, ranges_of
+from seqgen.patterns.regex import RegexReader, require_short
 
 ANNOTATIONS = {
     *("$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default"),
@@ -67,7 +67,7 @@ ANY_OBJECT = {
 UNESCAPED = ranges_of([(0x20, 0x21), (0x23, 0x5B), (0x5D, 0x7E), (0x80, LAST)])
 
 
-def add_schema(network: Network, place: int, text: str) -> int:
+def add_schema(network: CharacterNetwork, place: int, text: str) -> int:
     """Lead from a place to a new one by the JSON that a schema describes.
 
     Raises:
@@ -87,9 +87,9 @@ def add_schema(network: Network, place: int, text: str) -> int:
 class _Rules:
     """The rules of a schema: one for each part of it, named by the path to it."""
 
-    def __init__(self, network: Network, schema: Any) -> None:
+    def __init__(self, network: CharacterNetwork, schema: Any) -> None:
         self.network, self.schema, self.rules = network, schema, {}
-        self._reader, self._plain = Reader(network), Reader(network, UNESCAPED)
+        self._reader, self._plain = RegexReader(network), RegexReader(network, UNESCAPED)
         self._rule("#", schema)
 
     def _matches(self, pattern: str) -> Terminal:

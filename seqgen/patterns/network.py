@@ -98,7 +98,7 @@ def utf8(low: int, high: int) -> Iterator[tuple[tuple[int, int], ...]]:
         yield tuple(zip(chr(low).encode(), chr(high).encode(), strict=True))
 
 
-class Network:
+class CharacterNetwork:
     """Places, and what leads from one to the next: characters, nothing, or a call of a rule.
 
     A place is a number. `start` and `end` are those of the whole language, and a rule has its own
@@ -188,7 +188,7 @@ class Network:
 
     def turn(self) -> None:
         """Turn a network of characters and calls round, for texts written backward."""
-        turned = Network.__new__(Network)
+        turned = CharacterNetwork.__new__(CharacterNetwork)
         turned.__dict__ |= self.__dict__
         turned.characters, turned.empty, turned.calls = ([[] for _ in self.empty] for _ in range(3))
         for place in range(len(self.empty)):
@@ -202,7 +202,7 @@ class Network:
         turned.rules = {rule: (end, start) for rule, (start, end) in self.rules.items()}
         self.__dict__ = turned.__dict__
 
-    def finish(self, end: int) -> Network:
+    def finish(self, end: int) -> CharacterNetwork:
         """Say where the language ends; return the network, ready to be walked.
 
         Raises:

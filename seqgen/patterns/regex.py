@@ -12,7 +12,7 @@ import numpy as np
 
 from seqgen.configs import require
 from seqgen.errors import UsageError
-from seqgen.patterns.network import LAST, Network, Ranges, inverse, ranges_of
+from seqgen.patterns.network import LAST, CharacterNetwork, Ranges, inverse, ranges_of
 
 if sys.version_info >= (3, 11):
     from re import _constants as sre
@@ -64,7 +64,7 @@ def parse(pattern: str, flags: int = 0) -> Any:
         raise UsageError("its groups or counts are nested too deeply, or too large") from None
 
 
-class Reader:
+class RegexReader:
     """Adds what patterns describe to a network.
 
     Args:
@@ -72,7 +72,7 @@ class Reader:
         alphabet: the characters that a text may have; None for all.
     """
 
-    def __init__(self, network: Network, alphabet: Ranges | None = None) -> None:
+    def __init__(self, network: CharacterNetwork, alphabet: Ranges | None = None) -> None:
         self.network, self.alphabet = network, alphabet
 
     def add(self, place: int, pattern: str, flags: int = 0) -> int:
@@ -145,9 +145,9 @@ class Reader:
         return after
 
 
-def add_pattern(network: Network, place: int, pattern: str) -> int:
-    """Lead from a place to a new one by a pattern; see `Reader.add`."""
-    return Reader(network).add(place, pattern)
+def add_pattern(network: CharacterNetwork, place: int, pattern: str) -> int:
+    """Lead from a place to a new one by a pattern; see `RegexReader.add`."""
+    return RegexReader(network).add(place, pattern)
 
 
 def characters(op: Any, arg: Any, flags: int) -> Ranges:

@@ -43,8 +43,8 @@ from seqgen.models.engines.ops import ops_of
 from seqgen.models.reader import LOGITS_AT_ONCE, without_gradients
 from seqgen.patterns.network import seconds_at_most
 from seqgen.serve import protocol
-from seqgen.serve.engine import Busy, Engine, Event, Late, Noted, Piece, Task, Writing, note
-from seqgen.serve.protocol import Asked, Refused
+from seqgen.serve.engine import Busy, Engine, Event, Job, Late, Noted, TextPiece, Writing, note
+from seqgen.serve.protocol import Query, Refused
 from seqgen.serve.shelf import Damaged, Shelf, Unknown
 
 # Bytes of a body, and seconds that it may take to arrive.
@@ -222,7 +222,7 @@ class Inbox:
         if self._full is not None and self._read and self._queue.qsize() > MOST_EVENTS:
             self._closed, event = True, SeqgenError("the client did not read its stream")
             self._full()
-        may_wait = self._begun and isinstance(event, Piece) and event.finished is None
+        may_wait = self._begun and isinstance(event, TextPiece) and event.finished is None
         self._begun = True
         self._post.send(self._queue, event, may_wait)
 
@@ -296,7 +296,7 @@ async def completions(server: Server, request: Request) -> Response:
     return Response(await until_gone(request, answer.whole()), media_type="application/json")
 
 
-def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOptions) -> Asked:
+def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOptions) -> Query:
     """Return what a request asks for; see `protocol.read_completion`."""
     with seconds_at_most(PATTERN_SECONDS):
         return protocol.read_completion(fields, loaded, limits)
@@ -305,11 +305,11 @@ def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOp
 class Answer:
     """The answer to a request for completions."""
 
-    def __init__(self, server: Server, asked: Asked, begun: float, deadline: float) -> None:
+    def __init__(self, server: Server, asked: Query, begun: float, deadline: float) -> None:
         self.server, self.asked, self.begun, self.deadline = server, asked, begun, deadline
         self.inbox = Inbox(self.cancel if asked.stream else None)
         self.scores = Inbox()
-        self.tasks: list[Task] = []
+        self.tasks: list[Job] = []
         self.about = {
             "id": f"cmpl-{secrets.token_hex(12)}",
             "object": "text_completion",
@@ -331,7 +331,7 @@ class Answer:
         how |= {"processors": asked.processors, "top": asked.top, "streams": asked.stream}
         self.tasks = [Writing(asked.loaded, self.inbox.put, deadline, **how)]
         if asked.scores_prompts:
-            self.tasks.append(Task(asked.loaded, self.scores.put, deadline, score_prompts(asked)))
+            self.tasks.append(Job(asked.loaded, self.scores.put, deadline, score_prompts(asked)))
         try:
             for task in reversed(self.tasks):
                 self.server.engine.submit(task)
@@ -428,7 +428,7 @@ class Answer:
         yield "data: [DONE]\n\n"
 
     def piece(
-        self, piece: Piece, scored: dict[int, Any], lengths: dict[Row, int]
+        self, piece: TextPiece, scored: dict[int, Any], lengths: dict[Row, int]
     ) -> dict[str, Any]:
         """Return a piece of a choice; `lengths` are those of the texts that have begun."""
         row, reason = piece.row, None
@@ -440,7 +440,7 @@ class Answer:
         )
         return choice
 
-    def growth(self, piece: Piece) -> str:
+    def growth(self, piece: TextPiece) -> str:
         """Return the event of a text that has grown, where nothing but the text is wanted."""
         index = piece.row.prompt * self.asked.choices + piece.row.sample
         choice = f'{{"text": {json.dumps(piece.text)}, "index": {index}, {UNFINISHED}}}'
@@ -466,7 +466,7 @@ class Answer:
         return {"prompt_tokens": read, "completion_tokens": self.tokens, "total_tokens": total}
 
 
-def score_prompts(asked: Asked) -> Iterator[tuple[int, list[Noted | int]] | None]:
+def score_prompts(asked: Query) -> Iterator[tuple[int, list[Noted | int]] | None]:
     """Score the tokens of each prompt; yield its number and them, or None after a part of it."""
     for prompt in asked.prompts:
         noted: list[Noted | int] = []
@@ -479,7 +479,7 @@ def score_prompts(asked: Asked) -> Iterator[tuple[int, list[Noted | int]] | None
         yield prompt.index, noted
 
 
-def _scored(asked: Asked, prompt: Prompt) -> Iterator[list[Noted]]:
+def _scored(asked: Query, prompt: Prompt) -> Iterator[list[Noted]]:
     loaded, tokens = asked.loaded, np.array([prompt.tokens])
     opens, handles = opening(loaded, [prompt])
     state = loaded.model.start(1) if opens is None else opens(handles)
@@ -531,7 +531,7 @@ async def score(server: Server, request: Request) -> Response:
     if pairs:
         lines = tuple(f"{a}\t{b}" for a, b in zip(sources, lines, strict=True))
     inbox = Inbox()
-    task = Task(loaded, inbox.put, deadline, score_each(loaded, lines))
+    task = Job(loaded, inbox.put, deadline, score_each(loaded, lines))
     server.engine.submit(task)
 
     async def all_of_them() -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from seqgen.commands.writing.prompts import Prompt, opening
 from seqgen.commands.writing.sample import Writer
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.processors import Processor, likeliest
-from seqgen.decoding.sampling import Batch, Manner, Opens, Row, Text
+from seqgen.decoding.sampling import BatchText, Manner, Opens, Row, TextBatch
 from seqgen.errors import SeqgenError, ran_out_of_memory
 from seqgen.models.engines.arrays import each_row_alone
 from seqgen.models.reader import Reader
@@ -54,7 +54,7 @@ class Noted:
 
 
 @dataclass(frozen=True)
-class Piece:
+class TextPiece:
     """What a step added to a text.
 
     Attributes:
@@ -70,12 +70,12 @@ class Piece:
     finished: Continuation | None = None
 
 
-# A piece; what `Task.work` gives; an error; or None at the end.
-Event = Piece | SeqgenError | BaseException | dict | list | None
+# A piece; what `Job.work` gives; an error; or None at the end.
+Event = TextPiece | SeqgenError | BaseException | dict | list | None
 
 
 @dataclass(eq=False)
-class Task:
+class Job:
     """A request's work.
 
     Attributes:
@@ -91,13 +91,13 @@ class Task:
     work: Iterator[Any] | None = None
     cancelled: bool = False
 
-    def texts(self) -> Iterator[tuple[list[Text], Opens | None]]:
+    def texts(self) -> Iterator[tuple[list[BatchText], Opens | None]]:
         """Yield the texts of one prompt after the other."""
         return iter(())
 
 
 @dataclass(eq=False, kw_only=True)
-class Writing(Task):
+class Writing(Job):
     """Texts to be written.
 
     Attributes:
@@ -123,11 +123,11 @@ class Writing(Task):
         watch = None if self.top is None else self._note
         self.manner = Manner(self.processors, self.writer.choose, watch, self.writer.outcomes)
 
-    def texts(self) -> Iterator[tuple[list[Text], Opens | None]]:
+    def texts(self) -> Iterator[tuple[list[BatchText], Opens | None]]:
         for prompt in self.prompts:
             opens, (handle,) = opening(self.loaded, [prompt])
             rows = [self.writer.row(prompt, sample, handle) for sample in range(self.samples)]
-            yield [Text(row, self.writer.begin(row), self.manner) for row in rows], opens
+            yield [BatchText(row, self.writer.begin(row), self.manner) for row in rows], opens
 
     def _note(
         self, rows: Sequence[Row], _: int, stages: Sequence[np.ndarray], chosen: Sequence[int]
@@ -135,13 +135,13 @@ class Writing(Task):
         for row, log_probs, token in zip(rows, stages[0], chosen, strict=True):
             self.noted.setdefault(row, []).append(note(log_probs, token, self.top))
 
-    def piece(self, row: Row, text: str, continuation: Continuation) -> Piece | None:
+    def piece(self, row: Row, text: str, continuation: Continuation) -> TextPiece | None:
         """Return what a step added, if that is wanted now."""
         finished = continuation if continuation.finish_reason else None
         self.left -= finished is not None
         if finished is None and not self.streams:
             return None
-        return Piece(row, text, self.noted.pop(row, ()), finished)
+        return TextPiece(row, text, self.noted.pop(row, ()), finished)
 
 
 def note(log_probs: np.ndarray, token: int, top: int) -> Noted:
@@ -161,12 +161,12 @@ class Engine:
     def __init__(self, rows: int, waiting: int) -> None:
         self.rows, self.most_waiting = rows, waiting
         self.tokens = self.texts = 0  # written since the start
-        self._inbox: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._submitted = 0  # in the inbox
         self._lock = threading.Lock()
         self._pending: deque[_Pending] = deque()
-        self._batches: dict[int, tuple[Batch, dict[Continuation, Writing]]] = {}
-        self._others: deque[Task] = deque()
+        self._batches: dict[int, tuple[TextBatch, dict[Continuation, Writing]]] = {}
+        self._others: deque[Job] = deque()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
@@ -181,7 +181,7 @@ class Engine:
         """How many texts are being written."""
         return sum(len(batch.texts) for batch, _ in list(self._batches.values()))
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: Job) -> None:
         """Have a task worked on.
 
         Raises:
@@ -296,7 +296,7 @@ class Engine:
     def _join(self, joining: _Joining) -> None:
         """Read the prompts of some texts of a model, which is at work on them from now on."""
         key = id(joining.model)
-        batch, tasks = self._batches.get(key) or (Batch(joining.model), {})
+        batch, tasks = self._batches.get(key) or (TextBatch(joining.model), {})
         try:
             with each_row_alone():
                 batch.join([*joining.tasks], joining.opens)
@@ -334,7 +334,7 @@ class Engine:
         if not batch.texts:
             del self._batches[key]
 
-    def _work(self, task: Task) -> None:
+    def _work(self, task: Job) -> None:
         """Take a step of other work than writing."""
         if task.cancelled:
             return
@@ -357,7 +357,7 @@ class Engine:
             task.cancelled = True
             task.put(None)
 
-    def _fail(self, task: Task, error: Exception) -> None:
+    def _fail(self, task: Job, error: Exception) -> None:
         if not isinstance(error, SeqgenError) and not ran_out_of_memory(error):
             log.error("a request failed", exc_info=error)
         if not task.cancelled:
@@ -371,7 +371,7 @@ class _Joining:
 
     model: Reader
     opens: Opens | None
-    tasks: dict[Text, Writing] = field(default_factory=dict)
+    tasks: dict[BatchText, Writing] = field(default_factory=dict)
 
 
 class _Pending:
@@ -379,7 +379,7 @@ class _Pending:
 
     def __init__(self, task: Writing) -> None:
         self.task, self._prompts = task, task.texts()
-        self._texts: list[Text] = []
+        self._texts: list[BatchText] = []
         self._opens: Opens | None = None
         self._prompts_left = len(task.prompts)
 
@@ -388,7 +388,7 @@ class _Pending:
         """Whether all has joined."""
         return not (self._texts or self._prompts_left)
 
-    def next(self, room: int) -> tuple[list[Text], Opens | None]:
+    def next(self, room: int) -> tuple[list[BatchText], Opens | None]:
         """Return up to `room` texts of the next prompt."""
         if not self._texts:
             self._texts, self._opens = next(self._prompts)

@@ -138,7 +138,7 @@ def within(name: str, value: Any, low: int, high: int) -> int:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Query:
     """What a request asks for.
 
     Attributes:
@@ -241,7 +241,7 @@ def read_label(fields: dict[str, Any], loaded: LoadedModel) -> LoadedModel:
     return loaded.with_labels(typed("label", fields.get("label", []), tuple))
 
 
-def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOptions) -> Asked:
+def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOptions) -> Query:
     """Return what a request for completions asks for.
 
     Raises:
@@ -275,7 +275,7 @@ def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOp
     processors = with_bias(writer.processors, fields.get("logit_bias", {}), loaded, options)
     usage = typed("include_usage", extra.get("include_usage") or False, bool)
     how = (loaded, writer, prompts, added, choices, candidates, processors)
-    return Asked(*how, flags["echo"], top, flags["stream"], usage)
+    return Query(*how, flags["echo"], top, flags["stream"], usage)
 
 
 def read_prompts(
@@ -350,7 +350,7 @@ def with_bias(
 
 
 def best(
-    texts: Mapping[Row, tuple[Continuation, Sequence[Noted]]], asked: Asked
+    texts: Mapping[Row, tuple[Continuation, Sequence[Noted]]], asked: Query
 ) -> Iterator[tuple[int, Row]]:
     """Yield the number and the row of every choice, in order.
 
@@ -363,7 +363,7 @@ def best(
         yield from enumerate(rows[: asked.choices], prompt.index * asked.choices)
 
 
-def text_of(asked: Asked, row: Row, continuation: Continuation) -> str:
+def text_of(asked: Query, row: Row, continuation: Continuation) -> str:
     """Return a finished text, as `seqgen sample` writes it."""
     prompt = asked.prompts[row.prompt]
     return asked.writer.record(prompt, row, continuation).text
@@ -376,7 +376,7 @@ def finish(reason: str | None) -> dict[str, str | None]:
 
 
 def logprobs_of(
-    asked: Asked, tokens: Sequence[Noted | int], offset: int, history: Sequence[int] = ()
+    asked: Query, tokens: Sequence[Noted | int], offset: int, history: Sequence[int] = ()
 ) -> tuple[dict[str, Any], int]:
     """Return the log-probabilities of tokens, and how long the text is after them.
 
@@ -406,7 +406,7 @@ def logprobs_of(
     }, offset
 
 
-def _candidates(asked: Asked, noted: Noted) -> list[tuple[int, str, float]]:
+def _candidates(asked: Query, noted: Noted) -> list[tuple[int, str, float]]:
     """Return the likeliest tokens in order: ids, names and log-probabilities.
 
     A JSON object, which the protocol has for it, keeps neither their order nor equal names.

@@ -122,7 +122,7 @@ NORMAL, UNKNOWN_PIECE, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
 PER_NAT = 16
 
 
-class Piece(NamedTuple):
+class Subword(NamedTuple):
     """A piece of a model: its text, its score, and its kind as sentencepiece numbers them."""
 
     text: str
@@ -130,7 +130,7 @@ class Piece(NamedTuple):
     kind: int
 
 
-def pieces_of(model: bytes) -> list[Piece]:
+def pieces_of(model: bytes) -> list[Subword]:
     """Return the pieces of a model, in order of their ids.
 
     Raises:
@@ -138,7 +138,7 @@ def pieces_of(model: bytes) -> list[Piece]:
     """
     found = (dict(_fields(piece)) for number, piece in _fields(model) if number == 1)
     return [
-        Piece(piece[1].decode(), struct.unpack("<f", piece.get(2, bytes(4)))[0], piece.get(3, 1))
+        Subword(piece[1].decode(), struct.unpack("<f", piece.get(2, bytes(4)))[0], piece.get(3, 1))
         for piece in found
     ]
 
@@ -173,7 +173,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
         at += size
 
 
-def is_exact(pieces: Iterable[Piece]) -> bool:
+def is_exact(pieces: Iterable[Subword]) -> bool:
     """Return whether sums of the scores are exact in float32; see `with_exact_scores`."""
     return all((piece.score * PER_NAT).is_integer() for piece in pieces)
 
@@ -189,7 +189,7 @@ def with_exact_scores(model: bytes) -> bytes:
     return b"".join([*map(piece_field, rounded), *rest])
 
 
-def piece_field(piece: Piece) -> bytes:
+def piece_field(piece: Subword) -> bytes:
     """Return a piece as a model's file has it."""
     score = _varint(2 << 3 | 5) + struct.pack("<f", piece.score)
     return field(1, field(1, piece.text) + score + field(3, piece.kind))

@@ -14,7 +14,7 @@ from seqgen.data.corpus import Corpus, Gathered, span
 from seqgen.models.ngram.array_model import NOTHING, Level, NGramState
 from seqgen.models.ngram.config import NGramConfig
 from seqgen.models.ngram.model import NGram
-from seqgen.training.runs import EVERYTHING, Block, Counts, Room, Text, blocks, count
+from seqgen.training.runs import EVERYTHING, Counts, FramedText, GramBlock, Room, blocks, count
 
 # The discounts of KenLM's --discount_fallback, for orders whose counts of counts give none.
 FALLBACK = (0.5, 1.0, 1.5)
@@ -129,7 +129,7 @@ class NGramEstimate:
 # Returns of a block's n-grams, and of what the lower order has for their suffixes, (M,): their
 # probabilities (M,) and the backoffs (C,) of their contexts; in stupid backoff also the scores
 # that the next order reads, and their sums.
-Rule = Callable[[Block, np.ndarray], Sequence[np.ndarray]]
+Rule = Callable[[GramBlock, np.ndarray], Sequence[np.ndarray]]
 
 
 def _kneser_ney(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
@@ -155,7 +155,7 @@ def _kneser_ney(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
     estimate.discounts.append(list(map(float, discounts)))
     table = np.array([0.0, *discounts])
 
-    def rule(block: Block, lower: np.ndarray) -> Sequence[np.ndarray]:
+    def rule(block: GramBlock, lower: np.ndarray) -> Sequence[np.ndarray]:
         adjusted = block.read("adjusted")
         lost = table[np.minimum(adjusted, len(discounts))]
         return _interpolated(block, adjusted, lost, lower)
@@ -164,7 +164,7 @@ def _kneser_ney(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
 
 
 def _interpolated(
-    block: Block, values: np.ndarray, lost: np.ndarray, lower: np.ndarray
+    block: GramBlock, values: np.ndarray, lost: np.ndarray, lower: np.ndarray
 ) -> Sequence[np.ndarray]:
     """Return probabilities that are interpolated with those of the lower order; see `Rule`.
 
@@ -190,7 +190,7 @@ def _witten_bell(*_: Any) -> Rule:
     new there.
     """
 
-    def rule(block: Block, lower: np.ndarray) -> Sequence[np.ndarray]:
+    def rule(block: GramBlock, lower: np.ndarray) -> Sequence[np.ndarray]:
         raw = block.read("raw")
         kinds, total = block.total(raw > 0), block.total(raw)
         share = kinds / np.maximum(kinds + total, 1)
@@ -205,7 +205,7 @@ def _jelinek_mercer(estimate: NGramEstimate, n: int, *_: Any) -> Rule:
     Jelinek and Mercer (1980), with one weight l_n an order; see `order_weights`.
     """
 
-    def rule(block: Block, lower: np.ndarray) -> Sequence[np.ndarray]:
+    def rule(block: GramBlock, lower: np.ndarray) -> Sequence[np.ndarray]:
         raw = block.read("raw")
         return _interpolated(block, raw, raw * (1 - estimate.weights[n - 1]), lower)
 
@@ -229,7 +229,7 @@ def order_weights(
     counts = count(known, config, possible, room)
     estimate.fill(counts)
     model.fill(_levels(counts, estimate, model.arrays.dtype))
-    ((words, place),) = Text(held_out)
+    ((words, place),) = FramedText(held_out)
     at = np.flatnonzero(place > 0)
     nodes = [ids[0] for ids in model.arrays.nodes(words[None], config.order)]
     probs = np.zeros((config.order + 1, at.size))  # of each order, the uniform distribution first
@@ -298,7 +298,7 @@ def _katz(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
         estimate.fallbacks.append(n)
     estimate.discounts.append([FALLBACK[0]] if factors is None else factors)
 
-    def rule(block: Block, lower: np.ndarray) -> Sequence[np.ndarray]:
+    def rule(block: GramBlock, lower: np.ndarray) -> Sequence[np.ndarray]:
         raw, of = block.read("raw"), block.of
         kept = block.read("kept") & (raw > 0)
         if factors is None:
@@ -448,7 +448,7 @@ def _discounts(frequencies: np.ndarray, modified: bool) -> tuple[float, ...] | N
 def _maximum_likelihood(*_: Any) -> Rule:
     """p(w | c) = count(c w) / count(c), c being the longest context that was seen."""
 
-    def rule(block: Block, lower: np.ndarray) -> Sequence[np.ndarray]:
+    def rule(block: GramBlock, lower: np.ndarray) -> Sequence[np.ndarray]:
         raw = np.where(block.read("kept"), block.read("raw"), 0)
         total = block.total(raw)
         return raw / np.maximum(total, 1)[block.of], np.where(total > 0, 0.0, 1.0)
@@ -465,7 +465,7 @@ def _add_delta(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
     delta, possible = estimate.config.delta, estimate.possible
     every = delta * possible.sum()
 
-    def rule(block: Block, lower: np.ndarray) -> Sequence[np.ndarray]:
+    def rule(block: GramBlock, lower: np.ndarray) -> Sequence[np.ndarray]:
         raw = np.where(block.read("kept"), block.read("raw"), 0)
         total = block.total(raw)
         probs = (raw + delta) / (total + every)[block.of]
@@ -485,7 +485,7 @@ def _stupid_backoff(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
     factor = estimate.config.backoff
     sums = estimate.sums or estimate.room.column(float, np.array([factor]))  # Z, without counts a
 
-    def rule(block: Block, lower: np.ndarray) -> Sequence[np.ndarray]:
+    def rule(block: GramBlock, lower: np.ndarray) -> Sequence[np.ndarray]:
         lower = lower * factor if n == 1 else lower
         raw = np.where(block.read("kept"), block.read("raw"), 0)
         total = block.total(raw)
@@ -545,10 +545,10 @@ def unseen_fractions(model: NGram, corpus: Corpus, trained: Corpus) -> list[floa
         trained: of which a word is unseen if it does not occur there.
     """
     seen = np.zeros(model.vocab_size, bool)
-    for words, place in Text(trained, Room(AT_ONCE, 0)):
+    for words, place in FramedText(trained, Room(AT_ONCE, 0)):
         seen[words[place > 0]] = True
     unseen, out_of, state = np.zeros(model.order, int), np.zeros(model.order, int), None
-    for words, place in Text(corpus, Room(AT_ONCE, 0)):
+    for words, place in FramedText(corpus, Room(AT_ONCE, 0)):
         nodes = model.arrays.nodes(words[None], model.order, state)
         state = NGramState(np.stack([ids[:, -1] for ids in nodes[:-1]], 1)) if nodes[1:] else None
         for n, ids in enumerate(nodes, start=1):

@@ -31,7 +31,7 @@ from seqgen.training.optimizers import Average, UpdateRule, clip, rate
 from seqgen.training.parallel import Parallel
 from seqgen.training.parts import CarriedState, CheckpointPart, ModelWeights, RandomStates
 from seqgen.training.regimes.base import StepProgress, TextRules
-from seqgen.training.row_threads import Part, RowThreads, can_divide_rows
+from seqgen.training.row_threads import RowThreads, ThreadWork, can_divide_rows
 from seqgen.training.run import (
     REVISED_AT,
     Budget,
@@ -248,7 +248,7 @@ class Trainer:
         pairs = self._with_pasts(batch, [portion for piece in pieces for portion in piece])
         states: list[State | None] = []
         for piece in pieces:
-            parts = [Part(*pair, progress) for pair in itertools.islice(pairs, len(piece))]
+            parts = [ThreadWork(*pair, progress) for pair in itertools.islice(pairs, len(piece))]
             for loss in self.threads.add_gradients(batch, parts):
                 total = total + loss.nats / batch.count
                 states.append(loss.state)

@@ -25,7 +25,7 @@ from seqgen.models.state import State
 from seqgen.training.objective import Objective
 from seqgen.training.parts import CheckpointPart
 from seqgen.training.regimes.base import Loss, StepProgress, TextRules
-from seqgen.training.row_threads import Part, add_gradient, gradients_of, use_cores
+from seqgen.training.row_threads import ThreadWork, add_gradient, gradients_of, use_cores
 
 
 class JointObjective(nn.Module):
@@ -125,7 +125,7 @@ class MemberThreads:
         """Return the pieces of a batch; each member computes all of them."""
         return [[piece] for piece in portions(rows, pieces, 0, 1)]
 
-    def add_gradients(self, batch: Batch, parts: Sequence[Part]) -> list[Loss]:
+    def add_gradients(self, batch: Batch, parts: Sequence[ThreadWork]) -> list[Loss]:
         """Add the gradients of a piece of a batch to the parameters'; return its loss.
 
         Args:

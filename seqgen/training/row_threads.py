@@ -43,7 +43,7 @@ def can_divide_rows(model: Network, config: TrainingConfig) -> bool:
 
 
 @dataclass(frozen=True)
-class Part:
+class ThreadWork:
     """What a thread computes: rows of a batch, the state before them, and where training is."""
 
     portion: Portion
@@ -79,7 +79,7 @@ class RowThreads:
         divided = zip(*(portions(rows, pieces, i, self._count) for i in threads), strict=True)
         return [[one for one in piece if not one.blank] for piece in divided]
 
-    def add_gradients(self, batch: Batch, parts: Sequence[Part]) -> list[Loss]:
+    def add_gradients(self, batch: Batch, parts: Sequence[ThreadWork]) -> list[Loss]:
         """Add the gradients of a piece of a batch to the parameters'; return its losses.
 
         Args:
@@ -114,7 +114,7 @@ def gradients_of(
     trained: Sequence[Tensor],
     objective: Objective,
     generator: torch.Generator | None,
-    part: Part,
+    part: ThreadWork,
 ) -> tuple[Loss, Sequence[Tensor | None]]:
     """Return the loss of some rows without its graph, and the gradients of `trained`.
 

@@ -108,7 +108,7 @@ class Counts:
         return sum(int(np.count_nonzero(piece)) for piece in self.kept.pieces())
 
 
-class Text:
+class FramedText:
     """A corpus in pieces, with the start symbol before each document.
 
     Iterating yields the words of each piece, (L,), and their places in their documents, (L,).
@@ -156,7 +156,7 @@ def count(
     The n-grams of each piece of the text are sorted, and these runs are merged, as in KenLM's
     lmplz (Heafield et al. 2013). Where there is room for the whole text there is one run.
     """
-    size, text = config.vocab_size, Text(corpus, room)
+    size, text = config.vocab_size, FramedText(corpus, room)
     every, raw, ids = np.arange(size), np.zeros(size, np.int64), room.column(np.int64)
     for words, place in text:
         raw += np.bincount(words[place > 0], minlength=size)
@@ -289,7 +289,7 @@ def _within(ids: np.ndarray, begin: int, end: int, counts: Counts) -> np.ndarray
 
 
 @dataclass(frozen=True)
-class Block:
+class GramBlock:
     """The n-grams of one order that continue some contexts, and all of these.
 
     Attributes:
@@ -327,7 +327,7 @@ class Block:
         return np.bincount(self.of, weights=values, minlength=self.size)
 
 
-def blocks(n: int, counts: Sequence[Counts], room: Room) -> Iterator[Block]:
+def blocks(n: int, counts: Sequence[Counts], room: Room) -> Iterator[GramBlock]:
     """Yield the n-grams of an order, and all contexts that they could continue, block by block."""
     grams, size = counts[n - 1], counts[0].size
     count = counts[n - 2].size if n > 1 else 1
@@ -338,5 +338,5 @@ def blocks(n: int, counts: Sequence[Counts], room: Room) -> Iterator[Block]:
         last = int(of[-1]) if begin + of.size < grams.size else count
         last = min(last, first + room.places)
         end = begin + int(of.searchsorted(last))
-        yield Block(n, slice(begin, end), slice(first, last), of[: end - begin] - first, counts)
+        yield GramBlock(n, slice(begin, end), slice(first, last), of[: end - begin] - first, counts)
         begin, first = end, last

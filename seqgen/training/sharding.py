@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from seqgen import ranks
-from seqgen.models.base import Model
+from seqgen.models.base import TorchModel
 from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.engines.deferred_init import Unfilled, lend_memory, take_content
 
@@ -40,7 +40,7 @@ class Shards:
     """
 
     def __init__(
-        self, objective: nn.Module, unfilled: Unfilled, whole: Model, writes: bool
+        self, objective: nn.Module, unfilled: Unfilled, whole: TorchModel, writes: bool
     ) -> None:
         from torch.distributed import init_device_mesh
         from torch.distributed.fsdp import fully_shard

@@ -13,7 +13,7 @@ import typer
 
 from seqgen import cli
 from seqgen.cli.flags import takes_options
-from seqgen.cli.help import Command, Group
+from seqgen.cli.help import Command, CommandGroup
 from seqgen.cli.output import Output, put, put_record
 from seqgen.cli.outputs import Curves, check_picture
 from seqgen.cli.reading import ExactMachine, FixedSeed, Threads
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # Of `bench hmm`; their table alone fills 128 MB.
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     help="Measure seqgen beside plain baselines, and repeat small experiments of lectures.",
     no_args_is_help=True,
 )

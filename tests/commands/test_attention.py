@@ -20,7 +20,7 @@ from seqgen.commands.loading import load
 from seqgen.commands.training.train import train
 from seqgen.commands.writing import from_source as source_attention
 from seqgen.commands.writing.from_source import (
-    Attention,
+    AttentionToSource,
     CopyingDecoder,
     check_sources,
     coverage_penalty,
@@ -28,7 +28,7 @@ from seqgen.commands.writing.from_source import (
     written_pieces,
 )
 from seqgen.commands.writing.prompts import read_prompt
-from seqgen.configs.decoding import Heads, SourceOptions
+from seqgen.configs.decoding import ChosenHeads, SourceOptions
 from seqgen.errors import UsageError
 from seqgen.models.seq2seq.base import windows
 from seqgen.report.pictures import draw_heat_map
@@ -150,8 +150,8 @@ def test_an_ensemble_reads_as_its_parts_do_on_average(tsv, capsys):
     mixed = load("a:0.75+b:0.25")
     source = [*a.ids("one two"), a.tokenizer.eos_id]
     target = [[*a.ids("ot"), a.tokenizer.eos_id]]
-    (found,) = Attention(mixed, source)(target)
-    each = [Attention(one, source)(target)[0].mean((0, 1)) for one in (a, b)]
+    (found,) = AttentionToSource(mixed, source)(target)
+    each = [AttentionToSource(one, source)(target)[0].mean((0, 1)) for one in (a, b)]
     np.testing.assert_allclose(found[0, 0], 0.75 * each[0] + 0.25 * each[1], atol=1e-6)
     (record,) = records(capsys, "beam-search", "one", "-m", "a+b", "--attention")
     assert np.shape(record["attention"])[:2] == (1, 1)
@@ -163,8 +163,8 @@ def test_parts_of_an_ensemble_have_windows_of_their_own(tsv):
     assert (a.model.window, b.model.window) == (10, 6)
     source = [*a.ids("one two"), a.tokenizer.eos_id]
     target = [a.ids("otosoxottsoxtsoxto")]  # three windows of b, and more than one of a
-    (found,) = Attention(load("a+b"), source)(target)
-    each = [Attention(one, source)(target)[0].mean((0, 1)) for one in (a, b)]
+    (found,) = AttentionToSource(load("a+b"), source)(target)
+    each = [AttentionToSource(one, source)(target)[0].mean((0, 1)) for one in (a, b)]
     np.testing.assert_allclose(found[0, 0], (each[0] + each[1]) / 2, atol=1e-6)
 
 
@@ -176,10 +176,10 @@ def made_with_window(tsv, name, most):
 def test_one_layer_or_one_head_can_be_chosen(tsv, capsys):
     made(tsv, "seq2seq-transformer")
     weights = np.random.default_rng(0).random((2, 3, 4, 5))
-    np.testing.assert_allclose(Heads().mean(weights), weights.mean((0, 1)))
-    np.testing.assert_allclose(Heads(layer=1).mean(weights), weights[1].mean(0))
-    np.testing.assert_allclose(Heads(head=0).mean(weights), weights[:, 0].mean(0))
-    np.testing.assert_allclose(Heads(layer=0, head=2).mean(weights), weights[0, 2])
+    np.testing.assert_allclose(ChosenHeads().mean(weights), weights.mean((0, 1)))
+    np.testing.assert_allclose(ChosenHeads(layer=1).mean(weights), weights[1].mean(0))
+    np.testing.assert_allclose(ChosenHeads(head=0).mean(weights), weights[:, 0].mean(0))
+    np.testing.assert_allclose(ChosenHeads(layer=0, head=2).mean(weights), weights[0, 2])
     how = ["beam-search", "one two", "-m", "t", "--attention", "--max-tokens", 4]
     (found,) = records(capsys, *how, "--align", "--layer", 1, "--head", 0)
     own = np.array(found["attention"])[1, 0, : len(loaded_text(found)), :-1]
@@ -553,7 +553,7 @@ def test_models_of_text_read_no_source(tsv, capsys):
         ("--attention", {"attention": True}),
         ("--align", {"align": True}),
         ("--align-words", {"align_words": True}),
-        ("--layer", {"heads": Heads(layer=0)}),
+        ("--layer", {"heads": ChosenHeads(layer=0)}),
         ("--max-ratio", {"max_ratio": 2.0}),
         ("--copy-unknown", {"copy_unknown": True}),
     ):

@@ -16,7 +16,7 @@ from seqgen.errors import UsageError
 from seqgen.patterns.automaton import NEVER, Automaton, Vocabulary
 from seqgen.patterns.grammar import add_grammar
 from seqgen.patterns.json_schema import add_schema
-from seqgen.patterns.network import Network
+from seqgen.patterns.network import CharacterNetwork
 
 lark = pytest.importorskip("lark")
 jsonschema = pytest.importorskip("jsonschema")
@@ -40,7 +40,7 @@ array: "[" [value ("," value)*] "]"
 
 
 def automaton_of(add, text, vocabulary=BYTES):
-    network = Network(vocabulary.backward)
+    network = CharacterNetwork(vocabulary.backward)
     return Automaton(network.finish(add(network, network.start, text)), vocabulary)
 
 

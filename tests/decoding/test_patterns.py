@@ -15,15 +15,15 @@ from seqgen.decoding.constraint import Constraint
 from seqgen.decoding.processors import History
 from seqgen.errors import UsageError
 from seqgen.patterns.automaton import LOST, NEVER, Automaton, Vocabulary
-from seqgen.patterns.network import Network
-from seqgen.patterns.regex import Reader
+from seqgen.patterns.network import CharacterNetwork
+from seqgen.patterns.regex import RegexReader
 
 BYTES = Vocabulary([bytes([byte]) for byte in range(256)])
 
 
 def automaton_of(pattern, vocabulary=BYTES):
-    network = Network(vocabulary.backward)
-    return Automaton(network.finish(Reader(network).add(network.start, pattern)), vocabulary)
+    network = CharacterNetwork(vocabulary.backward)
+    return Automaton(network.finish(RegexReader(network).add(network.start, pattern)), vocabulary)
 
 
 def walked(automaton, tokens):

@@ -14,7 +14,7 @@ from seqgen.errors import SeqgenError
 from seqgen.formats.hf_own import merges_of
 from seqgen.formats.hf_tokenizer import files_of, read
 from seqgen.tokenizers import KINDS, HuggingFaceTokenizer
-from seqgen.tokenizers.sentencepiece import NORMAL, Piece, escaped, pieces_of
+from seqgen.tokenizers.sentencepiece import NORMAL, Subword, escaped, pieces_of
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 
@@ -130,11 +130,11 @@ def test_only_an_end_that_is_written_is_named(documents, made):
 def test_a_piece_is_merged_from_the_pair_that_its_own_text_leaves():
     scores = {"ab": -1, "bc": -2, "abc": -3, "bcd": -4, "abcd": -5, "xyz": -6}
     singles = {letter: -10 - i for i, letter in enumerate("abcdxyz")}
-    pieces = [Piece(text, score, NORMAL) for text, score in {**scores, **singles}.items()]
+    pieces = [Subword(text, score, NORMAL) for text, score in {**scores, **singles}.items()]
     pairs = [("a", "b"), ("b", "c"), ("ab", "c"), ("bc", "d"), ("abc", "d")]
     assert merges_of(pieces) == pairs  # and xyz, of which no two letters are a piece, of none
     with pytest.raises(ValueError, match="same score"):
-        merges_of([*pieces, Piece("ax", -4, NORMAL)])
+        merges_of([*pieces, Subword("ax", -4, NORMAL)])
 
 
 def test_equally_likely_segmentations_are_the_same_ones(made):

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from seqgen.models.engines import arrays, onednn_linear
 from seqgen.models.engines.arrays import Products
-from seqgen.models.engines.onednn_linear import Linear
+from seqgen.models.engines.onednn_linear import FastLinear
 from seqgen.models.engines.tensor_products import has_packed
 from seqgen.models.seq2seq.recurrent import Seq2Seq, Seq2SeqConfig
 from seqgen.models.seq2seq.transformer import Seq2SeqTransformer
@@ -55,7 +55,7 @@ def test_rows_may_lie_in_memory_in_any_order(by_onednn):
 
 @needs_onednn
 def test_a_frozen_matrix_gets_no_gradient(by_onednn):
-    layer, x = Linear(5, 6), torch.randn(7, 5, requires_grad=True)
+    layer, x = FastLinear(5, 6), torch.randn(7, 5, requires_grad=True)
     layer.weight.requires_grad_(False)
     layer(x).sum().backward()
     assert layer.weight.grad is None

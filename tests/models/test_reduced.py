@@ -16,7 +16,7 @@ from seqgen.commands.training.train import train
 from seqgen.errors import UsageError
 from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.engines.arrays import attend, attend_each
-from seqgen.models.engines.onednn_linear import Linear
+from seqgen.models.engines.onednn_linear import FastLinear
 from seqgen.models.engines.precision import in_precision
 from seqgen.models.engines.quantized import OF_HEAD, REDUCED, Bf16Map, Int4Map, Int8Map
 
@@ -178,7 +178,7 @@ def test_weights_in_fewer_bits_replace_those_in_float32(kind, tied):
     kept = {
         p.untyped_storage().data_ptr(): p.untyped_storage().nbytes() for p in model.parameters()
     }
-    linear = [module for module in model.modules() if isinstance(module, Linear)]
+    linear = [module for module in model.modules() if isinstance(module, FastLinear)]
     freed = [layer for layer in linear if not (tied and layer is model.head)]
     assert isinstance(model.head.reduced, REDUCED[OF_HEAD.get(kind, kind)])
     assert all(layer.weight.isnan().all() for layer in freed)

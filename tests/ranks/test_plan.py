@@ -9,7 +9,7 @@ from helpers_cli import records, refusal
 from places import TESTS
 
 from seqgen import registry
-from seqgen.commands.bench_plan import Planned, Shape, Step, activations, plan, states, traffic
+from seqgen.commands.bench_plan import Planned, PlanStep, Shape, activations, plan, states, traffic
 from seqgen.configs import TrainingConfig, UsageError
 from seqgen.models.engines.precision import arithmetic
 from seqgen.training.optimizers import UpdateRule
@@ -19,7 +19,7 @@ SHAPE = Shape(layers=2, hidden_size=24, heads=4, vocab_size=50)
 
 def step_of(**more):
     given = {"batch_size": 8, "seq_len": 16, "precision": "float32", "optimizer": "adamw"}
-    return Step(**{**given, **more})
+    return PlanStep(**{**given, **more})
 
 
 def model_of(shape, window=16):

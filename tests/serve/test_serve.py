@@ -40,7 +40,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.engines.native.library import library
 from seqgen.models.transformer.array_model import TransformerArrays
 from seqgen.serve.app import Inbox, Server, make_app
-from seqgen.serve.engine import Batch, Engine, Piece, Writing
+from seqgen.serve.engine import Engine, TextBatch, TextPiece, Writing
 from seqgen.serve.run import Listening
 from seqgen.serve.shelf import Shelf
 
@@ -457,7 +457,7 @@ def test_pieces_of_a_stream_wait_for_one_another_but_not_the_first_and_the_last(
     async def got():
         first, second = Inbox(), Inbox()
         batches = {inbox: inbox.batches() for inbox in (first, second)}
-        begins = [Piece(row, "a"), Piece(row, "b"), Piece(row, "c")]
+        begins = [TextPiece(row, "a"), TextPiece(row, "b"), TextPiece(row, "c")]
         for event in begins[:2]:
             first.put(event)
         yield await anext(batches[first])
@@ -469,7 +469,7 @@ def test_pieces_of_a_stream_wait_for_one_another_but_not_the_first_and_the_last(
         second.put(begins[0])  # takes along what waits
         yield await waiting
         yield await anext(batches[second])
-        end = [Piece(row, "d"), Piece(row, "e", finished=finished), SeqgenError("too late")]
+        end = [TextPiece(row, "d"), TextPiece(row, "e", finished=finished), SeqgenError("too late")]
         for event in end:
             second.put(event)
         yield await anext(batches[second])
@@ -484,7 +484,7 @@ def test_pieces_of_a_stream_wait_for_one_another_but_not_the_first_and_the_last(
 
 def test_events_wait_for_a_reader_but_not_endlessly(monkeypatch):
     monkeypatch.setattr("seqgen.serve.app.MOST_EVENTS", 2)
-    cancelled, piece = [], Piece(Row(0, 0, (1,)), "a")
+    cancelled, piece = [], TextPiece(Row(0, 0, (1,)), "a")
 
     async def check():
         inbox = Inbox(lambda: cancelled.append(True))
@@ -625,9 +625,9 @@ def small(names=("n-gram",), **options):
 def test_a_full_queue_says_when_to_come_back():
     with small(("lstm",), batch_size=1, queue=0, max_tokens=10**6) as (server, client):
         gate = threading.Event()
-        step = Batch.read
+        step = TextBatch.read
         with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
-            patch.setattr(Batch, "read", lambda batch: (gate.wait(), step(batch))[1])
+            patch.setattr(TextBatch, "read", lambda batch: (gate.wait(), step(batch))[1])
             running = pool.submit(complete, client, "lstm", max_tokens=3)
             wait_for(lambda: server.engine.running == 1)
             waiting = pool.submit(complete, client, "lstm", max_tokens=3)
@@ -661,9 +661,9 @@ def test_prompts_that_wait_together_are_read_together():
         return known(model, rows)
 
     with small(("transformer",)) as (server, client):
-        step = Batch.read
+        step = TextBatch.read
         with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(8) as pool:
-            patch.setattr(Batch, "read", lambda batch: (gate.wait(), step(batch))[1])
+            patch.setattr(TextBatch, "read", lambda batch: (gate.wait(), step(batch))[1])
             patch.setattr(TransformerArrays, "read_together", read_together)
             running = pool.submit(complete, client, "transformer", max_tokens=9, seed=1)
             wait_for(lambda: server.engine.running == 1)

@@ -19,7 +19,7 @@ from seqgen.models.ngram.config import NGramConfig
 from seqgen.models.ngram.model import NGram
 from seqgen.training import counting, runs
 from seqgen.training.counting import fit, unseen_fractions
-from seqgen.training.runs import Room, Text
+from seqgen.training.runs import FramedText, Room
 
 PAD, BOS, EOS = range(3)
 V = 8
@@ -70,7 +70,7 @@ def test_a_text_in_pieces_is_the_text(lines, places, cuts):
     bounds = [0, *sorted(c % (corpus.tokens.size + 1) for c in cuts), corpus.tokens.size]
     parts = [corpus.tokens[a:b] for a, b in pairwise(bounds)]
     for tokens in (corpus.tokens, Joined(parts)):
-        text = Text(Corpus(tokens, corpus.ends, BOS), Room(places, 0))
+        text = FramedText(Corpus(tokens, corpus.ends, BOS), Room(places, 0))
         for _ in range(2):  # it is read once for each order
             pieces = [(w.tolist(), at.tolist()) for w, at in text]
             assert [pair for piece in pieces for pair in zip(*piece, strict=True)] == want

@@ -17,7 +17,7 @@ from seqgen.models.encoders.transformer_arrays import MaskedModel
 from seqgen.models.engines.ops import ArrayOps, ops_of
 from seqgen.models.reader import without_gradients
 from seqgen.patterns.automaton import Automaton, Vocabulary
-from seqgen.patterns.network import Network
+from seqgen.patterns.network import CharacterNetwork
 from seqgen.patterns.regex import add_pattern
 from seqgen.tokenizers import Tokenizer
 
@@ -108,7 +108,7 @@ def matching(words: Sequence[str], pattern: str | None) -> np.ndarray:
     if pattern is None:
         return np.ones(len(words), dtype=bool)
     try:
-        network = Network()
+        network = CharacterNetwork()
         network.finish(add_pattern(network, network.start, pattern))
         automaton = Automaton(network, Vocabulary([word.encode() for word in words]))
         after = automaton.after(automaton.start)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.writing.from_source import (
-    Attention,
+    AttentionToSource,
     SourceReader,
     TextMaker,
     check_sources,
@@ -192,8 +192,8 @@ class Searcher(TextMaker):
             return None
 
         @functools.cache
-        def attention(number: int) -> Attention:
-            return Attention(self.loaded, given[number].source_tokens)
+        def attention(number: int) -> AttentionToSource:
+            return AttentionToSource(self.loaded, given[number].source_tokens)
 
         def penalty(source: SearchPrompt, tokens: Sequence[int]) -> float:
             (weights,) = attention(source.number)([tokens])

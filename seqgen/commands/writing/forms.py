@@ -24,7 +24,7 @@ from seqgen.models.ngram.array_model import NGramArrays
 from seqgen.patterns.automaton import NEVER, Automaton, Vocabulary
 from seqgen.patterns.grammar import add_grammar
 from seqgen.patterns.json_schema import add_schema
-from seqgen.patterns.network import Network
+from seqgen.patterns.network import CharacterNetwork
 from seqgen.patterns.regex import add_pattern
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.sentencepiece import ESCAPE, SentencepieceTokenizer
@@ -248,7 +248,7 @@ def automaton_of(
     Raises:
         UsageError: it cannot be read, or is too large.
     """
-    network = Network(backward)
+    network = CharacterNetwork(backward)
     add = {"--grammar": add_grammar, "--json-schema": add_schema}.get(kind, add_pattern)
     network.finish(add(network, network.start, text))
     return Automaton(network, *vocabularies(tokenizer, excluded, backward))

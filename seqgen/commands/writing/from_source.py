@@ -16,7 +16,7 @@ from seqgen import registry, store
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.writing.prompts import Look, OfSource, Prompt, first_unknown, read_prompt
 from seqgen.configs import Options, require
-from seqgen.configs.decoding import Heads, LookOptions, SourceOptions, WritingOptions
+from seqgen.configs.decoding import ChosenHeads, LookOptions, SourceOptions, WritingOptions
 from seqgen.data.sources import Vectors, handles_of
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.processors import Forbid, Force, MinTokens, Processor
@@ -83,7 +83,7 @@ def check_sources(options: LookOptions, loaded: LoadedModel, attention: bool = F
     if attention or options.looks:
         check_heads(options.heads, loaded)
     else:
-        chosen = options.heads != Heads()
+        chosen = options.heads != ChosenHeads()
         require(not chosen, "--layer and --head are for --attention: add that, or --align")
 
 
@@ -242,7 +242,7 @@ class SourceReader:
         """
         read: list[np.ndarray | None] = [None] * len(written)
         if self.options.looks:
-            read = Attention(self.loaded, prompt.source_tokens)(written)
+            read = AttentionToSource(self.loaded, prompt.source_tokens)(written)
         tokenizer = self.loaded.tokenizer
         for ids, weights in zip(written, read, strict=True):
             decoders = [tokenizer.decoder(prompt.tokens) for _ in range(2)]
@@ -301,7 +301,7 @@ class SourceReader:
         """
         source, target = pair
         prompt = read_prompt(self.loaded, 0, source)
-        (weights,) = Attention(self.loaded, prompt.source_tokens)([ids])
+        (weights,) = AttentionToSource(self.loaded, prompt.source_tokens)([ids])
         return self.look(prompt, ids, weights, pieces_of(self.loaded.tokenizer, target))
 
     def words_for_unknown(
@@ -326,7 +326,7 @@ class SourceReader:
 LEAST_COVERAGE = float(np.finfo(np.float32).tiny)
 
 
-def check_heads(heads: Heads, loaded: LoadedModel) -> None:
+def check_heads(heads: ChosenHeads, loaded: LoadedModel) -> None:
     """Refuse a model that has no attention over its source, or not this layer or head.
 
     Raises:
@@ -336,14 +336,14 @@ def check_heads(heads: Heads, loaded: LoadedModel) -> None:
     nothing: tuple[int, ...] | Vectors = (end,)
     if loaded.given.features is not None:
         nothing = Vectors(np.zeros((1, loaded.given.features), np.float32))
-    (weights,) = Attention(loaded, nothing)([[end]])
+    (weights,) = AttentionToSource(loaded, nothing)([[end]])
     shape, name = weights.shape, loaded.stored.name
     for flag, given, there in (("layer", heads.layer, shape[0]), ("head", heads.head, shape[1])):
         fits = given is None or 0 <= given < there
         require(fits, f"--{flag} is from 0 to {there - 1} for {name}, not {given}")
 
 
-class Attention:
+class AttentionToSource:
     """How texts read one source, which is encoded once.
 
     Args:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from seqgen.data.masking import tokens_besides
 from seqgen.errors import UsageError
-from seqgen.models.base import Model
+from seqgen.models.base import TorchModel
 from seqgen.models.encoders.config import BertConfig
 from seqgen.models.encoders.sentence_encoder import OwnEncoder, SentenceEncoder
 from seqgen.models.encoders.transformer_arrays import (
@@ -36,7 +36,7 @@ class BertEncoder(BertOverSentences, OwnEncoder):
         self.encoder.load_state_dict(origin.encoder.state_dict())
 
 
-class Bert(MaskedModel, Model, Network):
+class Bert(MaskedModel, TorchModel, Network):
     """The registry's `bert`; see `MaskedModel`.
 
     Initialisation is that of `Transformer` in its form of 2017.

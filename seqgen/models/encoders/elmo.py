@@ -7,14 +7,14 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from seqgen.models.base import Model
+from seqgen.models.base import TorchModel
 from seqgen.models.encoders.config import ELMoConfig
 from seqgen.models.encoders.elmo_arrays import BothWays
 from seqgen.models.network import Network
 from seqgen.models.recurrent.model import RecurrentLM
 
 
-class ELMo(BothWays, Model, Network):
+class ELMo(BothWays, TorchModel, Network):
     """The registry's `elmo`; see `BothWays`."""
 
     trained_by: ClassVar[str] = "seqgen.training.regimes.teacher_forcing:BY_BOTH_WAYS"

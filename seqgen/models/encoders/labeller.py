@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from seqgen.configs.model import LabellingConfig
 from seqgen.data.batches import Batch
-from seqgen.models.base import Model, NeuralLanguageModel
+from seqgen.models.base import NeuralLanguageModel, TorchModel
 from seqgen.models.dropout import Dropout
 from seqgen.models.encoders.features import Featured
 from seqgen.models.encoders.labelling import LabelsOfFeatures, head_width
 from seqgen.models.encoders.sentence_encoder import LastStates, SentenceEncoder
-from seqgen.models.engines.onednn_linear import Linear
+from seqgen.models.engines.onednn_linear import FastLinear
 from seqgen.models.engines.parts import glorot
 from seqgen.models.network import Network
 from seqgen.models.state import State
@@ -25,7 +25,7 @@ from seqgen.models.state import State
 HEAD_DROPOUT = ("output_dropout", "dropout")
 
 
-class Predictor(Model, Network):
+class Predictor(TorchModel, Network):
     """A network that predicts classes of what it has read as a whole; it is no language model.
 
     Attributes:
@@ -59,7 +59,7 @@ class Labeller(LabelsOfFeatures, Predictor):
         dropouts = (getattr(config, name, None) for name in HEAD_DROPOUT)
         self.output_dropout = Dropout(next((p for p in dropouts if p is not None), 0.0))
         width = head_width(config, self.trunk.pooling, self.by_word, self.trunk.size)
-        self.head = Linear(width, config.classes)
+        self.head = FastLinear(width, config.classes)
         glorot(self.head)
 
     def _make_trunk(self, config: LabellingConfig) -> SentenceEncoder:

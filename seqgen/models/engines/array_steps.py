@@ -104,7 +104,7 @@ class ArraySteps:
             # Not by setattr: nn.Module might then register it as a part of the model.
             tensors = itertools.chain(self.parameters(), self.buffers())
             with in_fewer_bits(self.reduced):
-                known = self.__dict__["_prepared"] = Prepared(tensors, make)
+                known = self.__dict__["_prepared"] = CachedValue(tensors, make)
         return known.value
 
     def kept(self, make: Callable[[], T]) -> T:
@@ -113,7 +113,7 @@ class ArraySteps:
         return self.prepared(make) if known is None else known.value
 
 
-class Prepared:
+class CachedValue:
     """A value computed from weights, and marks of the weights as they were then.
 
     The value holds closures over one model's tensors, so it is neither copied nor pickled.

@@ -41,7 +41,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return ask(x.contiguous(), weight, bias, "none", [], "")
 
 
-class Linear(nn.Linear):
+class FastLinear(nn.Linear):
     """`nn.Linear`, by whichever library is faster here.
 
     Attributes:
@@ -90,7 +90,7 @@ class _Linear(Function):
 
 
 def reduce_linear_layers(model: nn.Module, precision: str) -> None:
-    """Keep the weights of every `Linear` in fewer bits, a key of `REDUCED`; nothing is trained.
+    """Keep the weights of every `FastLinear` in fewer bits, a key of `REDUCED`; nothing is trained.
 
     The head may be kept in more of them (`OF_HEAD`).
 
@@ -98,8 +98,8 @@ def reduce_linear_layers(model: nn.Module, precision: str) -> None:
     In their place is one number, of their shape and type: not a number, so that no mistake is
     silent.
     """
-    layers = [module for module in model.modules() if isinstance(module, Linear)]
-    others = [module for module in model.modules() if not isinstance(module, Linear)]
+    layers = [module for module in model.modules() if isinstance(module, FastLinear)]
+    others = [module for module in model.modules() if not isinstance(module, FastLinear)]
     read = {id(p) for module in others for p in module.parameters(recurse=False)}
     for layer in layers:
         kind = OF_HEAD.get(precision, precision) if layer is model.head else precision

@@ -86,7 +86,7 @@ class Linear(Piece):
     def module(self) -> nn.Module:
         from seqgen.models.engines import onednn_linear
 
-        layer = onednn_linear.Linear(self.inputs, self.outputs, bias=self.bias)
+        layer = onednn_linear.FastLinear(self.inputs, self.outputs, bias=self.bias)
         if self.maps:
             layer.maps = {"weight": self.maps}
         if self.init is not None:

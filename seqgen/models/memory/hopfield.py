@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from seqgen.models.base import Model
+from seqgen.models.base import TorchModel
 from seqgen.models.memory.hopfield_arrays import Codes, HopfieldConfig
 
 
-class Hopfield(Codes, Model):
+class Hopfield(Codes, TorchModel):
     """The registry's `hopfield`: no language model, but a memory of lines.
 
     Attributes:

@@ -119,7 +119,7 @@ def watching(watches: Mapping[Cell, Watch]) -> Iterator[None]:
             cell.watch = None
 
 
-class Recording:
+class RecordingWatch:
     """A `Watch` that also keeps what the layer reads, of one row."""
 
     def __init__(self) -> None:
@@ -152,9 +152,9 @@ def _row(x: Tensor) -> np.ndarray:
 
 def recorded(
     model: RecurrentLM, tokens: np.ndarray
-) -> tuple[list[tuple[Equation, Recording]], Tensor]:
+) -> tuple[list[tuple[Equation, RecordingWatch]], Tensor]:
     """Return what each layer of a network does over tokens (T,), and the features (1, T, H)."""
-    recordings = {cell: Recording() for cell in model.layers}
+    recordings = {cell: RecordingWatch() for cell in model.layers}
     # Without a graph one token goes through `Cell.step`, which no watch sees.
     with torch.set_grad_enabled(len(tokens) == 1), watching(recordings):
         features, _ = model.hidden(model.ids(tokens[None]), None)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from seqgen.models.engines.array_steps import Prepared
+from seqgen.models.engines.array_steps import CachedValue
 from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.words.spelling import (
     AT_ONCE,
@@ -92,7 +92,7 @@ class SpelledEmbedding(nn.Module):
         known = self.__dict__.get("_table")
         if known is None or not known.holds():
             tensors = itertools.chain(self.parameters(), self.buffers())
-            known = self.__dict__["_table"] = Prepared(tensors, self._table_of_all)
+            known = self.__dict__["_table"] = CachedValue(tensors, self._table_of_all)
         return known.value
 
     @torch.no_grad()

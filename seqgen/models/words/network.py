@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqgen.models.base import Model
+from seqgen.models.base import TorchModel
 from seqgen.models.dropout import drawn
 from seqgen.models.network import Network
 from seqgen.models.words.config import SampledWordConfig, WordConfig
@@ -50,7 +50,7 @@ class Windows(NamedTuple):
     distance: Tensor
 
 
-class WordNetwork(Model, Network):
+class WordNetwork(TorchModel, Network):
     """Vectors that are learned from which words stand near each other.
 
     Attributes:

@@ -28,7 +28,7 @@ from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
-    from seqgen.models.base import Model
+    from seqgen.models.base import TorchModel
     from seqgen.store import StoredModel
 
 
@@ -160,7 +160,7 @@ class Prepared:
         """Yield each token as a person writes it, in the order of ids."""
         yield from self.tokenizer.pieces(range(self.tokenizer.vocab_size))
 
-    def show(self, model: Model) -> None:
+    def show(self, model: TorchModel) -> None:
         """Tell a model what it is trained on."""
         model.survey(self.train.tokens, self.tokenizer.special_ids, self.train.ends)
 
@@ -210,7 +210,9 @@ class Prepared:
             return None
         return overlap_of_lines(other.split.train, self.split.val)
 
-    def batches_for(self, model: Model | type[Model], training: TrainingConfig) -> Batches:
+    def batches_for(
+        self, model: TorchModel | type[TorchModel], training: TrainingConfig
+    ) -> Batches:
         """Return the batches that a model, or one of a class, is trained on."""
         batches = self.batches(training, model.carries_state)
         if not model.both_ways:
