@@ -17,9 +17,11 @@ from seqgen.cli import run as command
 from seqgen.commands.loading import Work, load
 from seqgen.commands.scoring import mix
 from seqgen.commands.scoring.mix import token_log_probs
+from seqgen.commands.training import session
 from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train
 from seqgen.data.corpus import encode_corpus
+from seqgen.errors import Interrupted
 from seqgen.models.mixture.members import Members, side_by_side
 from seqgen.store import StoredModel
 from seqgen.training import members
@@ -162,6 +164,23 @@ def test_a_gate_of_the_members_alone_leaves_the_mixture_as_it_is_reported(
     assert found["network_loss"] == pytest.approx(-members[half:].mean(), abs=1e-6)
     stored = store.find("t-mixture").record["result"]["val_loss"]
     assert stored == pytest.approx(-both.mean(), abs=1e-6)
+
+
+def test_an_interrupt_while_weights_are_fitted_says_how_to_resume(text, tmp_path, monkeypatch):
+    """And resuming fits them, as if nothing had happened."""
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    settings = settings_for("lstm", members=2)
+    whole = train([text], architecture="lstm", name="whole", settings=settings)
+
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "fit_on_half", interrupted)
+        with pytest.raises(Interrupted, match="resume with: seqgen train --resume t"):
+            train([text], architecture="lstm", name="t", settings=settings)
+    assert (found := resume("t")).members == whole.members
+    assert found.val_loss == whole.val_loss
 
 
 def test_the_summary_says_what_each_gave(text, tmp_path, monkeypatch, capsys):

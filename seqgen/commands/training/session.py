@@ -180,7 +180,8 @@ class Session:
         has a result.
 
         Raises:
-            Interrupted: before the first step; nothing is saved.
+            Interrupted: before the first step, when nothing is saved, or after the last, when the
+                weights are.
             Diverged: the loss or a gradient has grown without bounds.
             SeqgenError: the folder cannot be written.
         """
@@ -212,7 +213,13 @@ class Session:
                     self._show_sample(run.step, report)
         if not ranks.leads():
             return None
-        result = self._result(run)
+        try:
+            result = self._result(run)
+        except KeyboardInterrupt:
+            resume = f"seqgen train --resume {self.stored.name}"
+            raise Interrupted(
+                f"stopped before the final validation; resume with: {resume}"
+            ) from None
         self.keep_result(result)
         return result
 
