@@ -8,24 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seqgen.models.engines.native.library import address, library
-
-if TYPE_CHECKING:
-    from seqgen.models.ngram.array_model import NGramArrays
+from seqgen.models.reader import ArrayModel
 
 
 class NativeTables:
-    """The tables of an `NGramArrays`, in float32; the library must be there.
+    """The tables of an `NGramArrays`, in float32, which do not change; the library must be there.
 
     Args:
-        model: whose they are; they do not change any more.
+        model: whose they are.
     """
 
-    def __init__(self, model: NGramArrays) -> None:
+    def __init__(self, model: ArrayModel) -> None:
         self.size, self.order, self.replaces = model.vocab_size, model.order, model.replaces
         self.log_probs, self.keys, self.backoffs = (
             [np.require(table, requirements="CA") for table in tables]

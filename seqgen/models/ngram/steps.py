@@ -5,14 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seqgen.models.reader import LOGITS_AT_ONCE
-
-if TYPE_CHECKING:
-    from seqgen.models.ngram.array_model import NGramArrays
+from seqgen.models.reader import LOGITS_AT_ONCE, ArrayModel
 
 # The ids of the n-grams that a text ends with, of orders 1 to N - 1; -1 for what is not stored.
 Ids = Sequence[int]
@@ -30,10 +26,10 @@ class NGramSteps:
     a word up after a context is a search among the few words seen there.
 
     Args:
-        model: the tables' own, which do not change any more.
+        model: an `NGramArrays`, whose tables do not change any more.
     """
 
-    def __init__(self, model: NGramArrays) -> None:
+    def __init__(self, model: ArrayModel) -> None:
         self.size, self.replaces = model.vocab_size, model.replaces
         self.log_probs, self.keys = model.log_probs, model.keys
         # Reading single numbers from a memory view takes half the time of reading an array's.
