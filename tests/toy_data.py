@@ -7,7 +7,6 @@ from seqgen.cli.inputs import Inputs
 from seqgen.cli.output import put_record
 from seqgen.cli.reading import OwnWay
 from seqgen.commands.labelling.predict import label_totals
-from seqgen.commands.training.validating import Final, Validation
 from seqgen.configs import DataConfig
 from seqgen.data.examples import TEXTS, ExampleEncoder
 from seqgen.errors import SeqgenError
@@ -31,18 +30,6 @@ class PairEncoder(ExampleEncoder):
 class SentencePairs(ExampleDataset):
     format = TEXTS
     encoder = PairEncoder
-
-
-class PairsValidation(Validation):
-    def quick(self):
-        totals = label_totals(self.loaded.model, self.prepared.val)
-        self.figures = {"accuracy": totals.accuracy}
-        return totals.nats_per_label
-
-    def final(self):
-        loss = self.quick()
-        about = {"protocol": "every held-out pair", "val_accuracy": self.figures["accuracy"]}
-        return Final(loss, about=about)
 
 
 def put_accuracy(model, file, json, quiet):

@@ -30,12 +30,14 @@ class Predictor(TorchModel, Network):
 
     Attributes:
         counts_start: `window` counts the start symbol.
+        layer_weights: what each layer counts of a model whose features it reads; None without one.
         window: how many tokens it reads at most, its start included; None for any number.
     """
 
     trained_by: ClassVar[str] = "seqgen.training.regimes.teacher_forcing:BY_PREDICTING"
     over_tensors: ClassVar[Callable[..., Tensor] | None] = None
     counts_start: ClassVar[bool] = True
+    layer_weights: dict[str, float] | None = None
     window: int | None = None
     source_window: int | None = None
 
