@@ -88,11 +88,11 @@ def studies_folder() -> Path:
 
 
 @contextlib.contextmanager
-def alone() -> Iterator[IO[bytes]]:
+def models_locked() -> Iterator[IO[bytes]]:
     """Take the lock under which folders of models are moved, waiting for other processes.
 
     Hold it only briefly, and do not nest it. Yields the locked file, which is empty unless a
-    process was killed between two steps that belong together; see `aside._announced`.
+    process was killed between two steps that belong together; see `ownership._announced`.
 
     Raises:
         OSError: the home cannot be written.

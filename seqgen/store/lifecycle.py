@@ -12,7 +12,7 @@ from seqgen.errors import SeqgenError, reported
 from seqgen.files import sync_folder
 from seqgen.store.finding import LATEST, LONGEST_NAME, check_free
 from seqgen.store.kept_data import clear_leftovers
-from seqgen.store.layout import CONFIG, alone, models_folder
+from seqgen.store.layout import CONFIG, models_folder, models_locked
 from seqgen.store.model import Adapter, Reference, StoredModel, models_of
 from seqgen.store.ownership import (
     clean_models,
@@ -159,7 +159,7 @@ class NewModel(StoredModel):
         """
         if self.published:
             return
-        with self.writing(), alone():
+        with self.writing(), models_locked():
             place, old = self.place, None
             if taken(place) and not (self.replaces and is_replaceable(place)):
                 place = _unused(place.parent, place.name)
@@ -212,7 +212,7 @@ def building(
 
 def _begin(folder: Path, name: str | None, stem: str, held: contextlib.ExitStack) -> NewModel:
     try:
-        with alone() as journal:
+        with models_locked() as journal:
             folder.mkdir(parents=True, exist_ok=True)
             clean_models(journal)
             place = folder / name if name else _unused(folder, stem)
@@ -252,6 +252,6 @@ def clean() -> list[Path]:
     """
     gone: list[Path] = []
     if models_folder().is_dir():
-        with contextlib.suppress(OSError), alone() as journal:
+        with contextlib.suppress(OSError), models_locked() as journal:
             gone += clean_models(journal)
     return gone + clear_leftovers()

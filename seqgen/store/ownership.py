@@ -20,7 +20,7 @@ from typing import IO
 from seqgen.errors import SeqgenError
 from seqgen.files import name_when_written, open_file, parse_json, take_lock
 from seqgen.store import layout, manifest
-from seqgen.store.layout import alone, models_folder
+from seqgen.store.layout import models_folder, models_locked
 
 # The second line of the mark of a new model that is complete, and was to take its place next.
 READY = b"ready"
@@ -187,7 +187,7 @@ def new_folder(place: Path, journal: IO[bytes]) -> Path:
 
     Args:
         place: where the model will be.
-        journal: what `alone` yields.
+        journal: what `models_locked` yields.
 
     Raises:
         OSError: it cannot be made.
@@ -222,7 +222,7 @@ def discard(folder: Path) -> None:
         OSError: it cannot be deleted, or holds files that seqgen did not write, which stay.
     """
     _empty(folder)
-    with alone() as journal:
+    with models_locked() as journal:
         _delete(folder, journal)
 
 
@@ -265,7 +265,7 @@ def _announced(folder: Path, journal: IO[bytes]) -> Iterator[None]:
 
     Args:
         folder: the folder.
-        journal: what `alone` yields.
+        journal: what `models_locked` yields.
     """
     _forget_unmarked(journal)
     journal.write(os.fsencode(folder.name))
@@ -295,7 +295,7 @@ def is_being_built(place: Path) -> bool:
 def restore(place: Path) -> None:
     """Complete a replacement by a run that was killed after it had moved the old model away."""
     if not taken(place) and any(own == place for _, own in _ready(place.parent)):
-        with contextlib.suppress(OSError), alone():
+        with contextlib.suppress(OSError), models_locked():
             for path, own in _ready(place.parent):
                 if own == place and not taken(place) and _is_free(path):
                     path.rename(place)
@@ -313,7 +313,7 @@ def clean_models(journal: IO[bytes]) -> list[Path]:
     Folders of running processes are locked, and stay.
 
     Args:
-        journal: what `alone` yields.
+        journal: what `models_locked` yields.
     """
     _forget_unmarked(journal)
     gone = []
@@ -338,7 +338,7 @@ def forget_replacements() -> None:
     Raises:
         OSError: the home cannot be written.
     """
-    with alone() as journal:
+    with models_locked() as journal:
         clean_models(journal)
 
 

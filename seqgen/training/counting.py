@@ -14,7 +14,15 @@ from seqgen.data.corpus import Corpus, Gathered, span
 from seqgen.models.ngram.array_model import NOTHING, Level, NGramState
 from seqgen.models.ngram.config import NGramConfig
 from seqgen.models.ngram.model import NGram
-from seqgen.training.runs import EVERYTHING, Counts, FramedText, GramBlock, Room, blocks, count
+from seqgen.training.runs import (
+    NO_LIMIT,
+    Counts,
+    FramedText,
+    GramBlock,
+    MemoryBudget,
+    blocks,
+    count,
+)
 
 # The discounts of KenLM's --discount_fallback, for orders whose counts of counts give none.
 FALLBACK = (0.5, 1.0, 1.5)
@@ -65,11 +73,11 @@ def fit(
     require(config.smoothing is not None, f"smoothing is one of {', '.join(_RULES)}")
     possible = np.ones(config.vocab_size, dtype=bool)
     possible[list(impossible)] = False
-    room = Room.of(memory, config.vocab_size)
-    counts = count(corpus, config, possible, room)
-    estimate = NGramEstimate(config, possible, room)
+    budget = MemoryBudget.of(memory, config.vocab_size)
+    counts = count(corpus, config, possible, budget)
+    estimate = NGramEstimate(config, possible, budget)
     if config.smoothing == "jelinek-mercer":
-        estimate.weights = order_weights(corpus, config, possible, room)
+        estimate.weights = order_weights(corpus, config, possible, budget)
     estimate.fill(counts)
     if config.prune_entropy:
         counts = prune_by_entropy(counts, estimate, config.prune_entropy)
@@ -90,7 +98,7 @@ class NGramEstimate:
     Attributes:
         config: says order and smoothing.
         possible: (V,) of bool, which words occur in a text.
-        room: for so many at once.
+        budget: for so many at once.
         weights: of each order, in Jelinek-Mercer smoothing.
         probs: for each order, (M,).
         backoffs: for each order but the last, (M,): 1 where there is no continuation.
@@ -101,7 +109,7 @@ class NGramEstimate:
 
     config: NGramConfig
     possible: np.ndarray
-    room: Room = EVERYTHING
+    budget: MemoryBudget = NO_LIMIT
     weights: Sequence[float] = ()
     probs: list[Gathered] = field(default_factory=list)
     backoffs: list[Gathered] = field(default_factory=list)
@@ -111,11 +119,11 @@ class NGramEstimate:
 
     def fill(self, counts: Sequence[Counts]) -> None:
         """Estimate from the lowest order to the highest, by the rule of the smoothing."""
-        lower = self.room.column(float, self.possible / self.possible.sum())
+        lower = self.budget.column(float, self.possible / self.possible.sum())
         for n in range(1, len(counts) + 1):
             rule = _RULES[self.config.smoothing](self, n, counts[n - 1])
-            columns = [self.room.column(float) for _ in range(4)]
-            for block in blocks(n, counts, self.room):
+            columns = [self.budget.column(float) for _ in range(4)]
+            for block in blocks(n, counts, self.budget):
                 values = rule(block, lower.take(block.read("suffixes")))
                 for column, part in zip(columns, values, strict=False):
                     column.add(part)
@@ -213,7 +221,7 @@ def _jelinek_mercer(estimate: NGramEstimate, n: int, *_: Any) -> Rule:
 
 
 def order_weights(
-    corpus: Corpus, config: NGramConfig, possible: np.ndarray, room: Room = EVERYTHING
+    corpus: Corpus, config: NGramConfig, possible: np.ndarray, budget: MemoryBudget = NO_LIMIT
 ) -> list[float]:
     """Return the weight of each order in Jelinek-Mercer smoothing, by EM on held-out text.
 
@@ -225,8 +233,8 @@ def order_weights(
         return [0.5] * config.order
     known, held_out = parts
     config = replace(config, smoothing="maximum-likelihood", prune_entropy=0.0)
-    model, estimate = NGram(config).double(), NGramEstimate(config, possible, room)
-    counts = count(known, config, possible, room)
+    model, estimate = NGram(config).double(), NGramEstimate(config, possible, budget)
+    counts = count(known, config, possible, budget)
     estimate.fill(counts)
     model.fill(_levels(counts, estimate, model.arrays.dtype))
     ((words, place),) = FramedText(held_out)
@@ -371,27 +379,27 @@ def prune_by_entropy(
         estimate: of probabilities that are stored or backed off to.
         threshold: the least e^D - 1 that keeps an n-gram.
     """
-    room, probs = estimate.room, estimate.probs
+    budget, probs = estimate.budget, estimate.probs
     single = probs[0][:].copy()  # p(c) of each n-gram as a context
     first, end = counts[0].initial
     if len(counts) > 1 and first < end:
         # The start of a text is not predicted, but as frequent as texts.
         after = sum(
             int(block.read("raw")[block.of == first - block.contexts.start].sum())
-            for block in blocks(2, counts, room)
+            for block in blocks(2, counts, budget)
         )
         single[first] = after / max(1, counts[0].raw[:].sum())
-    history = [room.column(float, single)]
+    history = [budget.column(float, single)]
     for n in range(2, len(counts)):
-        history.append(room.column(float))
-        for block in blocks(n, counts, room):
+        history.append(budget.column(float))
+        for block in blocks(n, counts, budget):
             before = history[n - 2][block.contexts][block.of]
             history[-1].add(before * probs[n - 1][block.grams])
     kept = [grams.kept for grams in counts]
-    continued = room.column(bool, np.zeros(0, bool))
+    continued = budget.column(bool, np.zeros(0, bool))
     for n in range(len(counts), 1, -1):
-        left, contexts = room.column(bool), room.column(bool)
-        for block in blocks(n, counts, room):
+        left, contexts = budget.column(bool), budget.column(bool)
+        for block in blocks(n, counts, budget):
             there, prob, of = block.read("kept"), probs[n - 1][block.grams], block.of
             lower = probs[n - 2].take(block.read("suffixes"))
             given = block.total(np.where(there, prob, 0))
@@ -415,8 +423,8 @@ def prune_by_entropy(
     counts = [replace(grams, kept=k) for grams, k in zip(counts, kept, strict=True)]
     estimate.probs, estimate.backoffs = probs[:1], []
     for n in range(2, len(counts) + 1):
-        columns = room.column(float), room.column(float)
-        for block in blocks(n, counts, room):
+        columns = budget.column(float), budget.column(float)
+        for block in blocks(n, counts, budget):
             there, lower = block.read("kept"), estimate.probs[-1].take(block.read("suffixes"))
             stored = np.where(there, probs[n - 1][block.grams], 0)
             given, taken = block.total(stored), block.total(np.where(there, lower, 0))
@@ -483,7 +491,7 @@ def _stupid_backoff(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
     p(w | c) = S(w | c) / Z(c).
     """
     factor = estimate.config.backoff
-    sums = estimate.sums or estimate.room.column(float, np.array([factor]))  # Z, without counts a
+    sums = estimate.sums or estimate.budget.column(float, np.array([factor]))  # Z, without counts a
 
     def rule(block: GramBlock, lower: np.ndarray) -> Sequence[np.ndarray]:
         lower = lower * factor if n == 1 else lower
@@ -515,12 +523,12 @@ _RULES: dict[str, Callable[[NGramEstimate, int, Counts], Rule]] = {
 
 def _levels(counts: list[Counts], estimate: NGramEstimate, dtype: np.dtype) -> list[Level]:
     """Return the tables without the n-grams to be pruned, in logarithms."""
-    room, size = estimate.room, counts[0].size
+    budget, size = estimate.budget, counts[0].size
     levels = []
     for n in range(1, len(counts) + 1):
-        level = Level(room.column(np.int64), room.column(dtype), room.column(dtype))
+        level = Level(budget.column(np.int64), budget.column(dtype), budget.column(dtype))
         stored = 0  # of the contexts, before the block
-        for block in blocks(n, counts, room):
+        for block in blocks(n, counts, budget):
             kept = block.read("kept")
             here = counts[n - 2].kept[block.contexts] if n > 1 else np.ones(1, bool)
             ids = stored - 1 + np.cumsum(here)
@@ -545,10 +553,10 @@ def unseen_fractions(model: NGram, corpus: Corpus, trained: Corpus) -> list[floa
         trained: of which a word is unseen if it does not occur there.
     """
     seen = np.zeros(model.vocab_size, bool)
-    for words, place in FramedText(trained, Room(AT_ONCE, 0)):
+    for words, place in FramedText(trained, MemoryBudget(AT_ONCE, 0)):
         seen[words[place > 0]] = True
     unseen, out_of, state = np.zeros(model.order, int), np.zeros(model.order, int), None
-    for words, place in FramedText(corpus, Room(AT_ONCE, 0)):
+    for words, place in FramedText(corpus, MemoryBudget(AT_ONCE, 0)):
         nodes = model.arrays.nodes(words[None], model.order, state)
         state = NGramState(np.stack([ids[:, -1] for ids in nodes[:-1]], 1)) if nodes[1:] else None
         for n, ids in enumerate(nodes, start=1):

@@ -25,8 +25,8 @@ STATM = Path("/proc/self/statm")
 
 
 @dataclass(frozen=True)
-class Room:
-    """How much of a text, or of its n-grams, is handled at once.
+class MemoryBudget:
+    """A limit of memory: how much of a text, or of its n-grams, is handled at once.
 
     Attributes:
         places: so many; the n-grams that continue one context are not divided.
@@ -37,14 +37,14 @@ class Room:
     spill: float
 
     @classmethod
-    def of(cls, memory: int | None, vocab_size: int) -> Room:
-        """Return the room in a process that is to take so many bytes in all; None for any.
+    def of(cls, memory: int | None, vocab_size: int) -> MemoryBudget:
+        """Return what a process may take that is to have so many bytes in all; None for any.
 
         Raises:
             UsageError: it takes more already, or too little is left.
         """
         if memory is None:
-            return EVERYTHING
+            return NO_LIMIT
         if STATM.exists():
             taken = int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         else:  # the most so far; macOS counts it in bytes
@@ -65,7 +65,7 @@ class Room:
         return column
 
 
-EVERYTHING = Room(sys.maxsize, math.inf)
+NO_LIMIT = MemoryBudget(sys.maxsize, math.inf)
 
 
 @dataclass(frozen=True)
@@ -114,22 +114,22 @@ class FramedText:
     Iterating yields the words of each piece, (L,), and their places in their documents, (L,).
     """
 
-    def __init__(self, corpus: Corpus, room: Room = EVERYTHING) -> None:
-        self._corpus, self._room = corpus, room
-        self._whole = list(self._read()) if corpus.tokens.size <= room.places else None
+    def __init__(self, corpus: Corpus, budget: MemoryBudget = NO_LIMIT) -> None:
+        self._corpus, self._budget = corpus, budget
+        self._whole = list(self._read()) if corpus.tokens.size <= budget.places else None
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         return self._read() if self._whole is None else iter(self._whole)
 
     def _read(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         corpus = self._corpus
-        for begin in range(0, corpus.tokens.size, self._room.places):
-            end = min(begin + self._room.places, corpus.tokens.size)
+        for begin in range(0, corpus.tokens.size, self._budget.places):
+            end = min(begin + self._budget.places, corpus.tokens.size)
             first, last = corpus.starts.searchsorted([begin, end]).tolist()
             starts = corpus.starts[first:last] - begin
             tokens = np.asarray(corpus.tokens[begin:end]).astype(np.int64)
             words = np.insert(tokens, starts, corpus.start)
-            if self._room is not EVERYTHING:
+            if self._budget is not NO_LIMIT:
                 forget(corpus.tokens)
             # The document that the piece begins in, if it began before, goes on.
             before = begin - int(corpus.starts[first - 1]) + 1 if first else 0
@@ -149,25 +149,25 @@ class _Run:
 
 
 def count(
-    corpus: Corpus, config: NGramConfig, possible: np.ndarray, room: Room = EVERYTHING
+    corpus: Corpus, config: NGramConfig, possible: np.ndarray, budget: MemoryBudget = NO_LIMIT
 ) -> list[Counts]:
     """Count the n-grams of every order, 1 to N; none spans two documents.
 
     The n-grams of each piece of the text are sorted, and these runs are merged, as in KenLM's
-    lmplz (Heafield et al. 2013). Where there is room for the whole text there is one run.
+    lmplz (Heafield et al. 2013). Where there is memory for the whole text there is one run.
     """
-    size, text = config.vocab_size, FramedText(corpus, room)
-    every, raw, ids = np.arange(size), np.zeros(size, np.int64), room.column(np.int64)
+    size, text = config.vocab_size, FramedText(corpus, budget)
+    every, raw, ids = np.arange(size), np.zeros(size, np.int64), budget.column(np.int64)
     for words, place in text:
         raw += np.bincount(words[place > 0], minlength=size)
         ids.add(words)  # of the n-gram that ends at each word
-    single, raw = room.column(np.int64, every), room.column(np.int64, raw)
+    single, raw = budget.column(np.int64, every), budget.column(np.int64, raw)
     initial = corpus.start, corpus.start + (not possible[corpus.start])
-    kept = room.column(bool, np.ones(size, bool))
+    kept = budget.column(bool, np.ones(size, bool))
     counts = [Counts(single, raw, single, raw, initial, kept)]
     for n, limit in enumerate(config.thresholds[1:], start=2):
         possible_keys = counts[-1].size * size
-        runs, firsts, done = [], room.column(np.int64), 0
+        runs, firsts, done = [], budget.column(np.int64), 0
         for words, place in text:
             one = min(done, 1)  # the id before the piece's first, if there is one
             known = ids[done - one : done + words.size]
@@ -177,21 +177,21 @@ def count(
             suffixes = np.empty(keys.size, dtype=np.int64)
             suffixes[which] = here
             columns = keys, raw, suffixes, which
-            runs.append(_Run(*(room.column(np.int64, values) for values in columns)))
+            runs.append(_Run(*(budget.column(np.int64, values) for values in columns)))
             # The first n-gram of a text includes the start symbol, as if it were one more word;
             # but the start symbol itself is not predicted.
             if n > 2:
                 firsts.add(np.unique(known[one:][place == n - 2]))
             done += words.size
-        merged, ranks = _merged(runs, room)
-        counts[-1] = _adjusted(counts[-1], merged.suffixes, firsts, room)
+        merged, ranks = _merged(runs, budget)
+        counts[-1] = _adjusted(counts[-1], merged.suffixes, firsts, budget)
         edges = [edge * size for edge in counts[-1].initial]
         initial = sum(piece.searchsorted(edges) for piece in merged.keys.pieces())
-        kept = room.column(bool, *(piece > limit for piece in merged.raw.pieces()))
+        kept = budget.column(bool, *(piece > limit for piece in merged.raw.pieces()))
         initial = tuple(np.broadcast_to(initial, 2).tolist())
         columns = merged.keys, merged.raw, merged.suffixes, merged.raw
         counts.append(Counts(*columns, initial, kept))
-        ids = room.column(np.int64)
+        ids = budget.column(np.int64)
         if n < config.order:
             for (words, place), run, rank in zip(text, runs, ranks, strict=True):
                 fresh = np.full(words.size, NOTHING)
@@ -200,16 +200,16 @@ def count(
     return counts
 
 
-def _merged(runs: Sequence[_Run], room: Room) -> tuple[_Run, list[Gathered | None]]:
+def _merged(runs: Sequence[_Run], budget: MemoryBudget) -> tuple[_Run, list[Gathered | None]]:
     """Merge sorted runs; also return the place of each one's n-grams among all.
 
     These are None for a single run, whose n-grams are all.
     """
     if len(runs) == 1:
         return runs[0], [None]
-    merged = _Run(*(room.column(np.int64) for _ in range(4)))
-    ranks = [room.column(np.int64) for _ in runs]
-    at_once, done = max(1, room.places // max(1, len(runs))), [0] * len(runs)
+    merged = _Run(*(budget.column(np.int64) for _ in range(4)))
+    ranks = [budget.column(np.int64) for _ in runs]
+    at_once, done = max(1, budget.places // max(1, len(runs))), [0] * len(runs)
     while any(begin < run.keys.size for begin, run in zip(done, runs, strict=True)):
         heads = [run.keys[at : at + at_once] for at, run in zip(done, runs, strict=True)]
         # What is no more than the last key of each head cannot come again in another one.
@@ -258,18 +258,18 @@ def _distinct(keys: np.ndarray, possible: int) -> tuple[np.ndarray, np.ndarray, 
     return ordered[first], which, np.diff(np.append(first, keys.size))
 
 
-def _adjusted(counts: Counts, suffixes: Gathered, firsts: Gathered, room: Room) -> Counts:
+def _adjusted(counts: Counts, suffixes: Gathered, firsts: Gathered, budget: MemoryBudget) -> Counts:
     """Return counts whose `adjusted` are numbers of different words before each n-gram.
 
     Args:
         counts: of n-grams.
         suffixes: the ids of the n-grams that end the distinct (n + 1)-grams.
         firsts: the ids of the n-grams that begin a document, some of them more than once.
-        room: for so many at once.
+        budget: for so many at once.
     """
-    adjusted = room.column(np.int64)
-    for begin in range(0, counts.size, room.places):
-        end = min(begin + room.places, counts.size)
+    adjusted = budget.column(np.int64)
+    for begin in range(0, counts.size, budget.places):
+        end = min(begin + budget.places, counts.size)
         before, met = np.zeros(end - begin, np.int64), np.zeros(end - begin, bool)
         for piece in suffixes.pieces():
             before += np.bincount(_within(piece, begin, end, counts), minlength=end - begin)
@@ -327,16 +327,16 @@ class GramBlock:
         return np.bincount(self.of, weights=values, minlength=self.size)
 
 
-def blocks(n: int, counts: Sequence[Counts], room: Room) -> Iterator[GramBlock]:
+def blocks(n: int, counts: Sequence[Counts], budget: MemoryBudget) -> Iterator[GramBlock]:
     """Yield the n-grams of an order, and all contexts that they could continue, block by block."""
     grams, size = counts[n - 1], counts[0].size
     count = counts[n - 2].size if n > 1 else 1
     begin = first = 0
     while first < count:
-        of = grams.keys[begin : begin + room.places] // size
+        of = grams.keys[begin : begin + budget.places] // size
         # The last context may have more continuations, of which all must be in one block.
         last = int(of[-1]) if begin + of.size < grams.size else count
-        last = min(last, first + room.places)
+        last = min(last, first + budget.places)
         end = begin + int(of.searchsorted(last))
         yield GramBlock(n, slice(begin, end), slice(first, last), of[: end - begin] - first, counts)
         begin, first = end, last

@@ -19,7 +19,7 @@ from seqgen.models.ngram.config import NGramConfig
 from seqgen.models.ngram.model import NGram
 from seqgen.training import counting, runs
 from seqgen.training.counting import fit, unseen_fractions
-from seqgen.training.runs import FramedText, Room
+from seqgen.training.runs import FramedText, MemoryBudget
 
 PAD, BOS, EOS = range(3)
 V = 8
@@ -33,9 +33,9 @@ def corpus_of(lines):
     return Corpus(tokens, np.cumsum([len(line) + 1 for line in lines]), BOS)
 
 
-def tables(corpus, room, **settings):
+def tables(corpus, budget, **settings):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Room, "of", lambda *_: room)
+        patch.setattr(MemoryBudget, "of", lambda *_: budget)
         patch.setattr(Gathered, "PIECE", 5)
         model = NGram(NGramConfig(vocab_size=V, **settings))
         found = fit(model, corpus, [PAD, BOS])
@@ -56,8 +56,8 @@ def test_runs_give_the_same_tables_to_the_bit(smoothing, lines, order, places, p
     if smoothing in ("maximum-likelihood", "add-delta"):
         entropy = 0
     options = {"smoothing": smoothing, "order": order, "prune": prune, "prune_entropy": entropy}
-    whole, facts, _ = tables(corpus_of(lines), runs.EVERYTHING, **options)
-    parts, same_facts, model = tables(corpus_of(lines), Room(places, 0), **options)
+    whole, facts, _ = tables(corpus_of(lines), runs.NO_LIMIT, **options)
+    parts, same_facts, model = tables(corpus_of(lines), MemoryBudget(places, 0), **options)
     assert parts == whole and same_facts == facts
     assert model.columns.keys() <= parts.keys()
 
@@ -70,7 +70,7 @@ def test_a_text_in_pieces_is_the_text(lines, places, cuts):
     bounds = [0, *sorted(c % (corpus.tokens.size + 1) for c in cuts), corpus.tokens.size]
     parts = [corpus.tokens[a:b] for a, b in pairwise(bounds)]
     for tokens in (corpus.tokens, Joined(parts)):
-        text = FramedText(Corpus(tokens, corpus.ends, BOS), Room(places, 0))
+        text = FramedText(Corpus(tokens, corpus.ends, BOS), MemoryBudget(places, 0))
         for _ in range(2):  # it is read once for each order
             pieces = [(w.tolist(), at.tolist()) for w, at in text]
             assert [pair for piece in pieces for pair in zip(*piece, strict=True)] == want
@@ -98,7 +98,7 @@ def test_columns_read_what_was_added(values, spill, data):
 def test_held_out_ngrams_are_looked_up_across_pieces(monkeypatch):
     lines = np.random.default_rng(0).integers(3, V, (40, 6)).tolist()
     known, other = corpus_of(lines[:20]), corpus_of(lines[20:])
-    *_, model = tables(known, runs.EVERYTHING, order=4)
+    *_, model = tables(known, runs.NO_LIMIT, order=4)
     whole = unseen_fractions(model, other, known)
     monkeypatch.setattr(counting, "AT_ONCE", 5)
     assert unseen_fractions(model, other, known) == whole
@@ -122,7 +122,7 @@ def count_words(text, name, *more, model=("ngram", "--order", "3")):
 def test_train_writes_the_same_weights_with_little_memory(text, tmp_path, capfd, monkeypatch):
     assert count_words(text, "whole") == 0
     monkeypatch.setattr(runs, "LEAST_PLACES", 1000)
-    monkeypatch.setattr(Room, "of", lambda *_: Room(2000, 0))
+    monkeypatch.setattr(MemoryBudget, "of", lambda *_: MemoryBudget(2000, 0))
     assert count_words(text, "parts", "--memory", "1.5GB") == 0
     records = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert records[0]["val_loss"] == records[1]["val_loss"]
@@ -153,7 +153,7 @@ def test_a_full_disk_is_one_line(text, capfd, monkeypatch):
         def seek(self, *_):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Room, "of", lambda *_: Room(2000, 0))
+    monkeypatch.setattr(MemoryBudget, "of", lambda *_: MemoryBudget(2000, 0))
     monkeypatch.setattr("seqgen.data.corpus.tempfile.TemporaryFile", Full)
     assert count_words(text, "it", "--memory", "1G") == 1
     where = f"the temporary files in {tempfile.gettempdir()} cannot be written"
@@ -169,7 +169,7 @@ def test_ctrl_c_leaves_no_files(text, tmp_path):
         "import os, signal, sys\n"
         "from seqgen.training import runs\n"
         "from seqgen.cli import run\n"
-        "runs.Room.of = lambda *_: runs.Room(2000, 0)\n"
+        "runs.MemoryBudget.of = lambda *_: runs.MemoryBudget(2000, 0)\n"
         "merged = runs._merged\n"
         "def stopped(*args):\n"
         "    merged(*args); os.kill(os.getpid(), signal.SIGINT)\n"
