@@ -53,11 +53,9 @@ class Objective(nn.Module):
         self.model, self._phases = model, config.phases
         reader = TrainingReader(model, config)
         kinds = load_object(model.trained_by)
-        self._plain = kinds[DEFAULT_REGIME](reader, config, text_rules)
+        self._plain = kinds[DEFAULT_REGIME](reader, text_rules)
         names = dict.fromkeys(phase.regime for phase in self._phases)
-        self.regimes = nn.ModuleDict(
-            {name: kinds[name](reader, config, text_rules) for name in names}
-        )
+        self.regimes = nn.ModuleDict({name: kinds[name](reader, text_rules) for name in names})
         self._name = self._phases[0].regime
 
     def forward(self, batch: Batch, state: State | None, progress: StepProgress) -> Loss:

@@ -13,11 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from seqgen import ranks
-from seqgen.configs import TrainingConfig
 from seqgen.data.batches import IGNORED, Batch
 from seqgen.models.state import State
 from seqgen.training.parts import CheckpointPart
-from seqgen.training.reading import TrainingReader, sent
+from seqgen.training.reading import TrainingOutput, TrainingReader, sent
 
 
 @dataclass(frozen=True)
@@ -126,21 +125,23 @@ class Regime(nn.Module):
     A regime may own parts that learn or that count; they last by name in checkpoints.
 
     Args:
-        reader: makes the training calls.
-        config: of the run.
+        reader: makes the training calls, as the configuration of the run says.
         text_rules: how the model's texts are decoded and ended.
     """
 
-    def __init__(
-        self, reader: TrainingReader, config: TrainingConfig, text_rules: TextRules
-    ) -> None:
+    def __init__(self, reader: TrainingReader, text_rules: TextRules) -> None:
         super().__init__()
-        self.reader, self.config, self.text_rules = reader, config, text_rules
+        self.reader, self.config, self.text_rules = reader, reader.config, text_rules
         self._noted: dict[str, tuple[Tensor | float, int]] = {}
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
         """Return the loss of some rows, summed over their targets."""
         raise NotImplementedError
+
+    def read(self, rows: Rows, tokens: Tensor | None = None) -> TrainingOutput:
+        """Read the rows after their past, or from their sources; with other tokens if given."""
+        tokens, batch = rows.tokens if tokens is None else tokens, rows.batch
+        return self.reader.read(tokens, rows.past, batch.source, batch.advance)
 
     def begin_step(self) -> None:
         """Forget the figures of the step before."""

@@ -7,7 +7,6 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from seqgen.configs import TrainingConfig
 from seqgen.models.engines.precision import restored_randomness
 from seqgen.training.optimizers import lean
 from seqgen.training.parts import CheckpointPart, ModelWeights, OptimizerState
@@ -57,11 +56,9 @@ class ProfessorForcing(FreeRunning):
     before. The discriminator has an Adam of its own.
     """
 
-    def __init__(
-        self, reader: TrainingReader, config: TrainingConfig, text_rules: TextRules
-    ) -> None:
-        super().__init__(reader, config, text_rules)
-        head = reader.model.head
+    def __init__(self, reader: TrainingReader, text_rules: TextRules) -> None:
+        super().__init__(reader, text_rules)
+        config, head = self.config, reader.model.head
         with restored_randomness(reader.model.device):
             torch.manual_seed(config.seed)
             self.discriminator = Discriminator(head.in_features, config.discriminator_size)
@@ -71,12 +68,12 @@ class ProfessorForcing(FreeRunning):
         )
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
-        batch, reader = rows.batch, self.reader
+        reader = self.reader
         mixed = sent(self.mixed(rows, progress), rows.device)
         with reader.features_kept() as real:
-            reading = reader.read(rows.tokens, rows.past, batch.source, batch.advance)
+            reading = self.read(rows)
         with reader.features_kept() as free:
-            reader.read(mixed, rows.past, batch.source)
+            reader.read(mixed, rows.past, rows.batch.source)
         minimised, nats = reader.costs(reading, rows.targets)
         judged = rows.scored.any(1)  # a row whose document has ended is no sequence
         if not judged.any():

@@ -21,9 +21,7 @@ class MixedTokens(Regime):
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
         mixed = self.mixed(rows, progress)
-        batch = rows.batch
-        tokens = rows.tokens if mixed is batch.tokens else sent(mixed, rows.device)
-        reading = self.reader.read(tokens, rows.past, batch.source, batch.advance)
+        reading = self.read(rows, None if mixed is rows.batch.tokens else sent(mixed, rows.device))
         minimised, nats = self.reader.costs(reading, rows.targets)
         return Loss(minimised, nats, reading.state)
 

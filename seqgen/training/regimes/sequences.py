@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from seqgen import ranks
-from seqgen.configs import TrainingConfig
 from seqgen.configs.scoring import BleuOptions
 from seqgen.data.batches import IGNORED
 from seqgen.metrics.bleu import metric_of
@@ -72,11 +71,9 @@ def _ids(row: np.ndarray) -> list[int]:
 class GeneratedTexts(Regime):
     """A regime that lets the model go on from each source, or from the beginning of each row."""
 
-    def __init__(
-        self, reader: TrainingReader, config: TrainingConfig, text_rules: TextRules
-    ) -> None:
-        super().__init__(reader, config, text_rules)
-        self._cost = cost_of(config.cost, text_rules)
+    def __init__(self, reader: TrainingReader, text_rules: TextRules) -> None:
+        super().__init__(reader, text_rules)
+        self._cost = cost_of(self.config.cost, text_rules)
 
     def prompts(self, rows: Rows) -> np.ndarray:
         """Return how many columns of each row are read before the model writes, (B,)."""
@@ -144,8 +141,7 @@ class MinimumRisk(GeneratedTexts):
     """
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
-        config, batch = self.config, rows.batch
-        real = self.reader.read(rows.tokens, rows.past, batch.source, batch.advance)
+        config, batch, real = self.config, rows.batch, self.read(rows)
         _, nats = self.reader.costs(real, rows.targets)
         pick = sampler(
             config.seed, progress, len(batch.tokens), config.risk_samples, self.text_rules.never
@@ -180,7 +176,7 @@ class Decoding(GeneratedTexts):
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
         batch, never = rows.batch, self.text_rules.never
         with torch.no_grad():  # for the log, and for the state that is carried
-            real = self.reader.read(rows.tokens, rows.past, batch.source, batch.advance)
+            real = self.read(rows)
             _, nats = self.reader.costs(real, rows.targets)
         pick = sampler(self.config.seed, progress, len(batch.tokens), 1, never)
         written = self.written(rows, 1, pick)

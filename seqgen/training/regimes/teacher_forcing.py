@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from seqgen.configs import TrainingConfig
 from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.data.batches import IGNORED
 from seqgen.training.reading import TrainingReader, sent
@@ -19,8 +18,7 @@ class TeacherForcing(Regime):
     """The model reads the real text: -sum_t log p(x_t | x_1 ... x_{t-1})."""
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
-        batch = rows.batch
-        reading = self.reader.read(rows.tokens, rows.past, batch.source, batch.advance)
+        reading = self.read(rows)
         minimised, nats = self.reader.costs(reading, rows.targets)
         return Loss(minimised, nats, reading.state)
 
@@ -34,8 +32,7 @@ class Unlikelihood(Regime):
     """
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
-        batch = rows.batch
-        reading = self.reader.read(rows.tokens, rows.past, batch.source, batch.advance)
+        reading = self.read(rows)
         log_probs = reading.logits.log_softmax(-1)
         minimised, nats = self.reader.costs(reading, rows.targets, log_probs)
         penalty = unlikelihood(log_probs, rows.tokens, rows.targets)
@@ -95,12 +92,10 @@ class BothDirections(Regime):
     What is reported is the mean of both, in nats per token, and each of them.
     """
 
-    def __init__(
-        self, reader: TrainingReader, config: TrainingConfig, text_rules: TextRules
-    ) -> None:
-        super().__init__(reader, config, text_rules)
+    def __init__(self, reader: TrainingReader, text_rules: TextRules) -> None:
+        super().__init__(reader, text_rules)
         both = reader.model.forwards, reader.model.backwards
-        self._readers = tuple(TrainingReader(model, config) for model in both)
+        self._readers = tuple(TrainingReader(model, self.config) for model in both)
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
         batches, costs = (rows.batch, rows.batch.backward), []
