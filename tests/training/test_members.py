@@ -219,6 +219,13 @@ def test_refusals(text, tmp_path, monkeypatch, capsys, arguments, why):
     assert why in said
 
 
+def test_resuming_takes_one_process(run, monkeypatch, capsys):
+    monkeypatch.setattr("seqgen.ranks.world", lambda: 2)
+    monkeypatch.setattr("seqgen.ranks.broadcast", lambda value: value)
+    said = refusal(capsys, "train", "--resume", "t", "--steps", "9")
+    assert "--members trains in one process: leave out torchrun" in said
+
+
 def test_damaged_weights_are_said(run, capsys):
     stored = StoredModel(store.find("t").path)
     config = {**stored.config, "members": {"weights": [1.0]}}

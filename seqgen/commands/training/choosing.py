@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from seqgen import ranks
-from seqgen.commands.training.family import why_not_mixed
+from seqgen.commands.training.family import NetworkToMix
 from seqgen.commands.training.plan import Plan
 from seqgen.commands.training.regularising import Regularisation
 from seqgen.configs import MOST_WIDTH, Size, TrainingConfig, require
@@ -245,8 +245,8 @@ def _about_ngrams(trial: SpeedTrial) -> str | None:
     """Return how an n-gram model may help: where training or the text is short."""
     plan, prepared = trial.plan, trial.prepared
     small = prepared.facts.bytes < SMALL_TEXT
-    about = plan.architecture, plan.training, plan.data
-    mixable = why_not_mixed(*about, prepared=prepared) is None
+    network = NetworkToMix(plan.architecture, plan.training, plan.data, prepared=prepared)
+    mixable = network.why_not is None
     if trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
         order = usual_order(prepared)
         hint = "with so little training, an n-gram model, counted in seconds, may do better"
@@ -445,7 +445,7 @@ def with_open_width(plan: Plan, flags: Collection[str]) -> Plan:
     """
     require(WIDTH not in flags, "give --parameters or --hidden-size, not both")
     require(
-        not plan.model_class.counted,
+        not plan.is_estimated,
         f"--parameters has no meaning: {plan.architecture} is counted, and has no width",
     )
     require(plan.origin is None, "--parameters is fixed by --init-from")

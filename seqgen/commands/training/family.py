@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from seqgen import registry, store
 from seqgen.configs import DataConfig, TrainingConfig, require
@@ -22,60 +23,55 @@ FAMILY = "family"
 LONGEST = store.LONGEST_NAME - len("-mixture-999")
 
 
-def why_not_mixed(
-    architecture: str,
-    training: TrainingConfig,
-    data: DataConfig,
-    *,
-    name: str | None = None,
-    prepared: Prepared | None = None,
-) -> str | None:
-    """Return why a network cannot be mixed with an n-gram model of its text; None if it can.
+@dataclass(frozen=True)
+class NetworkToMix:
+    """A network that may be mixed with an n-gram model of its text.
 
-    Args:
-        architecture: the network's.
+    Attributes:
+        architecture: its own.
         training: its settings of training.
         data: how it reads text.
         name: what it is called; None if it has no name yet.
         prepared: its text; None before that is read.
     """
-    row = registry.architecture(architecture)
-    if row.estimator is not None:
-        return f"is for networks, which {architecture} is not"
-    if not row.task.of(data.labels).beside_ngrams:
-        return "is for models of text; n-grams know no sources and no labels"
-    if data.val == "none":
-        return "fits the weights of a mixture on held-out text: leave out --val none"
-    if training.lora is not None:
-        return (
-            "stores a copy of the network, and one of adapters (lora) would still need their base: "
-            "leave out either, or count an n-gram model and use seqgen mix"
-        )
-    if prepared is not None and (prepared.val is None or prepared.val.tokens.size < 2):
-        return "needs two held-out tokens or more: hold out more with --val"
-    if name is not None and len(name) > LONGEST:
-        return (
-            f"adds -mixture to the network's name, which may have {LONGEST} characters then, not "
-            f"{len(name)}: choose a shorter one, with --name or seqgen models rename"
-        )
-    return None
 
+    architecture: str
+    training: TrainingConfig
+    data: DataConfig
+    name: str | None = None
+    prepared: Prepared | None = None
 
-def check_mixable(
-    architecture: str,
-    training: TrainingConfig,
-    data: DataConfig,
-    *,
-    name: str | None = None,
-    prepared: Prepared | None = None,
-) -> None:
-    """Refuse `--with-ngram` for a network that cannot be mixed; see `why_not_mixed`.
+    @property
+    def why_not(self) -> str | None:
+        """Why it cannot be mixed; None if it can."""
+        row, name, prepared = registry.architecture(self.architecture), self.name, self.prepared
+        if row.estimator is not None:
+            return f"is for networks, which {self.architecture} is not"
+        if not row.task.of(self.data.labels).beside_ngrams:
+            return "is for models of text; n-grams know no sources and no labels"
+        if self.data.val == "none":
+            return "fits the weights of a mixture on held-out text: leave out --val none"
+        if self.training.lora is not None:
+            return (
+                "stores a copy of the network, and one of adapters (lora) would still need their "
+                "base: leave out either, or count an n-gram model and use seqgen mix"
+            )
+        if prepared is not None and (prepared.val is None or prepared.val.tokens.size < 2):
+            return "needs two held-out tokens or more: hold out more with --val"
+        if name is not None and len(name) > LONGEST:
+            return (
+                f"adds -mixture to the network's name, which may have {LONGEST} characters then, "
+                f"not {len(name)}: choose a shorter one, with --name or seqgen models rename"
+            )
+        return None
 
-    Raises:
-        UsageError: says why.
-    """
-    why_not = why_not_mixed(architecture, training, data, name=name, prepared=prepared)
-    require(why_not is None, f"--with-ngram {why_not}")
+    def check(self) -> None:
+        """Refuse `--with-ngram` if it cannot be mixed.
+
+        Raises:
+            UsageError: says why.
+        """
+        require(self.why_not is None, f"--with-ngram {self.why_not}")
 
 
 def names_beside(name: str) -> tuple[str, str]:

@@ -158,8 +158,7 @@ class Origin:
         if row.task.head is not None and self.model.window is not None:
             inherited[row.task.longest] = self.model.window - 1
         place = store.as_given(self.stored)
-        settled = {"tokenizer": str(self.stored.path), "vocab_size": None, "min_count": 1}
-        settled["source_tokenizer"] = None
+        settled = {**tokenizer_of(self.stored), "source_tokenizer": None}
         if not labels and self.source_tokenizer not in (None, self.tokenizer):
             settled["source_tokenizer"] = str(self.stored.path / store.SOURCE_TOKENIZER)
         return {**inherited, **inherited_model, **given, **settled, "init_from": place}
@@ -289,13 +288,14 @@ def architecture_of(
     return named or origin.architecture
 
 
+def tokenizer_of(stored: StoredModel) -> dict[str, Any]:
+    """Return the settings of data with which a new model has the tokenizer of a stored one."""
+    return {"tokenizer": str(stored.path), "vocab_size": None, "min_count": 1}
+
+
 def fingerprints(target: Tokenizer, source: Tokenizer | Labels | None) -> list[str | None]:
     """Return what distinguishes the tokenizers of two models: of the target, and of the source."""
     return [tokenizer and tokenizer.fingerprint for tokenizer in (target, source)]
-
-
-# What the model of features determines.
-FIXED = ("tokenizer", "vocab_size", "min_count")
 
 
 @dataclass(frozen=True)
@@ -357,11 +357,11 @@ class FeatureModel:
         require(
             trunk.is_encoder, f"--features is for encoders, such as birnn, and not for {trunk.name}"
         )
-        for name in FIXED:
+        for name in tokenizer_of(self.stored):
             fixed = f"{name} is fixed by --features: {self.stored.name} has its own"
             require(name not in flags, fixed)
-        settled = {"tokenizer": str(self.stored.path), "vocab_size": None, "min_count": 1}
-        settled["documents"] = self.stored.config["data"].get("documents", "stream")
+        documents = self.stored.config["data"].get("documents", "stream")
+        settled = tokenizer_of(self.stored) | {"documents": documents}
         settled["features"] = store.as_given(self.stored)
         if self.features.window is not None:
             longest = given.get("max_source_len", self.features.window - 1)

@@ -53,8 +53,7 @@ class Plan:
     """What is to be trained, before any text is read.
 
     Attributes:
-        architecture: its name.
-        model_class: its class.
+        row: the architecture.
         origin: the model that is fine-tuned, if any.
         given: all settings by name, except those of the architecture's recipe.
         model: those of the model.
@@ -65,8 +64,7 @@ class Plan:
         regularisation: what may be chosen again once training has shown its speed, if anything.
     """
 
-    architecture: str
-    model_class: type[LanguageModel]
+    row: registry.Architecture
     origin: Origin | None
     given: dict[str, Any]
     model: dict[str, Any]
@@ -77,14 +75,29 @@ class Plan:
     regularisation: Regularisation | None = None
 
     @property
+    def architecture(self) -> str:
+        """Its name."""
+        return self.row.name
+
+    @property
     def task(self) -> Task:
         """What is to be learned."""
-        return registry.architecture(self.architecture).task.of(self.data.labels)
+        return self.row.task.of(self.data.labels)
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether the model is counted or estimated, and not trained by gradients."""
+        return self.row.estimator is not None
+
+    @property
+    def model_class(self) -> type[LanguageModel]:
+        """The class of the model."""
+        return self.row.load_model()
 
     @property
     def config_class(self) -> type[ModelConfig]:
         """The class of the model's configuration."""
-        return registry.architecture(self.architecture).load_config()
+        return self.row.load_config()
 
     def origins(self) -> dict[str, dict[str, str]]:
         """Return the models that training begins from, by setting, as a record keeps them."""
@@ -136,7 +149,7 @@ class Plan:
             UsageError: they contradict one another.
         """
         given = {**self.given, **settings}
-        model, training, _ = _groups(self.architecture, given, self.recipe)
+        model, training, _ = _groups(self.row, given, self.recipe)
         return replace(self, model=model, training=training)
 
     def for_text(self, tokens: int) -> Plan:
@@ -240,20 +253,18 @@ def plan_of(
     if origin is not None:
         origin.refuse_fixed(architecture, flags)
     named = architecture or (preset and preset.architecture)
-    kind = registry.for_task(architecture_of(origin, named, config, task), task)
-    architecture = kind.name
-    config_class, model_class = kind.load_config(), kind.load_model()
+    row = registry.for_task(architecture_of(origin, named, config, task), task)
+    config_class = row.load_config()
     given = override(preset.settings if preset else {}, settings_of(config, config_class))
     given = override(given, settings)
     if origin is not None:
-        given = origin.settings(given, kind)
+        given = origin.settings(given, row)
     named = given.get("features")
     features = None if named is None else FeatureModel.load(named)
     if features is not None:
-        given = features.settings(given, kind, flags)
+        given = features.settings(given, row, flags)
     recipe = config_class.recipe
-    groups = _groups(architecture, given, recipe)
-    plan = Plan(architecture, model_class, origin, given, *groups, recipe, features)
+    plan = Plan(row, origin, given, *_groups(row, given, recipe), recipe, features)
     _require_sense(plan)
     _require_meaning(plan, flags)
     _require_regime(plan, flags)
@@ -261,14 +272,13 @@ def plan_of(
 
 
 def _groups(
-    architecture: str, given: Mapping[str, Any], recipe: Mapping[str, Any]
+    row: registry.Architecture, given: Mapping[str, Any], recipe: Mapping[str, Any]
 ) -> tuple[dict[str, Any], TrainingConfig, DataConfig]:
     """Sort given settings and the recipe below them into model, training and data."""
-    row = registry.architecture(architecture)
     recipe = recipe_of(given, recipe) | row.task.data_defaults
     model, training, data = resolve(
         {**recipe, **given},
-        architecture,
+        row.name,
         (row.load_config(), TrainingConfig, DataConfig),
         registry.owners_of,
     )
@@ -288,7 +298,7 @@ def _with_labels(
         return data
     learns = f"{row.name} learns from {row.task.learns}"
     require(row.task.labelled is not None, f"--labels is for models of text, and {learns}")
-    by_gradients = not row.load_model().counted
+    by_gradients = row.estimator is None
     require(by_gradients, "--labels is for models that are trained by gradients, not counted ones")
     one_by_one = data.documents == "line" or "documents" not in given
     require(one_by_one, "--documents stream has no meaning with --labels: each line is a text")
@@ -325,8 +335,8 @@ def _require_sense(plan: Plan) -> None:
     Raises:
         UsageError: names the setting.
     """
-    training, data, model_class = plan.training, plan.data, plan.model_class
-    carries = model_class.carries_state and not training.reset_state
+    training, data = plan.training, plan.data
+    carries = plan.model_class.carries_state and not training.reset_state
     require(
         training.k2 is None or carries,
         "k2 needs a model that carries its state from window to window",
@@ -338,7 +348,7 @@ def _require_sense(plan: Plan) -> None:
     )
     validates = data.val != "none"
     require(training.patience is None or validates, "patience needs validation: no --val none")
-    compiles = not model_class.counted and model_class.over_tensors is not None
+    compiles = not plan.is_estimated and plan.model_class.over_tensors is not None
     require(
         not training.compile or compiles,
         "compile=true is for the transformer; other models have nothing to compile",
@@ -352,7 +362,7 @@ def _require_regime(plan: Plan, flags: Collection[str]) -> None:
         UsageError: names the setting, or the regime.
     """
     given = [name for name in RegimeConfig.fields() if name in flags]
-    if plan.model_class.counted:
+    if plan.is_estimated:
         require(
             not given,
             f"{plan.architecture} is counted and not trained by gradients: leave out "
@@ -394,20 +404,23 @@ def check_regimes(plan: Plan, training: TrainingConfig, report: Report) -> None:
         )
 
 
-def check_members(plan: Plan) -> None:
+def check_members(row: registry.Architecture, training: TrainingConfig, task: Task) -> None:
     """Refuse members where they have no meaning.
+
+    Args:
+        row: their architecture.
+        training: the settings.
+        task: what they learn.
 
     Raises:
         UsageError: says why.
     """
-    training = plan.training
     if training.members is None:
         return
-    row = registry.architecture(plan.architecture)
     reads = all(phase.regime in READING_REGIMES for phase in training.phases)
     refused = {
-        f"is for networks, which {plan.architecture} is not": row.estimator is not None,
-        "is for models of text": not plan.task.beside_ngrams,
+        f"is for networks, which {row.name} is not": row.estimator is not None,
+        "is for models of text": not task.beside_ngrams,
         "trains new networks: leave out --init-from": training.init_from is not None,
         "is for regimes that only read texts": not reads,
         "trains in one process: leave out torchrun": ranks.world() > 1,

@@ -51,7 +51,7 @@ def reload_stored_data(
 
     Raises:
         UsageError: targets are given without their sources, or for a text.
-        SeqgenError: the data is gone or has changed, or nothing tells what of it is held out.
+        SeqgenError: the data is gone or has changed, or its held-out part is not known.
     """
     files = _find_files(stored, moved)
     is_changed = _comparison(stored, files, moved.may_differ, report)

@@ -11,8 +11,8 @@ from seqgen import ranks, store
 from seqgen.commands.interrupts import ending_as_ctrl_c
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.training.estimate import Estimator
-from seqgen.commands.training.family import check_mixable, family_of, new_family
-from seqgen.commands.training.plan import override
+from seqgen.commands.training.family import NetworkToMix, family_of, new_family
+from seqgen.commands.training.plan import check_members, override
 from seqgen.commands.training.reload import MovedData, leaks, reload_stored_data, tokens_of
 from seqgen.commands.training.session import (
     RunOptions,
@@ -188,9 +188,10 @@ def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
         done = " ".join(estimator.done)
         raise UsageError(f"{stored.name} was {done}: it has no training to resume; train it again")
     training = stored.settings("training", TrainingConfig)
+    check_members(stored.architecture, training, stored.task)
     if given.get("with_ngram", training.with_ngram) is not None:
         data = stored.settings("data", DataConfig)
-        check_mixable(stored.config["architecture"], training, data, name=stored.name)
+        NetworkToMix(stored.config["architecture"], training, data, stored.name).check()
 
 
 def _resumed_settings(

@@ -224,7 +224,7 @@ class Session:
         return result
 
     def _tell_ranks(self, facts: dict[str, Any], report: Report) -> None:
-        """Say if a run goes on with another number of processes than before."""
+        """Report it if a run resumes with another number of processes than before."""
         before, now = facts.get("ranks", 1), ranks.world()
         if before != now:
             processes = "1 process" if now == 1 else f"{now} processes"

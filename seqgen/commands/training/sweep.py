@@ -121,8 +121,7 @@ class Sweep:
     def _plans(self) -> dict[str, Plan]:
         rows = {name: registry.architecture(name) for name in self.architectures}
         for name, row in rows.items():
-            counted = row.load_model().counted
-            require(not counted, f"{name} is counted, and has no width to choose")
+            require(row.estimator is None, f"{name} is counted, and has no width to choose")
         kinds = {row.task: name for name, row in rows.items()}
         require(
             len(kinds) == 1,

@@ -24,7 +24,7 @@ from seqgen.commands.training.choosing import (
     with_parameters,
 )
 from seqgen.commands.training.estimate import Estimator, estimate
-from seqgen.commands.training.family import check_mixable, check_names_beside, family_to_join
+from seqgen.commands.training.family import NetworkToMix, check_names_beside, family_to_join
 from seqgen.commands.training.plan import Plan, check_members, check_regimes, plan_of, preset_of
 from seqgen.commands.training.reload import leaks
 from seqgen.commands.training.resume import resume
@@ -117,8 +117,7 @@ class RunRequest:
         auto = "seq2seq-transformer" if self.chooses_translator else self.architecture
         preset, architecture = self.beneath, registry.to_train(auto)
         plan = plan_of(architecture, preset, self.settings, self.config, self.flags, self.task)
-        by_gradients = Estimator.of(plan.architecture) is None and not self.mixes_small_text
-        counts = not by_gradients or plan.training.with_ngram is not None
+        counts = plan.is_estimated or self.mixes_small_text or plan.training.with_ngram is not None
         limited = plan.training.memory is not None
         require(
             counts or not limited, "--memory is for counting n-grams: --model ngram or --with-ngram"
@@ -145,7 +144,7 @@ class Destination:
     def check_mixture(self, plan: Plan) -> None:
         """Refuse `--with-ngram` for a plan that cannot be mixed, or names that are in use."""
         if plan.training.with_ngram is not None:
-            check_mixable(plan.architecture, plan.training, plan.data, name=self.name)
+            NetworkToMix(plan.architecture, plan.training, plan.data, self.name).check()
             if self.name is not None and ranks.leads():
                 check_names_beside(self.name, self.overwrite)
 
@@ -216,7 +215,7 @@ def train(
         if ready.training.lora is not None and name is not None:
             ready.plan.origin.refuse_replacing(name)
         with restored_randomness(options.place), contextlib.ExitStack() as held:
-            if Estimator.of(ready.plan.architecture) is not None:
+            if ready.plan.is_estimated:
                 return _estimate(ready, destination, options, held)
             options.check_divisible(ready.training)
             unfilled = unfilled_for(ready.training, ready.initial_model) if shard else None
@@ -274,7 +273,7 @@ def _begin(
     tokenizers = prepared.tokenizer, plan.data, prepared.source_tokenizer
     framing = plan.framing(prepared.tokenizer)
     loaded = LoadedModel(stored, model, *tokenizers, own_framing=framing)
-    kept = None if plan.model_class.counted else training
+    kept = None if plan.is_estimated else training
     base, preset = plan.origin and plan.origin.stored, ready.request.beneath
     write_new(loaded, prepared, plan.architecture, kept, preset and preset.name, base)
     return loaded
@@ -351,7 +350,7 @@ def prepare_run(
 def _checked_plan(request: RunRequest, check: Callable[[Plan], None]) -> Plan:
     """Return the plan before any data is read, with an open width if one is to be solved for."""
     plan = request.plan()
-    check_members(plan)
+    check_members(plan.row, plan.training, plan.task)
     check(plan)
     if request.parameters is not None:
         return with_open_width(plan, request.flags)
@@ -390,7 +389,7 @@ def _choose(
     plan: Plan, prepared: Prepared, device: torch.device, report: Report, tries: bool
 ) -> tuple[Plan, TrainingConfig]:
     """Decide what the user left open; without gradients that is the seed alone."""
-    if plan.model_class.counted:
+    if plan.is_estimated:
         return plan, replace(plan.training, seed=plan.seed())
     choose_products(device)  # trials are to measure what will run
     if plan.training.with_ngram is not None:
@@ -440,6 +439,5 @@ def find_rate(
 
 def _require_gradients(plan: Plan) -> None:
     """Refuse an architecture that is not trained by gradients."""
-    name = plan.architecture
-    by_gradients = Estimator.of(name) is None
-    require(by_gradients, f"{name} is not trained by gradients: it has no learning rate to find")
+    why = f"{plan.architecture} is not trained by gradients: it has no learning rate to find"
+    require(not plan.is_estimated, why)

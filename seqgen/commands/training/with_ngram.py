@@ -15,11 +15,10 @@ from seqgen.commands.training.choosing import SMALL_TEXT, usual_order
 from seqgen.commands.training.estimate import estimate, impossible
 from seqgen.commands.training.family import (
     FAMILY,
-    check_mixable,
+    NetworkToMix,
     names_beside,
     replaceable,
     stored_beside,
-    why_not_mixed,
 )
 from seqgen.commands.training.plan import Plan
 from seqgen.commands.training.session import (
@@ -99,8 +98,8 @@ def for_small_text(plan: Plan, prepared: Prepared, report: Report) -> Plan:
     if not small or plan.training.with_ngram is not None:
         return plan
     size = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
-    about = plan.architecture, plan.training, prepared.config
-    if why_not := why_not_mixed(*about, prepared=prepared):
+    network = NetworkToMix(plan.architecture, plan.training, prepared.config, prepared=prepared)
+    if why_not := network.why_not:
         report(Notice(text=f"{size}, but no mixture is made: --with-ngram {why_not}"))
         return plan
     report(Notice(text=f"{size}: an n-gram model is counted too, and mixed with the network"))
@@ -108,10 +107,7 @@ def for_small_text(plan: Plan, prepared: Prepared, report: Report) -> Plan:
 
 
 def order_of(
-    architecture: str,
-    training: TrainingConfig,
-    prepared: Prepared,
-    report: Report,
+    architecture: str, training: TrainingConfig, prepared: Prepared, report: Report
 ) -> int | None:
     """Return the order of the n-gram model, chosen if that was left open; None without one.
 
@@ -120,7 +116,7 @@ def order_of(
     """
     if training.with_ngram is None:
         return None
-    check_mixable(architecture, training, prepared.config, prepared=prepared)
+    NetworkToMix(architecture, training, prepared.config, prepared=prepared).check()
     if training.with_ngram != OPEN:
         return training.with_ngram
     return choose_order(prepared, report)
@@ -257,18 +253,16 @@ def _recommend(session: Session) -> None:
     """Say how much better a mixture would be, if it is worth it and a budget was in minutes."""
     prepared = session.prepared
     name, architecture = session.stored.name, session.stored.config["architecture"]
-    about = architecture, session.training, prepared.config
-    why_not = why_not_mixed(*about, name=name, prepared=prepared)
-    if why_not is not None or session.training.minutes is None:
+    network = NetworkToMix(architecture, session.training, prepared.config, name, prepared)
+    if network.why_not is not None or session.training.minutes is None:
         return
     part = parallel_rows(prepared.val, TRIED_ROWS, TRIED_LENGTH)
     if part.tokens.size < 2:
         return
-    network = as_stored(session.loaded).model
-    ngram = _counted(prepared, usual_order(prepared)).to(network.device)
-    alone, _, mixed = fit_on_half(
-        [network, ngram], part, direction=prepared.config.direction
-    ).losses
+    model = as_stored(session.loaded).model
+    ngram = _counted(prepared, usual_order(prepared)).to(model.device)
+    fitted = fit_on_half([model, ngram], part, direction=prepared.config.direction)
+    alone, _, mixed = fitted.losses
     if alone - mixed > WORTH_IT:
         better = f"about {alone - mixed:.2f} nats/token better than {name} alone"
         how = f"seqgen train --resume {name} --with-ngram"

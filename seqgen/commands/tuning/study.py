@@ -167,7 +167,7 @@ def suggested_space(architecture: str, given: Collection[str], values: Mapping[s
     Raises:
         UsageError: the user has fixed everything that could be searched.
     """
-    counted = registry.architecture(architecture).load_model().counted
+    counted = registry.architecture(architecture).estimator is not None
     space: Space = {}
     for group in _groups(architecture)[: 1 if counted else 2]:
         for name, field in group.fields().items():
@@ -205,7 +205,7 @@ def kept_facts(name: str) -> dict[str, Any] | None:
     """Return what was asked for when a study began; None if there is none of this name.
 
     Raises:
-        UsageError: the name is none.
+        UsageError: it is no valid name.
         SeqgenError: the study is damaged.
     """
     store.check_name(name)
@@ -280,15 +280,15 @@ class Study:
 
     @classmethod
     def open(cls, name: str, about: Mapping[str, Any], facts: Mapping[str, Any]) -> Study:
-        """Begin the study of this name, or go on with it.
+        """Begin the study of this name, or continue it.
 
         Args:
             name: its name.
-            about: what must be the same whenever it goes on, by what a message calls it.
-            facts: what else is kept, and taken from the study when it goes on.
+            about: what must be the same whenever it is continued, by what a message calls it.
+            facts: what else is kept, and taken from the study when it is continued.
 
         Raises:
-            UsageError: the name is none, or is of a study that something else was asked of.
+            UsageError: it is no valid name, or that of a study with other settings.
             SeqgenError: the folder cannot be written, or the study is damaged.
         """
         folder = store.studies_folder() / name

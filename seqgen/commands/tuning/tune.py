@@ -160,13 +160,13 @@ class Tuning(RunRequest):
         """
         began = time.monotonic()
         _ = self.space  # refused before any trial, where it is wrong
-        told = set()
+        reported = set()
         for record in self.study.records():
-            told.add(record.trial)
+            reported.add(record.trial)
             ended(record)
         failures = 0
         while (record := self._next(trials or 1 << 62)) is not None:
-            told.add(record.trial)
+            reported.add(record.trial)
             ended(record)
             failures = failures + 1 if record.stopped == "failed" else 0
             if failures == MOST_FAILURES:
@@ -174,18 +174,18 @@ class Tuning(RunRequest):
             if not self._has_time(began, minutes):
                 break
         for record in self.study.records():
-            if record.trial not in told:  # of another process
+            if record.trial not in reported:  # of another process
                 ended(record)
         return self._result()
 
     @cached_property
     def study(self) -> Study:
-        """The study, begun or gone on with."""
+        """The study, begun or continued."""
         facts = {"seed": self.seed, "budget": dict(self.budget)}
         return Study.open(self.name, self._about(), facts)
 
     def _about(self) -> dict[str, Any]:
-        """Return what stays the same when a study goes on, by what a message calls it."""
+        """Return what must not change when a study is continued, by what a message calls it."""
         plans = self._plans
         return {
             "data": [digest_of(path) for path in text_files([*self.data, *self.targets])],
