@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
 from seqgen import ranks
@@ -26,7 +26,7 @@ def interruptible(stop: threading.Event) -> Iterator[None]:
         if not ranks.launched():
             restore()
 
-    with _handled_by(handle, _known(NAMES)) as restore:
+    with handled_by(handle, _known(NAMES)) as restore:
         yield
 
 
@@ -37,7 +37,7 @@ def ending_as_ctrl_c() -> Iterator[None]:
     def handle(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    with _handled_by(handle, _known(NAMES[1:])):
+    with handled_by(handle, _known(NAMES[1:])):
         yield
 
 
@@ -49,8 +49,8 @@ def _known(names: tuple[str, ...]) -> list[signal.Signals]:
 
 
 @contextlib.contextmanager
-def _handled_by(
-    handle: Callable[[int, FrameType | None], None], signals: list[signal.Signals]
+def handled_by(
+    handle: Callable[[int, FrameType | None], None], signals: Sequence[signal.Signals]
 ) -> Iterator[Callable[[], None]]:
     """Handle signals, in the main thread only; yield what puts the handlers before back."""
     if threading.current_thread() is not threading.main_thread():

@@ -62,8 +62,7 @@ class Work:
 
         What is estimated without gradients is computed over arrays by either engine.
         """
-        parts = stored.parts if isinstance(stored, StoredMixture) else [stored]
-        rows = [registry.known_architecture(part.config["architecture"]) for part in parts]
+        rows = [registry.known_architecture(one.config["architecture"]) for one in parts_of(stored)]
         if all(row is not None and row.estimator for row in rows):
             return True
         read = self.read
@@ -99,8 +98,7 @@ def load(
         SeqgenError: there is no such model, or it is damaged, or it can have no cache.
     """
     stored = store.find_all(name)
-    for part in stored.parts if isinstance(stored, StoredMixture) else [stored]:
-        require_language_model(part)
+    require_language_model(stored)
     loaded = load_any(stored, device, precision, work)
     require_whole_numbers(loaded, precision)
     return loaded if cache is None else with_cache(loaded, cache)
@@ -126,15 +124,43 @@ def load_any(
     return load_stored(stored, place, precision)
 
 
+def parts_of(stored: StoredModel) -> Sequence[StoredModel]:
+    """Return the parts of a mixture; of any other model, itself."""
+    return stored.parts if isinstance(stored, StoredMixture) else [stored]
+
+
 def require_language_model(stored: StoredModel) -> None:
-    """Refuse a model that is none.
+    """Refuse a model that is no language model, or a mixture with such a part.
 
     Raises:
         UsageError: says what it is, and which command is for it.
     """
+    for part in parts_of(stored):
+        row = registry.known_architecture(part.config["architecture"])
+        if row is not None and row.task.model_is is not None:
+            raise UsageError(f"{part.name} {row.task.model_is}")
+
+
+def find_served(command: str, name: str | Path | None, otherwise: str) -> StoredModel:
+    """Return the stored model of a name, which a command of its own must be for.
+
+    Args:
+        command: see `Task.serves`.
+        name: a name, a path, or None for the latest.
+        otherwise: what to say of another kind of model, after its name.
+
+    Raises:
+        UsageError: it is another kind of model.
+        SeqgenError: there is no such model.
+    """
+    stored = store.find_all(name)
+    if mixed := isinstance(stored, StoredMixture):
+        require_language_model(stored)
     row = registry.known_architecture(stored.config["architecture"])
-    if row is not None and row.task.model_is is not None:
-        raise UsageError(f"{stored.name} {row.task.model_is}")
+    # An architecture that is not known is said to be damage where the model is loaded.
+    if mixed or (row is not None and command not in row.task.serves):
+        raise UsageError(f"{stored.name} {otherwise}")
+    return stored
 
 
 def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
@@ -357,11 +383,11 @@ def directions_of(loaded: LoadedModel) -> list[LoadedModel]:
 
 
 def load_directions(
-    name: str | Path | None = None,
-    device: str = "auto",
-    precision: Precision = "auto",
-    cache: CacheConfig | None = None,
-    work: Work | None = None,
+    name: str | Path | None,
+    device: str,
+    precision: Precision,
+    cache: CacheConfig | None,
+    work: Work,
 ) -> list[LoadedModel]:
     """Load a language model for scoring; of one that reads both ways, both that it consists of.
 

@@ -75,10 +75,9 @@ def combine(
     """
     require(len(names) > 1, "a mixture has two parts or more: seqgen mix A B --name N")
     parts = store.find_parts(names)
-    for part in parts:
-        require_language_model(part)
-    even = (1 / len(parts),) * len(parts)
-    return load_any(StoredMixture(parts[0].path, parts, even), device, precision, work)
+    mixture = StoredMixture(parts[0].path, parts, (1 / len(parts),) * len(parts))
+    require_language_model(mixture)
+    return load_any(mixture, device, precision, work)
 
 
 def check_weights(weights: Sequence[float], parts: int) -> None:
@@ -184,7 +183,7 @@ def write_stored(
     copy: bool,
     overwrite: bool,
     result: dict[str, Any] | None,
-    about: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any],
 ) -> StoredModel:
     """Write a mixture into a folder of its own, and return that.
 
@@ -208,7 +207,7 @@ def write_stored(
             parameters=mixed.model.parameter_count(),
             weights=list(mixed.stored.weights),
             result=result,
-            **(about or {}),
+            **about,
         )
         folder.seal()
         folder.publish()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from seqgen import store
+from seqgen.commands.loading import parts_of
 from seqgen.configs import DataConfig, Documents
 from seqgen.data.encoding import encoded
 from seqgen.data.labels import Labels
@@ -110,16 +111,13 @@ def pair_tokenizer(model: str | None) -> Tokenizer | None:
 
     See `find_tokenizer` for what `model` is, and for its errors.
     """
-    stored = store.find_all(model)
-    first = getattr(stored, "parts", (stored,))[0]
+    first = parts_of(store.find_all(model))[0]
     return first.load_source_tokenizer(load_tokenizer(first.path / "tokenizer"))
 
 
 def newlines_of(model: str | None) -> str:
     """Return how a model's text was read; see `find_tokenizer` for what `model` is."""
-    stored = store.find_all(model)
-    parts = getattr(stored, "parts", (stored,))
-    return parts[0].config["data"].get("newlines", "keep")
+    return parts_of(store.find_all(model))[0].config["data"].get("newlines", "keep")
 
 
 def train_tokenizer(

@@ -9,12 +9,12 @@ import os
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
 import uvicorn
 
+from seqgen.commands.interrupts import handled_by
 from seqgen.configs.serving import ServeOptions
 from seqgen.errors import SeqgenError
 from seqgen.serve.app import GRACE, Server, make_app
@@ -82,16 +82,8 @@ class Listening(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Catch signals; unlike the base, without raising them again at the end."""
-        if threading.current_thread() is not threading.main_thread():
+        with handled_by(self.handle_exit, (signal.SIGINT, signal.SIGTERM)):
             yield
-            return
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        before = [signal.signal(number, self.handle_exit) for number in numbers]
-        try:
-            yield
-        finally:
-            for number, handler in zip(numbers, before, strict=True):
-                signal.signal(number, handler)
 
 
 def bind(options: ServeOptions) -> socket.socket:

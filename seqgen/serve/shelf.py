@@ -49,8 +49,7 @@ class Shelf:
             found = [model for model in store.list_models() if _writes(model)]
             found = [store.find_all(model.name) for model in found]
         for stored in found:
-            for part in getattr(stored, "parts", (stored,)):
-                require_language_model(part)
+            require_language_model(stored)
         if not found:
             raise SeqgenError("there is no trained model yet; run seqgen train FILE first")
         self.stored = dict(zip(names or [model.name for model in found], found, strict=True))

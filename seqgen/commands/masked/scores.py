@@ -1,4 +1,4 @@
-"""Loading masked models; their losses, and the pseudo-perplexity of a text, which is none."""
+"""Loading masked models; their losses, and the pseudo-perplexity of a text (no perplexity)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqgen import store
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.loading import Work, load_any, require_language_model
+from seqgen.commands.loading import Work, find_served, load_any
 from seqgen.configs import Documents
 from seqgen.data.batches import IGNORED, spans_of
 from seqgen.data.corpus import Corpus
 from seqgen.data.masking import MaskDraws, MaskedRows, choose, each_hidden, framed, masked
 from seqgen.data.text import Surveyor, lines
-from seqgen.errors import SeqgenError, UsageError
+from seqgen.errors import SeqgenError
 from seqgen.files import title_of
 from seqgen.metrics.bootstrap import short, signature
 from seqgen.metrics.perplexity import ScoreTotals
@@ -26,7 +25,6 @@ from seqgen.models.encoders.transformer_arrays import MaskedModel
 from seqgen.models.engines.ops import ops_of
 from seqgen.models.reader import without_gradients
 from seqgen.scoring import Scored, add_up
-from seqgen.store import StoredMixture
 
 if TYPE_CHECKING:
     from seqgen.models.engines.precision import Precision
@@ -67,11 +65,11 @@ def masked_loss(model: MaskedModel, corpus: Corpus, most: int | None = None) -> 
     """
     texts = _beginning((tokens for _, tokens in texts_of(corpus, model.window)), most)
     count = max(1, AT_ONCE // (model.window + 2))
-    nats, told, first = 0.0, 0, 0
+    nats, hidden, first = 0.0, 0, 0
     while rows := list(islice(texts, count)):
         more = _loss_of(model, rows, first)
-        nats, told, first = nats + more[0], told + more[1], first + len(rows)
-    return nats / told if told else 0.0
+        nats, hidden, first = nats + more[0], hidden + more[1], first + len(rows)
+    return nats / hidden if hidden else 0.0
 
 
 def _beginning(texts: Iterable[np.ndarray], most: int | None) -> Iterator[np.ndarray]:
@@ -93,7 +91,7 @@ def _loss_of(model: MaskedModel, rows: list[np.ndarray], first: int) -> tuple[fl
     symbols = model.config.symbols
     whole = framed(text, lengths, symbols)
     places = choose(whole, HELD_OUT_SHARE, MaskDraws(HELD_OUT_DRAWS, 0, first))
-    log_probs, _ = _told(model, masked(whole, places, symbols))
+    log_probs, _ = _predicted(model, masked(whole, places, symbols))
     return -float(log_probs.sum()), log_probs.size
 
 
@@ -117,7 +115,7 @@ def pseudo_scores(model: MaskedModel, corpus: Corpus) -> Iterator[Scored]:
 
 @without_gradients
 def pseudo_log_probs(model: MaskedModel, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the log-probability (T,) of each token given the others, and whether it was first.
+    """Return the log-probability (T,) of each token given the others, and if it was most probable.
 
     Args:
         model: in evaluation mode.
@@ -129,13 +127,13 @@ def pseudo_log_probs(model: MaskedModel, tokens: np.ndarray) -> tuple[np.ndarray
     for at in range(0, len(rows.values), count):
         cut = slice(at, at + count)
         parts = rows.values[cut], rows.lengths[cut], rows.places[cut], rows.targets[cut]
-        pieces.append(_told(model, MaskedRows(*parts)))
+        pieces.append(_predicted(model, MaskedRows(*parts)))
     log_probs, hits = (np.concatenate(column) for column in zip(*pieces, strict=True))
     return log_probs, hits
 
 
-def _told(model: MaskedModel, rows: MaskedRows) -> tuple[np.ndarray, np.ndarray]:
-    """Return the log-probabilities of the targets (N,), in float64, and which were the first."""
+def _predicted(model: MaskedModel, rows: MaskedRows) -> tuple[np.ndarray, np.ndarray]:
+    """Return the log-probabilities (N,) of the targets in float64, and which are most probable."""
     logits, _ = model(model.ids(rows.values), rows.lengths, model.ids(rows.places))
     there = rows.targets != IGNORED
     logits, targets = logits[there], rows.targets[there]  # (N, V), (N,)
@@ -162,14 +160,8 @@ def load_masked(
         UsageError: it is another kind of model.
         SeqgenError: there is no such model, or it is damaged.
     """
-    stored = store.find_all(name)
-    if isinstance(stored, StoredMixture):
-        for part in stored.parts:
-            require_language_model(part)
-    if isinstance(stored, StoredMixture) or "fill" not in stored.task.serves:
-        raise UsageError(
-            f"{stored.name} is not a masked model: give one of seqgen train TEXT --model bert"
-        )
+    otherwise = "is not a masked model: give one of seqgen train TEXT --model bert"
+    stored = find_served("fill", name, otherwise)
     if work is not None:
         work = replace(work, read=work.read * stored.config["model"].get("window", 1))
     return load_any(stored, device, precision, work)
@@ -230,11 +222,7 @@ class PseudoLine(PseudoPerplexity):
 
 
 def pseudo_perplexity(
-    loaded: LoadedModel,
-    chunks: Iterable[str],
-    *,
-    file: str | None = None,
-    documents: Documents | None = None,
+    loaded: LoadedModel, chunks: Iterable[str], *, file: str | None, documents: Documents | None
 ) -> PseudoPerplexity:
     """Score a text: exp of minus the mean of log P(x_t | all other tokens) (Salazar et al. 2020).
 
@@ -259,7 +247,7 @@ def pseudo_perplexity(
 
 
 def pseudo_lines(
-    loaded: LoadedModel, chunks: Iterable[str], *, file: str | None = None
+    loaded: LoadedModel, chunks: Iterable[str], *, file: str | None
 ) -> Iterator[PseudoLine]:
     """Score each line alone, as soon as it is read; an empty one has no tokens."""
     for number, line in enumerate(lines(chunks)):

@@ -14,6 +14,7 @@ import numpy as np
 
 from seqgen import registry, store
 from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.loading import parts_of
 from seqgen.commands.writing.prompts import Look, OfSource, Prompt, first_unknown, read_prompt
 from seqgen.configs import Options, require
 from seqgen.configs.decoding import ChosenHeads, LookOptions, SourceOptions, WritingOptions
@@ -53,7 +54,7 @@ def check_stored(options: Options, model: str | Path | None) -> None:
     if not options.given:
         return
     stored = store.find_all(model)
-    first = getattr(stored, "parts", (stored,))[0]
+    first = parts_of(stored)[0]
     row = registry.known_architecture(first.config["architecture"])
     labels = " with labels" if first.config["data"].get("labels") else ""
     require(

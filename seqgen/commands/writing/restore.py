@@ -8,13 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from seqgen import registry, store
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.loading import Work, load_any
-from seqgen.errors import SeqgenError, UsageError
+from seqgen.commands.loading import Work, find_served, load_any
+from seqgen.errors import SeqgenError
 from seqgen.models.engines.ops import ops_of
 from seqgen.models.memory.hopfield_arrays import recall
-from seqgen.store import StoredMixture
 
 
 @dataclass(frozen=True)
@@ -50,16 +48,11 @@ def load_memory(name: str | Path | None = None) -> LoadedModel:
         UsageError: it is another kind of model.
         SeqgenError: there is no such model, or it is damaged.
     """
-    stored = store.find_all(name)
-    mixed = isinstance(stored, StoredMixture)
-    row = None if mixed else registry.known_architecture(stored.config["architecture"])
-    # A row that there is not is said to be damage where the model is loaded.
-    if mixed or (row is not None and "restore" not in row.task.serves):
-        raise UsageError(
-            f"{stored.name} is not an associative memory, which restore needs: give a model of "
-            "seqgen train LINES --model hopfield"
-        )
-    return load_any(stored, "cpu", work=Work())
+    otherwise = (
+        "is not an associative memory, which restore needs: give a model of seqgen train LINES "
+        "--model hopfield"
+    )
+    return load_any(find_served("restore", name, otherwise), "cpu", work=Work())
 
 
 def restore(
