@@ -444,7 +444,7 @@ def test_a_gate(models, capsys, monkeypatch):
     assert run(["models", "show", "O"]) == 0
     assert "16 coefficients" in capsys.readouterr().out
     monkeypatch.setattr(
-        "seqgen.commands.scoring.gate.MOST_KEPT", 1000
+        "seqgen.commands.scoring.mix.MOST_KEPT", 1000
     )  # numbers: most tokens are left out
     (fewer,) = records(capsys, "mix", "B", "A", "--name", "Q", "--by", "context", *fit)
     assert fewer["nll_nats"] < plain["nll_nats"]

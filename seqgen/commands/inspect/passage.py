@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 
 from seqgen.commands.loaded import LoadedModel
-from seqgen.configs import require
 from seqgen.data.corpus import Corpus
 from seqgen.data.direction import reading_order
 from seqgen.errors import SeqgenError
@@ -132,13 +131,18 @@ class Passages:
 
     def head(self, count: int) -> Passages:
         """Return the first `count` tokens of the text."""
-        documents: list[InspectedText] = []
-        for passage in self.documents:
-            documents.append(passage.head(count))
-            count -= len(documents[-1].tokens)
-            if count == 0:
-                break
-        return Passages(documents, cut=True)
+        return Passages(_first(self.documents, count), cut=True)
+
+
+def _first(documents: Iterable[InspectedText], count: int) -> list[InspectedText]:
+    """Return the first `count` tokens of documents."""
+    taken: list[InspectedText] = []
+    for passage in documents:
+        taken.append(passage.head(count))
+        count -= len(taken[-1].tokens)
+        if count == 0:
+            break
+    return taken
 
 
 def passages(loaded: LoadedModel, chunks: Iterable[str], max_tokens: int) -> Passages:
@@ -147,26 +151,23 @@ def passages(loaded: LoadedModel, chunks: Iterable[str], max_tokens: int) -> Pas
     Args:
         loaded: the model, whose --documents says what a document is.
         chunks: the text in pieces cut anywhere; no more of it is read than is needed.
-        max_tokens: how many tokens are taken at most.
+        max_tokens: how many tokens are taken at most, one or more.
 
     Raises:
         UsageError: the model writes from sources, or from labels.
         SeqgenError: the text is empty.
     """
     loaded.given.require_nothing("this")
-    require(max_tokens >= 1, f"--max-tokens must be at least 1, not {max_tokens}")
     text, whole = _beginning(chunks, CHARACTERS_OF_TOKEN * max_tokens)
     corpus = loaded.encode([text])
     if corpus.tokens.size == 0:
         raise SeqgenError("the text is empty: there is nothing to look at")
-    taken, left = [], max_tokens
-    for number in range(corpus.ends.size):
-        passage = InspectedText(loaded, corpus.take(np.array([number])), number).head(left)
-        taken.append(passage)
-        left -= passage.corpus.tokens.size
-        if left == 0:
-            break
-    return Passages(taken, not whole or corpus.tokens.size > max_tokens)
+    documents = (
+        InspectedText(loaded, corpus.take(np.array([number])), number)
+        for number in range(corpus.ends.size)
+    )
+    cut = not whole or corpus.tokens.size > max_tokens
+    return Passages(_first(documents, max_tokens), cut)
 
 
 def _beginning(chunks: Iterable[str], most: int) -> tuple[str, bool]:
@@ -221,12 +222,7 @@ class InspectedToken:
 
 
 def likeliest(passages: Passages, count: int) -> Iterator[InspectedToken]:
-    """Yield each place of a text with its `count` likeliest tokens.
-
-    Raises:
-        UsageError: `count` is below 1.
-    """
-    require(count >= 1, f"--top must be at least 1, not {count}")
+    """Yield each place of a text with its `count` likeliest tokens."""
     for passage in passages.documents:
         yield from _places(passage, count)
 

@@ -97,11 +97,6 @@ def whole_of(text: str | Pairs) -> str:
     return "".join(text.targets()) if isinstance(text, Pairs) else text
 
 
-def line_sizes(text: str) -> np.ndarray:
-    """Return the bytes of each line, its end included: (L,) int64."""
-    return np.array([len(line.encode()) for line in lines([text])])
-
-
 @dataclass(frozen=True)
 class Comparison:
     """The keys of `seqgen compare --json`, in order; a model with the others beside it.
@@ -267,7 +262,7 @@ def compare(
         models: at least one, with whatever tokens; all of text, or all of pairs.
         text: not empty; every model reads it as it does its own, with CRLF or LF; pairs for
             models that read them.
-        scoring: how; each model in the way it was trained, unless told.
+        scoring: how; by default, each model in the way it was trained.
         translating: how sources are translated; None for no translations.
         seed: of the resampling.
         resamples: of the text's blocks, the same for all models.
@@ -349,7 +344,8 @@ def rank(
         seed: of the resampling.
         resamples: of the text's blocks, the same for all models.
     """
-    sizes = np.stack([line_sizes(text) for text in texts], axis=1)  # (L, M)
+    # (L, M), the bytes of each line, its end included
+    sizes = np.array([[len(line.encode()) for line in lines([text])] for text in texts]).T
     bits = np.stack([score.bits for score in scores], axis=1)  # (L, M)
     totals = np.array([score.totals.bits_per_byte for score in scores])
     best = int(totals.argmin())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from seqgen.commands.loaded import LoadedModel
 from seqgen.configs import MOST_NATS, require
 from seqgen.configs.scoring import Dynamic
 from seqgen.data.corpus import Corpus
@@ -17,9 +17,6 @@ from seqgen.errors import SeqgenError
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
 from seqgen.models.scores import Want, WrittenOut
 from seqgen.scoring import Scored, arrays_of, with_quick_ranks
-
-if TYPE_CHECKING:
-    from seqgen.commands.loaded import LoadedModel
 
 # Tokens of a segment, as in the paper: where tokens are characters or bytes, and elsewhere.
 LETTERS, WORDS = 20, 5

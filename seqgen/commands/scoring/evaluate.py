@@ -17,7 +17,7 @@ from seqgen.commands.scoring.perplexity import (
     scoring_signature,
 )
 from seqgen.commands.scoring.translations import Translating, translate, translation_record
-from seqgen.commands.writing.continuations import Passage, Protocol, find_passages, go_on
+from seqgen.commands.writing.continuations import Protocol, find_passages, go_on
 from seqgen.configs.scoring import BleuOptions, Scoring
 from seqgen.data.pairs import Pairs
 from seqgen.data.text import Text, unix_newlines
@@ -206,40 +206,36 @@ def _continue(
     scoring = for_model(loaded, to_measure.scoring)
     passages = find_passages(text, scoring.documents, to_measure.protocol)
     written = go_on(loaded, passages, to_measure.protocol)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    how = {"protocol": to_measure.protocol, "seed": to_measure.protocol.seed}
-    signature = {"signature": scoring_signature("continuations", loaded, scoring, digest, **how)}
+    real = [one.rest for one in passages]
     figures: dict[str, Any] = {}
     if to_measure.bleu:
-        figures["bleu"] = continuation_bleu(passages, written) | signature
+        figures["bleu"] = continuation_bleu(real, written)
     if to_measure.diversity:
-        figures["diversity"] = _diversity([one.rest for one in passages], written) | signature
+        figures["diversity"] = _diversity(real, written)
     if to_measure.novelty:
-        real = [one.rest for one in passages]
-        figures["novelty"] = _novelty(loaded, real, written) | signature
-    return figures
+        figures["novelty"] = _novelty(loaded, real, written)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    how = {"protocol": to_measure.protocol, "seed": to_measure.protocol.seed}
+    signature = scoring_signature("continuations", loaded, scoring, digest, **how)
+    return {name: {**figure, "signature": signature} for name, figure in figures.items()}
 
 
 def _translate(loaded: LoadedModel, pairs: Pairs, to_measure: Measurements) -> dict[str, Any]:
     """Return the same of a model's translations, and `translations`: all their figures."""
-    scoring, how = (
-        for_model(loaded, to_measure.scoring),
-        to_measure.translating.with_length_limit(loaded, pairs),
-    )
+    scoring = for_model(loaded, to_measure.scoring)
+    how = to_measure.translating.with_length_limit(loaded, pairs)
     translations = translate(loaded, pairs, how.search)
-    digest = pairs.survey().sha256
-    made = scoring_signature("translations", loaded, scoring, digest, search=how)
-    signature = {"signature": made}
     figures: dict[str, Any] = {}
     if to_measure.bleu:
-        record = translation_record(translations, how)
-        figures["translations"] = record | signature
+        record = figures["translations"] = translation_record(translations, how)
         bleu = next((metric for metric in record["metrics"] if metric["metric"] == "BLEU"), None)
         if bleu is not None:
-            figures["bleu"] = _as_of_text(bleu, record["pairs"]) | signature
+            figures["bleu"] = _as_of_text(bleu, record["pairs"])
     if to_measure.diversity:
-        figures["diversity"] = _diversity(translations.targets, translations.texts) | signature
-    return figures
+        figures["diversity"] = _diversity(translations.targets, translations.texts)
+    digest = pairs.survey().sha256
+    signature = scoring_signature("translations", loaded, scoring, digest, search=how)
+    return {name: {**figure, "signature": signature} for name, figure in figures.items()}
 
 
 def _as_of_text(bleu: dict[str, Any], pairs: int) -> dict[str, Any]:
@@ -275,7 +271,7 @@ def held_out_text(loaded: LoadedModel) -> str:
     """Return a model's held-out text.
 
     Raises:
-        SeqgenError: it has none, or only tokens that do not tell the text.
+        SeqgenError: it has none, or only tokens from which the text cannot be restored.
     """
     text = held_out(loaded)
     if isinstance(text, TokenFile):
@@ -288,7 +284,7 @@ def _lost(file: TokenFile, what: str | None = None) -> SeqgenError:
     return SeqgenError(f"{what}, whose text is lost (unknowns, or white space); give a FILE")
 
 
-def continuation_bleu(passages: Sequence[Passage], written: Sequence[str]) -> dict[str, Any]:
+def continuation_bleu(real: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
     """Return the BLEU of continuations against the real ones.
 
     Returns:
@@ -298,9 +294,8 @@ def continuation_bleu(passages: Sequence[Passage], written: Sequence[str]) -> di
     """
     # Lines of a word or two have no 4-grams; longer texts score the same either way.
     options = BleuOptions(effective_order=True)
-    real = [_plain(passage.rest) for passage in passages]
-    plain = [_plain(text) for text in written]
-    score = corpus_score(plain, [real], options, bootstrap=BOOTSTRAP)
+    real, written = (list(map(_plain, texts)) for texts in (real, written))
+    score = corpus_score(written, [real], options, bootstrap=BOOTSTRAP)
     shifted = real[1:] + real[:1]
     other = corpus_score(shifted, [real], options).score if len(real) > 1 else None
     return {
@@ -308,7 +303,7 @@ def continuation_bleu(passages: Sequence[Passage], written: Sequence[str]) -> di
         "mean": score.mean,
         "interval": score.interval,
         "text_score": other,
-        "passages": len(passages),
+        "passages": len(real),
         "bleu_signature": score.signature,
     }
 

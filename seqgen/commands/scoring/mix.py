@@ -1,4 +1,4 @@
-"""Fitting the weights of mixtures and the strength of caches to held-out text."""
+"""Fitting the weights and gates of mixtures, and the strength of caches, to held-out text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import joined, mixture_of, with_cache
-from seqgen.commands.scoring.gate import MOST_TOKENS, distributions
 from seqgen.commands.scoring.perplexity import check_token_file, for_model
 from seqgen.configs import Direction, Documents
 from seqgen.configs.scoring import CacheConfig, Scoring
@@ -21,9 +20,11 @@ from seqgen.data.tokenfile import TokenFile
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.memory.beside import beside_caches
 from seqgen.models.mixture.fitting import MatchedOrders, fit_by_order, fit_weights, mixed_log_probs
+from seqgen.models.mixture.gate import orders_of
+from seqgen.models.mixture.gate_fitting import Contexts, WholeDistributions, fit_gate
 from seqgen.models.mixture.mixed import Mixed, guide_of
 from seqgen.models.reader import Reader
-from seqgen.scoring import parallel_rows, score_corpus
+from seqgen.scoring import in_order, parallel_rows, score_corpus
 from seqgen.store import StoredMixture
 
 # Flatnesses that are tried first, half an order of magnitude apart, and then around the best.
@@ -224,10 +225,10 @@ def fit(
 def fit_mixture(
     loaded: LoadedModel,
     text: Iterable[str] | TokenFile | Pairs,
-    scoring: Scoring | None = None,
+    scoring: Scoring,
     *,
-    by: By | None = None,
-    half: bool = False,
+    by: By | None,
+    half: bool,
 ) -> tuple[LoadedModel, float | None]:
     """Return a mixture with fitted weights, and its loss on what they were not fitted to.
 
@@ -353,14 +354,66 @@ def token_log_probs(
     stride: int | None = None,
 ) -> np.ndarray:
     """Return the log-probability of every token of a corpus, in its order, (N,) float64."""
-    pieces = list(score_corpus(model, corpus, batch_size, stride, "log_probs", direction))
-    documents = np.concatenate([piece.documents for piece in pieces] or [np.zeros(0)])
-    log_probs = np.concatenate([piece.log_probs for piece in pieces] or [np.zeros(0)])
-    return log_probs[np.argsort(documents, kind="stable")]
+    pieces = score_corpus(model, corpus, batch_size, stride, "log_probs", direction)
+    return in_order(pieces).log_probs
 
 
 def _perplexity(nats: float) -> float:
     return math.exp(nats) if nats < 700 else math.inf
+
+
+# A gate reads every part's whole distribution, which n-gram models otherwise need not write out.
+MOST_TOKENS = 1024
+# So many numbers are kept of distributions, 64 MB; of longer texts, those before every n-th token.
+MOST_KEPT = 1 << 24
+
+
+@dataclass(frozen=True)
+class Distributions:
+    """A text as K parts predict it.
+
+    Attributes:
+        log_probs: (N, K), of each token under each part, in nats.
+        matched: (N,) of int64, the order matched before each token; 0 without an n-gram model.
+        places: (M,), ascending: the tokens before which distributions were kept.
+        contexts: M of them.
+    """
+
+    log_probs: np.ndarray
+    matched: np.ndarray
+    places: np.ndarray
+    contexts: Contexts
+
+    def gate(self, count: int) -> tuple[tuple[float, ...], ...]:
+        """Return a gate that is fitted on the first `count` contexts."""
+        return tuple(map(tuple, fit_gate(self.contexts.take(slice(count)))))
+
+    def loss(self, gate: Sequence[Sequence[float]], where: slice) -> float:
+        """Return the nats per token of some of the contexts under a gate."""
+        contexts = self.contexts.take(where)
+        return contexts.nats(np.array(gate)) / len(contexts)
+
+
+def distributions(
+    parts: Sequence[Reader], columns: Callable[[Reader], np.ndarray], tokens: np.ndarray
+) -> Distributions:
+    """Read a text by all parts.
+
+    Args:
+        parts: in evaluation mode, of one engine.
+        columns: scores the text; see `token_log_probs`.
+        tokens: (N,), the text's.
+    """
+    mixture = joined(parts, [1.0] * len(parts))
+    size = tokens.size * len(parts) * mixture.vocab_size
+    read = WholeDistributions(mixture, every=-(-size // MOST_KEPT))
+    found = columns(read)  # (N, K + 2)
+    matched, numbers = found[:, -2:].T.astype(np.int64)
+    places = np.flatnonzero(numbers >= 0)
+    whole = np.concatenate(read.kept)[numbers[places]]
+    _, orders = orders_of(parts)
+    contexts = Contexts(whole, tokens[places].astype(np.int64), matched[places], orders)
+    return Distributions(found[:, :-2], matched, places, contexts)
 
 
 # The most rows, and tokens per row, on which weights are fitted after training; mostly that is all

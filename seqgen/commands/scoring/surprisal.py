@@ -87,17 +87,7 @@ def score_lines(
         chunks: the text in pieces cut anywhere; pairs for a model that reads them.
         scoring: how.
     """
-    scoring = for_model(loaded, replace(scoring, documents="line"))
-    index = 0
-    for group in ready(_items(chunks), POOL * scoring.batch_size):
-        for line in _score_group(loaded, group, scoring):
-            yield replace(line, index=index)
-            index += 1
-
-
-def _items(chunks: Iterable[str] | Pairs) -> Iterable[str | tuple[str | Vectors, str]]:
-    """Return what is scored one by one: lines with their newlines, or pairs."""
-    return iter(chunks) if isinstance(chunks, Pairs) else lines(chunks)
+    return (liked.lines[0] for liked in whose_line([loaded], chunks, scoring))
 
 
 def _score_group(
@@ -197,8 +187,9 @@ def whose_line(
         scoring: how.
     """
     each = [for_model(loaded, replace(scoring, documents="line")) for loaded in models]
+    items = iter(chunks) if isinstance(chunks, Pairs) else lines(chunks)
     index = 0
-    for group in ready(_items(chunks), POOL * scoring.batch_size):
+    for group in ready(items, POOL * scoring.batch_size):
         by_model_and_target = [
             _score_group(m, group, how) for m, how in zip(models, each, strict=True)
         ]

@@ -142,7 +142,7 @@ class Searcher(TextMaker):
         return list(dict.fromkeys([*self.options.include, *of_source]))
 
     def wanted(self, prompts: Sequence[Prompt]) -> Callable[[SearchPrompt], Wanted | None]:
-        """Return what tells the search what the texts of a prompt must contain."""
+        """Return a function that says what the texts of a prompt must contain."""
         required = {prompt.index: self.required(prompt) for prompt in prompts}
 
         def wanted(source: SearchPrompt) -> Wanted | None:
@@ -168,7 +168,7 @@ class Searcher(TextMaker):
 
     @property
     def ends(self) -> Ends | None:
-        """What tells whether ids have written a stop string, decoded as `_text` does."""
+        """A function that says whether ids have written a stop string, decoded as `_texts` does."""
         options, loaded = self.options, self.loaded
         if not options.stop:
             return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.writing.sample import SampleOptions, Writer, finished
-from seqgen.configs import Documents, require
+from seqgen.configs import Documents
 from seqgen.decoding.sampling import Row
 from seqgen.errors import SeqgenError
 
@@ -20,7 +20,7 @@ class Protocol:
     """Which passages are continued. Draws are at temperature 1, without filters.
 
     Attributes:
-        passages: how many, spread evenly over the text; fewer if it is short.
+        passages: how many, one at least, spread evenly over the text; fewer if it is short.
         prefix_words: what the model reads of a passage.
         words: what it is to write; as many tokens as the real continuation has.
         seed: sample 0 of passage i draws its token t from hash(seed, i, 0, t).
@@ -33,16 +33,13 @@ class Protocol:
     seed: int = 0
     batch_size: int = 32
 
-    def __post_init__(self) -> None:
-        require(self.passages >= 1, f"--passages must be at least 1, not {self.passages}")
-
     def __str__(self) -> str:
         return f"{self.passages}x{self.prefix_words}+{self.words}words"
 
 
 @dataclass(frozen=True)
 class Passage:
-    """A piece of text in two: what is read, and how it goes on.
+    """A piece of text in two parts: what is read, and how it continues.
 
     Attributes:
         prefix: of whole words; empty where a line is too short to be cut.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -47,12 +47,20 @@ def constraint_of(
     text = getattr(options.form, flag[2:].replace("-", "_"))
     if flag != "--pattern" and not (flag == "--json-schema" and text.startswith("{")):
         text = content(text)
-    how = (loaded.tokenizer, flag, text, options.max_tokens, dead_ends)
+    return _constraint_for(loaded, flag, text, options.max_tokens, dead_ends, said=flag)
+
+
+def _constraint_for(
+    loaded: LoadedModel, kind: str, text: str, max_tokens: int, dead_ends: bool, said: str
+) -> Constraint:
+    """Return the constraint of a form for a model; `said` is what an error calls the form."""
     ids = frozenset(loaded.never), frozenset(loaded.framing.stops)
     try:
-        return _constraint(*how, *ids, loaded.backward)
+        return _constraint(
+            loaded.tokenizer, kind, text, max_tokens, dead_ends, *ids, loaded.backward
+        )
     except UsageError as error:
-        raise UsageError(f"{flag}: {error}") from None
+        raise UsageError(f"{said}: {error}") from None
 
 
 class Grams:
@@ -129,13 +137,7 @@ def containing(
         UsageError: the model cannot write it, or not within `max_tokens`; names the flag.
     """
     form = f"(?s:.*){re.escape(text)}(?s:.*)"
-    ids = frozenset(loaded.never), frozenset(loaded.framing.stops)
-    try:
-        return _constraint(
-            loaded.tokenizer, "--pattern", form, max_tokens, False, *ids, loaded.backward
-        )
-    except UsageError as error:
-        raise UsageError(f"{flag} {text!r}: {error}") from None
+    return _constraint_for(loaded, "--pattern", form, max_tokens, False, f"{flag} {text!r}")
 
 
 class Terms:
@@ -222,10 +224,10 @@ def max_copy(loaded: LoadedModel, options: WritingOptions, dead_ends: bool = Tru
     """
     require(not loaded.backward, "--max-copy is for models that write from left to right")
     tokenizer = loaded.tokenizer
-    known = [i for i in range(tokenizer.vocab_size) if i not in tokenizer.special_ids]
-    inside = next((i for i in known if tokenizer.decode([i]).strip()), known[0])
-    tables = [dict(_bytes(tokenizer, known, past, False)) for past in ((inside,), ())]
-    within, first = ([table.get(i) for i in range(tokenizer.vocab_size)] for table in tables)
+    within, first = (
+        [table.get(i) for i in range(tokenizer.vocab_size)]
+        for table in _bytes_within_and_first(tokenizer, tokenizer.special_ids, False)
+    )
     dead = _end_and_dead_end(tokenizer)[1] if dead_ends else None
     fresh_after = (tokenizer.newline_id, tokenizer.bos_id)
     index = known_to(loaded).index
@@ -259,9 +261,7 @@ def vocabularies(
     tokenizer: Tokenizer, excluded: frozenset[int], backward: bool
 ) -> tuple[Vocabulary, Vocabulary | None]:
     """Return the bytes of all tokens: within a line, and where they begin one if these differ."""
-    known = [i for i in range(tokenizer.vocab_size) if i not in excluded]
-    inside = next((i for i in known if tokenizer.decode([i]).strip()), known[0])
-    within, first = (dict(_bytes(tokenizer, known, past, backward)) for past in ((inside,), ()))
+    within, first = _bytes_within_and_first(tokenizer, excluded, backward)
     every = range(tokenizer.vocab_size)
     differs = within != first
     if differs:  # a line that begins within a text would need a third table
@@ -269,6 +269,15 @@ def vocabularies(
         first.pop(tokenizer.newline_id, None)
     of_all = Vocabulary([within.get(i) for i in every], backward)
     return of_all, Vocabulary([first.get(i) for i in every], backward) if differs else None
+
+
+def _bytes_within_and_first(
+    tokenizer: Tokenizer, excluded: Collection[int | None], backward: bool
+) -> list[dict[int, bytes]]:
+    """Return the bytes of each token but those excluded, within a line and at its beginning."""
+    known = [i for i in range(tokenizer.vocab_size) if i not in excluded]
+    inside = next((i for i in known if tokenizer.decode([i]).strip()), known[0])
+    return [dict(_bytes(tokenizer, known, past, backward)) for past in ((inside,), ())]
 
 
 def _bytes(

@@ -27,7 +27,7 @@ class Prompt:
 
     Attributes:
         index: its number.
-        text: what the text goes on from.
+        text: what the text continues.
         tokens: its ids.
         source: what the text is written from; None for a model of text.
         source_tokens: its ids, with EOS at the end; or its vectors.
@@ -127,7 +127,7 @@ def opening(loaded: LoadedModel, batch: Sequence[Prompt]) -> tuple[Opens | None,
     None for a model of text, whose handles mean nothing; with labels, all texts have the same.
 
     Raises:
-        UsageError: a model that writes given labels was told none.
+        UsageError: the model writes texts given labels, and none are chosen.
     """
     return loaded.given.opens(loaded.model, [prompt.source_tokens for prompt in batch])
 
@@ -206,7 +206,7 @@ def ready(items: Iterable[str], size: int) -> Iterator[list[str]]:
     """Yield lists of up to `size` items: those that are there, without waiting for more.
 
     A sequence is there at once. Anything else is read ahead in a thread, by a bounded amount,
-    and no further once nobody wants more.
+    and no further once the caller has stopped.
     """
     if isinstance(items, Sequence):
         for at in range(0, len(items), size):
@@ -226,7 +226,7 @@ def ready(items: Iterable[str], size: int) -> Iterator[list[str]]:
             if batch:
                 yield batch
     finally:
-        # A reader that waits for room finds some, and then that nobody wants more.
+        # A thread that waits for room in the queue finds some, and then that it is closed.
         closed.set()
         while not waiting.empty():
             waiting.get()
