@@ -239,8 +239,8 @@ def compress(loaded: LoadedModel, raw: bytes, adapt: bool = False) -> Compressed
     predictions, encoder = _Predictions(loaded, adapt), constriction.stream.queue.RangeEncoder()
     tokens, escapes = _tokens_of(loaded, raw, predictions.escape)
     has_end = loaded.framing.end is not None
-    flags = OPEN * (has_end and not raw.endswith(b"\n")) + PORTABLE * _portable(loaded)
-    flags |= ADAPTS * adapt
+    flags = OPEN * (has_end and not raw.endswith(b"\n")) + ADAPTS * adapt
+    flags |= PORTABLE * isinstance(loaded.model, NGramArrays)
     coming, at, whole = iter(escapes), 0, raw + b"\n" * (flags & OPEN)
     for first in range(0, len(tokens), BLOCK):
         block, unknown = tokens[first : first + BLOCK], []
@@ -303,10 +303,6 @@ def decompress(loaded: LoadedModel, content: bytes) -> Iterator[bytes]:
         if zlib.crc32(text, flags).to_bytes(4, "little") != checksum:
             raise problem
         yield text[:-1] if last and flags & OPEN else text
-
-
-def _portable(loaded: LoadedModel) -> bool:
-    return isinstance(loaded.model, NGramArrays)
 
 
 def _digest(loaded: LoadedModel) -> bytes:

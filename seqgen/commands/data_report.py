@@ -70,7 +70,7 @@ class DataReport:
         boilerplate: share of the compared lines that occur `OFTEN` times or have phrases of web
             pages and licences, with the most frequent of them.
         scripts: share of letters of each script.
-        zipf: the exponent of frequency by rank, and points (rank, frequency).
+        zipf: the exponent of frequency by rank (Zipf 1935), and points (rank, frequency).
         heaps: the exponent of the vocabulary by words read, and points (words, vocabulary).
         held_out: the compared lines of what `train` would hold out (of documents, all lines), and
             how many are trained on.
@@ -158,7 +158,7 @@ def data_report(text: Text, config: DataConfig) -> DataReport:
         near_copies=_near_copies(list(repeats)),
         boilerplate=_boilerplate(repeats),
         scripts=_scripts(alphabet),
-        zipf=_zipf(words),
+        zipf=_power(list(enumerate(sorted(words.values(), reverse=True), start=1)), *RANKS),
         heaps=_power(heaps, first=RANKS[1]),
         held_out=None
         if held_out is None
@@ -224,13 +224,6 @@ def _boilerplate(repeats: Counter[str]) -> dict[str, Any]:
         "share": _share(sum(n for n, _ in found), repeats.total()),
         "most_frequent": [{"count": n, "text": line[:SHOWN]} for n, line in most],
     }
-
-
-def _zipf(words: Counter[str]) -> dict[str, Any]:
-    """Return how the frequency of a word falls with its rank (Zipf 1935)."""
-    points = list(enumerate(sorted(words.values(), reverse=True), start=1))
-    first, last = RANKS
-    return _power(points, first, last)
 
 
 def _power(

@@ -1,4 +1,4 @@
-"""What goes on inside a trained model: gradients by distance, weights, units, attention."""
+"""The inside of a trained model: gradients by distance, weights, units, attention."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class LoadedModel:
         return Nothing(self.stored.name)
 
     def with_labels(self, names: Sequence[str]) -> LoadedModel:
-        """Return the model told which labels the texts have that it is to write or to score.
+        """Return the model with the labels of the texts that it is to write or to score.
 
         Args:
             names: one or several; none leaves the model as it is.
@@ -136,7 +136,7 @@ class LoadedModel:
         documents: Documents | None = None,
         unknowns: Unknowns | None = None,
     ) -> Corpus:
-        """Return the ids of a text in pieces cut anywhere, read as in training unless told."""
+        """Return the ids of a text in pieces cut anywhere, read as in training by default."""
         documents = documents or self.data.documents
         framing = self.framing_of(documents)
         return encode_corpus(chunks, self.tokenizer, documents, framing=framing, unknowns=unknowns)
@@ -178,12 +178,7 @@ class LoadedModel:
         return self.tokenizer.decoder(history)
 
     def continuation(
-        self,
-        decoder: Decoder,
-        stops: Sequence[str],
-        max_tokens: int,
-        min_tokens: int = 0,
-        ends: EndIds = None,
+        self, decoder: Decoder, stops: Sequence[str], max_tokens: int, min_tokens: int, ends: EndIds
     ) -> Continuation:
         """Open a text over a decoder; see `Continuation`. Without `ends`, the model's end it."""
         kind = BackwardContinuation if self.backward else Continuation

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from seqgen import store
+from seqgen.commands.loaded import LoadedModel
 from seqgen.configs import DataConfig
 from seqgen.data.split import held_out_fraction, held_out_lines, path_of, split_text
 from seqgen.data.suffix_index import MOST, SuffixIndex
@@ -17,9 +18,6 @@ from seqgen.data.text import Surveyor, Text, decoded
 from seqgen.data.tokenfile import is_token_file
 from seqgen.errors import SeqgenError
 from seqgen.tasks.datasets.prepared import survey_text
-
-if TYPE_CHECKING:
-    from seqgen.commands.loaded import LoadedModel
 
 # The lengths of n-grams whose share is reported.
 LENGTHS = (5, 10, 15, 20, 30, 50)

@@ -207,17 +207,13 @@ def _lines(children: dict[int, list[Node]]) -> dict[int, float]:
     return lines
 
 
-def _x(node: Node) -> float:
-    return MARGIN + ACROSS * (node.step + 1)
-
-
 def _y(line: float) -> float:
     return MARGIN + DOWN * (line - 0.5)
 
 
 def _node(node: Node, lines: dict[int, float]) -> str:
-    x, y, above = _x(node), _y(lines[node.node]), _y(lines[node.parent])
-    colour = COLOURS[node.fate]
+    x, y = MARGIN + ACROSS * (node.step + 1), _y(lines[node.node])
+    above, colour = _y(lines[node.parent]), COLOURS[node.fate]
     rank = "" if node.rank is None else f", rank {node.rank + 1}"
     about = escape(
         f"{node.text!r}: {node.logprob:.3f} nats, {node.total:.3f} in all, {node.fate}{rank}"

@@ -607,8 +607,8 @@ async def metrics(server: Server, request: Request) -> Response:
         "answers_total": ("counter", "Answers, by status.", answers),
     }
     lines = []
-    for name, (kind, told, values) in figures.items():
-        lines += [f"# HELP seqgen_{name} {told}", f"# TYPE seqgen_{name} {kind}"]
+    for name, (kind, text, values) in figures.items():
+        lines += [f"# HELP seqgen_{name} {text}", f"# TYPE seqgen_{name} {kind}"]
         lines += [f"seqgen_{name}{which} {value}" for which, value in values.items()]
     return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
@@ -664,7 +664,7 @@ ROUTES: dict[str, tuple[str, Endpoint]] = {
 
 
 def refusal(error: Exception) -> Refused:
-    """Return how an error is told to a client."""
+    """Return the answer that tells a client of an error."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, Busy):
@@ -757,7 +757,7 @@ def make_app(server: Server) -> ASGIApp:
         Route(path, partial(answer, server), methods=[method])
         for path, (method, answer) in ROUTES.items()
     ]
-    told = HTTPException, SeqgenError, Busy, RecursionError, Exception
-    handlers = {ClientDisconnect: gone, **dict.fromkeys(told, failed)}
+    answered = HTTPException, SeqgenError, Busy, RecursionError, Exception
+    handlers = {ClientDisconnect: gone, **dict.fromkeys(answered, failed)}
     app = Starlette(routes=routes, exception_handlers=handlers)
     return Guard(app, server)

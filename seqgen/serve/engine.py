@@ -91,10 +91,6 @@ class Job:
     work: Iterator[Any] | None = None
     cancelled: bool = False
 
-    def texts(self) -> Iterator[tuple[list[BatchText], Opens | None]]:
-        """Yield the texts of one prompt after the other."""
-        return iter(())
-
 
 @dataclass(eq=False, kw_only=True)
 class Writing(Job):
@@ -124,6 +120,7 @@ class Writing(Job):
         self.manner = Manner(self.processors, self.writer.choose, watch, self.writer.outcomes)
 
     def texts(self) -> Iterator[tuple[list[BatchText], Opens | None]]:
+        """Yield the texts of one prompt after the other."""
         for prompt in self.prompts:
             opens, (handle,) = opening(self.loaded, [prompt])
             rows = [self.writer.row(prompt, sample, handle) for sample in range(self.samples)]

@@ -237,7 +237,7 @@ def refused(error: SeqgenError) -> Refused:
 
 
 def read_label(fields: dict[str, Any], loaded: LoadedModel) -> LoadedModel:
-    """Return the model told which label its texts have, if that is asked for."""
+    """Return the model with the label that the request asks for, if any."""
     return loaded.with_labels(typed("label", fields.get("label", []), tuple))
 
 
@@ -371,8 +371,8 @@ def text_of(asked: Query, row: Row, continuation: Continuation) -> str:
 
 def finish(reason: str | None) -> dict[str, str | None]:
     """Return why a text ended, in the protocol's words and in seqgen's."""
-    told = None if reason is None else REASONS.get(reason, "stop")
-    return {"finish_reason": told, "reason": reason}
+    by_protocol = None if reason is None else REASONS.get(reason, "stop")
+    return {"finish_reason": by_protocol, "reason": reason}
 
 
 def logprobs_of(

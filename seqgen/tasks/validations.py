@@ -101,7 +101,7 @@ class OwnLossValidation(Validation):
         """Return the loss on so much of what is held out, from its beginning; on all if None."""
 
     def about(self) -> dict[str, Any]:
-        """Return what there is to say of the model besides."""
+        """Return other figures of the model, by their names in `TrainingResult`."""
         return {}
 
     def quick(self) -> float:

@@ -29,7 +29,7 @@ FALLBACK = (0.5, 1.0, 1.5)
 # Iterations of EM for the weights of orders, at most, and the change that ends them.
 ROUNDS, STILL = 300, 1e-5
 # Counts up to this are discounted by Katz. A sum that lacks no more than this lacks nothing.
-KATZ, NOBODY = 5, 1e-12
+KATZ, ROUNDING = 5, 1e-12
 # Most tokens on which those weights are fitted, and places of a text that are looked up at once.
 MOST_HELD_OUT = AT_ONCE = 1 << 20
 
@@ -321,10 +321,10 @@ def _katz(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
             some = unseen.any()
             return [probs + left * unseen / unseen.sum() if some else probs / probs.sum()]
         given, taken = block.total(probs), block.total(np.where(kept, lower, 0))
-        # Where every word was seen there is nobody to give what the discounts have left.
-        whole = (1 - taken <= NOBODY) & (given > 0)
+        # Where every word was seen, no other word can get what the discounts have left.
+        whole = (1 - taken <= ROUNDING) & (given > 0)
         # Counts above 5 alone lose nothing: one more is counted, of what was not seen (SRILM).
-        stuck = (1 - given <= NOBODY) & ~whole
+        stuck = (1 - given <= ROUNDING) & ~whole
         given = np.where(stuck, given * total / (total + 1), given)
         probs *= np.where(stuck, total / (total + 1), 1 / np.where(whole, given, 1))[of]
         backoffs = _backoffs(np.where(whole, 1, given), taken)
@@ -356,7 +356,7 @@ def _backoffs(given: np.ndarray, taken: np.ndarray) -> np.ndarray:
         taken: the sum of the same words' probabilities in the lower order.
     """
     free = 1 - taken
-    some = free > NOBODY
+    some = free > ROUNDING
     return np.divide((1 - given).clip(0), free, out=np.ones(free.size), where=some)
 
 
@@ -410,7 +410,7 @@ def prune_by_entropy(
                 change = np.log(after) - np.log(before)
                 rest = (1 - given).clip(0)[of]
                 loss = prob * (np.log(lower) + np.log(after) - np.log(prob))
-                loss += np.where(rest > NOBODY, rest * change, 0)
+                loss += np.where(rest > ROUNDING, rest * change, 0)
                 rise = np.expm1(-history[n - 2][block.contexts][of] * loss)
             keep = there & ~(rise < threshold)
             if n < len(counts):

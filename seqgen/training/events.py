@@ -68,7 +68,7 @@ class Progress(Iteration):
         epoch_loss_std: the standard deviation of that epoch's steps.
         lr: the rate as a share of its peak.
         grad_norm: norm of the last gradient, before clipping.
-        figures: what the regime has to tell about the last step, by name.
+        figures: those of the regime for the last step, by name.
     """
 
     train_loss_std: float

@@ -6,11 +6,9 @@ their norm and its random numbers are its own.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import torch
@@ -29,7 +27,7 @@ from seqgen.training.row_threads import ThreadWork, add_gradient, gradients_of, 
 
 
 class JointObjective(nn.Module):
-    """What members minimise, each by itself; see `Objective`, whose verbs these are.
+    """What members minimise, each by itself and in one process; it has the verbs of `Objective`.
 
     Args:
         model: the members.
@@ -77,13 +75,6 @@ class JointObjective(nn.Module):
         """Update what the regimes own."""
         for one in self.each:
             one.end_step()
-
-    def without_figures(self) -> AbstractContextManager[None]:
-        """Forget the figures of the calls within."""
-        held = contextlib.ExitStack()
-        for one in self.each:
-            held.enter_context(one.without_figures())
-        return held
 
     def figures(self) -> dict[str, float]:
         """Return what the first member's regime has to log."""

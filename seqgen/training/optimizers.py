@@ -478,38 +478,24 @@ def clip(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> Tensor:
     return whole_of(norm)
 
 
-@dataclass(frozen=True)
-class After:
-    """The progress of training after its warm-up.
-
-    Attributes:
-        share: of the budget that was left after warm-up, 0 to 1.
-        units: in lengths of the warm-up; in steps where there is none.
-    """
-
-    share: float
-    units: float
-
-
-def _step(config: TrainingConfig, after: After) -> float:
-    # Rounding must not hide that three steps of a third make a whole.
-    return config.step_factor ** math.floor(after.share / config.step_share + 1e-9)
-
-
-# Each maps the progress after warm-up to a share of the peak rate.
-DECAYS: dict[str, Callable[[TrainingConfig, After], float]] = {
-    "constant": lambda config, after: 1.0,
+# Each maps the progress after warm-up to a share of the peak rate: the share of the rest of the
+# budget that is spent, 0 to 1, and the time in lengths of the warm-up, or in steps without one.
+DECAYS: dict[str, Callable[[TrainingConfig, float, float], float]] = {
+    "constant": lambda config, share, time: 1.0,
     # Robbins and Monro (1951): alpha_0 / (1 + k).
-    "inverse_time": lambda config, after: 1 / (1 + after.units),
+    "inverse_time": lambda config, share, time: 1 / (1 + time),
     # After a warm-up of w steps this is sqrt(w / k) at step k (Vaswani et al. 2017, section 5.3).
-    "inverse_sqrt": lambda config, after: (1 + after.units) ** -0.5,
-    "step": _step,
-    "cosine": lambda config, after: 0.5 * (1 + math.cos(math.pi * after.share)),
-    "linear": lambda config, after: 1 - after.share,
+    "inverse_sqrt": lambda config, share, time: (1 + time) ** -0.5,
+    # Rounding must not hide that three steps of a third make a whole.
+    "step": lambda config, share, time: (
+        config.step_factor ** math.floor(share / config.step_share + 1e-9)
+    ),
+    "cosine": lambda config, share, time: 0.5 * (1 + math.cos(math.pi * share)),
+    "linear": lambda config, share, time: 1 - share,
     # With its own start, `begins`, Howard and Ruder (2018, equation 3).
-    "slanted_triangular": lambda config, after: 1 - after.share,
+    "slanted_triangular": lambda config, share, time: 1 - share,
     # Warm-up, stable, decay (Hu et al. 2024).
-    "wsd": lambda config, after: min(1.0, (1 - after.share) / config.decay_share),
+    "wsd": lambda config, share, time: min(1.0, (1 - share) / config.decay_share),
 }
 # A rate of exactly 0 would waste the first step of a run with a budget in minutes.
 LEAST = 0.01
@@ -536,5 +522,5 @@ def rate(config: TrainingConfig, progress: float, step: int, warmed: bool = Fals
         begin = begins(config)
         return max(LEAST, begin + (1 - begin) * progress / warmup)
     past = max(0.0, progress - warmup)
-    after = After(min(1.0, past / (1 - warmup)), past / warmup if warmup else step)
-    return config.min_lr + (1 - config.min_lr) * DECAYS[config.schedule](config, after)
+    share, time = min(1.0, past / (1 - warmup)), past / warmup if warmup else step
+    return config.min_lr + (1 - config.min_lr) * DECAYS[config.schedule](config, share, time)

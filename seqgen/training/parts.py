@@ -79,7 +79,7 @@ class OptimizerState:
 
 
 class CarriedState:
-    """The state that goes on from one training window to the next, as a `CheckpointPart`.
+    """The state that is carried from one training window to the next, as a `CheckpointPart`.
 
     Args:
         model: whose state it is.

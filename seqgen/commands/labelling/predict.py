@@ -168,9 +168,7 @@ class TaggedSentence:
         return self.tags
 
 
-def load_labeller(
-    name: str | Path | None = None, device: str = "auto", work: Work | None = None
-) -> LoadedLabeller:
+def load_labeller(name: str | Path | None, device: str, work: Work) -> LoadedLabeller:
     """Load a classifier or a tagger.
 
     Args:

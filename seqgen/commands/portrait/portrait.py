@@ -127,7 +127,7 @@ def portrait(loaded: LoadedModel, chunks: Iterable[str], prompt: str | None = No
     Args:
         loaded: the model.
         chunks: the text in pieces cut anywhere; no more of it is read than is needed.
-        prompt: what the beam search goes on from; None for the text's first words.
+        prompt: what the beam search continues; None for the text's first words.
 
     Raises:
         UsageError: the model writes from sources, or from labels.

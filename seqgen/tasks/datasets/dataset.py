@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from seqgen import store
 from seqgen.configs import DataConfig, require
@@ -14,16 +14,13 @@ from seqgen.data.pairs import Tokenizers
 from seqgen.data.split import path_of
 from seqgen.data.text import Survey, Text, text_files
 from seqgen.data.tokenfile import is_token_file, read_tokenizer
-from seqgen.data.vector_files import is_vector_file
 from seqgen.formats import hf_tokenizer
+from seqgen.store import StoredModel
 from seqgen.tasks.datasets.prepared import Prepared
 from seqgen.tokenizers import KINDS, Tokenizer, load_tokenizer, tokenizer_kind
 from seqgen.tokenizers.sentencepiece import load_model_file
 from seqgen.training.events import Notice, Report
 from seqgen.wording import listed
-
-if TYPE_CHECKING:
-    from seqgen.store import StoredModel
 
 
 @dataclass(frozen=True)
@@ -52,11 +49,6 @@ class DataFiles:
     def paths(self) -> tuple[Path, ...]:
         """Every file, those of the sources first."""
         return (*self.sources, *self.targets)
-
-    @property
-    def hold_vectors(self) -> bool:
-        """Whether the sources are vectors."""
-        return any(map(is_vector_file, self.sources))
 
 
 @dataclass(frozen=True)
@@ -150,7 +142,7 @@ class Dataset(ABC):
             is_changed: whether the data has changed; may raise.
 
         Raises:
-            SeqgenError: it cannot be read, or nothing tells what of it was held out.
+            SeqgenError: it cannot be read, or it is not known which part was held out.
         """
         config = self.config
         if path_of(config.val) is not None:  # kept with the model; the file may be gone
@@ -178,7 +170,7 @@ class Dataset(ABC):
 
     @abstractmethod
     def survey(self) -> Survey:
-        """Return what there is to say of the data as a whole.
+        """Return the size and the hash of the data as a whole.
 
         Raises:
             SeqgenError: it cannot be read, or is empty.
@@ -218,7 +210,7 @@ class Dataset(ABC):
         """Return all of the data but what a stored model has held out, as `DataParts.train` has it.
 
         Raises:
-            SeqgenError: nothing tells what that is.
+            SeqgenError: it is not known which part that is.
         """
 
     @abstractmethod

@@ -13,6 +13,7 @@ from seqgen.data.encoding import Sampling
 from seqgen.data.labels import Labels, with_labels_read
 from seqgen.data.pairs import LabelledLines, Tokenizers, encode_pairs
 from seqgen.data.text import Survey, survey
+from seqgen.data.vector_files import is_vector_file
 from seqgen.errors import SeqgenError
 from seqgen.tasks.datasets.dataset import (
     DataParts,
@@ -76,7 +77,8 @@ class LabelledDataset(PairDataset):
 
     def check(self) -> None:
         super().check()
-        require(not self.files.hold_vectors, "--labels takes files of lines, not of vectors")
+        vectors = any(map(is_vector_file, self.files.sources))
+        require(not vectors, "--labels takes files of lines, not of vectors")
 
     def survey(self) -> Survey:
         facts = self.pairs.survey()

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from seqgen.data.text import Survey, survey
 from seqgen.data.token_writing import write_token_file
 from seqgen.data.tokenfile import open_token_file
 from seqgen.errors import SeqgenError, reported
+from seqgen.store import StoredModel
 from seqgen.tasks.datasets.dataset import (
     DataFiles,
     DataParts,
@@ -49,10 +50,6 @@ from seqgen.tokenizers import KINDS, Tokenizer
 from seqgen.tokenizers.sentencepiece import SentencepieceTokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
-
-if TYPE_CHECKING:
-    from seqgen.store import StoredModel
-
 
 SUBWORDS = {name for name, kind in KINDS.items() if issubclass(kind, SentencepieceTokenizer)}
 # Words are counted in at most this many pairs, so that their frequencies mean the same in a large

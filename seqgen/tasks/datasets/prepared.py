@@ -131,7 +131,7 @@ class Prepared:
         return None
 
     def default_batch_size(self, training: TrainingConfig) -> int:
-        """Return how many rows make a step, where nobody has said it."""
+        """Return how many rows a step has by default."""
         if self.train.ends.size == 1:
             return training.batch_size
         return rows_of_documents(self.train, training)
@@ -166,7 +166,7 @@ class Prepared:
 
     @property
     def sample_prompt(self) -> str | Vectors:
-        """What the model goes on from, or writes from, to show how far it is."""
+        """What the model continues, or writes from, in the samples shown during training."""
         return ""
 
     @property

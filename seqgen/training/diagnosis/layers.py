@@ -159,7 +159,7 @@ def units_of(
 def named_layers(network: Network) -> list[tuple[str, list[nn.Parameter]]]:
     """Return every parameter once, in the order of use, by the names of the layers.
 
-    A layer has the name of the first parameter in it, as far as needed to tell it from others.
+    A layer is named after its first parameter, by as much of that name as makes it unique.
     """
     name_of = {parameter: name for name, parameter in network.named_parameters()}
     stack = next((n for n, child in network.named_children() if child is network.stack), None)

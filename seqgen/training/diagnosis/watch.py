@@ -108,7 +108,7 @@ class TrainingWatch(Watch):
 
     def _is_next_look(self, run: Run) -> bool:
         """Return whether another of `LOOKS` parts of the budget begins with this step."""
-        if self._looks is None:  # a run that is resumed goes on from the step before
+        if self._looks is None:  # a resumed run continues after the step before
             before = dataclasses.replace(run, step=run.step - 1)
             self._looks = int(LOOKS * self.budget.share(before)) if run.step else -1
         looks = int(LOOKS * self.budget.share(run))
@@ -148,7 +148,7 @@ class TrainingWatch(Watch):
     def _units(self, batch: Batch) -> dict[int, dict[str, float | None]]:
         """Return how the units behave on some rows of the batch.
 
-        Warnings are about ReLUs alone: without these, and without records, nobody asks.
+        Without records they are only for warnings about ReLUs, so a network without these has none.
         """
         if self.model.stack is None or not (self.records or self._has_relus):
             return {}

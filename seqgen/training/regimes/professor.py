@@ -1,4 +1,4 @@
-"""Professor forcing: a discriminator learns to tell free running from teacher forcing."""
+"""Professor forcing: a discriminator learns to distinguish free running from teacher forcing."""
 
 from __future__ import annotations
 

@@ -5,25 +5,24 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from torch import Tensor
 
 from seqgen.configs import TrainingConfig
 from seqgen.training.reading import sent
-from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress
+from seqgen.training.regimes.base import Rows, StepProgress
 from seqgen.training.regimes.drawing import coins, fed_back, opened, sampler, writing
+from seqgen.training.regimes.teacher_forcing import TeacherForcing
 
 
-class MixedTokens(Regime):
+class MixedTokens(TeacherForcing):
     """A regime in which some of the tokens that the model reads are its own."""
 
     def real(self, rows: Rows, progress: StepProgress) -> np.ndarray:
         """Return which tokens (B, T) are read as they are."""
         raise NotImplementedError
 
-    def forward(self, rows: Rows, progress: StepProgress) -> Loss:
-        mixed = self.mixed(rows, progress)
-        reading = self.read(rows, None if mixed is rows.batch.tokens else sent(mixed, rows.device))
-        minimised, nats = self.reader.costs(reading, rows.targets)
-        return Loss(minimised, nats, reading.state)
+    def tokens(self, rows: Rows, progress: StepProgress) -> Tensor:
+        return sent(self.mixed(rows, progress), rows.device)
 
     def mixed(self, rows: Rows, progress: StepProgress) -> np.ndarray:
         """Return what the model reads, (B, T): real tokens and own ones."""

@@ -18,9 +18,13 @@ class TeacherForcing(Regime):
     """The model reads the real text: -sum_t log p(x_t | x_1 ... x_{t-1})."""
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
-        reading = self.read(rows)
+        reading = self.read(rows, self.tokens(rows, progress))
         minimised, nats = self.reader.costs(reading, rows.targets)
         return Loss(minimised, nats, reading.state)
+
+    def tokens(self, rows: Rows, progress: StepProgress) -> Tensor:
+        """Return what the model reads, (B, T): the real tokens."""
+        return rows.tokens
 
 
 class Unlikelihood(Regime):
