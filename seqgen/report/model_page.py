@@ -209,10 +209,7 @@ def _novelty(portrait: Portrait) -> str:
     return table(["n-grams of", "written", "the text"], rows, caption) + "".join(
         table(["copied", "place", "characters"], map(_copied, copies.texts), of_which, left=2)
         for copies, of_which in (
-            (
-                found.samples,
-                "The longest part of each text written that the training text has",
-            ),
+            (found.samples, "The longest part of each text written that the training text has"),
             (found.text, "The same of parts of the text"),
         )
     )

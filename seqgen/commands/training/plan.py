@@ -10,11 +10,7 @@ from typing import Any
 import torch
 
 from seqgen import presets, ranks, registry
-from seqgen.commands.training.fine_tune import (
-    FeatureModel,
-    Origin,
-    architecture_of,
-)
+from seqgen.commands.training.fine_tune import FeatureModel, Origin, architecture_of
 from seqgen.commands.training.regularising import Regularisation
 from seqgen.configs import (
     BUDGETS,

@@ -16,13 +16,7 @@ from seqgen.commands.writing.from_source import (
     check_sources,
     coverage_penalty,
 )
-from seqgen.commands.writing.prompts import (
-    OfSource,
-    Prompt,
-    Written,
-    batches,
-    opening,
-)
+from seqgen.commands.writing.prompts import OfSource, Prompt, Written, batches, opening
 from seqgen.configs import require
 from seqgen.configs.decoding import BeamOptions
 from seqgen.data.sources import Vectors

@@ -17,13 +17,7 @@ from seqgen.commands.writing.from_source import (
     check_sources,
     property_kept,
 )
-from seqgen.commands.writing.prompts import (
-    OfSource,
-    Prompt,
-    Written,
-    batches,
-    opening,
-)
+from seqgen.commands.writing.prompts import OfSource, Prompt, Written, batches, opening
 from seqgen.configs import MOST_TOKENS
 from seqgen.configs.decoding import SampleOptions
 from seqgen.data.sources import Vectors

@@ -19,11 +19,7 @@ from seqgen.models.network import copied
 from seqgen.models.recurrent.cell import Cell
 from seqgen.models.transformer.attention_figures import attention_figures
 from seqgen.models.transformer.model import Transformer
-from seqgen.training.diagnosis.distance import (
-    gradients_by_distance,
-    window_length,
-    windows,
-)
+from seqgen.training.diagnosis.distance import gradients_by_distance, window_length, windows
 from seqgen.training.diagnosis.layers import Update, units_of
 from seqgen.training.diagnosis.warnings import Warnings
 from seqgen.training.events import Diagnosed, Event, Notice, Report, Validated
