@@ -141,26 +141,22 @@ def require_language_model(stored: StoredModel) -> None:
             raise UsageError(f"{part.name} {row.task.model_is}")
 
 
-def find_served(command: str, name: str | Path | None, otherwise: str) -> StoredModel:
-    """Return the stored model of a name, which a command of its own must be for.
+def require_served(command: str, stored: StoredModel, otherwise: str) -> None:
+    """Refuse a model that a command of its own is not for, or a mixture.
 
     Args:
         command: see `Task.serves`.
-        name: a name, a path, or None for the latest.
+        stored: the model.
         otherwise: what to say of another kind of model, after its name.
 
     Raises:
-        UsageError: it is another kind of model.
-        SeqgenError: there is no such model.
+        UsageError: it is one.
     """
-    stored = store.find_all(name)
-    if mixed := isinstance(stored, StoredMixture):
-        require_language_model(stored)
+    mixed = isinstance(stored, StoredMixture)
     row = registry.known_architecture(stored.config["architecture"])
     # An architecture that is not known is said to be damage where the model is loaded.
     if mixed or (row is not None and command not in row.task.serves):
         raise UsageError(f"{stored.name} {otherwise}")
-    return stored
 
 
 def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:

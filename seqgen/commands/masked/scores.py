@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from seqgen import store
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.loading import Work, find_served, load_any
+from seqgen.commands.loading import Work, load_any, require_language_model, require_served
 from seqgen.configs import Documents
 from seqgen.data.batches import IGNORED, spans_of
 from seqgen.data.corpus import Corpus
@@ -25,6 +26,7 @@ from seqgen.models.encoders.transformer_arrays import MaskedModel
 from seqgen.models.engines.ops import ops_of
 from seqgen.models.reader import without_gradients
 from seqgen.scoring import Scored, add_up
+from seqgen.store import StoredMixture
 
 if TYPE_CHECKING:
     from seqgen.models.engines.precision import Precision
@@ -161,7 +163,10 @@ def load_masked(
         SeqgenError: there is no such model, or it is damaged.
     """
     otherwise = "is not a masked model: give one of seqgen train TEXT --model bert"
-    stored = find_served("fill", name, otherwise)
+    stored = store.find_all(name)
+    if isinstance(stored, StoredMixture):
+        require_language_model(stored)
+    require_served("fill", stored, otherwise)
     if work is not None:
         work = replace(work, read=work.read * stored.config["model"].get("window", 1))
     return load_any(stored, device, precision, work)

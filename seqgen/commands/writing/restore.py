@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from seqgen import store
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.loading import Work, find_served, load_any
+from seqgen.commands.loading import Work, load_any, require_served
 from seqgen.errors import SeqgenError
 from seqgen.models.engines.ops import ops_of
 from seqgen.models.memory.hopfield_arrays import recall
@@ -52,7 +53,9 @@ def load_memory(name: str | Path | None = None) -> LoadedModel:
         "is not an associative memory, which restore needs: give a model of seqgen train LINES "
         "--model hopfield"
     )
-    return load_any(find_served("restore", name, otherwise), "cpu", work=Work())
+    stored = store.find_all(name)
+    require_served("restore", stored, otherwise)
+    return load_any(stored, "cpu", work=Work())
 
 
 def restore(
