@@ -132,12 +132,13 @@ def settings_of(
     """Return a configuration file's settings by name.
 
     Tables (`model`, `training`, `data`) only group. What is derived, how texts of that model begin
-    and end, what its adapters are of, and what describes the file itself, is left out.
+    and end, what its adapters are of, how its members are mixed, and what describes the file
+    itself, is left out.
     """
     about = {"format", "seqgen_version", "architecture", "preset", "framing", "adapter"}
     settings: dict[str, Any] = {}
     for name, value in nested.items():
-        if name in about:
+        if name in about or (name == "members" and isinstance(value, dict)):  # no number of them
             continue
         if isinstance(value, dict):
             derived = config_class.derived if name == "model" else ()

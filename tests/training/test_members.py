@@ -166,6 +166,15 @@ def test_a_gate_of_the_members_alone_leaves_the_mixture_as_it_is_reported(
     assert stored == pytest.approx(-both.mean(), abs=1e-6)
 
 
+def test_a_run_is_repeated_from_its_configuration(text, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    settings = settings_for("lstm", members=2)
+    one = train([text], architecture="lstm", name="one", settings=settings)
+    config = store.find("one").config
+    other = train([text], config=config, name="other")
+    assert (other.val_loss, other.members) == (one.val_loss, one.members)
+
+
 def test_an_interrupt_while_weights_are_fitted_says_how_to_resume(text, tmp_path, monkeypatch):
     """And resuming fits them, as if nothing had happened."""
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
