@@ -26,7 +26,7 @@ from seqgen.decoding.beam_groups import (
 from seqgen.decoding.continuation import DEAD_END, LIMIT, EndIds, reasons_of
 from seqgen.decoding.hypotheses import Best, Hypothesis
 from seqgen.decoding.include import IncludingGroup, Wanted
-from seqgen.decoding.processors import History, Processor, normalise
+from seqgen.decoding.processors import History, Processor, before_and_after, normalise
 from seqgen.decoding.sampling import Opens, prefill
 from seqgen.decoding.stochastic_beam import StochasticGroup
 from seqgen.hashing import hash64
@@ -142,12 +142,9 @@ def search(
     # Before the first step the groups of a prompt share its one row.
     rows = [(owner, owner.groups[0].live[0]) for owner in searches]
     while True:
-        model_log_probs, histories = require_numbers(normalise(logits)), _Histories(rows)  # (R, V)
-        if outcomes is not None:
-            model_log_probs = outcomes(histories, model_log_probs)
-        filtered = model_log_probs
-        for processor in processors:
-            filtered = processor(histories, filtered)
+        log_probs = require_numbers(normalise(logits))  # (R, V)
+        how = processors, _Histories(rows), log_probs, outcomes
+        model_log_probs, filtered = before_and_after(*how)
         for row, (owner, hypothesis) in enumerate(rows):
             if owner.wanted is not None:
                 owner.groups[0].allow(hypothesis, filtered[row], owner.ending)

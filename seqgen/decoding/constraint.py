@@ -8,7 +8,7 @@ import numpy as np
 
 from seqgen.configs import require
 from seqgen.decoding.continuation import DEAD_END, LIMIT
-from seqgen.decoding.processors import IMPOSSIBLE, History, normalise
+from seqgen.decoding.processors import IMPOSSIBLE, History, normalise_or_end
 from seqgen.patterns.automaton import LOST, MOST_KEPT, NEVER, Automaton
 
 # States of texts that are remembered.
@@ -164,11 +164,4 @@ class Constraint:
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         masks = [self._mask(self.place(tokens)) for tokens in history]
         kept = log_probs + (masks[0] if len(masks) == 1 else np.array(masks))
-        impossible = np.maximum.reduce(kept, -1) == IMPOSSIBLE  # (B,)
-        if not impossible.any():
-            return normalise(kept)
-        if self.dead_id is not None:
-            kept[impossible, self.dead_id] = 0.0
-            return normalise(kept)
-        kept[~impossible] = normalise(kept[~impossible])
-        return kept
+        return normalise_or_end(kept, self.dead_id)

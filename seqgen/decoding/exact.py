@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from seqgen.decoding.constraint import Constraint
-from seqgen.decoding.processors import IMPOSSIBLE, normalise
+from seqgen.decoding.processors import IMPOSSIBLE, normalise_or_end
 from seqgen.errors import UsageError
 
 # Tokens that are followed in the product of contexts, states and lengths, all in all.
@@ -136,9 +136,7 @@ class Exact(Constraint):
         kept = np.full_like(log_probs, IMPOSSIBLE, dtype=np.float64)
         for row, tokens in zip(kept, history, strict=True):
             self.enter(row, tokens, getattr(tokens, "prompt", 0))
-        impossible = np.maximum.reduce(kept, -1) == IMPOSSIBLE
-        kept[impossible, self.dead_id] = 0.0
-        return normalise(kept)
+        return normalise_or_end(kept, self.dead_id)
 
     def enter(self, row: np.ndarray, tokens: Sequence[int], begin: int) -> None:
         """Enter in a row (V,) what follows tokens, the first `begin` of which are the prompt."""

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from seqgen.data.suffix_index import SuffixIndex
-from seqgen.decoding.processors import IMPOSSIBLE, normalise, written
+from seqgen.decoding.processors import IMPOSSIBLE, normalise_or_end, written
 
 # Ends of texts whose forbidden tokens are remembered.
 MOST_REMEMBERED = 1000
@@ -55,12 +55,7 @@ class MaxCopy:
         kept = log_probs.copy()
         for row, tokens in enumerate(history):
             kept[row, self.removed(tokens)] = IMPOSSIBLE
-        possible = np.maximum.reduce(kept, -1) > IMPOSSIBLE  # (B,)
-        if self.dead_id is not None:
-            kept[~possible, self.dead_id] = 0.0
-            possible[:] = True
-        kept[possible] = normalise(kept[possible])
-        return kept
+        return normalise_or_end(kept, self.dead_id)
 
     def removed(self, tokens: Sequence[int]) -> np.ndarray:
         """Return the tokens (V,) of bool that would complete a copy after a row's tokens so far."""

@@ -80,6 +80,34 @@ def leave(log_probs: np.ndarray, removed: np.ndarray) -> np.ndarray:
     return normalise(kept)
 
 
+def normalise_or_end(log_probs: np.ndarray, dead_id: int | None) -> np.ndarray:
+    """Normalise (B, V); a row without any token ends by `dead_id`, or stays so if that is None."""
+    empty = np.maximum.reduce(log_probs, -1) == IMPOSSIBLE  # (B,)
+    if not empty.any():
+        return normalise(log_probs)
+    if dead_id is not None:
+        log_probs[empty, dead_id] = 0.0
+        return normalise(log_probs)
+    log_probs[~empty] = normalise(log_probs[~empty])
+    return log_probs
+
+
+def before_and_after(
+    processors: Sequence[Processor],
+    history: Sequence[Sequence[int]],
+    log_probs: np.ndarray,
+    outcomes: Processor | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return log-probabilities (B, V) before and after all processors.
+
+    `outcomes` makes one outcome of several tokens first; see `constraint.Constraint.outcomes`.
+    """
+    before = after = log_probs if outcomes is None else outcomes(history, log_probs)
+    for processor in processors:
+        after = processor(history, after)
+    return before, after
+
+
 class Checked:
     """A filter that a setting of `SampleOptions` asks for, whose first field is its value."""
 
