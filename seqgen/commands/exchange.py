@@ -220,7 +220,7 @@ def _to_export(loaded: LoadedModel, merge: bool, file_format: str) -> formats.Mo
     adapts = loaded.stored.is_adapter and not merge
     if adapts and file_format != "peft":
         raise SeqgenError(
-            f"{name} holds adapters of {loaded.stored.require_base().name}: add --merge to write "
+            f"{name} holds adapters of {loaded.stored.base.name}: add --merge to write "
             "both together as one model, or --format peft to write the adapters alone"
         )
     if loaded.backward:
@@ -231,7 +231,7 @@ def _to_export(loaded: LoadedModel, merge: bool, file_format: str) -> formats.Mo
     whole = replace(whole, kept=kept if isinstance(kept, dict) else {})
     if not adapts:
         return whole
-    base, adapter = loaded.stored.require_base(), loaded.stored.adapter
+    base, adapter = loaded.stored.base, loaded.stored.adapter
     adapters = formats.Adapters(loaded.stored.own_tensors(), adapter.rank, adapter.alpha)
     return replace(whole, adapters=adapters, base=base.record.get("imported", base.name))
 

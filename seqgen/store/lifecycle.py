@@ -12,8 +12,8 @@ from seqgen.errors import SeqgenError, reported
 from seqgen.files import sync_folder
 from seqgen.store.finding import LATEST, LONGEST_NAME, check_free
 from seqgen.store.kept_data import clear_leftovers
-from seqgen.store.layout import CONFIG, models_folder, models_locked
-from seqgen.store.model import Adapter, Reference, StoredModel, models_of
+from seqgen.store.layout import models_folder, models_locked
+from seqgen.store.model import Reference, StoredModel, models_of
 from seqgen.store.ownership import (
     clean_models,
     discard,
@@ -99,7 +99,7 @@ def _references(model: StoredModel) -> list[Reference]:
         if model.is_mixture:
             return [part for part in model.part_references if not part.inside]
         if model.is_adapter:
-            return [Adapter.read(model.config, model.path / CONFIG).base]
+            return [model.adapter.base]
     return []
 
 

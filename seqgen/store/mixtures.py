@@ -20,7 +20,7 @@ from seqgen.store.layout import models_folder
 from seqgen.store.model import Member, Reference, StoredModel
 
 if TYPE_CHECKING:
-    import numpy as np
+    pass
 
 
 @dataclass(frozen=True)
@@ -197,15 +197,11 @@ def mixture_weights(
     by_order, gate = (tensors.get(name, np.zeros((0, parts))) for name in ("by_order", "gate"))
     tables = [flat[None], by_order]
     right = all(table.ndim == 2 and table.shape[1] == parts for table in (*tables, gate))
-    right = right and np.isfinite(gate).all()
-    if not right or not all(((t >= 0).all() and _sums_to_one(t)) for t in tables):
+    right = right and np.isfinite(gate).all() and all((t >= 0).all() for t in tables)
+    if not right or not all((abs(t.sum(1) - 1) < ROUNDING).all() for t in tables):
         raise SeqgenError(f"{path} is damaged: its weights do not fit the parts")
     rows = (tuple(map(tuple, table.tolist())) for table in (by_order, gate))
     return tuple(flat.tolist()), *rows
-
-
-def _sums_to_one(table: np.ndarray) -> bool:
-    return bool((abs(table.sum(1) - 1) < ROUNDING).all())
 
 
 def write_mixture(folder: StoredModel, mixture: StoredMixture, copy: bool) -> None:

@@ -16,7 +16,7 @@ from seqgen.configs import Config
 from seqgen.errors import SeqgenError, UsageError, first_line
 from seqgen.files import json_bytes
 from seqgen.store import layout
-from seqgen.store.folder import MetricsLog, ModelFolder, TrainingFolder, is_whole, tensor_pieces
+from seqgen.store.folder import MetricsLog, TrainingFolder, is_whole, tensor_pieces
 from seqgen.store.layout import models_folder
 from seqgen.store.manifest import CHEAP, digest_of_files
 
@@ -118,40 +118,6 @@ class Adapter:
         return [self.base.digest, self.rank, self.alpha]
 
 
-def read_config(folder: ModelFolder) -> dict[str, Any]:
-    """Return `config.json`: architecture, resolved configuration, versions.
-
-    Raises:
-        SeqgenError: it is missing, damaged, or of a later format.
-    """
-    config = folder.read_table(layout.CONFIG)
-    if config.get("format") != layout.FORMAT:
-        raise SeqgenError(
-            f"{folder.path} has format {config.get('format')!r}, "
-            f"and this seqgen reads {layout.FORMAT}"
-        )
-    tables = {"model": None, "data": None, "training": {}}
-    tables = {name: config.get(name, missing) for name, missing in tables.items()}
-    wrong = [name for name, table in tables.items() if not isinstance(table, dict)]
-    if wrong:
-        raise SeqgenError(f"{folder.path / layout.CONFIG} is damaged: it has no table {wrong[0]!r}")
-    if not isinstance(config.get("architecture"), str):
-        raise SeqgenError(f"{folder.path / layout.CONFIG} is damaged: it names no architecture")
-    return config
-
-
-def read_parts(config: Mapping[str, Any], file: Path) -> list[Reference]:
-    """Return how the configuration of a mixture, in a file, refers to its parts, two or more.
-
-    Raises:
-        SeqgenError: it is damaged.
-    """
-    facts = config.get("parts")
-    if not isinstance(facts, list) or len(facts) < 2:
-        raise SeqgenError(f"{file} is damaged: it names no parts")
-    return [Reference.read(fact, file, "a part") for fact in facts]
-
-
 T = TypeVar("T")
 Settings = TypeVar("Settings", bound=Config)
 # What a message says of the base of adapters that is gone, and what to do.
@@ -170,7 +136,20 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: it is missing, damaged, or of a later format.
         """
-        return read_config(self)
+        config = self.read_table(layout.CONFIG)
+        if config.get("format") != layout.FORMAT:
+            found = f"{self.path} has format {config.get('format')!r}"
+            raise SeqgenError(f"{found}, and this seqgen reads {layout.FORMAT}")
+        for name, missing in {"model": None, "data": None, "training": {}}.items():
+            if not isinstance(config.get(name, missing), dict):
+                raise self._damaged(f"it has no table {name!r}")
+        if not isinstance(config.get("architecture"), str):
+            raise self._damaged("it names no architecture")
+        return config
+
+    def _damaged(self, why: object) -> SeqgenError:
+        """Return what is raised where `config.json` is damaged."""
+        return SeqgenError(f"{self.path / layout.CONFIG} is damaged: {why}")
 
     @property
     def is_mixture(self) -> bool:
@@ -197,9 +176,7 @@ class StoredModel(TrainingFolder):
             if weights and not (len(weights) > 1 and min(weights) >= 0 < sum(weights)):
                 raise ValueError
         except (TypeError, LookupError, ValueError):
-            raise SeqgenError(
-                f"{self.path / layout.CONFIG} is damaged: its members have no weights"
-            ) from None
+            raise self._damaged("its members have no weights") from None
         return weights
 
     @property
@@ -213,9 +190,7 @@ class StoredModel(TrainingFolder):
         try:
             return tuple(tuple(map(float, row)) for row in gate)
         except (TypeError, ValueError):
-            raise SeqgenError(
-                f"{self.path / layout.CONFIG} is damaged: its gate has no coefficients"
-            ) from None
+            raise self._damaged("its gate has no coefficients") from None
 
     def require_network(self, what: str) -> None:
         """Refuse a mixture where one model is needed.
@@ -244,14 +219,18 @@ class StoredModel(TrainingFolder):
 
     @property
     def part_references(self) -> list[Reference]:
-        """How a mixture that has a folder refers to its parts; empty of any other model.
+        """How a mixture that has a folder refers to its parts, two or more; else empty.
 
         Raises:
             SeqgenError: the configuration is missing or damaged.
         """
         config = self.config
-        refers = config["architecture"] == layout.MIXTURE
-        return read_parts(config, self.path / layout.CONFIG) if refers else []
+        if config["architecture"] != layout.MIXTURE:
+            return []
+        facts = config.get("parts")
+        if not isinstance(facts, list) or len(facts) < 2:
+            raise self._damaged("it names no parts")
+        return [Reference.read(fact, self.path / layout.CONFIG, "a part") for fact in facts]
 
     @property
     def record(self) -> dict[str, Any]:
@@ -339,7 +318,7 @@ class StoredModel(TrainingFolder):
         try:
             return kind.read(self.config.get(part))
         except UsageError as error:
-            raise SeqgenError(f"{self.path / layout.CONFIG} is damaged: {part}: {error}") from None
+            raise self._damaged(f"{part}: {error}") from None
 
     def framing(self, tokenizer: Tokenizer) -> Framing:
         """Return how the model's texts begin and end.
@@ -359,7 +338,7 @@ class StoredModel(TrainingFolder):
         try:
             return Framing.read(self.config["framing"], tokenizer.vocab_size)
         except ValueError as error:
-            raise SeqgenError(f"{self.path / layout.CONFIG} is damaged: {error}") from None
+            raise self._damaged(error) from None
 
     def load(self) -> tuple[LanguageModel, Tokenizer]:
         """Build the model, in evaluation mode on the CPU, and its tokenizer.
@@ -420,7 +399,7 @@ class StoredModel(TrainingFolder):
             from seqgen.models.low_rank import adapt
             from seqgen.store.filling import fill
 
-            model = fill(*self.shape(), self.require_base().weights, self.path)
+            model = fill(*self.shape(), self.base.weights, self.path)
             adapt(model, self.adapter.rank, self.adapter.alpha)
             load_weights(model, self.own_tensors())
         return model, tokenizer
@@ -453,7 +432,7 @@ class StoredModel(TrainingFolder):
         try:
             return architecture(self.config["architecture"])
         except UsageError as error:
-            raise SeqgenError(f"{self.path / layout.CONFIG} is damaged: {error}") from None
+            raise self._damaged(error) from None
 
     def weights(self) -> dict[str, Tensor]:
         """Return every weight by name; if only adapters are stored, those of their base with them.
@@ -466,7 +445,7 @@ class StoredModel(TrainingFolder):
             return self.own_tensors()
         from seqgen.models.low_rank import merged
 
-        base, adapter = self.require_base().weights(), self.adapter
+        base, adapter = self.base.weights(), self.adapter
         return merged(base, self.own_tensors(), adapter.alpha, adapter.rank)
 
     def own_tensors(self) -> dict[str, Tensor]:
@@ -490,17 +469,13 @@ class StoredModel(TrainingFolder):
         """
         return "adapter" in self.config
 
-    def require_base(self) -> StoredModel:
-        """Return the model that the adapters of this one are of.
+    @cached_property
+    def base(self) -> StoredModel:
+        """The model that the adapters of this one are of, whose hash is then worked out once.
 
         Raises:
             SeqgenError: it is gone, or has changed.
         """
-        return self._base
-
-    @cached_property
-    def _base(self) -> StoredModel:
-        """The base, whose hash is then worked out once."""
         return self.referred(self.adapter.base, ROLE, REMEDY)
 
     @property
@@ -627,7 +602,7 @@ class Member(StoredModel):
 
     @property
     def config(self) -> dict[str, Any]:
-        config = read_config(self)
+        config = super().config
         del config["members"]
         config["training"]["members"] = None
         return config

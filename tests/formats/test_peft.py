@@ -258,7 +258,7 @@ def test_where_the_base_is_and_what_else_goes_wrong(folders, tmp_path, capsys):
     import_model(folder, name="two")
     assert "several models are imported from there" in refusal(capsys, "import", out)
     assert run(["import", str(out), "--base", "two", "--name", "tuned", "-q"]) == 0
-    assert load("tuned", "cpu").stored.require_base().name == "two"
+    assert load("tuned", "cpu").stored.base.name == "two"
     written = str(tmp_path / "w")
     assert run(["export", "tuned", "--format", "peft", "--out", written, "-q"]) == 0
     assert "one holds a whole model" in refusal(
