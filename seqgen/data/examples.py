@@ -248,10 +248,8 @@ class ExampleEncoder:
     def sources(self, examples: Sequence[Example]) -> TokenSources:
         """Return what a model reads of examples."""
         sources = TokenSources.of([self.ids(example) for example in examples])
-        return TokenSources(sources.values, sources.ends, self._unknown(sources.values))
-
-    def _unknown(self, values: np.ndarray) -> int:
-        return int(np.count_nonzero(values == self.tokenizer.unk_id))
+        unknown = np.count_nonzero(sources.values == self.tokenizer.unk_id)
+        return TokenSources(sources.values, sources.ends, int(unknown))
 
     def corpus(self, examples: Sequence[Example], name: str) -> Corpus:
         """Return examples to train on: labels as targets, texts as sources.

@@ -279,21 +279,13 @@ def _llama(fields: Fields) -> dict[str, Any]:
     }
 
 
-def _qwen2(fields: Fields) -> dict[str, Any]:
-    return {**_llama(fields), "qkv_bias": True}
-
-
-def _qwen3(fields: Fields) -> dict[str, Any]:
-    return {**_llama(fields), "qk_norm": True}
-
-
 # What reads each kind of model.
 READERS: dict[str, Callable[[Fields], dict[str, Any]]] = {
     "gpt2": _gpt2,
     "llama": _llama,
     "mistral": _llama,
-    "qwen2": _qwen2,
-    "qwen3": _qwen3,
+    "qwen2": lambda fields: {**_llama(fields), "qkv_bias": True},
+    "qwen3": lambda fields: {**_llama(fields), "qk_norm": True},
 }
 
 

@@ -348,7 +348,8 @@ def files_of(
     if isinstance(tokenizer, HuggingFaceTokenizer):
         table = parse_json(tokenizer.content)
         special = {which: tokenizer.name_of(i) for which, i in _special(tokenizer) if i is not None}
-        if not source and _begins(tokenizer) != framing.starts_prompts:
+        before, _ = tokenizer.frame()
+        if not source and bool(before) != framing.starts_prompts:
             start = (tokenizer.name_of(framing.start), framing.start)
             table["post_processor"] = _template(start if framing.starts_prompts else None)
     else:
@@ -372,12 +373,6 @@ def files_of(
 
 def _special(tokenizer: Tokenizer) -> list[tuple[str, int | None]]:
     return [(which, getattr(tokenizer, f"{which}_id")) for which in ("pad", "bos", "eos", "unk")]
-
-
-def _begins(tokenizer: HuggingFaceTokenizer) -> bool:
-    """Return whether the file itself puts something before every text."""
-    before, _ = tokenizer.frame()
-    return bool(before)
 
 
 def _template(

@@ -106,13 +106,16 @@ class _Rules:
         if path in self.rules:
             return path
         self.rules[path] = productions = []
-        if schema is True or (isinstance(schema, dict) and _allows_all(schema)):
+        if schema is True or (
+            isinstance(schema, dict) and not schema.keys() - ANNOTATIONS and _is_open(schema)
+        ):
             schema = {"type": ["string", "number", "boolean", "null"]}
         self._is_schema(path, schema)
         if "allOf" in schema:
             schema = self._all_of(path, schema)
         whole = [word for word in schema if word in WHOLE]
-        kinds = schema.get("type", _implied(schema))
+        implied = [kind for kind, words in KEYWORDS.items() if words & schema.keys()]
+        kinds = schema.get("type", implied)
         kinds = [kinds] if isinstance(kinds, str) else list(kinds)
         unknown = next((kind for kind in kinds if kind not in KEYWORDS), None)
         require(unknown is None, f"{path} has the type {unknown!r}, which JSON Schema has not")
@@ -357,18 +360,9 @@ def _is_open(schema: dict) -> bool:
     return schema.get("additionalProperties", True) in (True, {})
 
 
-def _allows_all(schema: dict) -> bool:
-    return schema.keys() <= ANNOTATIONS and _is_open(schema)
-
-
 def _escaped(name: str) -> str:
     """Return a name as a step of a JSON pointer."""
     return name.replace("~", "~0").replace("/", "~1")
-
-
-def _implied(schema: dict) -> list[str]:
-    """Return the types whose keywords a schema without a type has."""
-    return [kind for kind, words in KEYWORDS.items() if words & schema.keys()]
 
 
 def _values(schema: dict) -> list[Any] | None:

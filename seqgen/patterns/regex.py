@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -180,11 +180,8 @@ def _every(last: int) -> str:
 @functools.cache
 def _matched(text: str, flags: int, last: int = LAST) -> Ranges:
     """Return the characters up to `last` that `re` itself matches."""
-    return ranges_of(_runs(re.compile(f"{text}+", flags).finditer(_every(last))))
-
-
-def _runs(matches: Iterable[re.Match[str]]) -> Iterator[tuple[int, int]]:
-    return ((match.start(), match.end() - 1) for match in matches)
+    runs = re.compile(f"{text}+", flags).finditer(_every(last))
+    return ranges_of((run.start(), run.end() - 1) for run in runs)
 
 
 def _cased(ends: tuple[int, int], flags: int) -> Ranges:

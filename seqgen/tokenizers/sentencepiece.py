@@ -282,7 +282,9 @@ def sentences(chunks: Iterable[str]) -> Iterator[str]:
     kept: list[tuple[float, str]] = []
     fraction, size, number = 1.0, 0, 0
     for block in line_blocks(chunks, boundary):
-        lines = [part for line in block.split("\n") for part in _short(line) if part]
+        # The trainer takes no longer lines.
+        pieces = (segments(line, boundary, 1 << 14) for line in block.split("\n"))
+        lines = [piece for several in pieces for piece in several if piece]
         draws = uniforms(SAMPLE, number + np.arange(len(lines)))
         number += len(lines)
         for draw, line in zip(draws.tolist(), lines, strict=True):
@@ -297,11 +299,6 @@ def sentences(chunks: Iterable[str]) -> Iterator[str]:
         # The trainer takes no NUL: it is always a byte piece.
         yield escaped(line).replace("\0", "")
     yield " "  # the trainer wants something to learn, however little there is
-
-
-def _short(line: str) -> list[str]:
-    """Cut a line that is too long for the trainer."""
-    return segments(line, boundary, 1 << 14)
 
 
 def _training_problem(message: str, vocab_size: int) -> SeqgenError:

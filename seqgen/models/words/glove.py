@@ -52,15 +52,12 @@ class GloVe(WordNetwork):
         places = np.flatnonzero(~np.isin(tokens, list(no_words)))
         words = tokens[places].astype(np.int64)
         documents = np.searchsorted(ends, places, side="right")
-        counted = [_pairs_at(words, documents, d, self.vocab_size) for d in self._distances]
+        distances = range(1, self.config.context_size + 1)
+        counted = [_pairs_at(words, documents, d, self.vocab_size) for d in distances]
         keys, where = np.unique(np.concatenate([keys for keys, _ in counted]), return_inverse=True)
         times = np.bincount(where, np.concatenate([times for _, times in counted]), keys.size)
         self.pairs = torch.from_numpy(keys).to(self.device)
         self.times = torch.from_numpy(times).to(self.times)
-
-    @property
-    def _distances(self) -> range:
-        return range(1, self.config.context_size + 1)
 
     def cost(self, windows: Windows) -> Tensor:
         scores = self.embedding(windows.centres) @ self.context(windows.around).mT
