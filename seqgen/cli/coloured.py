@@ -80,7 +80,8 @@ def _in_colour(line: Line, scale: Scale) -> Text:
 
 def put_coloured(tokens: Iterable[Token], out: Output) -> None:
     """Write a text, line by line: expected tokens green, surprising ones red."""
-    put_lines(lines_of(_pieces(tokens)), BITS, _digit, None if out.quiet else LEGEND)
+    legend = None if out.quiet else LEGEND
+    put_lines(lines_of(_pieces(tokens)), BITS, lambda bits: f"{round(min(bits, 9))}", legend)
 
 
 def _pieces(tokens: Iterable[Token]) -> Iterator[tuple[str, float]]:
@@ -90,7 +91,3 @@ def _pieces(tokens: Iterable[Token]) -> Iterator[tuple[str, float]]:
         bits = held + token.surprisal_bits
         held = 0.0 if token.text else bits
         yield token.text, bits
-
-
-def _digit(bits: float) -> str:
-    return f"{round(min(bits, 9))}"

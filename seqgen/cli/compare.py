@@ -158,7 +158,7 @@ def compare(
         resamples=tests.resamples,
     )
     if not out.records(records):
-        _table(records)
+        put_columns(_columns(records), sorted(records, key=lambda one: -one.bits_per_byte))
     for one in records if by_bleu else ():
         say_cut(one.model, one.cut, one.bleu["pairs"], one.max_tokens, out)
     if not out.json:
@@ -235,11 +235,6 @@ def _columns(records: list[Comparison]) -> dict[str, Callable[[Any], str]]:
         return COLUMNS
     columns = {**dict(list(COLUMNS.items())[:2]), **PERPLEXITY, **COLUMNS}
     return columns if records[0].bleu is None else {**columns, **BLEU}
-
-
-def _table(records: list[Comparison]) -> None:
-    """Write a row a model, the best last."""
-    put_columns(_columns(records), sorted(records, key=lambda one: -one.bits_per_byte))
 
 
 def _explain(records: list[Comparison], data: str | None, out: Output) -> None:

@@ -81,7 +81,9 @@ def _table(evaluations: Sequence[LabelEvaluation]) -> None:
         "labels": lambda one: count(one.labels),
         "nats/label": lambda one: figure(one.nats_per_label),
         "accuracy": lambda one: share(one.accuracy),
-        "majority label": _majority,
+        "majority label": lambda one: (
+            f"{percentage(one.majority['accuracy'])} ({one.majority['label']})"
+        ),
         "macro-F1": lambda one: share(one.macro_f1),
     }
     if any(one.entity_f1 for one in evaluations):
@@ -92,11 +94,6 @@ def _table(evaluations: Sequence[LabelEvaluation]) -> None:
         }
     rows = [[label, *map(show, evaluations)] for label, show in figures.items()]
     put_table(["", *(one.model for one in evaluations)], rows)
-
-
-def _majority(one: LabelEvaluation) -> str:
-    """Return what predicting the commonest label everywhere gives."""
-    return f"{percentage(one.majority['accuracy'])} ({one.majority['label']})"
 
 
 def share(estimate: dict[str, float] | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,17 +29,16 @@ from seqgen.wording import plural
 
 def describe(model: store.StoredModel) -> dict[str, Any]:
     """Return the keys of `seqgen models --json`; null where a model does not tell."""
-    keys = ("name", "path", "architecture", "parameters", "tokenizer", "val_bits_per_char")
-    facts: dict[str, Any] = dict.fromkeys((*keys, "created", "val_oov_bits_per_byte"))
-    facts |= {"name": model.name, "path": str(model.path)}
-    try:
+    config, record, result, tokenizer = {}, {}, {}, None
+    with contextlib.suppress(SeqgenError):
         config, record, result = model.config, model.record, store.result_of(model)
-    except SeqgenError:
-        return facts
-    return facts | {
+        tokenizer = _tokenizer_kind(model) or config["data"].get("tokenizer")
+    return {
+        "name": model.name,
+        "path": str(model.path),
         "architecture": config.get("architecture"),
         "parameters": record.get("parameters"),
-        "tokenizer": _tokenizer_kind(model) or config.get("data", {}).get("tokenizer"),
+        "tokenizer": tokenizer,
         "val_bits_per_char": result.get("val_bits_per_char"),
         "created": record.get("created"),
         "val_oov_bits_per_byte": result.get("val_oov_bits_per_byte"),
@@ -160,6 +160,7 @@ def _mixed(model: store.StoredModel) -> dict[str, str]:
     def weighted(weights: Sequence[float]) -> str:
         return " + ".join(f"{n}:{weight(w)}" for n, w in zip(names, weights, strict=True))
 
+    coefficients = plural(sum(map(len, facts["gate"] or ())), "coefficient")
     return {
         "parts": ", ".join(_part(model, **part) for part in facts["parts"]),
         "weights": weighted(facts["weights"]),
@@ -167,12 +168,8 @@ def _mixed(model: store.StoredModel) -> dict[str, str]:
             f"after {order} matched": weighted(row)
             for order, row in enumerate(facts["by_order"] or ())
         },
-        **({"gate": _gate(facts["gate"])} if facts["gate"] else {}),
+        **({"gate": f"{coefficients}, used instead of the weights"} if facts["gate"] else {}),
     }
-
-
-def _gate(table: Sequence[Sequence[float]]) -> str:
-    return f"{plural(sum(map(len, table)), 'coefficient')}, used instead of the weights"
 
 
 def _part(mixture: store.StoredModel, name: str, path: str | None) -> str:

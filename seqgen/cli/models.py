@@ -120,14 +120,11 @@ def _list_architectures(out: Output) -> None:
 
 def put_presets(out: Output) -> None:
     """Write what each preset is."""
-    from seqgen import presets
+    from seqgen.presets import PRESETS
 
-    known = [
-        {"name": one.name, "architecture": one.architecture, "summary": one.summary}
-        for one in presets.PRESETS.values()
-    ]
-    if not out.records(known):
-        put_facts({preset.name: preset.summary for preset in presets.PRESETS.values()})
+    facts = "name", "architecture", "summary"
+    if not out.records({f: getattr(one, f) for f in facts} for one in PRESETS.values()):
+        put_facts({one.name: one.summary for one in PRESETS.values()})
 
 
 def put_settings(architecture: str, out: Output, only: str | None = None) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs, given_or_piped
-from seqgen.cli.output import Output, one_line, put_record
+from seqgen.cli.output import Output, one_line
 from seqgen.cli.reading import Device, ModelName
 from seqgen.cli.tables import MISSING, count, percentage, put_columns, put_table
 from seqgen.configs import Documents, Options, Panel, file_argument, setting
@@ -58,11 +58,6 @@ def novelty(looked: SearchedTexts, model: ModelName, machine: Device, out: Outpu
     copies = compare(known, texts)
     others = like_lengths(held_out, texts)
     of_others = compare(known, others).share if others else None
-    if not out.json:
-        _table(copies, of_others)
-        return
-    for record in copies.texts:
-        put_record(record)
     total = {
         "texts": len(texts),
         "characters": sum(map(len, texts)),
@@ -70,7 +65,8 @@ def novelty(looked: SearchedTexts, model: ModelName, machine: Device, out: Outpu
         "share": copies.share,
         "held_out": of_others,
     }
-    put_record({"total": total})
+    if not out.records([*copies.texts, {"total": total}]):
+        _table(copies, of_others)
 
 
 def _texts(looked: SearchedTexts, inputs: Inputs, name: str) -> list[str]:

@@ -216,9 +216,7 @@ def _of_pattern(
     for one in loaded:
         log_prob = log_prob_of(one, language.pattern, language.max_tokens)
         facts = {"model": one.name, "pattern": language.pattern, "max_tokens": language.max_tokens}
-        if out.json:
-            put_record({**facts, "logprob": log_prob})
-        else:
+        if not out.record({**facts, "logprob": log_prob}):
             put(f"{figure(log_prob)}\t{one.name}\n")
 
 
@@ -374,9 +372,7 @@ class ScoreOutput:
                 tokens = ()
             where = {"file": source.name, "model": loaded.stored.name}
             for token in tokens:
-                if self.out.json:
-                    put_record({**where, **asdict(token), "protocol": about})
-                else:
+                if not self.out.record({**where, **asdict(token), "protocol": about}):
                     put(f"{figure(token.surprisal_bits)}\t{one_line(token.token)}\n")
             self._sign(source)
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
-
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output, put, put_record
+from seqgen.cli.prompts import content_of
 from seqgen.cli.reading import Device, ModelName
 from seqgen.configs import Options, file_argument
-
-if TYPE_CHECKING:
-    from seqgen.commands.labelling.predict import LoadedLabeller
-    from seqgen.data.examples import Example
 
 
 class ExampleFile(Options):
@@ -41,8 +35,9 @@ def predict(texts: ExampleFile, model: ModelName, machine: Device, out: Output) 
     loaded = load_labeller(model.model, machine.device, Work.of_files([name]))
     out.uses([loaded])
     source = Inputs(out.quiet).open_one(name)
-    batches = _examples(loaded, source.pass_on(), source.title, out)
-    for record in predict_labels(loaded, batches, source.title):
+    batches = loaded.format.reader(source.title, labelled=False).batches(source.pass_on())
+    examples = content_of(source.title, filter(None, batches), "nothing to predict", out)
+    for record in predict_labels(loaded, examples, source.title):
         if out.json:
             put_record(record)
         elif loaded.format.by_word:
@@ -50,15 +45,3 @@ def predict(texts: ExampleFile, model: ModelName, machine: Device, out: Output) 
             put("".join(f"{word}\t{tag}\n" for word, tag in pairs) + "\n")
         else:
             put(f"{record.label}\n")
-
-
-def _examples(
-    loaded: LoadedLabeller, chunks: Iterable[str], name: str, out: Output
-) -> Iterator[list[Example]]:
-    """Yield the examples of a text, those together that came together."""
-    empty = True
-    for batch in loaded.format.reader(name, labelled=False).batches(chunks):
-        empty = empty and not batch
-        yield batch
-    if empty:
-        out.notice(f"{name} is empty: nothing to predict")

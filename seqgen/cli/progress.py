@@ -27,6 +27,7 @@ from seqgen.cli.tables import (
 from seqgen.errors import SeqgenError
 from seqgen.training.events import (
     SAMPLE_WIDTH,
+    Diagnosed,
     EncodingProgress,
     Event,
     Iteration,
@@ -40,7 +41,6 @@ from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.commands.training.session import TrainingResult
-    from seqgen.training.events import Diagnosed, Event, Report
 
 
 # Off a terminal, seconds between two lines of progress: a log stays short.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from seqgen.cli.inputs import Input, Inputs, input_bytes, piped_input
 from seqgen.cli.output import Output
@@ -16,6 +16,8 @@ from seqgen.wording import plural
 if TYPE_CHECKING:
     from seqgen.commands.loaded import LoadedModel
     from seqgen.data.sources import Vectors
+
+T = TypeVar("T")
 
 
 class GivenPrompts(Options, panel=Panel.TEXT):
@@ -127,15 +129,21 @@ def _lines_of(name: str, chunks: Iterable[str], nothing: str, out: Output) -> It
     """Return the lines of a text as prompts, one each, as they come."""
     from seqgen.commands.writing.prompts import Lines
 
-    return Lines(name, _lines(name, chunks, nothing, out))
+    return Lines(name, content_of(name, without_newlines(name, chunks), nothing, out))
 
 
-def _lines(name: str, chunks: Iterable[str], nothing: str, out: Output) -> Iterator[str]:
+def without_newlines(name: str, chunks: Iterable[str]) -> Iterator[str]:
+    """Return the lines of a text, without the LF that ends each."""
     from seqgen.data.text import lines
 
+    return (line.removesuffix("\n") for line in lines(chunks, name))
+
+
+def content_of(name: str, content: Iterable[T], nothing: str, out: Output) -> Iterator[T]:
+    """Yield what a text has; if that is nothing, say so in the words of `nothing`."""
     empty = True
-    for line in lines(chunks, name):
+    for part in content:
         empty = False
-        yield line.removesuffix("\n")
+        yield part
     if empty:
         out.notice(f"{name} is empty: {nothing}")

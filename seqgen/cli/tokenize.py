@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Input, Inputs, given_or_piped, join
-from seqgen.cli.output import Output, one_line, put, put_record
+from seqgen.cli.output import Output, one_line, put
 from seqgen.cli.outputs import (
     Overwrite,
     check_out,
@@ -359,9 +359,8 @@ def _listed(pieces: Iterable[tuple[str, int]]) -> str:
 
 def _put_written(path: Path, done: WrittenTokens, out: Output) -> None:
     facts = done.facts
-    if out.json:
-        sizes = {"characters": facts.characters, "bytes": facts.bytes}
-        put_record({"path": str(path), "tokens": done.tokens, **sizes, "oov": done.oov})
+    sizes = {"characters": facts.characters, "bytes": facts.bytes}
+    out.record({"path": str(path), "tokens": done.tokens, **sizes, "oov": done.oov})
     unknown = f", {count(done.oov)} unknown" if done.oov else ""
     out.notice(
         f"{path}: {plural(done.tokens, 'token')} of {plural(facts.characters, 'character')} "

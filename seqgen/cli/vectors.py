@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Input, Inputs
-from seqgen.cli.output import Output, one_line, put, put_bytes, put_record
+from seqgen.cli.output import Output, one_line, put, put_bytes
 from seqgen.cli.outputs import check_out, check_picture, is_vectors
+from seqgen.cli.prompts import content_of, without_newlines
 from seqgen.cli.reading import Device, ModelName
 from seqgen.cli.tables import count, figure, put_table
 from seqgen.configs import Options, Panel, setting
@@ -131,11 +132,14 @@ def vectors(asked: Questions, model: ModelName, machine: Device, out: Output) ->
     out.uses([loaded])
     if asked.file is not None:
         from seqgen.commands.vectors.texts import check_pooling, text_vectors
+        from seqgen.data.text import unix_newlines
 
-        how = asked.pool or "mean"
+        how, title = asked.pool or "mean", inputs[0].title
         check_pooling(loaded, how, asked.layer)
-        records = text_vectors(loaded, _lines(inputs[0], out), how, asked.layer)
-        _put_texts(asked, _with_note(records, inputs[0].title, out), out)
+        lines = without_newlines(title, unix_newlines(inputs[0].pass_on()))
+        texts = content_of(title, lines, "there is no text", out)
+        records = text_vectors(loaded, texts, how, asked.layer)
+        _put_texts(asked, _with_note(records, title, out), out)
         return
     words = WordVectors.of(loaded)
     if asked.similarity is not None:
@@ -159,17 +163,6 @@ def _checked(asked: Questions, inputs: Iterable[Input]) -> Questions:
     if out is not None:
         out = check_out(out, inputs, asked.overwrite, "a file of vectors", is_vectors)
     return replace(asked, out=out, plot=plot)
-
-
-def _lines(source: Input, out: Output) -> Iterator[str]:
-    """Yield the lines of a text without what ends them, LF or CRLF."""
-    from seqgen.data.text import lines, unix_newlines
-
-    line = None
-    for line in lines(unix_newlines(source.pass_on()), source.title):
-        yield line.removesuffix("\n")
-    if line is None:
-        out.notice(f"{source.title} is empty: there is no text")
 
 
 def _with_note(
@@ -231,10 +224,10 @@ def _put_words(asked: Questions, words: WordVectors, out: Output) -> None:
     """Write the vectors of all words."""
     from seqgen.formats import word_vectors
 
-    if out.json:
-        for word, vector in zip(words.words, words.vectors, strict=True):
-            put_record({"word": word, "vector": vector.tolist(), "model": words.model})
-    elif asked.format == "npy":
+    pairs = zip(words.words, words.vectors, strict=True)
+    if out.records({"word": w, "vector": v.tolist(), "model": words.model} for w, v in pairs):
+        return
+    if asked.format == "npy":
         _write(asked, [word_vectors.npy(words.vectors)])
     else:
         head = asked.format == "word2vec"
@@ -245,10 +238,9 @@ def _put_texts(asked: Questions, records: Iterable[TextVector | TokenVector], ou
     """Write a vector for each text or token; to standard output each as soon as it is made."""
     from seqgen.formats import word_vectors
 
-    if out.json:
-        for record in records:
-            put_record(record)
-    elif asked.format == "npy":
+    if out.records(records):
+        return
+    if asked.format == "npy":
         import numpy as np
 
         rows = [record.vector for record in records]
