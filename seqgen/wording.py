@@ -1,4 +1,4 @@
-"""Numbers in sentences: one plural for every message, and one list of settings."""
+"""How messages write counts, lists of settings and names, and characters that cannot be shown."""
 
 from __future__ import annotations
 

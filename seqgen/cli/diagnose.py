@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs
 from seqgen.cli.output import Output, put
-from seqgen.cli.outputs import Curves, check_picture
+from seqgen.cli.output_files import Curves, check_picture
 from seqgen.cli.reading import Device, ModelName
 from seqgen.cli.tables import curve, figure, number, percentage, put_columns, put_table
 from seqgen.configs import Options, Panel, file_argument, setting

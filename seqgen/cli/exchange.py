@@ -7,7 +7,7 @@ from typing import Literal
 
 from seqgen.cli.flags import takes_options
 from seqgen.cli.output import Output, one_line, put_bytes
-from seqgen.cli.outputs import (
+from seqgen.cli.output_files import (
     Overwrite,
     check_out,
     check_out_folder,

@@ -11,7 +11,7 @@ from seqgen import ranks
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import given_or_piped
 from seqgen.cli.output import Output, put
-from seqgen.cli.outputs import Curves, check_picture
+from seqgen.cli.output_files import Curves, check_picture
 from seqgen.cli.tables import curve, number
 from seqgen.cli.train_flags import Recipe, SeededDevice, TrainingFiles, check_no_model_name
 from seqgen.errors import UsageError

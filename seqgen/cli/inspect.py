@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Input, Inputs, piped_input
 from seqgen.cli.output import Output
-from seqgen.cli.outputs import check_html
+from seqgen.cli.output_files import check_html
 from seqgen.cli.reading import Device, ModelName
 from seqgen.configs import Options, Panel, file_argument, require, setting
 from seqgen.errors import UsageError

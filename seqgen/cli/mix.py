@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs
 from seqgen.cli.output import Output, say
-from seqgen.cli.outputs import check_replaced_model
+from seqgen.cli.output_files import check_replaced_model
 from seqgen.cli.pairs import HELD_OUT, ScoredInput, as_scored, held_out_by
 from seqgen.cli.reading import BatchSize, ExactMachine
 from seqgen.cli.tables import figure, weight

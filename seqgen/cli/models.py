@@ -13,7 +13,7 @@ from seqgen.cli.flags import takes_options
 from seqgen.cli.help import Command, CommandGroup, put_panels
 from seqgen.cli.model_facts import describe, losses_by_step, mixture_facts, put_model, unit_of_loss
 from seqgen.cli.output import Output, put, put_record
-from seqgen.cli.outputs import Curves, check_picture, confirm_deleting
+from seqgen.cli.output_files import Curves, check_picture, confirm_deleting
 from seqgen.cli.reading import StoredName, Threads
 from seqgen.cli.tables import (
     MISSING,

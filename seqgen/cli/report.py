@@ -13,7 +13,7 @@ from seqgen import registry, store
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Input, Inputs
 from seqgen.cli.output import Output, put_record
-from seqgen.cli.outputs import check_html
+from seqgen.cli.output_files import check_html
 from seqgen.cli.reading import Device, ModelNames
 from seqgen.configs import Panel, argument, setting
 from seqgen.errors import SeqgenError, UsageError

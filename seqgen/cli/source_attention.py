@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from seqgen.cli.inputs import Input
 from seqgen.cli.output import console, is_terminal
-from seqgen.cli.outputs import check_picture
+from seqgen.cli.output_files import check_picture
 from seqgen.cli.tables import figure
 from seqgen.configs import Options, Panel, setting
 from seqgen.configs.decoding import LookOptions

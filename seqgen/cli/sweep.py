@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from seqgen.cli.flags import assignment, takes_options
 from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output, put
-from seqgen.cli.outputs import Curves, check_picture
+from seqgen.cli.output_files import Curves, check_picture
 from seqgen.cli.reading import Device
 from seqgen.cli.tables import MISSING, count, curve, figure, put_table, short_count
 from seqgen.cli.train_flags import MoreSettings, TrainingFiles

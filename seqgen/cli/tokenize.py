@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Input, Inputs, given_or_piped, join
 from seqgen.cli.output import Output, one_line, put
-from seqgen.cli.outputs import (
+from seqgen.cli.output_files import (
     Overwrite,
     check_out,
     check_out_folder,

@@ -13,7 +13,7 @@ from seqgen import ranks, store
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs, given_or_piped
 from seqgen.cli.output import Output
-from seqgen.cli.outputs import Curves, check_picture, check_replaced_model
+from seqgen.cli.output_files import Curves, check_picture, check_replaced_model
 from seqgen.cli.process import keep_freed_memory
 from seqgen.cli.progress import LastLook, how_to_resume, summarise
 from seqgen.cli.train_flags import Recipe, SeededDevice, TrainingFiles, check_no_model_name, refuse

@@ -13,7 +13,7 @@ from seqgen import registry
 from seqgen.cli.flags import SETTING_OF, takes_options
 from seqgen.cli.inputs import given_or_piped
 from seqgen.cli.output import Output, put, say
-from seqgen.cli.outputs import confirm_deleting
+from seqgen.cli.output_files import confirm_deleting
 from seqgen.cli.tables import duration, figure, percentage, put_columns, put_table
 from seqgen.cli.train_flags import ModelKind, MoreSettings, SeededDevice, TrainingFiles
 from seqgen.configs import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Input, Inputs
 from seqgen.cli.output import Output, one_line, put, put_bytes
-from seqgen.cli.outputs import check_out, check_picture, is_vectors
+from seqgen.cli.output_files import check_out, check_picture, is_vectors
 from seqgen.cli.prompts import content_of, without_newlines
 from seqgen.cli.reading import Device, ModelName
 from seqgen.cli.tables import count, figure, put_table

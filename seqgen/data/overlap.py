@@ -123,7 +123,7 @@ def stream_not_held_out(text: Text, held_out: Chunks) -> Chunks | None:
     """Return how to read a stream without every copy of its held-out part.
 
     None if the stream has some lines of the held-out part, but not the whole part as it was: then
-    nothing tells which of them are to be left out.
+    it is unknown which of them are to be left out.
     """
     part = "".join(held_out())
     found = [0]  # begin and end of each copy, between the start of the text and its end

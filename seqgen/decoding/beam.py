@@ -115,7 +115,7 @@ def search(
         processors: applied in this order; what they leave is possible. Plain searches rank by
             the model's own log-probabilities all the same, stochastic ones sample from theirs.
         eos_id: the token, or the tokens, that end a text; None if none does.
-        ends: tells stop strings.
+        ends: finds stop strings.
         watch: is shown the best candidates of every step.
         opens: opens a state for the sources' handles; None for a model that has no sources.
         penalty: added to the score of a text that plain searches have finished.

@@ -60,7 +60,7 @@ class Ending:
     Attributes:
         source: the prompt.
         eos_id: the token, or the tokens, that end a text; None if none does.
-        ends: tells stop strings.
+        ends: finds stop strings.
         max_tokens: tokens of a text at most.
         penalty: added to the score of a finished text.
     """

@@ -124,7 +124,7 @@ def summed(tensor: Tensor) -> Tensor:
 
 
 def launcher() -> str | None:
-    """Return what tells this start of torchrun from others, restarts of its processes included.
+    """Return what identifies this start of torchrun, restarts of its processes included.
 
     None in one process.
     """

@@ -1,4 +1,4 @@
-"""The models that a server has: loaded when they are first asked for, dropped when they are not."""
+"""The models of a server: loaded when first asked for; the least recently used makes room."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def kept_index(
     """Return the index of a text, which is made once, and what is kept beside it.
 
     Args:
-        about: what tells the text from others, as JSON can hold it.
+        about: what identifies the text, as JSON can hold it.
         text: reads it, as UTF-8, and what is kept beside it.
 
     Raises:

@@ -14,7 +14,7 @@ from seqgen.data.corpus import Corpus, Gathered, span
 from seqgen.models.ngram.array_model import NOTHING, Level, NGramState
 from seqgen.models.ngram.config import NGramConfig
 from seqgen.models.ngram.model import NGram
-from seqgen.training.runs import (
+from seqgen.training.sorted_runs import (
     NO_LIMIT,
     Counts,
     FramedText,

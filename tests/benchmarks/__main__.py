@@ -15,7 +15,7 @@ from seqgen import cli
 from seqgen.cli.flags import takes_options
 from seqgen.cli.help import Command, CommandGroup
 from seqgen.cli.output import Output, put, put_record
-from seqgen.cli.outputs import Curves, check_picture
+from seqgen.cli.output_files import Curves, check_picture
 from seqgen.cli.reading import ExactMachine, FixedSeed, Threads
 from seqgen.cli.tables import byte_size, count, curve, duration, figure, percentage, put_table
 from seqgen.configs import MOST_RATE, require

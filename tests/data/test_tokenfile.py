@@ -27,7 +27,7 @@ from seqgen.data.tokenfile import HEAD, MAGIC, is_token_file, open_token_file, r
 from seqgen.data.worker import write_frame
 from seqgen.errors import SeqgenError
 from seqgen.tokenizers import KINDS
-from seqgen.training.runs import STATM
+from seqgen.training.sorted_runs import STATM
 
 PROSE = (
     "Die Größe der naïve Katze ist 3.14 \u2581 \x10 \U0001f468\u200d\U0001f469 -- don't!\n"
@@ -246,7 +246,7 @@ from pathlib import Path
 from seqgen.data.token_writing import write_token_file
 from seqgen.errors import SeqgenError
 from seqgen.tokenizers import KINDS
-from seqgen.training.runs import STATM
+from seqgen.training.sorted_runs import STATM
 chunks = itertools.repeat("some text and more\\n" * 5000, int(sys.argv[2]))
 try:
     write_token_file(Path(sys.argv[1]), chunks, KINDS["byte"].train(()), sys.argv[3],

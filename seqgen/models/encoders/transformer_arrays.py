@@ -75,7 +75,7 @@ class BertBlocks(SourceBlocks):
 
 
 class BertOverSentences:
-    """The features of `Bert` for classifiers and taggers: without what tells hidden tokens.
+    """The features of `Bert` for classifiers and taggers: without what predicts hidden tokens.
 
     It reads [CLS] in the place of a sentence's start symbol, and puts [SEP] after it. The last
     state of a sentence is the feature of [CLS].
@@ -114,8 +114,8 @@ class MaskedModel:
 
         P(x_t | x without x_t) = softmax(E LayerNorm(gelu(W h_t + b)) + c)
 
-    where E is the embedding matrix. With `next_sentence` it also tells by the feature of [CLS]
-    whether B follows A: softmax(U tanh(P h_CLS + p) + u), of which 0 is that it does.
+    where E is the embedding matrix. With `next_sentence` it also predicts from the feature of
+    [CLS] whether B follows A: softmax(U tanh(P h_CLS + p) + u), of which 0 is that it does.
     """
 
     config: BertConfig

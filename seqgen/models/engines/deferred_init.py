@@ -40,7 +40,7 @@ class Place:
 
     @property
     def key(self) -> int:
-        """What tells the storage from others."""
+        """What identifies the storage."""
         return self.storage._cdata
 
     def within(self, storages: Mapping[int, torch.UntypedStorage]) -> Tensor:

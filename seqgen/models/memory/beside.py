@@ -1,4 +1,4 @@
-"""Models beside continuous caches, by whichever engine runs them."""
+"""A model with a continuous cache beside it, for the engine that runs the model."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class OverCache(Reader):
     Attributes:
         inner: the model, which stays as it is; it has `hidden` and `logits`.
         cache: N, lambda and theta.
-        flatnesses: F of them that `score` tells apart, see there; None for what is told mixed.
+        flatnesses: F of them that `score` keeps apart, see there; None for one mixed result.
     """
 
     inner: Any

@@ -18,17 +18,17 @@ class Gate:
 
     The exponents g are linear in the means of each part's log-probabilities under each part's
     distribution, sum over w of p_j(w) log p_k(w): negative entropies (j = k) and cross-entropies.
-    Their constants depend on the order matched, if a part tells it. All of it depends on the past
+    Their constants depend on the order matched, if a part reports it. All of it depends on the past
     alone, and the products are divided by their sum, so that they sum to 1 whatever the
     coefficients (products of experts, Hinton 1999; logistic mixing, Mahoney 2005).
 
     Args:
-        table: (N + K^2, K), the exponents' constants for each of N orders, 1 if no part tells
-            orders, and the coefficients of the means.
+        table: (N + K^2, K), the exponents' constants for each of N orders, 1 if no part
+            reports it, and the coefficients of the means.
         parts: the K parts.
 
     Attributes:
-        guide: the number of the part that tells which order is matched; None without one.
+        guide: the number of the part that reports which order is matched; None without one.
 
     Raises:
         ValueError: the table does not fit the parts.
@@ -61,7 +61,7 @@ class Gate:
 
 
 def orders_of(parts: Sequence[Reader]) -> tuple[int | None, int]:
-    """Return the number of the first part that tells orders, or None, and how many it tells."""
+    """Return the number of the first part that matches orders, or None, and how many it has."""
     guide = next((n for n, part in enumerate(parts) if part.orders is not None), None)
     return guide, 1 if guide is None else parts[guide].orders
 

@@ -48,8 +48,8 @@ class WholeDistributions:
     ) -> tuple[Scores, MixtureState]:
         """Return (B, T, K + 2), and the state after.
 
-        After the K log-probabilities come the order matched, 0 if no part tells it, and the number
-        of the distribution that was kept, or -1.
+        After the K log-probabilities come the order matched, 0 if no part reports it, and the
+        number of the distribution that was kept, or -1.
         """
         ops = ops_of(tokens)
         matched = ops.zeros(tokens, *tokens.shape)
@@ -73,7 +73,7 @@ class Contexts:
     Args:
         log_probs: (M, K, V), in nats.
         tokens: (M,), those that followed.
-        matched: (M,) of int64, the order matched before each; 0 if no part tells orders.
+        matched: (M,) of int64, the order matched before each; 0 if no part reports it.
         orders: how many orders N the parts tell apart.
     """
 

@@ -36,7 +36,7 @@ class Mixed(Reader):
 
     Attributes:
         components: models with one vocabulary.
-        guide: the number of the n-gram component that tells m; None if nothing depends on m.
+        guide: the number of the n-gram component that reports m; None if nothing depends on m.
         gate: None without one.
     """
 
@@ -312,7 +312,7 @@ def weighted_sum(log_probs: Sequence[Leaf], log_weights: Sequence[float | Leaf])
 
 
 def guide_of(components: Sequence[Reader]) -> int:
-    """Return the number of the first component that tells which order it matches.
+    """Return the number of the first component that reports which order it matches.
 
     Raises:
         ValueError: none does.

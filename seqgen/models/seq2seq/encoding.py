@@ -97,7 +97,7 @@ class SourceBlocks(Part):
             vectors = ops.like(waves_of(ops, config, size), x)
         x, rotation = placed(ops, config, x, vectors)
         if rotation is not None and config.source_features is not None:
-            # Rotations tell how far apart two places are. The end of a text tells where they are;
-            # vectors have no end symbol, and the cells of a grid would not know their place.
+            # Rotations encode only distances. A text has an end token to measure them from; vectors
+            # have none, so the cells of a grid would not know their place.
             x = x + ops.like(sinusoids(ops, size, config.hidden_size), x)
         return x, rotation

@@ -17,9 +17,9 @@ from seqgen.cli import run
 from seqgen.data.corpus import Corpus, Gathered, Joined
 from seqgen.models.ngram.config import NGramConfig
 from seqgen.models.ngram.model import NGram
-from seqgen.training import counting, runs
+from seqgen.training import counting, sorted_runs
 from seqgen.training.counting import fit, unseen_fractions
-from seqgen.training.runs import FramedText, MemoryBudget
+from seqgen.training.sorted_runs import FramedText, MemoryBudget
 
 PAD, BOS, EOS = range(3)
 V = 8
@@ -56,7 +56,7 @@ def test_runs_give_the_same_tables_to_the_bit(smoothing, lines, order, places, p
     if smoothing in ("maximum-likelihood", "add-delta"):
         entropy = 0
     options = {"smoothing": smoothing, "order": order, "prune": prune, "prune_entropy": entropy}
-    whole, facts, _ = tables(corpus_of(lines), runs.NO_LIMIT, **options)
+    whole, facts, _ = tables(corpus_of(lines), sorted_runs.NO_LIMIT, **options)
     parts, same_facts, model = tables(corpus_of(lines), MemoryBudget(places, 0), **options)
     assert parts == whole and same_facts == facts
     assert model.columns.keys() <= parts.keys()
@@ -98,7 +98,7 @@ def test_columns_read_what_was_added(values, spill, data):
 def test_held_out_ngrams_are_looked_up_across_pieces(monkeypatch):
     lines = np.random.default_rng(0).integers(3, V, (40, 6)).tolist()
     known, other = corpus_of(lines[:20]), corpus_of(lines[20:])
-    *_, model = tables(known, runs.NO_LIMIT, order=4)
+    *_, model = tables(known, sorted_runs.NO_LIMIT, order=4)
     whole = unseen_fractions(model, other, known)
     monkeypatch.setattr(counting, "AT_ONCE", 5)
     assert unseen_fractions(model, other, known) == whole
@@ -121,7 +121,7 @@ def count_words(text, name, *more, model=("ngram", "--order", "3")):
 
 def test_train_writes_the_same_weights_with_little_memory(text, tmp_path, capfd, monkeypatch):
     assert count_words(text, "whole") == 0
-    monkeypatch.setattr(runs, "LEAST_PLACES", 1000)
+    monkeypatch.setattr(sorted_runs, "LEAST_PLACES", 1000)
     monkeypatch.setattr(MemoryBudget, "of", lambda *_: MemoryBudget(2000, 0))
     assert count_words(text, "parts", "--memory", "1.5GB") == 0
     records = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
@@ -167,13 +167,13 @@ def test_ctrl_c_leaves_no_files(text, tmp_path):
     there.mkdir()
     code = (
         "import os, signal, sys\n"
-        "from seqgen.training import runs\n"
+        "from seqgen.training import sorted_runs\n"
         "from seqgen.cli import run\n"
-        "runs.MemoryBudget.of = lambda *_: runs.MemoryBudget(2000, 0)\n"
-        "merged = runs._merged\n"
+        "sorted_runs.MemoryBudget.of = lambda *_: sorted_runs.MemoryBudget(2000, 0)\n"
+        "merged = sorted_runs._merged\n"
         "def stopped(*args):\n"
         "    merged(*args); os.kill(os.getpid(), signal.SIGINT)\n"
-        "runs._merged = stopped\n"
+        "sorted_runs._merged = stopped\n"
         "sys.exit(run(sys.argv[1:]))\n"
     )
     flags = ["train", str(text), "--model", "ngram", "--memory", "1G", "--name", "it"]
