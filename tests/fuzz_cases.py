@@ -67,6 +67,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "diagnose": [text, "-m", lstm, "--distance", "3"],
         "inspect": [text, "-m", lstm, "--max-tokens", "4"],
         "report": [lstm, "--out", str(folder / "page.html")],
+        "novelty": [text, "--against", text],
         "mix": [lstm, gru, "--weights", "0.5,0.5"],
         "train": [text, "--model", "lstm", *small, *once],
         "tune": [text, "--trials", "1", "--steps", "1", "--search", "lr=0.1,0.2"],
@@ -81,6 +82,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "models remove": ["nobody", "--yes"],
         "models cache": [],
         "bench plan": [],
+        "help": ["files"],
     }
     return {name: [*name.split(), *call, "--quiet"] for name, call in calls.items()}
 

@@ -10,8 +10,11 @@ import shutil
 
 import fuzz_cases
 import pytest
+import typer
 from forked import Outcome, Server
 from places import STORED
+
+from seqgen.cli import make_app
 
 GIGABYTE = 1 << 30
 # What no user should see: of Python, of libtorch, of an error that nothing foresaw.
@@ -99,6 +102,11 @@ def test_damaged_arpa_files(server, place):
         cases += [(what, ["import", str(path), "--name", "x", "--overwrite"]), (what, use)]
     found = all_faults(server, place / "home", place, cases)
     assert not found, "\n".join(found)
+
+
+def test_every_command_has_a_call(tmp_path):
+    tree = typer.main.get_command(make_app())
+    assert {name for name, _ in fuzz_cases.leaves(tree)} == {*fuzz_cases.commands(tmp_path)}
 
 
 def test_the_judge_sees_faults():
