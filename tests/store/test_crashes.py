@@ -335,11 +335,11 @@ def test_a_run_killed_after_its_last_step_ends_as_one_that_was_not(reason, text,
     more = patient(monkeypatch) if reason == "patience" else more
 
     def killed(self, run):
-        raise KeyboardInterrupt
+        raise SystemExit
 
     with monkeypatch.context() as patch:
         patch.setattr(session.Session, "_result", killed)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(SystemExit):
             begun(text, stop_after=None, **more)
     stored = store.find("part")
     assert stored.record["result"] is None
