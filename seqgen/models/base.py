@@ -56,9 +56,9 @@ class TorchModel(nn.Module, Configured):
     @property
     def precision(self) -> str:
         """The type that it computes in; that of its matrices, if they are kept in fewer bits."""
-        reduced = getattr(self, "reduced", None)
-        if reduced:
-            return {"bf16": "bfloat16"}.get(reduced, reduced)
+        quantized = getattr(self, "quantized", None)
+        if quantized:
+            return {"bf16": "bfloat16"}.get(quantized, quantized)
         tensors = itertools.chain(self.parameters(), self.buffers())
         kinds = (tensor.dtype for tensor in tensors if tensor.is_floating_point())
         return str(next(kinds, torch.float32)).removeprefix("torch.")

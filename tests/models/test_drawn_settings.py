@@ -174,13 +174,13 @@ def test_every_layer_and_head_can_be_looked_at(architecture, data):
 @torch.no_grad()
 def test_fewer_bits_are_near_the_whole_weights(architecture, kind, data):
     model = drawn_model(data, architecture).float()
-    if not isinstance(model, ArraySteps) or not model.reducible:
+    if not isinstance(model, ArraySteps) or not model.quantizable:
         return
     # A gain above 1 multiplies the rounding of 4 bits in every step, without a bound.
     assume(kind != "int4" or getattr(model.config, "recurrent_gain", 1) <= 1)
     text = text_for(model, window_of(model))
     whole = model(text, model.start(2))[0].log_softmax(-1)
-    model.reduce(kind)
+    model.quantize(kind)
     reduced = model(text, model.start(2))[0].log_softmax(-1)
     near = {"int4": 0.3}.get(kind, 0.1) * (1 + whole.abs().max().item())
     torch.testing.assert_close(reduced, whole, rtol=0, atol=near)

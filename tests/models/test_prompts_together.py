@@ -35,7 +35,7 @@ def prompts_of(lengths):
 @pytest.mark.parametrize("precision", [None, "int8"])
 def test_prompts_read_together_are_those_read_alone(module, precision):
     if precision:
-        module.reduce(precision)
+        module.quantize(precision)
     model = module.over_arrays()
     prompts = prompts_of(LENGTHS)
     assert max(LENGTHS) <= model.most_together

@@ -18,7 +18,7 @@ from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.engines.arrays import attend, attend_each
 from seqgen.models.engines.onednn_linear import FastLinear
 from seqgen.models.engines.precision import in_precision
-from seqgen.models.engines.quantized import OF_HEAD, REDUCED, Bf16Map, Int4Map, Int8Map
+from seqgen.models.engines.quantized import OF_HEAD, QUANTIZED, Bf16Map, Int4Map, Int8Map
 
 
 def numbers(*shape, seed=0):
@@ -97,10 +97,10 @@ def test_bf16_products_are_those_of_rounded_numbers():
     np.testing.assert_allclose(Bf16Map(torch.from_numpy(weight), None)(x), exact, rtol=2**-7)
 
 
-@pytest.mark.parametrize("kind", REDUCED)
+@pytest.mark.parametrize("kind", QUANTIZED)
 @pytest.mark.parametrize("shape", [(5, 1), (61, 48), (96, 384), (40, 1536)])
 def test_rows_do_not_depend_on_those_beside_them(kind, shape):
-    mapped = REDUCED[kind](torch.from_numpy(numbers(*shape)), None)
+    mapped = QUANTIZED[kind](torch.from_numpy(numbers(*shape)), None)
     x = numbers(21, shape[1], seed=1)
     alone = np.concatenate([mapped(row[None]) for row in x])
     for count in (2, 3, 8, 21):
@@ -129,13 +129,13 @@ MODELS = [Case(name, "default", {}) for name in (*RECURRENT, "transformer")]
 MODELS += [Case("gru", "before", {"reset": "before"})]
 
 
-@pytest.mark.parametrize("kind", REDUCED)
+@pytest.mark.parametrize("kind", QUANTIZED)
 @pytest.mark.parametrize("case", MODELS, ids=str)
 def test_models_in_fewer_bits(case, kind):
     """Near float32; a text at once is a text in steps; rows do not depend on their neighbours."""
     exact = case.build(torch.float32, hidden_size=24)
     model = in_precision(case.build(torch.float32, hidden_size=24), kind)
-    assert isinstance(model, ArraySteps) and model.reduced == kind
+    assert isinstance(model, ArraySteps) and model.quantized == kind
     tokens = torch.randint(0, 7, (3, 6), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         whole = model(tokens, model.start(3))[0]
@@ -155,7 +155,7 @@ def test_models_in_fewer_bits(case, kind):
 def test_a_pointer_reads_features_in_fewer_bits():
     case = Case("lstm", "pointer", {"pointer": 3})
     exact, model = (case.build(torch.float32, hidden_size=24) for _ in range(2))
-    model.reduce("int8")
+    model.quantize("int8")
     tokens = torch.tensor([[1, 2, 1, 2, 3], [3, 3, 1, 0, 1]])
     with torch.no_grad():
         whole, alone = model(tokens)[0], torch.cat([model(row[None])[0] for row in tokens])
@@ -164,14 +164,14 @@ def test_a_pointer_reads_features_in_fewer_bits():
 
 
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("kind", REDUCED)
+@pytest.mark.parametrize("kind", QUANTIZED)
 def test_weights_in_fewer_bits_replace_those_in_float32(kind, tied):
     """What stays in float32 is what something else reads, and one number a layer."""
     case = Case("transformer", "default", {"tie_weights": tied, "bias": True})
     model = case.build(torch.float32, hidden_size=24)
     count = model.parameter_count()
     exact = model(torch.tensor([[1, 2, 3]]))[0]
-    model.reduce(kind)
+    model.quantize(kind)
     with torch.no_grad():
         torch.testing.assert_close(model(torch.tensor([[1, 2, 3]]))[0], exact, rtol=0, atol=0.1)
     assert model.parameter_count() == count
@@ -180,13 +180,13 @@ def test_weights_in_fewer_bits_replace_those_in_float32(kind, tied):
     }
     linear = [module for module in model.modules() if isinstance(module, FastLinear)]
     freed = [layer for layer in linear if not (tied and layer is model.head)]
-    assert isinstance(model.head.reduced, REDUCED[OF_HEAD.get(kind, kind)])
+    assert isinstance(model.head.quantized, QUANTIZED[OF_HEAD.get(kind, kind)])
     assert all(layer.weight.isnan().all() for layer in freed)
     of_freed = sum(layer.weight.numel() for layer in freed)
     assert sum(kept.values()) == 4 * (count - of_freed + len(freed))
     assert (model.head.weight is model.embedding.weight) == tied
     with pytest.raises(ValueError, match="already"):
-        model.reduce(kind)
+        model.quantize(kind)
 
 
 def test_what_has_no_such_form_stays():
@@ -271,9 +271,9 @@ def test_wrong_usage(models, tmp_path, capsys):
     assert store.find("tf").loadable
 
 
-@pytest.mark.parametrize("kind", REDUCED)
+@pytest.mark.parametrize("kind", QUANTIZED)
 @pytest.mark.parametrize("rows", [1, 3])
 def test_a_matrix_of_one_column_is_reduced_like_any_other(kind, rows):
     weight, x = numbers(6, 1), numbers(rows, 1, seed=1)
-    y = REDUCED[kind](torch.from_numpy(weight), None)(x)
+    y = QUANTIZED[kind](torch.from_numpy(weight), None)(x)
     np.testing.assert_allclose(y, x @ weight.T, rtol=2**-6)

@@ -14,7 +14,7 @@ from seqgen.errors import SeqgenError
 from seqgen.models.base import require_no_graph
 from seqgen.models.distributions import DAMAGED
 from seqgen.models.engines.arrays import in_fewer_bits
-from seqgen.models.engines.onednn_linear import reduce_linear_layers
+from seqgen.models.engines.onednn_linear import quantize_linear_layers
 from seqgen.models.engines.tensor_products import as_array, as_tensor, weights_as_arrays
 from seqgen.models.reader import NeuralArrays
 from seqgen.models.state import State
@@ -31,30 +31,30 @@ class ArraySteps:
 
     arrays: ClassVar[type[NeuralArrays]]
     head: nn.Linear
-    reducible: ClassVar[bool] = False
-    """Whether its matrices can be kept in fewer bits; see `reduce`."""
-    reduced: str | None = None
-    """The precision that its matrices are kept in, a key of `REDUCED`; None for their own."""
+    quantizable: ClassVar[bool] = False
+    """Whether its matrices can be kept in fewer bits; see `quantize`."""
+    quantized: str | None = None
+    """The precision that its matrices are kept in, a key of `QUANTIZED`; None for their own."""
 
     takes_arrays: bool = True
     """Whether NumPy may look at the weights: not where their memory is given back meanwhile."""
 
-    def reduce(self, precision: str) -> None:
+    def quantize(self, precision: str) -> None:
         """Keep the matrices in fewer bits from now on; the model can no longer be trained.
 
         Args:
-            precision: a key of `REDUCED`.
+            precision: a key of `QUANTIZED`.
 
         Raises:
             ValueError: they are already.
             SeqgenError: a weight is NaN or infinite, which rounding would hide.
         """
-        if self.reduced is not None:
-            raise ValueError(f"the matrices are in {self.reduced} already")
+        if self.quantized is not None:
+            raise ValueError(f"the matrices are in {self.quantized} already")
         if not all(weight.isfinite().all() for weight in self.parameters()):
             raise SeqgenError(DAMAGED)
-        reduce_linear_layers(self, precision)
-        self.reduced = precision
+        quantize_linear_layers(self, precision)
+        self.quantized = precision
         self.forget_prepared()
 
     def suits_arrays(self) -> bool:
@@ -103,7 +103,7 @@ class ArraySteps:
         if known is None or not known.holds():
             # Not by setattr: nn.Module might then register it as a part of the model.
             tensors = itertools.chain(self.parameters(), self.buffers())
-            with in_fewer_bits(self.reduced):
+            with in_fewer_bits(self.quantized):
                 known = self.__dict__["_prepared"] = CachedValue(tensors, make)
         return known.value
 

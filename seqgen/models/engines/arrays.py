@@ -62,15 +62,15 @@ class Affine:
     first taken.
 
     Attributes:
-        reduced: the precision that W is kept in, a key of `quantized.REDUCED`; None for its own.
+        quantized: the precision that W is kept in, a key of `QUANTIZED`; None for its own.
     """
 
     def __init__(
-        self, weight: np.ndarray, bias: np.ndarray | None, reduced: str | None = None
+        self, weight: np.ndarray, bias: np.ndarray | None, quantized: str | None = None
     ) -> None:
         """Take W (O, I) and b (O,), or no b; and in which precision, if not as is set."""
         self._pair = weight, bias
-        self.reduced = reduced or _Settings.reduced
+        self.quantized = quantized or _Settings.quantized
         self._ways = _Settings.products
         self._made: dict[Way, ArrayMap] = {}
 
@@ -87,7 +87,7 @@ class Affine:
     def _of_rows(self, x: np.ndarray, alone: bool) -> np.ndarray:
         """Return W x + b (B, O) of rows (B, I), each of which stands alone or not."""
         one = len(x) == 1 or alone
-        way = WAYS[self.reduced or (self._ways.one if one else self._ways.some)]
+        way = WAYS[self.quantized or (self._ways.one if one else self._ways.some)]
         made = self._made.get(way)
         if made is None:
             made = self._made[way] = way(*self._pair)
@@ -181,17 +181,17 @@ class _Settings:
     """What models made from now on use."""
 
     products = Products()
-    reduced: str | None = None
+    quantized: str | None = None
 
 
 @contextlib.contextmanager
-def in_fewer_bits(reduced: str | None) -> Iterator[None]:
-    """Have what is made within keep its matrices so: a key of `quantized.REDUCED`, or None."""
-    before, _Settings.reduced = _Settings.reduced, reduced
+def in_fewer_bits(quantized: str | None) -> Iterator[None]:
+    """Have what is made within keep its matrices so: a key of `quantized.QUANTIZED`, or None."""
+    before, _Settings.quantized = _Settings.quantized, quantized
     try:
         yield
     finally:
-        _Settings.reduced = before
+        _Settings.quantized = before
 
 
 def use_products(products: Products) -> None:

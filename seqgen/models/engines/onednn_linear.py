@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from seqgen.models.engines.quantized import OF_HEAD, REDUCED, ReducedMap
+from seqgen.models.engines.quantized import OF_HEAD, QUANTIZED, QuantizedMap
 from seqgen.models.engines.tensor_products import asks_onednn
 
 # Multiplications from which oneDNN's product takes less time, with its call of some microseconds.
@@ -45,14 +45,14 @@ class FastLinear(nn.Linear):
     """`nn.Linear`, by whichever library is faster here.
 
     Attributes:
-        reduced: the map in fewer bits, for writing and scoring; None for the weights as they are.
+        quantized: the map in fewer bits, for writing and scoring; None for the weights as they are.
     """
 
-    reduced: ReducedMap | None = None
+    quantized: QuantizedMap | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.reduced is not None:
-            return self.reduced.over(x)
+        if self.quantized is not None:
+            return self.quantized.over(x)
         return linear(x, self.weight, self.bias)
 
 
@@ -89,8 +89,8 @@ class _Linear(Function):
         )
 
 
-def reduce_linear_layers(model: nn.Module, precision: str) -> None:
-    """Keep the weights of every `FastLinear` in fewer bits, a key of `REDUCED`; nothing is trained.
+def quantize_linear_layers(model: nn.Module, precision: str) -> None:
+    """Keep weights of every `FastLinear` in fewer bits, a key of `QUANTIZED`; none is trained.
 
     The head may be kept in more of them (`OF_HEAD`).
 
@@ -103,7 +103,7 @@ def reduce_linear_layers(model: nn.Module, precision: str) -> None:
     read = {id(p) for module in others for p in module.parameters(recurse=False)}
     for layer in layers:
         kind = OF_HEAD.get(precision, precision) if layer is model.head else precision
-        layer.reduced = REDUCED[kind](layer.weight, layer.bias)
+        layer.quantized = QUANTIZED[kind](layer.weight, layer.bias)
         own = layer._parameters.get("weight")  # none where it is computed, as with adapters
         if own is not None and id(own) not in read:
             nothing = own.new_full((1, 1), math.nan).expand(own.shape)

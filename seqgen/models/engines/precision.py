@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from seqgen import ranks
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.engines.quantized import REDUCED
+from seqgen.models.engines.quantized import QUANTIZED
 from seqgen.models.engines.tensor_products import has_packed
 
 # int8 and int4 are for writing and scoring alone.
@@ -101,10 +101,10 @@ def in_precision(model: nn.Module, precision: Precision) -> nn.Module:
     have it get bf16 numbers everywhere, and keep float32 for int8 and int4. So does a CPU without
     oneDNN.
     """
-    reduces = model.device.type == "cpu" and getattr(model, "reducible", False)
-    reduces = reduces and (precision != "bf16" or has_packed())
-    if precision in REDUCED and reduces:
-        model.reduce(precision)
+    quantizes = model.device.type == "cpu" and getattr(model, "quantizable", False)
+    quantizes = quantizes and (precision != "bf16" or has_packed())
+    if precision in QUANTIZED and quantizes:
+        model.quantize(precision)
         return model
     return model.to(torch.bfloat16 if precision == "bf16" else parameter_type(precision))
 

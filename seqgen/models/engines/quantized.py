@@ -29,7 +29,7 @@ TINY = np.float32(1e-30)
 EXTREMES = (-7.0, -7.5, -8.0, -8.5, -9.0)
 
 
-class ReducedMap:
+class QuantizedMap:
     """W x + b, for weights that do not change, W being kept in fewer bits.
 
     Args:
@@ -64,7 +64,7 @@ class ReducedMap:
         return (rows[0] if len(rows) == 1 else torch.cat(rows)).view(*x.shape[:-1], self.outputs)
 
 
-class Int8Map(ReducedMap):
+class Int8Map(QuantizedMap):
     """W and x in int8, with a scale for each row of W and for each `BLOCK` columns of a row of x.
 
     A scale is the largest magnitude over 127, so that zero stays zero and nothing is cut off. The
@@ -93,7 +93,7 @@ class Int8Map(ReducedMap):
         return y
 
 
-class Int4Map(ReducedMap):
+class Int4Map(QuantizedMap):
     """W in whole numbers from -8 to 7, x in int8, with scales for each `BLOCK` columns of a row.
 
     The products of the whole numbers of a block are exact, and those of blocks are added up in
@@ -123,7 +123,7 @@ class Int4Map(ReducedMap):
         return y
 
 
-class Bf16Map(ReducedMap):
+class Bf16Map(QuantizedMap):
     """W and x in bf16, whose products are added up in float32 and rounded to bf16.
 
     By oneDNN; where it has no bf16 for the processor (AVX2 alone, say), by torch's own product,
@@ -145,7 +145,7 @@ class Bf16Map(ReducedMap):
         return self.linear(rows)[: len(x)].float().numpy()
 
 
-REDUCED = {"bf16": Bf16Map, "int8": Int8Map, "int4": Int4Map}
+QUANTIZED = {"bf16": Bf16Map, "int8": Int8Map, "int4": Int4Map}
 # What the head is kept in, if not in the same: its errors go into the logits as they are.
 OF_HEAD = {"int4": "int8"}
 

@@ -24,7 +24,7 @@ from seqgen.models.engines.arrays import (
 )
 from seqgen.models.engines.native.recording import Recorded
 from seqgen.models.engines.ops import ArrayOps
-from seqgen.models.engines.quantized import REDUCED, ReducedMap
+from seqgen.models.engines.quantized import QUANTIZED, QuantizedMap
 from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.engines.weights import Weights
 
@@ -62,14 +62,14 @@ def _packed(weight: np.ndarray, bias: np.ndarray | None) -> ArrayMap:
     return (_Packed if weight.dtype == np.float32 and has_packed() else by_one_thread)(weight, bias)
 
 
-def _in_fewer_bits(kind: type[ReducedMap]) -> Way:
+def _in_fewer_bits(kind: type[QuantizedMap]) -> Way:
     return lambda weight, bias: kind(
         *(None if x is None else torch.from_numpy(x) for x in (weight, bias))
     )
 
 
 WAYS |= {"threaded": _Threaded, "packed": _packed}
-WAYS |= {name: _in_fewer_bits(kind) for name, kind in REDUCED.items()}
+WAYS |= {name: _in_fewer_bits(kind) for name, kind in QUANTIZED.items()}
 
 
 def _over_arrays(name: str) -> staticmethod:
@@ -105,8 +105,8 @@ def weights_as_arrays(module: nn.Module) -> Weights:
         for name in (*part._parameters, *part._buffers, *getattr(part, "parametrizations", ())):
             if getattr(part, name) is not None:
                 arrays[prefix + name] = as_array(getattr(part, name))
-        if (reduced := getattr(part, "reduced", None)) and isinstance(part, nn.Linear):
-            maps[prefix] = reduced
+        if (quantized := getattr(part, "quantized", None)) and isinstance(part, nn.Linear):
+            maps[prefix] = quantized
     return Weights(arrays, maps=maps)
 
 

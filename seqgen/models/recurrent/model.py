@@ -49,7 +49,7 @@ class RecurrentLM(RecurrentStack, ArraySteps, NeuralLanguageModel):
     """
 
     carries_state = True
-    reducible = True
+    quantizable = True
     arrays = RecurrentArrays
 
     def __init__(
@@ -96,7 +96,7 @@ class RecurrentLM(RecurrentStack, ArraySteps, NeuralLanguageModel):
     def outputs(
         self, tokens: Tensor, state: RecurrentState
     ) -> tuple[list[Tensor | None], tuple[LayerState, ...]]:
-        if self.reduced is None:
+        if self.quantized is None:
             return super().outputs(tokens, state)
         # Token by token over arrays, so that matrices in fewer bits give the same numbers in a
         # long text as in a step.
@@ -109,4 +109,4 @@ class RecurrentLM(RecurrentStack, ArraySteps, NeuralLanguageModel):
         return [None, *layers], state.map(as_tensor).layers
 
     def takes_arrays_for(self, rows: int) -> bool:
-        return rows <= FEW_ROWS or bool(self.reduced) or library() is not None
+        return rows <= FEW_ROWS or bool(self.quantized) or library() is not None

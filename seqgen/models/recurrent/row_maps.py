@@ -65,7 +65,7 @@ class RowMap:
     def _joined(self) -> Affine:
         (weight, bias), (weight_x, bias_x) = self._pair, self._beside
         both = np.hstack([weight_x, weight])
-        return Affine(both, bias_x if bias is None else bias_x + bias, self.affine.reduced)
+        return Affine(both, bias_x if bias is None else bias_x + bias, self.affine.quantized)
 
 
 def over_arrays(

@@ -23,7 +23,7 @@ class Seq2SeqTransformer(ContextFromSource, Transformer, EncoderDecoder):
 
     config: Seq2SeqTransformerConfig
     arrays = Seq2SeqTransformerArrays
-    reducible = False  # what is beside a row, such as longer sources, would show
+    quantizable = False  # what is beside a row, such as longer sources, would show
     over_tensors = None  # what runs over tensors alone would have to take the memory too
 
     def __init__(self, config: Seq2SeqTransformerConfig) -> None:

@@ -26,9 +26,9 @@ class Seq2SeqTransformerArrays(ContextFromSource, TransformerArrays):
         config: Seq2SeqTransformerConfig,
         weights: Weights,
         ops: Ops = ArrayOps,
-        reduced: str | None = None,
+        quantized: str | None = None,
     ) -> None:
-        super().__init__(config, weights, ops, reduced)
+        super().__init__(config, weights, ops, quantized)
         if config.positions == "learned":
             self.source_window = config.source_window
 

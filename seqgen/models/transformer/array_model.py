@@ -31,7 +31,7 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
         config: of the model.
         weights: see `shapes`.
         ops: `ArrayOps`, or what does the same with arrays.
-        reduced: the precision that the weights' maps are kept in; None for their own.
+        quantized: the precision that the weights' maps are kept in; None for their own.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
         config: TransformerConfig,
         weights: Weights,
         ops: Ops = ArrayOps,
-        reduced: str | None = None,
+        quantized: str | None = None,
     ) -> None:
         super().__init__(config, weights, ops)
         self.window = config.window
@@ -48,7 +48,7 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
             waves = waves_of(ops, config, config.window) if waves is None else waves
             self.waves = waves.astype(self.dtype, copy=False)
         # What is rounded would magnify the least difference between a row alone and among others.
-        self.attend_to_past = attend_each if reduced else attend_to_past
+        self.attend_to_past = attend_each if quantized else attend_to_past
 
     def hidden(self, tokens: np.ndarray, state: KVCache | None) -> tuple[np.ndarray, KVCache]:
         return self.read(tokens, state or self.start(len(tokens)))

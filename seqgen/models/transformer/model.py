@@ -53,7 +53,7 @@ class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
     """
 
     arrays: ClassVar[type[TransformerArrays]] = TransformerArrays
-    reducible = True
+    quantizable = True
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)
@@ -80,7 +80,7 @@ class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
         return super().step(tokens, state)
 
     def as_arrays(self) -> TransformerArrays:
-        return self.arrays(self.config, weights_as_arrays(self), FusedArrayOps, self.reduced)
+        return self.arrays(self.config, weights_as_arrays(self), FusedArrayOps, self.quantized)
 
     def hidden(self, tokens: Tensor, state: KVCache | None) -> tuple[Tensor, KVCache | None]:
         if state is None:
