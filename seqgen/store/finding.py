@@ -173,7 +173,7 @@ def with_parts(stored: StoredModel) -> StoredModel | StoredMixture:
     if stored.is_mixture:
         return resolve(stored)
     if stored.is_adapter:
-        _ = stored.base
+        _ = stored.base  # which is looked for, and raises
     return stored
 
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes, regular
@@ -18,9 +17,6 @@ from seqgen.store import layout
 from seqgen.store.folder import copy_folder, link_file, tensor_pieces
 from seqgen.store.layout import models_folder
 from seqgen.store.model import Member, Reference, StoredModel
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
