@@ -35,7 +35,7 @@ from seqgen.formats.hf_weights import (
 from seqgen.models.base import take_weights, weights_of
 from seqgen.models.engines.memory_limit import without_content
 from seqgen.models.engines.tensor_ops import TensorOps
-from seqgen.models.seq2seq.transformer import Seq2SeqTransformer
+from seqgen.models.seq2seq.model import Seq2SeqTransformer
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.positions import waves_of

@@ -22,7 +22,7 @@ from seqgen.files import json_bytes
 from seqgen.formats import ModelToExport, hf_tokenizer
 from seqgen.models.recurrent.hawk import Hawk
 from seqgen.models.recurrent.model import RecurrentLM
-from seqgen.models.seq2seq.transformer import Seq2SeqTransformer
+from seqgen.models.seq2seq.model import Seq2SeqTransformer
 from seqgen.models.state import State
 from seqgen.models.transformer.attention import for_each_query, full_attention
 from seqgen.models.transformer.equations import Attend, seen_from

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from seqgen.configs import ModelConfig
 from seqgen.models.array_network import Configured
-from seqgen.models.compilable import Compilable
 from seqgen.models.engines.parts import Pieces, fill
 from seqgen.models.low_rank import adapter_tensors, adapters_of
 from seqgen.models.network import Network
@@ -120,6 +119,29 @@ class LanguageModel(TorchModel, Reader):
         with torch.no_grad():
             logits, state = self(torch.tensor(tokens, device=self.device)[:, None], state)
         return logits[:, 0].cpu().numpy(), state
+
+
+class Compilable:
+    """Beside an `nn.Module`: the part of a training call that is over tensors alone, compiled."""
+
+    over_tensors: Callable[..., Tensor] | None = None
+    """What a training call runs over tensors alone, in a model that has such a part."""
+    _compiled: Callable[..., Tensor] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Compiled code is bound to this object, so a copy begins without.
+        return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
+
+    def compile_training(self) -> None:
+        """Have training calls run `over_tensors` compiled.
+
+        The code is made in the first such call, in tens of seconds.
+        """
+        self._compiled = torch.compile(self.over_tensors)
+
+    def forget_compiled(self) -> None:
+        """Have training calls run it as it is written again."""
+        self._compiled = None
 
 
 class NeuralLanguageModel(Compilable, OverFeatures, LanguageModel, Network):

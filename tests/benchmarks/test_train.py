@@ -18,10 +18,7 @@ from seqgen.data.sources import TokenSources
 from seqgen.errors import SeqgenError
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM
-from seqgen.models.seq2seq.recurrent import Seq2Seq, Seq2SeqConfig
-from seqgen.models.seq2seq.transformer import (
-    Seq2SeqTransformer,
-)
+from seqgen.models.seq2seq.model import Seq2Seq, Seq2SeqConfig, Seq2SeqTransformer
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.model import Transformer

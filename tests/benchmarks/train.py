@@ -27,7 +27,7 @@ from seqgen.models.engines.precision import (
     parameter_type,
 )
 from seqgen.models.network import hidden_matrices
-from seqgen.models.seq2seq.reading import SourceAttention
+from seqgen.models.seq2seq.transformer_arrays import SourceAttention
 from seqgen.models.transformer.equations import Attention
 from seqgen.presets import SHARED
 from seqgen.training.speed import bf16_speedup, faster_precision, speed

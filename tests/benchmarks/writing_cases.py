@@ -21,9 +21,7 @@ from seqgen.models.engines.precision import in_precision
 from seqgen.models.engines.quantized import OF_HEAD
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM
-from seqgen.models.seq2seq.transformer import (
-    Seq2SeqTransformer,
-)
+from seqgen.models.seq2seq.model import Seq2SeqTransformer
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.models.transformer.model import Transformer
 from seqgen.presets import SHARED

@@ -13,7 +13,7 @@ from seqgen.decoding.beam import search
 from seqgen.decoding.beam_groups import SearchPrompt
 from seqgen.decoding.hypotheses import LengthNorm
 from seqgen.decoding.processors import Forbid
-from seqgen.models.seq2seq.transformer import Seq2SeqTransformer
+from seqgen.models.seq2seq.model import Seq2SeqTransformer
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.presets import SHARED
 

@@ -36,14 +36,10 @@ from seqgen.models.engines.parts import Made, Piece
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.seq2seq import scores as scoring
 from seqgen.models.seq2seq.memory import Memory
-from seqgen.models.seq2seq.recurrent import Seq2Seq, Seq2SeqConfig
+from seqgen.models.seq2seq.model import Reading, Seq2Seq, Seq2SeqConfig, Seq2SeqTransformer
 from seqgen.models.seq2seq.recurrent_config import stacked
 from seqgen.models.seq2seq.scores import SCORES, read
 from seqgen.models.seq2seq.source_layers import SourceLayers
-from seqgen.models.seq2seq.transformer import (
-    Reading,
-    Seq2SeqTransformer,
-)
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.presets import SHARED
 from seqgen.tokenizers import CharTokenizer

@@ -10,9 +10,7 @@ import torch.nn.functional as F
 from seqgen.data.batches import IGNORED, PairBatches
 from seqgen.data.corpus import Corpus
 from seqgen.data.sources import TokenSources
-from seqgen.models.seq2seq.encoder_decoder import EncoderDecoder
-from seqgen.models.seq2seq.recurrent import Seq2Seq, Seq2SeqConfig
-from seqgen.models.seq2seq.transformer import Seq2SeqTransformer
+from seqgen.models.seq2seq.model import EncoderDecoder, Seq2Seq, Seq2SeqConfig, Seq2SeqTransformer
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 
 EOS, START = 2, 1

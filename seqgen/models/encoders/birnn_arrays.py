@@ -11,7 +11,7 @@ from seqgen.models.encoders.config import BiRNNConfig
 from seqgen.models.encoders.labelling import at_ends
 from seqgen.models.engines.ops import Leaf, ops_of
 from seqgen.models.engines.parts import Made, Piece, Pieces, Table
-from seqgen.models.recurrent.named_cell import recurrent_cell
+from seqgen.models.recurrent.config import recurrent_cell
 from seqgen.models.seq2seq.recurrent_config import DIRECTIONS, stacked
 from seqgen.models.seq2seq.source_layers import SourceLayers
 

@@ -1,18 +1,24 @@
-"""What makes features of a whole sentence for a classifier or a tagger, and their interface."""
+"""What makes features of a whole sentence for a classifier or a tagger, as torch modules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
-from seqgen.configs import ModelConfig
+from seqgen.configs import ModelConfig, require
 from seqgen.configs.model import Pooling
 from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.encoders.bag_arrays import BagOfTokens
+from seqgen.models.encoders.birnn_arrays import BothEnds
+from seqgen.models.encoders.config import BagConfig, EncoderConfig
 from seqgen.models.encoders.labelling import at_ends, require_window
+from seqgen.models.encoders.transformer_arrays import BlocksOverSentences
 from seqgen.models.engines.parts import fill
 from seqgen.models.network import Network, groups_in_order
+from seqgen.models.transformer.model import initialise
 
 
 class SentenceEncoder(nn.Module):
@@ -122,3 +128,37 @@ class LastStates(SentenceEncoder):
 
     def layers_in_order(self) -> list[list[nn.Module]]:
         return [group for group in self._layers if any(True for m in group for _ in m.parameters())]
+
+
+class Bag(BagOfTokens, SentenceEncoder):
+    """The registry's `bag`; see `BagOfTokens`."""
+
+    def __init__(self, config: BagConfig, width: int | None = None) -> None:
+        super().__init__()
+        require(
+            width is None or config.ngrams == 1,
+            "ngrams are of tokens, and --features reads vectors: leave one out",
+        )
+        fill(self, self.pieces(config, width))
+        blank = torch.zeros(config.vocab_size, dtype=torch.bool) if config.within_words else None
+        self.register_buffer("blank", blank)
+
+    def spell(self, words: Iterable[str], spelled_out: bool) -> None:
+        if self.blank is not None:
+            require(spelled_out, "within_words is for characters: add --tokenizer char")
+            self.blank.copy_(torch.tensor([word.isspace() for word in words]))
+
+
+class BiRNN(BothEnds, OwnEncoder):
+    """The registry's `birnn`; see `BothEnds`."""
+
+
+class SentenceTransformer(BlocksOverSentences, OwnEncoder):
+    """The registry's `encoder`; see `BlocksOverSentences`.
+
+    Initialisation is that of `Transformer`.
+    """
+
+    def __init__(self, config: EncoderConfig, width: int | None = None) -> None:
+        super().__init__(config, width)
+        initialise(self, config)

@@ -28,12 +28,24 @@ from seqgen.models.engines.weights import Shapes, Weights, is_buffer
 from seqgen.models.memory.pointer import Pointer
 from seqgen.models.memory.recent import Recent
 from seqgen.models.reader import NeuralArrays, OverFeatures
-from seqgen.models.recurrent.array_layer import ArrayLayer
+from seqgen.models.recurrent.array_layer import ArrayLayer, scale_and_shift
 from seqgen.models.recurrent.config import RecurrentConfig
 from seqgen.models.recurrent.equation import Equation, Parts
-from seqgen.models.recurrent.norm_terms import scale_and_shift
-from seqgen.models.recurrent.state import RecurrentState
+from seqgen.models.state import State
 from seqgen.models.words.spelling import Spelled
+
+
+@dataclass
+class RecurrentState(State):
+    """What the layers hand on, and what a pointer looks back at.
+
+    Attributes:
+        layers: for each layer, the parts that its cell hands on, (B, H) unless it says otherwise.
+        recent: the last positions; None in a model without a pointer.
+    """
+
+    layers: tuple[tuple[Leaf, ...], ...]
+    recent: Recent | None = None
 
 
 @dataclass(frozen=True)

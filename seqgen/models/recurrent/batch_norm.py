@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from seqgen import ranks
 from seqgen.models.dropout import rows_are_blank
-from seqgen.models.recurrent.norm_terms import EPS, scale_and_shift
+from seqgen.models.recurrent.array_layer import EPS, scale_and_shift
 
 
 class BatchNorm(nn.BatchNorm1d):

@@ -1,4 +1,4 @@
-"""The settings that all recurrent language models share."""
+"""The settings that all recurrent language models share; and the cell that a setting names."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
+from seqgen import registry
 from seqgen.configs import (
     MOST_LAYERS,
     MOST_WIDTH,
@@ -15,6 +16,7 @@ from seqgen.configs import (
     require,
     setting,
 )
+from seqgen.errors import UsageError, did_you_mean
 from seqgen.models.recurrent.equation import Equation
 from seqgen.models.shared_settings import shared
 
@@ -301,3 +303,30 @@ class RecurrentConfig(CellRegularisers):
         if self.input == "char-cnn":
             return self.embedding_size or sum(self.filters)
         return self.embedding_size or self.hidden_size
+
+
+def recurrent_cell(config: CellRegularisers) -> RecurrentConfig:
+    """Return the configuration of the cells that `config.cell` names.
+
+    Args:
+        config: with `cell`, and the size of the cells as recurrent language models name it.
+
+    Raises:
+        UsageError: no recurrent architecture has that name.
+    """
+    kind = registry.ARCHITECTURES.get(config.cell)
+    if kind is None or not _is_recurrent(kind):
+        known = [name for name, row in registry.ARCHITECTURES.items() if _is_recurrent(row)]
+        hint = did_you_mean(config.cell, known) if kind is None else ""
+        raise UsageError(
+            f"cell is a recurrent architecture ({', '.join(known)}), not {config.cell}{hint}"
+        )
+    names = ("hidden_size", "num_layers", "residual", "dropout", "vocab_size")
+    shared = {name: getattr(config, name) for name in names} | config.cell_regularisers()
+    cell = kind.load_config()(**shared)
+    cell.equation.require_suits(cell)
+    return cell
+
+
+def _is_recurrent(row: registry.Architecture) -> bool:
+    return row.model == registry.RECURRENT["model"]

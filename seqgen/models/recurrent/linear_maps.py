@@ -1,7 +1,7 @@
 """Linear maps of the past, as an equation calls them: over tensors, and in a loop.
 
 An equation writes `w.hh(h)` for W h + b, and `w.hh(h, x)` for x + W h + b, whichever kind of map
-it is given; those over arrays are in `row_maps.py`. The second form takes one call where the sum
+it is given; those over arrays are in `array_layer.py`. The second form takes one call where the sum
 would take two.
 """
 

@@ -18,10 +18,9 @@ from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.engines.native.library import library
 from seqgen.models.engines.parts import Piece
 from seqgen.models.engines.tensor_products import as_array, as_tensor
-from seqgen.models.recurrent.array_model import RecurrentArrays, RecurrentStack
+from seqgen.models.recurrent.array_model import RecurrentArrays, RecurrentStack, RecurrentState
 from seqgen.models.recurrent.cell import Cell, LayerState
 from seqgen.models.recurrent.config import RecurrentConfig
-from seqgen.models.recurrent.state import RecurrentState
 from seqgen.models.words.char_cnn import SpelledEmbedding
 
 # So few rows step faster in NumPy, whose calls cost a fraction of torch's; any number does where

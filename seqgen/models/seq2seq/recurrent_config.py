@@ -8,9 +8,8 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from seqgen.configs import Size, ranges, require, setting
-from seqgen.models.recurrent.config import CellRegularisers, RecurrentConfig
+from seqgen.models.recurrent.config import CellRegularisers, RecurrentConfig, recurrent_cell
 from seqgen.models.recurrent.equation import Equation
-from seqgen.models.recurrent.named_cell import recurrent_cell
 from seqgen.models.seq2seq.config import SourceConfig
 from seqgen.models.shared_settings import shared
 

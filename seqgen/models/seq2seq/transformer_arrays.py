@@ -1,19 +1,181 @@
-"""The encoder-decoder transformer over arrays."""
+"""The transformer that reads a source: equations and state of both engines, and the array model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from seqgen.models.engines.ops import ArrayOps, Ops
-from seqgen.models.engines.parts import Pieces
+from seqgen.models.engines.ops import ArrayOps, Leaf, Ops
+from seqgen.models.engines.parts import Linear, Made, Part, Piece, Pieces
 from seqgen.models.engines.weights import Weights
+from seqgen.models.seq2seq.base import FromSource, require_memory
+from seqgen.models.seq2seq.encoding import SourceBlocks
 from seqgen.models.seq2seq.memory import Memory
-from seqgen.models.seq2seq.reading import ContextFromSource, MemoryCache
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
+from seqgen.models.state import Rows
 from seqgen.models.transformer.array_model import TransformerArrays
+from seqgen.models.transformer.config import TransformerConfig
+from seqgen.models.transformer.context import AnchoredContext
+from seqgen.models.transformer.equations import (
+    Attend,
+    Block,
+    Heads,
+    apart,
+    full_weights,
+    head_norm,
+    norm_of,
+    together,
+)
+from seqgen.models.transformer.kv_cache import KVCache
+
+
+@dataclass
+class MemoryCache(KVCache):
+    """The keys and values of what has been written, and the memory of what it is written from.
+
+    Attributes:
+        memory: with a row for each of the cache's.
+    """
+
+    memory: Memory | None = None
+
+    def select(self, rows: Rows) -> MemoryCache:
+        rows = list(rows)
+        memory = self.memory.select(rows)
+        selected = super().select(rows)
+        selected.memory = memory
+        return selected
+
+    @classmethod
+    def cat(cls, states: Sequence[MemoryCache]) -> MemoryCache:
+        memory = Memory.cat([state.memory for state in states])
+        return dataclasses.replace(super().cat(states), memory=memory)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a decoder's blocks attend by: their own past, and a memory.
+
+    Attributes:
+        self_attend: the callback for the past.
+        memory: with a row for each of the queries'.
+        attend_to_all: see `SourceBlocks`.
+    """
+
+    self_attend: Attend
+    memory: Memory
+    attend_to_all: Callable[[Leaf, Leaf, Leaf, Leaf | None], Leaf]
+
+    def __call__(self, layer: int, q: Leaf, k: Leaf, v: Leaf) -> Leaf:
+        return self.self_attend(layer, q, k, v)
+
+    def source(self, layer: int, q: Leaf) -> Leaf:
+        """Return what queries (B, heads, T, D) read of their sources, (B, heads, T, D)."""
+        memory = self.memory
+        grouped = memory.group(q).swapaxes(1, 2)  # (S, heads, G, T, D)
+        asked = grouped.reshape(*grouped.shape[:2], -1, q.shape[-1])  # (S, heads, G T, D)
+        read = self.attend_to_all(asked, memory.keys[layer], memory.values[layer], memory.there)
+        return memory.ungroup(read.reshape(grouped.shape).swapaxes(1, 2))
+
+
+class SourceAttention(Part):
+    """softmax(Q K^T / sqrt(D)) V with Q of the target, K and V of the source.
+
+    K and V are made once a source, by `remember`.
+    """
+
+    heads: Heads
+
+    def pieces(self, config: TransformerConfig, index: int) -> Pieces:
+        self.heads = Heads.of(config, index)
+        size, width = config.hidden_size, self.heads.widths[0]
+        return {
+            "query": Linear(size, width, config.bias),
+            "key_value": Linear(size, 2 * width, config.bias, (width, width)),
+            "output": Linear(width, size, config.bias),
+            "query_norm": head_norm(config),
+            "key_norm": head_norm(config),
+        }
+
+    def remember(self, encoded: Leaf) -> tuple[Leaf, Leaf]:
+        """Return the keys and values (S, heads, L, D) of features (S, L, H)."""
+        parts = self.ops.split(self.heads.activated(self.ops, self.key_value(encoded)), 1, 1)
+        k, v = (apart(part, self.heads.numbers[0]) for part in parts)
+        return self.key_norm(k), v
+
+    def run(self, x: Leaf, attend: Reading) -> Leaf:
+        """Return what the stream x (B, T, H) reads of the sources."""
+        q = apart(self.heads.activated(self.ops, self.query(x)), self.heads.numbers[0])
+        read = attend.source(self.heads.index, self.heads.amplified(self.query_norm(q)))
+        return self.output(together(read))
+
+
+class DecoderBlock(Block):
+    """A block that reads the source between its attention and its feed-forward part."""
+
+    called_whole = False  # the memory is made with its maps before it is called
+
+    def pieces(self, config: TransformerConfig, index: int) -> Pieces:
+        reading = {"cross": Made(SourceAttention, config, index), "cross_norm": norm_of(config)}
+        return super().pieces(config, index) | reading
+
+
+class ContextFromSource(AnchoredContext, FromSource):
+    """A decoder, windows and all, whose blocks also read the encoder's features of a source."""
+
+    config: Seq2SeqTransformerConfig
+    kind = DecoderBlock
+
+    @staticmethod
+    def encoder_of(config: Seq2SeqTransformerConfig) -> Piece:
+        """Return what reads the source."""
+        return Made(SourceBlocks, config, config.source_inputs(config.embedding_width))
+
+    encoder: SourceBlocks
+    blocks: Iterable[Any]
+
+    def encode(self, values: Leaf, lengths: Sequence[int]) -> Memory:
+        encoded, first = self.encoder(values, lengths)
+        pairs = (block.cross.remember(encoded) for block in self.blocks)
+        keys, values = zip(*pairs, strict=True)
+        return Memory(keys, values, first, list(lengths), list(range(len(lengths))))
+
+    def start(self, memory: Memory, stride: int | None = None) -> MemoryCache:
+        rows = len(require_memory(memory).owners)
+        state = MemoryCache(**vars(super().start(rows, stride)), memory=memory)
+        if self.config.decoder_start is not None:
+            self.read(self.before_text(rows), state)
+        return state
+
+    def before_text(self, rows: int) -> Leaf:
+        """Return what is read before the start of a text: (rows, 1), or (rows, 0) for nothing."""
+        token = self.config.decoder_start
+        return self.ops.ints(self.like, [[] if token is None else [token]] * rows)
+
+    def attend(self, tokens: Leaf, memory: Memory) -> Leaf:
+        first = self.before_text(len(tokens))
+        weights = super().attend(self.ops.along(1, first, tokens), memory)
+        return weights[:, :, :, first.shape[1] :]
+
+    def attend_in_window(self, tokens: Leaf, memory: Memory) -> Leaf:
+        every = []
+
+        def attend_to_all(q: Leaf, k: Leaf, v: Leaf, there: Leaf | None) -> Leaf:
+            weights = full_weights(q, k, None if there is None else there[:, None, None])
+            grouped = weights.reshape(*q.shape[:2], -1, tokens.shape[1], weights.shape[-1])
+            every.append(memory.ungroup(grouped.swapaxes(1, 2)))  # (B, heads, T, L)
+            return weights @ v
+
+        reading = Reading(self.attend_within, memory, attend_to_all)
+        self.stacked(*self.in_window(tokens), reading)
+        return self.ops.stack(1, *every)
+
+    def attending(self, attend: Attend, state: MemoryCache, rows: Sequence[int]) -> Reading:
+        return Reading(attend, state.memory.select(rows), self.encoder.attend_to_all)
 
 
 class Seq2SeqTransformerArrays(ContextFromSource, TransformerArrays):
