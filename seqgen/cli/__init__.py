@@ -7,12 +7,13 @@ import importlib
 import os
 import sys
 import textwrap
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from seqgen import __version__, ranks
 from seqgen.cli import recording
+from seqgen.cli.flags import takes_options
 from seqgen.cli.help import (
     ABOUT,
     MEASURE,
@@ -22,11 +23,12 @@ from seqgen.cli.help import (
     WRITE,
     Command,
     CommandGroup,
+    manual_page,
     width_of,
 )
 from seqgen.cli.output import announce, forget_announced, is_terminal, put, say, say_announced
 from seqgen.cli.process import prepare
-from seqgen.configs import Panel
+from seqgen.configs import Options, Panel, setting
 from seqgen.errors import Interrupted, SeqgenError, UsageError, first_line, ran_out_of_memory
 
 # Characters of a message, which may name a file or repeat an argument.
@@ -86,6 +88,31 @@ def place_of(name: str) -> str:
     return PLACES.get(name, f"{own}:{own}")
 
 
+class ProgramOptions(Options, panel=Panel.OTHER):
+    """What is asked of the program itself, in place of a command."""
+
+    version: bool = setting("Print the version.")
+    man: bool = setting("Print the manual page: `seqgen --man > seqgen.1 && man ./seqgen.1`.")
+
+
+@takes_options
+def _program(asked: ProgramOptions) -> None:
+    """Train a language model on your text, write with it, and score text with it."""
+
+
+class AllCommands(CommandGroup):
+    """The group of all commands."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Answer the program's own options, or run the command."""
+        if ctx.params["version"]:
+            put(f"seqgen {__version__}\n")
+        elif ctx.params["man"]:
+            put(manual_page(_tree(None)))
+        else:
+            return super().invoke(ctx)
+
+
 def make_app(only: str | None = None) -> typer.Typer:
     """Return the application.
 
@@ -94,13 +121,13 @@ def make_app(only: str | None = None) -> typer.Typer:
     """
     app = typer.Typer(
         name="seqgen",
-        cls=CommandGroup,
+        cls=AllCommands,
         help="Train a language model on your text, write with it, and score text with it.",
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    app.callback()(_options)
+    app.callback()(_program)
     for panel, commands in COMMANDS.items():
         for name in commands:
             if only in (None, name):
@@ -126,39 +153,6 @@ def _tree_for(arguments: list[str]) -> Any:
         raise UsageError(f"there is no command {first!r}: {COMMANDS_ELSEWHERE[first]}")
     known = first in {"--version", "--man", *KNOWN}
     return _tree(first if known else None)
-
-
-def _show_version(asked_for: bool) -> None:
-    if asked_for:
-        put(f"seqgen {__version__}\n")
-        raise typer.Exit
-
-
-def _show_manual(asked_for: bool) -> None:
-    if asked_for:
-        from seqgen.cli.help import manual_page
-
-        put(manual_page(_tree(None)))
-        raise typer.Exit
-
-
-def _options(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
-    ] = False,
-    manual: Annotated[
-        bool,
-        typer.Option(
-            "--man",
-            callback=_show_manual,
-            is_eager=True,
-            rich_help_panel=Panel.OTHER,
-            help="Print the manual page: `seqgen --man > seqgen.1 && man ./seqgen.1`.",
-        ),
-    ] = False,
-) -> None:
-    """Train a language model on your text, write with it, and score text with it."""
 
 
 def main() -> int:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from seqgen import registry, store
-from seqgen.cli import completion
 from seqgen.cli.flags import takes_options
 from seqgen.cli.help import Command, CommandGroup, put_panels
 from seqgen.cli.model_facts import describe, losses_by_step, mixture_facts, put_model, unit_of_loss
@@ -34,12 +33,12 @@ class ModelsGroup(CommandGroup):
     """The group of commands; `--architectures` may be followed by a name."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read `--architectures NAME` as the option that it is short for."""
+        """Read `--architectures` without a name as one with an empty name."""
         args = list(args)
         if "--architectures" in args:
             at = args.index("--architectures") + 1
-            if args[at:] and not args[at].startswith("-") and args[at] not in self.commands:
-                args.insert(at, "--settings-of")
+            if not args[at:] or args[at].startswith("-") or args[at] in self.commands:
+                args[at - 1] = "--architectures="
         return super().parse_args(ctx, args)
 
 
@@ -51,29 +50,22 @@ app = typer.Typer(
 class Listed(Options, panel=Panel.MODEL):
     """What is listed in place of trained models."""
 
-    architectures: bool = setting(
-        "List the architectures; followed by the NAME of one, list all its settings."
+    architectures: str | None = setting(
+        "List the architectures; followed by the NAME of one, list all its settings.",
+        metavar="[NAME]",
+        completes="architectures",
     )
 
 
 @app.callback(invoke_without_command=True)
 @takes_options
-def models(
-    context: typer.Context,
-    listed: Listed,
-    threads: Threads,
-    out: Output,
-    settings_of: Annotated[
-        str | None,
-        typer.Option(hidden=True, metavar="NAME", autocompletion=completion.architectures),
-    ] = None,
-) -> None:
+def models(context: typer.Context, listed: Listed, threads: Threads, out: Output) -> None:
     """List trained models, the latest first."""
-    if listed.architectures:
+    if listed.architectures is not None:
         if context.invoked_subcommand:
             raise UsageError("--architectures takes no command: seqgen models --architectures")
-        if settings_of is not None:
-            put_settings(settings_of, out)
+        if listed.architectures:
+            put_settings(listed.architectures, out)
         else:
             _list_architectures(out)
     elif context.invoked_subcommand is None:
