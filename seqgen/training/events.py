@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 # Where a line of a sample is cut on the screen, in characters.
 SAMPLE_WIDTH = 80
+# Work that takes longer than this many seconds, and shows nothing meanwhile, says what it is.
+SLOW_SECONDS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,3 +156,15 @@ class SampleLine:
 
 Event = Started | Iteration | Validated | Diagnosed | Notice | EncodingProgress | SampleLine
 Report = Callable[[Event], None]
+
+
+@contextlib.contextmanager
+def said_if_slow(report: Report, doing: str) -> Iterator[None]:
+    """Report what is done within, from another thread, if it takes longer than `SLOW_SECONDS`."""
+    timer = threading.Timer(SLOW_SECONDS, report, [Notice(text=f"{doing} ...")])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import queue
 import shutil
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train
 from seqgen.models.mixture.fitting import fit_weights
 from seqgen.store import StoredModel
+from seqgen.training import events
 from seqgen.training.events import Notice
 
 TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 20
@@ -471,3 +474,30 @@ def test_a_small_text_gets_a_line_or_with_auto_a_mixture(text, capsys):
     options = (*options, "--precision", "float32")
     (record,) = records(capsys, "train", text, "--model", "auto", "--name", "w", *options)
     assert record["mixture"] is None
+
+
+def test_long_work_says_what_it_is():
+    """The line comes while the work goes on; short work says nothing."""
+    said: queue.SimpleQueue[Notice] = queue.SimpleQueue()
+    with pytest.MonkeyPatch.context() as at_once:
+        at_once.setattr(events, "SLOW_SECONDS", 0.0)
+        with events.said_if_slow(said.put, "counting"):
+            assert said.get(timeout=60).text == "counting ..."
+    with events.said_if_slow(said.put, "counting"):
+        pass
+    assert said.empty()
+
+
+def test_every_part_of_a_run_without_progress_says_what_it_is_if_it_is_long(text, monkeypatch):
+    class AtOnce:
+        """A timer whose time has come when it starts."""
+
+        def __init__(self, seconds: float, call: Callable[[Notice], None], args: list[Notice]):
+            self.start, self.cancel = (lambda: call(*args)), (lambda: None)
+
+    monkeypatch.setattr(events.threading, "Timer", AtOnce)
+    said: list[Notice] = []
+    train([text], name="t", settings={**SHAPE, "steps": 1, "with_ngram": 3}, report=said.append)
+    long = [event.text for event in said if isinstance(event, Notice) and "..." in event.text]
+    choosing, scoring, mixing = long
+    assert "how fast" in choosing and "held-out" in scoring and "mixture" in mixing

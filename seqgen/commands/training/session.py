@@ -39,7 +39,16 @@ from seqgen.store.layout import TENSORBOARD
 from seqgen.store.model import Adapter
 from seqgen.tasks.datasets.prepared import Prepared
 from seqgen.training.diagnosis.watch import TrainingWatch
-from seqgen.training.events import Event, Notice, Progress, Report, SampleLine, Started, Validated
+from seqgen.training.events import (
+    Event,
+    Notice,
+    Progress,
+    Report,
+    SampleLine,
+    Started,
+    Validated,
+    said_if_slow,
+)
 from seqgen.training.loop import Trainer
 from seqgen.training.regimes.base import TextRules
 from seqgen.training.run import Budget, Diverged, Hooks, Run, Watch
@@ -214,7 +223,8 @@ class Session:
         if not ranks.leads():
             return None
         try:
-            result = self._result(run)
+            with said_if_slow(self.report, "scoring the held-out text with the best weights"):
+                result = self._result(run)
         except KeyboardInterrupt:
             resume = f"seqgen train --resume {self.stored.name}"
             raise Interrupted(

@@ -48,7 +48,7 @@ from seqgen.ranks.group import together
 from seqgen.store import StoredModel
 from seqgen.tasks.datasets.dataset import DataFiles
 from seqgen.tasks.datasets.prepared import Prepared
-from seqgen.training.events import Notice, Report
+from seqgen.training.events import Notice, Report, said_if_slow
 from seqgen.training.rate_finder import FoundRate, RampPoint
 from seqgen.training.rate_finder import find_rate as ramp
 from seqgen.wording import plural
@@ -343,7 +343,8 @@ def prepare_run(
         plan = replace(other, data=plan.data).for_text(prepared.read_tokens)
     if request.parameters is not None:
         plan = solve_width(plan, prepared, request.parameters, device)
-    plan, training = _choose(plan, prepared, device, report, tries)
+    with said_if_slow(report, "choosing settings by how fast this machine trains"):
+        plan, training = _choose(plan, prepared, device, report, tries)
     return ReadyRun(request, plan, training, prepared)
 
 

@@ -38,7 +38,7 @@ from seqgen.scoring import parallel_rows
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.tasks.datasets.prepared import Prepared
 from seqgen.training.counting import fit
-from seqgen.training.events import Notice, Report
+from seqgen.training.events import Notice, Report, said_if_slow
 from seqgen.wording import plural
 
 # The value of `with_ngram` for which the order is chosen by held-out loss.
@@ -153,10 +153,12 @@ def finish(session: Session, result: TrainingResult) -> TrainingResult:
     if result.stopped not in FINISHED:
         return result
     if session.training.with_ngram is None:
-        _recommend(session)
+        with said_if_slow(session.report, "trying a mixture with an n-gram model"):
+            _recommend(session)
         return result
     try:
-        mixed = _mix(session)
+        with said_if_slow(session.report, "counting n-grams and fitting the mixture"):
+            mixed = _mix(session)
     except KeyboardInterrupt:
         name = session.stored.name
         raise Interrupted(
