@@ -19,8 +19,7 @@ from places import STORED
 import seqgen
 from seqgen import registry
 from seqgen.cli import run
-from seqgen.configs import Bounds, DataConfig, TrainingConfig, setting
-from seqgen.errors import SeqgenError, UsageError, first_line
+from seqgen.errors import SeqgenError, first_line
 from seqgen.models.engines.memory_limit import SizeLimit, TooLarge, to_train
 
 MODELS = STORED / "models"
@@ -161,26 +160,6 @@ def test_a_model_larger_than_the_machine_is_refused(monkeypatch):
     assert to_train(model_class, config(vocab_size=9, hidden_size=16, num_layers=1))
     with pytest.raises(SeqgenError, match="out of memory: the model has more parameters"):
         to_train(model_class, config(vocab_size=9, hidden_size=256))
-
-
-def test_bounds_are_said_as_they_are():
-    assert str(Bounds(low=1, high=1000)) == "from 1 to 1,000"
-    assert str(Bounds(above=0, below=1)) == "more than 0 and less than 1"
-    assert 1 in Bounds(low=1, high=1) and 1 not in Bounds(above=1) and 1 not in Bounds(below=1)
-    with pytest.raises(
-        UsageError, match=r"^x must be at most 5, not 11111111111111111111... .400 char"
-    ):
-        Bounds(high=5).check("x", int("1" * 400))
-    assert setting("doc", 1, low=1).metadata["bounds"] == Bounds(low=1)
-
-
-def test_every_number_that_can_be_set_has_bounds():
-    """What a person may write there is known, so that help and docs can say it."""
-    models = [row.load_config() for row in registry.ARCHITECTURES.values()]
-    for kind in (TrainingConfig, DataConfig, *models):
-        for name, field in kind.fields().items():
-            if re.search(r"\b(int|float)\b", str(field.type)):
-                assert field.metadata["bounds"] != Bounds(), name
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 import torch
 from architectures import RECURRENT, VOCAB, Case, ids
-from helpers_cli import refusal
-from places import STORED
 
 from seqgen import registry
-from seqgen.configs import DataConfig, TrainingConfig, resolve
 from seqgen.errors import UsageError
 from seqgen.models.recurrent.cell import Cell
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
@@ -407,39 +404,6 @@ def test_forget_gates_of_both_dimensions_begin_open():
     assert bias[:, 0].tolist() == [0, 1, 0, 0, 0, 1, 0, 0] and torch.equal(
         bias[:, :1], bias[:, -1:]
     )
-
-
-@pytest.mark.parametrize("architecture", RECURRENT)
-def test_a_setting_of_another_cell_is_refused_in_one_line(architecture):
-    configs = {name: registry.architecture(name).load_config() for name in RECURRENT}
-    groups = [configs[architecture], TrainingConfig, DataConfig]
-    known = {name for group in groups for name in group.fields()}
-    foreign = {name for config in configs.values() for name in config.fields()} - known
-    for name in foreign:
-        with pytest.raises(UsageError, match=f"{architecture} has no setting '{name}'") as refused:
-            resolve({name: 1}, architecture, groups)
-        assert "\n" not in str(refused.value)
-    nearly = next(iter(configs[architecture].fields()))[:-1]
-    with pytest.raises(UsageError, match=f"did you mean '{nearly}"):
-        resolve({nearly: 1}, architecture, groups)
-
-
-@pytest.mark.parametrize(
-    ("architecture", "setting", "said"),
-    [
-        (
-            "gru",
-            "forget_gate=false",
-            "gru has no setting 'forget_gate', which lstm and elmo have (seqgen",
-        ),
-        ("lstm", "depth=3", "lstm has no setting 'depth', which rhn has"),
-        ("lstm", "num_heads=2", ", which transformer, seq2seq-transformer, bert and others have"),
-        ("ngram", "hidden_size=9", ", which window, rnn, gru and others have"),
-    ],
-)
-def test_the_refusal_says_which_cell_has_the_setting(architecture, setting, said, capsys):
-    text = STORED / "tiny.txt"
-    assert said in refusal(capsys, "train", text, "--model", architecture, "--set", setting)
 
 
 def test_a_cell_that_there_is_not_is_named_among_recurrent_architectures_only():

@@ -15,7 +15,7 @@ from seqgen.commands.training import choosing
 from seqgen.commands.training import choosing as solving
 from seqgen.commands.training.choosing import TOLERANCE, with_open_width
 from seqgen.commands.training.plan import plan_of, preset_of
-from seqgen.configs import UsageError, count_of
+from seqgen.configs import UsageError
 from seqgen.tasks.datasets.prepared import VocabSizes
 
 TEXT = STORED / "tiny.txt"
@@ -25,29 +25,6 @@ TRAINED = [
     for name, row in registry.ARCHITECTURES.items()
     if not row.load_model().counted and "hidden_size" in row.load_config().fields()
 ]
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("30000", 30_000),
-        ("3e4", 30_000),
-        ("3E+4", 30_000),
-        ("100k", 100_000),
-        ("1.5M", 1_500_000),
-        ("0.0012M", 1_200),
-        (".5k", 500),
-        ("2B", 2_000_000_000),
-    ],
-)
-def test_counts_are_read(text, number):
-    assert count_of("--parameters", text) == number
-
-
-@pytest.mark.parametrize("text", ["", "0", "-3", "1.5", "k", "3e", "1e4x", "nan", "1,000", "1e-3"])
-def test_what_is_no_count_is_refused(text):
-    with pytest.raises(UsageError, match="--parameters must be a whole number"):
-        count_of("--parameters", text)
 
 
 def planned(architecture, settings=(), preset=None, config=()):

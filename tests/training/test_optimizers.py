@@ -15,7 +15,6 @@ from places import ROOT
 from torch import nn
 
 from seqgen.configs import TrainingConfig
-from seqgen.errors import UsageError
 from seqgen.models.network import hidden_matrices
 from seqgen.training.optimizers import DECAYS, OPTIMIZERS, Muon, UpdateRule, orthogonalised, rate
 
@@ -415,32 +414,6 @@ def test_robbins_and_monro_converge():
 
 def test_the_full_batch_converges():
     assert abs(descended(plain("constant"), [POINTS] * 3)[-1]) < 1e-12
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"nesterov": True}, "nesterov needs momentum"),
-        ({"nesterov": True, "momentum": 0.9, "dampening": 0.1}, "no dampening"),
-        ({"optimizer": "sgdm"}, "optimizer must be one of sgd, adagrad"),
-        ({"schedule": "triangle"}, "schedule must be one of constant, inverse_time"),
-        ({"clip_norm_type": "3"}, "clip_norm_type must be one of 1, 2, inf"),
-        ({"k2": 3, "seq_len": 4}, "k2 must be at least seq_len, 4, not 3"),
-        ({"ema": 1.0}, "ema must be at least 0 and less than 1"),
-        ({"accumulate": 0}, "accumulate must be at least 1"),
-    ],
-)
-def test_wrong_settings_are_named(more, message):
-    with pytest.raises(UsageError, match=message):
-        TrainingConfig(**more)
-
-
-def test_each_schedule_has_its_own_warm_up_and_end():
-    assert TrainingConfig().warmup == 0.02 and TrainingConfig().min_lr == 0.0
-    slanted = TrainingConfig(schedule="slanted_triangular")
-    assert (slanted.warmup, slanted.min_lr) == (0.1, 1 / 32)
-    assert TrainingConfig(schedule="inverse_time").warmup == 0.0
-    assert TrainingConfig(schedule="inverse_time", warmup=0.3).warmup == 0.3
 
 
 # ---- layers ----
