@@ -15,7 +15,7 @@ from seqgen.configs import WHOLE_NUMBERS, DataConfig, Direction
 from seqgen.configs.scoring import CacheConfig
 from seqgen.data.labels import Labels
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.reader import ArrayModel, Reader
+from seqgen.models.reader import ArrayModel, NeuralArrays, Reader
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.tokenizers import Tokenizer
 
@@ -168,8 +168,6 @@ def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
         UsageError: the model writes from sources.
         SeqgenError: it is estimated from counts.
     """
-    from seqgen.models.memory.beside import beside_caches
-
     loaded.given.require_nothing("--cache")
     parts = loaded.model.parts
     cached = [beside_caches(part, cache) for part in parts]
@@ -183,6 +181,20 @@ def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
         both = zip(cached, parts, strict=True)
         model = mixture_of([one or part for one, part in both], loaded.stored)
     return replace(loaded, model=model, cache=cache)
+
+
+def beside_caches(
+    model: Reader, cache: CacheConfig, flatnesses: Sequence[float] | None = None
+) -> Reader | None:
+    """Return a model with a cache beside it, or with several; None if it has no features."""
+    if isinstance(model, ArrayModel):
+        from seqgen.models.memory.continuous_cache import CachedArrays
+
+        return CachedArrays(model, cache, flatnesses) if isinstance(model, NeuralArrays) else None
+    from seqgen.models.base import NeuralLanguageModel
+    from seqgen.models.memory.cached import Cached
+
+    return Cached(model, cache, flatnesses) if isinstance(model, NeuralLanguageModel) else None
 
 
 def load_over_arrays(stored: StoredModel) -> LoadedModel | None:

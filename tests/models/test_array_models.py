@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqgen import registry
+from seqgen.commands.loading import beside_caches
 from seqgen.configs.scoring import CacheConfig
 from seqgen.data.sources import TokenSources, VectorSources
 from seqgen.errors import UsageError
@@ -23,7 +24,6 @@ from seqgen.models.engines.arrays import each_row_alone
 from seqgen.models.engines.native.library import library
 from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.engines.weights import Weights
-from seqgen.models.memory.beside import beside_caches
 from seqgen.models.mixture.mixed import MixtureArrays
 from seqgen.models.mixture.model import Mixture
 from seqgen.models.seq2seq import encoding

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.loading import joined, mixture_of, with_cache
+from seqgen.commands.loading import beside_caches, joined, mixture_of, with_cache
 from seqgen.commands.scoring.perplexity import check_token_file, for_model
 from seqgen.configs import Direction, Documents
 from seqgen.configs.scoring import CacheConfig, Scoring
@@ -18,7 +18,6 @@ from seqgen.data.corpus import Corpus
 from seqgen.data.pairs import Pairs, encode_pairs
 from seqgen.data.tokenfile import TokenFile
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.memory.beside import beside_caches
 from seqgen.models.mixture.fitting import MatchedOrders, fit_by_order, fit_weights, mixed_log_probs
 from seqgen.models.mixture.gate import orders_of
 from seqgen.models.mixture.gate_fitting import Contexts, WholeDistributions, fit_gate
