@@ -64,16 +64,14 @@ class SuffixIndex:
         """Return bytes of the text."""
         return self.text[place : min(place + length, self.size)].tobytes()
 
-    def suffixes_with(self, part: bytes, low: int = 0, high: int | None = None) -> tuple[int, int]:
-        """Return the range of `order`, in `low` to `high`, whose suffixes begin with `part`."""
-        high = self.size if high is None else high
-        begin = bisect_left(
-            self.order, part, low, high, key=lambda at: self.bytes_at(at, len(part))
-        )
-        end = bisect_right(
-            self.order, part, begin, high, key=lambda at: self.bytes_at(at, len(part))
-        )
-        return begin, end
+    def suffixes_with(self, part: bytes) -> tuple[int, int]:
+        """Return the range of `order` whose suffixes begin with `part`."""
+
+        def begins(at: int) -> bytes:
+            return self.bytes_at(at, len(part))
+
+        begin = bisect_left(self.order, part, key=begins)
+        return begin, bisect_right(self.order, part, begin, key=begins)
 
     def first(self, part: bytes) -> int | None:
         """Return where `part` occurs for the first time; None if it does nowhere."""
