@@ -264,11 +264,10 @@ def _setting_meant(context: Any, option: str) -> str:
     """Return how to set what another tool has the option for, such as --learning-rate."""
     from seqgen.cli.flags import SETTING_OF
     from seqgen.configs import TrainingConfig
-    from seqgen.configs.config_files import NAMES_ELSEWHERE
+    from seqgen.configs.config_files import setting_meant
     from seqgen.registry import SHARED_DOCS
 
-    name = option.removeprefix("--").replace("-", "_")
-    meant = NAMES_ELSEWHERE.get(name, name)
+    meant = setting_meant(option)
     short = {setting: flag for flag, setting in SETTING_OF.items()}.get(meant, meant)
     flag = f"--{short.replace('_', '-')}"
     if any(flag in parameter.opts for parameter in context.command.params):

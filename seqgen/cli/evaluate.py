@@ -108,9 +108,10 @@ def evaluate(
     asked = replace(asked, bleu=asked.bleu or bool(scores.given))
     _check_files(files, asked)
     inputs = Inputs(out.quiet)
-    to_measure = _measurements(asked, inputs, scoring, seed)
-    how = translating(translation, scores, scoring.batch_size)
-    to_measure = replace(to_measure, translating=how)
+    to_measure = replace(
+        _measurements(asked, inputs, scoring, seed),
+        translating=translating(translation, scores, scoring.batch_size),
+    )
     read = [file for file in (files.file, files.source, files.target, *asked.pairs) if file]
     work = Work.of_files(read, rows=to_measure.protocol.batch_size)
     how = machine.device, machine.precision, looked_up.config, work

@@ -132,7 +132,7 @@ def _put_page(command: Any, ctx: Any, short: bool = False) -> None:
 
 
 class Command(_Help, TyperCommand):
-    """A command with this help, whose options may leave out their numbers; see `values`."""
+    """A command with this help, some of whose options may stand without a number."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments of the command line.

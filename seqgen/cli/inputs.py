@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -70,15 +70,16 @@ def input_bytes() -> Iterator[bytes]:
     yield from iter(lambda: os.read(descriptor, BLOCK), b"")
 
 
-def given_or_piped(names: Sequence[str] | None, usage: str) -> list[str]:
+def given_or_piped(names: Iterable[str | None], usage: str) -> list[str]:
     """Return the names that are given, or `-` where something is piped in.
 
     Raises:
         UsageError: there is neither; says `usage`.
     """
-    if not names and piped_input() is None:
+    given = [name for name in names if name is not None]
+    if not given and piped_input() is None:
         raise UsageError(f"give a text file: {usage}")
-    return list(names or ["-"])
+    return given or ["-"]
 
 
 class Pipe:

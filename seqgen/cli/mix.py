@@ -10,9 +10,10 @@ from seqgen.cli.inputs import Inputs
 from seqgen.cli.output import Output, say
 from seqgen.cli.output_files import check_replaced_model
 from seqgen.cli.pairs import HELD_OUT, ScoredInput, as_scored, held_out_by
-from seqgen.cli.reading import BatchSize, ExactMachine
+from seqgen.cli.reading import ExactMachine
 from seqgen.cli.tables import figure, weight
-from seqgen.configs import REQUIRED, Options, Panel, argument, ranges, setting
+from seqgen.configs import REQUIRED, Options, Panel, argument, ranges, setting, with_default
+from seqgen.configs.decoding import WritingOptions
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -57,6 +58,7 @@ class Mixing(Options, panel=Panel.SAVING):
         "Keep copies of the parts, so that the mixture also works where they are not.",
     )
     overwrite: bool = setting("Replace the model of that name.")
+    batch_size: int = with_default(WritingOptions, "batch_size", 32)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,7 +66,7 @@ class Mixing(Options, panel=Panel.SAVING):
 
 
 @takes_options
-def mix(mixing: Mixing, batches: BatchSize, machine: ExactMachine, out: Output) -> None:
+def mix(mixing: Mixing, machine: ExactMachine, out: Output) -> None:
     """Mix models into a new one, which works in every command.
 
     The probability of a token is the weighted sum of what the parts give it. They must have the
@@ -89,7 +91,7 @@ def mix(mixing: Mixing, batches: BatchSize, machine: ExactMachine, out: Output) 
         held_out=fit in (None, HELD_OUT),
         copy=mixing.copy,
         overwrite=mixing.overwrite,
-        batch_size=batches.batch_size,
+        batch_size=mixing.batch_size,
     )
     out.record(mixed)
     if not out.quiet:

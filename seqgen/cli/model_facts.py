@@ -29,10 +29,13 @@ from seqgen.wording import plural
 
 def describe(model: store.StoredModel) -> dict[str, Any]:
     """Return the keys of `seqgen models --json`; null where a model does not tell."""
+    from seqgen.tokenizers import kind_in
+
     config, record, result, tokenizer = {}, {}, {}, None
     with contextlib.suppress(SeqgenError):
         config, record, result = model.config, model.record, store.result_of(model)
-        tokenizer = _tokenizer_kind(model) or config["data"].get("tokenizer")
+        # The configuration may name the tokenizer by a path.
+        tokenizer = kind_in(model.path / "tokenizer") or config["data"].get("tokenizer")
     return {
         "name": model.name,
         "path": str(model.path),
@@ -43,16 +46,6 @@ def describe(model: store.StoredModel) -> dict[str, Any]:
         "created": record.get("created"),
         "val_oov_bits_per_byte": result.get("val_oov_bits_per_byte"),
     }
-
-
-def _tokenizer_kind(model: store.StoredModel) -> str | None:
-    """Return the kind of a model's tokenizer: the configuration may name it by a path."""
-    from seqgen.tokenizers import read_facts
-
-    try:
-        return read_facts(model.path / "tokenizer").get("kind")
-    except (OSError, ValueError):
-        return None
 
 
 def put_model(model: store.StoredModel, tokenizer: dict[str, Any], everything: bool) -> None:

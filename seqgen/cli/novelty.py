@@ -81,7 +81,7 @@ def _against(looked: SearchedTexts, inputs: Inputs) -> tuple[KnownText, list[str
     """Return the files to look up in, the texts, and no held-out text."""
     from seqgen.commands.novelty import known_files
 
-    (name,) = given_or_piped([looked.file] if looked.file else None, "seqgen novelty FILE")
+    (name,) = given_or_piped([looked.file], "seqgen novelty FILE")
     if name == "-" and "-" in looked.against:
         raise UsageError("standard input can be only one of the files")
     files = [(source.title, source.chunks) for source in inputs.open(looked.against)]

@@ -123,6 +123,7 @@ def check_tokenizer_folder(out: Path, sources: Iterable[Input], overwrite: bool)
     Raises:
         UsageError: says what is there.
     """
+    from seqgen.tokenizers import STORED, kind_in
     from seqgen.tokenizers.sentencepiece import MODEL_FILE
 
     written = [out / name for name in ("tokenizer.json", MODEL_FILE) if (out / name).exists()]
@@ -130,7 +131,7 @@ def check_tokenizer_folder(out: Path, sources: Iterable[Input], overwrite: bool)
         _refuse_inputs(path.resolve(), sources)
     if not written:
         return
-    if not _is_tokenizer(out):
+    if kind_in(out) not in STORED:
         raise UsageError(f"{written[0]} is not a tokenizer of seqgen: give another --out")
     if (out.resolve().parent / store.CONFIG).exists():
         raise UsageError(f"{out} is the tokenizer of a model: give another --out")
@@ -195,15 +196,6 @@ def is_vectors(path: Path) -> bool:
     with opened(path) as lines:
         head = next(iter(lines), b"")[: 1 << 20]
     return head.startswith(b"\x93NUMPY") or is_head(head) or is_row(head)
-
-
-def _is_tokenizer(folder: Path) -> bool:
-    from seqgen.tokenizers import STORED, read_facts
-
-    try:
-        return read_facts(folder).get("kind") in STORED
-    except (OSError, ValueError, AttributeError):
-        return False
 
 
 def confirm_deleting(paths: Iterable[Path], yes: bool) -> None:

@@ -31,7 +31,7 @@ def predict(texts: ExampleFile, model: ModelName, machine: Device, out: Output) 
     from seqgen.commands.labelling.predict import predict as predict_labels
     from seqgen.commands.loading import Work
 
-    (name,) = given_or_piped([texts.file] if texts.file else None, "seqgen predict FILE")
+    (name,) = given_or_piped([texts.file], "seqgen predict FILE")
     loaded = load_labeller(model.model, machine.device, Work.of_files([name]))
     out.uses([loaded])
     source = Inputs(out.quiet).open_one(name)

@@ -20,9 +20,8 @@ from seqgen.configs import (
     argument,
     group,
     setting,
-    with_default,
 )
-from seqgen.configs.decoding import LookOptions, WritingOptions
+from seqgen.configs.decoding import LookOptions
 from seqgen.configs.scoring import CacheOptions
 from seqgen.errors import UsageError
 from seqgen.registry import load_object
@@ -69,12 +68,6 @@ class Machine(ExactMachine, panel=Panel.MACHINE):
         "auto",
         metavar="KIND",
     )
-
-
-class BatchSize(Options):
-    """How many texts are scored side by side."""
-
-    batch_size: int = with_default(WritingOptions, "batch_size", 32)
 
 
 class ModelNames(Options, panel=Panel.MODEL):

@@ -69,7 +69,7 @@ def replay(recorded: ReplayedRecords, threads: Threads, out: Output) -> None:
     The exit code is 1 if a result differs. train, sweep and mix make their models again in a folder
     of their own; the stored ones stay as they are.
     """
-    (name,) = given_or_piped([recorded.file] if recorded.file else None, "seqgen replay FILE")
+    (name,) = given_or_piped([recorded.file], "seqgen replay FILE")
     source = Inputs(out.quiet).open_one(name)
     plain = isinstance(source.content, Path) and source.content.suffix.lower() not in UNPACKED
     if recorded.update and not plain:

@@ -142,7 +142,7 @@ def tokenize(
         raise UsageError("--shards goes with --out FOLDER, without --train")
     if encoder.train is not None and saved.out is None:
         raise UsageError("--train needs a folder to write: --out FOLDER")
-    sources = Inputs(out.quiet).open(given_or_piped([*texts.files], "seqgen tokenize FILE"))
+    sources = Inputs(out.quiet).open(given_or_piped(texts.files, "seqgen tokenize FILE"))
     if encoder.train is not None:
         _train(encoder, sources, texts.newlines or "keep", saved, out)
         return

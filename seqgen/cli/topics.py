@@ -7,7 +7,7 @@ from seqgen.cli.help import help_texts
 from seqgen.cli.output import Output, put
 from seqgen.cli.reading import Threads
 from seqgen.configs import Options, TrainingConfig, argument
-from seqgen.configs.config_files import NAMES_ELSEWHERE
+from seqgen.configs.config_files import setting_meant
 from seqgen.errors import UsageError, did_you_mean
 
 
@@ -41,7 +41,6 @@ def help_(topic: Topic, threads: Threads, out: Output) -> None:
 
 def _setting_meant(name: str) -> str:
     """Return which setting of training has this name, here or elsewhere, and what explains it."""
-    name = name.removeprefix("--").replace("-", "_")
-    meant = NAMES_ELSEWHERE.get(name, name)
+    meant = setting_meant(name)
     is_setting = meant in TrainingConfig.fields()
     return f"; {meant} is a setting: seqgen train --set help={meant}" if is_setting else ""

@@ -21,17 +21,15 @@ from seqgen.configs import Options, Panel, setting
 from seqgen.errors import Interrupted, UsageError
 
 
-class DataOption(Options, panel=Panel.WHAT):
-    """DATA by a flag, as a run that is resumed is told of it."""
-
-    data_option: tuple[str, ...] = setting(
-        "The same as DATA; for --resume, its new place.", names=("--data",), reads="file"
-    )
-
-
 class RunFlags(Options, panel=Panel.SAVING):
     """Where a run is stored, how it continues and ends, and what it logs."""
 
+    data_option: tuple[str, ...] = setting(
+        "The same as DATA; for --resume, its new place.",
+        names=("--data",),
+        reads="file",
+        panel=Panel.WHAT,
+    )
     stop_after: int | None = setting(
         "Save and stop after this many steps; continue with --resume.", low=1, panel=Panel.BUDGET
     )
@@ -80,7 +78,6 @@ class Ranks(Options, panel=Panel.PROCESSES):
 def train(
     recipe: Recipe,
     files: TrainingFiles,
-    more_files: DataOption,
     run: RunFlags,
     curves: Curves,
     processes: Ranks,
@@ -98,7 +95,7 @@ def train(
     from seqgen.cli.progress import display
     from seqgen.ranks.group import together
 
-    data = files.named(recipe.given_settings, more_files.data_option)
+    data = files.named(recipe.given_settings, run.data_option)
     settings = recipe.settings(machine)
     if run.resume is None:
         check_files(data)

@@ -69,6 +69,12 @@ NAMES_ELSEWHERE = {
 }
 
 
+def setting_meant(name: str) -> str:
+    """Return the setting that an option means, or what another tool calls by this name."""
+    name = name.removeprefix("--").replace("-", "_")
+    return NAMES_ELSEWHERE.get(name, name)
+
+
 def no_such_setting(
     name: str, architecture: str, known: Iterable[str], owners: Sequence[str] = ()
 ) -> UsageError:

@@ -38,6 +38,14 @@ STORED: dict[str, type[Tokenizer]] = {
 }
 
 
+def kind_in(folder: Path) -> str | None:
+    """Return the kind of the tokenizer in a folder; None where it has none, or a damaged one."""
+    try:
+        return read_facts(folder).get("kind")
+    except (OSError, ValueError):
+        return None
+
+
 def tokenizer_kind(name: str) -> type[Tokenizer]:
     """Return the tokenizer class called `name`.
 
