@@ -34,7 +34,7 @@ class BatchNorm(nn.BatchNorm1d):
             return self._over_all_ranks(rows).view_as(x)
         if self.training and len(rows) > 1:
             return super().forward(rows).view_as(x)
-        scale, shift = self.scale_and_shift()
+        scale, shift = scale_and_shift(self)
         return (x * scale + shift).to(x.dtype)
 
     def _over_all_ranks(self, rows: Tensor) -> Tensor:
@@ -49,12 +49,5 @@ class BatchNorm(nn.BatchNorm1d):
             self.running_mean.lerp_(mean.to(self.running_mean), self.momentum)
             unbiased = variance * n / (n - 1).clamp_min(1)
             self.running_var.lerp_(unbiased.to(self.running_var), self.momentum)
-        normed = (wide - mean) / torch.sqrt(variance + self.eps)
-        return self._shifted(normed * self.weight).to(rows.dtype)
-
-    def scale_and_shift(self) -> tuple[Tensor, Tensor]:
-        """Return what evaluation multiplies each feature by (H,), and what it then adds (H,)."""
-        return scale_and_shift(self)
-
-    def _shifted(self, x: Tensor) -> Tensor:
-        return x if self.bias is None else x + self.bias
+        normed = (wide - mean) / torch.sqrt(variance + self.eps) * self.weight
+        return (normed if self.bias is None else normed + self.bias).to(rows.dtype)
