@@ -300,7 +300,7 @@ def manual_page(tree: Any) -> str:
     for title, rows in command_rows(tree, top):
         lines += [f'.SH "{title.upper()} COMMANDS"']
         for name, _ in rows:
-            lines += _command(tree.get_command(top, name), _context(tree, top, name, inner=True))
+            lines += _command(tree.get_command(top, name), top, name)
     for name, topic in help_texts()["topics"].items():
         about = topic["about"]
         lines += [f'.SH "{name.upper()}"', _troff(about[0].upper() + about[1:] + ".")]
@@ -308,26 +308,23 @@ def manual_page(tree: Any) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _context(tree: Any, parent: Any, name: str, inner: bool = False) -> Any:
-    command = tree.get_command(parent, name) if inner else tree
+def _context(command: Any, parent: Any, name: str) -> Any:
     return command.make_context(name, [], parent=parent, resilient_parsing=True)
 
 
-def _command(command: Any, ctx: Any) -> Iterator[str]:
+def _command(command: Any, parent: Any, name: str) -> Iterator[str]:
     """Yield the lines of a command, and of its own commands."""
+    ctx = _context(command, parent, name)
     yield f'.SS "{_troff(ctx.command_path)} {_troff(usage(command))}"'
     for paragraph in paragraphs(command.help):
         yield from (".PP", _troff(paragraph))
     for _, rows in option_rows(command, ctx):
-        for name, text in rows:
-            if name.strip() in ("-h", "--help"):
-                continue
-            yield from (".TP", f".B {_troff(name.strip())}", _troff(text))
-    yield from _examples(ctx.command_path.partition(" ")[2])
-    for name in command.list_commands(ctx) if hasattr(command, "list_commands") else ():
-        yield from _command(
-            command.get_command(ctx, name), _context(command, ctx, name, inner=True)
-        )
+        for option, text in rows:
+            if option.strip() not in ("-h", "--help"):
+                yield from (".TP", f".B {_troff(option.strip())}", _troff(text))
+    yield from _examples(_name(ctx))
+    for inner in command.list_commands(ctx) if isinstance(command, TyperGroup) else ():
+        yield from _command(command.get_command(ctx, inner), ctx, inner)
 
 
 def _examples(name: str) -> Iterator[str]:
