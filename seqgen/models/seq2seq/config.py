@@ -13,7 +13,7 @@ from seqgen.models.engines.parts import Linear, Piece, Table
 # Dropout by the overfitting ratio, as for models of text: where targets are sentences, and where
 # they are spelled out, in characters or bytes.
 DROPOUT = {
-    False: ((30, 0.1), (150, 0.2), (1000, 0.3), (math.inf, 0.4)),
+    False: ((30, 0.1), (70, 0.2), (1000, 0.3), (math.inf, 0.4)),
     True: ((200, 0.0), (1000, 0.1), (5000, 0.2), (math.inf, 0.3)),
 }
 
