@@ -189,6 +189,13 @@ def test_more_rows_where_they_train_faster(monkeypatch, tmp_path, tokens, rows, 
     assert config["training"]["lr"] == pytest.approx(wanted)
 
 
+@pytest.mark.parametrize(("given", "rows"), [({}, 32), ({"lr": 3e-3}, 64)])
+def test_rows_stay_where_overfitting_raises_the_rate(monkeypatch, tmp_path, given, rows):
+    tokens = {32: 1e7, 64: 2e7, 128: 2e7}
+    config, _ = trained(monkeypatch, tmp_path, tokens, **SMALL | given)
+    assert config["training"]["batch_size"] == rows
+
+
 def test_one_lucky_second_brings_no_more_rows(monkeypatch, tmp_path):
     """What looks faster is measured once more, in turn with what it is to replace."""
     measured = {32: 0, 64: 0}

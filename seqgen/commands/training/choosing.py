@@ -324,7 +324,7 @@ def _with_more_rows(trial: SpeedTrial, size: dict[str, Any]) -> tuple[dict[str, 
     chosen: dict[str, Any] = {}
     if given or trial.plan.data.documents != "stream":
         return chosen, trial
-    while trial.steps >= LEAST_STEPS:
+    while trial.steps >= LEAST_STEPS and not _overfits_more_with_more_rows(trial):
         rows = 2 * trial.training.batch_size
         rate = min(math.sqrt(2) * trial.training.lr, MOST_RATE_GAIN * first_rate)
         more = trial.plan.only_unset({"batch_size": rows, "lr": rate})
@@ -339,6 +339,12 @@ def _with_more_rows(trial: SpeedTrial, size: dict[str, Any]) -> tuple[dict[str, 
             break
         chosen, trial = more, roomier
     return chosen, trial
+
+
+def _overfits_more_with_more_rows(trial: SpeedTrial) -> bool:
+    """Return whether overfitting raises the learning rate, so that more rows could not raise it."""
+    raised = _regularisation(trial).settings(trial.plan.config_class, trial.overfitting_ratio)
+    return "lr" in raised
 
 
 def _regularisation(trial: SpeedTrial) -> Regularisation:
