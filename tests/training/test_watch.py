@@ -197,6 +197,16 @@ def test_a_rising_loss_and_a_rising_held_out_loss_are_said_once():
     assert said == []
 
 
+@pytest.mark.parametrize(("rise", "warned"), [(0.5, False), (2.0, True)])
+def test_batches_whose_losses_differ_much_are_no_rise(rise, warned):
+    """Of batches of sentences sorted by length, the loss may be 1.5 or 3 nats, in any order."""
+    said = []
+    warnings = Warnings(TrainingConfig(steps=1), said.append)
+    for step in range(200):
+        warnings.step(Run(step=step), 1.5 + step % 2 + (rise if step >= 100 else 0.0), 1.0)
+    assert any("the loss rises" in line for line in said) is warned
+
+
 @pytest.mark.fast_for("lstm", rest="slow")
 @pytest.mark.parametrize("architecture", ["lstm", "transformer"])
 def test_training_is_the_same_bit_for_bit_with_and_without(architecture):

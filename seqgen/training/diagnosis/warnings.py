@@ -15,8 +15,9 @@ from seqgen.training.diagnosis.layers import LayerFigures
 from seqgen.training.run import Run
 
 # Steps whose mean loss is compared with the lowest such mean; and by how much it may exceed that,
-# as a share and in nats.
-SMOOTH, RISE, LEAST_RISE = 20, 1.25, 0.3
+# as a share, in nats, and in standard deviations of those steps: batches of long sentences have
+# higher losses than those of short ones.
+SMOOTH, RISE, LEAST_RISE, LEAST_SPREADS = 20, 1.25, 0.3, 1.5
 # A gradient without clipping explodes where it is so many times the median of those before it, or
 # so large from the start.
 MEMORY, JUMP, HUGE = 100, 100.0, 1e4
@@ -97,7 +98,8 @@ class Warnings:
         self._losses.append(loss)
         if len(self._losses) == SMOOTH:
             mean = statistics.fmean(self._losses)
-            if mean > RISE * self._lowest and mean > self._lowest + LEAST_RISE:
+            rise, least = mean - self._lowest, max((RISE - 1) * self._lowest, LEAST_RISE)
+            if rise > least and rise > LEAST_SPREADS * statistics.pstdev(self._losses):
                 self._warn(
                     "loss",
                     f"the loss rises: {mean:.2f} nats/{self._unit} at step {run.step}, after "
