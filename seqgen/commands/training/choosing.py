@@ -44,7 +44,7 @@ from seqgen.wording import listed, plural
 # The number of rows is doubled if that trains at least `LEAST_GAIN` times as fast and leaves at
 # least `LEAST_STEPS` steps, and each row at least `LEAST_WINDOWS` windows of text. The learning
 # rate is then multiplied by the square root of two, but by at most `MOST_RATE_GAIN` in all: higher
-# rates were no better.
+# rates were no better. So where overfitting raises the rate itself, rows stay as they are.
 LEAST_GAIN, LEAST_STEPS, LEAST_WINDOWS, MOST_RATE_GAIN = 1.2, 800, 16, 2.0
 # Under these schedules the loss falls late, when the rate drops: earlier validations say little.
 LATE = ("step", "wsd")
@@ -324,7 +324,7 @@ def _with_more_rows(trial: SpeedTrial, size: dict[str, Any]) -> tuple[dict[str, 
     chosen: dict[str, Any] = {}
     if given or trial.plan.data.documents != "stream":
         return chosen, trial
-    while trial.steps >= LEAST_STEPS and not _overfits_more_with_more_rows(trial):
+    while trial.steps >= LEAST_STEPS and not _overfitting_raises_rate(trial):
         rows = 2 * trial.training.batch_size
         rate = min(math.sqrt(2) * trial.training.lr, MOST_RATE_GAIN * first_rate)
         more = trial.plan.only_unset({"batch_size": rows, "lr": rate})
@@ -341,8 +341,8 @@ def _with_more_rows(trial: SpeedTrial, size: dict[str, Any]) -> tuple[dict[str, 
     return chosen, trial
 
 
-def _overfits_more_with_more_rows(trial: SpeedTrial) -> bool:
-    """Return whether overfitting raises the learning rate, so that more rows could not raise it."""
+def _overfitting_raises_rate(trial: SpeedTrial) -> bool:
+    """Return whether the ratio of overfitting raises the learning rate, if that is left open."""
     raised = _regularisation(trial).settings(trial.plan.config_class, trial.overfitting_ratio)
     return "lr" in raised
 
