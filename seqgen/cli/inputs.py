@@ -21,6 +21,7 @@ from seqgen.limits import whole
 from seqgen.wording import first_names, plural
 
 if TYPE_CHECKING:
+    from seqgen.configs import Documents
     from seqgen.data.tokenfile import TokenFile
 
 BLOCK = 1 << 20
@@ -259,15 +260,17 @@ class Inputs:
             raise UsageError(f"{name} is {1 + len(others)} files: give one")
         return source
 
-    def read_text(self, name: str) -> str:
+    def read_text(self, name: str, documents: Documents) -> str:
         """Return the text of a file or of a folder, whole, if it is not too long to be held."""
-        sources = self.open([name])
-        return whole(chain.from_iterable(source.chunks() for source in sources), title_of(name))
+        from seqgen.data.text import ending_of, join_files
 
-    def read_text_or_tokens(self, name: str) -> str | TokenFile:
+        files = (source.chunks() for source in self.open([name]))
+        return whole(join_files(files, ending_of(documents)), title_of(name))
+
+    def read_text_or_tokens(self, name: str, documents: Documents) -> str | TokenFile:
         """Return the same, or the one token file that has lost its text."""
         sources = self.open([name])
-        return sources[0].text_or_tokens() if len(sources) == 1 else self.read_text(name)
+        return sources[0].text_or_tokens() if len(sources) == 1 else self.read_text(name, documents)
 
     def keep(self, names: Iterable[str]) -> list[str | Path]:
         """Return names that can be read again and again, now and when training is resumed.
@@ -411,9 +414,9 @@ def _blocks_of(path: Path) -> Iterator[bytes]:
         raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def join(sources: Iterable[Input], newlines: str) -> Iterator[str]:
-    """Yield the texts of several files as one, as `cat` would, for the only time."""
-    from seqgen.data.text import unix_newlines
+def join(sources: Iterable[Input], newlines: str, ending: str = "") -> Iterator[str]:
+    """Yield the texts of several files as one, for the only time; see `data.text.join_files`."""
+    from seqgen.data.text import join_files, unix_newlines
 
-    chunks = chain.from_iterable(source.pass_on() for source in sources)
+    chunks = join_files((source.pass_on() for source in sources), ending)
     return unix_newlines(chunks) if newlines == "lf" else chunks  # a CRLF may stand across two

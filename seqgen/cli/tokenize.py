@@ -6,7 +6,6 @@ import contextlib
 import json as json_module
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -144,7 +143,7 @@ def tokenize(
         raise UsageError("--train needs a folder to write: --out FOLDER")
     sources = Inputs(out.quiet).open(given_or_piped(texts.files, "seqgen tokenize FILE"))
     if encoder.train is not None:
-        _train(encoder, sources, texts.newlines or "keep", saved, out)
+        _train(encoder, sources, texts, saved, out)
         return
     tokenizer = find_tokenizer(model, encoder.tokenizer)
     newlines, of_sources = texts.newlines or "keep", None
@@ -169,14 +168,15 @@ def tokenize(
 
 
 def _train(
-    encoder: Encoder, sources: list[Input], newlines: str, saved: TokenFiles, out: Output
+    encoder: Encoder, sources: list[Input], texts: TokenizedFiles, saved: TokenFiles, out: Output
 ) -> None:
     """Train a tokenizer on texts, and say what it is."""
     from seqgen.commands.tokenize import train_tokenizer
+    from seqgen.data.text import ending_of
 
     folder = saved.out
     check_tokenizer_folder(folder, sources, saved.overwrite)
-    text = join(sources, newlines)
+    text = join(sources, texts.newlines or "keep", ending_of(texts.documents))
     made = train_tokenizer(encoder.train, text, encoder.vocab_size, encoder.min_count, folder)
     out.record({"path": str(folder), "kind": made.kind, "vocab_size": made.vocab_size})
     out.notice(f"{folder}: {made.kind}, {plural(made.vocab_size, 'token')}")
@@ -205,7 +205,13 @@ class Read:
     @property
     def text(self) -> Iterator[str]:
         """All of them, in pieces."""
-        return join(self.sources, self.newlines)
+        return join(self.sources, self.newlines, self._ending)
+
+    @property
+    def _ending(self) -> str:
+        from seqgen.data.text import LINE_END, ending_of
+
+        return ending_of(self.documents) if self.of_sources is None else LINE_END
 
     def _token_file(self) -> TokenFile | None:
         """Return the one token file that is given, whose tokens must be the tokenizer's."""
@@ -253,9 +259,9 @@ class Read:
     def _rows(self) -> Iterator[list[int]]:
         """Read lines of ids, or of `--json`'s records; refuse the ids of pairs."""
         from seqgen.commands.tokenize import without_pairs
-        from seqgen.data.text import lines
+        from seqgen.data.text import LINE_END, lines
 
-        text = join(self.sources, "lf")
+        text = join(self.sources, "lf", LINE_END)
         if self.of_sources is not None:
             text = without_pairs(text, "--decode", self.of_sources)
         for number, line in enumerate(lines(text), start=1):
@@ -294,6 +300,7 @@ class Read:
             SeqgenError: it cannot be written, or the text not be read.
         """
         from seqgen.data.shards import SHARDS, shard_path, write_shards
+        from seqgen.data.text import join_files
         from seqgen.data.token_writing import write_token_file
 
         shards, sources = saved.shards, self.sources
@@ -309,7 +316,7 @@ class Read:
                 check_out(path, sources, saved.overwrite, "a token file", is_token_file)
             # Read twice: to know where to cut, and to encode it.
             texts = (source.chunks(self.newlines) for source in sources)
-            characters = sum(map(len, chain.from_iterable(texts)))
+            characters = sum(map(len, join_files(texts, self._ending)))
             written = write_shards(folder, self.text, characters, shards, *how, progress)
         for number, done in enumerate(written):
             _put_written(shard_path(folder, number), done, self.out)

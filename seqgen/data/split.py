@@ -52,7 +52,7 @@ def split_text(
         return Split(text.chunks, None)
     fraction = held_out_fraction(config.val)
     if fraction is None:
-        held_out = Text(text_files([config.val]), text.newlines)
+        held_out = replace(text, paths=text_files([config.val]))
         return Split(text.chunks, held_out.chunks)
     if config.documents == "stream":
         cut = stream_cut(text, int((1 - fraction) * facts.characters + 1e-9), tokenizer)

@@ -6,7 +6,6 @@ import codecs
 import glob
 import gzip
 import hashlib
-import itertools
 import lzma
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import AnyStr, Literal
 
+from seqgen.configs import Documents
 from seqgen.errors import SeqgenError, UsageError, reported
 from seqgen.limits import LineBuffer
 from seqgen.packages import require_packages
@@ -35,15 +35,17 @@ UNPACKED = frozenset({".gz", ".xz", ".zst"})
 
 @dataclass(frozen=True)
 class Text:
-    """The text of some files, joined as `cat` would, in UTF-8.
+    """The text of some files, in order, in UTF-8.
 
     Args:
         paths: the files, in order; each may begin with a byte order mark, which is dropped.
         newlines: "keep" leaves CRLF as it is; "lf" makes it LF.
+        ending: what separates the files; see `join_files`.
     """
 
     paths: tuple[Path, ...]
     newlines: Literal["keep", "lf"] = "keep"
+    ending: str = ""
 
     def chunks(self, start: int = 0, end: int | None = None) -> Iterator[str]:
         """Yield the characters from `start` to `end` in pieces.
@@ -62,7 +64,7 @@ class Text:
 
     def _all(self) -> Iterator[str]:
         # Joined first: a CRLF may stand across two files.
-        joined = itertools.chain.from_iterable(map(decoded, self.paths))
+        joined = join_files(map(decoded, self.paths), self.ending)
         return unix_newlines(joined) if self.newlines == "lf" else joined
 
     @property
@@ -73,6 +75,34 @@ class Text:
     def digest(self) -> str:
         """Return the SHA-256 of the text as UTF-8, in hexadecimal."""
         return survey(self.chunks()).sha256
+
+
+# What ends a record: a line, or the empty line after a sentence in columns.
+LINE_END, SENTENCE_END = "\n", "\n\n"
+
+
+def ending_of(documents: Documents) -> str:
+    """Return what ends the documents of a text; a stream has only one, of all its files."""
+    return LINE_END if documents == "line" else ""
+
+
+def join_files(files: Iterable[Iterable[str]], ending: str) -> Iterator[str]:
+    """Yield the texts of several files as one.
+
+    Args:
+        files: each in pieces.
+        ending: of records. A file that does not end with it gets the newlines that it lacks before
+            the next file begins, so that no record is in two files. Without it, texts are joined
+            as `cat` would join them.
+    """
+    tail = ending
+    for chunks in files:
+        begins = True
+        for chunk in filter(None, chunks):
+            if begins and not tail.endswith(ending):
+                yield ending.removeprefix("\n" if tail.endswith("\n") else "")
+            tail, begins = (tail + chunk)[-len(ending) :] if ending else "", False
+            yield chunk
 
 
 @dataclass

@@ -1,5 +1,6 @@
 import gzip
 import hashlib
+import itertools
 
 import pytest
 from helpers_io import AWKWARD, cut, cut_bytes, places, quick, texts
@@ -13,6 +14,7 @@ from seqgen.data.text import (
     Text,
     binary_files,
     decode_blocks,
+    join_files,
     lines,
     survey,
     text_files,
@@ -74,6 +76,31 @@ def test_any_invalid_text_agrees_with_python(text, bad, at, where):
         raw.decode()
     with pytest.raises(SeqgenError, match=f"offset {expected.value.start}$"):
         list(decode_blocks(cut_bytes(raw, at), "x"))
+
+
+FILES = st.lists(st.text(st.sampled_from("\r\nab"), max_size=6), max_size=4)
+
+
+@quick
+@given(files=FILES, at=places)
+@example(files=["a", "", "b", "\n", "c\n"], at=[1])
+def test_each_file_has_its_own_lines(files, at):
+    joined = list(lines(join_files((cut(text, at) for text in files), "\n")))
+    apart = [line.removesuffix("\n") for text in files for line in lines([text])]
+    assert [line.removesuffix("\n") for line in joined] == apart
+    assert "".join(join_files((cut(text, at) for text in files), "")) == "".join(files)
+
+
+@quick
+@given(files=FILES, at=places)
+@example(files=["a\n", "b\n\n", "", "c"], at=[1])
+def test_each_file_has_its_own_sentences(files, at):
+    def sentences(text):
+        groups = itertools.groupby(text.split("\n"), key=bool)
+        return [list(lines) for is_sentence, lines in groups if is_sentence]
+
+    joined = "".join(join_files((cut(text, at) for text in files), "\n\n"))
+    assert sentences(joined) == [one for text in files for one in sentences(text)]
 
 
 @quick

@@ -12,8 +12,9 @@ from seqgen import store
 from seqgen.configs import DataConfig, require
 from seqgen.data.pairs import Tokenizers
 from seqgen.data.split import path_of
-from seqgen.data.text import Survey, Text, text_files
+from seqgen.data.text import LINE_END, Survey, Text, text_files
 from seqgen.data.tokenfile import is_token_file, read_tokenizer
+from seqgen.errors import SeqgenError
 from seqgen.formats import hf_tokenizer
 from seqgen.store import StoredModel
 from seqgen.tasks.datasets.prepared import Prepared
@@ -68,14 +69,18 @@ class Dataset(ABC):
         config: how it is read; the settings that follow from the data are added.
         known: the tokens of the model that training begins from, or that is trained further.
         flags: the names of the settings that the user gave.
+        joined: a record may begin in one file and end in the next, as earlier versions read them.
     """
 
     files: DataFiles
     config: DataConfig
     known: Tokenizers | None = None
     flags: Collection[str] = ()
+    joined: bool = False
     # What the lines are, in a message.
     noun: ClassVar[str]
+    # What ends a record.
+    record_end: ClassVar[str] = LINE_END
 
     @classmethod
     def open(
@@ -105,7 +110,12 @@ class Dataset(ABC):
     @property
     def text(self) -> Text:
         """All files as one text."""
-        return Text(self.files.paths, self.config.newlines)
+        return Text(self.files.paths, self.config.newlines, self.ending)
+
+    @property
+    def ending(self) -> str:
+        """What separates files; see `Text`."""
+        return "" if self.joined else self.record_end
 
     def prepare(self, given: Collection[str], report: Report) -> Prepared:
         """Read, split and encode what a new model learns from.
@@ -148,6 +158,11 @@ class Dataset(ABC):
         if path_of(config.val) is not None:  # kept with the model; the file may be gone
             self.config = replace(config, val="none", val_target=None)
         facts = self.survey()
+        recorded = store.data_of(stored.record)["sha256"]
+        if facts.sha256 != recorded and not self.joined and len(self.files.paths) > 1:
+            as_before = replace(self, config=config, joined=True)
+            if as_before._surveys_as(recorded):
+                return as_before.reload(stored, is_changed)
         changed = is_changed(facts)
         parts = self.split(facts)
         held_out = self.held_out(stored)
@@ -157,6 +172,13 @@ class Dataset(ABC):
             parts = replace(parts, train=train, val=held_out)
         prepared = self.encode(facts, parts, self.known, lambda event: None)
         return replace(prepared, config=config)
+
+    def _surveys_as(self, sha256: str) -> bool:
+        """Return whether this is the data of a hash."""
+        try:
+            return self.survey().sha256 == sha256
+        except SeqgenError:  # joined, two lines may be none
+            return False
 
     def check(self) -> None:
         """Refuse files and settings that make no sense for such data, before it is read.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ from seqgen.data.labels import Classes
 from seqgen.data.overlap import Overlap, not_held_out
 from seqgen.data.pairs import Tokenizers, fitting
 from seqgen.data.split import held_out_fraction, held_out_lines, path_of
-from seqgen.data.text import Survey, Text, survey, text_files
+from seqgen.data.text import SENTENCE_END, Survey, Text, survey, text_files
 from seqgen.errors import SeqgenError
 from seqgen.store import TOKENIZER, StoredModel
 from seqgen.tasks.datasets.dataset import DataParts, Dataset, given_tokenizer, train_tokenizer
@@ -135,7 +135,7 @@ class ExampleDataset(Dataset, ABC):
             return DataParts(examples, None)
         share = held_out_fraction(val)
         if share is None:
-            return DataParts(examples, self._read(Text(text_files([val]), self.config.newlines)))
+            return DataParts(examples, self._read(replace(self.text, paths=text_files([val]))))
         held = held_out_lines(len(examples), share, self.config.split_seed)
         train, held_out = (
             [example for example, out in zip(examples, held, strict=True) if out == which]
@@ -232,6 +232,7 @@ class TaggedSentenceDataset(ExampleDataset):
     """Sentences with a tag for each word."""
 
     format = SENTENCES
+    record_end = SENTENCE_END
 
 
 def _lines(examples: list[Example]) -> Iterator[str]:

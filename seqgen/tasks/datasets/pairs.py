@@ -288,7 +288,8 @@ class PairDataset(Dataset):
     @cached_property
     def pairs(self) -> Pairs:
         """All of them."""
-        return open_pairs(self.files.sources, self.files.targets, self.config.newlines)
+        files = self.files.sources, self.files.targets
+        return open_pairs(*files, self.config.newlines, self.ending)
 
     def survey(self) -> Survey:
         facts = self.pairs.survey()

@@ -27,7 +27,7 @@ from seqgen.data.split import (
     split_text,
     split_tokens,
 )
-from seqgen.data.text import Survey, Text, survey, text_files
+from seqgen.data.text import Survey, Text, ending_of, survey, text_files
 from seqgen.data.token_writing import write_token_file
 from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
 from seqgen.errors import SeqgenError, UsageError, reported
@@ -75,6 +75,7 @@ class CachedText:
         key = [
             CACHE_FORMAT,
             self.config.to_dict(),
+            *filter(None, [self.text.ending]),
             [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stamps],
         ]
         return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
@@ -144,7 +145,11 @@ def _held_out_files(config: DataConfig) -> Sequence[Path]:
 
 @dataclass
 class TextDataset(Dataset):
-    """A text, in one file or in several that are joined."""
+    """A text, in one file or in several: as one stream, or as lines."""
+
+    @property
+    def record_end(self) -> str:
+        return ending_of(self.config.documents)
 
     @classmethod
     def kind_of(cls, files: DataFiles) -> type[Dataset]:
@@ -218,17 +223,16 @@ class LargeTextDataset(TextDataset):
         return known
 
     def reload(self, stored: StoredModel, is_changed: Callable[[Survey], bool]) -> Prepared:
-        cache = CachedText(self.text, self.config)
-        cached = cache.open()
-        changed = None if cached is None else is_changed(cached.facts)
-        same = cached and cached.tokenizer.fingerprint == self.known.target.fingerprint
-        if changed is not False or not same:
-            compare = is_changed if changed is None else lambda facts: changed
-            return TextDataset(self.files, self.config, self.known).reload(stored, compare)
-        held_out = stored.validation_text
-        if held_out is None or filecmp.cmp(held_out, cache.place(".val.txt"), shallow=False):
-            return cached
-        return _with_held_out(cached, held_out)
+        recorded, tokens = store.data_of(stored.record)["sha256"], self.known.target.fingerprint
+        for text in dict.fromkeys([self.text, replace(self.text, ending="")]):
+            cache = CachedText(text, self.config)
+            cached = cache.open()
+            if cached and (cached.facts.sha256, cached.tokenizer.fingerprint) == (recorded, tokens):
+                held_out = stored.validation_text
+                kept = cache.place(".val.txt")
+                same = held_out is None or filecmp.cmp(held_out, kept, shallow=False)
+                return cached if same else _with_held_out(cached, held_out)
+        return TextDataset(self.files, self.config, self.known).reload(stored, is_changed)
 
     def encode(self, facts: Survey, parts: Split, tokens: Tokenizers, report: Report) -> Prepared:
         return CachedText(self.text, self.config).write(facts, parts, tokens.target, report)
@@ -282,7 +286,7 @@ class TokenDataset(Dataset):
                 f"{file.path} with {file.documents}",
             )
             return None, other.corpus, other.facts
-        text = Text(text_files([val]), self.config.newlines)
+        text = Text(text_files([val]), self.config.newlines, ending_of(file.documents))
         return _encoded(text, file.tokenizer, file.documents)
 
     def learn_tokens(self, parts: DataParts) -> Tokenizers:
