@@ -42,7 +42,7 @@ def data(reported: Reported, threads: Threads, out: Output) -> None:
 
     names = Inputs(out.quiet).keep(given_or_piped(reported.files, "seqgen data FILE"))
     config = DataConfig(
-        documents=reported.documents, val=reported.val, split_seed=reported.split_seed
+        as_text=True, documents=reported.documents, val=reported.val, split_seed=reported.split_seed
     )
     text = Text(text_files(names), ending=ending_of(config.documents))
     report = data_report(text, config)

@@ -346,8 +346,11 @@ class Inputs:
     def _kept(self, source: Input) -> Path:
         """Keep what comes by a pipe in the cache, once; return where it is."""
         from seqgen import store
+        from seqgen.data.tokenfile import MAGIC
 
         if source.identity not in self._kept_texts:
+            if not source.content.begins_with(MAGIC):
+                next(source.chunks(), None)  # names what it is, if it begins as no text does
             kept = store.keep_text(source.content.pass_on())
             self._kept_texts[source.identity] = self._linked(kept, _stem(source))
         return self._kept_texts[source.identity]

@@ -20,7 +20,8 @@ from seqgen.cli.output import Output, put
 from seqgen.cli.reading import Threads
 from seqgen.cli.tables import count
 from seqgen.configs import Options, Panel, file_argument, setting
-from seqgen.data.text import UNPACKED, lines
+from seqgen.data.file_kinds import UNPACKED
+from seqgen.data.text import lines
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import write_bytes
 from seqgen.wording import plural

@@ -33,7 +33,9 @@ from seqgen.configs import (
 if TYPE_CHECKING:
     from seqgen.commands.training.sweep import Sweep, SweepRecord
 
-BudgetFlags = settings_group(TrainingConfig, DataConfig, only=(*BUDGETS, "precision", "documents"))
+BudgetFlags = settings_group(
+    TrainingConfig, DataConfig, only=(*BUDGETS, "precision", "documents", "as_text")
+)
 
 
 class Swept(Options, panel=Panel.WHAT):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json as json_module
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -21,7 +22,16 @@ from seqgen.cli.output_files import (
 )
 from seqgen.cli.reading import ModelName, Threads
 from seqgen.cli.tables import count, figure, percentage, put_facts
-from seqgen.configs import Documents, Options, Panel, file_argument, group, same, setting
+from seqgen.configs import (
+    DataConfig,
+    Documents,
+    Options,
+    Panel,
+    file_argument,
+    group,
+    same,
+    setting,
+)
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural
 
@@ -76,12 +86,13 @@ class Encoder(Options, panel=Panel.WHAT):
         "With --train: number of tokens to keep in the vocabulary.", low=1
     )
     min_count: int = setting("With --train: keep tokens that occur at least this often.", 1, low=1)
+    as_text: bool = same(DataConfig, "as_text")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.refuse_two("--model", "--tokenizer")
         if self.train is None:
-            self.refuse_without("--train KIND", "--vocab-size", "--min-count")
+            self.refuse_without("--train KIND", "--vocab-size", "--min-count", "--as-text")
         else:
             self.refuse_with("--train, which makes a tokenizer,", "--model", "--tokenizer")
 
@@ -141,7 +152,10 @@ def tokenize(
         raise UsageError("--shards goes with --out FOLDER, without --train")
     if encoder.train is not None and saved.out is None:
         raise UsageError("--train needs a folder to write: --out FOLDER")
-    sources = Inputs(out.quiet).open(given_or_piped(texts.files, "seqgen tokenize FILE"))
+    names = given_or_piped(texts.files, "seqgen tokenize FILE")
+    if encoder.train is not None:
+        names = _trained_on(names, encoder.as_text, out)
+    sources = Inputs(out.quiet).open(names)
     if encoder.train is not None:
         _train(encoder, sources, texts, saved, out)
         return
@@ -165,6 +179,17 @@ def tokenize(
         read.put_decoded()
     else:
         read.put_lines(encoded.pieces)
+
+
+def _trained_on(names: Sequence[str], as_text: bool, out: Output) -> list[str]:
+    """Return the files that a tokenizer is trained on; see `training_files`."""
+    from seqgen.data.training_files import notices_of, training_files
+
+    files = [name for name in names if name != "-"]
+    for notice in notices_of(files, as_text):
+        out.notice(notice)
+    texts = {name: list(map(str, training_files([name], as_text))) for name in files}
+    return list(chain.from_iterable(texts.get(name, [name]) for name in names))
 
 
 def _train(

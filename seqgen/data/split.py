@@ -11,8 +11,9 @@ import numpy as np
 from seqgen.configs import DataConfig, Documents
 from seqgen.data.corpus import Corpus, gather, span
 from seqgen.data.framing import Framing
-from seqgen.data.text import Survey, Text, lines, text_files
+from seqgen.data.text import Survey, Text, lines
 from seqgen.data.tokenfile import MARK, TokenFile
+from seqgen.data.training_files import training_files
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.hashing import uniforms
 from seqgen.tokenizers import Tokenizer
@@ -52,7 +53,7 @@ def split_text(
         return Split(text.chunks, None)
     fraction = held_out_fraction(config.val)
     if fraction is None:
-        held_out = replace(text, paths=text_files([config.val]))
+        held_out = replace(text, paths=held_out_files(config))
         return Split(text.chunks, held_out.chunks)
     if config.documents == "stream":
         cut = stream_cut(text, int((1 - fraction) * facts.characters + 1e-9), tokenizer)
@@ -67,6 +68,11 @@ def split_text(
         )
 
     return Split(lambda: part(False), lambda: part(True))
+
+
+def held_out_files(config: DataConfig) -> tuple[Path, ...]:
+    """Return the files that `val` means, where it names any; see `training_files`."""
+    return training_files([config.val], config.as_text)
 
 
 def held_out_fraction(val: str) -> float | None:

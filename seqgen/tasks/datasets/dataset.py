@@ -12,8 +12,9 @@ from seqgen import store
 from seqgen.configs import DataConfig, require
 from seqgen.data.pairs import Tokenizers
 from seqgen.data.split import path_of
-from seqgen.data.text import LINE_END, Survey, Text, text_files
+from seqgen.data.text import LINE_END, Survey, Text
 from seqgen.data.tokenfile import is_token_file, read_tokenizer
+from seqgen.data.training_files import training_files
 from seqgen.errors import SeqgenError
 from seqgen.formats import hf_tokenizer
 from seqgen.store import StoredModel
@@ -38,13 +39,19 @@ class DataFiles:
     targets: tuple[Path, ...] = ()
 
     @classmethod
-    def of(cls, sources: Sequence[str | Path], targets: Sequence[str | Path] = ()) -> DataFiles:
-        """Return the files that names, folders and patterns mean.
+    def of(
+        cls,
+        sources: Sequence[str | Path],
+        targets: Sequence[str | Path] = (),
+        as_text: bool = False,
+    ) -> DataFiles:
+        """Return the files that names, folders and patterns mean; see `training_files`.
 
         Raises:
-            SeqgenError: one is not there.
+            UsageError: one has records or a table, and is not to be read as text.
+            SeqgenError: one is not there, or is no text.
         """
-        return cls(text_files(sources), text_files(targets))
+        return cls(training_files(sources, as_text), training_files(targets, as_text))
 
     @property
     def paths(self) -> tuple[Path, ...]:

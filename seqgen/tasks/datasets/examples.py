@@ -18,8 +18,8 @@ from seqgen.data.examples import SENTENCES, TEXTS, Example, ExampleEncoder, Form
 from seqgen.data.labels import Classes
 from seqgen.data.overlap import Overlap, not_held_out
 from seqgen.data.pairs import Tokenizers, fitting
-from seqgen.data.split import held_out_fraction, held_out_lines, path_of
-from seqgen.data.text import SENTENCE_END, Survey, Text, survey, text_files
+from seqgen.data.split import held_out_files, held_out_fraction, held_out_lines, path_of
+from seqgen.data.text import SENTENCE_END, Survey, Text, survey
 from seqgen.errors import SeqgenError
 from seqgen.store import TOKENIZER, StoredModel
 from seqgen.tasks.datasets.dataset import DataParts, Dataset, given_tokenizer, train_tokenizer
@@ -135,7 +135,9 @@ class ExampleDataset(Dataset, ABC):
             return DataParts(examples, None)
         share = held_out_fraction(val)
         if share is None:
-            return DataParts(examples, self._read(replace(self.text, paths=text_files([val]))))
+            return DataParts(
+                examples, self._read(replace(self.text, paths=held_out_files(self.config)))
+            )
         held = held_out_lines(len(examples), share, self.config.split_seed)
         train, held_out = (
             [example for example, out in zip(examples, held, strict=True) if out == which]

@@ -322,7 +322,8 @@ class PairDataset(Dataset):
     def held_out_file(self) -> Pairs:
         """Return the pairs of `--val FILE`, or of `--val-source` and `--val-target`."""
         target = self.config.val_target
-        files = DataFiles.of([self.config.val], [] if target is None else [target])
+        targets = [] if target is None else [target]
+        files = DataFiles.of([self.config.val], targets, self.config.as_text)
         held_out = type(self).open(files, self.config)
         held_out.check()
         return held_out.pairs

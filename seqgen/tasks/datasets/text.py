@@ -22,6 +22,7 @@ from seqgen.data.split import (
     Chunks,
     Split,
     check_parts,
+    held_out_files,
     held_out_fraction,
     path_of,
     split_text,
@@ -74,7 +75,7 @@ class CachedText:
         stamps = [(str(path.resolve()), path.stat()) for path in files]
         key = [
             CACHE_FORMAT,
-            self.config.to_dict(),
+            {k: v for k, v in self.config.to_dict().items() if k != "as_text"},
             *filter(None, [self.text.ending]),
             [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stamps],
         ]
@@ -286,7 +287,8 @@ class TokenDataset(Dataset):
                 f"{file.path} with {file.documents}",
             )
             return None, other.corpus, other.facts
-        text = Text(text_files([val]), self.config.newlines, ending_of(file.documents))
+        files = held_out_files(self.config)
+        text = Text(files, self.config.newlines, ending_of(file.documents))
         return _encoded(text, file.tokenizer, file.documents)
 
     def learn_tokens(self, parts: DataParts) -> Tokenizers:
