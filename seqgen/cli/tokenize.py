@@ -186,9 +186,9 @@ def _trained_on(names: Sequence[str], as_text: bool, out: Output) -> list[str]:
     from seqgen.data.training_files import notices_of, training_files
 
     files = [name for name in names if name != "-"]
+    texts = {name: list(map(str, training_files([name], as_text))) for name in files}
     for notice in notices_of(files, as_text):
         out.notice(notice)
-    texts = {name: list(map(str, training_files([name], as_text))) for name in files}
     return list(chain.from_iterable(texts.get(name, [name]) for name in names))
 
 

@@ -317,9 +317,8 @@ def test_no_output_over_an_input(cli, folder, tmp_path):
     assert book.read_text() == TEXT and link.is_symlink()
     (tmp_path / "dir").mkdir()
     (tmp_path / "dir" / "tokenizer.json").write_text(TEXT)
-    refused(
-        cli("tokenize", tmp_path / "dir", "--train", "char", "--out", tmp_path / "dir"), 2, "in"
-    )
+    trains = ("tokenize", tmp_path / "dir", "--train", "char", "--as-text")
+    refused(cli(*trains, "--out", tmp_path / "dir"), 2, "in")
     assert (tmp_path / "dir" / "tokenizer.json").read_text() == TEXT
 
 
