@@ -299,8 +299,13 @@ class Inputs:
         """Return what `--val` means, where it can be read again: a share, a file, or "none"."""
         if val != "-" and not Path(val).exists():  # a share, none, or refused where it is read
             return val
-        (kept,) = self.keep([val])
-        return str(Path(kept).resolve())
+        from seqgen import store
+
+        kept, *more = map(Path, self.keep([val]))
+        if more:  # texts of the records of a folder, each of which ends with a newline
+            blocks = chain.from_iterable(map(_blocks_of, [kept, *more]))
+            kept = self._linked(store.keep_text(blocks), f"{Path(val).stem}.txt")
+        return str(kept.resolve())
 
     def _say_if_known(self, source: Input, by_identity: dict[Identity | None, Input]) -> bool:
         known = source.identity in by_identity
@@ -346,13 +351,16 @@ class Inputs:
     def _kept(self, source: Input) -> Path:
         """Keep what comes by a pipe in the cache, once; return where it is."""
         from seqgen import store
+        from seqgen.data.file_kinds import ending_of_text
         from seqgen.data.tokenfile import MAGIC
 
         if source.identity not in self._kept_texts:
+            ending = ".txt"
             if not source.content.begins_with(MAGIC):
-                next(source.chunks(), None)  # names what it is, if it begins as no text does
+                # Names what it is, if it begins as no text does.
+                ending = ending_of_text(next(source.chunks(), ""))
             kept = store.keep_text(source.content.pass_on())
-            self._kept_texts[source.identity] = self._linked(kept, _stem(source))
+            self._kept_texts[source.identity] = self._linked(kept, _stem(source) + ending)
         return self._kept_texts[source.identity]
 
     def _kept_texts_of(self, source: Input) -> Path:
@@ -370,16 +378,16 @@ class Inputs:
         kept = store.keep_text(joined_blocks((text.encode() for text in texts), CHUNK_BYTES))
         if found.notice and not self._quiet:
             announce(found.notice)
-        return self._linked(kept, _stem(source))
+        return self._linked(kept, f"{_stem(source)}.txt")
 
-    def _linked(self, kept: Path, stem: str) -> Path:
+    def _linked(self, kept: Path, name: str) -> Path:
         """Return a link to a file of the cache, whose own name is a hash.
 
         A model is called by the name of its text, and a person must be able to say it.
         """
         folder = tempfile.TemporaryDirectory(prefix="seqgen-")
         self._folders.append(folder)  # which is there for as long as this object is
-        link = Path(folder.name) / f"{stem}.txt"
+        link = Path(folder.name) / name
         try:
             link.symlink_to(kept.resolve())
         except (OSError, NotImplementedError):  # a platform without links

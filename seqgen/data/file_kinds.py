@@ -182,6 +182,11 @@ def ending_of_name(path: Path) -> str:
     return (others[-1] if others and last.lower() in UNPACKED else last).lower()
 
 
+def ending_of_text(text: str) -> str:
+    """Return the ending that suits a text without a name, by its first line: `.jsonl` or `.txt`."""
+    return ".jsonl" if _names_in(text.encode(), ".jsonl") else ".txt"
+
+
 def remedy(kind: FileKind, path: Path, head: bytes) -> str:
     """Return what to do with a file of a kind; one that is not there came by a pipe."""
     instead = "" if path.exists() else "the file itself instead of a pipe, with "

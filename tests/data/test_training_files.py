@@ -227,6 +227,42 @@ def test_a_url_is_named_as_such(command, capsys):
         assert f"{url} is a URL" in said and "download it" in said
 
 
+def test_records_by_a_pipe_are_known_by_their_first_line(tmp_path, capsys, stdin):
+    content = records(tmp_path, ".jsonl").read_bytes()
+    stdin(content)
+    said = refusal(capsys, "train", "-", *COUNT)
+    assert "stdin.jsonl is a file of records (JSON)" in said and "(id, text)" in said
+    stdin(content)
+    assert run(["train", "-", "--as-text", *COUNT, "-q"]) == 0
+    assert read_text() == content.decode()
+    stdin(b"{ this is no JSON }\n" + TEXT.encode())
+    assert run(["train", "-", *COUNT, "-q"]) == 0
+
+
+def test_a_run_on_a_file_as_it_is_resumes(tmp_path):
+    path = records(tmp_path, ".jsonl")
+    tiny = ("--model", "rnn", "--steps", "4", "--hidden-size", "4", "--name", "r", "-q")
+    assert run(["train", str(path), "--as-text", *tiny, "--stop-after", "2"]) == 0
+    moved = path.rename(tmp_path / "moved.jsonl")
+    assert run(["train", "--resume", "r", "--data", str(moved), "-q"]) == 0
+
+
+@pytest.mark.parametrize("field", [(), ("--field", "text")])
+def test_a_folder_can_be_held_out(field, tmp_path, capsys):
+    """With what is left out of it; of records, the texts of all its files."""
+    folder = tmp_path / "held"
+    folder.mkdir()
+    for name in ("a", "b"):
+        records(folder, ".jsonl").rename(folder / f"{name}.jsonl")
+        (folder / f"{name}.txt").write_text(TEXT)
+    data = folder / "a.jsonl" if field else folder / "a.txt"
+    how = ("train", data, "--val", folder, "--model", "ngram", "--name", "v", *field)
+    assert run([*map(str, how)]) == 0
+    assert ("left out" in capsys.readouterr().err) == (not field)
+    text = "".join(f"{row['text']}\n" for row in ROWS) if field else TEXT
+    assert store.find("v").validation_text.read_text() == 2 * text
+
+
 def test_records_are_not_held_out_with_their_keys(tmp_path, capsys):
     (tmp_path / "a.txt").write_text(TEXT)
     path = records(tmp_path, ".jsonl")
