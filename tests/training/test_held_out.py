@@ -229,11 +229,18 @@ def test_a_file_without_a_last_newline_ends_its_last_record(kind, tmp_path):
     resume("m")
 
 
+class OwnLabels(Labelled):
+    """Joined, the first label of a file is text, which no model then knows as a label."""
+
+    def item(self, word):
+        return f"{word}\t{word[::-1]}"
+
+
 # Those whose data an earlier version could read where it joins two records.
-JOINED = [kind for kind in KINDS if not isinstance(kind, Vectors)]
+JOINED = [*(kind for kind in KINDS if not isinstance(kind, Vectors)), OwnLabels()]
 
 
-@pytest.mark.fast_for("Lines", "Classified")
+@pytest.mark.fast_for("Lines", "Classified", "OwnLabels")
 @pytest.mark.parametrize("kind", JOINED, **NAMED)
 def test_a_run_that_an_earlier_version_began_reads_what_it_read(kind, tmp_path, monkeypatch):
     """Earlier versions joined files as `cat` does, and recorded the hash of that text."""

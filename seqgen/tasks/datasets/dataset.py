@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -164,12 +165,9 @@ class Dataset(ABC):
         config = self.config
         if path_of(config.val) is not None:  # kept with the model; the file may be gone
             self.config = replace(config, val="none", val_target=None)
-        facts = self.survey()
-        recorded = store.data_of(stored.record)["sha256"]
-        if facts.sha256 != recorded and not self.joined and len(self.files.paths) > 1:
-            as_before = replace(self, config=config, joined=True)
-            if as_before._surveys_as(recorded):
-                return as_before.reload(stored, is_changed)
+        facts = self._survey_as(store.data_of(stored.record)["sha256"])
+        if facts is None:
+            return replace(self, config=config, joined=True).reload(stored, is_changed)
         changed = is_changed(facts)
         parts = self.split(facts)
         held_out = self.held_out(stored)
@@ -180,12 +178,23 @@ class Dataset(ABC):
         prepared = self.encode(facts, parts, self.known, lambda event: None)
         return replace(prepared, config=config)
 
-    def _surveys_as(self, sha256: str) -> bool:
-        """Return whether this is the data of a hash."""
+    def _survey_as(self, sha256: str) -> Survey | None:
+        """Return the survey; None if only the files joined have the hash of the data of a run.
+
+        Raises:
+            SeqgenError: the data cannot be read, joined or not.
+        """
         try:
-            return self.survey().sha256 == sha256
-        except SeqgenError:  # joined, two lines may be none
-            return False
+            facts, problem = self.survey(), None
+        except SeqgenError as error:  # such as a label that the run does not know
+            facts, problem = None, error
+        if self.ending and len(self.files.paths) > 1 and (facts is None or facts.sha256 != sha256):
+            with contextlib.suppress(SeqgenError):  # joined, two lines may be none
+                if replace(self, joined=True).survey().sha256 == sha256:
+                    return None
+        if problem is not None:
+            raise problem
+        return facts
 
     def check(self) -> None:
         """Refuse files and settings that make no sense for such data, before it is read.
