@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+# Characters that can move the cursor, set the clipboard or hide a text, and bytes of a file's name
+# that are not UTF-8. A tab, a newline and a return before it only end a column or a line.
+_CONTROLS = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\udc80-\udcff]|\r(?!\n)")
 
 
 def plural(count: float, noun: str) -> str:
@@ -51,3 +56,15 @@ def visible(text: str, kept: str = "") -> str:
         c if c.isprintable() or c in kept or unicodedata.category(c) == "Zs" else "\ufffd"
         for c in text
     )
+
+
+def harmless(text: str, escape: str = "\\x{:02x}") -> str:
+    r"""Write control characters as `\x1b`, so that a terminal shows and does not obey them.
+
+    Joiners, variation selectors and marks of right-to-left text stay: they are part of a text.
+
+    Args:
+        text: it.
+        escape: how to write the number of a character.
+    """
+    return _CONTROLS.sub(lambda found: escape.format(ord(found[0]) & 0xFF), text)

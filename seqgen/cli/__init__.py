@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import io
 import os
 import sys
 import textwrap
@@ -281,7 +282,9 @@ def _show_usage_problem(error: Exception) -> None:
     if hasattr(error, "option_name") and context and context.info_name in SETTING_COMMANDS:
         error.message += _setting_meant(context, error.option_name or "")
     if is_terminal(sys.stderr):
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        say(shown.getvalue().rstrip("\n"))
         return
     command = context.command_path if context else "seqgen"
     message = " ".join(error.format_message().split())
