@@ -29,7 +29,7 @@ MAGIC_NUMBERS = (
 PYTHON_CACHE = "__pycache__"
 BINARY_WITHIN = 8192  # the first bytes, in which a NUL shows that a file is no text
 # Token files, and the byte order marks of UTF-16.
-TEXTS = (b"seqgen.tokens", b"\xff\xfe", b"\xfe\xff")
+TEXTS = (b"seqgen.tokens", codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 UNPACKED = frozenset({".gz", ".xz", ".zst"})
 
 
@@ -306,6 +306,8 @@ def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
             what = f"not UTF-8 text: byte 0x{raw[error.start]:02x} at offset {at}"
             if offset == 0 and raw.startswith(b"PAR1"):
                 what = "parquet: --field NAME reads a column of a .parquet file, not of a pipe"
+            elif kind := utf16_of(raw, offset):
+                what = f"not UTF-8 text but {kind}; convert it with iconv -f {kind} -t UTF-8"
             raise SeqgenError(f"{name} is {what}") from None
         offset, pending = offset + used, raw[used:]
         if first and text:
@@ -314,6 +316,25 @@ def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
             yield text
         if block is None:
             return
+
+
+def utf16_of(raw: bytes, offset: int = 0) -> str | None:
+    """Return which UTF-16 a text is in that is not UTF-8, by the name that iconv has for it.
+
+    It begins with a byte order mark, or the high bytes of most of its characters are 0, as those of
+    Latin letters are.
+
+    Args:
+        raw: bytes of it.
+        offset: where they are in it.
+    """
+    if offset == 0 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "UTF-16"
+    even, odd = raw[offset % 2 :: 2].count(0), raw[(offset + 1) % 2 :: 2].count(0)
+    most, other = max(even, odd), min(even, odd)
+    if most < max(8, len(raw) / 4) or other > most / 16:
+        return None
+    return "UTF-16LE" if odd > even else "UTF-16BE"
 
 
 def unix_newlines(chunks: Iterable[str]) -> Iterator[str]:
