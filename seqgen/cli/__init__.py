@@ -8,6 +8,7 @@ import io
 import os
 import sys
 import textwrap
+from pathlib import Path, PurePath
 from typing import Any
 
 import typer
@@ -185,7 +186,7 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
     except SeqgenError as error:
         # Of several processes, all find the same fault with their arguments: the first says it.
         if ranks.leads() or not isinstance(error, UsageError):
-            _say_problem(f"seqgen: {_line(str(error))}")
+            _say_problem(f"seqgen: {_line(_vanished(error) or str(error))}")
         return error.exit_code
     except (BrokenPipeError, SystemExit) as error:
         # Typer makes an exit with 1 of a closed pipe, whatever its mode.
@@ -203,7 +204,7 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
         return Interrupted.exit_code
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        _say_problem(f"seqgen: {_line(f'{where}{error.strerror or error}')}")
+        _say_problem(f"seqgen: {_line(_vanished(error) or f'{where}{error.strerror or error}')}")
         return 1
     except Exception as error:
         if os.environ.get(SHOW_TRACEBACK):
@@ -249,6 +250,25 @@ def _line(message: str) -> str:
     if len(message) <= LONGEST:
         return message
     return f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
+
+
+def _vanished(error: BaseException | None) -> str | None:
+    """Return one line about a file that is missing because its model's folder has vanished."""
+    while error is not None and not (isinstance(error, FileNotFoundError) and error.filename):
+        error = error.__context__
+    if error is None:
+        return None
+    from seqgen.store import layout
+
+    path = Path(os.fsdecode(error.filename))
+    parts = {PurePath(file).parts[0] for file in layout.known_files()}
+    for folder in path.parents:
+        if path.relative_to(folder).parts[0] in parts and not folder.exists():
+            return (
+                f"{folder} was removed or renamed while it was in use; seqgen models lists the "
+                "models that there are"
+            )
+    return None
 
 
 def _unforeseen(error: Exception) -> str:
