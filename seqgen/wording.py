@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import reprlib
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -68,3 +70,25 @@ def harmless(text: str, escape: str = "\\x{:02x}") -> str:
         escape: how to write the number of a character.
     """
     return _CONTROLS.sub(lambda found: escape.format(ord(found[0]) & 0xFF), text)
+
+
+class ShortRepr:
+    """A dataclass of results whose repr takes a line or two: what is set first, values cut."""
+
+    LONGEST = 200
+
+    def __repr__(self) -> str:
+        parts: list[str] = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value is not None and parts[-1:] != ["..."]:
+                part = f"{field.name}={_short(value)}"
+                fits = len(", ".join([*parts, part])) <= self.LONGEST
+                parts.append(part if fits or not parts else "...")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def _short(value: Any) -> str:
+    limits = reprlib.Repr()
+    limits.maxstring = limits.maxother = 60
+    return f"{value:.5g}" if isinstance(value, float) else limits.repr(value)

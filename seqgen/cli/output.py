@@ -41,6 +41,16 @@ def as_shown(text: str, stream: IO[Any] | None) -> str:
     return harmless(text) if is_terminal(stream) else text
 
 
+def can_redraw(stream: IO[Any] | None) -> bool:
+    """Return whether a stream is a terminal that can write over what it shows.
+
+    One without a name, or called dumb, cannot; nor the one that `!` in a Jupyter notebook opens.
+    """
+    kind = os.environ.get("TERM", "" if os.name == "posix" else "windows")
+    plain = kind in ("", "dumb", "unknown") or "JPY_PARENT_PID" in os.environ
+    return is_terminal(stream) and not plain
+
+
 def say(message: str) -> None:
     """Write a line to standard error, if anybody still reads it."""
     if sys.stderr is not None:

@@ -20,13 +20,14 @@ from seqgen.errors import SeqgenError, UsageError, reported
 from seqgen.tasks.datasets.dataset import open_tokenizer
 from seqgen.tokenizers import KINDS, Tokenizer, load_tokenizer, tokenizer_kind
 from seqgen.tokenizers.base import line_blocks
+from seqgen.wording import ShortRepr
 
 SHOWN = 20  # pieces in each list of the statistics
 STEP = 1 << 22
 
 
-@dataclass(frozen=True)
-class TokenizedLine:
+@dataclass(frozen=True, repr=False)
+class TokenizedLine(ShortRepr):
     """The keys of `seqgen tokenize --json`, in order."""
 
     index: int
@@ -35,7 +36,7 @@ class TokenizedLine:
     pieces: list[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TokenizedPair(TokenizedLine):
     """The same of a pair; `text`, `ids` and `pieces` are the target's."""
 
@@ -44,8 +45,8 @@ class TokenizedPair(TokenizedLine):
     source_pieces: list[str]
 
 
-@dataclass(frozen=True)
-class Statistics:
+@dataclass(frozen=True, repr=False)
+class Statistics(ShortRepr):
     """What a vocabulary makes of a text: the keys of `seqgen tokenize --stats --json`.
 
     Attributes:

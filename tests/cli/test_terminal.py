@@ -32,6 +32,7 @@ JOINED = "a\u200db\u200cc\ufe0fd\u200fe\u202bf\u202cg"
 FOREIGN = CONTROLS + COMMANDS + JOINED
 # What the program itself writes: colours and styles, and how a bar is drawn again.
 OWN = re.compile(r"\x1b\[([0-9;]*m|\?25[lh]|2K|1A)")
+TINY = ["--layers", "1", "--hidden-size", "4", "--steps", "2"]
 TERMINAL = {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
 foreign_texts = texts | st.text(st.sampled_from(FOREIGN + "\udc9b\udcff\udc41"))
 
@@ -51,6 +52,7 @@ def folder(tmp_path_factory):
     (folder / "pairs").write_text(f"{FOREIGN.replace(chr(9), '')}\t{FOREIGN}\n" * 30)
     (folder / "labels").write_text("".join(f"word {n}\tx{n % 2}\x1b[2J\n" for n in range(60)))
     (folder / "prompt").write_text(FOREIGN)
+    (folder / "plain").write_text("a line of words\n" * 60)
     (folder / f"bytes{FOREIGN}").write_bytes(b"\xff")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SEQGEN_HOME", str(folder / "home"))
@@ -58,7 +60,7 @@ def folder(tmp_path_factory):
         assert run(["train", str(text), "--name", "m", *common]) == 0
         word = ["--tokenizer", "whitespace", "--name", "w"]
         assert run(["train", str(text), *word, *common]) == 0
-        small = ["--layers", "1", "--hidden-size", "4", "--steps", "2", "--quiet"]
+        small = [*TINY, "--quiet"]
         assert (
             run(["train", str(folder / "pairs"), "--name", "p", "--model", "seq2seq", *small]) == 0
         )
@@ -188,3 +190,19 @@ def test_a_record_on_a_terminal_is_harmless_json(text):
         put_record({"text": text})
     line = stream.buffer.getvalue().decode()
     assert not raw_controls(line) and json.loads(line) == {"text": text}
+
+
+# What `!` in a Jupyter notebook sets, and what editors and logs call their terminals.
+NO_CURSOR = [{"JPY_PARENT_PID": "1", "TERM": "xterm-color", "FORCE_COLOR": "1"}]
+NO_CURSOR += [{"TERM": "dumb"}, {"TERM": ""}, {"TERM": "unknown"}]
+
+
+@pytest.mark.parametrize("variables", NO_CURSOR, ids=str)
+def test_where_no_cursor_moves_progress_comes_in_lines(variables, folder, tmp_path):
+    settings = ["--set", "validate_every=1"]
+    command = ["train", folder / "plain", *TINY, *settings]
+    home = {"SEQGEN_HOME": str(tmp_path)}
+    code, seen, _ = forked.program(command, on_terminal=[1, 2], **home, **variables)
+    assert code == 0, seen
+    assert not re.search(rb"\x1b\[[0-9;?]*[^m0-9;?]|\r(?!\n)", seen)
+    assert len([line for line in seen.split(b"\n") if b"tokens/s" in line]) == 1  # every 10 s

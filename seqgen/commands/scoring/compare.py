@@ -31,7 +31,7 @@ from seqgen.metrics.bootstrap import (
 )
 from seqgen.metrics.perplexity import ScoreTotals, bits_of_text
 from seqgen.scoring import add_up, in_order
-from seqgen.wording import plural
+from seqgen.wording import ShortRepr, plural
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ def whole_of(text: str | Pairs) -> str:
     return "".join(text.targets()) if isinstance(text, Pairs) else text
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(ShortRepr):
     """The keys of `seqgen compare --json`, in order; a model with the others beside it.
 
     Attributes:
@@ -140,7 +140,7 @@ class Comparison:
     signature: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PairComparison(Comparison):
     """The same of models of pairs; tokens, characters and bytes are the targets'.
 
