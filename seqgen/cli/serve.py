@@ -47,7 +47,7 @@ def serve(served: Served, options: ServeOptions, threads: Threads, out: Output) 
     require_packages("seqgen serve", "starlette", "uvicorn")
     from seqgen.serve.run import serve as run
 
-    logging.getLogger("seqgen").addHandler(SaidLog())
+    logging.getLogger("seqgen").handlers = [SaidLog()]
 
     def announce(shelf: Shelf, address: str) -> None:
         names = list(shelf.stored)

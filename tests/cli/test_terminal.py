@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from seqgen.cli import run
 from seqgen.cli.output import put_record
+from seqgen.cli.serve import SaidLog
 from seqgen.wording import harmless
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
@@ -155,6 +157,14 @@ def test_no_word_about_a_model_moves_the_cursor(name, folder, tmp_path, monkeypa
             assert not raw_controls(seen), path
             shown += "\\x1b" in seen
     assert shown >= 4
+
+
+def test_no_log_of_the_server_moves_the_cursor(monkeypatch):
+    stream = SeenStream(io.BytesIO(), encoding="utf-8")
+    monkeypatch.setattr(sys, "stderr", stream)
+    SaidLog().emit(logging.makeLogRecord({"msg": f"{FOREIGN}{JOINED}"}))
+    seen = stream.buffer.getvalue().decode()
+    assert not raw_controls(seen) and "\\x1b" in seen and JOINED in seen
 
 
 def test_a_pipe_gets_every_character(folder):
