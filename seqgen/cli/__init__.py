@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import importlib
+import io
 import os
 import sys
 import textwrap
+from pathlib import Path, PurePath
 from typing import Any
 
 import typer
@@ -184,7 +186,7 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
     except SeqgenError as error:
         # Of several processes, all find the same fault with their arguments: the first says it.
         if ranks.leads() or not isinstance(error, UsageError):
-            _say_problem(f"seqgen: {_line(str(error))}")
+            _say_problem(f"seqgen: {_line(_vanished(error) or str(error))}")
         return error.exit_code
     except (BrokenPipeError, SystemExit) as error:
         # Typer makes an exit with 1 of a closed pipe, whatever its mode.
@@ -202,7 +204,7 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
         return Interrupted.exit_code
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        _say_problem(f"seqgen: {_line(f'{where}{error.strerror or error}')}")
+        _say_problem(f"seqgen: {_line(_vanished(error) or f'{where}{error.strerror or error}')}")
         return 1
     except Exception as error:
         if os.environ.get(SHOW_TRACEBACK):
@@ -250,6 +252,25 @@ def _line(message: str) -> str:
     return f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
 
 
+def _vanished(error: BaseException | None) -> str | None:
+    """Return one line about a file that is missing because its model's folder has vanished."""
+    while error is not None and not (isinstance(error, FileNotFoundError) and error.filename):
+        error = error.__context__
+    if error is None:
+        return None
+    from seqgen.store import layout
+
+    path = Path(os.fsdecode(error.filename))
+    parts = {PurePath(file).parts[0] for file in layout.known_files()}
+    for folder in path.parents:
+        if path.relative_to(folder).parts[0] in parts and not folder.exists():
+            return (
+                f"{folder} was removed or renamed while it was in use; seqgen models lists the "
+                "models that there are"
+            )
+    return None
+
+
 def _unforeseen(error: Exception) -> str:
     """Return one line about an error that no other part foresaw."""
     if ran_out_of_memory(error):
@@ -281,7 +302,9 @@ def _show_usage_problem(error: Exception) -> None:
     if hasattr(error, "option_name") and context and context.info_name in SETTING_COMMANDS:
         error.message += _setting_meant(context, error.option_name or "")
     if is_terminal(sys.stderr):
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        say(shown.getvalue().rstrip("\n"))
         return
     command = context.command_path if context else "seqgen"
     message = " ".join(error.format_message().split())

@@ -12,7 +12,7 @@ import typer
 
 from seqgen import store
 from seqgen.cli.inputs import Identity, Input
-from seqgen.cli.output import is_terminal
+from seqgen.cli.output import as_shown, is_terminal
 from seqgen.configs import Options, Panel, setting
 from seqgen.errors import SeqgenError, UsageError
 
@@ -211,5 +211,6 @@ def confirm_deleting(paths: Iterable[Path], yes: bool) -> None:
         raise UsageError(
             "removing asks for confirmation, which needs a terminal; add --yes to go ahead"
         )
-    if not typer.confirm(f"Delete {', '.join(map(str, paths))}?", err=True):
+    question = f"Delete {', '.join(map(str, paths))}?"
+    if not typer.confirm(as_shown(question, sys.stderr), err=True):
         raise SeqgenError("nothing was removed")

@@ -37,8 +37,9 @@ from seqgen.errors import SeqgenError
 from seqgen.models.reader import Reader
 from seqgen.models.scores import Want
 from seqgen.scoring import Scored, score_corpus
-from seqgen.store import StoredMixture, StoredModel
+from seqgen.store import StoredMixture, StoredModel, layout
 from seqgen.tokenizers import Decoder, Tokenizer
+from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.decoding.sampling import Opens
@@ -79,6 +80,11 @@ class LoadedModel:
     def name(self) -> str:
         """What tables and records call it."""
         return self.title or self.stored.name
+
+    def __repr__(self) -> str:
+        parameters = sum(part.parameter_count() for part in self.model.parts)
+        about = f"{self.architecture or layout.MIXTURE}, {plural(parameters, 'parameter')}"
+        return f"<seqgen model {self.name!r}: {about}>"
 
     @property
     def labels(self) -> Labels | None:

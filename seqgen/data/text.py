@@ -371,6 +371,8 @@ def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
             kind = kind_of(path, head) if offset == 0 else None
             if kind is not None and not kind.is_text:
                 what = f"{kind.name}: {remedy(kind, path, head)}"
+            elif encoding := utf16_of(raw, offset):
+                what = f"not UTF-8 text but {encoding}; convert it with iconv -f {encoding} -t UTF-8"
             raise SeqgenError(f"{name} is {what}") from None
         offset, pending = offset + used, raw[used:]
         if first and text:
@@ -379,6 +381,25 @@ def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
             yield text
         if block is None:
             return
+
+
+def utf16_of(raw: bytes, offset: int = 0) -> str | None:
+    """Return which UTF-16 a text is in that is not UTF-8, by the name that iconv has for it.
+
+    It begins with a byte order mark, or the high bytes of most of its characters are 0, as those of
+    Latin letters are.
+
+    Args:
+        raw: bytes of it.
+        offset: where they are in it.
+    """
+    if offset == 0 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "UTF-16"
+    even, odd = raw[offset % 2 :: 2].count(0), raw[(offset + 1) % 2 :: 2].count(0)
+    most, other = max(even, odd), min(even, odd)
+    if most < max(8, len(raw) / 4) or other > most / 16:
+        return None
+    return "UTF-16LE" if odd > even else "UTF-16BE"
 
 
 def unix_newlines(chunks: Iterable[str]) -> Iterator[str]:

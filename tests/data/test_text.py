@@ -2,8 +2,9 @@ import gzip
 import hashlib
 import itertools
 
+import numpy as np
 import pytest
-from helpers_io import AWKWARD, cut, cut_bytes, places, quick, texts
+from helpers_io import AWKWARD, characters, cut, cut_bytes, places, quick, texts
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
@@ -55,6 +56,37 @@ def test_an_invalid_byte_is_found_where_it_is(before, bad, after, at):
         list(decode_blocks(cut_bytes(raw, at), "some file"))
     message = f"some file is not UTF-8 text: byte 0x{bad[0]:02x} at offset {len(before.encode())}"
     assert str(caught.value) == message
+
+
+# What UTF-16 is called by iconv, and how texts in it begin.
+UTF16 = {"utf-16-le": ("UTF-16LE", b""), "utf-16-be": ("UTF-16BE", b"")}
+UTF16 |= {f"{name}, marked": ("UTF-16", "\ufeff".encode(name)) for name in UTF16}
+
+
+@pytest.mark.parametrize("kind", UTF16)
+@quick
+@given(
+    before=st.text(st.characters(min_codepoint=1, max_codepoint=0x7F), min_size=20),
+    after=st.text(characters, max_size=10),
+    first=st.integers(3, 40),
+)
+def test_utf_16_is_called_that(kind, before, after, first):
+    name, mark = UTF16[kind]
+    # U+00E9 is no UTF-8 in either order; most of a text in Latin letters is ASCII.
+    text = before + "\u00e9" + " and so on" * 9 + after
+    raw = mark + text.encode(kind.partition(",")[0])
+    with pytest.raises(SeqgenError) as caught:
+        list(decode_blocks([raw[:first], raw[first:]], "x"))
+    told = f"x is not UTF-8 text but {name}; convert it with iconv -f {name} -t UTF-8"
+    assert str(caught.value) == told
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32", "float64", "uint8"])
+def test_numbers_are_not_taken_for_utf_16(dtype):
+    values = np.random.default_rng(1).normal(0, 60, 1000).astype(dtype)
+    for raw in (b"\xff" + values.tobytes(), bytes(500) + b"\xff" + values.tobytes()):
+        with pytest.raises(SeqgenError, match=r"^x is not UTF-8 text: byte 0x"):
+            list(decode_blocks([raw], "x"))
 
 
 @quick

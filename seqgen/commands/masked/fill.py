@@ -20,13 +20,14 @@ from seqgen.patterns.automaton import Automaton, Vocabulary
 from seqgen.patterns.network import CharacterNetwork
 from seqgen.patterns.regex import add_pattern
 from seqgen.tokenizers import Tokenizer
+from seqgen.wording import ShortRepr
 
 # What stands for a hidden token in a text.
 MASK = "[MASK]"
 
 
-@dataclass(frozen=True)
-class Filled:
+@dataclass(frozen=True, repr=False)
+class Filled(ShortRepr):
     """The keys of a record of `seqgen fill --json`, in order.
 
     Attributes:

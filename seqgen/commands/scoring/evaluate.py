@@ -25,6 +25,7 @@ from seqgen.data.tokenfile import TokenFile, is_token_file, open_token_file
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.metrics.bleu import corpus_score
 from seqgen.metrics.diversity import diversity
+from seqgen.wording import ShortRepr
 
 BOOTSTRAP = 1000
 
@@ -67,8 +68,8 @@ class Measurements:
         return self.bleu or self.diversity or self.novelty
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(ShortRepr):
     """The keys of `seqgen eval --json`, in order; what was not measured is None.
 
     Attributes:
@@ -97,7 +98,7 @@ class Evaluation:
     missing: dict[str, str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PairEvaluation(Evaluation):
     """The same of a model that writes from sources.
 

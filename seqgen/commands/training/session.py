@@ -52,14 +52,14 @@ from seqgen.training.events import (
 from seqgen.training.loop import Trainer
 from seqgen.training.regimes.base import TextRules
 from seqgen.training.run import Budget, Diverged, Hooks, Run, Watch
-from seqgen.wording import listed
+from seqgen.wording import ShortRepr, listed
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 
-@dataclass(frozen=True)
-class TrainingResult:
+@dataclass(frozen=True, repr=False)
+class TrainingResult(ShortRepr):
     """The keys of the final record of `seqgen train --json`, in order."""
 
     name: str

@@ -16,6 +16,7 @@ from seqgen.configs import no_text
 from seqgen.data.sources import Vectors, features_of
 from seqgen.decoding.sampling import Opens
 from seqgen.errors import SeqgenError
+from seqgen.wording import ShortRepr
 
 
 @dataclass(frozen=True)
@@ -299,7 +300,7 @@ class OfSource:
         return of_source if self.look is None else {**of_source, **self.look.keys()}
 
 
-class Written:
+class Written(ShortRepr):
     """A dataclass of a text's figures, which may have an `OfSource`, or a label."""
 
     of_source: OfSource | None

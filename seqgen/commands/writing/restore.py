@@ -14,10 +14,11 @@ from seqgen.commands.loading import Work, load_any, require_served
 from seqgen.errors import SeqgenError
 from seqgen.models.engines.ops import ops_of
 from seqgen.models.memory.hopfield_arrays import recall
+from seqgen.wording import ShortRepr
 
 
-@dataclass(frozen=True)
-class Restored:
+@dataclass(frozen=True, repr=False)
+class Restored(ShortRepr):
     """The keys of a record of `seqgen restore --json`, in order.
 
     Attributes:
