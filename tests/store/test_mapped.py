@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
+from seqgen.data import mapped
 from seqgen.data.mapped import mapped_arrays
 
 ARRAYS = {
@@ -69,6 +71,40 @@ def test_a_weight_that_is_not_where_the_header_says(about, tmp_path):
 def test_a_header_that_is_none(header, tmp_path):
     with pytest.raises(ValueError):
         mapped_arrays(write(tmp_path / "w", header))
+
+
+@pytest.mark.parametrize(("largest", "whole"), [(mapped.READ_UP_TO, False), (0, True)])
+def test_what_was_read_stays_when_its_file_is_cut_short_or_written_over(
+    largest, whole, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(mapped, "READ_UP_TO", largest)
+    before = {name: array.astype(np.float32) for name, array in ARRAYS.items()}
+    for damage in (lambda file: file.truncate(0), lambda file: file.write(b"x" * 4096)):
+        save_file(ARRAYS, tmp_path / "w")
+        found = mapped_arrays(tmp_path / "w", whole)
+        with (tmp_path / "w").open("r+b") as file:
+            damage(file)
+        for name, array in before.items():
+            np.testing.assert_array_equal(found[name].astype(np.float32), array)
+
+
+def test_a_large_file_takes_no_memory_until_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(mapped, "READ_UP_TO", 100)
+    save_file(ARRAYS, tmp_path / "w")
+    found = mapped.mapped_tensors(tmp_path / "w", mapped.TYPES)
+    assert all(isinstance(found[name], np.memmap) for name in ("a.weight", "b", "keys"))
+
+
+def test_a_file_that_is_cut_short_while_it_is_read(tmp_path, monkeypatch):
+    save_file({"a": np.zeros(1 << 15)}, tmp_path / "w")
+
+    def memory(*size, **flags):
+        os.truncate(tmp_path / "w", 1 << 16)
+        return bytearray(size[1])
+
+    monkeypatch.setattr(mapped.mmap, "mmap", memory)
+    with pytest.raises(ValueError, match="shorter"):
+        mapped_arrays(tmp_path / "w")
 
 
 @given(content=st.binary(max_size=200))
