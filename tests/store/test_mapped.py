@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from safetensors.numpy import save_file
 
 from seqgen.data import mapped
 from seqgen.data.mapped import mapped_arrays
+from seqgen.models.engines.native.library import library
 
 ARRAYS = {
     "a.weight": np.arange(12, dtype=np.float32).reshape(3, 4),
@@ -113,3 +116,25 @@ def test_any_bytes_are_read_or_refused(content, tmp_path_factory):
     path.write_bytes(content)
     with contextlib.suppress(ValueError, OSError):  # any other error is a fault
         assert isinstance(mapped_arrays(path), dict | None)
+
+
+READ_WHAT_IS_GONE = """
+import os, pathlib, sys
+from seqgen.cli.process import prepare
+from seqgen.data import mapped
+mapped.READ_UP_TO = 0
+prepare("perplexity")
+path = pathlib.Path(sys.argv[1])
+tensors = mapped.mapped_tensors(path, mapped.TYPES)
+os.truncate(path, 0)
+print(tensors["a.weight"].sum())
+"""
+
+
+@pytest.mark.skipif(library() is None, reason="only compiled code can take the signal")
+def test_a_command_ends_in_a_line_if_a_mapped_file_is_cut_short(tmp_path):
+    save_file(ARRAYS, tmp_path / "w")
+    command = [sys.executable, "-c", READ_WHAT_IS_GONE, str(tmp_path / "w")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith("seqgen: a file was cut short")
