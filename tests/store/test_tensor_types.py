@@ -14,6 +14,7 @@ import torch
 from helpers_cli import records
 from make_kinds import RECIPES
 from places import STORED
+from safetensors import safe_open
 
 from seqgen import registry, store
 from seqgen.cli import run
@@ -37,8 +38,8 @@ def read(path: Path) -> Stored:
     }
 
 
-def write(path: Path, tensors: Stored) -> None:
-    header, content = {}, b""
+def write(path: Path, tensors: Stored, facts: dict[str, str] | None = None) -> None:
+    header, content = {"__metadata__": facts} if facts else {}, b""
     # As safetensors has it, the widest first, so that each is aligned.
     widths = {name: len(raw) // max(1, np.prod(shape)) for name, (_, shape, raw) in tensors.items()}
     for name in sorted(tensors, key=lambda name: -widths[name]):
@@ -172,6 +173,26 @@ def test_tables_of_other_types_are_one_line_of_the_command(native, stored, monke
                 assert run(list(map(str, ask))) == 1, (tensor, how)
                 said = capsys.readouterr()
                 assert said.err.count("\n") == 1 and "damaged" in said.err and not said.out
+
+
+CHECKPOINT = ("model.embedding.weight", "optimizer.1.0.exp_avg", "state.layers.0.0")
+
+
+@pytest.mark.parametrize("tensor", [*CHECKPOINT, "average.0"])
+def test_checkpoints_are_checked_before_training_goes_on(tensor, stored, capsys):
+    name = "lstm-two-layers" if tensor.startswith("average") else "gru"
+    folder = stored(name)
+    path = folder / "checkpoints" / "last.safetensors"
+    with safe_open(path, "np") as file:
+        facts = file.metadata()
+    whole = read(path)
+    resume = ["train", "--resume", str(folder), "--data", str(STORED / "tiny.txt"), "--quiet"]
+    for how, changed in changes(*whole[tensor]):
+        if how in ("as I8", "as I64", "flat and one shorter", "transposed"):
+            write(path, {**whole, tensor: changed}, facts)
+            assert run([*resume, "--stop-after", "6"]) == 1, (tensor, how)
+            said = capsys.readouterr().err
+            assert said.count("\n") == 1 and "does not fit its model" in said, (how, said)
 
 
 def test_the_types_that_array_models_expect_are_those_of_the_modules():
