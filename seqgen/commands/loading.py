@@ -239,6 +239,8 @@ def _assembled(stored: StoredModel, model: Reader, tokenizer: Tokenizer) -> Load
             f"{stored.path} is damaged: its model has {model.vocab_size} tokens and its "
             f"tokenizer {tokenizer.vocab_size + len(labels)}"
         )
+    if labels and not labels.begin < labels.first == tokenizer.vocab_size:
+        raise SeqgenError(f"{stored.path} is damaged: its labels do not follow its tokens")
     joint = labels or source_tokenizer is None or source_tokenizer is tokenizer
     sizes = {None} if joint else {source_tokenizer.vocab_size}
     if not joint and source_tokenizer.vocab_size == tokenizer.vocab_size:
