@@ -240,10 +240,15 @@ def tensor_header(path: Path) -> tuple[int, dict[str, dict[str, Any]]]:
         OSError, ValueError: the file is missing, or its header is damaged.
     """
     with regular(path).open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if not 0 < length <= min(LARGEST_HEADER, path.stat().st_size - 8):
-            raise ValueError("the header does not fit the file")
-        header = parse_json(file.read(length))
+        return read_tensor_header(file)
+
+
+def read_tensor_header(file: IO[bytes]) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Read what `tensor_header` returns from the beginning of an open file."""
+    length = int.from_bytes(file.read(8), "little")
+    if not 0 < length <= min(LARGEST_HEADER, os.fstat(file.fileno()).st_size - 8):
+        raise ValueError("the header does not fit the file")
+    header = parse_json(file.read(length))
     if not isinstance(header, dict):
         raise ValueError("the header is not a table")
     header.pop("__metadata__", None)

@@ -36,6 +36,7 @@ def prepare(command: str | None) -> None:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if command in STEPS:
         keep_freed_memory(True)
+        end_in_a_line()
 
 
 def keep_freed_memory(keep: bool) -> None:
@@ -54,6 +55,17 @@ def keep_freed_memory(keep: bool) -> None:
         kept, largest = MUCH if keep else LITTLE
         mallopt(M_MMAP_THRESHOLD, largest)
         mallopt(M_TRIM_THRESHOLD, kept)
+
+
+def end_in_a_line() -> None:
+    """Have the process end with one line if a large file is cut short while it is mapped.
+
+    It does so by a signal, which Python cannot handle: only the compiled library can.
+    """
+    from seqgen.models.engines.native.library import library
+
+    if (native := library()) is not None:
+        native.end_in_a_line()
 
 
 def use_threads(threads: int | None) -> int | None:
