@@ -21,6 +21,8 @@ from seqgen.patterns.network import CharacterNetwork
 lark = pytest.importorskip("lark")
 jsonschema = pytest.importorskip("jsonschema")
 
+TERMINALS = "start: A0" + "".join(f"\nA{n}: A{n + 1} A{n + 1}" for n in range(40)) + '\nA40: "a"'
+
 BYTES = Vocabulary([bytes([byte]) for byte in range(256)])
 SUM = """
 start: sum
@@ -113,8 +115,11 @@ def test_texts_are_completed_within_the_length(add_and_text):
             assert lark_accepts(parser, written), written
 
 
+PATTERNS = ["^[a-c]{1,4}$", "x[0-9]", "^(a|é)+", "^cat$|dog", '(^|")[a-z]"$', r"\\\S$", "^\\t."]
+
+
 def random_bounds(draw):
-    schema = {"type": draw.choice(["integer", "number"])}
+    schema = {"type": draw.choice(["integer", "number", ["integer", "number"], ["null", "number"]])}
     low = draw.choice([0, 1, 18, -3, -120, -(10**12), 99])
     far = draw.choice([2, 9, 11, 95, 100, 5_000, 10**13])
     if draw.random() < 0.8:
@@ -122,8 +127,9 @@ def random_bounds(draw):
     if draw.random() < 0.8:
         schema[draw.choice(["maximum", "exclusiveMaximum"])] = low + far
     if len(schema) == 3 and 2 < far < 10_000 and draw.random() < 0.3:
-        return {**schema, "type": "integer", "multipleOf": draw.randrange(1, 3)}
-    return schema
+        return {**schema, "multipleOf": draw.choice([1, 2, 2.0])}
+    words = [word for word in schema if word != "type"]
+    return {**schema, **{word: float(schema[word]) for word in words if draw.random() < 0.2}}
 
 
 def random_schema(draw, depth):
@@ -131,7 +137,7 @@ def random_schema(draw, depth):
     if kind == 0:
         return {"type": "string", "minLength": draw.randrange(2), "maxLength": draw.randrange(2, 6)}
     if kind == 1:
-        return {"type": "string", "pattern": draw.choice(["^[a-c]{1,4}$", "x[0-9]", "^(a|é)+"])}
+        return {"type": "string", "pattern": draw.choice(PATTERNS)}
     if kind == 2:
         return random_bounds(draw)
     if kind == 3:
@@ -190,9 +196,48 @@ def check_schemas(count, seed, depth=3):
         jsonschema.Draft202012Validator(schema).validate(json.loads(text))
 
 
-@pytest.mark.slow
-def test_random_schemas_are_followed():
-    check_schemas(60, 5)
+@pytest.mark.parametrize(
+    "count",
+    [
+        5,
+        pytest.param(60, marks=pytest.mark.slow),
+        pytest.param(10_000, marks=pytest.mark.long),
+    ],
+)
+def test_random_schemas_are_followed(count):
+    check_schemas(count, 5)
+
+
+@pytest.mark.parametrize("kinds", [["number"], ["integer", "number"], ["null", "number", "string"]])
+@pytest.mark.parametrize("factor", [3, 4.0, 1])
+def test_multiples_are_followed_wherever_types_unite(kinds, factor):
+    schema = {"type": kinds, "multipleOf": factor, "minimum": -8.0, "exclusiveMaximum": 1.3e1}
+    valid = jsonschema.Draft202012Validator(schema).is_valid
+    automaton = automaton_of(add_schema, json.dumps(schema))
+    for number in range(-20, 20):
+        assert accepts(automaton, str(number)) == valid(number)
+        assert not accepts(automaton, f"{number}.5")
+    assert accepts(automaton, "null") == ("null" in kinds)
+
+
+def test_whole_numbers_may_have_a_point():
+    plain = {"type": "string", "minLength": 1, "maxLength": 3}
+    wide = {"type": "number", "minimum": 0, "maximum": 20}
+    for schema in (plain, wide):
+        floats = {w: float(n) if isinstance(n, int) else n for w, n in schema.items()}
+        automata = [automaton_of(add_schema, json.dumps(one)) for one in (schema, floats)]
+        for text in ('""', '"a"', '"abc"', '"abcd"', "-1", "0", "19.5", "20", "21"):
+            expected = jsonschema.Draft202012Validator(schema).is_valid(json.loads(text))
+            expected &= text[0] == '"' or schema is wide
+            assert [accepts(one, text) for one in automata] == [expected] * 2, (schema, text)
+
+
+@pytest.mark.parametrize("comment", ["//", "#", ' //"', '#/ "'])
+def test_what_is_in_a_comment_is_no_option(comment):
+    automaton = automaton_of(
+        add_grammar, f'{comment} what{"?" * 40}\nstart: "a" {comment} or [{"?" * 40}\n    | "b"\n'
+    )
+    assert [accepts(automaton, text) for text in "abc"] == [True, True, False]
 
 
 @pytest.mark.parametrize("kind", ["integer", "number"])
@@ -311,7 +356,19 @@ def test_a_schema_that_refers_to_itself():
         (add_grammar, "start: start", "no text"),
         (add_grammar, 'start: x "a" | "c"\nx: start "b" | "d"', "begins with itself"),
         (add_grammar, 'start: A\nA: /a(?=b)/ "b"', "look-around"),
-        (add_grammar, "start: " + '"a"? ' * 40, "12 options"),
+        (add_grammar, "start: " + '"a"? ' * 40, "start has more than 4,096 productions"),
+        (add_grammar, "start: /a/ " + '"a"? ' * 40 + "/b/", "more than 4,096 productions"),
+        (add_grammar, "start: " + '("a"|"b") ' * 40, "more than 4,096 productions"),
+        (add_grammar, 'start: (("a"|"b")~10)~10', "more than 4,096 productions"),
+        (add_grammar, 'start: "a"* ' + '"a"* ' * 40, "more than 4,096 productions"),
+        (add_grammar, 'start: t{"a"}\nt{x}: t{t{x}} | x', "template t is copied"),
+        (add_grammar, TERMINALS, "terminal A27 is too large"),
+        (add_grammar, 'start: "' + "\\" * 71, "line 1 has a string"),
+        (add_grammar, 'start: "a" //"/\n /' + "\\" * 71, "line 2 has a string or a regular"),
+        (add_grammar, "%declare A\nstart: A", "A is declared"),
+        (add_grammar, 'start: "b".."a"', "bad character range"),
+        (add_grammar, 'start: "ab".."cd"', "lark cannot read it"),
+        (add_grammar, 'start: A\nA: "a"~10000000000', "number is too large"),
         (add_grammar, 'start: "' + "a" * 200_000 + '"', "characters"),
         (add_schema, "{", "not JSON"),
         (add_schema, "3", "not a schema"),
@@ -321,6 +378,11 @@ def test_a_schema_that_refers_to_itself():
         (add_schema, '{"type": "integer", "minimum": 3, "exclusiveMaximum": 3}', "between"),
         (add_schema, '{"type": "number", "minimum": 3, "maximum": 2}', "no number between"),
         (add_schema, '{"type": "number", "minimum": 0.5}', "only whole numbers"),
+        (add_schema, '{"type": "number", "minimum": true}', "only whole numbers"),
+        (add_schema, '{"type": ["number", "string"], "multipleOf": 3}', "too far apart"),
+        (add_schema, '{"type": ["number", "integer"], "multipleOf": 0.5}', "above 0"),
+        (add_schema, '{"type": "string", "pattern": "a\\\\b"}', "word boundary"),
+        (add_schema, '{"type": "string", "pattern": "a$b"}', "no text"),
         (add_schema, '{"type": "array", "uniqueItems": true}', "uniqueItems"),
         (add_schema, '{"oneOf": []}', "no text"),
         (add_schema, '{"oneOf": [{"type": "integer"}, {"type": "number"}]}', "0 and 1 may both"),
