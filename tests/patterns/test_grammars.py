@@ -208,6 +208,59 @@ def test_random_schemas_are_followed(count):
     check_schemas(count, 5)
 
 
+A, B = {"type": "integer"}, {"type": ["string", "null"], "maxLength": 2}
+VALUES = {  # of every keyword of JSON Schema that says what is valid, and of some others
+    "type": [["integer", "number"], ["string", "number"], ["object", "array"], "array", "object"],
+    **dict.fromkeys(("minimum", "exclusiveMinimum"), (0, -3.0, 0.5)),
+    **dict.fromkeys(("maximum", "exclusiveMaximum"), (9, 12.0, 4.5)),
+    "multipleOf": (2, 3.0, 0.5),
+    **dict.fromkeys(("minLength", "minItems", "minProperties", "minContains"), (0, 1, 2.0)),
+    **dict.fromkeys(("maxLength", "maxItems", "maxProperties", "maxContains"), (2, 3.0, 1)),
+    "pattern": ("^a|b$", "a", r'^"\\?$'),
+    "format": ("date", "ipv4", "hostname"),
+    **dict.fromkeys(
+        ("items", "contains", "unevaluatedItems", "additionalItems"), (A, B, False, {})
+    ),
+    "prefixItems": ([A], [A, B]),
+    "uniqueItems": (True, False),
+    "properties": ({"a": A}, {"a": B, "b": A}, {}),
+    "required": (["a"], ["a", "b"], []),
+    **dict.fromkeys(
+        ("additionalProperties", "unevaluatedProperties", "propertyNames"), (A, B, False, {})
+    ),
+    "patternProperties": ({"a": B},),
+    **dict.fromkeys(("dependentRequired", "dependencies"), ({"a": ["b"]},)),
+    "dependentSchemas": ({"a": {"required": ["b"]}},),
+    **dict.fromkeys(("enum", "examples"), ([1, 2.0, "a", None], [{"a": 1}, [2]])),
+    **dict.fromkeys(("const", "default"), (1, "a", {"b": None})),
+    **dict.fromkeys(("anyOf", "oneOf"), ([A, B], [{"enum": [3]}, {"const": "a"}])),
+    "allOf": ([{"properties": {"a": A}}, {"properties": {"a": A, "b": B}, "required": ["a"]}],),
+    **dict.fromkeys(("not", "if", "then", "else"), (A, {"required": ["a"]})),
+    "$ref": ("#/$defs/a", "#"),
+    "$defs": ({"a": A},),
+    "contentEncoding": ("base64",),
+}
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(10_000, marks=pytest.mark.long)])
+def test_every_keyword_is_followed_or_refused(count):
+    draw, written = random.Random(9), 0
+    vocabulary = Vocabulary([*(bytes([byte]) for byte in range(256)), None])
+    for _ in range(count):
+        words = draw.sample(list(VALUES), draw.randrange(1, 5)) + ["type"] * (draw.random() < 0.6)
+        schema = {word: draw.choice(VALUES[word]) for word in words}
+        try:
+            automaton = automaton_of(add_schema, json.dumps(schema), vocabulary)
+        except UsageError as error:
+            assert "\n" not in str(error)
+            continue
+        written += 1
+        for _ in range(3):
+            text = write(automaton, max(automaton.cost(automaton.start), 30), draw)
+            jsonschema.Draft202012Validator(schema).validate(json.loads(text))
+    assert count / 10 < written < count
+
+
 @pytest.mark.parametrize("kinds", [["number"], ["integer", "number"], ["null", "number", "string"]])
 @pytest.mark.parametrize("factor", [3, 4.0, 1])
 def test_multiples_are_followed_wherever_types_unite(kinds, factor):
