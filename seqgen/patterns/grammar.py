@@ -56,6 +56,7 @@ class Builder:
             }
             for name, productions in rules.items()
         }
+        self._written: dict[tuple[str, int], int] = {}  # a rule, and where it leads: its beginning
         self._calls_itself = functools.cache(
             lambda rule: rule in reached(self._uses[rule], self._uses.__getitem__)
         )
@@ -77,19 +78,39 @@ class Builder:
             self.network.join(end, self.network.rules[symbol][1])
         return self.network.call(place, symbol)
 
-    def _write_out(self, place: int, rule: str) -> int:
-        network = self.network
-        before, after = network.place(), network.place()
+    def _write_out(self, place: int, rule: str, after: int | None = None) -> int:
+        """Lead from a place to another by a rule: to `after` if it is given."""
+        network, productions = self.network, self.rules[rule]
+        loops = any(rule in (*production[:1], *production[-1:]) for production in productions)
+        before = network.place()
+        end = network.place() if after is None or loops else after
         network.join(place, before)
-        for production in self.rules[rule]:
+        for production in productions:
             begins, ends = production[:1] == [rule], production[-1:] == [rule]
             if begins and len(production) == 1:
                 continue
-            here = after if begins else before
-            for symbol in _inner(rule, production):
+            here = end if begins else before
+            *symbols, last = _inner(rule, production) or [None]
+            for symbol in symbols:
                 here = self.add(here, symbol)
-            network.join(here, before if ends else after)
-        return after
+            self._add_last(here, last, before if ends else end)
+        if after is not None and end != after:
+            network.join(end, after)
+        return end
+
+    def _add_last(self, place: int, symbol: Symbol | None, after: int) -> None:
+        """Lead to `after` by the last symbol of a production: a rule is written out once for it."""
+        network = self.network
+        if symbol is None:
+            network.join(place, after)
+        elif not isinstance(symbol, str) or self._calls_itself(symbol):
+            network.join(self.add(place, symbol), after)
+        elif (symbol, after) in self._written:
+            network.join(place, self._written[symbol, after])
+        else:
+            self._written[symbol, after] = begin = network.place()
+            network.join(place, begin)
+            self._write_out(begin, symbol, after)
 
 
 def _inner(rule: str, production: Sequence[Symbol]) -> Sequence[Symbol]:

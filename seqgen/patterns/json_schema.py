@@ -12,13 +12,21 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from seqgen.configs import require
 from seqgen.errors import UsageError
 from seqgen.patterns.grammar import Builder, Symbol, Terminal
-from seqgen.patterns.network import LAST, CharacterNetwork, Ranges, common, inverse, ranges_of
+from seqgen.patterns.network import (
+    LAST,
+    CharacterNetwork,
+    Ranges,
+    common,
+    inverse,
+    plain,
+    ranges_of,
+)
 from seqgen.patterns.regex import RegexReader, require_short
 
 ANNOTATIONS = {
@@ -64,10 +72,10 @@ ANY_OBJECT = {
         "value": {"anyOf": [{}, {"$ref": "#/$defs/object"}, {"$ref": "#/$defs/array"}]},
     },
 }
-# What is written in a string without an escape, and with one, of which some are short.
+# What is written in a string as it is, and what is not.
 UNESCAPED = ranges_of([(0x20, 0x21), (0x23, 0x5B), (0x5D, 0x7E), (0x80, LAST)])
 ESCAPED = inverse(UNESCAPED)
-SHORT_ESCAPES = dict(zip(b'"\\\b\f\n\r\t', '"\\bfnrt', strict=True))
+DELETE = "\x7f"
 
 
 def add_schema(network: CharacterNetwork, place: int, text: str) -> int:
@@ -370,34 +378,21 @@ def _write_string(network: CharacterNetwork, texts: CharacterNetwork, place: int
     for here, reads, empty in zip(copies, texts.reads, texts.empty, strict=True):
         for after in empty:
             network.join(here, copies[after])
-        for ranges, after in reads:
-            for written in _written(network, here, ranges):
-                network.join(written, copies[after])
+        network.reads[here] += [(ranges, _in_string, copies[after]) for ranges, _, after in reads]
+    network.single += [
+        written for c in texts.single for written in json.dumps(c, ensure_ascii=False)[1:-1]
+    ]
     return copies[texts.end]
 
 
-def _written(network: CharacterNetwork, place: int, ranges: Ranges) -> Iterator[int]:
-    """Lead from a place to new ones by characters as JSON writes them; yield these."""
-    plain = common(ranges, UNESCAPED)
-    if plain:
-        yield network.read(place, plain)
-    escaped = [n for low, high in common(ranges, ESCAPED) for n in range(low, high + 1)]
-    if not escaped:
-        return
-    alone = len(network.single)
-    place = network.write(place, "\\")
-    short = [ord(SHORT_ESCAPES[n]) for n in escaped if n in SHORT_ESCAPES]
-    if short:
-        yield network.read(place, ranges_of((code, code) for code in short))
-    of_digit: dict[int, list[int]] = {}  # the last hexadecimal digits after each one before them
-    for n in escaped:
-        if n not in SHORT_ESCAPES:
-            of_digit.setdefault(n >> 4, []).append(ord(f"{n & 15:x}"))
-    place = network.write(place, "u00") if of_digit else place
-    for digit, last in of_digit.items():
-        yield network.read(network.write(place, str(digit)), ranges_of((n, n) for n in last))
-    if plain:
-        del network.single[alone:]  # other texts do without escapes
+def _in_string(ranges: Ranges) -> list[tuple[tuple[int, int], ...]]:
+    """Spell characters as JSON has them in a string."""
+    escaped = [chr(n) for low, high in common(ranges, ESCAPED) for n in range(low, high + 1)]
+    written = [json.dumps(c)[1:-1] if c != DELETE else r"\u007f" for c in escaped]
+    return [
+        *plain(common(ranges, UNESCAPED)),
+        *(tuple((byte, byte) for byte in text.encode()) for text in written),
+    ]
 
 
 def _is_open(schema: dict) -> bool:

@@ -17,6 +17,8 @@ from seqgen.patterns.anchors import Anchor, Context
 # Inclusive ranges of code points, in order; none of them touch.
 Ranges = tuple[tuple[int, int], ...]
 At = TypeVar("At")
+# The sequences of byte ranges by which characters are written.
+Spelling = Callable[[Ranges], list[tuple[tuple[int, int], ...]]]
 # A rule by its name, with the contexts in which it begins and ends if there are anchors.
 Rule = str | tuple[str, Context, Context]
 LAST = 0x10FFFF
@@ -108,6 +110,11 @@ def utf8(low: int, high: int) -> Iterator[tuple[tuple[int, int], ...]]:
         yield tuple(zip(chr(low).encode(), chr(high).encode(), strict=True))
 
 
+def plain(ranges: Ranges) -> list[tuple[tuple[int, int], ...]]:
+    """Spell characters as they are, in UTF-8."""
+    return [sequence for low, high in ranges for sequence in utf8(low, high)]
+
+
 class CharacterNetwork:
     """Places, and what leads from one to the next: characters, nothing, or a call of a rule.
 
@@ -122,8 +129,9 @@ class CharacterNetwork:
 
     def __init__(self, backward: bool = False) -> None:
         self.backward = backward
-        self.reads: list[list[tuple[Ranges, int]]] = []  # of each place: (characters, next place)
-        self.characters: list[list[tuple[int, int]]] = []  # the same when finished, with nodes
+        # Of each place: the characters that are read, how they are spelled, and the next place.
+        self.reads: list[list[tuple[Ranges, Spelling, int]]] = []
+        self.characters: list[list[tuple[int, int]]] = []  # when finished: (node, next place)
         self.empty: list[list[int]] = []
         self.anchors: list[list[tuple[Anchor, int]]] = []
         self.calls: list[list[tuple[Rule, int]]] = []  # (rule, place to return to)
@@ -132,7 +140,7 @@ class CharacterNetwork:
         self.last: set[int] = set()
         self.bytes_of: list[list[tuple[int, int, int]]] = [[]]
         self.single: list[str] = []  # characters that stand for themselves alone, in order
-        self._nodes: dict[object, int] = {(): DONE}
+        self._nodes: dict[object, int] = {}
         self.start = self.place()
         self.end = self.start
 
@@ -159,7 +167,7 @@ class CharacterNetwork:
         if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
             self.single.append(chr(ranges[0][0]))
         if ranges:
-            self.reads[place].append((ranges, after))
+            self.reads[place].append((ranges, plain, after))
         return after
 
     def anchor(self, place: int, anchor: Anchor) -> int:
@@ -186,18 +194,21 @@ class CharacterNetwork:
         self.calls[place].append((rule, after))
         return after
 
-    def _node_of(self, ranges: Ranges) -> int:
-        if ranges not in self._nodes:
-            sequences = [s[::-1] if self.backward else s for r in ranges for s in utf8(*r)]
-            self._nodes[ranges] = self._node(sequences)
-        return self._nodes[ranges]
+    def _node_of(self, ranges: Ranges, spelling: Spelling) -> int:
+        key = ranges, spelling
+        if key not in self._nodes:
+            sequences = [s[::-1] if self.backward else s for s in spelling(ranges)]
+            self._nodes[key] = self._node(sequences)
+        return self._nodes[key]
 
     def _node(self, sequences: Sequence[tuple[tuple[int, int], ...]]) -> int:
         """Return the node from which the bytes of any of the sequences lead to `DONE`."""
-        if sequences[0] == ():
-            return DONE
-        tails = groupby(sorted(sequences), key=lambda sequence: sequence[0])
-        edges = [(*first, self._node([s[1:] for s in group])) for first, group in tails]
+        edges: list[tuple[int, int, int]] = []
+        for first, group in groupby(sorted(sequences), key=lambda sequence: sequence[0]):
+            rest = [sequence[1:] for sequence in group]
+            longer = [sequence for sequence in rest if sequence]
+            edges += [(*first, DONE)] if () in rest else []
+            edges += [(*first, self._node(longer))] if longer else []
         key = tuple(edges), None
         if key not in self._nodes:
             self._nodes[key] = len(self.bytes_of)
@@ -228,10 +239,10 @@ class CharacterNetwork:
         while waiting:
             of, place, context = waiting.pop()
             here = copies[of, place, context]
-            for ranges, after, then in self._leads(place, context):
+            for ranges, spelling, after, then in self._leads(place, context):
                 other = copy(of, after, then)
                 if ranges:
-                    new.reads[here].append((ranges, other))
+                    new.reads[here].append((ranges, spelling, other))
                 else:
                     new.join(here, other)
             for rule, after in self.calls[place]:
@@ -246,18 +257,20 @@ class CharacterNetwork:
                 new.join(here, new.end)
         self.__dict__ = new.__dict__
 
-    def _leads(self, place: int, context: Context) -> Iterator[tuple[Ranges, int, Context]]:
+    def _leads(
+        self, place: int, context: Context
+    ) -> Iterator[tuple[Ranges, Spelling, int, Context]]:
         """Yield what leads on from a place in a context, but for calls: characters or none."""
-        yield from (((), after, context) for after in self.empty[place])
+        yield from (((), plain, after, context) for after in self.empty[place])
         for anchor, after in self.anchors[place]:
             held = context.with_anchor(anchor)
             if held is not None:
-                yield (), after, held
+                yield (), plain, after, held
         for allowed, then in context.steps():
-            for ranges, after in self.reads[place]:
+            for ranges, spelling, after in self.reads[place]:
                 met = common(ranges, allowed)
                 if met:
-                    yield met, after, then
+                    yield met, spelling, after, then
 
     def _contexts_at_ends(self, begin: Context) -> dict[tuple[Rule, Context], set[Context]]:
         """Return the contexts in which each rule may end, of each in which it is called."""
@@ -266,7 +279,7 @@ class CharacterNetwork:
         def following(at: tuple[int, Context]) -> Iterator[tuple[int, Context]]:
             require_time()
             place, context = at
-            yield from ((after, then) for _, after, then in self._leads(place, context))
+            yield from ((after, then) for *_, after, then in self._leads(place, context))
             for rule, after in self.calls[place]:
                 yield from ((after, then) for then in ends.setdefault((rule, context), set()))
 
@@ -286,8 +299,8 @@ class CharacterNetwork:
         turned.__dict__ |= self.__dict__
         turned.reads, turned.empty, turned.calls = ([[] for _ in self.empty] for _ in range(3))
         for place in range(len(self.empty)):
-            for ranges, after in self.reads[place]:
-                turned.reads[after].append((ranges, place))
+            for ranges, spelling, after in self.reads[place]:
+                turned.reads[after].append((ranges, spelling, place))
             for after in self.empty[place]:
                 turned.empty[after].append(place)
             for rule, after in self.calls[place]:
@@ -307,7 +320,8 @@ class CharacterNetwork:
         if self.backward:
             self.turn()
         self.characters = [
-            [(self._node_of(ranges), after) for ranges, after in reads] for reads in self.reads
+            [(self._node_of(ranges, spelling), after) for ranges, spelling, after in reads]
+            for reads in self.reads
         ]
         self.returns = {last: rule for rule, (_, last) in self.rules.items()}
         self._check()
@@ -354,7 +368,7 @@ class CharacterNetwork:
 
         def following(place: int) -> list[int]:
             after = [after for rule, after in self.calls[place] if rule in passable]
-            after += [after for _, after in self.reads[place] if not nothing_read]
+            after += [after for *_, after in self.reads[place] if not nothing_read]
             return after + self.empty[place]
 
         return reached([start], following)
