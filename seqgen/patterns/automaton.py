@@ -27,7 +27,7 @@ NEVER = 1 << 30
 # states times nodes of the vocabulary. Both bound the time of a hostile pattern to seconds.
 MOST_STATES, MOST_WORK = 20_000, 200_000_000
 # Places in all those states together, which the work of finding them grows with.
-MOST_THREADS = 5_000_000
+MOST_THREADS = 2_000_000
 # Entries of each table of states by tokens that are kept, of four bytes each.
 MOST_KEPT = 1 << 23
 # A grammar's text may stand in so many places at once, and in so many open calls.

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import time
 
 import pytest
 from helpers_cli import records, refusal
@@ -534,3 +535,66 @@ def test_command_line(home, tmp_path, capsys):
     model = seqgen.load("m")
     (one,) = model.sample("", json_schema=str(schema), max_tokens=9, seed=1)
     assert re.fullmatch(r"\[.*\]", one.text)
+
+
+LINES = r"""start: line+
+?line: name "=" expr _NL -> assign | COMMENT
+!expr: [sign] NUMBER ("+" expr)? | "(" expr ")"~1..3
+sign: "+" | _sep{"-", ","}
+_sep{x, s}: x (s x)*
+name.2: /[a-z_]\w*/i
+NUMBER: /\d+(\.\d+)?/ | "a".."f"
+_NL: /\r?\n/+
+COMMENT: /#[^\n]*$/m
+%ignore /[ \t]/
+"""
+BITS = [
+    *'?*+~|()[]{}"/\\:.^$!#\0\né',
+    *(
+        "~1..3",
+        "~0..99",
+        "~999999999",
+        "->",
+        "//",
+        "..",
+        "start",
+        "NUMBER",
+        "_sep{x}",
+        "_sep{_sep{x}}",
+    ),
+    *(
+        "%import common.WS",
+        "%import .x",
+        "%ignore",
+        "%declare A",
+        "%override sign: A",
+        "a: b\nb: a",
+    ),
+    *('("a"|"b")', '["a"]', "/x*/", "/(?=a)/", "/(a|b)*/", "/\\1/", "/[/", "(" * 40, "9" * 50),
+]
+
+
+def mutated(draw):
+    """A grammar in which a few characters were changed."""
+    text = draw.choice([SUM, JSON, LINES])
+    for _ in range(draw.choice([1, 1, 1, 4])):
+        begin = draw.randrange(len(text) + 1)
+        end = min(len(text), begin + draw.randrange(1, 9))
+        change = draw.randrange(4)
+        new = ["", draw.choice(BITS) + text[begin:end], text[begin:end] * 9, draw.choice(BITS)]
+        text = text[:begin] + new[change] + text[end:]
+    return text
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(5_000, marks=pytest.mark.long)])
+def test_a_damaged_grammar_is_read_or_refused_in_one_line(count):
+    draw, read = random.Random(2), 0
+    for _ in range(count):
+        text, begun = mutated(draw), time.process_time()
+        try:
+            automaton_of(add_grammar, text)
+            read += 1
+        except UsageError as error:
+            assert str(error) and "\n" not in str(error), text
+        assert time.process_time() - begun < 20, text
+    assert 0 < read < count
