@@ -372,7 +372,8 @@ def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
             if kind is not None and not kind.is_text:
                 what = f"{kind.name}: {remedy(kind, path, head)}"
             elif encoding := utf16_of(raw, offset):
-                what = f"not UTF-8 text but {encoding}; convert it with iconv -f {encoding} -t UTF-8"
+                convert = f"convert it with iconv -f {encoding} -t UTF-8"
+                what = f"not UTF-8 text but {encoding}; {convert}"
             raise SeqgenError(f"{name} is {what}") from None
         offset, pending = offset + used, raw[used:]
         if first and text:
