@@ -54,10 +54,9 @@ def named_when_written(about: Path, name: Callable[[], Path]) -> Iterator[IO[byt
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            umask = os.umask(0)
-            os.umask(umask)
-            Path(temporary).chmod(0o666 & ~umask)
-            Path(temporary).replace(name())
+            place = name()
+            _copy_permissions(place, Path(temporary))
+            Path(temporary).replace(place)
         except BaseException as error:
             with contextlib.suppress(OSError):
                 Path(temporary).unlink()
@@ -66,6 +65,26 @@ def named_when_written(about: Path, name: Callable[[], Path]) -> Iterator[IO[byt
                 raise _about(about, error) from None
             raise
     sync_folder(about.parent)
+
+
+def _copy_permissions(place: Path, temporary: Path) -> None:
+    """Give a file the mode and the owner of the one that it replaces, or those of a new file."""
+    old = place.lstat() if os.path.lexists(place) else None
+    if old is None or not stat.S_ISREG(old.st_mode):
+        umask = os.umask(0o077)  # what other threads create in this moment is private
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        return
+    mode, new = old.st_mode & 0o777, temporary.stat()
+    if old.st_gid != new.st_gid:
+        try:
+            os.chown(temporary, -1, old.st_gid)
+        except OSError:  # another group is not given what that one was allowed
+            mode &= ~0o070
+    if old.st_uid != new.st_uid:
+        with contextlib.suppress(OSError):  # only the superuser gives files away
+            os.chown(temporary, old.st_uid, -1)
+    temporary.chmod(mode)
 
 
 def _temporary(path: Path) -> tuple[int, str, contextlib.ExitStack]:
