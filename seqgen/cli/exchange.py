@@ -91,6 +91,7 @@ class Exported(Overwrite, panel=Panel.OUTPUT):
         "-",
         metavar="PATH",
         reads="file",
+        writes=True,
     )
     number_type: NumberType = setting(
         "Type of the weights in a GGUF file; all but f32 need the gguf package.",

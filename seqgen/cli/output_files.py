@@ -21,7 +21,9 @@ class Curves(Options, panel=Panel.OUTPUT):
     """Where curves are drawn."""
 
     plot: Path | None = setting(
-        "Draw the curves into an .svg or .png file as well. Needs matplotlib.", reads="path"
+        "Draw the curves into an .svg or .png file as well. Needs matplotlib.",
+        reads="path",
+        writes=True,
     )
 
 
@@ -102,7 +104,7 @@ def check_picture(plot: Path, inputs: Iterable[Input]) -> Path:
     from seqgen.report.pictures import check_plot, is_picture
 
     check_plot(plot)
-    return check_out(plot, inputs, True, "a picture", is_picture, "--plot")
+    return check_out(plot, inputs, True, "a picture of seqgen", is_picture, "--plot")
 
 
 def check_html(html: Path, inputs: Iterable[Input], flag: str) -> Path:

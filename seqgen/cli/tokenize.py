@@ -95,7 +95,10 @@ class TokenFiles(Overwrite, panel=Panel.SAVING):
     """Where tokens are written."""
 
     out: Path | None = setting(
-        "Token file to write; with --train, the tokenizer's folder.", metavar="PATH", reads="path"
+        "Token file to write; with --train, the tokenizer's folder.",
+        metavar="PATH",
+        reads="path",
+        writes=True,
     )
     shards: int | None = setting(
         "With --out: write a folder of this many token files of about the same length.",
