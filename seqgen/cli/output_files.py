@@ -6,7 +6,8 @@ import contextlib
 import gzip
 import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from itertools import chain
+from pathlib import Path, PurePath
 
 import typer
 
@@ -70,12 +71,12 @@ def check_out(
     return out
 
 
-def check_out_folder(out: Path, is_own: Callable[[Path], bool], overwrite: bool) -> Path:
+def check_out_folder(out: Path, is_own: Callable[[PurePath], bool], overwrite: bool) -> Path:
     """Return the folder to write, with links followed.
 
     Args:
         out: where the user wants it.
-        is_own: whether the folder may have such a file.
+        is_own: whether the folder may have such a file, or a folder in it, by its path inside.
         overwrite: replace what an earlier run has written.
 
     Raises:
@@ -87,7 +88,9 @@ def check_out_folder(out: Path, is_own: Callable[[Path], bool], overwrite: bool)
     if not out.is_dir():
         raise UsageError(f"{out} is not a folder: give another --out")
     there = sorted(out.iterdir())
-    if strange := next((path.name for path in there if not is_own(path)), None):
+    folders = [path for path in there if path.is_dir() and not path.is_symlink()]
+    parts = (path.relative_to(out) for path in chain(there, *(f.iterdir() for f in folders)))
+    if strange := next((part for part in parts if not is_own(part)), None):
         raise UsageError(f"{out} has other files ({strange}): give another --out")
     if there and not overwrite:
         raise UsageError(f"{out} exists: add --overwrite to replace it, or give another --out")

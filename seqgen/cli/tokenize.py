@@ -307,7 +307,7 @@ class Read:
                 done = write_token_file(path, self.text, *how, progress)
                 _put_written(path, done, self.out)
                 return
-            folder = check_out_folder(saved.out, lambda path: path.match(SHARDS), overwrite=True)
+            folder = check_out_folder(saved.out, lambda part: part.match(SHARDS), overwrite=True)
             for path in sorted(folder.glob(SHARDS)):
                 check_out(path, sources, saved.overwrite, "a token file", is_token_file)
             # Read twice: to know where to cut, and to encode it.

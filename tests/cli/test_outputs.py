@@ -11,9 +11,14 @@ from pathlib import Path
 import pytest
 import typer
 from helpers_cli import refusal
+from helpers_io import state
 from places import STORED
 
 from seqgen.cli import KNOWN, make_app, place_of, run
+from seqgen.commands.exchange import _clear
+from seqgen.data.shards import write_shards
+from seqgen.formats import EXPORTED_FILES
+from seqgen.tokenizers import load_tokenizer
 
 NET = (
     "--model",
@@ -159,3 +164,52 @@ def test_what_seqgen_has_written_is_replaced_and_keeps_its_mode(place, capsys, c
     assert run(call(command, flag, path, *["--overwrite"] * (kind == "overwrite"))) == 0
     assert path.stat().st_ino != before[0] and stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(place.glob(".*.tmp")) == []
+
+
+# ---- folders ----
+
+FOLDERS = {
+    "hf": ("export net --format hf", "config.json"),
+    "peft": ("export net --format peft", "adapter_config.json"),
+    "onnx": ("export net --format onnx", "tokenizer/tokenizer.json"),
+    "shards": ("tokenize t.txt -m net --shards 2", "shard-00000.tok"),
+    "tokenizer": ("tokenize t.txt --train char", "tokenizer.json"),
+}
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_a_folder_with_files_of_others_stays(place, capsys, kind):
+    """Beside or below what looks like an export; also with --overwrite."""
+    command, own = FOLDERS[kind]
+    mine = {"shards": own, "tokenizer": own}.get(kind, "notes.txt")
+    for folder, path in (("a", place / "a" / mine), ("b", (place / "b" / own).with_name(mine))):
+        (place / folder / own).parent.mkdir(parents=True)
+        (place / folder / own).write_bytes(b"{}")
+        path.write_bytes(b"mine")
+        before = state(place / folder)
+        for more in ([], ["--overwrite"]):
+            said = refusal(capsys, *command.split(), "--out", folder, "--quiet", *more)
+            assert "give another --out" in said and state(place / folder) == before
+
+
+def test_an_earlier_export_is_deleted_without_following_links(tmp_path):
+    out, outside = tmp_path / "out", tmp_path / "outside"
+    (out / "tokenizer").mkdir(parents=True)
+    outside.mkdir()
+    for path in (out / "step.onnx", out / "tokenizer/tokenizer.json", outside / "tokenizer.json"):
+        path.write_bytes(b"x")
+    (out / "source_tokenizer").symlink_to(outside)
+    _clear(out, EXPORTED_FILES["onnx"])
+    assert list(out.iterdir()) == [] and (outside / "tokenizer.json").exists()
+
+
+def test_of_earlier_shards_only_token_files_are_deleted(place):
+    write = ["tokenize", "t.txt", "-m", "net", "-q", "--out", "shards", "--overwrite", "--shards"]
+    assert run([*write, "4"]) == 0
+    mine = place / "shards" / "shard-00003.tok"
+    content = mine.read_bytes()
+    mine.write_bytes(b"mine")  # after the command has looked
+    tokenizer = load_tokenizer(STORED / "models/lstm-char/tokenizer")
+    write_shards(mine.parent, ["ten\n" * 9], 36, 2, tokenizer, "stream")
+    assert mine.read_bytes() == b"mine" != content
+    assert len(list(mine.parent.iterdir())) == 3
