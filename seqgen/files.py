@@ -234,8 +234,7 @@ def delete_own(path: Path, root: Path, is_own: Callable[[IO[bytes]], bool]) -> b
     with contextlib.ExitStack() as held:
         try:
             name, folder = held.enter_context(_opened_folder(path, root))
-            handle = os.open(name, os.O_RDWR | NOT_THROUGH, dir_fd=folder)
-            file = held.enter_context(os.fdopen(handle, "rb", buffering=0))
+            file = held.enter_context(_opened(name, folder))
         except OSError:
             return False
         status = os.fstat(file.fileno())
@@ -243,8 +242,20 @@ def delete_own(path: Path, root: Path, is_own: Callable[[IO[bytes]], bool]) -> b
             return False
         if not os.path.samestat(status, os.stat(name, dir_fd=folder, follow_symlinks=False)):
             return False
-        os.unlink(name, dir_fd=folder)
+        try:
+            os.unlink(name, dir_fd=folder)
+        except OSError as error:
+            raise _about(path, error) from None
         return True
+
+
+def _opened(name: str, folder: int | None) -> IO[bytes]:
+    """Open a file of a folder so that it can be locked, which on some disks needs write access."""
+    try:
+        handle = os.open(name, os.O_RDWR | NOT_THROUGH, dir_fd=folder)
+    except PermissionError:
+        handle = os.open(name, os.O_RDONLY | NOT_THROUGH, dir_fd=folder)
+    return os.fdopen(handle, "rb", buffering=0)
 
 
 def unlink_within(path: Path, root: Path) -> None:
@@ -253,8 +264,13 @@ def unlink_within(path: Path, root: Path) -> None:
     Raises:
         OSError: the folder cannot be written, or there is a link in the place of one.
     """
-    with contextlib.suppress(FileNotFoundError), _opened_folder(path, root) as (name, folder):
-        os.unlink(name, dir_fd=folder)
+    try:
+        with _opened_folder(path, root) as (name, folder):
+            os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _about(path, error) from None
 
 
 @contextlib.contextmanager

@@ -227,3 +227,15 @@ def test_what_is_swapped_for_a_link_is_not_deleted_through_it(tmp_path, swapped)
     with pytest.raises(OSError) if swapped == "folder" else contextlib.nullcontext():
         unlink_within(folder / "file", tmp_path / "root")
     assert (outside / "file").read_bytes() == b"own"
+
+
+def test_a_cache_that_cannot_be_written_is_said_by_name(home, own, monkeypatch, capfd):
+    def refuse(name, dir_fd=None):
+        raise PermissionError(13, "Permission denied", name)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    capfd.readouterr()
+    assert run(["models", "cache", "--clear"]) == 1
+    said = capfd.readouterr().err
+    assert said.startswith(f"seqgen: {home / 'cache' / 'tokens'}/") and said.count("\n") == 1
+    assert all(path.exists() for path in own)
