@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import shutil
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -239,3 +242,34 @@ def test_a_cache_that_cannot_be_written_is_said_by_name(home, own, monkeypatch, 
     said = capfd.readouterr().err
     assert said.startswith(f"seqgen: {home / 'cache' / 'tokens'}/") and said.count("\n") == 1
     assert all(path.exists() for path in own)
+
+
+EVENTS = {"open", "fcntl.flock", "os.rename", "os.chmod", "os.remove", "os.mkdir"}
+
+
+def killed_at(number: int) -> bool:
+    """Keep a text in another process, killed before so many file operations; whether it was."""
+    if not (child := os.fork()):
+        left = itertools.count(-number)
+
+        def kill(event, arguments):
+            if event in EVENTS and not next(left):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        try:
+            sys.addaudithook(kill)
+            store.keep_text(iter([b"some text"]))
+        finally:
+            os._exit(0)
+    return os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+def test_whenever_a_run_is_killed_the_next_one_knows_what_it_left(home):
+    for number in itertools.count():
+        killed = killed_at(number)
+        clear_leftovers()
+        assert store.foreign_files() == []
+        assert all(path.name[0] != "." for path in (home / "cache").glob("*/*"))
+        if not killed:
+            break
+    assert number > 8 and len(store.cached_files()) == 1
