@@ -15,7 +15,7 @@ import typer
 
 from seqgen import __version__, ranks
 from seqgen.cli import recording
-from seqgen.cli.flags import takes_options
+from seqgen.cli.flags import fill_in_numbers, takes_options
 from seqgen.cli.help import (
     ABOUT,
     MEASURE,
@@ -155,6 +155,39 @@ def _tree_for(arguments: list[str]) -> Any:
         raise UsageError(f"there is no command {first!r}: {COMMANDS_ELSEWHERE[first]}")
     known = first in {"--version", "--man", *KNOWN}
     return _tree(first if known else None)
+
+
+def typed_values(arguments: list[str]) -> dict[str, Any]:
+    """Return the values that are typed for the options of a command, by the name of each.
+
+    Values are texts, not checked yet; options that are not given are left out.
+
+    Args:
+        arguments: a command without commands of its own, and what it is given.
+
+    Raises:
+        SeqgenError: there is no such option, or one has no value.
+    """
+    command = _tree_for(arguments).commands[arguments[0]]
+    context = command.context_class(command, info_name=arguments[0])
+    try:
+        parser = command.make_parser(context)
+        given, _, _ = parser.parse_args(fill_in_numbers(arguments[1:]))
+    except _UsageProblem as error:
+        raise SeqgenError(error.format_message()) from None
+    return {name: value for name, value in given.items() if value}
+
+
+def outputs_of(name: str) -> dict[str, str]:
+    """Return the flags of a command that name what it writes, by the name of each option."""
+    module, _, attribute = place_of(name).partition(":")
+    command = getattr(importlib.import_module(f"seqgen.cli.{module}"), attribute)
+    return {
+        name: f"--{name.replace('_', '-')}"
+        for group in command.groups
+        for name, field, _ in group.flags()
+        if field.metadata["flag"].writes
+    }
 
 
 def main() -> int:

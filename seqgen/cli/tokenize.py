@@ -105,7 +105,10 @@ class TokenFiles(Overwrite, panel=Panel.SAVING):
     """Where tokens are written."""
 
     out: Path | None = setting(
-        "Token file to write; with --train, the tokenizer's folder.", metavar="PATH", reads="path"
+        "Token file to write; with --train, the tokenizer's folder.",
+        metavar="PATH",
+        reads="path",
+        writes=True,
     )
     shards: int | None = setting(
         "With --out: write a folder of this many token files of about the same length.",
@@ -336,7 +339,7 @@ class Read:
                 done = write_token_file(path, self.text, *how, progress)
                 _put_written(path, done, self.out)
                 return
-            folder = check_out_folder(saved.out, lambda path: path.match(SHARDS), overwrite=True)
+            folder = check_out_folder(saved.out, lambda part: part.match(SHARDS), overwrite=True)
             for path in sorted(folder.glob(SHARDS)):
                 check_out(path, sources, saved.overwrite, "a token file", is_token_file)
             # Read twice: to know where to cut, and to encode it.

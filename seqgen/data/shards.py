@@ -25,8 +25,9 @@ from seqgen.data.batches import (
 from seqgen.data.corpus import Corpus, Joined
 from seqgen.data.text import Survey
 from seqgen.data.token_writing import WrittenTokens, write_token_file
-from seqgen.data.tokenfile import SUFFIX, TokenFile, check_tokenizer, open_token_file
+from seqgen.data.tokenfile import MAGIC, SUFFIX, TokenFile, check_tokenizer, open_token_file
 from seqgen.errors import reported
+from seqgen.files import delete_own
 from seqgen.hashing import hash64, uniforms
 from seqgen.tokenizers import Tokenizer
 
@@ -85,7 +86,7 @@ def write_shards(
         written.append(write_token_file(path, part, tokenizer, documents, told))
         done += written[-1].facts.bytes
     for path in set(folder.glob(SHARDS)) - {shard_path(folder, n) for n in range(len(written))}:
-        path.unlink()
+        delete_own(path, folder, lambda file: file.read(len(MAGIC)) == MAGIC)
     return written
 
 

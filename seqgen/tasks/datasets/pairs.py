@@ -35,6 +35,7 @@ from seqgen.data.text import Survey, survey
 from seqgen.data.token_writing import write_token_file
 from seqgen.data.tokenfile import open_token_file
 from seqgen.errors import SeqgenError, reported
+from seqgen.files import make_listed_folder
 from seqgen.store import StoredModel
 from seqgen.tasks.datasets.dataset import (
     DataFiles,
@@ -196,7 +197,7 @@ def encode_once(pairs: Pairs, tokenizers: Tokenizers, report: Report) -> Corpus:
     except (OSError, SeqgenError):  # one is missing, incomplete or damaged
         report(Notice(text="encoding the pairs into the cache, once"))
         with reported(f"{folder} cannot be written"):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_listed_folder(folder)
         write_token_file(places[0], pairs.sources(), tokenizers.source, "line")
         write_token_file(places[1], pairs.targets(), tokenizers.target, "line")
         source, target = map(open_token_file, places)

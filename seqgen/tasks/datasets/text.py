@@ -32,7 +32,7 @@ from seqgen.data.text import Survey, Text, ending_of, survey, text_files
 from seqgen.data.token_writing import write_token_file
 from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
 from seqgen.errors import SeqgenError, UsageError, reported
-from seqgen.files import replacing, write_json
+from seqgen.files import make_listed_folder, replacing, write_json
 from seqgen.store import StoredModel
 from seqgen.tasks.datasets.dataset import (
     DataFiles,
@@ -94,7 +94,7 @@ class CachedText:
         val_text, documents = self.place(".val.txt"), self.config.documents
         report(Notice(text=f"encoding {facts.bytes >> 20:,} MB of text into the cache, once"))
         with reported(f"{val_text} cannot be written"):
-            val_text.parent.mkdir(parents=True, exist_ok=True)
+            make_listed_folder(val_text.parent)
             if split.val:
                 with replacing(val_text) as file:
                     for chunk in split.val():
