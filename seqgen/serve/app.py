@@ -310,6 +310,7 @@ class Answer:
         self.inbox = Inbox(self.cancel if asked.stream else None)
         self.scores = Inbox()
         self.tasks: list[Job] = []
+        self.offsets: dict[Row, protocol.TextOffsets] = {}  # of the choices that have begun
         self.about = {
             "id": f"cmpl-{secrets.token_hex(12)}",
             "object": "text_completion",
@@ -374,7 +375,7 @@ class Answer:
         for index, row in protocol.best(texts, self.asked):
             continuation, noted = texts[row]
             text = protocol.text_of(self.asked, row, continuation)
-            choice, _ = self.choice(row, index, text, continuation.finish_reason, noted, scored)
+            choice = self.choice(row, index, text, continuation.finish_reason, noted, scored)
             choices.append(json.dumps(choice))
         usage = json.dumps(self.usage)
         return f'{self.head}, "choices": [{", ".join(choices)}], "usage": {usage}}}'
@@ -387,27 +388,22 @@ class Answer:
         reason: str | None,
         noted: Sequence[Noted],
         scored: dict[int, list[Noted | int]],
-        offset: int | None = None,
-    ) -> tuple[dict[str, Any], int]:
-        """Return one choice, or a piece of one, and how long the text is then.
-
-        `offset` is how long it was before; None at its beginning.
-        """
-        asked, logprobs = self.asked, None
-        prompt = asked.prompts[row.prompt]
-        before: Sequence[int] = prompt.tokens
-        if asked.echo and offset is None:
-            text, before = asked.loaded.echoed(prompt.text, text), ()
-            noted = [*scored.get(row.prompt, ()), *noted]
-        offset = offset or 0
+    ) -> dict[str, Any]:
+        """Return one choice, or the next piece of one."""
+        asked, logprobs, known = self.asked, None, self.offsets
+        prompt, first = asked.prompts[row.prompt], row not in known
+        before = scored.get(row.prompt, ()) if first else ()
+        if first:
+            known[row] = protocol.TextOffsets(asked, prompt)
+            text = asked.loaded.echoed(prompt.text, text) if asked.echo else text
         if asked.top is not None:
-            logprobs, offset = protocol.logprobs_of(asked, noted, offset, before)
-        choice = {"text": text, "index": index, "logprobs": logprobs, **protocol.finish(reason)}
-        return choice, offset
+            logprobs = protocol.logprobs_of(
+                asked, [*before, *noted], known[row].push(before, noted)
+            )
+        return {"text": text, "index": index, "logprobs": logprobs, **protocol.finish(reason)}
 
     async def stream(self) -> AsyncIterator[str]:
         """Yield the events of a stream."""
-        lengths: dict[Row, int] = {}
         plain = self.asked.top is None and not self.asked.echo
         try:
             scored = await self.prompts()
@@ -416,7 +412,7 @@ class Answer:
                 yield "".join(
                     self.growth(one)
                     if plain and one.finished is None
-                    else self.event([self.piece(one, scored, lengths)])
+                    else self.event([self.piece(one, scored)])
                     for one in pieces
                 )
             if self.asked.usage:
@@ -427,18 +423,13 @@ class Answer:
             self.cancel()
         yield "data: [DONE]\n\n"
 
-    def piece(
-        self, piece: TextPiece, scored: dict[int, Any], lengths: dict[Row, int]
-    ) -> dict[str, Any]:
-        """Return a piece of a choice; `lengths` are those of the texts that have begun."""
+    def piece(self, piece: TextPiece, scored: dict[int, Any]) -> dict[str, Any]:
+        """Return a piece of a choice."""
         row, reason = piece.row, None
         if piece.finished is not None:
             reason, self.tokens = piece.finished.finish_reason, self.tokens + piece.finished.tokens
-        index, before = row.prompt * self.asked.choices + row.sample, lengths.get(row)
-        choice, lengths[row] = self.choice(
-            row, index, piece.text, reason, piece.noted, scored, before
-        )
-        return choice
+        index = row.prompt * self.asked.choices + row.sample
+        return self.choice(row, index, piece.text, reason, piece.noted, scored)
 
     def growth(self, piece: TextPiece) -> str:
         """Return the event of a text that has grown, where nothing but the text is wanted."""

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import hashlib
 import http.client
+import itertools
 import json
 import random
 import shutil
@@ -518,6 +519,46 @@ def test_streams_end_with_usage(client):
     assert written == alone("lstm", [""], num_samples=2, seed=5, max_tokens=6)
     whole = complete(client, "lstm", prompt="", n=2, seed=5, max_tokens=6, logprobs=1)
     assert tokens == [choice["logprobs"]["token_logprobs"] for choice in whole["choices"]]
+
+
+TOKENIZED = ("rnn-relu-byte", "lstm-lines-bpe", "lstm-unigram", "ngram-whitespace")
+KEYS = ("token_ids", "text_offset")
+OF_OTHERS = ("imported-gpt2", "imported-llama", "ngram-words")
+
+
+@pytest.mark.parametrize("model", (*TOKENIZED, *OF_OTHERS))
+@pytest.mark.parametrize("echo", [False, True])
+def test_tokens_begin_in_the_same_places_of_a_stream(model, echo):
+    model = str((STORED / "models" if model in TOKENIZED else KINDS) / model)
+    loaded, draw = load(model, work=Work()), random.Random(model)
+    start, size = loaded.framing.start, loaded.tokenizer.vocab_size
+    names = loaded.tokenizer.pieces(range(size))
+    special = set(loaded.tokenizer.special_ids)
+    blank = [i for i in range(size) if names[i].strip(" \u2581\u0120") == "" and i not in special]
+    prompts = ["", [start], [start, *draw.choices(range(size), k=9)]]
+    prompts += [draw.choices(blank or range(size), k=3) for _ in range(2)]
+    how = [{"seed": 1, "temperature": 5.0}, {"logit_bias": {str(i): 8 for i in blank}, "seed": 2}]
+    server = Server(Shelf([model]), ServeOptions())
+    client = TestClient(make_app(server), base_url="http://localhost")
+    for prompt, fields in itertools.product(prompts, how):
+        body = {"prompt": prompt, "echo": echo, "logprobs": 0, "max_tokens": 20, **fields}
+        (whole,) = client.post("/v1/completions", json=body).json()["choices"]
+        with client.stream("POST", "/v1/completions", json=body | {"stream": True}) as response:
+            found = events(line.encode() for line in response.iter_lines())
+        pieces = [event["choices"][0] for event in found]
+        assert "".join(piece["text"] for piece in pieces) == whole["text"]
+        for key in KEYS:
+            streamed = [value for piece in pieces for value in piece["logprobs"][key]]
+            assert streamed == whole["logprobs"][key]
+        # A token begins where what is certain of the text before it ends.
+        given = list(prompt)  # nothing, or ids
+        begin = len(loaded.tokenizer.decode(given)) if echo else 0
+        skipped = len(given) if echo else 0
+        ids, offsets = (values[skipped:] for values in map(whole["logprobs"].get, KEYS))
+        for number, offset in enumerate(offsets):
+            decoder = loaded.decoder(given if given[:1] == [start] else [start, *given])
+            assert offset == begin + len("".join(map(decoder.push, ids[:number])))
+    server.engine.close()
 
 
 def wait_for(condition):
