@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import re
 import secrets
 import time
 import weakref
@@ -19,6 +20,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import (
     HTMLResponse,
@@ -35,6 +37,7 @@ from seqgen.commands.scoring.surprisal import line_record, score_lines
 from seqgen.commands.writing.prompts import Prompt, opening
 from seqgen.configs.scoring import Scoring
 from seqgen.configs.serving import LOOPBACK, ServeOptions
+from seqgen.configs.settings import short
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.processors import normalise
 from seqgen.decoding.sampling import Row
@@ -65,6 +68,10 @@ PACE = 0.02
 UNFINISHED = json.dumps({"logprobs": None, **protocol.finish(None)})[1:-1]
 # Anybody may ask these, whatever the key.
 OPEN = ("/", "/health")
+NO_KEY = Refused("give the server's key: Authorization: Bearer KEY", 401)
+# A name or an address, and a port, as they stand in Host and Origin.
+ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/?#@\s]+)(?::([0-9]{1,5}))?")
+DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 T = TypeVar("T")
 Endpoint = Callable[["Server", Request], Awaitable[Response]]
@@ -682,15 +689,27 @@ def hang_up(send: Send) -> None:
         transport.abort()
 
 
+def address_of(text: str, port: str = "") -> tuple[str, str] | None:
+    """Return the name, in lower case, and the port of `name:port` or a bare name; else None."""
+    match = ADDRESS.fullmatch(text)
+    return None if match is None else (match[1].lower(), match[2] or port)
+
+
+def values_of(scope: Scope, name: bytes) -> list[str]:
+    """Return every value of a header of a request."""
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
 class Guard:
-    """Checks the key and the host of every request, and counts answers."""
+    """Checks the host and the origin of every request, and counts answers."""
 
     def __init__(self, app: ASGIApp, server: Server) -> None:
         self.app, self.server = app, server
         options = server.options
-        self.key = None if options.api_key is None else options.api_key.encode()
         # A page of another site may give the loopback a name of its own; ours is asked by these.
-        self.hosts = LOOPBACK if options.host in LOOPBACK else None
+        names = {f"[{name}]" if ":" in name else name for name in LOOPBACK}
+        self.hosts = names if options.host in LOOPBACK else None
+        self.origins = options.allow_origin
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -715,17 +734,49 @@ class Guard:
         await app(scope, receive, counted)
 
     def _problem(self, scope: Scope) -> Refused | None:
-        headers = dict(scope["headers"])
-        host = headers.get(b"host", b"").decode("latin-1")
-        name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-        if self.hosts is not None and name.strip("[]") not in self.hosts:
+        hosts = values_of(scope, b"host")
+        host = hosts[0] if len(hosts) == 1 else ""
+        if self.hosts is not None and (address_of(host) or ("",))[0] not in self.hosts:
             return Refused("this server is for the machine that it runs on", 403)
-        if self.key is None or scope["path"] in OPEN:
-            return None
-        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(b" "), self.key):
-            return None
-        return Refused("give the server's key: Authorization: Bearer KEY", 401)
+        for origin in values_of(scope, b"origin") or self._unnamed_origins(scope):
+            if origin not in self.origins and not _is_of(origin, host):
+                why = f"pages of {short(origin)} may not use this server; --allow-origin allows it"
+                return Refused(why, 403)
+        return None
+
+    def _unnamed_origins(self, scope: Scope) -> list[str]:
+        """Return what stands for another origin, if a browser says only that there is one.
+
+        It does so for what a page embeds, such as pictures.
+        """
+        sites = values_of(scope, b"sec-fetch-site")
+        known = scope["path"] in OPEN or all(site in ("same-origin", "none") for site in sites)
+        return [] if known else ["another origin"]
+
+
+def _is_of(origin: str, host: str) -> bool:
+    """Return whether an origin is the address that a request was sent to."""
+    scheme, _, address = origin.partition("://")
+    port = DEFAULT_PORTS.get(scheme, "")
+    asked = address_of(address, port)
+    return port != "" and asked is not None and asked == address_of(host, port)
+
+
+class Key:
+    """Checks the key of every request."""
+
+    def __init__(self, app: ASGIApp, key: str) -> None:
+        self.app, self.key = app, key.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        asked = scope["type"] == "http" and scope["path"] not in OPEN
+        app = self.app if not asked or self._is_given(scope) else _response(NO_KEY)
+        await app(scope, receive, send)
+
+    def _is_given(self, scope: Scope) -> bool:
+        scheme, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
+        return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(b" "), self.key)
 
 
 def _response(problem: Refused) -> Response:
@@ -750,5 +801,12 @@ def make_app(server: Server) -> ASGIApp:
     ]
     answered = HTTPException, SeqgenError, Busy, RecursionError, Exception
     handlers = {ClientDisconnect: gone, **dict.fromkeys(answered, failed)}
-    app = Starlette(routes=routes, exception_handlers=handlers)
+    app: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)
+    options = server.options
+    if options.api_key is not None:
+        app = Key(app, options.api_key)
+    if options.allow_origin:
+        methods = {method for method, _ in ROUTES.values()}
+        how = {"allow_methods": sorted(methods), "allow_headers": ["*"]}
+        app = CORSMiddleware(app, allow_origins=options.allow_origin, **how)
     return Guard(app, server)

@@ -809,6 +809,116 @@ def test_the_key_is_asked_for():
         assert client.get("/health").status_code == 200
 
 
+OWN, OTHER = "http://localhost:8000", "https://friend.example"
+
+
+@pytest.mark.parametrize(
+    ("host", "right"),
+    [
+        *((host, True) for host in ("localhost", "LOCALHOST", "LocalHost:1", "127.0.0.1:8000")),
+        *((host, True) for host in ("[::1]", "[::1]:65535")),
+        *((host, False) for host in ("", ":8000", "localhost:x", "localhost:1:2", "localhost:-1")),
+        *(
+            (host, False)
+            for host in ("[localhost]", "::1", "[::1", "::1]", "[[::1]]", "]localhost[")
+        ),
+        *(
+            (host, False)
+            for host in ("localhost.evil.example", "evil.example", "a@localhost", "localhost:")
+        ),
+        *((host, False) for host in ("localhost/", "localhost, evil.example", "localhost:123456")),
+        *((host, False) for host in ("local\xadhost", "\u0130localhost", "127.0.0.1.")),
+    ],
+)
+def test_a_host_is_a_name_of_the_loopback_to_the_letter(client, host, right):
+    headers = [(b"Host", host.encode("utf-8"))]
+    answer = client.get("/health", headers=headers)
+    assert answer.status_code == (200 if right else 403)
+    assert client.get("/health", headers=[*headers, (b"Host", b"localhost")]).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("headers", "right"),
+    [
+        ({}, True),
+        ({"Origin": OWN}, True),
+        ({"Origin": OTHER}, True),
+        ({"Origin": "http://127.0.0.1", "Host": "127.0.0.1:80"}, True),
+        ({"Origin": "https://[::1]", "Host": "[::1]:443"}, True),
+        ({"Origin": "http://LOCALHOST:8000"}, True),
+        ({"Origin": "https://evil.example"}, False),
+        ({"Origin": "http://localhost"}, False),
+        ({"Origin": "http://localhost:3000"}, False),
+        ({"Origin": "http://127.0.0.1:8000"}, False),
+        ({"Origin": "http://localhost:8000.evil.example"}, False),
+        ({"Origin": "http://localhost:8000@evil.example"}, False),
+        ({"Origin": f"{OTHER}.evil.example"}, False),
+        ({"Origin": "http://friend.example"}, False),
+        ({"Origin": "ftp://localhost:8000"}, False),
+        ({"Origin": "localhost:8000"}, False),
+        ({"Origin": "null"}, False),
+        ({"Origin": ""}, False),
+        ({"Origin": "http://"}, False),
+        ({"Sec-Fetch-Site": "cross-site"}, False),
+        ({"Sec-Fetch-Site": "same-site"}, False),
+        ({"Sec-Fetch-Site": "same-origin"}, True),
+        ({"Sec-Fetch-Site": "none"}, True),
+        ({"Sec-Fetch-Site": "cross-site", "Origin": OTHER}, True),
+    ],
+)
+def test_pages_of_other_origins_start_no_work(headers, right):
+    with small(allow_origin=(OTHER,)) as (server, client):
+        headers = {"Host": "localhost:8000", "Content-Type": "text/plain", **headers}
+        body = json.dumps({"max_tokens": 1})
+        for method, path in (("POST", "/v1/completions"), ("GET", "/tokenizer_info")):
+            answer = client.request(method, path, headers=headers, content=body)
+            assert answer.status_code == (200 if right else 403)
+            if not right:
+                error = answer.json()["error"]["message"]
+                assert "--allow-origin" in error and len(error.splitlines()) == 1
+        assert (server.engine.texts > 0) == right == bool(server.shelf.loaded)
+        shared = answer.headers.get("Access-Control-Allow-Origin")
+        assert shared == (OTHER if headers.get("Origin") == OTHER else None)
+
+
+def test_allowed_origins_get_the_headers_that_browsers_ask_for():
+    with small(allow_origin=(OWN, OTHER), api_key="secret") as (_, client):
+        asked = {"Access-Control-Request-Method": "POST"}
+        asked |= {"Access-Control-Request-Headers": "authorization, content-type"}
+        for origin, status in ((OTHER, 200), (OWN, 200), ("https://evil.example", 403)):
+            found = client.options("/v1/completions", headers={"Origin": origin, **asked})
+            assert found.status_code == status
+            assert found.headers.get("Access-Control-Allow-Origin") == (
+                origin if status == 200 else None
+            )
+        for key, status in (("Bearer secret", 200), ("Bearer wrong", 401)):
+            headers = {"Origin": OTHER, "Authorization": key}
+            found = client.post("/v1/completions", json={"max_tokens": 1}, headers=headers)
+            assert found.status_code == status
+            assert found.headers["Access-Control-Allow-Origin"] == OTHER
+            assert found.headers["Vary"] == "Origin"
+    with small() as (_, client):
+        assert (
+            client.options("/v1/completions", headers={"Origin": OTHER, **asked}).status_code == 403
+        )
+        assert "Access-Control-Allow-Origin" not in client.get("/v1/models").headers
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("localhost:3000", "http://a/", "http://a/b", "http://A", "http://a:80", "https://a:443"),
+        *("*", "null", "", "http://", "http://a b", "http://*.example"),
+    ],
+)
+def test_origins_that_no_browser_sends_cannot_be_allowed(origin):
+    with pytest.raises(UsageError, match=r"--allow-origin.*http://localhost:3000") as caught:
+        ServeOptions(allow_origin=(origin,))
+    assert len(str(caught.value).splitlines()) == 1
+    for right in ("http://a:443", "https://a:80", "chrome-extension://abc", "http://[::1]:3000"):
+        ServeOptions(allow_origin=(right,))
+
+
 def test_models_are_dropped_when_memory_is_short():
     sizes = {name: Shelf.bytes_of(Shelf([NAMES[name]]).stored[NAMES[name]]) for name in NAMES}
     names = ("n-gram", "lstm", "transformer")
