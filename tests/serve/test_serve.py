@@ -26,6 +26,7 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from places import STORED
+from safetensors.numpy import load_file, save
 from starlette.testclient import TestClient
 
 from seqgen.cli import run
@@ -44,6 +45,7 @@ from seqgen.serve.app import Inbox, Server, make_app
 from seqgen.serve.engine import Engine, TextBatch, TextPiece, Writing
 from seqgen.serve.run import Listening
 from seqgen.serve.shelf import Shelf
+from seqgen.store import WEIGHTS, StoredModel
 
 KINDS = STORED / "kinds" / "models"
 NAMES = {
@@ -973,6 +975,90 @@ def test_a_model_that_is_removed_while_it_is_served(home, two_stored, part):
     shutil.rmtree(home / "models" / kept)  # which is in memory: it makes room
     assert client.post("/v1/completions", json={"model": kept}).status_code == 200
     server.engine.close()
+
+
+def sharpened(home, name):
+    """Copy a model of the home with larger weights, and return the copy."""
+    other = StoredModel(home / "models" / f"{name}-sharp")
+    shutil.copytree(home / "models" / name, other.path)
+    tensors = {key: tensor * 1.5 for key, tensor in load_file(other.path / WEIGHTS).items()}
+    other.replace_part(WEIGHTS, save(tensors))
+    return other
+
+
+def replace_folder(model, other):
+    model.path.rename(model.path.with_name("old"))
+    other.path.rename(model.path)
+
+
+def replace_files(model, other):
+    for path in other.path.rglob("*.*"):
+        path.replace(model.path / path.relative_to(other.path))
+
+
+def overwrite_files(model, other):
+    for path in other.path.rglob("*.*"):
+        shutil.copyfile(path, model.path / path.relative_to(other.path))
+
+
+@pytest.mark.parametrize("replaced", [replace_folder, replace_files, overwrite_files])
+@pytest.mark.parametrize("name", ["lstm", "lstm+transformer"])
+@pytest.mark.parametrize("times", [1, 50])  # room for some models, or for all
+def test_a_request_gets_the_model_that_is_stored_when_it_arrives(home, replaced, name, times):
+    for kind in ("lstm", "transformer", "n-gram"):
+        shutil.copytree(NAMES[kind], home / "models" / kind)
+    size = max(Shelf.bytes_of(Shelf([one]).stored[one]) for one in (name, "n-gram"))
+    shelf = Shelf([name, "n-gram"], times * size)
+    engine = Server(shelf, ServeOptions(max_tokens=10**6))
+    client = TestClient(make_app(engine), base_url="http://localhost")
+    gate, step = threading.Event(), TextBatch.read
+
+    def written(tokens=40):
+        body = {"model": name, "max_tokens": tokens, "seed": 1}
+        answer = client.post("/v1/completions", json=body)
+        assert answer.status_code == 200, answer.text
+        return texts(answer.json())[0]
+
+    def expected():
+        (record,) = sample(load(name, work=Work()), [""], SampleOptions(seed=1, max_tokens=40))
+        return record.text
+
+    old = expected()
+    assert written() == old
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as pool:
+        patch.setattr(TextBatch, "read", lambda batch: (gate.wait(), step(batch))[1])
+        running = pool.submit(written)
+        wait_for(lambda: engine.engine.running == 1)
+        if replaced is not overwrite_files:  # the file that is in use stays as it is
+            replaced(StoredModel(home / "models" / "lstm"), sharpened(home, "lstm"))
+        gate.set()
+        assert running.result() == old
+    if replaced is overwrite_files:
+        replaced(StoredModel(home / "models" / "lstm"), sharpened(home, "lstm"))
+    new = expected()
+    assert new != old
+    assert written() == new
+    client.post("/v1/completions", json={"model": "n-gram", "max_tokens": 1})
+    assert (name in shelf.loaded) == (times > 1)
+    assert written() == new
+    engine.engine.close()
+
+
+def test_a_model_whose_files_change_while_it_is_loaded_is_loaded_again(home, monkeypatch):
+    shutil.copytree(NAMES["lstm"], home / "models" / "lstm")
+    shelf, calls = Shelf(["lstm"]), []
+    other = sharpened(home, "lstm")
+
+    def load_late(*args, **more):
+        loaded = load(*args, **more)
+        if not calls:
+            replace_folder(loaded.stored, other)
+        calls.append(loaded)
+        return loaded
+
+    monkeypatch.setattr("seqgen.serve.shelf.load", load_late)
+    assert shelf.get("lstm").model is calls[1].model
+    assert shelf.get("lstm") is shelf.get("lstm") and len(calls) == 2
 
 
 @pytest.mark.parametrize("part", ["model.safetensors", "config.json"])
