@@ -42,6 +42,8 @@ SCORE_FIELDS = ("model", "lines", "sources", "label")
 # What other clients ask for at most: choices for a prompt, prompts of a request, likely tokens,
 # biased tokens, stop strings.
 MOST_CHOICES, MOST_PROMPTS, MOST_TOP, MOST_BIASED, MOST_STOPS = 128, 2048, 100, 1024, 64
+# Characters of all stop strings together, and of all that is banned.
+MOST_CHARACTERS = 4096
 # As in the protocol, where nothing is given.
 MAX_TOKENS = 16
 MOST_BIAS = 100.0
@@ -202,6 +204,10 @@ def read_options(fields: dict[str, Any], limits: ServeOptions) -> SampleOptions:
     options = SampleOptions.of(seed=seed, **given)
     if len(options.stop) > MOST_STOPS:
         raise Refused(f"stop may have {MOST_STOPS} strings", param="stop")
+    for name, texts in (("stop", options.stop), ("ban", options.ban)):
+        if sum(map(len, texts)) > MOST_CHARACTERS:
+            why = f"{name} may have {MOST_CHARACTERS:,} characters in all"
+            raise Refused(why, param=name)
     return options
 
 

@@ -346,6 +346,8 @@ def in_form(schema, **more):
         ({"stop": [1]}, "stop"),
         ({"stop": [""]}, "stop"),
         ({"stop": ["a"] * 1000}, "stop"),
+        ({"stop": ["a" * 60_000] * 64}, "stop"),
+        ({"ban": ["a"] * 5000}, "ban"),
         ({"stop": {"a": 1}}, "stop"),
         ({"stop": True}, "stop"),
         ({"ban": {"a": 1}}, "ban"),
