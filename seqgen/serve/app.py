@@ -296,11 +296,16 @@ async def completions(server: Server, request: Request) -> Response:
     if texts > MOST_TEXTS:
         why = f"the request asks for {texts:,} texts, and {MOST_TEXTS:,} is the most: send several"
         raise Refused(why, param="prompt")
-    answer = Answer(server, asked, begun, deadline)
+    answer = Answer(server, asked, begun, deadline, client_of(request))
     if asked.stream:
         answer.submit()
         return StreamingResponse(answer.stream(), media_type="text/event-stream")
     return Response(await until_gone(request, answer.whole()), media_type="application/json")
+
+
+def client_of(request: Request) -> str:
+    """Return the address that a request comes from."""
+    return "" if request.client is None else request.client.host
 
 
 def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOptions) -> Query:
@@ -312,8 +317,11 @@ def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOp
 class Answer:
     """The answer to a request for completions."""
 
-    def __init__(self, server: Server, asked: Query, begun: float, deadline: float) -> None:
+    def __init__(
+        self, server: Server, asked: Query, begun: float, deadline: float, client: str
+    ) -> None:
         self.server, self.asked, self.begun, self.deadline = server, asked, begun, deadline
+        self.client = client
         self.inbox = Inbox(self.cancel if asked.stream else None)
         self.scores = Inbox()
         self.tasks: list[Job] = []
@@ -335,7 +343,12 @@ class Answer:
             Busy: it has too much.
         """
         asked, deadline = self.asked, self.deadline
-        how = {"writer": asked.writer, "prompts": asked.prompts, "samples": asked.candidates}
+        how = {
+            "client": self.client,
+            "writer": asked.writer,
+            "prompts": asked.prompts,
+            "samples": asked.candidates,
+        }
         how |= {"processors": asked.processors, "top": asked.top, "streams": asked.stream}
         self.tasks = [Writing(asked.loaded, self.inbox.put, deadline, **how)]
         if asked.scores_prompts:
@@ -631,8 +644,9 @@ async def tokenize(server: Server, request: Request) -> Response:
     loaded = await server.model(fields)
     text = protocol.typed("prompt", fields.get("prompt", ""), str)
     start = loaded.framing.start
-    ids = [start] if [text] == loaded.tokenizer.pieces([start]) else loaded.tokenizer.encode(text)
-    ids = [int(i) for i in ids]
+    ids = [start]
+    if [text] != loaded.tokenizer.pieces(ids):
+        ids = (await server.prepare(server.deadline(), loaded.tokenizer.encode, text)).tolist()
     window = loaded.model.window or server.options.max_prompt
     return JSONResponse({"tokens": ids, "count": len(ids), "max_model_len": window})
 
@@ -644,7 +658,8 @@ async def detokenize(server: Server, request: Request) -> Response:
     ids, size = fields.get("tokens", []), loaded.tokenizer.vocab_size
     if not isinstance(ids, list) or not all(type(i) is int and 0 <= i < size for i in ids):
         raise Refused(f"tokens must be a list of ids below {size:,}", param="tokens")
-    return JSONResponse({"prompt": loaded.tokenizer.decode(ids)})
+    text = await server.prepare(server.deadline(), loaded.tokenizer.decode, ids)
+    return JSONResponse({"prompt": text})
 
 
 ROUTES: dict[str, tuple[str, Endpoint]] = {

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from urllib.parse import urlsplit
@@ -36,13 +37,14 @@ from seqgen.commands.writing.sample import sample
 from seqgen.configs.decoding import SampleOptions
 from seqgen.configs.scoring import Scoring
 from seqgen.configs.serving import ServeOptions
-from seqgen.decoding.processors import LogitBias
+from seqgen.decoding.continuation import Continuation
+from seqgen.decoding.processors import LogitBias, NoRepeatNgram
 from seqgen.decoding.sampling import Row
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.engines.native.library import library
 from seqgen.models.transformer.array_model import TransformerArrays
 from seqgen.serve.app import Inbox, Server, make_app
-from seqgen.serve.engine import Engine, TextBatch, TextPiece, Writing
+from seqgen.serve.engine import Engine, Job, TextBatch, TextPiece, Writing, _Rows
 from seqgen.serve.run import Listening
 from seqgen.serve.shelf import Shelf
 from seqgen.store import WEIGHTS, StoredModel
@@ -697,6 +699,165 @@ def test_a_late_request_gets_its_first_token_while_others_run(live):
     wait_for(lambda: live.served.engine.running == 0)
 
 
+def test_rows_are_shared_equally_by_those_who_wait():
+    shares, step = [], TextBatch.read
+    turns = {"big": threading.Semaphore(0), "all": threading.Event()}
+
+    def read(batch):
+        shares.append(Counter(text.manner.choose.seed for text in batch.texts))
+        if not turns["all"].is_set():
+            turns["big"].acquire()
+        return step(batch)
+
+    with small(("lstm",), batch_size=9, max_tokens=10**6, queue=99) as (server, client):
+        server.shelf.get(None)
+        with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(9) as pool:
+            patch.setattr(TextBatch, "read", read)
+            how = {"max_tokens": 400, "prompt": ["a", "ten"], "n": 50}
+            big = pool.submit(complete, client, "lstm", seed=1, **how)
+            wait_for(lambda: server.engine.running == 9)
+            asked = {2: {"n": 20}, 3: {"n": 1}, 4: {"n": 5, "prompt": ["", "a"]}}
+            for number, (seed, fields) in enumerate(asked.items()):
+                fields |= {"seed": seed, "max_tokens": 12}
+                asked[seed] = fields, pool.submit(complete, client, "lstm", **fields)
+                wait_for(lambda number=number: server.engine._submitted == number + 1)
+            turns["big"].release(1)
+            wait_for(lambda: len(shares) > 1)
+            turns["all"].set()
+            turns["big"].release(1)
+            for seed, (fields, answer) in asked.items():
+                found = texts(answer.result())
+                prompts = [fields.get("prompt", "")]
+                prompts = prompts[0] if isinstance(prompts[0], list) else prompts
+                options = {"num_samples": fields["n"], "seed": seed, "max_tokens": 12}
+                assert found == alone("lstm", prompts, **options)
+            assert not big.done()
+            found = texts(big.result())
+    assert found == alone("lstm", ["a", "ten"], num_samples=50, seed=1, max_tokens=400)
+    # From the step after they came on, nobody has two rows more than another who waits for one.
+    assert shares[0] == {1: 9}
+    assert shares[1] in (
+        {1: 3, 2: 3, 3: 1, 4: 2},
+        {1: 3, 2: 2, 3: 1, 4: 3},
+        {1: 2, 2: 3, 3: 1, 4: 3},
+    )
+    while_all = [share for share in shares[1:] if share[2] and share[4]]
+    assert while_all and all(share[1] in (2, 3, 4) and share.total() == 9 for share in while_all)
+    assert shares[-1] == {1: 1} or shares[-1][1] > 4
+
+
+@pytest.mark.parametrize("rows", [1, 4, 7])
+def test_many_requests_of_one_client_are_no_more_than_one_of_another(rows):
+    """Nobody who waits has two rows fewer than another client, or request of the same one."""
+    draw = random.Random(rows)
+    for _ in range(20):
+        clients = [draw.choice("ABC") for _ in range(draw.randrange(2, 9))]
+        wanted = [draw.randrange(1, 9) for _ in clients]
+        shared = _Rows(rows)
+        jobs = [Job(None, None, 0.0, client=client) for client in clients]
+        tasks = [SimpleNamespace(task=job, turn=0) for job in jobs]
+        has = dict.fromkeys(range(len(tasks)), 0)
+        for come in range(1, len(tasks) + 1):  # one after the other
+            while True:
+                waiting = [tasks[i] for i in range(come) if has[i] < wanted[i]]
+                request, gives_up = shared.next(waiting)
+                if request is None:
+                    break
+                for job, _ in gives_up:
+                    has[jobs.index(job)] -= 1
+                shared.add(request.task, object())
+                has[tasks.index(request)] += 1
+            of = {c: sum(has[i] for i in range(come) if clients[i] == c) for c in clients[:come]}
+            assert sum(of.values()) == min(rows, sum(wanted[:come]))
+            for i in range(come):
+                if has[i] < wanted[i]:
+                    assert max(of.values()) <= of[clients[i]] + 1
+                    same = [has[k] for k in range(come) if clients[k] == clients[i]]
+                    assert max(same) <= has[i] + 1
+
+
+@pytest.mark.parametrize("kind", ["n-gram", "lstm", "transformer", "mixture", "pairs", "labels"])
+def test_texts_that_wait_for_others_are_those_written_alone(kind):
+    """Rows come and go; a text that leaves its batch and comes back is the same."""
+    draw = random.Random(kind)
+    prompts = (prompts_of(kind) if kind == "pairs" else known(kind, prompts_of(kind)))[:4]
+    label = (load(NAMES[kind], work=Work()).labels.names[0],) if kind == "labels" else ()
+    with small((kind,), batch_size=4, queue=99) as (server, client), ThreadPoolExecutor(9) as pool:
+        splits, split = [], TextBatch.split
+        server.shelf.get(None)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TextBatch, "split", lambda *how: (splits.append(how), split(*how))[1])
+
+            def one(number):
+                time.sleep(number / 100)
+                more = {"label": label[0]} if label else {}
+                more |= {"top_k": 5} if number % 3 == 1 else {}
+                tokens = 60 if number < 2 else 9
+                how = {"max_tokens": tokens, "seed": number, "temperature": 1.2, **more}
+                asked = draw.sample(prompts, 2 if number < 2 else 1)
+                samples = 6 if number < 2 else draw.choice([1, 3])
+                found = texts(complete(client, kind, prompt=asked, n=samples, **how))
+                how.pop("label", None)
+                assert found == alone(kind, asked, label, num_samples=samples, **how)
+
+            assert len(list(pool.map(one, range(9)))) == 9
+        assert splits
+
+
+def test_texts_that_wait_are_ended_in_time_with_what_they_have():
+    with small(("lstm",), batch_size=2, timeout=1.0, max_tokens=10**6) as (server, client):
+        server.shelf.get(None)
+        with ThreadPoolExecutor(3) as pool:
+            one = pool.submit(complete, client, "lstm", n=2, max_tokens=10**6)
+            wait_for(lambda: server.engine.running == 2)
+            two = pool.submit(complete, client, "lstm", n=1, max_tokens=10**6)
+            choices = one.result()["choices"] + two.result()["choices"]
+        assert [choice["reason"] for choice in choices] == ["time"] * 3
+        assert all(choice["text"] for choice in choices)
+        assert len(texts(complete(client, "lstm", max_tokens=3))[0]) == 3
+        assert server.engine.running == server.engine.waiting == 0
+
+
+@pytest.mark.parametrize("fails", ["filter", "text"])
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_filter_that_fails_fails_its_request_alone(fails, alike):
+    """Also if another request's texts are filtered by equal filters in the same call."""
+    filtered, push = NoRepeatNgram.__call__, Continuation.push
+
+    def broken(processor, history, log_probs):
+        if any(row[:2] == bad for row in history):
+            raise SeqgenError("it is broken")
+        return filtered(processor, history, log_probs)
+
+    def broken_push(text, token, logprob):
+        if text.tokens > 5 and text._max_tokens == 41:
+            raise SeqgenError("it is broken")
+        return push(text, token, logprob)
+
+    with small(("lstm",), queue=99) as (server, client), ThreadPoolExecutor(9) as pool:
+        loaded = server.shelf.get(None)
+        bad = [loaded.framing.start, *loaded.ids("n")]
+        gate, step = threading.Event(), TextBatch.read
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TextBatch, "read", lambda batch: (gate.wait(), step(batch))[1])
+            if fails == "filter":
+                patch.setattr(NoRepeatNgram, "__call__", broken)
+            else:
+                patch.setattr(Continuation, "push", broken_push)
+            others = {"no_repeat_ngram": 4 if alike else 5, "max_tokens": 40, "n": 2, "prompt": "a"}
+            right = [pool.submit(complete, client, "lstm", seed=s, **others) for s in range(3)]
+            wait_for(lambda: server.engine.running > 0)
+            wrong = {"no_repeat_ngram": 4, "max_tokens": 41, "prompt": ["n"] * 3}
+            wrong = pool.submit(complete, client, "lstm", 400, **wrong)
+            wait_for(lambda: server.engine.waiting == 3)
+            gate.set()
+            assert wrong.result()["error"]["message"] == "it is broken"
+            prompt = [others.pop("prompt")]
+            others = {"num_samples": others.pop("n"), **others}
+            for seed, answer in enumerate(right):
+                assert texts(answer.result()) == alone("lstm", prompt, seed=seed, **others)
+
+
 def test_prompts_that_wait_together_are_read_together():
     prompts = prompts_of("transformer")
     gate, known, found = threading.Event(), TransformerArrays.read_together, []
@@ -757,7 +918,7 @@ def test_texts_that_are_late_are_not_begun():
         complete(client, "lstm", status=400, prompt=["a"] * 9, n=128)
         # An error while a request is ended is that request's alone.
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Engine, "_end_unbegun", lambda *_: Shelf([]))
+            patch.setattr(Engine, "_end_waiting", lambda *_: Shelf([]))
             complete(client, "lstm", status=400, prompt="a", n=2, max_tokens=10**6)
         complete(client, "lstm", max_tokens=1)
 
