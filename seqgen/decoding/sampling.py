@@ -149,6 +149,20 @@ class TextBatch:
         self.texts = [*self.texts, *texts]
 
     @without_gradients
+    def last_read(self) -> tuple[np.ndarray | None, State]:
+        """Return the logits and the state after the one prompt of the texts that joined last."""
+        logits, state = self._parts[-1]
+        return _rows_of(logits, [0]), state.copy().select([0]).copy()
+
+    @without_gradients
+    def join_after(self, texts: Sequence[BatchText], read: tuple[np.ndarray | None, State]) -> None:
+        """Write some texts whose prompt has been read; see `last_read`."""
+        logits, state = read
+        rows = [0] * len(texts)
+        self._parts.append((_rows_of(logits, rows), state.copy().select(rows)))
+        self.texts = [*self.texts, *texts]
+
+    @without_gradients
     def split(self, texts: Collection[BatchText]) -> TextBatch:
         """Move some texts to a batch of their own, before a `draw`."""
         other, moved = TextBatch(self.model), {id(text) for text in texts}

@@ -295,6 +295,7 @@ class Engine:
                 rows.add(tasks[text.continuation], text)
         joining: dict[object, _Joining] = {}
         leaving: dict[Writing, list[BatchText]] = {}
+        again: list[tuple[BatchText, _Request, Any]] = []
         left, read, prompts = list(waiting), 0, set()
         while read < READ_BETWEEN:
             request, gives_up = rows.next(left)
@@ -316,14 +317,17 @@ class Engine:
                 self._end(request.task)
                 continue
             rows.add(request.task, text)
-            if text.step == 0:
+            if text.step == 0 and request.read is not None:
+                again.append((text, request, request.read))
+            elif text.step == 0:
                 length = len(text.row.tokens)
                 together = opens is None and length <= model.most_together
                 prompt = id(request), text.row.prompt
                 read += 0 if prompt in prompts else length
                 prompts.add(prompt)
                 key = None if together else prompt
-                joining.setdefault(key, _Joining(model, opens)).requests[text] = request
+                one = joining.setdefault(key, _Joining(model, opens, together))
+                one.requests[text] = request
         self._settled &= read < READ_BETWEEN
         of_tasks = {request.task: request for request in self._requests} if leaving else {}
         for task, texts in leaving.items():
@@ -333,6 +337,9 @@ class Engine:
         for request in waiting:
             tasks |= {text.continuation: request.task for text in request.coming}
             batch.merge(request.come_back())
+        for text, request, after in again:
+            tasks[text.continuation] = request.task
+            batch.join_after([text], after)
         if batch.texts:
             self._batches[id(model)] = batch, tasks
         for one in joining.values():
@@ -359,6 +366,9 @@ class Engine:
         for text, request in joining.requests.items():
             tasks[text.continuation] = request.task
             request.rests_until = now + (now - begun)
+        long = not joining.together and len(text.row.tokens) > READ_BETWEEN
+        if long and request.has_more_of(text.row.prompt):
+            request.read = batch.last_read()
         self._batches[key] = batch, tasks
 
     def _step(self, key: int) -> None:
@@ -427,10 +437,14 @@ class Engine:
 
 @dataclass
 class _Joining:
-    """Texts of a model that join its batch together, and of which request each is."""
+    """Texts of a model that join its batch, and of which request each is.
+
+    They have one prompt, or several that are read `together`.
+    """
 
     model: Reader
     opens: Opens | None
+    together: bool
     requests: dict[BatchText, _Request] = field(default_factory=dict)
 
 
@@ -491,6 +505,7 @@ class _Request:
     Attributes:
         held: texts that have left the batch.
         rests_until: when it may have another prompt read, if others are there.
+        read: what the model knows after a long prompt that more texts follow.
     """
 
     def __init__(self, task: Writing, turn: int) -> None:
@@ -500,6 +515,7 @@ class _Request:
         self._texts: list[BatchText] = []
         self._opens: Opens | None = None
         self._prompts_left = len(task.prompts)
+        self.read: Any = None
 
     @property
     def empty(self) -> bool:
@@ -512,9 +528,13 @@ class _Request:
             self._coming += 1
             return self.held.texts[self._coming - 1], None
         if not self._texts:
-            self._prompts_left -= 1
+            self._prompts_left, self.read = self._prompts_left - 1, None
             self._texts, self._opens = next(self._prompts)
         return self._texts.pop(0), self._opens
+
+    def has_more_of(self, prompt: int) -> bool:
+        """Whether texts of a prompt are left."""
+        return bool(self._texts) and self._texts[0].row.prompt == prompt
 
     @property
     def coming(self) -> list[BatchText]:

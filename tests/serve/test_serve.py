@@ -37,6 +37,7 @@ from seqgen.commands.writing.sample import sample
 from seqgen.configs.decoding import SampleOptions
 from seqgen.configs.scoring import Scoring
 from seqgen.configs.serving import ServeOptions
+from seqgen.decoding import sampling
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.processors import LogitBias, NoRepeatNgram
 from seqgen.decoding.sampling import Row
@@ -804,6 +805,23 @@ def test_texts_that_wait_for_others_are_those_written_alone(kind):
         assert splits
 
 
+@pytest.mark.parametrize("kind", ["n-gram", "lstm", "transformer", "mixture"])
+def test_a_long_prompt_is_read_once_for_all_its_texts(kind, monkeypatch):
+    prefill, found = sampling.prefill, []
+    counted = lambda *how: (found.append(how), prefill(*how))[1]  # noqa: E731
+    held = next(
+        iter(sample(load(NAMES[kind], work=Work()), [""], SampleOptions(seed=1, max_tokens=300)))
+    )
+    prompts = known(kind, [held.text[:280], held.text[:290]])
+    monkeypatch.setattr(sampling, "prefill", counted)
+    with small((kind,), batch_size=3) as (_, client):
+        how = {"seed": 2, "max_tokens": 9, "temperature": 1.2}
+        answer = complete(client, kind, prompt=prompts, n=7, stop=["e"], **how)
+    monkeypatch.undo()
+    assert texts(answer) == alone(kind, prompts, num_samples=7, stop=("e",), **how)
+    assert len(found) == len(prompts) == 2
+
+
 def test_texts_that_wait_are_ended_in_time_with_what_they_have():
     with small(("lstm",), batch_size=2, timeout=1.0, max_tokens=10**6) as (server, client):
         server.shelf.get(None)
@@ -849,8 +867,10 @@ def test_a_filter_that_fails_fails_its_request_alone(fails, alike):
             wait_for(lambda: server.engine.running > 0)
             wrong = {"no_repeat_ngram": 4, "max_tokens": 41, "prompt": ["n"] * 3}
             wrong = pool.submit(complete, client, "lstm", 400, **wrong)
-            wait_for(lambda: server.engine.waiting == 3)
-            gate.set()
+            try:
+                wait_for(lambda: server.engine.waiting + server.engine.running // 2 == 4)
+            finally:
+                gate.set()
             assert wrong.result()["error"]["message"] == "it is broken"
             prompt = [others.pop("prompt")]
             others = {"num_samples": others.pop("n"), **others}
