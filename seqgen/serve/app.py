@@ -733,12 +733,17 @@ class Guard:
             return
 
         deadline, loop = self.server.deadline(), asyncio.get_running_loop()
+        ends: float | None = None  # set at the first message that is sent after the deadline
 
         async def counted(message: Any) -> None:
             if message["type"] == "http.response.start":
                 self.server.answers[message["status"]] += 1
-            patience = min(max(deadline - time.monotonic(), GRACE), UNREAD_SECONDS)
-            timer = loop.call_later(patience, hang_up, send)
+            nonlocal ends
+            now = time.monotonic()
+            if ends is None and now > deadline:
+                ends = now + GRACE
+            patience = (deadline + GRACE if ends is None else ends) - now
+            timer = loop.call_later(max(0, min(patience, UNREAD_SECONDS)), hang_up, send)
             try:
                 await send(message)
             finally:

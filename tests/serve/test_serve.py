@@ -650,6 +650,18 @@ def test_a_connection_that_nobody_reads_is_closed(monkeypatch, limit):
         wait_for(lambda: server.served.engine.running == 0)
 
 
+def test_a_connection_that_is_read_too_slowly_is_closed_after_the_deadline(monkeypatch):
+    monkeypatch.setattr("seqgen.serve.app.GRACE", 0.5)
+    with listening(timeout=1.0) as server, contextlib.closing(send(server, UNREAD, 4096)) as own:
+        begun = time.monotonic()
+        wait_for(lambda: server.served.engine.running == 8)
+        while server.server_state.connections:
+            assert time.monotonic() < begun + 5
+            own.recv(2000)  # so that every event is delivered in the end
+            time.sleep(0.01)
+        wait_for(lambda: server.served.engine.running == 0)
+
+
 def test_a_body_that_is_arriving_does_not_keep_the_server():
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(listening())
@@ -1276,7 +1288,8 @@ def test_the_page_is_one_file_that_asks_nobody_else(client):
 
 
 @pytest.mark.slow
-def test_a_process_finishes_what_runs_when_it_is_told_to_end():
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_process_finishes_what_runs_when_it_is_told_to_end(number):
     command = [sys.executable, "-m", "seqgen", "serve", "-m", NAMES["lstm"], "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         place = urlsplit(process.stderr.readline().split()[-1]).netloc
@@ -1289,7 +1302,7 @@ def test_a_process_finishes_what_runs_when_it_is_told_to_end():
         connection.request("POST", "/v1/completions", json.dumps(body))
         response = connection.getresponse()
         response.readline()
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         rest = response.read()
         assert rest.rstrip().endswith(b"data: [DONE]")
         assert rest.count(b"data: {") == 3999
