@@ -245,7 +245,7 @@ class Engine:
                     self._end_text(task, text)
         for request in self._requests:
             task = request.task
-            if not (task.cancelled or request.empty) and now > task.deadline:
+            if now > task.deadline and not (task.cancelled or request.empty):
                 try:
                     self._end_waiting(request)
                 except Exception as error:
