@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +13,7 @@ from types import FrameType
 
 import uvicorn
 
-from seqgen.commands.interrupts import handled_by
+from seqgen.commands.interrupts import handled_by, known_signals
 from seqgen.configs.serving import ServeOptions
 from seqgen.errors import SeqgenError
 from seqgen.serve.app import GRACE, Server, make_app
@@ -82,7 +81,7 @@ class Listening(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Catch signals; unlike the base, without raising them again at the end."""
-        with handled_by(self.handle_exit, (signal.SIGINT, signal.SIGTERM)):
+        with handled_by(self.handle_exit, known_signals()):
             yield
 
 
