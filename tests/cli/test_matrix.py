@@ -333,7 +333,10 @@ TOKENIZERS = {
 }
 REFUSED = {(kind, "both sides"): "input=char-cnn is for words" for kind in ("char", "byte")}
 REFUSED |= {("no end", task): "no token of the tokenizer ends a line" for task in LINE_BY_LINE}
-REFUSED |= {("known words", "asked memory"): "the tokenizer cannot encode a text"}
+REFUSED |= {
+    ("known words", f"asked {task}"): "the tokenizer cannot encode a text"
+    for task in ("pairs", "memory")
+}
 
 
 @pytest.mark.slow
