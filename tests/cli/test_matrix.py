@@ -333,12 +333,10 @@ TOKENIZERS = {
 }
 REFUSED = {(kind, "both sides"): "input=char-cnn is for words" for kind in ("char", "byte")}
 REFUSED |= {("no end", task): "no token of the tokenizer ends a line" for task in LINE_BY_LINE}
-REFUSED |= {
-    ("known words", f"asked {task}"): "the tokenizer cannot encode a text"
-    for task in ("pairs", "memory")
-}
+REFUSED |= {("known words", "asked pairs"): "the tokenizer cannot encode a text"}
 
 
+@pytest.mark.fast_for("some bytes", "no end", "known words", "imported-gpt2")
 @pytest.mark.slow
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
 def test_every_task_is_learned_with_every_tokenizer(tokenizer, server, tmp_path):
