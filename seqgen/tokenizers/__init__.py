@@ -12,7 +12,12 @@ from seqgen.tokenizers.char import CharTokenizer
 from seqgen.tokenizers.from_elsewhere import HuggingFaceTokenizer, WholeSentencepieceTokenizer
 from seqgen.tokenizers.marian import MarianTokenizer
 from seqgen.tokenizers.sentencepiece import BPETokenizer, UnigramTokenizer
-from seqgen.tokenizers.word import UncasedTokenizer, WhitespaceTokenizer, WordTokenizer
+from seqgen.tokenizers.word import (
+    BlankTokenizer,
+    UncasedTokenizer,
+    WhitespaceTokenizer,
+    WordTokenizer,
+)
 from seqgen.tokenizers.wordpiece import WordPieceTokenizer
 
 KINDS: dict[str, type[Tokenizer]] = {
@@ -33,7 +38,12 @@ STORED: dict[str, type[Tokenizer]] = {
     **KINDS,
     **{
         cls.kind: cls
-        for cls in (HuggingFaceTokenizer, WholeSentencepieceTokenizer, MarianTokenizer)
+        for cls in (
+            HuggingFaceTokenizer,
+            WholeSentencepieceTokenizer,
+            MarianTokenizer,
+            BlankTokenizer,
+        )
     },
 }
 

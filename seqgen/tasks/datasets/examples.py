@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from seqgen.configs import TrainingConfig
-from seqgen.data.batches import Batches, PairBatches, UnknownsInSources
+from seqgen.data.batches import Batches, PairBatches, with_unknowns
 from seqgen.data.corpus import Framing
 from seqgen.data.examples import SENTENCES, TEXTS, Example, ExampleEncoder, Format
 from seqgen.data.labels import Classes
@@ -80,10 +80,7 @@ class PreparedExamples(Prepared):
     def batches(self, training: TrainingConfig, carries_state: bool) -> Batches:
         rows = None if training.batch_tokens else training.batch_size
         batches = PairBatches(self.train, rows, training.seed, training.batch_tokens)
-        share = self.config.source_unknowns
-        if self.tokenizer.complete or not share:
-            return batches
-        return UnknownsInSources(batches, share, self.tokenizer.unk_id, start=True)
+        return with_unknowns(batches, self.tokenizer, self.config.source_unknowns, start=True)
 
     def overlap_with(self, other: Prepared) -> Overlap | None:
         if not self.held_out or type(other) is not type(self):

@@ -16,7 +16,7 @@ import numpy as np
 
 from seqgen import store
 from seqgen.configs import DataConfig, TrainingConfig, require
-from seqgen.data.batches import Batches, UnknownsInSources, training_batches
+from seqgen.data.batches import Batches, training_batches, with_unknowns
 from seqgen.data.corpus import Corpus
 from seqgen.data.encoding import Sampling
 from seqgen.data.overlap import Overlap, overlap_of_pairs, pairs_not_held_out
@@ -260,10 +260,7 @@ class PreparedPairs(Prepared):
 
     def batches(self, training: TrainingConfig, carries_state: bool) -> Batches:
         batches, source = super().batches(training, carries_state), self.tokenizers.source
-        share = self.config.source_unknowns
-        if source is None or source.complete or not share:
-            return batches
-        return UnknownsInSources(batches, share, source.unk_id)
+        return with_unknowns(batches, source, self.config.source_unknowns)
 
     def batches_of(self, corpus: Corpus, training: TrainingConfig, carries: bool) -> Batches:
         shape = (training.batch_size, training.seq_len, training.seed, training.batch_tokens)
