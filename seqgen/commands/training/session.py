@@ -334,8 +334,10 @@ class Session:
             report(event)
             watch.take(event)
 
+        tokens_per_step = self.prepared.train.scored / self._batches.steps_per_epoch
         hooks = Hooks(
             validate=None if self.prepared.val is None else validation.quick,
+            validation_steps=validation.steps(tokens_per_step, sample=self.is_language_model),
             figures=lambda: validation.figures,
             keep_best=lambda: self.stored.write_weights(model),
             checkpoint=checkpoint,
