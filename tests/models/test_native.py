@@ -18,7 +18,7 @@ from places import ROOT
 from seqgen.cli.output import Output, say_announced
 from seqgen.decoding.processors import Forbid
 from seqgen.models.distributions import normalise
-from seqgen.models.engines.arrays import Affine, Product, attend
+from seqgen.models.engines.arrays import Affine, Product, Products, attend, use_products
 from seqgen.models.engines.native import compiling
 from seqgen.models.engines.native.library import VARIABLE, library
 from seqgen.models.engines.native.maps import BLOCK, NativeInt4Map, NativeInt8Map, NativeMap
@@ -448,6 +448,7 @@ def test_numbers_that_are_none_are_drawn_by_nobody():
 
 
 def test_without_a_library_numpy_multiplies(numpy_alone):
+    use_products(Products())  # a test before may have left those that are fastest here
     weight, x = numbers(5, 4), numbers(3, 4, seed=1)
     affine = Affine(weight, None)
     np.testing.assert_allclose(affine(x), x @ weight.T, rtol=1e-6)
