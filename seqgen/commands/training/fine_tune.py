@@ -240,6 +240,10 @@ class Origin:
         else:
             load_weights(model, weights_of(self.model))
 
+    def forget_weights(self) -> None:
+        """Free the memory of its weights, once a new model has its own."""
+        self.model.to("meta")
+
     def adapt(self, model: Network, training: TrainingConfig) -> None:
         """Give a model that begins with the origin's weights low-rank adapters to train.
 

@@ -28,6 +28,7 @@ from seqgen.configs import FINISHED, TrainingConfig, require
 from seqgen.data.batches import Batches
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.metrics.perplexity import ScoreTotals
+from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.engines.deferred_init import Unfilled
 from seqgen.models.engines.precision import choose_device, parameter_type
 from seqgen.models.mixture.members import Members, members_of
@@ -289,6 +290,9 @@ class Session:
         model.eval()
         text = fixed_sample(self.loaded, self.prepared.sample_prompt, SAMPLE_TOKENS)
         model.train(training)
+        for part in model.modules():
+            if isinstance(part, ArraySteps):  # a copy of the weights, which training changes
+                part.forget_prepared()
         report(SampleLine(step=step, text=text))
 
     def _facts(self, trainer: Trainer) -> dict[str, Any]:
