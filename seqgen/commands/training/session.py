@@ -30,6 +30,7 @@ from seqgen.errors import Interrupted, SeqgenError
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.engines.deferred_init import Unfilled
+from seqgen.models.engines.memory_limit import return_freed_memory
 from seqgen.models.engines.precision import choose_device, parameter_type
 from seqgen.models.mixture.members import Members, members_of
 from seqgen.models.network import Network
@@ -293,6 +294,7 @@ class Session:
         for part in model.modules():
             if isinstance(part, ArraySteps):  # a copy of the weights, which training changes
                 part.forget_prepared()
+        return_freed_memory()
         report(SampleLine(step=step, text=text))
 
     def _facts(self, trainer: Trainer) -> dict[str, Any]:

@@ -21,7 +21,7 @@ SAMPLE_TOKENS, READ_PER_WRITTEN = 160, 10
 # A step reads its tokens once forward and twice backward.
 PASSES_OF_STEP = 3
 # A validation of fewer multiplications and additions takes a few seconds at most.
-LEAST_OPERATIONS = 1e12
+LEAST_OPERATIONS = 1e11
 
 
 @dataclass(frozen=True)
