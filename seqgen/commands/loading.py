@@ -83,7 +83,7 @@ def load(
     """Load a trained model.
 
     Work that suits arrays is done by an array model where there is one of the stored model, on a
-    CPU and in float32; PyTorch is not loaded then.
+    CPU and in the model's own precision; PyTorch is not loaded then.
 
     Args:
         name: a name, a path, or None for the latest written; a mixture such as A:0.7+B:0.3.
@@ -111,7 +111,7 @@ def load_any(
     work: Work | None = None,
 ) -> LoadedModel:
     """Load what is stored, whether or not it is a language model; see `load`."""
-    plain = device in ("auto", "cpu") and precision in ("auto", "float32")
+    plain = device in ("auto", "cpu") and precision == "auto"
     if work is not None and plain and work.suits_arrays(stored):
         loaded = load_over_arrays(stored)
         if loaded is not None:

@@ -117,7 +117,6 @@ def test_those_that_need_no_torch_are_of_every_such_kind(home):
     ("flags", "engine"),
     [
         ((), "NumPy arrays"),
-        (("--precision", "float32"), "NumPy arrays"),
         (("--precision", "float64"), "PyTorch"),
         (("--cache", "5"), "NumPy arrays"),
     ],
