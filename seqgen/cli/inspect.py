@@ -102,8 +102,8 @@ class Aspects(Options, panel=Panel.MEASURED):
         without="the memory",
     )
     attention: bool = setting(
-        "Of a transformer: show the entropy of each head, and with --token what heads read for a "
-        "word."
+        "Of a transformer or a masked model: show the entropy of each head, and with --token what "
+        "heads read for a word."
     )
     token: str | None = setting("With --attention: a word of the text.", metavar="WORD")
     layer: int | None = setting(

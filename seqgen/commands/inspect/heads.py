@@ -71,7 +71,7 @@ def attended(
     Args:
         passages: the text. With a word, the last document that has it is read, else the first.
             What does not fit the model's window is left out: of the text before a word its
-            beginning.
+            beginning, and for a masked model what is far from the word on either side.
         layer: from 0; None for all, or with a word for the last.
         heads: from 0; None for all.
         word: a string of the text; its last occurrence is looked at, as a whole word if it is
@@ -182,7 +182,7 @@ def require_attention(loaded: LoadedModel) -> AnchoredContext | MaskedModel:
     """
     require(
         isinstance(loaded.model, AnchoredContext | MaskedModel),
-        f"--attention is for transformers, which {loaded.stored.name} is not; seqgen sample "
+        f"--attention is for transformers and masked models, which {loaded.stored.name} is not; seqgen sample "
         "--attention shows what a model reads of its source",
     )
     return loaded.model
