@@ -182,8 +182,8 @@ def require_attention(loaded: LoadedModel) -> AnchoredContext | MaskedModel:
     """
     require(
         isinstance(loaded.model, AnchoredContext | MaskedModel),
-        f"--attention is for transformers and masked models, which {loaded.stored.name} is not; seqgen sample "
-        "--attention shows what a model reads of its source",
+        f"--attention is for transformers and masked models, which {loaded.stored.name} is not; "
+        "seqgen sample --attention shows what a model reads of its source",
     )
     return loaded.model
 
