@@ -100,6 +100,7 @@ class _Rules:
 
     def __init__(self, network: CharacterNetwork, schema: Any) -> None:
         self.network, self.schema, self.rules = network, schema, {}
+        self._named: dict[str, Any] = {}  # the schema of each rule, which may be joined by allOf
         self._reader = RegexReader(network)
         self._rule("#", schema)
 
@@ -113,7 +114,13 @@ class _Rules:
         return self._writes(json.dumps(value, ensure_ascii=False))
 
     def _rule(self, path: str, schema: Any) -> str:
-        """Make the rule of a schema that stands at `path`, and return its name."""
+        """Make the rule of a schema that stands at `path`, and return its name.
+
+        What `allOf` joins there is another schema than what a reference finds there. A path has no
+        ~ but in ~0 and ~1, so names with another one are free.
+        """
+        while self._named.setdefault(path, schema) is not schema:
+            path += "~"
         if path in self.rules:
             return path
         self.rules[path] = productions = []
@@ -156,7 +163,7 @@ class _Rules:
                     apart = self._exclude(path, ways[first], ways[second])
                     why = f"alternatives {first} and {second} may both hold; say anyOf"
                     require(apart, f"{path} has oneOf, and its {why}")
-            return [[self._rule(f"{path}/{n}", one)] for n, one in enumerate(ways)]
+            return [[self._rule(f"{path}/{word}/{n}", one)] for n, one in enumerate(ways)]
         values = [schema["const"]] if word == "const" else schema["enum"]
         kinds = [kinds] if isinstance(kinds, str) else kinds
         allowed = [value for value in values if kinds is None or _kind_of(value) & set(kinds)]
@@ -206,7 +213,8 @@ class _Rules:
             )
             for name, one in way.get("properties", {}).items():
                 known = properties.get(name, one)
-                properties[name] = one if known == one else {"allOf": [known, one]}
+                same = json.dumps(known, sort_keys=True) == json.dumps(one, sort_keys=True)
+                properties[name] = one if same else {"allOf": [known, one]}
             required += [name for name in way.get("required", []) if name not in required]
         kind = {"type": "object"} if any("type" in way for way in ways) else {}
         return {**kind, "properties": properties, "required": required}
@@ -299,7 +307,7 @@ class _Rules:
         elif most is None or most > len(first):
             most = len(first)
         require(most is None or least <= most, f"{path}: minItems is more than there can be")
-        return [[self._writes("["), self._listed(f"{path}/list", names, more, least, most)]]
+        return [[self._writes("["), self._listed(f"{path}~list", names, more, least, most)]]
 
     def _listed(
         self, path: str, names: Sequence[str], more: str | None, least: int, most: int | None
@@ -310,7 +318,7 @@ class _Rules:
         end = self._writes("]")
         rule = None
         if most is None:  # any number more
-            rule = f"{path}/more"
+            rule = f"{path}~more"
             self.rules[rule] = [[end], [self._writes(", "), more, rule]]
         for at in range(count, -1, -1):
             productions: list[list[Symbol]] = []
@@ -339,20 +347,20 @@ class _Rules:
         # Of each member on: after none that was written, and after one.
         for at in range(len(members), -1, -1):
             for written in (False, True):
-                name = f"{path}/from/{at}/{written}"
+                name = f"{path}~from/{at}/{written}"
                 if at == len(members):
                     self.rules[name] = [[self._writes("}")]]
                     continue
                 needed, member = members[at]
                 comma = [self._writes(", ")] if written else []
-                self.rules[name] = [[*comma, *member, f"{path}/from/{at + 1}/True"]]
+                self.rules[name] = [[*comma, *member, f"{path}~from/{at + 1}/True"]]
                 if not needed:
-                    self.rules[name].append([f"{path}/from/{at + 1}/{written}"])
-        return [[self._writes("{"), f"{path}/from/0/False"]]
+                    self.rules[name].append([f"{path}~from/{at + 1}/{written}"])
+        return [[self._writes("{"), f"{path}~from/0/False"]]
 
     def _map(self, path: str, values: dict) -> list[list[Symbol]]:
         """Make the rules of an object with any names."""
-        more, end = f"{path}/more", self._writes("}")
+        more, end = f"{path}~more", self._writes("}")
         name = [self._matches(f'"{STRING}*"'), self._writes(": ")]
         member = [*name, self._rule(f"{path}/additionalProperties", values), more]
         self.rules[more] = [[end], [self._writes(", "), *member]]

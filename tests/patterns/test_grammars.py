@@ -387,6 +387,18 @@ def test_alternatives_that_exclude_one_another():
             },
             "required": ["a/properties/b", "a"],
         },
+        {
+            "allOf": [
+                {"properties": {"z": {"$ref": "#/properties/a"}}, "required": ["z"]},
+                {"properties": {"a": {"properties": {"q": {"const": 1}}, "required": ["q"]}}},
+            ],
+            "properties": {"a": {"type": "object", "properties": {"p": {"type": "integer"}}}},
+            "required": ["a"],
+        },
+        {
+            "anyOf": [{"type": "array", "items": {"$ref": "#/$defs/a~1list~10"}}],
+            "$defs": {"a/list/0": {"const": 1}, "a": {"type": "array", "items": {"const": 2}}},
+        },
     ],
 )
 def test_texts_are_valid(schema):
@@ -396,6 +408,45 @@ def test_texts_are_valid(schema):
     for _ in range(20):
         value = json.loads(write(automaton, 60, draw))
         jsonschema.Draft202012Validator(schema).validate(value)
+
+
+PARTS = [
+    {"type": "object", "properties": {"p": {"type": "integer"}}},
+    {"type": "object", "properties": {"p": {"const": 1}}, "required": ["p"]},
+    {"properties": {"p": {"const": True}, "q": {"$ref": "#/properties/a"}}},
+    {"type": "object", "properties": {"q": {"type": "integer"}}, "required": ["q"]},
+    {"$ref": "#/properties/b"},
+    {"$ref": "#/allOf/0/properties/a"},
+]
+
+
+def joined_schema(draw):
+    """A schema of objects that `allOf` joins, some of whose properties are also referred to."""
+
+    def of_object():
+        names = draw.sample("abz", draw.randrange(1, 3))
+        required = [name for name in names if draw.random() < 0.7]
+        properties = {name: draw.choice(PARTS) for name in names}
+        return {"type": "object", "properties": properties, "required": required}
+
+    return {"allOf": [of_object() for _ in range(draw.randrange(1, 3))], **of_object()}
+
+
+@pytest.mark.parametrize("count", [80, pytest.param(10_000, marks=pytest.mark.long)])
+def test_what_is_joined_is_another_schema_than_its_parts(count):
+    draw, written = random.Random(8), 0
+    vocabulary = Vocabulary([*(bytes([byte]) for byte in range(256)), None])
+    for _ in range(count):
+        schema = joined_schema(draw)
+        try:
+            automaton = automaton_of(add_schema, json.dumps(schema), vocabulary)
+        except UsageError as error:
+            assert "\n" not in str(error)
+            continue
+        written += 1
+        text = write(automaton, max(automaton.cost(automaton.start), 40), draw)
+        jsonschema.Draft202012Validator(schema).validate(json.loads(text))
+    assert count / 5 < written < count
 
 
 def test_a_schema_that_refers_to_itself():
