@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import unquote
 
 from seqgen.configs import require
 from seqgen.errors import UsageError
@@ -33,6 +34,13 @@ ANNOTATIONS = {
     *("$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default"),
     *("examples", "deprecated", "readOnly", "writeOnly", "additionalProperties"),
 }
+# Drafts in which the keywords that are followed mean the same, but for some that they do not know.
+DRAFTS = {
+    "https://json-schema.org/draft/2020-12/schema": set(),
+    "https://json-schema.org/draft/2019-09/schema": {"prefixItems"},
+    "http://json-schema.org/draft-07/schema": {"prefixItems"},
+    "http://json-schema.org/draft-06/schema": {"prefixItems"},
+}
 BOUNDS = "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"
 KEYWORDS = {
     "string": {"minLength", "maxLength", "pattern", "format"},
@@ -46,7 +54,9 @@ WHOLE = {"enum", "const", "anyOf", "oneOf", "$ref"}  # each says everything
 TYPES = {
     **dict.fromkeys(("enum", "anyOf", "oneOf", "allOf", "prefixItems", "required"), (list,)),
     **{"properties": (dict,), "pattern": (str,), "format": (str,), "type": (str, list)},
+    **dict.fromkeys(("$schema", "$id"), (str,)),
 }
+INDEX = re.compile(r"0|[1-9][0-9]*")
 INTEGER = r"-?(0|[1-9]\d{0,14})"
 # The largest integer that is written, so that each is exact as a float.
 LARGEST = 10**15 - 1
@@ -102,6 +112,12 @@ class _Rules:
         self.network, self.schema, self.rules = network, schema, {}
         self._named: dict[str, Any] = {}  # the schema of each rule, which may be joined by allOf
         self._reader = RegexReader(network)
+        self._unknown: set[str] = set()  # keywords that its draft has not
+        if isinstance(schema, dict) and "$schema" in schema:
+            draft = str(schema["$schema"]).removesuffix("#")
+            why = f"# has the $schema {draft!r}; {', '.join(DRAFTS)} are followed"
+            require(draft in DRAFTS, why)
+            self._unknown = DRAFTS[draft]
         self._rule("#", schema)
 
     def _matches(self, pattern: str) -> Terminal:
@@ -177,9 +193,17 @@ class _Rules:
             require(
                 right, f"{path} has {word} of a wrong type: {json.dumps(schema.get(word))[:40]}"
             )
+        if schema is not self.schema:
+            self._is_of_this_document(path, schema)
+        other = next(iter(self._unknown & schema.keys()), None)
+        require(other is None, f"{path} has {other}, which the draft of its $schema has not")
         for word in ("type", "required"):
             right = all(isinstance(one, str) for one in schema.get(word, []))
             require(right, f"{path} has {word} with other things than strings")
+
+    def _is_of_this_document(self, path: str, part: dict) -> None:
+        word = next((word for word in ("$id", "$schema") if isinstance(part.get(word), str)), None)
+        require(word is None, f"{path} has {word}, which is only followed at the top")
 
     def _has_no_others(self, path: str, word: str, schema: dict) -> None:
         others = "additionalProperties" if not _is_open(schema) else None
@@ -234,17 +258,20 @@ class _Rules:
         )
 
     def _referred(self, path: str, name: Any) -> tuple[str, Any]:
-        within = isinstance(name, str) and name.startswith("#")
-        require(within, f"{path} refers to {name!r}; only #/... is followed")
-        found = self.schema
-        for step in filter(None, name[1:].split("/")):
+        within = isinstance(name, str) and (name == "#" or name.startswith("#/"))
+        require(within, f"{path} refers to {name!r}; only # and #/... are followed")
+        found, there = self.schema, "#"
+        for step in unquote(name).split("/")[1:]:
             step = step.replace("~1", "/").replace("~0", "~")
-            at = int(step) if isinstance(found, list) and step.isdecimal() else step
+            there += f"/{_escaped(step)}"
+            at = int(step) if isinstance(found, list) and INDEX.fullmatch(step) else step
             try:
                 found = found[at]
             except (LookupError, TypeError):
                 raise UsageError(f"{path} refers to {name!r}, which does not exist") from None
-        return name, found
+            if isinstance(found, dict):
+                self._is_of_this_document(there, found)
+        return there, found
 
     def _string(self, path: str, schema: dict) -> list[list[Symbol]]:
         least, most = _count(path, schema, "Length")
