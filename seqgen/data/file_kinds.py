@@ -28,8 +28,9 @@ class FileKind:
     Attributes:
         name: what messages call it.
         remedy: what to do with a file to train on its text: `{file}` is its name, quoted for a
-            shell, `{stem}` the same without its ending, `{folder}` where it is, and `{names}` the
-            names of its columns or keys; `{instead}` asks for the file instead of a pipe.
+            shell, `{stem}` the beginning of a new name beside it, `{folder}` where it is, and
+            `{names}` the names of its columns or keys; `{instead}` asks for the file instead of a
+            pipe.
         beginnings: bytes of which one begins it.
         at: where they stand.
         parts: bytes of which one is in its head, if there are any.
@@ -192,6 +193,8 @@ def remedy(kind: FileKind, path: Path, head: bytes) -> str:
     instead = "" if path.exists() else "the file itself instead of a pipe, with "
     path = Path("FILE") if instead else path
     stem = path.name.removesuffix("".join(path.suffixes)) or path.name
+    while any(path.with_name(f"{stem}{ending}").exists() for ending in (".txt", ".jsonl")):
+        stem += "-text"  # nor may the command replace the file itself or another one
     names = _names_in(head, ending_of_name(path))
     return kind.remedy.format(
         file=shlex.quote(str(path)),

@@ -20,6 +20,7 @@ from helpers_cli import refusal
 from seqgen import store
 from seqgen.cli import run
 from seqgen.commands.training.train import train
+from seqgen.data.file_kinds import KINDS, remedy
 from seqgen.errors import UsageError
 
 COUNT = ("--model", "ngram", "--order", "2", "--val", "none", "--name", "m", "--overwrite")
@@ -101,6 +102,19 @@ def test_what_is_no_text_is_named_by_its_first_bytes(kind, tmp_path, capsys, std
         assert f"book.txt is {kind.strip()}" in refusal(capsys, "tokenize", path, *BYTES)
         stdin(content)
         assert f"standard input is {kind.strip()}" in refusal(capsys, "train", "-", *COUNT)
+
+
+@pytest.mark.parametrize("name", ["book.txt", "book.docx", "book", "a.b.txt", ".txt", ".csv"])
+@pytest.mark.parametrize("beside", [(), ("book.txt", "a.txt", "book-text.txt"), ("book.jsonl",)])
+def test_a_remedy_replaces_no_file(name, beside, tmp_path):
+    for each in (*beside, name):
+        (tmp_path / each).touch()
+    converted = [kind for kind in KINDS if "{stem}" in kind.remedy]
+    for kind in converted:
+        said = remedy(kind, tmp_path / name, b"")
+        source, out = re.findall(rf"{re.escape(str(tmp_path))}/[^\s;]+", said)
+        assert Path(source) == tmp_path / name and not Path(out).exists(), said
+    assert len(converted) > 3
 
 
 @pytest.mark.parametrize("start", ["BZh is a word", "PK\x03 is", "%PD", "GIF", "ustar", "<p>", "{"])
