@@ -66,7 +66,7 @@ def _is_left_out(path: Path, as_text: bool) -> bool:
 
 
 def notices_of(names: Sequence[str | Path], as_text: bool) -> Iterator[str]:
-    """Yield in a line each which texts are left out of folders and patterns, and what is HTML."""
+    """Yield a line each: texts left out of folders and patterns, HTML, and files with NULs."""
     for name in names:
         inside = files_in(name)
         files = [Path(name)] if inside is None else [p for p in inside if not is_binary(p)]
@@ -82,3 +82,5 @@ def notices_of(names: Sequence[str | Path], as_text: bool) -> Iterator[str]:
             path, kind = pages[0]
             more = f" and {len(pages) - 1:,} more are" if pages[1:] else " is"
             yield f"{path}{more} {kind.name}: {remedy(kind, path, b'')}"
+        if inside is None and not as_text and not kinds and b"\0" in head_of(files[0]):
+            yield f"{name} contains NUL characters, as binary files do; they are trained on too"

@@ -233,6 +233,15 @@ def test_html_is_trained_on_with_a_notice(name, start, tmp_path, capsys):
     assert "HTML" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("start", [b"SQLite format 3\0", b"a\0b", bytes(90)])
+def test_nul_characters_are_told(start, tmp_path, capsys):
+    path = tmp_path / "a.txt"
+    path.write_bytes(start + TEXT.encode())
+    for more, told in (((), True), (("--as-text",), False)):
+        assert run(["train", str(path), *COUNT, *more]) == 0
+        assert (f"{path} contains NUL characters" in capsys.readouterr().err) == told
+
+
 @pytest.mark.parametrize("command", ["train", "tokenize", "data", "novelty"])
 def test_a_url_is_named_as_such(command, capsys):
     more = ("--tokenizer", "byte") if command == "tokenize" else ()
