@@ -14,6 +14,7 @@ from seqgen.wording import first_names
 
 # Files that are decompressed as they are read.
 UNPACKED = frozenset({".gz", ".xz", ".zst"})
+JSON_TEXT = ".ipynb"
 JSON_LINES, PARQUET = frozenset({".jsonl", ".ndjson", ".json"}), ".parquet"
 # The first bytes, by which a file is known.
 HEAD_BYTES = 8192
@@ -158,12 +159,38 @@ KINDS = (
         holds="markup",
     ),
     FileKind(
+        name="XML",
+        remedy="tags are trained on too; to train on the text alone, extract it first",
+        endings=(".xml",),
+        holds="markup",
+    ),
+    FileKind(
+        name="JSON",
+        remedy="braces and keys are trained on too; if each line is a record, rename it to .jsonl "
+        "and give --field NAME to train on the texts of one key",
+        endings=(JSON_TEXT,),
+        holds="markup",
+    ),
+    FileKind(
+        name="an RTF document",
+        remedy="convert it first: pandoc -f rtf {file} -t plain -o {stem}.txt",
+        beginnings=(b"{\\rtf",),
+    ),
+    FileKind(
         name="an image, an archive or a program",
         holds="nothing",
         beginnings=(b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"\x7fELF", b"7z\xbc\xaf"),
     ),
 )
-PAGE = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html)\b", re.IGNORECASE)
+# How texts begin that are trained on with a notice, by the ending that they might have.
+PAGES = {
+    ending: re.compile(rb"(?:\xef\xbb\xbf)?\s*" + begins, re.IGNORECASE)
+    for ending, begins in (
+        (".html", rb"<(?:!doctype\s+html|html)\b"),
+        (".xml", rb"<\?xml\b"),
+        (JSON_TEXT, rb'\[?\s*\{\s*"[^"\n]*"\s*:'),
+    )
+}
 
 
 def kind_of(path: Path, head: bytes) -> FileKind | None:
@@ -175,7 +202,10 @@ def kind_of(path: Path, head: bytes) -> FileKind | None:
     """
     if head.startswith(TEXTS):
         return None
-    ending = ".html" if PAGE.match(head) else ending_of_name(path)
+    ending = next((page for page, begins in PAGES.items() if begins.match(head)), "")
+    named = ending_of_name(path)
+    if not ending or (named in JSON_LINES and ending == JSON_TEXT):
+        ending = named
     return next((kind for kind in KINDS if kind.matches(ending, head)), None)
 
 

@@ -269,6 +269,14 @@ def is_binary(path: Path) -> bool:
     return b"\0" in head or (kind is not None and not kind.is_text)
 
 
+def has_nul(path: Path) -> bool:
+    """Return whether a text begins with NUL characters among others."""
+    try:
+        return "\0" in next(decode_blocks([head_of(path)], str(path)), "")
+    except SeqgenError:  # it is no text, which is an error where it is read
+        return False
+
+
 def head_of(path: Path) -> bytes:
     """Return the first bytes of a file, decompressed if its name says that it is compressed.
 
