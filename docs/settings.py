@@ -20,13 +20,15 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from seqgen import registry
-from seqgen.cli import beam_search, bleu, perplexity, sample, sweep, train, tune
-from seqgen.cli.flags import described
-from seqgen.configs import Config, DataConfig, TrainingConfig
-from seqgen.configs.model import LabellingConfig
-from seqgen.configs.options import Options
-from seqgen.configs.settings import NO_BOUNDS
-from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.cli import beam_search, bleu, perplexity, sample, train
+from seqgen.cli.shell.flags import described
+from seqgen.models.recurrent.settings import RecurrentConfig
+from seqgen.plugins.tune import command as tune
+from seqgen.plugins.tune import sweep_command as sweep
+from seqgen.settings import Config, DataConfig, TrainingConfig
+from seqgen.settings.model import LabellingConfig
+from seqgen.settings.options import Options
+from seqgen.settings.setting import NO_BOUNDS
 
 # The commands whose options the page lists.
 DOCUMENTED = {

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqgen.configs.config_files import parse_toml
 from seqgen.errors import named
+from seqgen.settings.config_files import parse_toml
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from seqgen.configs.model import LabellingConfig, labelling_config
 from seqgen.errors import UsageError, named
-from seqgen.tasks.bidirectional import BIDIRECTIONAL
-from seqgen.tasks.classification import ON_FEATURES
+from seqgen.plugins.hopfield.task import ASSOCIATIVE_MEMORY
+from seqgen.plugins.labels.bidirectional_task import BIDIRECTIONAL
+from seqgen.plugins.labels.masked_task import MASKED_LM
+from seqgen.plugins.labels.task import ON_FEATURES
+from seqgen.plugins.vectors.task import WORD_VECTORS
+from seqgen.settings.model import LabellingConfig, labelling_config
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
-from seqgen.tasks.masked_lm import MASKED_LM
-from seqgen.tasks.memory import ASSOCIATIVE_MEMORY
 from seqgen.tasks.task import Task
 from seqgen.tasks.translation import TRANSLATION
-from seqgen.tasks.word_vectors import WORD_VECTORS
 
 # The settings of each architecture and their defaults; `python docs/settings.py` writes them.
 DEFAULTS = Path(__file__).with_name("defaults.json")
@@ -130,7 +130,7 @@ def load_object(target: str) -> Any:
 # What all recurrent cells are run by, each with a configuration that names its equation.
 RECURRENT = {
     "model": ".recurrent.model:RecurrentLM",
-    "arrays": ".recurrent.array_model:RecurrentArrays",
+    "arrays": ".recurrent.arrays:RecurrentArrays",
 }
 KINDS = (LANGUAGE_MODELING, TRANSLATION, WORD_VECTORS, MASKED_LM, BIDIRECTIONAL, ASSOCIATIVE_MEMORY)
 

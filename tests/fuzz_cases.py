@@ -163,7 +163,7 @@ def option_cases(draw: random.Random, folder: Path, count: int) -> list[list[str
 def _settings(draw: random.Random) -> Iterator[list[str]]:
     """Yield `--set` of every setting of every architecture, twice."""
     from seqgen import registry
-    from seqgen.configs import DataConfig, TrainingConfig
+    from seqgen.settings import DataConfig, TrainingConfig
 
     kinds = {name: row.load_config() for name, row in registry.ARCHITECTURES.items()}
     for name, kind in kinds.items():
@@ -290,7 +290,7 @@ def model_commands(draw: random.Random, path: Path) -> list[list[str]]:
     return [["sample", "-m", model, "--max-tokens", "5", "--json"], draw.choice(every)]
 
 
-# As in seqgen.data.tokenfile: a magic word, the table's offset, length and SHA-256.
+# As in seqgen.text.tokenfile: a magic word, the table's offset, length and SHA-256.
 HEAD = struct.Struct("<16sQQ32s")
 
 

@@ -140,7 +140,7 @@ def climbs(functions):
 def test_data_is_not_handed_on_by_many():
     on_the_way = reached()
     found = sorted(stays(on_the_way))
-    assert ("seqgen.commands.training.session", "Session", "prepared") in found
+    assert ("seqgen.training.session", "Session", "prepared") in found
     assert len(found) <= 60
     assert len({module for module, _, _ in found}) <= 25
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import seqgen
-from seqgen import formats, registry
+from seqgen import registry
 from seqgen.cli import KNOWN, place_of
+from seqgen.plugins import exchange as formats
 
 PACKAGE = Path(seqgen.__file__).parent
 # From the top. What stands on one line does not import its neighbours either.
@@ -126,7 +127,7 @@ def at_load(*starts):
 
 def test_nothing_the_command_line_loads_imports_torch():
     commands = [f"seqgen.cli.{place_of(name).partition(':')[0]}" for name in KNOWN]
-    found = at_load("seqgen.cli", "seqgen.store", "seqgen.formats", *commands)
+    found = at_load("seqgen.cli", "seqgen.store", "seqgen.plugins.exchange", *commands)
     assert "seqgen.registry" in found and found >= {*commands}
     heavy = ("torch", "numpy", "safetensors", "sacrebleu")
     assert not {m for m in found if m.split(".")[0] in heavy}
@@ -144,7 +145,7 @@ def test_every_format_has_what_its_row_names(table):
 
 
 def test_the_walk_would_find_torch():
-    assert "torch" in at_load("seqgen.commands.training.train")
+    assert "torch" in at_load("seqgen.training.train")
 
 
 LOADS = """

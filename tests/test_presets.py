@@ -10,12 +10,12 @@ from benchmarks.baselines import PlainGPT
 
 from seqgen import presets
 from seqgen.cli import run
-from seqgen.commands.training.plan import plan_of
-from seqgen.commands.training.train import train
 from seqgen.errors import UsageError
-from seqgen.formats import hf_pairs
-from seqgen.tasks.datasets.prepared import VocabSizes
+from seqgen.plugins.exchange import hf_pairs
+from seqgen.training.datasets.prepared import VocabSizes
 from seqgen.training.optimizers import rate
+from seqgen.training.plan import plan_of
+from seqgen.training.train import train
 
 TEXT = "the cat sat on the mat.\nA dog ran; it was fun!\n" * 12
 
@@ -339,7 +339,7 @@ def test_the_gpt_preset_steps_as_its_baseline(text):
     """The same rate at the same step as nanoGPT's schedule, of which bench has its own copy."""
     from benchmarks.gpt import PEAK, _rate
 
-    from seqgen.configs import TrainingConfig
+    from seqgen.settings import TrainingConfig
     from seqgen.training.optimizers import rate
 
     _, config = trained(text, preset="gpt")

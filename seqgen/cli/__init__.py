@@ -12,9 +12,9 @@ from typing import Any
 import typer
 
 from seqgen import __version__, ranks
-from seqgen.cli import recording
-from seqgen.cli.flags import takes_options
-from seqgen.cli.help import (
+from seqgen.cli.shell import recording
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.help import (
     ABOUT,
     MEASURE,
     STORED,
@@ -26,10 +26,10 @@ from seqgen.cli.help import (
     manual_page,
     width_of,
 )
-from seqgen.cli.output import announce, forget_announced, is_terminal, put, say, say_announced
-from seqgen.cli.process import prepare
-from seqgen.configs import Options, Panel, setting
+from seqgen.cli.shell.output import announce, forget_announced, is_terminal, put, say, say_announced
+from seqgen.cli.shell.process import prepare
 from seqgen.errors import Interrupted, SeqgenError, UsageError, first_line, ran_out_of_memory
+from seqgen.settings import Options, Panel, setting
 
 # Characters of a message, which may name a file or repeat an argument.
 LONGEST = 1000
@@ -262,10 +262,10 @@ def _unforeseen(error: Exception) -> str:
 
 def _setting_meant(context: Any, option: str) -> str:
     """Return how to set what another tool has the option for, such as --learning-rate."""
-    from seqgen.cli.flags import SETTING_OF
-    from seqgen.configs import TrainingConfig
-    from seqgen.configs.config_files import setting_meant
+    from seqgen.cli.shell.flags import SETTING_OF
     from seqgen.registry import SHARED_DOCS
+    from seqgen.settings import TrainingConfig
+    from seqgen.settings.config_files import setting_meant
 
     meant = setting_meant(option)
     short = {setting: flag for flag, setting in SETTING_OF.items()}.get(meant, meant)

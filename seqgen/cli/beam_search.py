@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from seqgen.cli.flags import takes_options
-from seqgen.cli.output import Output, console, standard_output
-from seqgen.cli.prompts import GivenPrompts
-from seqgen.cli.reading import ReadModel
-from seqgen.cli.source_attention import Picture
-from seqgen.cli.tables import figure
-from seqgen.cli.writing import Echo, TextWriter, drawn
-from seqgen.configs import Options, Panel, setting
-from seqgen.configs.decoding import BeamOptions
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.model_options import ReadModel
+from seqgen.cli.shell.output import Output, console, standard_output
+from seqgen.cli.shell.prompts import GivenPrompts
+from seqgen.cli.shell.source_attention import Picture
+from seqgen.cli.shell.tables import figure
+from seqgen.cli.shell.writing import Echo, TextWriter, drawn
+from seqgen.settings import Options, Panel, setting
+from seqgen.settings.generation import BeamOptions
 
 if TYPE_CHECKING:
-    from seqgen.commands.writing.beam_search import Beam, Tree
+    from seqgen.generation.beam_search import Beam, Tree
 
 
 class Explain(Options, panel=Panel.OUTPUT):
@@ -52,7 +52,7 @@ def beam_search(
     prompts.check_for(loaded)
     if announced:
         out.announce_seed(search.seed)
-    from seqgen.commands.writing import beam_search as searching
+    from seqgen.generation import beam_search as searching
 
     texts, piped = prompts.texts(loaded, out)
     if tree.explain:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seqgen.cli.flags import takes_options
-from seqgen.cli.inputs import Input, Inputs
-from seqgen.cli.label_scores import MeasuredFile
-from seqgen.cli.output import Output, say
-from seqgen.cli.pairs import (
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.inputs import Input, Inputs
+from seqgen.cli.shell.model_options import FixedSeed, Machine, ModelNames, served
+from seqgen.cli.shell.output import Output, say
+from seqgen.cli.shell.pairs import (
     PairFiles,
     as_pairs,
     check_one_kind,
@@ -24,18 +24,18 @@ from seqgen.cli.pairs import (
     score_rows,
     translating,
 )
-from seqgen.cli.reading import FixedSeed, Machine, ModelNames, served
-from seqgen.cli.tables import MISSING, count, figure, interval, percentage, put_table
-from seqgen.configs import Options, Panel, same, setting
-from seqgen.configs.decoding import WeighedTranslation
-from seqgen.configs.scoring import CacheOptions, Scoring, TextScoring, TranslationScores
+from seqgen.cli.shell.tables import MISSING, count, figure, interval, percentage, put_table
 from seqgen.errors import UsageError
+from seqgen.plugins.labels.scores_output import MeasuredFile
+from seqgen.settings import Options, Panel, same, setting
+from seqgen.settings.generation import WeighedTranslation
+from seqgen.settings.scoring import CacheOptions, Scoring, TextScoring, TranslationScores
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.commands.loaded import LoadedModel
-    from seqgen.commands.scoring.evaluate import Evaluation, Measurements
-    from seqgen.commands.scoring.minimal_pairs import Pair
+    from seqgen.scoring.evaluate import Evaluation, Measurements
+    from seqgen.scoring.minimal_pairs import Pair
+    from seqgen.store.loaded import LoadedModel
 
 
 class MeasuredText(PairFiles):
@@ -102,8 +102,8 @@ def evaluate(
     """
     if served(context, models.names):
         return
-    from seqgen.commands.loading import Work, load
-    from seqgen.commands.scoring.evaluate import evaluate as measure
+    from seqgen.scoring.evaluate import evaluate as measure
+    from seqgen.store.loading import Work, load
 
     asked = replace(asked, bleu=asked.bleu or bool(scores.given))
     _check_files(files, asked)
@@ -136,8 +136,8 @@ def _measurements(
     asked: Measures, inputs: Inputs, scoring: TextScoring, seed: FixedSeed
 ) -> Measurements:
     """Return what is to be measured; everything that applies if nothing is asked for."""
-    from seqgen.commands.scoring.evaluate import Measurements
-    from seqgen.commands.writing.continuations import Protocol
+    from seqgen.generation.continuations import Protocol
+    from seqgen.scoring.evaluate import Measurements
 
     everything = not (asked.perplexity or asked.writes or asked.pairs)
     return Measurements(
@@ -205,7 +205,7 @@ def _reader(
 
 def _announce(loaded: LoadedModel, to_measure: Measurements, out: Output) -> None:
     """Refuse a way to score that does not suit a model; say what is being measured."""
-    from seqgen.commands.scoring.perplexity import for_model, warning_of
+    from seqgen.scoring.perplexity import for_model, warning_of
 
     for_model(loaded, to_measure.scoring)
     out.notice(f"measuring {loaded.stored.name}")
@@ -214,7 +214,7 @@ def _announce(loaded: LoadedModel, to_measure: Measurements, out: Output) -> Non
 
 
 def _pairs(sources: list[Input]) -> dict[str, list[Pair]]:
-    from seqgen.commands.scoring.minimal_pairs import read_pairs
+    from seqgen.scoring.minimal_pairs import read_pairs
 
     return {source.title: read_pairs(source.chunks(), source.title) for source in sources}
 

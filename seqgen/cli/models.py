@@ -8,13 +8,19 @@ from typing import Any
 import typer
 
 from seqgen import registry, store
-from seqgen.cli.flags import takes_options
-from seqgen.cli.help import Command, CommandGroup, put_panels
-from seqgen.cli.model_facts import describe, losses_by_step, mixture_facts, put_model, unit_of_loss
-from seqgen.cli.output import Output, put, put_record
-from seqgen.cli.output_files import Curves, check_picture, confirm_deleting
-from seqgen.cli.reading import StoredName, Threads
-from seqgen.cli.tables import (
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.help import Command, CommandGroup, put_panels
+from seqgen.cli.shell.model_facts import (
+    describe,
+    losses_by_step,
+    mixture_facts,
+    put_model,
+    unit_of_loss,
+)
+from seqgen.cli.shell.model_options import StoredName, Threads
+from seqgen.cli.shell.output import Output, put, put_record
+from seqgen.cli.shell.output_files import Curves, check_picture, confirm_deleting
+from seqgen.cli.shell.tables import (
     MISSING,
     age,
     byte_size,
@@ -24,8 +30,8 @@ from seqgen.cli.tables import (
     put_facts,
     short_count,
 )
-from seqgen.configs import REQUIRED, Options, Panel, argument, setting
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.settings import REQUIRED, Options, Panel, argument, setting
 from seqgen.wording import first_names, plural
 
 
@@ -125,7 +131,7 @@ def put_settings(architecture: str, out: Output, only: str | None = None) -> Non
     Raises:
         UsageError: there is no such architecture or setting.
     """
-    from seqgen.cli.flags import facts_line, settings_of
+    from seqgen.cli.shell.flags import facts_line, settings_of
 
     records = settings_of(architecture, only)
     if out.records(records):
@@ -154,7 +160,7 @@ def show(name: StoredName, details: Details, curves: Curves, threads: Threads, o
     Prints six facts, the loss curve, and the settings that differ from the defaults of the
     model's architecture.
     """
-    from seqgen.tokenizers import load_tokenizer
+    from seqgen.text.tokenizers import load_tokenizer
 
     model = store.find(name.name)
     if curves.plot is not None:
@@ -184,7 +190,7 @@ def _draw_losses(model: store.StoredModel, plot: Path) -> None:
     Raises:
         SeqgenError: none were logged.
     """
-    from seqgen.report.pictures import draw_lines
+    from seqgen.cli.shell.pictures import draw_lines
 
     losses = {name: points for name, points in losses_by_step(model).items() if points}
     if not losses:

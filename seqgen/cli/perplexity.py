@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from seqgen.cli.flags import takes_options
-from seqgen.cli.inputs import Input, Inputs, piped_input
-from seqgen.cli.output import Output, one_line, put, put_record, say, say_protocols
-from seqgen.cli.pairs import (
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.inputs import Input, Inputs, piped_input
+from seqgen.cli.shell.model_options import ExactMachine, Machine, ModelNames, OwnWay, served
+from seqgen.cli.shell.output import Output, one_line, put, put_record, say, say_protocols
+from seqgen.cli.shell.pairs import (
     HELD_OUT,
     PairsOf,
     ScoredInput,
@@ -24,10 +25,11 @@ from seqgen.cli.pairs import (
     held_out_by,
     two_sides,
 )
-from seqgen.cli.reading import ExactMachine, Machine, ModelNames, OwnWay, served
-from seqgen.cli.source_attention import AttentionView, Picture
-from seqgen.cli.tables import count, figure, percentage, put_columns, weight
-from seqgen.configs import (
+from seqgen.cli.shell.source_attention import AttentionView, Picture
+from seqgen.cli.shell.tables import count, figure, percentage, put_columns, weight
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.files import title_of
+from seqgen.settings import (
     Documents,
     Options,
     Panel,
@@ -38,14 +40,12 @@ from seqgen.configs import (
     setting,
     with_default,
 )
-from seqgen.configs.decoding import LookOptions, WritingOptions
-from seqgen.configs.scoring import CacheOptions, Scoring, TextScoring
-from seqgen.errors import SeqgenError, UsageError
-from seqgen.files import title_of
+from seqgen.settings.generation import LookOptions, WritingOptions
+from seqgen.settings.scoring import CacheOptions, Scoring, TextScoring
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.commands.loaded import LoadedModel
+    from seqgen.store.loaded import LoadedModel
 
 T = TypeVar("T")
 
@@ -164,7 +164,7 @@ def perplexity(
     is preceded by the name of the model that predicts it best. --attention and --align are of
     single pairs and imply --per-line. Masked models have a pseudo-perplexity.
     """
-    from seqgen.commands.writing.from_source import check_sources
+    from seqgen.generation.from_source import check_sources
 
     if served(context, models.names):
         return
@@ -208,7 +208,7 @@ def _of_pattern(
     loaded: Sequence[LoadedModel], text: ScoredText, language: Language, out: Output
 ) -> None:
     """Write how probable it is that each model writes a text of a pattern."""
-    from seqgen.commands.writing.forms import log_prob_of
+    from seqgen.generation.forms import log_prob_of
 
     language.refuse_without("--pattern", *([] if language.pattern else ["--max-tokens"]))
     if text.given:
@@ -254,7 +254,7 @@ def _load(
     files: Sequence[str],
 ) -> list[LoadedModel]:
     """Return the models; one that reads both ways as two, where that is possible."""
-    from seqgen.commands.loading import Work, load, load_directions
+    from seqgen.store.loading import Work, load, load_directions
 
     fit = views.fit
     work = Work.of_files([] if fit == HELD_OUT else files if fit is None else [*files, fit])
@@ -273,7 +273,7 @@ def _check_scoring(models: Sequence[LoadedModel], scoring: Scoring, out: Output)
     Raises:
         UsageError: see `for_model`.
     """
-    from seqgen.commands.scoring.perplexity import for_model, warning_of
+    from seqgen.scoring.perplexity import for_model, warning_of
 
     for loaded in models:
         for_model(loaded, scoring)
@@ -316,7 +316,7 @@ class ScoreOutput:
 
     def whole(self, sources: list[ScoredInput]) -> None:
         """Write a record, or a row, for each model and each text."""
-        from seqgen.commands.scoring.perplexity import perplexity as score
+        from seqgen.scoring.perplexity import perplexity as score
 
         records = []
         for loaded in self.models:
@@ -328,7 +328,7 @@ class ScoreOutput:
 
     def per_line(self, sources: list[ScoredInput], looks: AttentionView) -> None:
         """Write the figures of each line, of several models with the one that likes it best."""
-        from seqgen.commands.scoring.surprisal import line_record, whose_line
+        from seqgen.scoring.surprisal import line_record, whose_line
 
         models, names = self.models, [loaded.stored.name for loaded in self.models]
         several = len(models) > 1
@@ -357,9 +357,9 @@ class ScoreOutput:
 
     def per_token(self, sources: list[ScoredInput], show: bool) -> None:
         """Write the bits of each token under the one model, or the text coloured by them."""
-        from seqgen.cli.coloured import put_coloured
-        from seqgen.commands.scoring.perplexity import for_model, protocol
-        from seqgen.commands.scoring.surprisal import score_tokens
+        from seqgen.cli.shell.coloured import put_coloured
+        from seqgen.scoring.perplexity import for_model, protocol
+        from seqgen.scoring.surprisal import score_tokens
 
         (loaded,) = self.models
         scoring = for_model(loaded, self.scoring)
@@ -378,9 +378,9 @@ class ScoreOutput:
 
     def _sign(self, source: ScoredInput) -> None:
         """Say how the figures of a text were made, with --verbose exactly."""
-        from seqgen.commands.scoring.perplexity import for_model, protocol, scoring_signature
-        from seqgen.data.pairs import Pairs
-        from seqgen.data.text import survey
+        from seqgen.scoring.perplexity import for_model, protocol, scoring_signature
+        from seqgen.text.pairs import Pairs
+        from seqgen.text.reading import survey
 
         text = as_text(self.models[0], source) if self.out.explains else ()
         facts = text.survey() if isinstance(text, Pairs) else survey(text)
@@ -437,7 +437,7 @@ def _table(columns: dict[str, Callable[[Any], str]], records: Sequence[Any], out
 
 def fit_on(source: ScoredInput, loaded: LoadedModel, scoring: Scoring, out: Output) -> LoadedModel:
     """Fit a mixture's weights and a cache to a text; print them, and return the model with them."""
-    from seqgen.commands.scoring.mix import fit
+    from seqgen.scoring.mixture_fitting import fit
 
     by = getattr(loaded.stored, "by", None)
     if by is not None:
@@ -465,8 +465,8 @@ def put_pseudo_perplexity(
     text: TextFiles, models: ModelNames, by_line: LineByLine, machine: ExactMachine, out: Output
 ) -> None:
     """Score files, standard input or what masked models hold out, and show the figures."""
-    from seqgen.commands.loading import Work
-    from seqgen.commands.masked.scores import load_masked, pseudo_perplexity
+    from seqgen.plugins.labels.pseudo_perplexity import load_masked, pseudo_perplexity
+    from seqgen.store.loading import Work
 
     files = text.or_piped
     work = Work.of_files(files) if files else None
@@ -489,7 +489,7 @@ def put_pseudo_perplexity(
 
 def _put_pseudo_lines(loaded: LoadedModel, source: Input, out: Output) -> None:
     """Write the pseudo-log-likelihood of each line, a tab and the line."""
-    from seqgen.commands.masked.scores import pseudo_lines
+    from seqgen.plugins.labels.pseudo_perplexity import pseudo_lines
 
     lines = pseudo_lines(loaded, source.chunks(loaded.data.newlines), file=source.name)
     for record in _some(lines, source.name):

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from seqgen.cli.flags import takes_options
-from seqgen.cli.output import (
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.model_options import ReadModel
+from seqgen.cli.shell.output import (
     Output,
     console,
     is_terminal,
@@ -18,19 +19,18 @@ from seqgen.cli.output import (
     say,
     standard_output,
 )
-from seqgen.cli.prompts import GivenPrompts, say_unknown
-from seqgen.cli.reading import ReadModel
-from seqgen.cli.source_attention import Picture
-from seqgen.cli.tables import MISSING, count, figure, table
-from seqgen.cli.writing import Echo, TextWriter, drawn
-from seqgen.configs import Options, Panel, setting
-from seqgen.configs.decoding import SampleOptions
+from seqgen.cli.shell.prompts import GivenPrompts, say_unknown
+from seqgen.cli.shell.source_attention import Picture
+from seqgen.cli.shell.tables import MISSING, count, figure, table
+from seqgen.cli.shell.writing import Echo, TextWriter, drawn
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.settings import Options, Panel, setting
+from seqgen.settings.generation import SampleOptions
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from seqgen.commands.writing.explain import Explanation
+    from seqgen.generation.explain import Explanation
 
 
 class Instead(Options, panel=Panel.OUTPUT):
@@ -96,7 +96,7 @@ def sample(
     if raw and not sampling.of_source.shows_something:
         _put_one(writing, texts[0], sampling)
         return
-    from seqgen.commands.writing.sample import sample as write
+    from seqgen.generation.sample import sample as write
 
     several = sampling.num_samples > 1
     records = write(loaded, texts, sampling)
@@ -119,7 +119,7 @@ def _put_reasons(
     writing: TextWriter, texts: Iterable[str], sampling: SampleOptions, suggest: int | None
 ) -> None:
     """Write the most probable next tokens, or how every token of a text was chosen."""
-    from seqgen.commands.writing import explain as explaining
+    from seqgen.generation import explain as explaining
 
     loaded, out = writing.loaded, writing.out
     if not suggest:
@@ -133,7 +133,7 @@ def _put_reasons(
 
 def _put_one(writing: TextWriter, prompt: str, sampling: SampleOptions) -> None:
     """Write one text as it is, piece by piece."""
-    from seqgen.commands.writing.prompts import unknown_in_source
+    from seqgen.generation.prompts import unknown_in_source
 
     for piece in _streamed(writing, prompt, sampling):
         put(piece)
@@ -148,7 +148,7 @@ def _looked(
 
     Attention is read when a text is finished, so that the text comes in one piece.
     """
-    from seqgen.commands.writing.sample import sample as write
+    from seqgen.generation.sample import sample as write
 
     (record,) = write(writing.loaded, [prompt], sampling)
     yield record.text if record.alignment is None else f"{record.text}\n{record.alignment}"
@@ -159,7 +159,7 @@ def _looked(
 
 def _streamed(writing: TextWriter, prompt: str, sampling: SampleOptions) -> Iterator[str]:
     """Yield the pieces of a text with its prompt, before the first or after the last."""
-    from seqgen.commands.writing.sample import stream
+    from seqgen.generation.sample import stream
 
     backward, echo = writing.loaded.backward, prompt if writing.echoed else ""
     pieces = stream(writing.loaded, prompt, sampling)

@@ -10,15 +10,21 @@ from typing import Any
 import typer
 
 from seqgen import ranks, store
-from seqgen.cli.flags import takes_options
-from seqgen.cli.inputs import Inputs, given_or_piped
-from seqgen.cli.output import Output
-from seqgen.cli.output_files import Curves, check_picture, check_replaced_model
-from seqgen.cli.process import keep_freed_memory
-from seqgen.cli.progress import LastLook, how_to_resume, summarise
-from seqgen.cli.train_flags import Recipe, SeededDevice, TrainingFiles, check_no_model_name, refuse
-from seqgen.configs import Options, Panel, setting
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.inputs import Inputs, given_or_piped
+from seqgen.cli.shell.output import Output
+from seqgen.cli.shell.output_files import Curves, check_picture, check_replaced_model
+from seqgen.cli.shell.process import keep_freed_memory
+from seqgen.cli.shell.progress import LastLook, how_to_resume, summarise
+from seqgen.cli.shell.train_options import (
+    Recipe,
+    SeededDevice,
+    TrainingFiles,
+    check_no_model_name,
+    refuse,
+)
 from seqgen.errors import Interrupted, UsageError
+from seqgen.settings import Options, Panel, setting
 
 
 class RunFlags(Options, panel=Panel.SAVING):
@@ -92,7 +98,7 @@ def train(
         return
     if curves.plot is not None and not run.diagnose:
         raise UsageError("--plot is for --diagnose; seqgen models show draws the losses of a run")
-    from seqgen.cli.progress import display
+    from seqgen.cli.shell.progress import display
     from seqgen.ranks.group import together
 
     data = files.named(recipe.given_settings, run.data_option)
@@ -112,13 +118,13 @@ def train(
         how |= {"device": machine.device, **run.during, **processes.to_dict()}
         if run.resume is not None:
             _check_resuming(recipe, run)
-            from seqgen.commands.training.resume import resume
+            from seqgen.training.resume import resume
 
             kept = inputs.keep(data)
             result = resume(run.resume, data=kept, changed_data=run.changed_data, **how)
         else:
             sources = _checked(files, recipe, run, data, inputs)
-            from seqgen.commands.training.train import train as begin
+            from seqgen.training.train import train as begin
 
             name, overwrite = run.name, run.overwrite
             result = begin(sources, name=name, overwrite=overwrite, **recipe.asked, **how)

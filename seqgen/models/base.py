@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import ModelConfig
+from seqgen.engines.parts import Pieces, fill
 from seqgen.models.array_network import Configured
-from seqgen.models.engines.parts import Pieces, fill
+from seqgen.models.inference import OverFeatures, Reader
 from seqgen.models.low_rank import adapter_tensors, adapters_of
 from seqgen.models.network import Network
-from seqgen.models.reader import OverFeatures, Reader
 from seqgen.models.state import State
+from seqgen.settings import ModelConfig
 
 
 class TorchModel(nn.Module, Configured):

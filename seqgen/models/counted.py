@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.data.corpus import Gathered
+from seqgen.engines.ops import ops_of
 from seqgen.models.base import LanguageModel
-from seqgen.models.engines.ops import ops_of
-from seqgen.models.reader import ArrayModel
+from seqgen.models.inference import ArrayModel
 from seqgen.models.scores import Predictions, Scores, Want
 from seqgen.models.state import State
+from seqgen.text.corpus import Gathered
 
 
 class CountedModel(LanguageModel):

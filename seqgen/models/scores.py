@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from seqgen.models.engines.ops import Leaf, ops_of
+from seqgen.engines.ops import Leaf, ops_of
 
 Want = Literal["log_probs", "hits", "ranks"]
 

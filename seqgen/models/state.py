@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from seqgen.models.engines.ops import Leaf, is_leaf, ops_of
+from seqgen.engines.ops import Leaf, is_leaf, ops_of
 
 S = TypeVar("S", bound="State")
 # Metadata of a field that is no leaf, though it is an array: a note of the state's own.

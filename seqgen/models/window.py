@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from seqgen.engines.parts import glorot
+from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.engines.array_steps import ArraySteps
-from seqgen.models.engines.parts import glorot
 from seqgen.models.window_arrays import OverWindow, WindowArrays, WindowConfig
 
 

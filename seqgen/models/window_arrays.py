@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from seqgen.configs import MOST_WIDTH, Bounds, ModelConfig, ranges, require, setting
-from seqgen.models.engines.ops import Leaf
-from seqgen.models.engines.parts import Drop, Linear, Pieces, Table
-from seqgen.models.reader import NeuralArrays, OverFeatures
+from seqgen.engines.ops import Leaf
+from seqgen.engines.parts import Drop, Linear, Pieces, Table
+from seqgen.models.inference import NeuralArrays, OverFeatures
 from seqgen.models.shared_settings import shared
 from seqgen.models.state import State
+from seqgen.settings import MOST_WIDTH, Bounds, ModelConfig, ranges, require, setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from seqgen.files import (
 from seqgen.store.layout import home
 
 if TYPE_CHECKING:
-    from seqgen.data.suffix_index import SuffixIndex
+    from seqgen.plugins.novelty.suffix_index import SuffixIndex
 
 # The name of a text while it is being received.
 ARRIVING = "arriving"
@@ -78,7 +78,7 @@ def kept_index(
     Raises:
         SeqgenError: the cache cannot be written, or the text cannot be read.
     """
-    from seqgen.data.suffix_index import EMPTY, SuffixIndex, order_of
+    from seqgen.plugins.novelty.suffix_index import EMPTY, SuffixIndex, order_of
 
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
     folder = indexes_folder()

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seqgen import __version__
-from seqgen.configs import Config
 from seqgen.errors import SeqgenError, UsageError, first_line
 from seqgen.files import json_bytes
+from seqgen.settings import Config
 from seqgen.store import layout
 from seqgen.store.folder import MetricsLog, TrainingFolder, is_whole, tensor_pieces
 from seqgen.store.layout import models_folder
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from seqgen.configs import ModelConfig
-    from seqgen.data.framing import Framing
-    from seqgen.data.labels import Labels
     from seqgen.models.array_network import ArrayNetwork
     from seqgen.models.base import LanguageModel
     from seqgen.registry import Architecture
+    from seqgen.settings import ModelConfig
     from seqgen.tasks.task import Task
-    from seqgen.tokenizers import Tokenizer
+    from seqgen.text.framing import Framing
+    from seqgen.text.labels import Labels
+    from seqgen.text.tokenizers import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ class StoredModel(TrainingFolder):
     @property
     def loadable(self) -> bool:
         """Whether the folder has all files that a model needs; checked without torch."""
-        from seqgen.tokenizers import load_tokenizer
+        from seqgen.text.tokenizers import load_tokenizer
 
         try:
             _ = self.config
@@ -331,7 +331,7 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: what is stored is damaged.
         """
-        from seqgen.data.framing import Framing
+        from seqgen.text.framing import Framing
 
         if "framing" not in self.config:
             return Framing.of(tokenizer, self.config["data"].get("documents", "stream"))
@@ -347,7 +347,7 @@ class StoredModel(TrainingFolder):
             SeqgenError: a part is missing or damaged, or does not fit the others.
         """
         from seqgen.store.filling import fill
-        from seqgen.tokenizers import load_tokenizer
+        from seqgen.text.tokenizers import load_tokenizer
 
         model = fill(*self.shape(), self.weights, self.path)
         tokenizer = load_tokenizer(self.path / layout.TOKENIZER)
@@ -362,8 +362,8 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: see `load`.
         """
-        from seqgen.models.engines.weights import Weights
-        from seqgen.tokenizers import load_tokenizer
+        from seqgen.engines.weights import Weights
+        from seqgen.text.tokenizers import load_tokenizer
 
         kind = self.architecture.load_arrays()
         if kind is None or self.is_adapter:
@@ -456,7 +456,7 @@ class StoredModel(TrainingFolder):
 
     def arrays(self) -> dict[str, np.ndarray] | None:
         """Return the arrays of `model.safetensors`; see `mapped_arrays`."""
-        from seqgen.data.mapped import mapped_arrays
+        from seqgen.mapped_tensors import mapped_arrays
 
         return mapped_arrays(self.path / layout.WEIGHTS)
 
@@ -528,10 +528,10 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: it is damaged.
         """
-        from seqgen.tokenizers import load_tokenizer
+        from seqgen.text.tokenizers import load_tokenizer
 
         if self.config["data"].get("labels"):
-            from seqgen.data.labels import Labels
+            from seqgen.text.labels import Labels
 
             return Labels.load(self.path / layout.SOURCE_TOKENIZER)
         if self.config["model"].get("source_features") is not None or not self.task.takes_targets:

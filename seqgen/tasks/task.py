@@ -50,8 +50,8 @@ class Task:
     name: str
     learns: str
     try_it: str
-    dataset: str = "seqgen.tasks.datasets.text:TextDataset"
-    validation: str = "seqgen.tasks.validations:TextValidation"
+    dataset: str = "seqgen.training.datasets.text:TextDataset"
+    validation: str = "seqgen.training.validations:TextValidation"
     serves: Mapping[str, str] = field(default_factory=dict)
     model_is: str | None = None
     unit: str = "token"

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.data.batches import spans_of
-from seqgen.data.corpus import Corpus
-from seqgen.models.hmm.array_model import HMMConfig
+from seqgen.models.hmm.arrays import HMMConfig
 from seqgen.models.hmm.model import HMM
+from seqgen.text.batches import spans_of
+from seqgen.text.corpus import Corpus
 
 # Tokens of a piece: each is a sequence of its own, so that pieces can be read side by side.
 PIECE = 256

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from seqgen.configs import TrainingConfig
 from seqgen.metrics.perplexity import ScoreTotals
+from seqgen.settings import TrainingConfig
 
 if TYPE_CHECKING:
     from seqgen.models.transformer.attention_figures import HeadFigures
-    from seqgen.training.diagnosis.distance import Distance
-    from seqgen.training.diagnosis.layers import LayerFigures
+    from seqgen.plugins.diagnose.distance import Distance
+    from seqgen.plugins.diagnose.layers import LayerFigures
 
 
 # Where a line of a sample is cut on the screen, in characters.

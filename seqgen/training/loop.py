@@ -15,15 +15,15 @@ import torch
 from torch import Tensor
 
 from seqgen import ranks
-from seqgen.configs import MOST_NATS, TrainingConfig
-from seqgen.configs.regimes import READING_REGIMES
-from seqgen.data.batches import Batch, Batches, Portion, portions
+from seqgen.engines.arrays import products_in_use
+from seqgen.engines.precision import restored_randomness, step_arithmetic
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.engines.arrays import products_in_use
-from seqgen.models.engines.deferred_init import Unfilled, lend_memory
-from seqgen.models.engines.precision import restored_randomness, step_arithmetic
+from seqgen.models.deferred_init import Unfilled, lend_memory
 from seqgen.models.mixture.members import Members, members_of
 from seqgen.models.state import State
+from seqgen.settings import MOST_NATS, TrainingConfig
+from seqgen.settings.regimes import READING_REGIMES
+from seqgen.text.batches import Batch, Batches, Portion, portions
 from seqgen.training.events import Progress, Validated
 from seqgen.training.members import JointObjective, MemberThreads
 from seqgen.training.objective import Objective

@@ -14,12 +14,12 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from seqgen.configs import TrainingConfig
-from seqgen.data.batches import Batch, Portion, portions
-from seqgen.models.dropout import SomeRows, drawing_for
+from seqgen.engines.dropout import SomeRows, drawing_for
 from seqgen.models.mixture.members import SEEDS, Members
 from seqgen.models.mixture.mixed import MixtureState
 from seqgen.models.state import State
+from seqgen.settings import TrainingConfig
+from seqgen.text.batches import Batch, Portion, portions
 from seqgen.training.objective import Objective
 from seqgen.training.parts import CheckpointPart
 from seqgen.training.regimes.base import Loss, StepProgress, TextRules

@@ -21,8 +21,8 @@ from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_no
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from seqgen.configs import TrainingConfig
 from seqgen.models.network import Network, hidden_matrices
+from seqgen.settings import TrainingConfig
 from seqgen.training.parts import OptimizerState
 from seqgen.training.sharding import divided_as, is_divided, on_first, part_of, whole_of
 

@@ -11,8 +11,8 @@ import torch.distributed as dist
 from torch import nn
 
 from seqgen import ranks
-from seqgen.data.batches import Portion
-from seqgen.models.dropout import SomeRows, drawing_for
+from seqgen.engines.dropout import SomeRows, drawing_for
+from seqgen.text.batches import Portion
 from seqgen.training.objective import Objective
 from seqgen.training.sharding import Shards
 

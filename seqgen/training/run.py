@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from seqgen import ranks
-from seqgen.configs import FINISHED, TrainingConfig
 from seqgen.errors import SeqgenError
+from seqgen.settings import FINISHED, TrainingConfig
 from seqgen.training.events import Event, Report
 
 if TYPE_CHECKING:
-    from seqgen.data.batches import Batch
+    from seqgen.text.batches import Batch
     from seqgen.training.parts import CheckpointPart
 
 # The number of validations during a run: exact for a budget in steps, the most for a budget in

@@ -10,12 +10,12 @@ from dataclasses import replace
 import torch
 
 from seqgen import ranks
-from seqgen.configs import TrainingConfig
-from seqgen.data.batches import Batches, FirstTokens
+from seqgen.engines.precision import Precision, restored_randomness
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.engines.precision import Precision, restored_randomness
 from seqgen.models.network import copied
+from seqgen.settings import TrainingConfig
+from seqgen.text.batches import Batches, FirstTokens
 from seqgen.training.loop import Trainer
 from seqgen.training.row_threads import can_divide_rows
 from seqgen.training.run import Hooks, Run, Watch

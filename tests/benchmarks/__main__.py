@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from seqgen import cli
-from seqgen.cli.flags import takes_options
-from seqgen.cli.help import Command, CommandGroup
-from seqgen.cli.output import Output, put, put_record
-from seqgen.cli.output_files import Curves, check_picture
-from seqgen.cli.reading import ExactMachine, FixedSeed, Threads
-from seqgen.cli.tables import byte_size, count, curve, duration, figure, percentage, put_table
-from seqgen.configs import MOST_RATE, require
-from seqgen.configs.options import Options, Panel
-from seqgen.configs.settings import setting
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.help import Command, CommandGroup
+from seqgen.cli.shell.model_options import ExactMachine, FixedSeed, Threads
+from seqgen.cli.shell.output import Output, put, put_record
+from seqgen.cli.shell.output_files import Curves, check_picture
+from seqgen.cli.shell.tables import byte_size, count, curve, duration, figure, percentage, put_table
+from seqgen.settings import MOST_RATE, require
+from seqgen.settings.options import Options, Panel
+from seqgen.settings.setting import setting
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def decode(written: Written, cases: Cases, threads: Threads, out: Output) -> Non
 
     import torch
 
-    from seqgen.commands.machine import choose_products
-    from seqgen.models.engines.native.library import library
+    from seqgen.engines.native.library import library
+    from seqgen.store.machine import choose_products
 
     from .decode import measure
 
@@ -153,8 +153,8 @@ def train(trained: Trained, cases: Cases, machine: ExactMachine, out: Output) ->
         _recipe(text, trained.steps, out)
         return
     require(text is None, "TEXT is for --recipe; the timings use random tokens")
-    from seqgen.commands.machine import choose_products
-    from seqgen.models.engines.precision import choose_device
+    from seqgen.engines.precision import choose_device
+    from seqgen.store.machine import choose_products
 
     from .train import measure
 
@@ -289,7 +289,7 @@ def points(ruled: Ruled, curves: Curves, seed: FixedSeed, threads: Threads, out:
     place = None if curves.plot is None else check_picture(curves.plot, [])
     paths_taken = measure(ruled.steps, ruled.lr, seed.seed)
     if place is not None:
-        from seqgen.report.pictures import draw_lines
+        from seqgen.cli.shell.pictures import draw_lines
 
         paths = {_told(path): list(enumerate(path.path)) for path in paths_taken}
         draw_lines(place, paths, "step", "theta", log="", marker="")

@@ -11,12 +11,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from seqgen.data.framing import Framing
-from seqgen.data.sources import TokenSources
-from seqgen.formats import ModelToExport
-from seqgen.formats.gguf_models import write_model
 from seqgen.models.transformer.model import Transformer
-from seqgen.tokenizers.char import CharTokenizer
+from seqgen.plugins.exchange import ModelToExport
+from seqgen.plugins.exchange.gguf_models import write_model
+from seqgen.text.framing import Framing
+from seqgen.text.sources import TokenSources
+from seqgen.text.tokenizers.char import CharTokenizer
 
 from .shapes import BEAMS, BOS, PAD, PAIR_VOCAB, WINDOW, Run, Shape, Texts, gpt2
 

@@ -21,11 +21,11 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from seqgen import registry
-from seqgen.cli.output import put
-from seqgen.commands.machine import choose_products
-from seqgen.configs import TrainingConfig
-from seqgen.data.batches import Batch, training_batches
-from seqgen.models.engines.precision import parameter_type
+from seqgen.cli.shell.output import put
+from seqgen.engines.precision import parameter_type
+from seqgen.settings import TrainingConfig
+from seqgen.store.machine import choose_products
+from seqgen.text.batches import Batch, training_batches
 from seqgen.training.loop import Trainer
 from seqgen.training.run import Hooks, Run, Watch
 from seqgen.training.speed import speed

@@ -13,7 +13,7 @@ from places import ROOT
 
 from seqgen import __version__
 from seqgen.cli import run
-from seqgen.cli.output import one_line, unescape
+from seqgen.cli.shell.output import one_line, unescape
 
 TEXT = "the cat sat on the mat.\nA dog ran; it was fun!\n" * 12
 TINY = ["--hidden-size", "8", "--layers", "1", "--seed", "1", "--precision", "float32"]
@@ -386,9 +386,7 @@ def test_resuming_another_text_is_refused(own, cli, tmp_path):
 
 def test_an_interrupt_before_the_first_step_leaves_nothing(own, cli, text, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "seqgen.commands.training.session.Session._reason_to_stop", lambda *_: "interrupted"
-        )
+        patch.setattr("seqgen.training.session.Session._reason_to_stop", lambda *_: "interrupted")
         outcome = cli("train", text, "--name", "x", "--json", "--quiet", *SHORT)
     refused(outcome, 130, "stopped before the first step: nothing was saved$")
     assert list(own.iterdir()) == []

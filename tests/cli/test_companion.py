@@ -12,8 +12,9 @@ from places import ROOT
 from said import differences
 
 from seqgen import store
-from seqgen.cli import course, make_app, run
-from seqgen.cli.course import steps
+from seqgen.cli import make_app, run
+from seqgen.plugins.course import command as course
+from seqgen.plugins.course.command import steps
 
 sys.path.insert(0, str(ROOT / "docs"))
 SPEC = importlib.util.spec_from_file_location("companion", ROOT / "docs" / "companion.py")

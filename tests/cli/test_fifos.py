@@ -6,9 +6,9 @@ import pytest
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.commands.exchange import export_model, import_model
-from seqgen.commands.loading import load
 from seqgen.errors import SeqgenError
+from seqgen.plugins.exchange.exchange import export_model, import_model
+from seqgen.store.loading import load
 
 
 def replaced_by_fifos(folder):

@@ -20,8 +20,8 @@ from places import ROOT
 
 from seqgen import store
 from seqgen.cli import make_app, run
-from seqgen.cli.inputs import Pipe
-from seqgen.cli.output import write_utf8
+from seqgen.cli.shell.inputs import Pipe
+from seqgen.cli.shell.output import write_utf8
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs FIFOs and POSIX signals")
 

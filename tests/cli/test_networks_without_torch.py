@@ -11,7 +11,7 @@ from stored_answers import records
 from without_torch import assert_alike, without_torch
 
 from seqgen import registry, store
-from seqgen.commands.loading import Work, load_over_arrays
+from seqgen.store.loading import Work, load_over_arrays
 
 # Commands that answer more of a kind, besides those that stored models are asked for everywhere.
 MORE = {

@@ -13,9 +13,9 @@ from without_torch import assert_alike, without_torch
 
 from seqgen import registry, store
 from seqgen.cli import run
-from seqgen.commands.loading import Work, load_over_arrays
-from seqgen.models.recurrent.array_model import RecurrentArrays
-from seqgen.models.transformer.array_model import TransformerArrays
+from seqgen.models.recurrent.arrays import RecurrentArrays
+from seqgen.models.transformer.arrays import TransformerArrays
+from seqgen.store.loading import Work, load_over_arrays
 
 TEXT = "{}/tiny.txt"
 WRITE = [

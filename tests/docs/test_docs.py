@@ -20,7 +20,7 @@ from places import ROOT
 
 from seqgen import presets, registry
 from seqgen.cli import make_app
-from seqgen.configs import DataConfig, TrainingConfig
+from seqgen.settings import DataConfig, TrainingConfig
 
 if sys.version_info >= (3, 11):
     import tomllib as toml

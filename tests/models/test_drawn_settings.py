@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from seqgen import registry
-from seqgen.configs.scoring import CacheConfig
-from seqgen.data.sources import TokenSources
+from seqgen.engines.memory_limit import parameter_count
+from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import LanguageModel, NeuralLanguageModel, load_weights, weights_of
-from seqgen.models.engines.array_steps import ArraySteps
-from seqgen.models.engines.memory_limit import parameter_count
 from seqgen.models.memory.cached import Cached
+from seqgen.models.recurrent.char_cnn import SpelledEmbedding
 from seqgen.models.transformer.attention_figures import attention_figures, attention_weights
 from seqgen.models.transformer.model import Transformer
-from seqgen.models.words.char_cnn import SpelledEmbedding
+from seqgen.plugins.diagnose.distance import gradients_by_distance
+from seqgen.plugins.diagnose.layers import Update, named_layers, units_of
+from seqgen.settings.scoring import CacheConfig
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
-from seqgen.training.diagnosis.distance import gradients_by_distance
-from seqgen.training.diagnosis.layers import Update, named_layers, units_of
+from seqgen.text.sources import TokenSources
 
 LENGTH = 11  # more than the window of the drawn transformers
 EXACT = {"rtol": 1e-9, "atol": 1e-9}

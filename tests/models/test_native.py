@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 from places import ROOT
 
-from seqgen.cli.output import Output, say_announced
-from seqgen.decoding.processors import Forbid
+from seqgen.cli.shell.output import Output, say_announced
+from seqgen.engines.arrays import Affine, Product, attend
+from seqgen.engines.native import compiling
+from seqgen.engines.native.library import VARIABLE, library
+from seqgen.engines.native.maps import BLOCK, NativeInt4Map, NativeInt8Map, NativeMap
+from seqgen.engines.native.recording import Recording, past_of, recorded
+from seqgen.engines.native.softmax import draw, log_softmax
+from seqgen.engines.ops import ArrayOps
+from seqgen.generation.processors import Forbid
 from seqgen.models.distributions import normalise
-from seqgen.models.engines.arrays import Affine, Product, attend
-from seqgen.models.engines.native import compiling
-from seqgen.models.engines.native.library import VARIABLE, library
-from seqgen.models.engines.native.maps import BLOCK, NativeInt4Map, NativeInt8Map, NativeMap
-from seqgen.models.engines.native.recording import Recording, past_of, recorded
-from seqgen.models.engines.native.softmax import draw, log_softmax
-from seqgen.models.engines.ops import ArrayOps
 from seqgen.models.transformer.kv_cache import empty_cache
 
 needs_library = pytest.mark.skipif(library() is None, reason="the kernels are not compiled here")
@@ -54,7 +54,7 @@ def test_kernels_of_another_version_are_named(tmp_path, monkeypatch, capsys):
     source, made = tmp_path / "other.c", tmp_path / "other.so"
     source.write_text("unsigned mark(void) { return 1; } int suits(void) { return 1; }")
     subprocess.run([*compiling.compiler(), "-shared", "-fPIC", source, "-o", made], check=True)
-    monkeypatch.setattr("seqgen.models.engines.native.library.outdated", [])
+    monkeypatch.setattr("seqgen.engines.native.library.outdated", [])
     for named, said in (("0", ""), (str(made), "install seqgen again")):
         monkeypatch.setenv(VARIABLE, named)
         library.cache_clear()
@@ -463,7 +463,7 @@ def test_a_library_of_another_source_or_none_is_not_used(tmp_path, monkeypatch, 
         library.cache_clear()
         assert library() is None
     monkeypatch.delenv(VARIABLE)
-    monkeypatch.setattr("seqgen.models.engines.native.library.mark_of", lambda source: 1)
+    monkeypatch.setattr("seqgen.engines.native.library.mark_of", lambda source: 1)
     library.cache_clear()
     assert library() is None
 
@@ -559,8 +559,8 @@ def test_a_wheel_has_the_library_or_works_without_it(compiles, tmp_path):
     assert wheel.name.endswith("-none-any.whl") != compiles
     zipfile.ZipFile(wheel).extractall(place)
     code = (
-        "import numpy as np; from seqgen.models.engines.arrays import Affine;"
-        "from seqgen.models.engines.native.library import library;"
+        "import numpy as np; from seqgen.engines.arrays import Affine;"
+        "from seqgen.engines.native.library import library;"
         "y = Affine(np.eye(3, dtype=np.float32), None)(np.ones((2, 3), np.float32));"
         f"assert (y == 1).all() and (library() is not None) == {compiles}"
     )

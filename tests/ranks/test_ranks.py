@@ -14,9 +14,9 @@ from forked import training_processes
 from helpers_cli import refusal
 from ranks_worker import ARCHITECTURES, CASES, SHARDED, be_rank
 
-from seqgen.data.batches import IGNORED, Batch, places, portions
-from seqgen.data.sources import Source
-from seqgen.models.dropout import Dropout, SomeRows, drawing_for
+from seqgen.engines.dropout import Dropout, SomeRows, drawing_for
+from seqgen.text.batches import IGNORED, Batch, places, portions
+from seqgen.text.sources import Source
 
 
 def free_port():

@@ -17,16 +17,15 @@ from places import ROOT, TESTS
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.commands.exchange import export_model, import_model
-from seqgen.commands.loading import load
-from seqgen.commands.training import session
-from seqgen.commands.training.resume import resume
-from seqgen.commands.training.train import train
 from seqgen.errors import Interrupted, SeqgenError
+from seqgen.plugins.exchange.exchange import export_model, import_model
 from seqgen.store import StoredModel
+from seqgen.store.loading import load
 from seqgen.store.ownership import mark, mark_ready
-from seqgen.training import loop
+from seqgen.training import loop, session
 from seqgen.training.events import Notice, Progress, SampleLine, Started, Validated
+from seqgen.training.resume import resume
+from seqgen.training.train import train
 
 FULL = r"cannot be written: .*; m is as it was"
 TEXT = "so it goes on and on, and it ends so.\n" * 20
@@ -379,7 +378,7 @@ def test_a_kill_while_a_hidden_folder_gets_or_loses_its_mark(content, text):
 
 def test_resuming_from_the_cache_of_another_run_keeps_the_best(text, monkeypatch, tmp_path):
     """Of the same large text, which one run has read whole and the other with held-out text."""
-    monkeypatch.setattr("seqgen.tasks.datasets.text.LARGE", 1)
+    monkeypatch.setattr("seqgen.training.datasets.text.LARGE", 1)
     held_out = tmp_path / "val.txt"
     held_out.write_text("it ends, and so it goes.\n" * 3)
     trained(text, "a", val="none")
@@ -397,7 +396,7 @@ def test_resuming_from_the_cache_of_another_run_keeps_the_best(text, monkeypatch
 
 
 def test_what_was_held_out_then_counts_although_the_file_is_another(text, monkeypatch, tmp_path):
-    monkeypatch.setattr("seqgen.tasks.datasets.text.LARGE", 1)
+    monkeypatch.setattr("seqgen.training.datasets.text.LARGE", 1)
     held_out = tmp_path / "val.txt"
     held_out.write_text("it ends, and so it goes.\n" * 3)
     more = {**TINY, "val": str(held_out)}

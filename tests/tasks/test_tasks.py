@@ -59,7 +59,7 @@ def test_no_module_outside_tasks_names_a_kind():
 def test_the_walk_finds_a_kind_that_is_named():
     """The registry's module has all of the ways in which one can be named."""
     tree = ast.parse(MODULES["seqgen.registry"].read_text(encoding="utf-8"))
-    assert {"seqgen.tasks.memory", "ASSOCIATIVE_MEMORY"} <= {*named_kinds(tree)}
+    assert {"seqgen.plugins.hopfield.task", "ASSOCIATIVE_MEMORY"} <= {*named_kinds(tree)}
     asks = "if row.task.name == 'tag' or task is registry.ASSOCIATIVE_MEMORY: pass"
     assert {*named_kinds(ast.parse(asks))} == {"tag", "registry.ASSOCIATIVE_MEMORY"}
     assert [*compared_tasks(ast.parse(asks))] == ["row.task.name == 'tag'"]

@@ -12,11 +12,11 @@ from safetensors.torch import load_file
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.cli.report import training_commands
-from seqgen.commands.loading import load
-from seqgen.commands.training.train import train
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.plugins.report.command import training_commands
+from seqgen.store.loading import load
 from seqgen.training.events import Notice
+from seqgen.training.train import train
 
 SETTINGS = {"seed": 3, "precision": "float32", "batch_size": 3}
 SHAPE = {"hidden_size": 8, "num_layers": 2, "seq_len": 6}

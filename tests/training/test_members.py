@@ -14,17 +14,16 @@ from training_runs import both_ways, corpus_of, run_loop, settings_for
 
 from seqgen import registry, store
 from seqgen.cli import run as command
-from seqgen.commands.loading import Work, load
-from seqgen.commands.scoring import mix
-from seqgen.commands.scoring.mix import token_log_probs
-from seqgen.commands.training import session
-from seqgen.commands.training.resume import resume
-from seqgen.commands.training.train import train
-from seqgen.data.corpus import encode_corpus
 from seqgen.errors import Interrupted
 from seqgen.models.mixture.members import Members, side_by_side
+from seqgen.scoring import mixture_fitting as mix
+from seqgen.scoring.mixture_fitting import token_log_probs
 from seqgen.store import StoredModel
-from seqgen.training import members
+from seqgen.store.loading import Work, load
+from seqgen.text.corpus import encode_corpus
+from seqgen.training import members, session
+from seqgen.training.resume import resume
+from seqgen.training.train import train
 
 SEED, STEPS = 3, 4
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from seqgen.configs.scoring import CacheConfig
-from seqgen.models.engines.ops import Leaf, ops_of
+from seqgen.engines.ops import Leaf, ops_of
+from seqgen.models.inference import ArrayModel, NeuralArrays, Reader
 from seqgen.models.memory.recent import (
     FEWEST_TOGETHER,
     NOTHING,
@@ -22,9 +22,9 @@ from seqgen.models.memory.recent import (
     recall,
     with_weights,
 )
-from seqgen.models.reader import ArrayModel, NeuralArrays, Reader
 from seqgen.models.scores import Predictions, Scores, Want, WrittenOut, first_best, ranks_in
 from seqgen.models.state import State
+from seqgen.settings.scoring import CacheConfig
 
 # Scoring compares at most so many pairs of positions at a time (16 MB in float32).
 PAIRS_AT_ONCE = 1 << 22

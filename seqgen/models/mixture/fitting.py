@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from seqgen.models.engines.ops import ArrayOps, Leaf, ops_of
-from seqgen.models.reader import Reader
+from seqgen.engines.ops import ArrayOps, Leaf, ops_of
+from seqgen.models.inference import Reader
 from seqgen.models.scores import Scores, Want
 from seqgen.models.state import State
 

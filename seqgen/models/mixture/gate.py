@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seqgen.models.engines.ops import Leaf, ops_of
-from seqgen.models.reader import Reader
+from seqgen.engines.ops import Leaf, ops_of
+from seqgen.models.inference import Reader
 
 # Log-probabilities are raised to this, so that no part rules a token out for all: exp(-20) is 2e-9.
 LEAST = -20.0

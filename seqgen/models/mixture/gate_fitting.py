@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from seqgen.models.engines.ops import ArrayOps, Leaf, ops_of
+from seqgen.engines.ops import ArrayOps, Leaf, ops_of
 from seqgen.models.mixture.gate import LEAST, means_of, orders_of
 from seqgen.models.mixture.mixed import Mixed, MixtureState
 from seqgen.models.scores import Scores, Want

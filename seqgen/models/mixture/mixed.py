@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seqgen.configs import ModelConfig
-from seqgen.data.sources import Source, Sources
+from seqgen.engines.ops import Leaf, ops_of
 from seqgen.models.distributions import normalise, weighted_sum_of
-from seqgen.models.engines.ops import Leaf, ops_of
+from seqgen.models.inference import LOGITS_AT_ONCE, ArrayModel, Reader
 from seqgen.models.mixture.gate import Gate
-from seqgen.models.reader import LOGITS_AT_ONCE, ArrayModel, Reader
 from seqgen.models.scores import Predictions, first_best, ranks_in
 from seqgen.models.state import State
+from seqgen.settings import ModelConfig
+from seqgen.text.sources import Source, Sources
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqgen.models.reader import LOGITS_AT_ONCE, ArrayModel
+from seqgen.models.inference import LOGITS_AT_ONCE, ArrayModel
 from seqgen.models.scores import Predictions, Scores, Want, WrittenOut
 
 

@@ -6,8 +6,8 @@ import math
 
 from torch import nn
 
+from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.recurrent.hawk_arrays import HawkArrays, HawkConfig, HawkStack, Recurrence
 from seqgen.models.recurrent.model import FEW_ROWS
 

@@ -9,24 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from seqgen.configs import MOST_WIDTH, ModelConfig, Size, ranges, setting
-from seqgen.models.engines.ops import Leaf
-from seqgen.models.engines.parts import (
-    Drop,
-    Linear,
-    Made,
-    Norm,
-    Numbers,
-    Part,
-    Pieces,
-    Stack,
-    Table,
-)
-from seqgen.models.reader import NeuralArrays, OverFeatures
-from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.engines.ops import Leaf
+from seqgen.engines.parts import Drop, Linear, Made, Norm, Numbers, Part, Pieces, Stack, Table
+from seqgen.models.inference import NeuralArrays, OverFeatures
+from seqgen.models.recurrent.settings import RecurrentConfig
 from seqgen.models.shared_settings import shared
 from seqgen.models.state import State
 from seqgen.models.transformer.equations import FeedForward
+from seqgen.settings import MOST_WIDTH, ModelConfig, Size, ranges, setting
 
 # Of the feed-forward layers (Shazeer 2020), and of the norms.
 ACTIVATION, EPS = "geglu", 1e-5

@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
-from seqgen.data.sources import Source, Sources
-from seqgen.models.engines.ops import Leaf
-from seqgen.models.reader import OverFeatures
-from seqgen.models.seq2seq.config import SourceConfig
+from seqgen.engines.ops import Leaf
+from seqgen.models.inference import OverFeatures
 from seqgen.models.seq2seq.memory import Memory
+from seqgen.models.seq2seq.settings import SourceConfig
 from seqgen.models.state import State
+from seqgen.text.sources import Source, Sources
 
 
 class FromSource(OverFeatures):

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from seqgen.models.engines.ops import Leaf, ops_of, padded
-from seqgen.models.engines.parts import Drop, Linear, Part, Piece, Pieces, Stack
-from seqgen.models.recurrent.array_model import Layer
+from seqgen.engines.ops import Leaf, ops_of, padded
+from seqgen.engines.parts import Drop, Linear, Part, Piece, Pieces, Stack
+from seqgen.models.recurrent.arrays import Layer
 from seqgen.models.recurrent.equation import Equation, Parts
-from seqgen.models.seq2seq.recurrent_config import Widths
+from seqgen.models.seq2seq.recurrent_settings import Widths
 
 
 class SourceLayers(Part):

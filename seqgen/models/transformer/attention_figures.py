@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seqgen.models.engines.ops import Leaf, ops_of
-from seqgen.models.reader import without_gradients
+from seqgen.engines.ops import Leaf, ops_of
+from seqgen.models.inference import without_gradients
 from seqgen.models.transformer.context import AnchoredContext
 from seqgen.models.transformer.equations import full_weights, query_gain, seen_from
 

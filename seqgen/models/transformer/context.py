@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from seqgen.models.engines.ops import Leaf
-from seqgen.models.engines.parts import Linear, Pieces, Table
-from seqgen.models.transformer.config import TransformerConfig
+from seqgen.engines.ops import Leaf
+from seqgen.engines.parts import Linear, Pieces, Table
 from seqgen.models.transformer.equations import (
     Attend,
     Block,
@@ -18,6 +17,7 @@ from seqgen.models.transformer.equations import (
     stream,
 )
 from seqgen.models.transformer.kv_cache import KVCache, empty_cache
+from seqgen.models.transformer.settings import TransformerConfig
 
 # Tokens, over all windows, that a long text is worked through at a time.
 SKIMMED = 8192

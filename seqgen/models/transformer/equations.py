@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from seqgen.models.engines.ops import Leaf, Ops, ops_of
-from seqgen.models.engines.parts import (
+from seqgen.engines.ops import Leaf, Ops, ops_of
+from seqgen.engines.parts import (
     Drop,
     Linear,
     Made,
@@ -25,8 +25,8 @@ from seqgen.models.engines.parts import (
     Stack,
     Table,
 )
-from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.positions import rotate
+from seqgen.models.transformer.settings import TransformerConfig
 
 # (layer, queries, keys, values), each (B, heads, T, D), to what the queries read (B, heads, T, D);
 # keys and values may have fewer heads.

@@ -1,0 +1,136 @@
+"""Beams that write what must occur: dynamic beam allocation (Post and Vilar 2018).
+
+Each text that must occur is a language of its own: all texts that contain it. What a hypothesis
+still needs is the number of tokens that complete it in each. Hypotheses that need equally many are
+a bank, and the banks share the beam.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+import numpy as np
+
+from seqgen.generation.beam_groups import Candidate, Ending, Expansion, Fates, Group, extended
+from seqgen.generation.continuation import end_ids
+from seqgen.generation.hypotheses import Best, Hypothesis
+from seqgen.generation.processors import IMPOSSIBLE, History
+from seqgen.plugins.patterns.constraint import Constraint
+from seqgen.settings.generation import BeamOptions
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a text must contain.
+
+    Attributes:
+        constraints: the language of each of the texts that must occur, by that text.
+        prompt: the ids before the text.
+    """
+
+    constraints: dict[str, Constraint]
+    prompt: tuple[int, ...]
+
+    def costs(self, tokens: Sequence[int], after: Sequence[int] | slice) -> np.ndarray:
+        """Return how many tokens each text still needs, (texts, N), after each of N tokens more."""
+        history = History(self.prompt + tuple(tokens), len(self.prompt))
+        every = self.constraints.values()
+        return np.array([c.automaton.costs(c.state(history))[after] for c in every])
+
+    def needs(self, tokens: Sequence[int]) -> dict[str, int]:
+        """Return how many tokens each text still needs."""
+        history = History(self.prompt + tuple(tokens), len(self.prompt))
+        return {text: c.automaton.cost(c.state(history)) for text, c in self.constraints.items()}
+
+    def missing(self, tokens: Sequence[int], ends: frozenset[int]) -> tuple[str, ...]:
+        """Return the texts that a text without its end does not contain."""
+        content = tokens[:-1] if tokens and tokens[-1] in ends else tokens
+        return tuple(text for text, need in self.needs(content).items() if need)
+
+
+class IncludingGroup(Group):
+    """A beam shared by banks: hypotheses that need equally many tokens to have all that is wanted.
+
+    Args:
+        options: how to search.
+        root: the hypothesis of no token.
+        wanted: what a text must contain.
+    """
+
+    def __init__(self, options: BeamOptions, root: Hypothesis, wanted: Wanted) -> None:
+        super().__init__(options, root)
+        self.wanted, self.failing = wanted, Best(options.nbest)
+
+    def allow(self, hypothesis: Hypothesis, log_probs: np.ndarray, ending: Ending) -> None:
+        """Remove what would leave too few tokens, or end the text early, from a row (V,)."""
+        left = ending.max_tokens - len(hypothesis.tokens)
+        ends = [token for token in end_ids(ending.eos_id) if token >= 0]
+        allowed = (self.wanted.costs(hypothesis.tokens, slice(None)) < left).all(0)
+        allowed[ends] = not self.wanted.missing(hypothesis.tokens, frozenset())
+        if (log_probs[allowed] > IMPOSSIBLE).any():
+            log_probs[~allowed] = IMPOSSIBLE
+
+    def advance(self, expansion: Expansion, taken: dict[int, int], ending: Ending) -> Fates:
+        candidates, parents = self._with_next_words(expansion), self.live
+        ends = frozenset(end_ids(ending.eos_id))
+        banks: dict[int, list[tuple[int, Candidate]]] = {}
+        fates, finished = {}, 0
+        for order, candidate in enumerate(candidates):
+            _, place, token, _, logprob, _ = candidate
+            parent = parents[place]
+            fates[order] = (parent, token, logprob, "pruned")
+            reason = ending(parent, token)
+            if reason is None:
+                bank = self.bank((*parent.tokens, token))
+                banks.setdefault(bank, []).append((order, candidate))
+            elif finished < self.size:
+                finished += self._end(extended(parent, token, logprob), reason, ending, ends)
+                fates[order] = (parent, token, logprob, "finished")
+        # Each bank gives its best, then each its second best, and so on, the fullest bank first.
+        turns = zip_longest(*(banks[bank] for bank in sorted(banks)))
+        kept = [given for turn in turns for given in turn if given is not None][: self.size]
+        self.live = []
+        for order, (_, place, token, _, logprob, _) in sorted(kept):
+            self.live.append(extended(parents[place], token, logprob))
+            fates[order] = (parents[place], token, logprob, "live")
+        if len(self.live) < self.size and not expansion.complete:
+            self.live = parents
+            expansion.widen(4 * expansion.width)
+            return self.advance(expansion, taken, ending)
+        self._stop_if_certain(ending)
+        return list(fates.values()), ()
+
+    def bank(self, tokens: Sequence[int]) -> int:
+        """Return how many tokens a hypothesis still needs for all that is wanted."""
+        return sum(self.wanted.needs(tokens).values())
+
+    def _with_next_words(self, expansion: Expansion) -> list[Candidate]:
+        """Return the candidates, and for each hypothesis and text the best token towards it."""
+        candidates = list(expansion.candidates(self))
+        known = {(place, token) for _, place, token, *_ in candidates}
+        for place, hypothesis in enumerate(self.live):
+            costs = self.wanted.costs(hypothesis.tokens, slice(None))
+            for need, after in zip(
+                self.wanted.needs(hypothesis.tokens).values(), costs, strict=True
+            ):
+                token = expansion.best(hypothesis, after < need) if need else None
+                if token is not None and (place, token) not in known:
+                    known.add((place, token))
+                    candidates.append(expansion.candidate(hypothesis, place, token))
+        return sorted(candidates)
+
+    def _end(
+        self, hypothesis: Hypothesis, reason: str, ending: Ending, ends: frozenset[int]
+    ) -> bool:
+        """Finish a hypothesis; return whether it has all that is wanted."""
+        if not self.wanted.missing(hypothesis.tokens, ends):
+            super()._finish(hypothesis, reason, ending)
+            return True
+        ending.finish(hypothesis, reason, self.norm)
+        self.failing.add(hypothesis)
+        return False
+
+    def _finish(self, hypothesis: Hypothesis, reason: str, ending: Ending) -> None:
+        self._end(hypothesis, reason, ending, frozenset())

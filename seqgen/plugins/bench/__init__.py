@@ -1,0 +1,1 @@
+"""Estimates of the memory and traffic of training on several ranks."""

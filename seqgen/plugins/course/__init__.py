@@ -1,0 +1,1 @@
+"""A companion to five lectures, step by step."""

@@ -1,0 +1,1 @@
+"""What is in a text, before a model is trained on it."""

@@ -1,0 +1,19 @@
+"""Masked language modeling: hidden tokens are predicted from those on both sides."""
+
+from __future__ import annotations
+
+from seqgen.tasks.task import Task
+
+MASKED_LM = Task(
+    name="masked-lm",
+    learns="a text",
+    try_it='fill "a [MASK] text"',
+    validation="seqgen.training.validations:MaskedValidation",
+    serves={
+        "fill": "seqgen.plugins.labels.fill:fill",
+        "perplexity": "seqgen.cli.perplexity:PSEUDO_PERPLEXITY",
+    },
+    model_is="is a masked model, no language model: use seqgen fill, seqgen perplexity, or "
+    "--init-from with --task",
+    data_defaults={"tokenizer": "bpe"},
+)

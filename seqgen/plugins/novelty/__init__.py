@@ -1,0 +1,1 @@
+"""What texts have copied, and texts that copy nothing."""

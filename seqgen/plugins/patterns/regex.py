@@ -1,0 +1,192 @@
+"""Regular expressions in Python's syntax, read by Python's own parser into a network."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from seqgen.errors import UsageError
+from seqgen.plugins.patterns.network import LAST, CharacterNetwork, Ranges, inverse, ranges_of
+from seqgen.settings import require
+
+if sys.version_info >= (3, 11):
+    from re import _constants as sre
+    from re import _parser as parser
+else:
+    import sre_constants as sre
+    import sre_parse as parser
+
+MOST_CHARACTERS = 100_000
+CATEGORIES = {
+    sre.CATEGORY_DIGIT: r"\d",
+    sre.CATEGORY_NOT_DIGIT: r"\D",
+    sre.CATEGORY_SPACE: r"\s",
+    sre.CATEGORY_NOT_SPACE: r"\S",
+    sre.CATEGORY_WORD: r"\w",
+    sre.CATEGORY_NOT_WORD: r"\W",
+}
+BEGINS = {sre.AT_BEGINNING, sre.AT_BEGINNING_STRING}
+ENDS = {sre.AT_END, sre.AT_END_STRING}
+REFUSED = {
+    sre.ASSERT: "look-around",
+    sre.ASSERT_NOT: "look-around",
+    sre.GROUPREF: "a back-reference",
+    sre.GROUPREF_EXISTS: "a condition on a group",
+    sre.AT: "a boundary, or ^ or $ in the middle",
+}
+# Characters above it have no case.
+LAST_CASED = 0x1FFFF
+
+
+def require_short(text: str) -> None:
+    """Raise a `UsageError` if a pattern, grammar or schema has too many characters."""
+    short = len(text) <= MOST_CHARACTERS
+    require(short, f"it has {len(text):,} characters, and at most {MOST_CHARACTERS:,} are read")
+
+
+def parse(pattern: str, flags: int = 0) -> Any:
+    """Return a pattern as Python's own parser reads it.
+
+    Raises:
+        UsageError: it is no pattern, or too large.
+    """
+    require_short(pattern)
+    try:
+        return parser.parse(pattern, flags)
+    except re.error as error:
+        raise UsageError(str(error)) from None
+    except (RecursionError, OverflowError):
+        raise UsageError("its groups or counts are nested too deeply, or too large") from None
+
+
+class RegexReader:
+    """Adds what patterns describe to a network.
+
+    Args:
+        network: to add to.
+        alphabet: the characters that a text may have; None for all.
+    """
+
+    def __init__(self, network: CharacterNetwork, alphabet: Ranges | None = None) -> None:
+        self.network, self.alphabet = network, alphabet
+
+    def add(self, place: int, pattern: str, flags: int = 0) -> int:
+        """Lead from `place` to a new one by the texts that match a whole pattern.
+
+        Raises:
+            UsageError: it is no pattern, or has what no automaton can match, or is too large.
+        """
+        parsed = parse(pattern, flags)
+        try:
+            return self._sequence(parsed, place, parsed.state.flags, True, True)
+        except RecursionError:
+            raise UsageError("its groups are nested too deeply") from None
+
+    def _sequence(self, items: Sequence, place: int, flags: int, first: bool, last: bool) -> int:
+        """Lead on by items in a row.
+
+        Args:
+            items: parsed.
+            place: where from.
+            flags: of `re`, in force here.
+            first: nothing stands before them, so that ^ holds.
+            last: nothing stands after them, so that $ holds.
+        """
+        anchors = BEGINS | ENDS
+        holding = [op is sre.AT and arg in anchors for op, arg in items]
+        for at, (op, arg) in enumerate(items):
+            begins = first and all(holding[:at])
+            ends = last and all(holding[at + 1 :])
+            if op is sre.AT and ((arg in BEGINS and begins) or (arg in ENDS and ends)):
+                continue
+            place = self._item(op, arg, place, flags, begins, ends)
+        return place
+
+    def _item(self, op: Any, arg: Any, place: int, flags: int, first: bool, last: bool) -> int:
+        if op is sre.BRANCH:
+            after = self.network.place()
+            for items in arg[1]:
+                self.network.join(self._sequence(items, place, flags, first, last), after)
+            return after
+        if op is sre.SUBPATTERN:
+            _, more, fewer, items = arg
+            return self._sequence(items, place, (flags | more) & ~fewer, first, last)
+        if op in (sre.MAX_REPEAT, sre.MIN_REPEAT):
+            return self._repeat(*arg, place, flags)
+        if op in (sre.LITERAL, sre.NOT_LITERAL, sre.IN, sre.ANY):
+            return self.read(place, characters(op, arg, flags))
+        what = REFUSED.get(op, "an atomic group or a possessive count")
+        raise UsageError(f"it has {what}, which an automaton cannot follow")
+
+    def read(self, place: int, ranges: Ranges) -> int:
+        """Lead on by any character of `ranges` that a text may have."""
+        if self.alphabet is not None:
+            ranges = inverse(ranges_of((*inverse(ranges), *inverse(self.alphabet))))
+        return self.network.read(place, ranges)
+
+    def _repeat(self, least: int, most: int, items: Sequence, place: int, flags: int) -> int:
+        network = self.network
+        for _ in range(least):
+            place = self._sequence(items, place, flags, False, False)
+        after = network.place()
+        if most == sre.MAXREPEAT:
+            network.join(place, after)
+            network.join(self._sequence(items, after, flags, False, False), after)
+            return after
+        for _ in range(most - least):
+            network.join(place, after)
+            place = self._sequence(items, place, flags, False, False)
+        network.join(place, after)
+        return after
+
+
+def add_pattern(network: CharacterNetwork, place: int, pattern: str) -> int:
+    """Lead from a place to a new one by a pattern; see `RegexReader.add`."""
+    return RegexReader(network).add(place, pattern)
+
+
+def characters(op: Any, arg: Any, flags: int) -> Ranges:
+    """Return the characters that an item of one character matches."""
+    case = flags & sre.SRE_FLAG_IGNORECASE
+    if op is sre.ANY:
+        every = flags & sre.SRE_FLAG_DOTALL
+        return inverse(() if every else ((ord("\n"), ord("\n")),))
+    if op in (sre.LITERAL, sre.NOT_LITERAL):
+        found = _cased((arg, arg), flags) if case else ranges_of([(arg, arg)])
+        return found if op is sre.LITERAL else inverse(found)
+    negated = arg[0][0] is sre.NEGATE
+    ranges: list[tuple[int, int]] = []
+    for kind, value in arg[negated:]:
+        if kind is sre.CATEGORY:
+            ranges += _matched(CATEGORIES[value], flags & sre.SRE_FLAG_ASCII)
+            continue
+        low, high = (value, value) if kind is sre.LITERAL else value
+        ranges += _cased((low, high), flags) if case else [(low, high)]
+    found = ranges_of(ranges)
+    return inverse(found) if negated else found
+
+
+@functools.cache
+def _every(last: int) -> str:
+    """Return all characters up to one, in order."""
+    return np.arange(last + 1, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
+
+
+@functools.cache
+def _matched(text: str, flags: int, last: int = LAST) -> Ranges:
+    """Return the characters up to `last` that `re` itself matches."""
+    runs = re.compile(f"{text}+", flags).finditer(_every(last))
+    return ranges_of((run.start(), run.end() - 1) for run in runs)
+
+
+def _cased(ends: tuple[int, int], flags: int) -> Ranges:
+    """Return a range of characters with those that differ from them in case alone."""
+    low, high = map(chr, ends)
+    text = f"[{re.escape(low)}-{re.escape(high)}]"
+    of_case = flags & (sre.SRE_FLAG_IGNORECASE | sre.SRE_FLAG_ASCII)
+    return ranges_of([ends, *_matched(text, of_case, LAST_CASED)])

@@ -1,0 +1,1 @@
+"""Recorded results, made again."""
