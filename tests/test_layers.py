@@ -12,7 +12,7 @@ import pytest
 import seqgen
 from seqgen import registry
 from seqgen.cli import KNOWN, place_of
-from seqgen.plugins import exchange as formats
+from seqgen.plugins.exchange import formats
 
 PACKAGE = Path(seqgen.__file__).parent
 # From the top. What stands on one line does not import its neighbours either.

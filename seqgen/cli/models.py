@@ -9,7 +9,7 @@ import typer
 
 from seqgen import registry, store
 from seqgen.cli.shell.flags import takes_options
-from seqgen.cli.shell.help import Command, CommandGroup, put_panels
+from seqgen.cli.shell.help import CommandGroup, CommandWithHelp, put_panels
 from seqgen.cli.shell.model_facts import (
     describe,
     losses_by_step,
@@ -78,7 +78,7 @@ def models(context: typer.Context, listed: Listed, threads: Threads, out: Output
         _list(out)
 
 
-@app.command("list", cls=Command)
+@app.command("list", cls=CommandWithHelp)
 @takes_options
 def list_models(threads: Threads, out: Output) -> None:
     """List trained models, the latest first."""
@@ -152,7 +152,7 @@ class Details(Options, panel=Panel.OUTPUT):
     samples: bool = setting("Show what the model wrote while it learned, step by step.")
 
 
-@app.command(cls=Command)
+@app.command(cls=CommandWithHelp)
 @takes_options
 def show(name: StoredName, details: Details, curves: Curves, threads: Threads, out: Output) -> None:
     """Show what a model is and how its training went, also during training.
@@ -215,7 +215,7 @@ class Renamed(Options):
     new: str = argument("Its new name.", "NEW")
 
 
-@app.command(cls=Command)
+@app.command(cls=CommandWithHelp)
 @takes_options
 def rename(renamed: Renamed, threads: Threads, out: Output) -> None:
     """Give a trained model another name."""
@@ -234,7 +234,7 @@ class ModelsToRemove(Options, panel=Panel.OTHER):
     yes: bool = setting("Do not ask for confirmation.", names=("--yes", "-y"))
 
 
-@app.command(cls=Command)
+@app.command(cls=CommandWithHelp)
 @takes_options
 def remove(removed: ModelsToRemove, threads: Threads, out: Output) -> None:
     """Delete trained models. Files that seqgen did not write are never deleted."""
@@ -248,7 +248,7 @@ def remove(removed: ModelsToRemove, threads: Threads, out: Output) -> None:
         out.notice(f"removed {place}")
 
 
-@app.command(cls=Command)
+@app.command(cls=CommandWithHelp)
 @takes_options
 def path(name: StoredName, threads: Threads, out: Output) -> None:
     """Print the folder of a model."""
@@ -265,7 +265,7 @@ class Clearing(Options, panel=Panel.OTHER):
     )
 
 
-@app.command(cls=Command)
+@app.command(cls=CommandWithHelp)
 @takes_options
 def cache(clearing: Clearing, threads: Threads, out: Output) -> None:
     """List the cache: encoded texts, texts from standard input, measured speeds.

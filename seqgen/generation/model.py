@@ -74,8 +74,8 @@ class Model:
         Args:
             prompts: what to go on from; see `sample`.
             labels: see `sample`.
-            settings: the options of `seqgen.settings.generation.BeamOptions`, by name. The `seed` of
-                stochastic beams is drawn if None, and in their records.
+            settings: the options of `seqgen.settings.generation.BeamOptions`, by name. The `seed`
+                of stochastic beams is drawn if None, and in their records.
 
         Yields:
             `nbest` records for each prompt, the best first.

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from seqgen.models.transformer.model import Transformer
-from seqgen.plugins.exchange import ModelToExport
+from seqgen.plugins.exchange.formats import ModelToExport
 from seqgen.plugins.exchange.gguf_models import write_model
 from seqgen.text.framing import Framing
 from seqgen.text.sources import TokenSources

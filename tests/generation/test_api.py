@@ -1,7 +1,6 @@
 """The Python API: what it gives is what the tasks give; importing it loads no torch."""
 
 import dataclasses
-import importlib
 import subprocess
 import sys
 
@@ -105,22 +104,3 @@ def test_one_text_stands_for_several():
         model.sample("a", ban=[3])
     with pytest.raises(UsageError, match="--force must be a text, not None"):
         model.sample("a", force=None)
-
-
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        ("training.train", "train"),
-        ("training.resume", "resume"),
-        ("writing.model", "Model"),
-        ("writing.from_source", "SourceOptions"),
-    ],
-)
-def test_modules_are_found_under_their_names_of_before(module, name):
-    sys.modules.pop(f"seqgen.tasks.{module}", None)
-    with pytest.warns(DeprecationWarning, match=f"is now seqgen.commands.{module}"):
-        before = importlib.import_module(f"seqgen.tasks.{module}")
-    now = importlib.import_module(f"seqgen.commands.{module}")
-    assert getattr(before, name) is getattr(now, name)
-    with pytest.raises(ModuleNotFoundError, match=r"seqgen\.tasks\.nothing"):
-        importlib.import_module("seqgen.tasks.nothing")

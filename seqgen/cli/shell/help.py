@@ -131,7 +131,7 @@ def _put_page(command: Any, ctx: Any, short: bool = False) -> None:
         out.print(f"\n{ctx.command_path} --help {what}.")
 
 
-class Command(_Help, TyperCommand):
+class CommandWithHelp(_Help, TyperCommand):
     """A command with this help, some of whose options may stand without a number."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -183,7 +183,7 @@ def is_arpa(path: Path) -> bool:
 
 def is_gguf(path: Path) -> bool:
     """Return whether a file begins as a GGUF file does."""
-    from seqgen.plugins.exchange import GGUF
+    from seqgen.plugins.exchange.formats import GGUF
 
     return _begins(path, GGUF)
 

@@ -21,20 +21,20 @@ MUCH, LITTLE = ((1 << 31) - 1, 1 << 25), (1 << 20, 1 << 20)
 MOST_THREADS = max(64, 4 * (os.cpu_count() or 1))
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
-# Commands that take step after step; the first ones take steps of one token.
-ONE_TOKEN = frozenset({"sample", "beam-search", "compress", "decompress", "bench"})
-STEPS = ONE_TOKEN | {"train", "tune", "sweep", "find-lr", "perplexity", "eval", "compare"}
 
+def prepare(work: str) -> None:
+    """Set up the process for a command; variables that the user has set stay as they are.
 
-def prepare(command: str | None) -> None:
-    """Set up the process for a command; variables that the user has set stay as they are."""
+    Args:
+        work: what the command does most of the time; see `seqgen.hooks.Command`.
+    """
     write_utf8()
-    os.environ.setdefault("GOMP_SPINCOUNT", THROUGH_A_TOKEN if command in ONE_TOKEN else BRIEFLY)
+    os.environ.setdefault("GOMP_SPINCOUNT", THROUGH_A_TOKEN if work == "tokens" else BRIEFLY)
     # NumPy's products are small ones (single steps of small models), which threads only slow.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if ranks.launched():  # PyTorch's warnings about the exchange of gradients mean nothing here
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    if command in STEPS:
+    if work:
         keep_freed_memory(True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from seqgen.cli.shell.flags import takes_options
-from seqgen.cli.shell.help import Command, CommandGroup
+from seqgen.cli.shell.help import CommandGroup, CommandWithHelp
 from seqgen.cli.shell.model_options import Threads
 from seqgen.cli.shell.output import Output
 from seqgen.cli.shell.tables import byte_size, count, number, put_columns, short_count
@@ -32,7 +32,7 @@ class Processes(Options, panel=Panel.MEASURED):
     shard: bool = setting("Divide parameters, gradients and states by rank (FSDP2).")
 
 
-@app.command("plan", cls=Command)
+@app.command("plan", cls=CommandWithHelp)
 @takes_options
 def plan(model: Planned, ranks: Processes, step: PlanStep, threads: Threads, out: Output) -> None:
     """Estimate the memory and traffic of training a transformer on several ranks.

@@ -1,1 +1,11 @@
-"""Instruments that show how gradients, weights and units behave, and why training fails."""
+"""Gradients by distance, weights and units of a trained model, and warnings during training."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Command, Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "diagnose": Command("command:diagnose", "Measure"),
+    },
+)

@@ -27,7 +27,7 @@ from seqgen.errors import SeqgenError
 from seqgen.models.ngram.arrays import NOTHING, Level
 from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
-from seqgen.plugins.exchange import ImportedModel, ModelToExport
+from seqgen.plugins.exchange.formats import ImportedModel, ModelToExport
 from seqgen.settings import DataConfig, Documents
 from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import Tokenizer, WhitespaceTokenizer

@@ -17,7 +17,7 @@ from seqgen.cli.shell.output_files import (
     is_gguf,
 )
 from seqgen.errors import UsageError
-from seqgen.plugins.exchange import NumberType
+from seqgen.plugins.exchange.formats import NumberType
 from seqgen.settings import Options, Panel, argument, setting
 
 ExportFormat = Literal["arpa", "gguf", "hf", "onnx", "peft"]
@@ -103,8 +103,8 @@ class Exported(Overwrite, panel=Panel.OUTPUT):
 @takes_options
 def export(model: StoredName, written: Exported, threads: Threads, out: Output) -> None:
     """Export a model in a format that other tools read: n-grams, transformers, recurrent ones."""
-    from seqgen.plugins.exchange import EXPORTED_FILES, FOLDER_EXPORTERS
     from seqgen.plugins.exchange.exchange import default_format, export_model, exported
+    from seqgen.plugins.exchange.formats import EXPORTED_FILES, FOLDER_EXPORTERS
     from seqgen.store.loading import load
 
     loaded, file_format, merge = None, written.file_format, written.merge

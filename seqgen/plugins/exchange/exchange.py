@@ -14,7 +14,7 @@ from seqgen import __version__, store
 from seqgen.errors import SeqgenError, reported
 from seqgen.files import write_bytes
 from seqgen.interrupts import ending_as_ctrl_c
-from seqgen.plugins import exchange as formats
+from seqgen.plugins.exchange import formats
 from seqgen.settings import DataConfig, require, short
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.store.folder import tensor_pieces

@@ -19,7 +19,8 @@ from seqgen.models.base import weights_of
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.positions import RopeScaling, rates, scaling_of
 from seqgen.models.transformer.settings import TransformerConfig
-from seqgen.plugins.exchange import KEPT, ImportedModel, ModelToExport, NumberType, gguf, hf_config
+from seqgen.plugins.exchange import gguf, hf_config
+from seqgen.plugins.exchange.formats import KEPT, ImportedModel, ModelToExport, NumberType
 from seqgen.plugins.exchange.gguf import GGUFFile
 from seqgen.plugins.exchange.hf_config import Fields
 from seqgen.plugins.exchange.hf_models import filled, require_transformer

@@ -21,14 +21,8 @@ from seqgen.models.seq2seq.model import Seq2SeqTransformer
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.positions import waves_of
 from seqgen.models.transformer.settings import TransformerConfig
-from seqgen.plugins.exchange import (
-    KEPT,
-    ImportedModel,
-    ModelToExport,
-    hf_config,
-    hf_pairs,
-    hf_tokenizer,
-)
+from seqgen.plugins.exchange import hf_config, hf_pairs, hf_tokenizer
+from seqgen.plugins.exchange.formats import KEPT, ImportedModel, ModelToExport
 from seqgen.plugins.exchange.hf_weights import (
     BIAS,
     WEIGHTS,

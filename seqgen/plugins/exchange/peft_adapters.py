@@ -20,7 +20,8 @@ from seqgen.files import json_bytes
 from seqgen.models.low_rank import A, B
 from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
 from seqgen.models.transformer.settings import TransformerConfig
-from seqgen.plugins.exchange import ADAPTERS, Adapters, ModelToExport, hf_config, hf_pairs
+from seqgen.plugins.exchange import hf_config, hf_pairs
+from seqgen.plugins.exchange.formats import ADAPTERS, Adapters, ModelToExport
 from seqgen.plugins.exchange.hf_config import Fields, read_table
 from seqgen.plugins.exchange.hf_weights import TensorPart, Tensors, names_of, parts_of, theirs_of
 

@@ -1,1 +1,12 @@
-"""Classifying texts and tagging sentences."""
+"""Classifiers, taggers and masked models: predicted labels, and blanks filled in."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Command, Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "fill": Command("fill_command:fill", "Write"),
+        "predict": Command("predict_command:predict", "Measure"),
+    },
+)

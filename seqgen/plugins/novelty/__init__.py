@@ -1,1 +1,11 @@
 """What texts have copied, and texts that copy nothing."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Command, Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "novelty": Command("command:novelty", "Measure"),
+    },
+)

@@ -1,1 +1,7 @@
-"""Languages that a text must belong to: patterns and grammars, as automata over bytes."""
+"""Texts of a given form: regular expressions, grammars, JSON schemas."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Plugin
+
+PLUGIN = Plugin()

@@ -1,1 +1,11 @@
-"""Pages and pictures of what commands return."""
+"""Pages about models."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Command, Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "report": Command("command:report", "Measure"),
+    },
+)

@@ -1,1 +1,11 @@
-"""Vectors of words and of texts from a trained model."""
+"""Vectors of words and of texts: word2vec, GloVe, neighbours and analogies."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Command, Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "vectors": Command("command:vectors", "Measure"),
+    },
+)

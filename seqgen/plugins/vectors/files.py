@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from seqgen.errors import SeqgenError
-from seqgen.plugins.exchange import ImportedModel
+from seqgen.plugins.exchange.formats import ImportedModel
 from seqgen.settings import DataConfig, require
 from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import Tokenizer, WhitespaceTokenizer

@@ -24,8 +24,7 @@ from hf_models import (
 
 from seqgen.cli import run
 from seqgen.generation.prompts import read_prompt
-from seqgen.plugins import exchange as formats
-from seqgen.plugins.exchange import exchange
+from seqgen.plugins.exchange import exchange, formats
 from seqgen.plugins.exchange.exchange import import_model
 from seqgen.store.loading import load
 from seqgen.store.ownership import mark, strangers

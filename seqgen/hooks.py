@@ -1,0 +1,191 @@
+"""What a plugin may add to seqgen, and how plugins are found.
+
+A plugin is a module with a `PLUGIN`, of the class `Plugin`; the module's docstring says what it is.
+
+    from seqgen.hooks import Command, Plugin
+
+    PLUGIN = Plugin(
+        commands={"count": Command("command:count", panel="Text")},
+    )
+
+The plugins of seqgen are the folders of `seqgen/plugins`. Other distributions name theirs in their
+`pyproject.toml`:
+
+    [project.entry-points."seqgen.plugins"]
+    count = "seqgen_count"
+
+Everything that a plugin adds is named by strings, "module:name" with a module of the plugin, and is
+imported when it is used. So a command pays for the plugins that it needs, and for no other. A
+plugin that cannot be imported, or that is for another version of these hooks, is left out with one
+line of warning (`problems`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from seqgen import __version__
+
+# The version of what this module offers. A plugin for another one is not used.
+VERSION = 1
+GROUP = "seqgen.plugins"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a plugin.
+
+    Attributes:
+        target: "module:name" of the function, or of the Typer application of a command that has
+            commands of its own.
+        panel: the heading that `seqgen --help` lists it under.
+        work: what it does most of the time, for the set-up of the process: "tokens" if it reads or
+            writes one token after another, "steps" if it trains or scores; "" for anything else.
+    """
+
+    target: str
+    panel: str
+    work: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plugin:
+    """All that one plugin adds. Targets are "module:name", of modules in the plugin's package.
+
+    Attributes:
+        version: of these hooks, that the plugin was written for.
+        commands: by name.
+        former_flags: flags of other commands that are commands of this plugin now: by command and
+            flag, the command, and the flag that it has instead ("" for none).
+    """
+
+    version: int = VERSION
+    commands: Mapping[str, Command] = field(default_factory=dict)
+    former_flags: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A plugin that was found.
+
+    Attributes:
+        name: what it is called.
+        module: of its `PLUGIN`.
+        distribution: what installed it, with its version.
+        plugin: what it adds.
+    """
+
+    name: str
+    module: str
+    distribution: str
+    plugin: Plugin
+
+    def load(self, target: str) -> Any:
+        """Import a "module:name" of this plugin, and return what it names."""
+        module, _, name = target.partition(":")
+        return getattr(importlib.import_module(f"{self.module}.{module}"), name)
+
+    @property
+    def package(self) -> ModuleType:
+        """The module of its `PLUGIN`."""
+        return sys.modules[self.module]
+
+    @property
+    def summary(self) -> str:
+        """What it is, in one line: the first of its docstring."""
+        return (self.package.__doc__ or "").strip().partition("\n")[0]
+
+
+# What was wrong with plugins that are left out, a line each.
+problems: list[str] = []
+
+
+@functools.cache
+def plugins() -> tuple[Installed, ...]:
+    """Return all plugins: those of seqgen by name, then those of other distributions."""
+    found = [*_own(), *_of_others()]
+    return tuple(one for one in (_opened(*about) for about in found) if one is not None)
+
+
+def _own() -> Iterator[tuple[str, str, str]]:
+    """Yield the name, module and distribution of each plugin of this package."""
+    package = importlib.import_module("seqgen.plugins")
+    for folder in package.__path__:
+        for path in sorted(Path(folder).glob("*/__init__.py")):
+            name = path.parent.name
+            yield name, f"seqgen.plugins.{name}", f"seqgen {__version__}"
+
+
+def _of_others() -> Iterator[tuple[str, str, str]]:
+    """Yield the same of the plugins that other distributions have.
+
+    The library that reads entry points takes 20 ms to load: only if some distribution has any.
+    """
+    if not any(map(_names_plugins, sys.path)):
+        return
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=GROUP):
+        about = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "unknown"
+        yield entry.name, entry.value, about
+
+
+def _names_plugins(folder: str) -> bool:
+    """Return whether a distribution in a folder of `sys.path` has plugins of seqgen."""
+    mark = f"[{GROUP}]".encode()
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder or "."):
+            if entry.name.endswith(("dist-info", "egg-info")):
+                with (
+                    contextlib.suppress(OSError),
+                    open(f"{entry.path}/entry_points.txt", "rb") as f,  # noqa: PTH123
+                ):
+                    if mark in f.read():
+                        return True
+    return False
+
+
+def _opened(name: str, module: str, distribution: str) -> Installed | None:
+    """Return a plugin, or None if it cannot be used; then `problems` says why."""
+    try:
+        plugin = importlib.import_module(module).PLUGIN
+        version = plugin.version
+    except Exception as error:  # whatever a stranger's module raises
+        about = f"{type(error).__name__}: {error}".partition("\n")[0]
+        problems.append(f"plugin {name} ({distribution}) is left out: {about}")
+        return None
+    if version != VERSION:
+        problems.append(
+            f"plugin {name} ({distribution}) is left out: it is for version {version} of seqgen's "
+            f"hooks, and this is {VERSION}"
+        )
+        return None
+    return Installed(name, module, distribution, plugin)
+
+
+@functools.cache
+def commands() -> Mapping[str, tuple[Installed, Command]]:
+    """Return the commands of all plugins, by name; of two with one name, the first counts."""
+    found: dict[str, tuple[Installed, Command]] = {}
+    for one in plugins():
+        for name, command in one.plugin.commands.items():
+            if name in found:
+                other = found[name][0].name
+                problems.append(f"plugin {one.name}: its command {name} is one of {other} already")
+            else:
+                found[name] = one, command
+    return found
+
+
+def former_flags() -> Mapping[tuple[str, str], tuple[str, str]]:
+    """Return the flags that have become commands of plugins."""
+    return {key: now for one in plugins() for key, now in one.plugin.former_flags.items()}
