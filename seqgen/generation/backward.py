@@ -1,10 +1,11 @@
-"""Texts that are written from their end to their beginning."""
+"""Texts that are written from their end to their beginning; and texts in a model's direction."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seqgen.generation.continuation import Continuation
+from seqgen.generation.continuation import Continuation, EndIds
+from seqgen.store.loaded import LoadedModel
 from seqgen.text.tokenizers import Decoder, Tokenizer
 
 UNFINISHED = "\ufffd"
@@ -77,6 +78,13 @@ class BackwardDecoder(Decoder):
         return piece
 
 
+def decoder_of(loaded: LoadedModel, history: Sequence[int]) -> Decoder:
+    """Return what decodes the tokens that a model writes after those of `history`."""
+    if loaded.backward:
+        return BackwardDecoder(loaded.tokenizer, history)
+    return loaded.tokenizer.decoder(history)
+
+
 class BackwardContinuation(Continuation):
     """A text that grows to the left. It is shown when it is finished, as it is read.
 
@@ -91,3 +99,16 @@ class BackwardContinuation(Continuation):
             return ""
         self.text = self.text[::-1]
         return self.text
+
+
+def begin_continuation(
+    loaded: LoadedModel,
+    decoder: Decoder,
+    stops: Sequence[str],
+    max_tokens: int,
+    min_tokens: int,
+    ends: EndIds,
+) -> Continuation:
+    """Begin a text of a model; see `Continuation`. Without `ends`, the model's own end it."""
+    kind = BackwardContinuation if loaded.backward else Continuation
+    return kind(decoder, stops, max_tokens, ends or loaded.framing.stops, min_tokens)

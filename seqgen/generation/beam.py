@@ -26,11 +26,12 @@ from seqgen.generation.continuation import DEAD_END, LIMIT, EndIds, reasons_of
 from seqgen.generation.hypotheses import Best, Hypothesis
 from seqgen.generation.include import IncludingGroup, Wanted
 from seqgen.generation.processors import History, Processor, before_and_after, normalise
-from seqgen.generation.sampling import Opens, prefill
+from seqgen.generation.sampling import prefill
 from seqgen.generation.stochastic_beam import StochasticGroup
 from seqgen.hashing import hash64
 from seqgen.models.distributions import require_numbers
 from seqgen.models.inference import Reader, without_gradients
+from seqgen.models.state import Opens
 from seqgen.settings.generation import BeamOptions
 
 # The prompt's place, the group, and the fates of its best candidates.

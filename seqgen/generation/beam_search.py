@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from seqgen.generation import beam
+from seqgen.generation.backward import begin_continuation, decoder_of
 from seqgen.generation.beam_groups import Ending, Ends, Fate, Penalty, SearchPrompt
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.exhaustive import exhaustive
@@ -170,7 +171,7 @@ class Searcher(TextMaker):
         stops = [stop[::-1] if loaded.backward else stop for stop in options.stop]
 
         def ends(source: SearchPrompt, tokens: Sequence[int]) -> bool:
-            decoder = loaded.decoder(source.tokens)
+            decoder = decoder_of(loaded, source.tokens)
             pieces = [decoder.push(token) for token in tokens]
             if len(tokens) == source.max_tokens:
                 pieces.append(decoder.flush())
@@ -254,7 +255,8 @@ class Searcher(TextMaker):
 
         def begin(decoder: Decoder) -> Continuation:
             ends = None if self.constraint is None else self.constraint.reasons
-            return self.loaded.continuation(decoder, options.stop, limit, options.min_tokens, ends)
+            least = options.min_tokens
+            return begin_continuation(self.loaded, decoder, options.stop, limit, least, ends)
 
         written = [hypothesis.tokens for hypothesis in hypotheses]
         if prompt.source is not None:
@@ -262,7 +264,7 @@ class Searcher(TextMaker):
             yield from reader.finish(prompt, written, begin)
             return
         for tokens in written:
-            text = begin(self.loaded.decoder(prompt.tokens))
+            text = begin(decoder_of(self.loaded, prompt.tokens))
             for token in tokens:
                 text.push(token)
             yield text.text, None

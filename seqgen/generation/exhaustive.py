@@ -9,9 +9,9 @@ import numpy as np
 from seqgen.generation.beam_groups import Ending
 from seqgen.generation.hypotheses import Hypothesis, LengthNorm
 from seqgen.generation.processors import IMPOSSIBLE, History, Processor, before_and_after, normalise
-from seqgen.generation.sampling import Opens, prefill
+from seqgen.generation.sampling import prefill
 from seqgen.models.inference import Reader, without_gradients
-from seqgen.models.state import State
+from seqgen.models.state import Opens, State
 from seqgen.settings import require
 
 MOST = 1_000_000

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from seqgen.errors import SeqgenError
-from seqgen.generation.sampling import Opens
+from seqgen.models.state import Opens
 from seqgen.settings import no_text
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.sources import Vectors, features_of

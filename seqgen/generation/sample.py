@@ -11,6 +11,7 @@ from itertools import chain, islice
 import numpy as np
 
 from seqgen.generation import sampling
+from seqgen.generation.backward import begin_continuation, decoder_of
 from seqgen.generation.continuation import DEAD_END, Continuation, reasons_of
 from seqgen.generation.draw import Choose, CounterDraw, greedy
 from seqgen.generation.from_source import SourceReader, TextMaker, check_sources, property_kept
@@ -27,7 +28,8 @@ from seqgen.generation.processors import (
     Typical,
 )
 from seqgen.generation.prompts import OfSource, Prompt, Written, batches, opening
-from seqgen.generation.sampling import Manner, Opens, Row, Watch
+from seqgen.generation.sampling import Manner, Row, Watch
+from seqgen.models.state import Opens
 from seqgen.plugins.patterns.constraint import Constraint
 from seqgen.settings import MOST_TOKENS
 from seqgen.settings.generation import SampleOptions
@@ -131,14 +133,15 @@ class Writer(TextMaker):
 
     def begin(self, row: Row) -> Continuation:
         """Begin a text after its prompt."""
-        return self.open(row, self.loaded.decoder(row.tokens))
+        return self.open(row, decoder_of(self.loaded, row.tokens))
 
     def open(self, row: Row, decoder: Decoder) -> Continuation:
         """Begin a text, whose tokens `decoder` turns into characters."""
         options = self.options
         limit = options.max_tokens if row.max_tokens is None else row.max_tokens
-        how = (options.stop, limit, options.min_tokens, self.ends)
-        return self.loaded.continuation(decoder, *how)
+        return begin_continuation(
+            self.loaded, decoder, options.stop, limit, options.min_tokens, self.ends
+        )
 
     @cached_property
     def name(self) -> str:

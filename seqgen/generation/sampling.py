@@ -18,7 +18,7 @@ from seqgen.generation.draw import Choose, CounterDraw
 from seqgen.generation.processors import Forbid, History, Processor, normalise
 from seqgen.models.distributions import require_numbers
 from seqgen.models.inference import Reader, without_gradients
-from seqgen.models.state import State
+from seqgen.models.state import Opens, State
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,6 @@ class Step(NamedTuple):
     text: str
     continuation: Continuation
 
-
-# Handles of sources, one a row, to a state whose rows are written from those sources and hold no
-# past yet. Decoding knows a source by its handle alone.
-Opens = Callable[[Sequence[int]], State]
 
 # In the place of a token that a drawer is not sure of.
 UNSURE = -1

@@ -128,3 +128,8 @@ def _join(values: Sequence[Any]) -> Any:
     if isinstance(first, tuple):
         return tuple(_join(column) for column in zip(*values, strict=True))
     return first
+
+
+# Handles of sources, one a row, to a state whose rows are written from those sources and hold no
+# past yet. Decoding knows a source by its handle alone.
+Opens = Callable[[Rows], State]

@@ -14,7 +14,7 @@ from seqgen.files import title_of
 from seqgen.metrics.bootstrap import short, signature
 from seqgen.metrics.perplexity import OOV_BITS, ScoreTotals
 from seqgen.models.distributions import require_numbers
-from seqgen.scoring.loop import Scored, add_up
+from seqgen.scoring.loop import Scored, add_up, score_corpus
 from seqgen.settings import Documents, require
 from seqgen.settings.scoring import Scoring
 from seqgen.store.loaded import LoadedModel
@@ -269,12 +269,19 @@ def _score(
 
 
 def score_as(scoring: Scoring, loaded: LoadedModel, corpus: Corpus) -> Iterator[Scored]:
-    """Score a corpus in the way that `scoring` says; see `LoadedModel.score`."""
+    """Score a corpus in the way that `scoring` says; see `score_corpus`."""
     if scoring.learns:
         from seqgen.scoring import dynamic
 
         return dynamic.score_dynamically(loaded.model, corpus, scoring.learning, scoring.want)
-    return loaded.score(corpus, scoring.batch_size, scoring.stride, scoring.want)
+    return score_corpus(
+        loaded.model,
+        corpus,
+        scoring.batch_size,
+        scoring.stride,
+        scoring.want,
+        loaded.data.direction,
+    )
 
 
 def protocol(loaded: LoadedModel, scoring: Scoring) -> str:

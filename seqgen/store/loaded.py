@@ -1,20 +1,16 @@
-"""A trained model in memory, what its texts are given, and how it reads and writes."""
+"""A trained model in memory, and what its texts are given."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from seqgen.errors import SeqgenError
-from seqgen.generation.backward import BackwardContinuation, BackwardDecoder
-from seqgen.generation.continuation import Continuation, EndIds
 from seqgen.models.inference import Reader
-from seqgen.models.scores import Want
-from seqgen.scoring.loop import Scored, score_corpus
 from seqgen.settings import WHOLE_NUMBERS, DataConfig, Documents, require
 from seqgen.settings.scoring import CacheConfig
 from seqgen.store import StoredMixture, StoredModel
@@ -38,11 +34,11 @@ from seqgen.text.sources import (
     handles_of,
     require_equal_widths,
 )
-from seqgen.text.tokenizers import Decoder, Tokenizer
+from seqgen.text.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
-    from seqgen.generation.sampling import Opens
     from seqgen.models.base import LanguageModel
+    from seqgen.models.state import Opens
 
     Source = Sequence[int] | Vectors
     Opening = tuple[Opens | None, list[int]]
@@ -171,28 +167,9 @@ class LoadedModel:
         ids = self.tokenizer.encode(text)
         return tuple((ids[::-1] if self.backward else ids).tolist())
 
-    def decoder(self, history: Sequence[int]) -> Decoder:
-        """Return what decodes the tokens that the model writes after those of `history`."""
-        if self.backward:
-            return BackwardDecoder(self.tokenizer, history)
-        return self.tokenizer.decoder(history)
-
-    def continuation(
-        self, decoder: Decoder, stops: Sequence[str], max_tokens: int, min_tokens: int, ends: EndIds
-    ) -> Continuation:
-        """Open a text over a decoder; see `Continuation`. Without `ends`, the model's end it."""
-        kind = BackwardContinuation if self.backward else Continuation
-        return kind(decoder, stops, max_tokens, ends or self.framing.stops, min_tokens)
-
     def echoed(self, prompt: str, text: str) -> str:
         """Return a text with its prompt where that belongs."""
         return text + prompt if self.backward else prompt + text
-
-    def score(
-        self, corpus: Corpus, batch_size: int, stride: int | None = None, want: Want = "hits"
-    ) -> Iterator[Scored]:
-        """Score a corpus in the direction that the model reads in; see `score_corpus`."""
-        return score_corpus(self.model, corpus, batch_size, stride, want, self.data.direction)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ from seqgen.generation.continuation import Continuation
 from seqgen.generation.processors import Processor, likeliest
 from seqgen.generation.prompts import Prompt, opening
 from seqgen.generation.sample import Writer
-from seqgen.generation.sampling import BatchText, Manner, Opens, Row, TextBatch
+from seqgen.generation.sampling import BatchText, Manner, Row, TextBatch
 from seqgen.models.inference import Reader
+from seqgen.models.state import Opens
 from seqgen.store.loaded import LoadedModel
 
 # Tokens of prompts that are read between two steps of the texts that are being written.
