@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from seqgen import registry
 from seqgen.cli import beam_search, bleu, perplexity, sample, train
-from seqgen.cli.shell.flags import described
+from seqgen.cli.shell.known_settings import described
 from seqgen.models.recurrent.settings import RecurrentConfig
 from seqgen.plugins.tune import command as tune
 from seqgen.plugins.tune import sweep_command as sweep

@@ -9,7 +9,7 @@ import typer
 
 from seqgen import registry, store
 from seqgen.cli.shell.flags import takes_options
-from seqgen.cli.shell.help import CommandGroup, CommandWithHelp, put_panels
+from seqgen.cli.shell.help import CommandGroup, CommandWithHelp
 from seqgen.cli.shell.model_facts import (
     describe,
     losses_by_step,
@@ -114,35 +114,6 @@ def _list_architectures(out: Output) -> None:
     known = registry.ARCHITECTURES.values()
     if not out.records({"name": kind.name, "summary": kind.summary} for kind in known):
         put_facts({kind.name: kind.summary for kind in known})
-
-
-def put_presets(out: Output) -> None:
-    """Write what each preset is."""
-    from seqgen.presets import PRESETS
-
-    facts = "name", "architecture", "summary"
-    if not out.records({f: getattr(one, f) for f in facts} for one in PRESETS.values()):
-        put_facts({one.name: one.summary for one in PRESETS.values()})
-
-
-def put_settings(architecture: str, out: Output, only: str | None = None) -> None:
-    """Write the settings of an architecture, of training and of the data, all or those searched.
-
-    Raises:
-        UsageError: there is no such architecture or setting.
-    """
-    from seqgen.cli.shell.flags import facts_line, settings_of
-
-    records = settings_of(architecture, only)
-    if out.records(records):
-        return
-    panels: dict[str, list[tuple[str, str]]] = {
-        architecture if record["group"] == "model" else record["group"]: [] for record in records
-    }
-    for record in sorted(records, key=lambda record: record["setting"]):
-        heading = architecture if record["group"] == "model" else record["group"]
-        panels[heading].append((record["setting"], facts_line(record)))
-    put_panels(panels.items())
 
 
 class Details(Options, panel=Panel.OUTPUT):

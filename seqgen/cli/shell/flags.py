@@ -14,13 +14,12 @@ import dataclasses
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from seqgen import registry
 from seqgen.cli.shell import completion, recording
 from seqgen.cli.shell.inputs import file_name, file_path
 from seqgen.cli.shell.output import unescape
@@ -28,14 +27,10 @@ from seqgen.cli.shell.process import use_threads
 from seqgen.errors import UsageError
 from seqgen.settings import (
     NO_BOUNDS,
-    Config,
-    DataConfig,
     Flag,
-    TrainingConfig,
     conform,
     count_of,
     is_group,
-    no_such_setting,
     require,
 )
 
@@ -255,83 +250,8 @@ def fill_in_numbers(arguments: Sequence[str]) -> list[str]:
     return filled
 
 
-NAMES_OF_TYPES = {int: "whole number", float: "number", bool: "true or false", str: "text"}
-
-
 # Flags whose name is not the setting's.
 SETTING_OF = {"layers": "num_layers", "heads": "num_heads"}
-
-
-def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
-    """Return every setting that `train --model NAME` takes, as `models --architectures` shows it.
-
-    The architecture's own come from `registry.DEFAULTS`, so that its code, and torch, is not
-    loaded.
-
-    Args:
-        name: of the architecture.
-        only: the one setting to return, or a part of the names or help of several.
-
-    Raises:
-        UsageError: there is no such architecture or setting.
-    """
-    stored = registry.architecture(name).defaults()
-    groups = {
-        "model": stored["settings"],
-        "training": described(TrainingConfig),
-        "data": described(DataConfig),
-    }
-    chosen = None if only is None else only.replace("-", "_")
-    known = [setting for group in groups.values() for setting in group]
-    found = known if chosen is None else {chosen} & {*known}
-    if not found:
-        found = {
-            setting
-            for group in groups.values()
-            for setting, facts in group.items()
-            if chosen in setting or only.lower() in facts["doc"].lower()
-        }
-    if not found:
-        raise no_such_setting(chosen, name, known)
-    recipe = stored["training"]
-    return [
-        {"architecture": name, "group": group, "setting": setting}
-        | {**facts, "default": recipe.get(setting, facts["default"])}
-        for group, settings in groups.items()
-        for setting, facts in settings.items()
-        if setting in found
-    ]
-
-
-def described(config: type[Config]) -> dict[str, dict[str, Any]]:
-    """Return what records say of each setting of a configuration, by its name."""
-    kinds = config.types()
-    return {
-        name: {
-            "doc": field.metadata["doc"],
-            "type": _type_name(kinds[name]),
-            "choices": list(choices_of(kinds[name])) or None,
-            "default": None if field.default is dataclasses.MISSING else field.default,
-            "bounds": str(field.metadata["bounds"].without_sanity_limit()) or None,
-        }
-        for name, field in config.fields().items()
-    }
-
-
-def _type_name(kind: Any) -> str:
-    """Return the name of a type for help; for `T | None`, that of T."""
-    base = next((part for part in get_args(kind) if part in NAMES_OF_TYPES), kind)
-    return "choice" if choices_of(kind) else NAMES_OF_TYPES[base]
-
-
-def facts_line(setting: Mapping[str, Any]) -> str:
-    """Return a setting in a sentence: what it means, its allowed values, and its default."""
-    choices = setting["choices"]
-    allowed = f"one of {', '.join(choices)}" if choices else setting["type"]
-    bounds = f", {setting['bounds']}" if setting["bounds"] else ""
-    default = setting["default"]
-    shown = str(default).lower() if default is None or isinstance(default, bool) else default
-    return f"{setting['doc']} ({allowed}{bounds}) [default: {shown}]"
 
 
 def assignment(text: str) -> tuple[str, str]:

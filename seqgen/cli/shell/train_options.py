@@ -200,7 +200,7 @@ class Recipe(Options, panel=Panel.WHAT):
 
     def put_help(self, out: Output) -> bool:
         """Write what `--preset help` or `--set help` asks for; return whether one was given."""
-        from seqgen.cli.models import put_presets, put_settings
+        from seqgen.cli.shell.known_settings import put_presets, put_settings
 
         if self.kind.preset == "help":
             put_presets(out)
