@@ -10,6 +10,7 @@ import typer
 from seqgen import registry, store
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.help import CommandGroup, CommandWithHelp
+from seqgen.cli.shell.known_settings import put_settings
 from seqgen.cli.shell.model_facts import (
     describe,
     losses_by_step,
