@@ -30,7 +30,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from seqgen import __version__
@@ -66,11 +65,15 @@ class Plugin:
         commands: by name.
         former_flags: flags of other commands that are commands of this plugin now: by command and
             flag, the command, and the flag that it has instead ("" for none).
+        tasks: kinds of task (`seqgen.tasks.task.Task`): what its models learn. The rows of its
+            architectures are in a file `architectures.json` beside the plugin, their settings and
+            defaults in `defaults.json`.
     """
 
     version: int = VERSION
     commands: Mapping[str, Command] = field(default_factory=dict)
     former_flags: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    tasks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,14 +98,14 @@ class Installed:
         return getattr(importlib.import_module(f"{self.module}.{module}"), name)
 
     @property
-    def package(self) -> ModuleType:
-        """The module of its `PLUGIN`."""
-        return sys.modules[self.module]
+    def folder(self) -> Path:
+        """Where its files are."""
+        return Path(sys.modules[self.module].__file__ or "").parent
 
     @property
     def summary(self) -> str:
         """What it is, in one line: the first of its docstring."""
-        return (self.package.__doc__ or "").strip().partition("\n")[0]
+        return (sys.modules[self.module].__doc__ or "").strip().partition("\n")[0]
 
 
 # What was wrong with plugins that are left out, a line each.
@@ -189,3 +192,8 @@ def commands() -> Mapping[str, tuple[Installed, Command]]:
 def former_flags() -> Mapping[tuple[str, str], tuple[str, str]]:
     """Return the flags that have become commands of plugins."""
     return {key: now for one in plugins() for key, now in one.plugin.former_flags.items()}
+
+
+def tasks() -> list[Any]:
+    """Return the kinds of task of all plugins."""
+    return [one.load(target) for one in plugins() for target in one.plugin.tasks]

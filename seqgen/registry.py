@@ -1,4 +1,8 @@
-"""The architectures seqgen knows. A new one: a file in `models/`, a row in `architectures.json`."""
+"""The architectures that seqgen knows: those of the core's families, and those of plugins.
+
+A family, a folder of `models/`, has a file `architectures.json` with a row for each of its
+architectures; so has a plugin that adds some.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from seqgen import hooks
 from seqgen.errors import UsageError, named
-from seqgen.plugins.hopfield.task import ASSOCIATIVE_MEMORY
-from seqgen.plugins.labels.bidirectional_task import BIDIRECTIONAL
-from seqgen.plugins.labels.masked_task import MASKED_LM
-from seqgen.plugins.labels.task import ON_FEATURES
-from seqgen.plugins.vectors.task import WORD_VECTORS
-from seqgen.settings.model import LabellingConfig, labelling_config
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 from seqgen.tasks.task import Task
 from seqgen.tasks.translation import TRANSLATION
 
-# The settings of each architecture and their defaults; `python docs/settings.py` writes them.
-DEFAULTS = Path(__file__).with_name("defaults.json")
-# A row for each architecture.
-ROWS = Path(__file__).with_name("architectures.json")
+HERE = Path(__file__).parent
+# The rows of a family or a plugin; and the settings of each architecture with their defaults, which
+# `python docs/settings.py` writes: those of the core beside this file, those of a plugin in it.
+ROWS, DEFAULTS = "architectures.json", "defaults.json"
+# The order of history. Families that are not named here come after these.
+FAMILIES = ("ngram", "hmm", "window", "recurrent", "transformer", "seq2seq")
 
 
 @dataclass(frozen=True)
@@ -31,20 +32,20 @@ class Architecture:
     """A kind of model: its name, where its classes live, what it is in one line, its tasks.
 
     `model` and `config` are "module:Class", imported only when used, so that listing
-    architectures loads no torch; a module that begins with a dot is one of `seqgen.models`. The
-    configuration of a class X is XConfig beside it, unless `config` says otherwise. `tasks` are
-    those that it can serve, the first by default. `estimator` is the "module:name" of the
-    `Estimator` of one that is not trained by gradients, `arrays` the "module:Class" of its
-    `ArrayModel`, if it has one.
+    architectures loads no torch. The configuration of a class X is XConfig beside it, unless
+    `config` says otherwise. `tasks` are those that it can serve, the first by default. `estimator`
+    is the "module:name" of the `Estimator` of one that is not trained by gradients, `arrays` the
+    "module:Class" of its `ArrayModel`, if it has one. `folder` has the file of its defaults.
     """
 
     name: str
     model: str
     summary: str
-    tasks: tuple[Task, ...] = (LANGUAGE_MODELING, *ON_FEATURES)
+    tasks: tuple[Task, ...]
     config: str | None = None
     estimator: str | None = None
     arrays: str | None = None
+    folder: Path = HERE
 
     @property
     def task(self) -> Task:
@@ -74,7 +75,7 @@ class Architecture:
         `model` has all settings that a user may set, `training` those of its own recipe, and
         `settings` what there is to say of each of the former.
         """
-        return json.loads(DEFAULTS.read_text(encoding="utf-8"))[self.name]
+        return json.loads((self.folder / DEFAULTS).read_text(encoding="utf-8"))[self.name]
 
     def for_task(self, task: str) -> Architecture:
         """Return the architecture that learns a task, one of `ON_FEATURES`, on this one's features.
@@ -112,44 +113,64 @@ class TaskArchitecture(Architecture):
 
     def load_config(self) -> Any:
         """Import and return the class of their configuration."""
-        return labelling_config(self.trunk.load_config())
+        return load_object(self.task.head_config)(self.trunk.load_config())
 
     def defaults(self) -> dict[str, dict[str, Any]]:
         """Return its default settings, also without importing its code."""
-        model = {**self.trunk.defaults()["model"], "pooling": None}
+        model = {**self.trunk.defaults()["model"], **self.task.head_settings}
         training = self.trunk.defaults()["training"] if self.trunk.is_encoder else None
-        return {"model": model, "training": training or dict(LabellingConfig.recipe)}
+        return {"model": model, "training": training or dict(self.task.head_recipe)}
 
 
 def load_object(target: str) -> Any:
-    """Import a "module:name" and return what it names; ".module" is one of `seqgen.models`."""
+    """Import a "module:name" and return what it names."""
     module, name = target.split(":")
-    return getattr(importlib.import_module(module, "seqgen.models"), name)
+    return getattr(importlib.import_module(module), name)
 
 
-# What all recurrent cells are run by, each with a configuration that names its equation.
-RECURRENT = {
-    "model": ".recurrent.model:RecurrentLM",
-    "arrays": ".recurrent.arrays:RecurrentArrays",
+TASKS: dict[str, Task] = {
+    task.name: task for task in (LANGUAGE_MODELING, TRANSLATION, *hooks.tasks())
 }
-KINDS = (LANGUAGE_MODELING, TRANSLATION, WORD_VECTORS, MASKED_LM, BIDIRECTIONAL, ASSOCIATIVE_MEMORY)
+# What is learned on the features of an architecture (`--task`).
+ON_FEATURES = tuple(task for task in TASKS.values() if task.head)
+
+
+def _places() -> Iterator[tuple[Path, str, Path]]:
+    """Yield each folder with rows, the name of its package, and the folder of the defaults."""
+    order = {name: place for place, name in enumerate(FAMILIES)}
+    families = sorted(path.parent for path in (HERE / "models").glob(f"*/{ROWS}"))
+    for folder in sorted(families, key=lambda folder: order.get(folder.name, len(order))):
+        yield folder, f"seqgen.models.{folder.name}", HERE
+    for plugin in hooks.plugins():
+        if (plugin.folder / ROWS).exists():
+            yield plugin.folder, plugin.module, plugin.folder
 
 
 def _rows() -> Iterator[Architecture]:
-    """Yield the architectures of `architectures.json`.
+    """Yield the architectures of all families and plugins.
 
-    A row has the fields of an `Architecture`, `tasks` by their names; or the `cell` of a recurrent
-    network: its configuration, in a file of the cell's name.
+    A row has the fields of an `Architecture`, `tasks` by their names: without them, it is a
+    language model, whose features others may learn from. A module that begins with a dot is one of
+    the package. A recurrent network may have its `cell` alone: the configuration that names its
+    equation, in a file of the architecture's name.
     """
-    kinds = {task.name: task for task in (*KINDS, *ON_FEATURES)}
-    for name, row in json.loads(ROWS.read_text(encoding="utf-8")).items():
-        if cell := row.pop("cell", None):
-            row |= {**RECURRENT, "config": f".recurrent.cells.{name}:{cell}"}
-        if "tasks" in row:
-            row["tasks"] = tuple(kinds[task] for task in row["tasks"])
-        yield Architecture(name, **row)
+    for folder, package, of_defaults in _places():
+        for name, row in json.loads((folder / ROWS).read_text(encoding="utf-8")).items():
+            if cell := row.pop("cell", None):
+                row |= RECURRENT | {"config": f".cells.{name}:{cell}"}
+            parts = {
+                key: package + value if key in TARGETS and value.startswith(".") else value
+                for key, value in row.items()
+            }
+            names = parts.pop("tasks", None)
+            known = [task for task in (TASKS.get(one) for one in names or ()) if task is not None]
+            tasks = (LANGUAGE_MODELING, *ON_FEATURES) if names is None else tuple(known)
+            yield Architecture(name, **parts, tasks=tasks, folder=of_defaults)
 
 
+TARGETS = ("model", "config", "arrays", "estimator")
+# What all recurrent cells are run by.
+RECURRENT = {"model": ".model:RecurrentLM", "arrays": ".arrays:RecurrentArrays"}
 ARCHITECTURES: dict[str, Architecture] = {row.name: row for row in _rows()}
 DEFAULT, DEFAULT_ENCODER = "lstm", "birnn"
 # The name of no architecture: `train` is to choose what suits the text.

@@ -1,8 +1,7 @@
-"""What the configuration of every architecture has, and those of classifiers and taggers."""
+"""What the configuration of every architecture has."""
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -37,6 +36,9 @@ class Size:
     tokens: float = 0.0
     text: float = 0.0
 
+
+# Of a model with a head on features, what no user sets.
+LABELLING = frozenset({"classes", "feature_model"})
 
 # Dropout by the overfitting ratio, passes over the text x parameters / tokens of the text: each
 # row holds for ratios below its first number.
@@ -118,66 +120,3 @@ class ModelConfig(Config):
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         """Return whether products in bf16 units pay on a CPU: for small ones casting costs more."""
         return True
-
-
-# Of a classifier or a tagger, what no user sets.
-LABELLING = frozenset({"classes", "feature_model"})
-Pooling = Literal["last", "mean", "max", "all"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SentenceConfig(ModelConfig):
-    """What configurations of encoders of sentences have in common."""
-
-    recipe: ClassVar[Mapping[str, Any]] = {
-        "optimizer": "adamw",
-        "lr": 2e-3,
-        "batch_size": 32,
-        "weight_decay": 0.01,
-    }
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabellingConfig(ModelConfig):
-    """What stands between features and labels.
-
-    The training settings of a language model are not for labels: its place is taken by those that
-    suit most encoders.
-    """
-
-    derived: ClassVar[frozenset[str]] = ModelConfig.derived | LABELLING
-    recipe: ClassVar[Mapping[str, Any]] = SentenceConfig.recipe
-    sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
-
-    classes: int = setting(
-        "Number of labels; it follows from the data.", low=1, high=MOST_TOKENS, default=1
-    )
-    feature_model: dict[str, Any] | None = setting(
-        "The trained model whose features are read with the tokens (--features): its digest, "
-        "architecture and configuration."
-    )
-    pooling: Pooling | None = setting(
-        "For classifiers: the vector of a whole text. The last state, of both directions where "
-        "there are two (last), the mean or the maximum over its tokens, or all three side by side "
-        "(Howard and Ruder 2018). By default the mean for bag and encoder, else the last state."
-    )
-
-
-@functools.cache
-def labelling_config(trunk: type[ModelConfig]) -> type[ModelConfig]:
-    """Return the configuration of classifiers and taggers: the trunk's settings and their own.
-
-    Args:
-        trunk: the configuration class of the architecture that makes the features.
-    """
-
-    @dataclass(frozen=True, kw_only=True)
-    class OfTrunk(LabellingConfig, trunk):
-        derived: ClassVar[frozenset[str]] = trunk.derived | LABELLING
-        recipe: ClassVar[Mapping[str, Any]] = (
-            trunk if issubclass(trunk, SentenceConfig) else LabellingConfig
-        ).recipe
-        sizes: ClassVar[tuple[Size, ...]] = LabellingConfig.sizes
-
-    OfTrunk.__name__ = f"Labelling{trunk.__name__}"
-    return OfTrunk

@@ -41,6 +41,10 @@ class Task:
         head: "module:name" of what makes a model class of the class whose features it learns on;
             None where a model learns by itself.
         array_head: the same of array models.
+        head_config: "module:name" of what makes its configuration class of that of the features.
+        head_settings: the settings that such a model has besides those of the features, with their
+            defaults.
+        head_recipe: the training settings that are its defaults on a language model's features.
         called: what a model with such a head is called: it ends the name of the architecture.
         dataset: "module:name" of the `Dataset` that reads what it learns from.
         validation: "module:name" of the `Validation` of its models.
@@ -67,6 +71,9 @@ class Task:
     stored_as: str | None = None
     head: str | None = None
     array_head: str | None = None
+    head_config: str | None = None
+    head_settings: Mapping[str, Any] = field(default_factory=dict)
+    head_recipe: Mapping[str, Any] = field(default_factory=dict)
     called: str | None = None
     labelled: Task | None = None
 

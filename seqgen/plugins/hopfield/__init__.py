@@ -8,4 +8,5 @@ PLUGIN = Plugin(
     commands={
         "restore": Command("command:restore", "Write"),
     },
+    tasks=("task:ASSOCIATIVE_MEMORY",),
 )

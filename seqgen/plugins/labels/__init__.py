@@ -9,4 +9,10 @@ PLUGIN = Plugin(
         "fill": Command("fill_command:fill", "Write"),
         "predict": Command("predict_command:predict", "Measure"),
     },
+    tasks=(
+        "task:CLASSIFICATION",
+        "task:TAGGING",
+        "masked_task:MASKED_LM",
+        "bidirectional_task:BIDIRECTIONAL",
+    ),
 )

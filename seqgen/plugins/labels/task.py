@@ -6,6 +6,9 @@ from dataclasses import replace
 
 from seqgen.tasks.task import OF_TARGETS, OF_WINDOWS, Task
 
+# The training settings that suit most networks with such a head.
+RECIPE = {"optimizer": "adamw", "lr": 2e-3, "batch_size": 32, "weight_decay": 0.01}
+
 CLASSIFICATION = Task(
     name="classify",
     learns="texts with a label",
@@ -27,6 +30,9 @@ CLASSIFICATION = Task(
     stops_early=True,
     head="seqgen.plugins.labels.models.labeller:classifier_of",
     array_head="seqgen.plugins.labels.models.labeller_arrays:classifier_of",
+    head_config="seqgen.plugins.labels.settings:labelling_config",
+    head_settings={"pooling": None},
+    head_recipe=RECIPE,
     called="classifier",
 )
 TAGGING = replace(
@@ -40,5 +46,3 @@ TAGGING = replace(
     array_head="seqgen.plugins.labels.models.labeller_arrays:tagger_of",
     called="tagger",
 )
-# What is learned on the features of an architecture (`--task`).
-ON_FEATURES = (CLASSIFICATION, TAGGING)

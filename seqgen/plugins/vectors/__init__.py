@@ -8,4 +8,5 @@ PLUGIN = Plugin(
     commands={
         "vectors": Command("command:vectors", "Measure"),
     },
+    tasks=("task:WORD_VECTORS",),
 )

@@ -12,8 +12,8 @@ from seqgen.engines.weights import Shapes, Weights
 from seqgen.models.array_network import ArrayNetwork
 from seqgen.models.inference import ArrayModel
 from seqgen.plugins.labels.models.labelling import at_ends, require_window
+from seqgen.plugins.labels.settings import LabellingConfig, Pooling
 from seqgen.settings import ModelConfig
-from seqgen.settings.model import LabellingConfig, Pooling
 
 
 class ArrayEncoder:

@@ -11,7 +11,7 @@ from seqgen.engines.weights import Shapes, Weights
 from seqgen.plugins.labels.models.arrays import ArrayEncoder
 from seqgen.plugins.labels.models.labelling import at_ends
 from seqgen.plugins.labels.models.settings import BagConfig
-from seqgen.settings.model import Pooling
+from seqgen.plugins.labels.settings import Pooling
 
 # The factor of the rolling hash of n-grams, as in fastText.
 FACTOR = 116049371

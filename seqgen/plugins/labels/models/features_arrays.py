@@ -14,8 +14,8 @@ from seqgen.engines.ops import ArrayOps
 from seqgen.engines.weights import Shapes, Weights
 from seqgen.plugins.labels.models.arrays import ArrayEncoder, LastStatesArrays, without_head
 from seqgen.plugins.labels.models.elmo_arrays import ELMoArrays
+from seqgen.plugins.labels.settings import LabellingConfig
 from seqgen.plugins.vectors.models.arrays import WordArrays
-from seqgen.settings.model import LabellingConfig
 
 # Takes sentences, see `SentenceEncoder.forward`, to features (N, S, L, D); and how many tokens a
 # sentence may have, its start included, None for any number.

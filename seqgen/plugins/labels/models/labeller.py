@@ -18,7 +18,7 @@ from seqgen.models.state import State
 from seqgen.plugins.labels.models.features import Featured
 from seqgen.plugins.labels.models.labelling import LabelsOfFeatures, head_width
 from seqgen.plugins.labels.models.sentence_encoder import LastStates, SentenceEncoder
-from seqgen.settings.model import LabellingConfig
+from seqgen.plugins.labels.settings import LabellingConfig
 from seqgen.text.batches import Batch
 
 # Of the settings of a trunk, the dropout before the head: the first of these that is not None.

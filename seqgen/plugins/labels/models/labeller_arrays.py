@@ -12,7 +12,7 @@ from seqgen.models.inference import ArrayModel
 from seqgen.plugins.labels.models.arrays import ArrayEncoder, LastStatesArrays
 from seqgen.plugins.labels.models.features_arrays import featured
 from seqgen.plugins.labels.models.labelling import LabelsOfFeatures, head_width
-from seqgen.settings.model import LabellingConfig
+from seqgen.plugins.labels.settings import LabellingConfig
 
 
 class LabellerArrays(LabelsOfFeatures, ArrayNetwork):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from seqgen.engines.ops import Leaf, ops_of
 from seqgen.errors import SeqgenError
-from seqgen.settings.model import LabellingConfig, Pooling
+from seqgen.plugins.labels.settings import LabellingConfig, Pooling
 from seqgen.text.sources import Source
 
 

@@ -17,8 +17,8 @@ from seqgen.plugins.labels.models.birnn_arrays import BothEnds
 from seqgen.plugins.labels.models.labelling import at_ends, require_window
 from seqgen.plugins.labels.models.settings import BagConfig, EncoderConfig
 from seqgen.plugins.labels.models.transformer_arrays import BlocksOverSentences
+from seqgen.plugins.labels.settings import Pooling
 from seqgen.settings import ModelConfig, require
-from seqgen.settings.model import Pooling
 
 
 class SentenceEncoder(nn.Module):

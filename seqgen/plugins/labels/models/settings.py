@@ -11,8 +11,8 @@ from seqgen.models.recurrent.settings import MOST_FILTERS, CellRegularisers, Rec
 from seqgen.models.shared_settings import shared
 from seqgen.models.transformer.settings import TransformerConfig
 from seqgen.plugins.labels.masking import Symbols
+from seqgen.plugins.labels.settings import SentenceConfig
 from seqgen.settings import Size, ranges, require, setting
-from seqgen.settings.model import SentenceConfig
 
 # The width of the vectors without n-grams, and with them, as in Joulin et al. (2017): each step
 # updates all buckets.

@@ -15,7 +15,7 @@ from seqgen.plugins.labels.masking import Symbols
 from seqgen.plugins.labels.models.arrays import ArrayEncoder
 from seqgen.plugins.labels.models.labelling import at_ends, require_window
 from seqgen.plugins.labels.models.settings import BertConfig, EncoderConfig
-from seqgen.settings.model import Pooling
+from seqgen.plugins.labels.settings import Pooling
 
 # [CLS], [SEP] and [MASK], whose ids follow those of the tokenizer.
 SYMBOLS = 3
