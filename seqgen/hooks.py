@@ -68,12 +68,17 @@ class Plugin:
         tasks: kinds of task (`seqgen.tasks.task.Task`): what its models learn. The rows of its
             architectures are in a file `architectures.json` beside the plugin, their settings and
             defaults in `defaults.json`.
+        options: groups of options (`seqgen.settings.options.Options`) that commands of the core
+            take besides their own, by the place where they are added: "writing" (of `sample` and
+            `beam-search`), "train" and so on. Whoever has the place says what methods such a group
+            needs.
     """
 
     version: int = VERSION
     commands: Mapping[str, Command] = field(default_factory=dict)
     former_flags: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -197,3 +202,12 @@ def former_flags() -> Mapping[tuple[str, str], tuple[str, str]]:
 def tasks() -> list[Any]:
     """Return the kinds of task of all plugins."""
     return [one.load(target) for one in plugins() for target in one.plugin.tasks]
+
+
+def options(place: str) -> dict[str, Any]:
+    """Return the groups of options that plugins add at a place, by the plugin's name."""
+    return {
+        one.name: one.load(one.plugin.options[place])
+        for one in plugins()
+        if place in one.plugin.options
+    }

@@ -11,6 +11,7 @@ import pytest
 
 import seqgen
 from seqgen import registry
+from seqgen.cli import all_commands
 from seqgen.plugins.exchange import formats
 
 PACKAGE = Path(seqgen.__file__).parent

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from seqgen import hooks
 from seqgen.errors import UsageError, did_you_mean
 from seqgen.settings.setting import Config, Flag, require, short
 
@@ -197,6 +198,12 @@ class Options(Config):
         require(other is None, f"{owner} cannot be combined with {other}")
 
     @property
+    def groups(self) -> list[Options]:
+        """Its groups of options, in order."""
+        own = (getattr(self, name) for name in self.fields())
+        return [value for value in own if isinstance(value, Options)]
+
+    @property
     def given(self) -> list[str]:
         """The flags whose value is not the default, in order."""
         own = {name: getattr(self, name) for name in self.fields()}
@@ -214,6 +221,16 @@ class Options(Config):
 def group(options: type[Options]) -> Any:
     """Return a field that is a group of options, all of them at their defaults."""
     return dataclasses.field(default_factory=options, metadata={"flag": Flag()})
+
+
+def added_options(place: str) -> type[Options]:
+    """Return the group of all options that plugins add at a place; see `hooks.Plugin.options`.
+
+    It has a field for each plugin that adds some there, called as the plugin: its group.
+    """
+    groups = hooks.options(place)
+    fields = {name: group(kind) for name, kind in groups.items()}
+    return type("AddedOptions", (Options,), {"__annotations__": dict(groups), **fields})
 
 
 def settings_group(*configs: type[Config], only: Iterable[str] = ()) -> type[Options]:
