@@ -13,13 +13,11 @@ import torch
 
 from seqgen import ranks, registry, store
 from seqgen.engines.memory_limit import to_train
-from seqgen.engines.precision import choose_device, parameter_type, restored_randomness
+from seqgen.engines.precision import parameter_type, restored_randomness
 from seqgen.interrupts import ending_as_ctrl_c
 from seqgen.models.base import LanguageModel
 from seqgen.models.deferred_init import Unfilled
 from seqgen.models.mixture.members import side_by_side
-from seqgen.plugins.tune.rate_finder import FoundRate, RampPoint
-from seqgen.plugins.tune.rate_finder import find_rate as ramp
 from seqgen.presets import Preset
 from seqgen.ranks.group import together
 from seqgen.settings import TrainingConfig, require
@@ -404,41 +402,3 @@ def _choose(
         plain = {"precision": "float32"} if training.precision == "auto" else {}
         return plan, replace(training, compile=False, row_threads=1, **plain)
     return plan, choose_for_machine(SpeedTrial(plan, training, prepared, device), report)
-
-
-@ending_as_ctrl_c()
-def find_rate(
-    data: Sequence[str | Path],
-    *,
-    device: str = "auto",
-    report: Report = lambda event: None,
-    put: Callable[[RampPoint], None] = lambda point: None,
-    **asked: Any,
-) -> tuple[list[RampPoint], FoundRate]:
-    """Begin the run that `train` with these arguments would begin, with a rate that rises.
-
-    Args:
-        data: see `train`.
-        device: auto, cpu, cuda or mps.
-        report: takes events of preparing.
-        put: takes each step of the ramp.
-        asked: other fields of `RunRequest`.
-
-    Raises:
-        UsageError: the architecture is not trained by gradients, or see `train`.
-        Diverged: the loss is no number from the start.
-    """
-    place = choose_device(device)
-    ready = prepare_run(RunRequest(data=data, **asked), place, report, _require_gradients)
-    training = ready.training
-    with restored_randomness(place):
-        model = ready.initial_model()
-        model.to(device=place, dtype=parameter_type(training.precision))
-        batches = ready.prepared.batches_for(model, training)
-        return ramp(model, batches, training, put)
-
-
-def _require_gradients(plan: Plan) -> None:
-    """Refuse an architecture that is not trained by gradients."""
-    why = f"{plan.architecture} is not trained by gradients: it has no learning rate to find"
-    require(not plan.is_estimated, why)

@@ -32,7 +32,7 @@ def find_lr(
     if recipe.put_help(out):
         return
     from seqgen.cli.shell.progress import display
-    from seqgen.training.train import find_rate
+    from seqgen.plugins.tune.rate_finder import find_rate_for
 
     data = files.named(recipe.given_settings)
     settings = recipe.settings(machine)
@@ -45,7 +45,7 @@ def find_lr(
     unit = "nats/label" if recipe.kind.task else "nats/token"
     place = None if curves.plot is None else check_picture(curves.plot, inputs.open(data))
     with display(out) as report:
-        points, best_rate = find_rate(
+        points, best_rate = find_rate_for(
             sources,
             targets=inputs.keep(files.target),
             settings=settings,

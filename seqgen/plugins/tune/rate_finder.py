@@ -8,12 +8,19 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from seqgen.engines.precision import choose_device, parameter_type, restored_randomness
+from seqgen.interrupts import ending_as_ctrl_c
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.settings import TrainingConfig
+from seqgen.settings import TrainingConfig, require
 from seqgen.text.batches import Batches
+from seqgen.training.events import Report
 from seqgen.training.loop import Trainer
+from seqgen.training.plan import Plan
 from seqgen.training.run import Diverged, Hooks, Run, Watch
+from seqgen.training.train import RunRequest, prepare_run
 
 # The ramp: its steps, and where it begins and ends in units of the settings' own rate.
 STEPS, LOWEST, HIGHEST = 100, 1e-4, 1e3
@@ -135,3 +142,41 @@ def suggest(points: Sequence[RampPoint]) -> FoundRate:
         steepest_lr=points[steepest].lr,
         steps=len(points),
     )
+
+
+@ending_as_ctrl_c()
+def find_rate_for(
+    data: Sequence[str | Path],
+    *,
+    device: str = "auto",
+    report: Report = lambda event: None,
+    put: Callable[[RampPoint], None] = lambda point: None,
+    **asked: Any,
+) -> tuple[list[RampPoint], FoundRate]:
+    """Begin the run that `train` with these arguments would begin, with a rate that rises.
+
+    Args:
+        data: see `train`.
+        device: auto, cpu, cuda or mps.
+        report: takes events of preparing.
+        put: takes each step of the ramp.
+        asked: other fields of `RunRequest`.
+
+    Raises:
+        UsageError: the architecture is not trained by gradients, or see `train`.
+        Diverged: the loss is no number from the start.
+    """
+    place = choose_device(device)
+    ready = prepare_run(RunRequest(data=data, **asked), place, report, _require_gradients)
+    training = ready.training
+    with restored_randomness(place):
+        model = ready.initial_model()
+        model.to(device=place, dtype=parameter_type(training.precision))
+        batches = ready.prepared.batches_for(model, training)
+        return find_rate(model, batches, training, put)
+
+
+def _require_gradients(plan: Plan) -> None:
+    """Refuse an architecture that is not trained by gradients."""
+    why = f"{plan.architecture} is not trained by gradients: it has no learning rate to find"
+    require(not plan.is_estimated, why)
