@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from seqgen import store
 from seqgen.cli.shell.inputs import Inputs
-from seqgen.cli.shell.model_options import OwnWay
+from seqgen.cli.shell.model_options import CommandVariant
 from seqgen.cli.shell.output import put_record
 from seqgen.errors import SeqgenError
 from seqgen.plugins.labels.datasets import ExampleDataset
@@ -45,4 +45,4 @@ def put_accuracy(model, file, json, quiet):
         put_record({"model": stored.name, "accuracy": totals.accuracy})
 
 
-EVAL = OwnWay(put_accuracy, "models that compare sentences")
+EVAL = CommandVariant(put_accuracy, "models that compare sentences")

@@ -26,7 +26,6 @@ from seqgen.cli.shell.pairs import (
 )
 from seqgen.cli.shell.tables import MISSING, count, figure, interval, percentage, put_table
 from seqgen.errors import UsageError
-from seqgen.plugins.labels.scores_output import MeasuredFile
 from seqgen.settings import Options, Panel, same, setting
 from seqgen.settings.generation import WeighedTranslation
 from seqgen.settings.scoring import CacheOptions, Scoring, TextScoring, TranslationScores
@@ -36,6 +35,15 @@ if TYPE_CHECKING:
     from seqgen.scoring.evaluate import Evaluation, Measurements
     from seqgen.scoring.minimal_pairs import Pair
     from seqgen.store.loaded import LoadedModel
+
+
+class MeasuredFile(Options):
+    """The file that models are measured on."""
+
+    file: str | None = file_argument(
+        "Text to measure on, pairs for translators, or labelled examples for classifiers and "
+        "taggers; - is standard input. Without a FILE, each model's held-out part is used."
+    )
 
 
 class MeasuredText(PairFiles):

@@ -1,4 +1,4 @@
-"""`seqgen perplexity`: score text, also under masked models; fit mixtures and caches to it."""
+"""`seqgen perplexity`: score text; fit mixtures and caches to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Input, Inputs, piped_input
-from seqgen.cli.shell.model_options import ExactMachine, Machine, ModelNames, OwnWay, served
+from seqgen.cli.shell.model_options import Machine, ModelNames, served
 from seqgen.cli.shell.output import Output, one_line, put, put_record, say, say_protocols
 from seqgen.cli.shell.pairs import (
     HELD_OUT,
@@ -324,7 +324,7 @@ class ScoreOutput:
                 text = as_scored(loaded, source)
                 records.append(score(loaded, text, file=source.name, scoring=self.scoring))
                 self.out.record(records[-1])
-        _table(COLUMNS, records, self.out)
+        put_figures(COLUMNS, records, self.out)
 
     def per_line(self, sources: list[ScoredInput], looks: AttentionView) -> None:
         """Write the figures of each line, of several models with the one that likes it best."""
@@ -336,7 +336,7 @@ class ScoreOutput:
             self.out.notice("\t".join(["best", *(f"bits/char {name}" for name in names), "line"]))
         for source in sources:
             text = as_text(models[0], source)
-            for liked in _some(whose_line(models, text, self.scoring), source.name):
+            for liked in at_least_one(whose_line(models, text, self.scoring), source.name):
                 best, lines = liked.best, liked.lines
                 look = looks.at(models[0], lines[0])
                 looks.put(look, f"line {lines[0].index}")
@@ -366,7 +366,7 @@ class ScoreOutput:
         about = protocol(loaded, scoring)
         for source in sources:
             tokens = score_tokens(loaded, as_text(loaded, source), scoring)
-            tokens = _some(tokens, source.name)
+            tokens = at_least_one(tokens, source.name)
             if show and not self.out.json:
                 put_coloured(tokens, self.out)
                 tokens = ()
@@ -392,7 +392,7 @@ class ScoreOutput:
                 say(f"{source.name}: {signature}")
 
 
-def _some(records: Iterator[T], file: str) -> Iterator[T]:
+def at_least_one(records: Iterator[T], file: str) -> Iterator[T]:
     """Yield what was scored; refuse nothing at all, as perplexity does.
 
     Raises:
@@ -420,7 +420,9 @@ COLUMNS = {
 }
 
 
-def _table(columns: dict[str, Callable[[Any], str]], records: Sequence[Any], out: Output) -> None:
+def put_figures(
+    columns: dict[str, Callable[[Any], str]], records: Sequence[Any], out: Output
+) -> None:
     """Write a row a record, without the columns that say nothing; JSON has its records already."""
     if out.json:
         return
@@ -458,58 +460,3 @@ def fit_on(source: ScoredInput, loaded: LoadedModel, scoring: Scoring, out: Outp
     tokens = plural(result.tokens, "token")
     out.notice(f"mixed: perplexity {figure(result.perplexity)} on {tokens} of {source.name}")
     return mixed
-
-
-@takes_options
-def put_pseudo_perplexity(
-    text: TextFiles, models: ModelNames, by_line: LineByLine, machine: ExactMachine, out: Output
-) -> None:
-    """Score files, standard input or what masked models hold out, and show the figures."""
-    from seqgen.plugins.labels.pseudo_perplexity import load_masked, pseudo_perplexity
-    from seqgen.store.loading import Work
-
-    files = text.or_piped
-    work = Work.of_files(files) if files else None
-    how = machine.device, machine.precision, work
-    loaded = [load_masked(name, *how) for name in models.names]
-    sources = Inputs(out.quiet).open(files) or [held_out_by(loaded, out.quiet)]
-    records = []
-    for one in loaded:
-        for source in sources:
-            if by_line.per_line:
-                _put_pseudo_lines(one, source, out)
-                continue
-            chunks = source.chunks(one.data.newlines)
-            documents = by_line.documents
-            records.append(pseudo_perplexity(one, chunks, file=source.name, documents=documents))
-            out.record(records[-1])
-    if not by_line.per_line:
-        _table(PSEUDO_COLUMNS, records, out)
-
-
-def _put_pseudo_lines(loaded: LoadedModel, source: Input, out: Output) -> None:
-    """Write the pseudo-log-likelihood of each line, a tab and the line."""
-    from seqgen.plugins.labels.pseudo_perplexity import pseudo_lines
-
-    lines = pseudo_lines(loaded, source.chunks(loaded.data.newlines), file=source.name)
-    for record in _some(lines, source.name):
-        if out.record(record):
-            continue
-        put(f"{figure(record.pseudo_log_likelihood)}\t{one_line(record.text)}\n")
-        if out.explains:
-            say(record.signature)
-    out.notice(f"{loaded.stored.name}: {record.protocol}")
-
-
-PSEUDO_PERPLEXITY = OwnWay(put_pseudo_perplexity, "masked models")
-
-
-PSEUDO_COLUMNS = {
-    "file": lambda r: r.file,
-    "model": lambda r: r.model,
-    "tokens": lambda r: count(r.tokens),
-    "pseudo-nats/token": lambda r: figure(r.pseudo_nats_per_token),
-    "pseudo-perplexity": lambda r: figure(r.pseudo_perplexity),
-    "accuracy": lambda r: percentage(r.accuracy),
-    "oov": lambda r: count(r.oov),
-}

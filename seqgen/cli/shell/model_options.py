@@ -160,7 +160,7 @@ class ReadModel(ModelName, panel=Panel.TEXT):
 
 
 @dataclass(frozen=True)
-class OwnWay:
+class CommandVariant:
     """What a command does for a kind of model; `Task.serves` names one.
 
     Attributes:

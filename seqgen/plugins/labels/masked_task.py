@@ -11,7 +11,7 @@ MASKED_LM = Task(
     validation="seqgen.training.validations:MaskedValidation",
     serves={
         "fill": "seqgen.plugins.labels.fill:fill",
-        "perplexity": "seqgen.cli.perplexity:PSEUDO_PERPLEXITY",
+        "perplexity": "seqgen.plugins.labels.pseudo_perplexity_command:PSEUDO_PERPLEXITY",
     },
     model_is="is a masked model, no language model: use seqgen fill, seqgen perplexity, or "
     "--init-from with --task",

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from seqgen.cli.compare import Compared, ComparedText, Tests
+from seqgen.cli.evaluate import MeasuredFile
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs
-from seqgen.cli.shell.model_options import Device, FixedSeed, ModelNames, OwnWay
+from seqgen.cli.shell.model_options import CommandVariant, Device, FixedSeed, ModelNames
 from seqgen.cli.shell.output import Output, put, say
 from seqgen.cli.shell.tables import MISSING, count, figure, percentage, put_table, short_count
-from seqgen.settings import Options, file_argument, same
+from seqgen.settings import Options, same
 
 if TYPE_CHECKING:
     from seqgen.plugins.labels.evaluate import LabelComparison, LabelEvaluation
@@ -20,15 +21,6 @@ if TYPE_CHECKING:
 # A confusion matrix with more labels than this is shown by --json alone; a terminal shows the
 # pairs of labels that are confused most often.
 WIDEST, MOST_PAIRS = 12, 10
-
-
-class MeasuredFile(Options):
-    """The file that models are measured on."""
-
-    file: str | None = file_argument(
-        "Text to measure on, pairs for translators, or labelled examples for classifiers and "
-        "taggers; - is standard input. Without a FILE, each model's held-out part is used."
-    )
 
 
 @takes_options
@@ -72,7 +64,7 @@ def _opened(
     return labellers, {"examples": examples, "name": source.title}
 
 
-LABEL_SCORES = OwnWay(put_label_scores, "models that predict labels")
+LABEL_SCORES = CommandVariant(put_label_scores, "models that predict labels")
 
 
 def _table(evaluations: Sequence[LabelEvaluation]) -> None:
@@ -168,7 +160,7 @@ def put_label_comparison(
         say(records[0].signature)
 
 
-LABEL_COMPARISON = OwnWay(put_label_comparison, "models that predict labels")
+LABEL_COMPARISON = CommandVariant(put_label_comparison, "models that predict labels")
 
 
 def _compared_table(records: Sequence[LabelComparison]) -> None:
