@@ -26,7 +26,7 @@ from seqgen.cli.shell.pairs import (
 )
 from seqgen.cli.shell.tables import MISSING, count, figure, interval, percentage, put_table
 from seqgen.errors import UsageError
-from seqgen.settings import Options, Panel, same, setting
+from seqgen.settings import Options, Panel, file_argument, same, setting
 from seqgen.settings.generation import WeighedTranslation
 from seqgen.settings.scoring import CacheOptions, Scoring, TextScoring, TranslationScores
 from seqgen.wording import plural
