@@ -35,7 +35,8 @@ class Architecture:
     architectures loads no torch. The configuration of a class X is XConfig beside it, unless
     `config` says otherwise. `tasks` are those that it can serve, the first by default. `estimator`
     is the "module:name" of the `Estimator` of one that is not trained by gradients, `arrays` the
-    "module:Class" of its `ArrayModel`, if it has one. `folder` has the file of its defaults.
+    "module:Class" of its `ArrayModel`, if it has one. `folder` has the file of its defaults;
+    `is_cell` says that it is a recurrent cell, which `RecurrentLM` runs.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Architecture:
     estimator: str | None = None
     arrays: str | None = None
     folder: Path = HERE
+    is_cell: bool = False
 
     @property
     def task(self) -> Task:
@@ -152,12 +154,13 @@ def _rows() -> Iterator[Architecture]:
     A row has the fields of an `Architecture`, `tasks` by their names: without them, it is a
     language model, whose features others may learn from. A module that begins with a dot is one of
     the package. A recurrent network may have its `cell` alone: the configuration that names its
-    equation, in a file of the architecture's name.
+    equation, in a file of the architecture's name unless it is "module:name".
     """
     for folder, package, of_defaults in _places():
         for name, row in json.loads((folder / ROWS).read_text(encoding="utf-8")).items():
             if cell := row.pop("cell", None):
-                row |= RECURRENT | {"config": f".cells.{name}:{cell}"}
+                place = f".{cell}" if ":" in cell else f".cells.{name}:{cell}"
+                row |= RECURRENT | {"config": place, "is_cell": True}
             parts = {
                 key: package + value if key in TARGETS and value.startswith(".") else value
                 for key, value in row.items()
@@ -170,7 +173,10 @@ def _rows() -> Iterator[Architecture]:
 
 TARGETS = ("model", "config", "arrays", "estimator")
 # What all recurrent cells are run by.
-RECURRENT = {"model": ".model:RecurrentLM", "arrays": ".arrays:RecurrentArrays"}
+RECURRENT = {
+    "model": "seqgen.models.recurrent.model:RecurrentLM",
+    "arrays": "seqgen.models.recurrent.arrays:RecurrentArrays",
+}
 ARCHITECTURES: dict[str, Architecture] = {row.name: row for row in _rows()}
 DEFAULT, DEFAULT_ENCODER = "lstm", "birnn"
 # The name of no architecture: `train` is to choose what suits the text.

@@ -11,11 +11,10 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.generation.continuations import Protocol, find_passages, go_on
 from seqgen.metrics.bleu import corpus_score
 from seqgen.metrics.diversity import diversity
-from seqgen.plugins.novelty.novelty import known_to, novelty
 from seqgen.scoring.minimal_pairs import Pair, score_pairs
 from seqgen.scoring.perplexity import for_model, held_out_pairs, perplexity, scoring_signature
 from seqgen.scoring.translations import Translating, translate, translation_record
-from seqgen.settings.scoring import BleuOptions, Scoring
+from seqgen.settings.scoring import BleuOptions, Scoring, TextMeasure
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.pairs import Pairs
 from seqgen.text.reading import Text, unix_newlines
@@ -33,22 +32,22 @@ class Measurements:
         bleu: continue passages of the text, and compare with how they really go on; or translate
             the sources of pairs, and compare with their targets.
         diversity: how varied these continuations or translations are, and the real ones.
-        novelty: what these continuations have copied from the training text.
         pairs: pairs of texts, a better and a worse one, by the name of their file.
         scoring: how text is scored.
         protocol: how passages are continued.
         translating: how sources are translated, and their translations scored.
+        added: further measures of these continuations, asked for or not.
         lenient: leave out what cannot be had, as long as something can.
     """
 
     perplexity: bool = True
     bleu: bool = True
     diversity: bool = True
-    novelty: bool = False
     pairs: Mapping[str, Sequence[Pair]] = field(default_factory=dict)
     scoring: Scoring = field(default_factory=Scoring)
     protocol: Protocol = field(default_factory=Protocol)
     translating: Translating = field(default_factory=Translating)
+    added: Sequence[TextMeasure] = ()
     lenient: bool = False
 
     @property
@@ -59,7 +58,7 @@ class Measurements:
     @property
     def writes(self) -> bool:
         """Whether the model writes."""
-        return self.bleu or self.diversity or self.novelty
+        return self.bleu or self.diversity or any(one.is_asked for one in self.added)
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,7 @@ class Evaluation:
         bleu: see `continuation_bleu`; of pairs, where BLEU is one of the metrics, the same keys.
         diversity: of what the model wrote, of the real texts (`text`), and a signature.
         pairs: the keys of `PairScore`, a record a group.
-        novelty: the longest part that the model copied and the shares of n-grams, and those of the
-            real texts (`text`); see `seqgen novelty`.
+        added: of what the model wrote and of the real texts, the figures of further measures.
         missing: what could not be had of all that applies, and why.
     """
 
@@ -88,8 +86,15 @@ class Evaluation:
     bleu: dict[str, Any] | None
     diversity: dict[str, Any] | None
     pairs: list[dict[str, Any]] | None
-    novelty: dict[str, Any] | None
+    added: dict[str, dict[str, Any] | None]
     missing: dict[str, str]
+
+    def record(self) -> dict[str, Any]:
+        """Return its record, in which the further measures stand beside the others."""
+        record: dict[str, Any] = {}
+        for key, value in asdict(self).items():
+            record |= value if key == "added" else {key: value}
+        return record
 
 
 @dataclass(frozen=True)
@@ -163,7 +168,7 @@ def evaluate(
         bleu=written.get("bleu"),
         diversity=written.get("diversity"),
         pairs=pairs or None,
-        novelty=written.get("novelty"),
+        added={one.key: written.get(one.key) for one in to_measure.added},
         missing=missing,
         **more,
     )
@@ -207,8 +212,9 @@ def _continue(
         figures["bleu"] = continuation_bleu(real, written)
     if to_measure.diversity:
         figures["diversity"] = _diversity(real, written)
-    if to_measure.novelty:
-        figures["novelty"] = _novelty(loaded, real, written)
+    for measure in to_measure.added:
+        if measure.is_asked:
+            figures[measure.key] = measure.measure(loaded, real, written)
     digest = hashlib.sha256(text.encode()).hexdigest()
     how = {"protocol": to_measure.protocol, "seed": to_measure.protocol.seed}
     signature = scoring_signature("continuations", loaded, scoring, digest, **how)
@@ -305,14 +311,6 @@ def continuation_bleu(real: Sequence[str], written: Sequence[str]) -> dict[str, 
 
 def _diversity(real: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
     return {"model": asdict(diversity(written)), "text": asdict(diversity(real))}
-
-
-def _novelty(loaded: LoadedModel, real: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
-    known = known_to(loaded)
-    return {
-        name: novelty(known, texts).figures()
-        for name, texts in (("model", written), ("text", real))
-    }
 
 
 def _plain(text: str) -> str:

@@ -226,9 +226,9 @@ def group(options: type[Options]) -> Any:
 def added_options(place: str) -> type[Options]:
     """Return the group of all options that plugins add at a place; see `hooks.Plugin.options`.
 
-    It has a field for each plugin that adds some there, called as the plugin: its group.
+    It has a field for each plugin that adds some there: its group, `of_NAME`.
     """
-    groups = hooks.options(place)
+    groups = {f"of_{name}": kind for name, kind in hooks.options(place).items()}
     fields = {name: group(kind) for name, kind in groups.items()}
     return type("AddedOptions", (Options,), {"__annotations__": dict(groups), **fields})
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from seqgen.settings import ranges
 from seqgen.settings.data import Documents
 from seqgen.settings.generation import WritingOptions
 from seqgen.settings.options import Options, Panel, group, same, with_default
 from seqgen.settings.setting import require, setting
+
+if TYPE_CHECKING:
+    from seqgen.store.loaded import LoadedModel
 
 MetricName = Literal["bleu", "chrf", "chrf++", "ter"]
 METRICS: tuple[str, ...] = get_args(MetricName)
@@ -23,6 +27,44 @@ OWNED = {
 MOST_RESAMPLES = 10**5
 # NumPy's generators, which sacreBLEU draws from, take 32 bits.
 MOST_BLEU_SEED = (1 << 32) - 1
+
+
+class TextMeasure(Options, ABC, panel=Panel.SCORES):
+    """A measure of the texts that a model writes, which a plugin adds to `seqgen eval`.
+
+    Plugins name their subclasses in `hooks.Plugin.options["eval"]`. A subclass has one flag, a
+    bool, whose name is the measure's key in the record.
+
+    Attributes:
+        rows: the lines of the table: a title, and what shows a figure of `measure`.
+    """
+
+    rows: ClassVar[tuple[tuple[str, Callable[[dict[str, Any]], str]], ...]] = ()
+
+    @property
+    def key(self) -> str:
+        """The name of its flag, and its key in the record."""
+        return next(iter(self.fields()))
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether its flag was given."""
+        return bool(self.given)
+
+    @abstractmethod
+    def measure(
+        self, loaded: LoadedModel, real: Sequence[str], written: Sequence[str]
+    ) -> dict[str, Any]:
+        """Return the figures of what the model wrote (`model`), and of the real texts (`text`).
+
+        Args:
+            loaded: the model.
+            real: how passages of the text continue.
+            written: how the model continues each of them.
+
+        Raises:
+            SeqgenError: they cannot be measured.
+        """
 
 
 class Dynamic(Options, panel=Panel.MODEL):

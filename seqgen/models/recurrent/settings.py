@@ -307,8 +307,8 @@ def recurrent_cell(config: CellRegularisers) -> RecurrentConfig:
         UsageError: no recurrent architecture has that name.
     """
     kind = registry.ARCHITECTURES.get(config.cell)
-    if kind is None or not _is_recurrent(kind):
-        known = [name for name, row in registry.ARCHITECTURES.items() if _is_recurrent(row)]
+    if kind is None or not kind.is_cell:
+        known = [name for name, row in registry.ARCHITECTURES.items() if row.is_cell]
         hint = did_you_mean(config.cell, known) if kind is None else ""
         raise UsageError(
             f"cell is a recurrent architecture ({', '.join(known)}), not {config.cell}{hint}"
@@ -318,7 +318,3 @@ def recurrent_cell(config: CellRegularisers) -> RecurrentConfig:
     cell = kind.load_config()(**shared)
     cell.equation.require_suits(cell)
     return cell
-
-
-def _is_recurrent(row: registry.Architecture) -> bool:
-    return row.model == registry.RECURRENT["model"]

@@ -8,4 +8,5 @@ PLUGIN = Plugin(
     commands={
         "novelty": Command("command:novelty", "Measure"),
     },
+    options={"eval": "options:NoveltyMeasure"},
 )
