@@ -34,7 +34,7 @@ LAYERS = [
     {"tasks"},
     {"configs"},
     {"files", "hashing", "limits", "packages", "ranks"},
-    {"errors", "wording"},
+    {"errors", "white_space", "wording"},
     {"__init__"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names}

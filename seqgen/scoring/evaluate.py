@@ -20,6 +20,7 @@ from seqgen.store.loaded import LoadedModel
 from seqgen.text.pairs import Pairs
 from seqgen.text.reading import Text, unix_newlines
 from seqgen.text.tokenfile import TokenFile, is_token_file, open_token_file
+from seqgen.wording import ShortRepr
 
 BOOTSTRAP = 1000
 
@@ -62,8 +63,8 @@ class Measurements:
         return self.bleu or self.diversity or self.novelty
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(ShortRepr):
     """The keys of `seqgen eval --json`, in order; what was not measured is None.
 
     Attributes:
@@ -92,7 +93,7 @@ class Evaluation:
     missing: dict[str, str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PairEvaluation(Evaluation):
     """The same of a model that writes from sources.
 

@@ -24,6 +24,8 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 # Commands that take step after step; the first ones take steps of one token.
 ONE_TOKEN = frozenset({"sample", "beam-search", "compress", "decompress", "bench"})
 STEPS = ONE_TOKEN | {"train", "tune", "sweep", "find-lr", "perplexity", "eval", "compare"}
+# Commands that may have a large file mapped for long.
+MAPPING = STEPS | {"import", "serve", "tokenize", "novelty", "fill", "predict", "vectors"}
 
 
 def prepare(command: str | None) -> None:
@@ -36,6 +38,8 @@ def prepare(command: str | None) -> None:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if command in STEPS:
         keep_freed_memory(True)
+    if command in MAPPING:
+        end_in_a_line()
 
 
 def keep_freed_memory(keep: bool) -> None:
@@ -54,6 +58,17 @@ def keep_freed_memory(keep: bool) -> None:
         kept, largest = MUCH if keep else LITTLE
         mallopt(M_MMAP_THRESHOLD, largest)
         mallopt(M_TRIM_THRESHOLD, kept)
+
+
+def end_in_a_line() -> None:
+    """Have the process end with one line if a large file is cut short while it is mapped.
+
+    It does so by a signal, which Python cannot handle: only the compiled library can.
+    """
+    from seqgen.engines.native.library import library
+
+    if (native := library()) is not None:
+        native.end_in_a_line()
 
 
 def use_threads(threads: int | None) -> int | None:
