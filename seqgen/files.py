@@ -7,8 +7,8 @@ import errno
 import json
 import os
 import re
+import secrets
 import stat
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -18,8 +18,10 @@ try:
 except ImportError:  # Windows, where an open file is lock enough for its writer
     fcntl = None
 
-# The names that `tempfile.mkstemp` makes below: of what is written, and some random characters.
+# The names that `_temporary` makes: of what is written, and some random characters.
 TEMPORARY = re.compile(r"\.(.+)\.[a-z0-9_]+\.tmp", re.DOTALL)
+# The list of what seqgen has written into folders in which it deletes files by itself; beside them.
+LIST = ".written-by-seqgen"
 # A header of tensors beyond this is damage: it has some hundred bytes for each.
 LARGEST_HEADER = 100_000_000
 
@@ -54,40 +56,63 @@ def named_when_written(about: Path, name: Callable[[], Path]) -> Iterator[IO[byt
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            umask = os.umask(0)
-            os.umask(umask)
-            Path(temporary).chmod(0o666 & ~umask)
-            Path(temporary).replace(name())
+            place = name()
+            _copy_permissions(place, temporary)
+            _list(place, *_version(temporary.stat()))
+            temporary.replace(place)
         except BaseException as error:
             with contextlib.suppress(OSError):
-                Path(temporary).unlink()
+                temporary.unlink()
             # A full disk's error names no file; one that does is about what is being read.
-            if isinstance(error, OSError) and error.filename in (None, temporary):
+            if isinstance(error, OSError) and error.filename in (None, str(temporary)):
                 raise _about(about, error) from None
             raise
     sync_folder(about.parent)
 
 
-def _temporary(path: Path) -> tuple[int, str, contextlib.ExitStack]:
+def _copy_permissions(place: Path, temporary: Path) -> None:
+    """Give a file the mode and the owner of the one that it replaces, or those of a new file."""
+    old = place.lstat() if os.path.lexists(place) else None
+    if old is None or not stat.S_ISREG(old.st_mode):
+        umask = os.umask(0o077)  # what other threads create in this moment is private
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        return
+    mode, new = old.st_mode & 0o777, temporary.stat()
+    if old.st_gid != new.st_gid:
+        try:
+            os.chown(temporary, -1, old.st_gid)
+        except OSError:  # another group is not given what that one was allowed
+            mode &= ~0o070
+    if old.st_uid != new.st_uid:
+        with contextlib.suppress(OSError):  # only the superuser gives files away
+            os.chown(temporary, old.st_uid, -1)
+    temporary.chmod(mode)
+
+
+def _temporary(path: Path) -> tuple[int, Path, contextlib.ExitStack]:
     """Make a temporary file beside `path`; return its handle, its name, and the lock on it.
 
     The lock outlives the handle: it shows others that the file is no leftover until it has been
     renamed.
     """
     while True:
-        handle, temporary = tempfile.mkstemp(
-            dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"
-        )
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+        _list(temporary)  # before it is there, so that none is ever unlisted
+        handle = os.open(temporary, CREATING, 0o600)
+        _list(temporary, os.fstat(handle).st_ino)
         lock = contextlib.ExitStack()
         if fcntl is not None:
             lock.callback(os.close, os.dup(handle))
         take_lock(handle, wait=True)
-        if Path(temporary).exists():  # `remove_leftovers` may have come before the lock
+        if temporary.exists():  # `remove_leftovers` may have come before the lock
             return handle, temporary, lock
         lock.close()
         os.close(handle)
 
 
+# How a file is made that must not be there yet.
+CREATING = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 # What opening is not to do: follow a link, or wait for the other end of a pipe.
 NOT_THROUGH = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -138,18 +163,136 @@ def take_lock(file: IO[Any] | int, wait: bool = False) -> bool:
     return True
 
 
-def remove_leftovers(paths: Iterable[Path]) -> list[Path]:
-    """Delete temporary files whose writer was killed; return what was deleted.
+# ---- what seqgen has written, and deleting nothing else ----
 
-    Those that are being written are locked, and stay.
+
+def make_listed_folder(folder: Path) -> None:
+    """Make a folder in which seqgen deletes files by itself: what is written there is listed.
+
+    A file that cannot be listed is written all the same, and never deleted.
+
+    Raises:
+        OSError: it cannot be made.
     """
-    gone = []
-    for path in paths:
-        with contextlib.suppress(OSError), open_file(path, "r+b") as file:
-            if take_lock(file):
-                path.unlink()
-                gone.append(path)
-    return gone
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):
+        open_file(folder.parent / LIST, "ab").close()
+
+
+def _list(path: Path, *facts: int) -> None:
+    """List a file of seqgen's, if its folder has a list, with what tells it from others there."""
+    with contextlib.suppress(OSError), open_file(path.parent.parent / LIST, "r+b") as file:
+        take_lock(file, wait=True)
+        file.seek(0, os.SEEK_END)
+        file.write(b"\n" + _line(path, facts))  # a line that a full disk has cut short ends here
+
+
+def _line(path: Path, facts: Iterable[int]) -> bytes:
+    return json.dumps([path.parent.name, path.name, *facts]).encode()
+
+
+def _version(status: os.stat_result) -> tuple[int, int]:
+    """Return what changes when a finished file is changed, and what copies of it keep."""
+    return status.st_size, status.st_mtime_ns
+
+
+def listed_files(folder: Path) -> frozenset[bytes]:
+    """Return the list of what seqgen has written into a folder and those beside it."""
+    try:
+        with open_file(folder.parent / LIST, "rb") as file:
+            return frozenset(file.read().split(b"\n"))
+    except OSError:
+        return frozenset()
+
+
+def is_listed(path: Path, status: os.stat_result, listed: frozenset[bytes]) -> bool:
+    """Return whether seqgen has written a file, and it is as it was then.
+
+    Args:
+        path: the file.
+        status: what `os.stat` says of it.
+        listed: what `listed_files` returns.
+    """
+    known = [_version(status), (status.st_ino,) if is_temporary(path) else None]
+    known += [()] if status.st_size == 0 else []
+    return any(_line(path, facts) in listed for facts in known if facts is not None)
+
+
+def delete_own(path: Path, root: Path, is_own: Callable[[IO[bytes]], bool]) -> bool:
+    """Delete a file if it is seqgen's own, which its content or a list says; return whether it was.
+
+    A file that is locked, because it is being written, stays.
+
+    Args:
+        path: the file.
+        root: a folder that it is in; below that, no link is followed.
+        is_own: whether the open file is.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            name, folder = held.enter_context(_opened_folder(path, root))
+            file = held.enter_context(_opened(name, folder))
+        except OSError:
+            return False
+        status = os.fstat(file.fileno())
+        if not (stat.S_ISREG(status.st_mode) and take_lock(file) and is_own(file)):
+            return False
+        if not os.path.samestat(status, os.stat(name, dir_fd=folder, follow_symlinks=False)):
+            return False
+        try:
+            os.unlink(name, dir_fd=folder)
+        except OSError as error:
+            raise _about(path, error) from None
+        return True
+
+
+def _opened(name: str, folder: int | None) -> IO[bytes]:
+    """Open a file of a folder so that it can be locked, which on some disks needs write access."""
+    try:
+        handle = os.open(name, os.O_RDWR | NOT_THROUGH, dir_fd=folder)
+    except PermissionError:
+        handle = os.open(name, os.O_RDONLY | NOT_THROUGH, dir_fd=folder)
+    return os.fdopen(handle, "rb", buffering=0)
+
+
+def unlink_within(path: Path, root: Path) -> None:
+    """Delete a file or a link, if there is one, without following a link below the folder `root`.
+
+    Raises:
+        OSError: the folder cannot be written, or there is a link in the place of one.
+    """
+    try:
+        with _opened_folder(path, root) as (name, folder):
+            os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _about(path, error) from None
+
+
+@contextlib.contextmanager
+def _opened_folder(path: Path, root: Path) -> Iterator[tuple[str, int | None]]:
+    """Yield the name of a file, and the handle of the folder that it is in.
+
+    Raises:
+        OSError: there is no such folder below `root`, or a link is in the place of one.
+    """
+    *folders, name = path.relative_to(root).parts
+    if os.open not in os.supports_dir_fd:  # Windows, where links are rare and need rights
+        yield str(path), None
+        return
+    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for folder in folders:
+            inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle)
+            os.close(handle)
+            handle = inner
+        yield name, handle
+    finally:
+        os.close(handle)
 
 
 def name_when_written(name: str) -> str | None:
@@ -240,10 +383,15 @@ def tensor_header(path: Path) -> tuple[int, dict[str, dict[str, Any]]]:
         OSError, ValueError: the file is missing, or its header is damaged.
     """
     with regular(path).open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if not 0 < length <= min(LARGEST_HEADER, path.stat().st_size - 8):
-            raise ValueError("the header does not fit the file")
-        header = parse_json(file.read(length))
+        return read_tensor_header(file)
+
+
+def read_tensor_header(file: IO[bytes]) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Read what `tensor_header` returns from the beginning of an open file."""
+    length = int.from_bytes(file.read(8), "little")
+    if not 0 < length <= min(LARGEST_HEADER, os.fstat(file.fileno()).st_size - 8):
+        raise ValueError("the header does not fit the file")
+    header = parse_json(file.read(length))
     if not isinstance(header, dict):
         raise ValueError("the header is not a table")
     header.pop("__metadata__", None)

@@ -48,7 +48,8 @@ class Command:
             commands of its own.
         panel: the heading that `seqgen --help` lists it under.
         work: what it does most of the time, for the set-up of the process: "tokens" if it reads or
-            writes one token after another, "steps" if it trains or scores; "" for anything else.
+            writes one token after another, "steps" if it trains or scores, "reads" if it may read
+            large files for long; "" for anything else.
     """
 
     target: str

@@ -1,39 +1,62 @@
-"""Tensors that are mapped from files of safetensors, without PyTorch."""
+"""Tensors of files of safetensors, mapped or read without PyTorch."""
 
 from __future__ import annotations
 
 import math
+import mmap
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from seqgen.files import tensor_header
+from seqgen.files import read_tensor_header, regular
 
 # What safetensors call the types that array models compute in.
 TYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I16": "<i2", "I8": "<i1", "BOOL": "|b1"}
+# Files up to this size are read, larger ones are mapped. If a file is cut short, or written over,
+# the pages that are mapped change, and those that are gone end the process with a signal.
+READ_UP_TO = 16 << 20
+# Elsewhere, as on Windows, memory needs no flags.
+PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 
 
-def mapped_tensors(path: Path, types: Mapping[str, str]) -> dict[str, np.ndarray] | None:
-    """Return the tensors of a file, which take no memory until they are read.
+def mapped_tensors(
+    path: Path, types: Mapping[str, str], whole: bool = False
+) -> dict[str, np.ndarray] | None:
+    """Return the tensors of a file; those of a large one take no memory until they are read.
 
     Args:
         path: of the file.
         types: NumPy's name of each type that they may have; None is returned if one has another.
+        whole: read a large file too, so that nothing that happens to it afterwards matters.
 
     Raises:
         OSError, ValueError: the file is missing or damaged.
     """
-    first, header = tensor_header(path)
-    if any(about.get("dtype") not in types for about in header.values()):
-        return None
-    content = np.memmap(path, np.uint8, "r", first)
+    with regular(path).open("rb") as file:
+        first, header = read_tensor_header(file)
+        if any(about.get("dtype") not in types for about in header.values()):
+            return None
+        content = _content(file, whole)[first:]
     kinds = {name: np.dtype(types[about["dtype"]]) for name, about in header.items()}
     return {name: _array(content, name, header[name], kinds[name]) for name in header}
 
 
-def mapped_arrays(path: Path) -> dict[str, np.ndarray] | None:
+def _content(file: IO[bytes], whole: bool) -> np.ndarray:
+    """Return the bytes of an open file, read only."""
+    size = os.fstat(file.fileno()).st_size
+    if size > READ_UP_TO and not whole:
+        return np.memmap(file, np.uint8, "r")
+    memory = mmap.mmap(-1, size, **PRIVATE)  # as a mapped file, it begins with a page
+    file.seek(0)
+    if file.readinto(memory) != size:
+        raise ValueError("it has become shorter while it was read")
+    return np.frombuffer(memoryview(memory).toreadonly(), np.uint8)
+
+
+def mapped_arrays(path: Path, whole: bool = False) -> dict[str, np.ndarray] | None:
     """Return stored weights as an array model takes them; see `mapped_tensors`.
 
     Those in float64 are rounded to float32, which models compute in unless they are asked for more.
@@ -42,18 +65,18 @@ def mapped_arrays(path: Path) -> dict[str, np.ndarray] | None:
     Raises:
         OSError, ValueError: the file is missing or damaged.
     """
-    tensors = mapped_tensors(path, TYPES)
+    tensors = mapped_tensors(path, TYPES, whole)
     return tensors and {name: _computed_in(array) for name, array in tensors.items()}
 
 
-def _computed_in(mapped: np.memmap) -> np.ndarray:
+def _computed_in(mapped: np.ndarray) -> np.ndarray:
     array = np.asarray(mapped)
     if array.dtype == np.float64:
         return array.astype(np.float32)
     return array if array.flags.aligned else array.copy()
 
 
-def _array(content: np.memmap, name: str, about: Mapping[str, Any], kind: np.dtype) -> np.memmap:
+def _array(content: np.ndarray, name: str, about: Mapping[str, Any], kind: np.dtype) -> np.ndarray:
     """Return one tensor of the bytes of all, which the header says `about`."""
     try:
         (begin, end), shape = about["data_offsets"], tuple(about["shape"])

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+import reprlib
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+# Characters that can move the cursor, set the clipboard or hide a text, and bytes of a file's name
+# that are not UTF-8. A tab, a newline and a return before it only end a column or a line.
+_CONTROLS = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\udc80-\udcff]|\r(?!\n)")
 
 
 def plural(count: float, noun: str) -> str:
@@ -51,3 +58,37 @@ def visible(text: str, kept: str = "") -> str:
         c if c.isprintable() or c in kept or unicodedata.category(c) == "Zs" else "\ufffd"
         for c in text
     )
+
+
+def harmless(text: str, escape: str = "\\x{:02x}") -> str:
+    r"""Write control characters as `\x1b`, so that a terminal shows and does not obey them.
+
+    Joiners, variation selectors and marks of right-to-left text stay: they are part of a text.
+
+    Args:
+        text: it.
+        escape: how to write the number of a character.
+    """
+    return _CONTROLS.sub(lambda found: escape.format(ord(found[0]) & 0xFF), text)
+
+
+class ShortRepr:
+    """A dataclass of results whose repr takes a line or two: what is set first, values cut."""
+
+    LONGEST = 200
+
+    def __repr__(self) -> str:
+        parts: list[str] = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value is not None and parts[-1:] != ["..."]:
+                part = f"{field.name}={_short(value)}"
+                fits = len(", ".join([*parts, part])) <= self.LONGEST
+                parts.append(part if fits or not parts else "...")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def _short(value: Any) -> str:
+    limits = reprlib.Repr()
+    limits.maxstring = limits.maxother = 60
+    return f"{value:.5g}" if isinstance(value, float) else limits.repr(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -64,3 +65,15 @@ def cut_bytes(raw: bytes, places: Sequence[int]) -> list[bytes]:
 
 
 places = st.lists(st.integers(0, 10_000), max_size=6)
+
+
+def state(*folders: Path) -> dict[str, tuple]:
+    """Return all that can be seen of what is in some folders, links not followed."""
+    seen = {}
+    for path in (p for folder in folders for p in (folder, *folder.rglob("*"))):
+        about = path.lstat()
+        content = path.readlink() if path.is_symlink() else None
+        if content is None and path.is_file():
+            content = path.read_bytes()
+        seen[str(path)] = (about.st_ino, about.st_mode, about.st_size, about.st_mtime_ns, content)
+    return seen

@@ -1,11 +1,13 @@
 """Files are replaced whole, or left as they were with an error that names them."""
 
 import errno
+import os
+import stat
 
 import pytest
 
 from seqgen import files
-from seqgen.files import named_when_written, remove_leftovers, replacing
+from seqgen.files import delete_own, named_when_written, replacing
 
 
 def test_a_full_disk_is_told_of_the_file_that_was_asked_for(tmp_path):
@@ -37,12 +39,15 @@ def test_a_file_is_no_leftover_until_it_has_its_name(tmp_path):
     """Also when it has been written and closed, and while its name is looked for."""
     path = tmp_path / "some.file"
 
+    def deleted() -> list:
+        return [p for p in tmp_path.iterdir() if delete_own(p, tmp_path, lambda file: True)]
+
     def named():
-        assert remove_leftovers(tmp_path.iterdir()) == []
+        assert deleted() == []
         return path
 
     with named_when_written(path, named) as file:
-        assert remove_leftovers(tmp_path.iterdir()) == []
+        assert deleted() == []
         file.write(b"whole")
     assert path.read_bytes() == b"whole"
     assert list(tmp_path.iterdir()) == [path]
@@ -69,3 +74,61 @@ def test_where_files_cannot_be_locked_they_are_written_all_the_same(tmp_path, mo
     with replacing(tmp_path / "some.file") as file:
         file.write(b"whole")
     assert (tmp_path / "some.file").read_bytes() == b"whole"
+
+
+def mode_of(path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444, 0o664, 0o755])
+def test_a_file_keeps_its_mode_when_it_is_replaced(tmp_path, mode, umask):
+    """A new one has the mode that the umask leaves."""
+    path, new = tmp_path / "some.file", tmp_path / "new.file"
+    path.write_bytes(b"before")
+    path.chmod(mode)
+    usual = os.umask(umask)
+    try:
+        for each in (path, new):
+            with replacing(each) as file:
+                file.write(b"after")
+                assert [mode_of(one) for one in tmp_path.glob(".*.tmp")] == [0o600]
+        assert os.umask(umask) == umask
+    finally:
+        os.umask(usual)
+    assert path.read_bytes() == b"after" and mode_of(path) == mode
+    assert mode_of(new) == 0o666 & ~umask
+
+
+def test_a_file_keeps_its_group_or_loses_the_groups_rights(tmp_path, monkeypatch):
+    path, asked = tmp_path / "some.file", []
+    path.write_bytes(b"before")
+    path.chmod(0o664)
+    owner = path.stat()
+
+    def refuse(temporary, user, group):
+        asked.append((user, group))
+        raise PermissionError
+
+    class Other:
+        st_mode, st_uid, st_gid = owner.st_mode, owner.st_uid + 1, owner.st_gid + 1
+
+    monkeypatch.setattr(type(path), "lstat", lambda self: Other)
+    monkeypatch.setattr(os, "chown", refuse)
+    with replacing(path) as file:
+        file.write(b"after")
+    monkeypatch.undo()
+    assert asked == [(-1, owner.st_gid + 1), (owner.st_uid + 1, -1)]
+    assert path.read_bytes() == b"after" and mode_of(path) == 0o604
+
+
+@pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="needs the superuser")
+def test_a_file_of_somebody_else_stays_theirs(tmp_path):
+    path = tmp_path / "some.file"
+    path.write_bytes(b"before")
+    os.chown(path, 12345, 23456)
+    path.chmod(0o640)
+    with replacing(path) as file:
+        file.write(b"after")
+    about = path.stat()
+    assert (about.st_uid, about.st_gid, mode_of(path)) == (12345, 23456, 0o640)

@@ -36,7 +36,7 @@ LAYERS = [
     {"hooks"},
     {"hashing", "interrupts", "limits", "mapped_tensors", "packages"},
     {"files", "ranks"},
-    {"errors", "wording"},
+    {"errors", "white_space", "wording"},
     {"__init__"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names}

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import io
 import os
 import sys
 import textwrap
 from dataclasses import replace
+from pathlib import Path, PurePath
 from typing import Any
 
 import typer
 
 from seqgen import __version__, hooks, ranks
 from seqgen.cli.shell import recording
-from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.flags import fill_in_numbers, takes_options
 from seqgen.cli.shell.help import (
     ABOUT,
     MEASURE,
@@ -61,7 +64,7 @@ COMMANDS = {
     "eval": Command("evaluate:evaluate", MEASURE, work="steps"),
     "compare": Command("compare:compare", MEASURE, work="steps"),
     "bleu": Command("bleu:bleu", MEASURE),
-    "tokenize": Command("tokenize:tokenize", TEXTS),
+    "tokenize": Command("tokenize:tokenize", TEXTS, work="reads"),
     "models": Command("models:app", STORED),
     "help": Command("help:help_", ABOUT),
 }
@@ -146,6 +149,38 @@ def _tree_for(arguments: list[str]) -> Any:
     return _tree(first if known else None)
 
 
+def typed_values(arguments: list[str]) -> dict[str, Any]:
+    """Return the values that are typed for the options of a command, by the name of each.
+
+    Values are texts, not checked yet; options that are not given are left out.
+
+    Args:
+        arguments: a command without commands of its own, and what it is given.
+
+    Raises:
+        SeqgenError: there is no such option, or one has no value.
+    """
+    command = _tree_for(arguments).commands[arguments[0]]
+    context = command.context_class(command, info_name=arguments[0])
+    try:
+        parser = command.make_parser(context)
+        given, _, _ = parser.parse_args(fill_in_numbers(arguments[1:]))
+    except _UsageProblem as error:
+        raise SeqgenError(error.format_message()) from None
+    return {name: value for name, value in given.items() if value}
+
+
+def outputs_of(name: str) -> dict[str, str]:
+    """Return the flags of a command that name what it writes, by the name of each option."""
+    command = load_object(all_commands()[name].target)
+    return {
+        name: f"--{name.replace('_', '-')}"
+        for group in command.groups
+        for name, field, _ in group.flags()
+        if field.metadata["flag"].writes
+    }
+
+
 def main() -> int:
     """Run the command that the process was started with, and return its exit code."""
     called = all_commands().get(next(iter(sys.argv[1:]), ""))
@@ -178,7 +213,7 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
     except SeqgenError as error:
         # Of several processes, all find the same fault with their arguments: the first says it.
         if ranks.leads() or not isinstance(error, UsageError):
-            _say_problem(f"seqgen: {_line(str(error))}")
+            _say_problem(f"seqgen: {_line(_vanished(error) or str(error))}")
         return error.exit_code
     except (BrokenPipeError, SystemExit) as error:
         # Typer makes an exit with 1 of a closed pipe, whatever its mode.
@@ -196,7 +231,7 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
         return Interrupted.exit_code
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        _say_problem(f"seqgen: {_line(f'{where}{error.strerror or error}')}")
+        _say_problem(f"seqgen: {_line(_vanished(error) or f'{where}{error.strerror or error}')}")
         return 1
     except Exception as error:
         if os.environ.get(SHOW_TRACEBACK):
@@ -244,6 +279,25 @@ def _line(message: str) -> str:
     return f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
 
 
+def _vanished(error: BaseException | None) -> str | None:
+    """Return one line about a file that is missing because its model's folder has vanished."""
+    while error is not None and not (isinstance(error, FileNotFoundError) and error.filename):
+        error = error.__context__
+    if error is None:
+        return None
+    from seqgen.store import layout
+
+    path = Path(os.fsdecode(error.filename))
+    parts = {PurePath(file).parts[0] for file in layout.known_files()}
+    for folder in path.parents:
+        if path.relative_to(folder).parts[0] in parts and not folder.exists():
+            return (
+                f"{folder} was removed or renamed while it was in use; seqgen models lists the "
+                "models that there are"
+            )
+    return None
+
+
 def _unforeseen(error: Exception) -> str:
     """Return one line about an error that no other part foresaw."""
     if ran_out_of_memory(error):
@@ -279,7 +333,9 @@ def _show_usage_problem(error: Exception) -> None:
     if hasattr(error, "option_name") and context and _takes_settings(context.command):
         error.message += _setting_meant(context, error.option_name or "")
     if is_terminal(sys.stderr):
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        say(shown.getvalue().rstrip("\n"))
         return
     command = context.command_path if context else "seqgen"
     message = " ".join(error.format_message().split())

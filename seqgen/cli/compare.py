@@ -185,7 +185,7 @@ def _text(
         return pairs, given and given.name
     if files.file is None:
         return comparing.common_text(models), None
-    return inputs.read_text(files.file), files.file
+    return inputs.read_text(files.file, models[0].data.documents), files.file
 
 
 def _warn(

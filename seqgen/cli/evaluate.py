@@ -222,7 +222,8 @@ def _reader(
             pass
         return lambda loaded: (as_pairs(loaded, given, loaded.data.newlines), given.name)
     if files.file is not None:
-        text, name = inputs.read_text_or_tokens(files.file), files.file
+        name, documents = files.file, models[0].data.documents
+        text = inputs.read_text_or_tokens(name, documents)
     else:
         text, name = held_out_by(models, quiet=True).text_or_tokens(), "validation"
     return lambda loaded: (text, name)

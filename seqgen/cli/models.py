@@ -19,7 +19,7 @@ from seqgen.cli.shell.model_facts import (
     unit_of_loss,
 )
 from seqgen.cli.shell.model_options import StoredName, Threads
-from seqgen.cli.shell.output import Output, put, put_record
+from seqgen.cli.shell.output import Output, one_line, put, put_record
 from seqgen.cli.shell.output_files import Curves, check_picture, confirm_deleting
 from seqgen.cli.shell.tables import (
     MISSING,
@@ -254,6 +254,7 @@ def cache(clearing: Clearing, threads: Threads, out: Output) -> None:
         out.notice(f"removed {plural(len(gone), 'file')}, {byte_size(size)}")
         if left:
             out.notice(f"removed {plural(len(left), 'leftover')} of runs that were killed")
+        _mention_foreign(out)
         return
     rows = [{"kind": path.parent.name, "bytes": size, "path": str(path)} for path, size in _sizes()]
     if out.records(rows):
@@ -262,6 +263,13 @@ def cache(clearing: Clearing, threads: Threads, out: Output) -> None:
         put(f"{row['kind']:<7}  {count(row['bytes']):>15}  {row['path']}\n")
     if not rows:
         out.notice("the cache is empty")
+    _mention_foreign(out)
+
+
+def _mention_foreign(out: Output) -> None:
+    """Say what is in the cache without being seqgen's, which stays."""
+    if foreign := [one_line(str(path)) for path in store.foreign_files()]:
+        out.notice(f"not written by seqgen, or a link, so it stays: {first_names(foreign)}")
 
 
 def _sizes() -> list[tuple[Path, int]]:

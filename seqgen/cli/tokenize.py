@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json as json_module
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -23,7 +23,16 @@ from seqgen.cli.shell.output_files import (
 )
 from seqgen.cli.shell.tables import count, figure, percentage, put_facts
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.settings import Documents, Options, Panel, file_argument, group, same, setting
+from seqgen.settings import (
+    DataConfig,
+    Documents,
+    Options,
+    Panel,
+    file_argument,
+    group,
+    same,
+    setting,
+)
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
@@ -77,12 +86,13 @@ class Encoder(Options, panel=Panel.WHAT):
         "With --train: number of tokens to keep in the vocabulary.", low=1
     )
     min_count: int = setting("With --train: keep tokens that occur at least this often.", 1, low=1)
+    as_text: bool = same(DataConfig, "as_text")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.refuse_two("--model", "--tokenizer")
         if self.train is None:
-            self.refuse_without("--train KIND", "--vocab-size", "--min-count")
+            self.refuse_without("--train KIND", "--vocab-size", "--min-count", "--as-text")
         else:
             self.refuse_with("--train, which makes a tokenizer,", "--model", "--tokenizer")
 
@@ -95,7 +105,10 @@ class TokenFiles(Overwrite, panel=Panel.SAVING):
     """Where tokens are written."""
 
     out: Path | None = setting(
-        "Token file to write; with --train, the tokenizer's folder.", metavar="PATH", reads="path"
+        "Token file to write; with --train, the tokenizer's folder.",
+        metavar="PATH",
+        reads="path",
+        writes=True,
     )
     shards: int | None = setting(
         "With --out: write a folder of this many token files of about the same length.",
@@ -142,9 +155,12 @@ def tokenize(
         raise UsageError("--shards goes with --out FOLDER, without --train")
     if encoder.train is not None and saved.out is None:
         raise UsageError("--train needs a folder to write: --out FOLDER")
-    sources = Inputs(out.quiet).open(given_or_piped(texts.files, "seqgen tokenize FILE"))
+    names = given_or_piped(texts.files, "seqgen tokenize FILE")
     if encoder.train is not None:
-        _train(encoder, sources, texts.newlines or "keep", saved, out)
+        names = _trained_on(names, encoder.as_text, out)
+    sources = Inputs(out.quiet).open(names)
+    if encoder.train is not None:
+        _train(encoder, sources, texts, saved, out)
         return
     tokenizer = find_tokenizer(model, encoder.tokenizer)
     newlines, of_sources = texts.newlines or "keep", None
@@ -168,15 +184,27 @@ def tokenize(
         read.put_lines(encoded.pieces)
 
 
+def _trained_on(names: Sequence[str], as_text: bool, out: Output) -> list[str]:
+    """Return the files that a tokenizer is trained on; see `training_files`."""
+    from seqgen.text.training_files import notices_of, training_files
+
+    files = [name for name in names if name != "-"]
+    texts = {name: list(map(str, training_files([name], as_text))) for name in files}
+    for notice in notices_of(files, as_text):
+        out.notice(notice)
+    return list(chain.from_iterable(texts.get(name, [name]) for name in names))
+
+
 def _train(
-    encoder: Encoder, sources: list[Input], newlines: str, saved: TokenFiles, out: Output
+    encoder: Encoder, sources: list[Input], texts: TokenizedFiles, saved: TokenFiles, out: Output
 ) -> None:
     """Train a tokenizer on texts, and say what it is."""
+    from seqgen.text.reading import ending_of
     from seqgen.training.datasets.tokenizing import train_tokenizer
 
     folder = saved.out
     check_tokenizer_folder(folder, sources, saved.overwrite)
-    text = join(sources, newlines)
+    text = join(sources, texts.newlines or "keep", ending_of(texts.documents))
     made = train_tokenizer(encoder.train, text, encoder.vocab_size, encoder.min_count, folder)
     out.record({"path": str(folder), "kind": made.kind, "vocab_size": made.vocab_size})
     out.notice(f"{folder}: {made.kind}, {plural(made.vocab_size, 'token')}")
@@ -205,7 +233,13 @@ class Read:
     @property
     def text(self) -> Iterator[str]:
         """All of them, in pieces."""
-        return join(self.sources, self.newlines)
+        return join(self.sources, self.newlines, self._ending)
+
+    @property
+    def _ending(self) -> str:
+        from seqgen.text.reading import LINE_END, ending_of
+
+        return ending_of(self.documents) if self.of_sources is None else LINE_END
 
     def _token_file(self) -> TokenFile | None:
         """Return the one token file that is given, whose tokens must be the tokenizer's."""
@@ -252,10 +286,10 @@ class Read:
 
     def _rows(self) -> Iterator[list[int]]:
         """Read lines of ids, or of `--json`'s records; refuse the ids of pairs."""
-        from seqgen.text.reading import lines
+        from seqgen.text.reading import LINE_END, lines
         from seqgen.training.datasets.tokenizing import without_pairs
 
-        text = join(self.sources, "lf")
+        text = join(self.sources, "lf", LINE_END)
         if self.of_sources is not None:
             text = without_pairs(text, "--decode", self.of_sources)
         for number, line in enumerate(lines(text), start=1):
@@ -293,6 +327,7 @@ class Read:
             UsageError: the place is an input, or holds something else, or is not to be replaced.
             SeqgenError: it cannot be written, or the text not be read.
         """
+        from seqgen.text.reading import join_files
         from seqgen.text.shards import SHARDS, shard_path, write_shards
         from seqgen.text.token_writing import write_token_file
 
@@ -304,12 +339,12 @@ class Read:
                 done = write_token_file(path, self.text, *how, progress)
                 _put_written(path, done, self.out)
                 return
-            folder = check_out_folder(saved.out, lambda path: path.match(SHARDS), overwrite=True)
+            folder = check_out_folder(saved.out, lambda part: part.match(SHARDS), overwrite=True)
             for path in sorted(folder.glob(SHARDS)):
                 check_out(path, sources, saved.overwrite, "a token file", is_token_file)
             # Read twice: to know where to cut, and to encode it.
             texts = (source.chunks(self.newlines) for source in sources)
-            characters = sum(map(len, chain.from_iterable(texts)))
+            characters = sum(map(len, join_files(texts, self._ending)))
             written = write_shards(folder, self.text, characters, shards, *how, progress)
         for number, done in enumerate(written):
             _put_written(shard_path(folder, number), done, self.out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -11,6 +12,16 @@ from seqgen.engines.arrays import Affine, ArrayMap
 
 # By name, the shape of each weight; None stands for any size.
 Shapes = dict[str, tuple[int | None, ...]]
+# The types of tensors that are not floating-point numbers, by the last part of their names, without
+# the number of an order.
+TYPES = {
+    "keys": "int64",
+    "spelling": "int16",
+    "codes": "int8",
+    "blank": "bool",
+    "num_batches_tracked": "int64",
+}
+FLOATS = "floating-point numbers"
 
 
 def is_buffer(name: str) -> bool:
@@ -18,6 +29,26 @@ def is_buffer(name: str) -> bool:
     last = name.rpartition(".")[2]
     known = last in ("counts", "blank", "spelling") or last.startswith(("running_", "num_batches"))
     return known or name.startswith("trunk.features.")
+
+
+def type_of(name: str) -> str:
+    """Return NumPy's name of the type that a tensor has, or `FLOATS`, of any width."""
+    return TYPES.get(re.sub(r"_\d+$", "", name.rpartition(".")[2]), FLOATS)
+
+
+def require_types(found: Mapping[str, str], expected: Mapping[str, str]) -> None:
+    """Refuse tensors of other types than a model computes with.
+
+    Args:
+        found: the type of each tensor by name; `FLOATS` for floating-point numbers of any width.
+        expected: the same, of the model.
+
+    Raises:
+        ValueError: names one that differs.
+    """
+    for name in sorted(found.keys() & expected.keys()):
+        if found[name] != expected[name]:
+            raise ValueError(f"{name} is stored as {found[name]}, not as {expected[name]}")
 
 
 def parameter_count(shapes: Shapes, shared: Iterable[Sequence[str]]) -> int:
@@ -94,9 +125,11 @@ class Weights(Mapping[str, np.ndarray]):
             groups: of each weight that is shared, its names; it is stored under one of them.
 
         Raises:
-            ValueError: there are others, or they have other shapes.
+            ValueError: there are others, or they have other shapes or types.
         """
         arrays = dict(self._arrays)
+        types = {n: FLOATS if x.dtype.kind == "f" else x.dtype.name for n, x in arrays.items()}
+        require_types(types, {name: type_of(name) for name in types})
         for names in groups:
             known = next((name for name in names if name in arrays), None)
             arrays |= {name: arrays[known] for name in names if known is not None}

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from seqgen.generation.forms import Terms
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Beam(Written):
     """A text, and what `seqgen beam-search --json` says of it; see `Written.record`.
 

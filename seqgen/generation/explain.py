@@ -15,6 +15,7 @@ from seqgen.generation.sampling import Row, prefill
 from seqgen.settings import require
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.sources import Vectors
+from seqgen.wording import ShortRepr
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ class Removed:
     tokens: list[str]
 
 
-@dataclass(frozen=True)
-class Explanation:
+@dataclass(frozen=True, repr=False)
+class Explanation(ShortRepr):
     """The keys of `seqgen sample --explain --json`, in order: one token of one text."""
 
     index: int

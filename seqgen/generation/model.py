@@ -32,6 +32,9 @@ class Model:
 
     loaded: LoadedModel
 
+    def __repr__(self) -> str:
+        return repr(self.loaded)
+
     @property
     def name(self) -> str:
         """The model's name."""

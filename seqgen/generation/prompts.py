@@ -16,6 +16,7 @@ from seqgen.models.state import Opens
 from seqgen.settings import no_text
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.sources import Vectors, features_of
+from seqgen.wording import ShortRepr
 
 
 @dataclass(frozen=True)
@@ -299,7 +300,7 @@ class OfSource:
         return of_source if self.look is None else {**of_source, **self.look.keys()}
 
 
-class Written:
+class Written(ShortRepr):
     """A dataclass of a text's figures, which may have an `OfSource`, or a label."""
 
     of_source: OfSource | None

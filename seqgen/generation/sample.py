@@ -58,7 +58,7 @@ def filters(options: SampleOptions) -> list[Processor]:
     return [processor for processor in processors if processor is not None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sample(Written):
     """A text, and what `seqgen sample --json` says of it; see `Written.record`.
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from seqgen.engines.parts import Pieces, fill
+from seqgen.engines.weights import FLOATS, require_types
 from seqgen.models.array_network import Configured
 from seqgen.models.inference import OverFeatures, Reader
 from seqgen.models.low_rank import adapter_tensors, adapters_of
@@ -205,6 +206,7 @@ def load_weights(model: LanguageModel, tensors: dict[str, Tensor]) -> None:
     if adapters := adapter_tensors(model):
         _fill_adapters(adapters, tensors)
         return
+    _require_types(tensors, model.state_dict())
     _require_all(model, *model.load_state_dict(tensors, strict=False))
 
 
@@ -218,6 +220,7 @@ def take_weights(model: LanguageModel, tensors: dict[str, Tensor]) -> None:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         shared.setdefault(id(parameter), []).append(name)
     own = model.state_dict()
+    _require_types(tensors, own)
     tensors = {name: x.to(own[name].dtype) if name in own else x for name, x in tensors.items()}
     read = model.load_state_dict(tensors, strict=False, assign=True)
     for names in shared.values():
@@ -226,6 +229,18 @@ def take_weights(model: LanguageModel, tensors: dict[str, Tensor]) -> None:
             path, _, leaf = name.rpartition(".")
             setattr(model.get_submodule(path), leaf, model.get_parameter(taken))
     _require_all(model, *read)
+
+
+def _require_types(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
+    """Refuse tensors of other types than a model's own; floating-point numbers are converted."""
+    found, expected = (
+        {n: FLOATS if x.is_floating_point() else str(x.dtype)[6:] for n, x in each.items()}
+        for each in (tensors, own)
+    )
+    try:
+        require_types(found, expected)
+    except ValueError as error:
+        raise RuntimeError(str(error)) from None
 
 
 def _require_all(model: LanguageModel, missing: list[str], unexpected: list[str]) -> None:
@@ -243,5 +258,6 @@ def _fill_adapters(adapters: Mapping[str, Tensor], tensors: Mapping[str, Tensor]
     shapes = [{name: x.shape for name, x in part.items()} for part in (adapters, tensors)]
     if shapes[0] != shapes[1]:
         raise RuntimeError("the adapters do not fit the model")
+    _require_types(tensors, adapters)
     for name, adapter in adapters.items():
         adapter.copy_(tensors[name])

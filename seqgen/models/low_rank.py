@@ -138,7 +138,8 @@ def _places(adapters: Mapping[str, Tensor]) -> Iterator[tuple[tuple[str, str, in
     """
     for name, tensor in adapters.items():
         matrix, part, number = ("", "", *name.rsplit(".", 2))[-3:]
-        if part not in (A, B) or not number.isdecimal() or tensor.ndim != 2:
+        fits = tensor.ndim == 2 and tensor.is_floating_point()
+        if part not in (A, B) or not number.isdecimal() or not fits:
             raise ValueError(f"{name[:80]} is not part of an adapter")
         yield (matrix, part, int(number)), tensor
 

@@ -28,10 +28,10 @@ from seqgen.scoring.translations import Translating, paired_records, translate
 from seqgen.settings.scoring import Scoring
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.corpus import Unknowns
+from seqgen.text.encoding import lines_of_tokens
 from seqgen.text.pairs import Pairs
 from seqgen.text.reading import lines, unix_newlines
-from seqgen.text.tokenizers import Tokenizer
-from seqgen.wording import plural
+from seqgen.wording import ShortRepr, plural
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def score_each_line(loaded: LoadedModel, text: str | Pairs, scoring: Scoring) ->
     if documents == "line":
         line = scored.documents
     else:
-        line = _lines_of_tokens(loaded.tokenizer, whole, scored.tokens)
+        line = lines_of_tokens(loaded.tokenizer, whole, scored.tokens)
     count = len(list(lines([whole])))
     of_unknowns = line[unknowns.places].astype(np.int64)
     oov_bytes = np.bincount(of_unknowns, unknowns.sizes, minlength=count)
@@ -90,23 +90,13 @@ def score_each_line(loaded: LoadedModel, text: str | Pairs, scoring: Scoring) ->
     return LineBits(bits_of_text(nats, oov_bytes), totals)
 
 
-def _lines_of_tokens(tokenizer: Tokenizer, text: str, tokens: np.ndarray) -> np.ndarray:
-    """Return the number of the line that each token of a text begins in, (N,) int64."""
-    if tokenizer.line_safe:
-        ends = tokens == tokenizer.newline_id
-        return np.cumsum(ends) - ends
-    begins = np.concatenate([[0], tokenizer.byte_ends(text)[:-1]])
-    newlines = np.flatnonzero(np.frombuffer(text.encode(), dtype=np.uint8) == ord("\n"))
-    return np.searchsorted(newlines, begins)
-
-
 def whole_of(text: str | Pairs) -> str:
     """Return what is scored of a text: all of it; of pairs the targets, as lines."""
     return "".join(text.targets()) if isinstance(text, Pairs) else text
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(ShortRepr):
     """The keys of `seqgen compare --json`, in order; a model with the others beside it.
 
     Attributes:
@@ -158,7 +148,7 @@ class Comparison:
     signature: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PairComparison(Comparison):
     """The same of models of pairs; tokens, characters and bytes are the targets'.
 

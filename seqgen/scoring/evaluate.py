@@ -19,6 +19,7 @@ from seqgen.store.loaded import LoadedModel
 from seqgen.text.pairs import Pairs
 from seqgen.text.reading import Text, unix_newlines
 from seqgen.text.tokenfile import TokenFile, is_token_file, open_token_file
+from seqgen.wording import ShortRepr
 
 BOOTSTRAP = 1000
 
@@ -61,8 +62,8 @@ class Measurements:
         return self.bleu or self.diversity or any(one.is_asked for one in self.added)
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(ShortRepr):
     """The keys of `seqgen eval --json`, in order; what was not measured is None.
 
     Attributes:
@@ -97,7 +98,7 @@ class Evaluation:
         return record
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PairEvaluation(Evaluation):
     """The same of a model that writes from sources.
 

@@ -24,6 +24,7 @@ from seqgen.text.pairs import Pairs, open_pairs
 from seqgen.text.reading import Survey, Surveyor, Text, WordMeter
 from seqgen.text.sources import Sources
 from seqgen.text.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
+from seqgen.wording import ShortRepr
 
 
 def for_model(loaded: LoadedModel, scoring: Scoring | None = None) -> Scoring:
@@ -61,8 +62,8 @@ def warning_of(loaded: LoadedModel, scoring: Scoring) -> str | None:
     )
 
 
-@dataclass(frozen=True)
-class Perplexity:
+@dataclass(frozen=True, repr=False)
+class Perplexity(ShortRepr):
     """The keys of `seqgen perplexity --json`, in order."""
 
     file: str | None
@@ -91,7 +92,7 @@ class Perplexity:
     signature: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PairPerplexity(Perplexity):
     """The same of targets given their sources; tokens, characters and bytes are the targets'.
 

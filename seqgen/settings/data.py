@@ -106,6 +106,11 @@ class DataConfig(Config):
         0.001,
         ranges.SHARES_BELOW_1,
     )
+    as_text: bool = setting(
+        "Read files of records and tables (.json, .jsonl, .csv) as they are, with their braces, "
+        "keys and commas.",
+        panel=Panel.TEXT,
+    )
     newlines: Literal["keep", "lf"] = setting(
         "Keep CRLF line ends as they are, or turn them into LF.", "keep", panel=Panel.TEXT
     )

@@ -177,6 +177,7 @@ class Flag:
         listed: its values, of a tuple, stand in one text with commas between them.
         positional: it is an argument and has no name.
         common: most runs need it, so that the short help (-h) lists it.
+        writes: its value names a file or folder that the command writes.
     """
 
     panel: str = ""
@@ -188,6 +189,7 @@ class Flag:
     listed: bool = False
     positional: bool = False
     common: bool = False
+    writes: bool = False
 
 
 def require(condition: bool, message: str) -> None:

@@ -19,6 +19,7 @@ from seqgen.store.kept_data import (
     cached_files,
     clear_cache,
     data_of,
+    foreign_files,
     keep_text,
     kept_index,
     measurements,

@@ -23,6 +23,7 @@ from seqgen.files import (
     replacing,
     take_lock,
     tensor_header,
+    unlink_within,
     write_bytes,
 )
 from seqgen.store import layout, manifest
@@ -331,7 +332,7 @@ class ModelFolder:
         with self.writing():
             for path in filter(is_temporary, list(contents(self.path))):
                 if is_written_by_seqgen(path, self.path):
-                    path.unlink(missing_ok=True)
+                    unlink_within(path, self.path)
         for part in (layout.METRICS, layout.SAMPLES):
             with self.writing(part), contextlib.suppress(FileNotFoundError):
                 with open_file(self.place_of(part), "rb") as file:
@@ -408,7 +409,7 @@ class TrainingFolder(ModelFolder):
             )
             write_bytes(folder / layout.LAST, *content)
             for path in going:
-                path.unlink(missing_ok=True)
+                unlink_within(path, self.path)
             if keep > 1:
                 link_file(folder / layout.LAST, numbered)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import platform
-import tempfile
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,13 @@ from seqgen.errors import SeqgenError, reported
 from seqgen.files import (
     is_temporary,
     json_bytes,
+    make_listed_folder,
     named_when_written,
     parse_json,
-    remove_leftovers,
     replacing,
     write_bytes,
 )
+from seqgen.store.cache_ownership import CacheFolder, name_of_measurement
 from seqgen.store.layout import home
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ def keep_text(blocks: Iterator[bytes]) -> Path:
     folder = texts_folder()
     digest = hashlib.sha256()
     with reported(f"{folder} cannot be written"):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_listed_folder(folder)
         with named_when_written(folder / ARRIVING, lambda: _kept_as(digest)) as file:
             for block in blocks:
                 digest.update(block)
@@ -86,7 +88,7 @@ def kept_index(
     if not all(path.exists() for path in (facts, texts, orders)):
         content, beside = text()
         with reported(f"{folder} cannot be written"):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_listed_folder(folder)
             with replacing(orders) as file:
                 order_of(content).tofile(file)
             write_bytes(texts, content, EMPTY)
@@ -101,39 +103,60 @@ def measurements_folder() -> Path:
 
 def measurements() -> list[Path]:
     """Return the files of what was measured on this machine."""
-    return sorted(measurements_folder().glob("*.json"))
+    return [*_finished(measurements_folder())]
 
 
 def cached_files() -> list[Path]:
     """Return every file of the cache: tokens, indexes, then texts that came by standard input."""
-    return [path for path in _files() if not _is_arriving(path)]
+    folders = tokens_folder(), indexes_folder(), texts_folder()
+    return [path for folder in folders for path in sorted(_finished(folder))]
 
 
-def _files() -> Iterator[Path]:
-    for folder in (tokens_folder(), indexes_folder(), texts_folder()):
-        yield from filter(Path.is_file, sorted(folder.iterdir()) if folder.is_dir() else ())
+def _finished(folder: Path) -> Iterator[Path]:
+    return (path for path in CacheFolder(folder).own() if not is_temporary(path))
 
 
-def _is_arriving(path: Path) -> bool:
-    """Return whether a file of the cache is unfinished; version 0.1.0 had two such names."""
-    return is_temporary(path) or path.name.startswith(f"{ARRIVING}-")
+def foreign_files() -> list[Path]:
+    """Return what is in the cache and was not written by seqgen, which never deletes it.
+
+    Of folders that are behind a link, which is not followed, that is the link.
+    """
+    foreign: dict[Path, None] = {}
+    for folder in map(CacheFolder, _folders()):
+        own = set(folder.own())
+        there = [folder.link] if folder.link else sorted(folder.entries())
+        foreign |= dict.fromkeys(path for path in there if path not in own)
+    return [*foreign]
+
+
+def _folders() -> tuple[Path, ...]:
+    return tokens_folder(), indexes_folder(), texts_folder(), measurements_folder()
 
 
 def clear_leftovers() -> list[Path]:
     """Delete files that killed runs left unfinished in the cache; return them."""
-    return remove_leftovers(filter(_is_arriving, list(_files())))
+    gone = []
+    for folder in map(CacheFolder, _folders()):
+        with contextlib.suppress(OSError):
+            gone += [p for p in folder.entries() if is_temporary(p) and folder.delete(p)]
+    return gone
 
 
 def clear_cache() -> list[Path]:
     """Delete what can be made again: tokens, indexes, measurements; return what was deleted.
 
     Texts that came by standard input stay: a run that was trained on one needs it to go on.
+
+    Raises:
+        OSError: a folder cannot be written.
     """
-    made = [path for path in cached_files() if path.parent != texts_folder()]
-    gone = made + measurements()
-    for path in gone:
-        path.unlink(missing_ok=True)
-    return gone
+    folders = map(CacheFolder, (tokens_folder(), indexes_folder(), measurements_folder()))
+    return [
+        path
+        for folder in folders
+        for path in folder.entries()
+        if not is_temporary(path) and folder.delete(path)
+    ]
 
 
 def data_of(record: dict[str, Any]) -> dict[str, Any]:
@@ -181,11 +204,10 @@ def keep_measurement(about: dict[str, Any], measured: dict[str, Any]) -> dict[st
     content = json_bytes({"machine": _machine(), "about": about, "found": measured})
     try:
         place = _measurement_file(about)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=place.parent, suffix=".tmp")
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        _put(Path(temporary), place, lambda: kept_measurement(about) is None)
+        make_listed_folder(place.parent)
+        temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
+        write_bytes(temporary, content)
+        _put(temporary, place, lambda: kept_measurement(about) is None)
     except (OSError, SeqgenError):
         return None
     return kept_measurement(about)
@@ -206,8 +228,7 @@ def _put(temporary: Path, place: Path, damaged: Callable[[], bool]) -> None:
 
 
 def _measurement_file(about: dict[str, Any]) -> Path:
-    key = json.dumps([_machine(), about], sort_keys=True)
-    return measurements_folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+    return measurements_folder() / f"{name_of_measurement(_machine(), about)}.json"
 
 
 def _machine() -> dict[str, Any]:

@@ -13,7 +13,7 @@ from seqgen.errors import SeqgenError
 from seqgen.models.inference import Reader
 from seqgen.settings import WHOLE_NUMBERS, DataConfig, Documents, require
 from seqgen.settings.scoring import CacheConfig
-from seqgen.store import StoredMixture, StoredModel
+from seqgen.store import StoredMixture, StoredModel, layout
 from seqgen.text.corpus import Corpus, Unknowns, encode_corpus
 from seqgen.text.framing import Framing
 from seqgen.text.labels import Labels, joined
@@ -35,6 +35,7 @@ from seqgen.text.sources import (
     require_equal_widths,
 )
 from seqgen.text.tokenizers import Tokenizer
+from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.models.base import LanguageModel
@@ -75,6 +76,11 @@ class LoadedModel:
     def name(self) -> str:
         """What tables and records call it."""
         return self.title or self.stored.name
+
+    def __repr__(self) -> str:
+        parameters = sum(part.parameter_count() for part in self.model.parts)
+        about = f"{self.architecture or layout.MIXTURE}, {plural(parameters, 'parameter')}"
+        return f"<seqgen model {self.name!r}: {about}>"
 
     @property
     def labels(self) -> Labels | None:

@@ -39,11 +39,13 @@ class Work:
         read: tokens to score, or more; None for those that the model has held out.
         written: tokens to write, of all texts together.
         rows: texts that are written side by side.
+        lasting: the model is used for as long as the process runs, whatever happens to its file.
     """
 
     read: int | None = 0
     written: int = 0
     rows: int = 1
+    lasting: bool = False
 
     @classmethod
     def of_files(cls, names: Sequence[str], **more: int) -> Work:
@@ -113,7 +115,7 @@ def load_any(
     """Load what is stored, whether or not it is a language model; see `load`."""
     plain = device in ("auto", "cpu") and precision == "auto"
     if work is not None and plain and work.suits_arrays(stored):
-        loaded = load_over_arrays(stored)
+        loaded = load_over_arrays(stored, work.lasting)
         if loaded is not None:
             return loaded
     from seqgen.engines.precision import choose_device
@@ -197,16 +199,20 @@ def beside_caches(
     return Cached(model, cache, flatnesses) if isinstance(model, NeuralLanguageModel) else None
 
 
-def load_over_arrays(stored: StoredModel) -> LoadedModel | None:
+def load_over_arrays(stored: StoredModel, whole: bool = False) -> LoadedModel | None:
     """Load what is stored as an array model; None where there is none of it.
+
+    Args:
+        stored: what to load.
+        whole: read its weights into memory; see `mapped_tensors`.
 
     Raises:
         SeqgenError: it is damaged.
     """
     if isinstance(stored, StoredMixture):
-        parts = [load_over_arrays(part) for part in stored.parts]
+        parts = [load_over_arrays(part, whole) for part in stored.parts]
         return None if None in parts else _mixed(stored, parts)
-    found = stored.load_arrays()
+    found = stored.load_arrays(whole)
     return None if found is None else _assembled(stored, *found)
 
 
@@ -233,6 +239,8 @@ def _assembled(stored: StoredModel, model: Reader, tokenizer: Tokenizer) -> Load
             f"{stored.path} is damaged: its model has {model.vocab_size} tokens and its "
             f"tokenizer {tokenizer.vocab_size + len(labels)}"
         )
+    if labels and not labels.begin < labels.first == tokenizer.vocab_size:
+        raise SeqgenError(f"{stored.path} is damaged: its labels do not follow its tokens")
     joint = labels or source_tokenizer is None or source_tokenizer is tokenizer
     sizes = {None} if joint else {source_tokenizer.vocab_size}
     if not joint and source_tokenizer.vocab_size == tokenizer.vocab_size:

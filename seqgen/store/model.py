@@ -354,10 +354,13 @@ class StoredModel(TrainingFolder):
         self.check(largest=CHEAP)
         return model.eval(), tokenizer
 
-    def load_arrays(self) -> tuple[ArrayNetwork, Tokenizer] | None:
+    def load_arrays(self, whole: bool = False) -> tuple[ArrayNetwork, Tokenizer] | None:
         """Return the model over arrays and its tokenizer, as `load` does, without loading PyTorch.
 
         None where its architecture, settings or types have no array model.
+
+        Args:
+            whole: see `mapped_tensors`.
 
         Raises:
             SeqgenError: see `load`.
@@ -373,7 +376,7 @@ class StoredModel(TrainingFolder):
             return None
         weights = self.path / layout.WEIGHTS
         try:
-            arrays = self.arrays()
+            arrays = self.arrays(whole)
             if arrays is None:
                 return None
             fitting = Weights(arrays).fitting(kind.shapes(config), kind.shared(config))
@@ -454,11 +457,11 @@ class StoredModel(TrainingFolder):
 
         return read_tensors(self.path / layout.WEIGHTS)
 
-    def arrays(self) -> dict[str, np.ndarray] | None:
+    def arrays(self, whole: bool = False) -> dict[str, np.ndarray] | None:
         """Return the arrays of `model.safetensors`; see `mapped_arrays`."""
         from seqgen.mapped_tensors import mapped_arrays
 
-        return mapped_arrays(self.path / layout.WEIGHTS)
+        return mapped_arrays(self.path / layout.WEIGHTS, whole)
 
     @property
     def is_adapter(self) -> bool:
@@ -618,8 +621,8 @@ class Member(StoredModel):
     def own_tensors(self) -> dict[str, Tensor]:
         return self._own(super().own_tensors())
 
-    def arrays(self) -> dict[str, np.ndarray] | None:
-        arrays = super().arrays()
+    def arrays(self, whole: bool = False) -> dict[str, np.ndarray] | None:
+        arrays = super().arrays(whole)
         return arrays if arrays is None else self._own(arrays)
 
     def _own(self, tensors: Mapping[str, T]) -> dict[str, T]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from seqgen.errors import SeqgenError
-from seqgen.files import name_when_written, open_file, parse_json, take_lock
+from seqgen.files import name_when_written, open_file, parse_json, take_lock, unlink_within
 from seqgen.store import layout, manifest
 from seqgen.store.layout import models_folder, models_locked
 
@@ -230,7 +230,7 @@ def _empty(folder: Path) -> None:
     """Delete what seqgen wrote into a model's folder, but for the lock."""
     for path in list(contents(folder)):
         if is_written_by_seqgen(path, folder) and path != folder / layout.LOCK:
-            path.unlink(missing_ok=True)
+            unlink_within(path, folder.parent)
     _delete_folders(folder)
 
 

@@ -19,6 +19,7 @@ from seqgen.text.framing import Framing
 from seqgen.text.sources import Sources, starts_of, take_spans
 from seqgen.text.tokenizers import Tokenizer
 from seqgen.text.tokenizers.base import SPECIALS
+from seqgen.white_space import strip_utf8
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Unknowns:
 
     def _size(self, piece: bytes) -> int:
         if not self.tokenizer.lossless:  # white space between tokens is part of none
-            piece = piece.strip()
+            piece = strip_utf8(piece)
         return 0 if piece == SPECIALS[-1].encode() else len(piece)
 
 

@@ -90,6 +90,22 @@ def encoded_lines(
         yield line.encode(), np.concatenate([ids, last])
 
 
+def lines_of_tokens(tokenizer: Tokenizer, text: str, ids: np.ndarray) -> np.ndarray:
+    """Return the number of the line that each token of a text begins in, (N,) int64.
+
+    Args:
+        tokenizer: what made the ids.
+        text: all that they were made of.
+        ids: (N,).
+    """
+    if tokenizer.line_safe:
+        ends = ids == tokenizer.newline_id
+        return np.cumsum(ends) - ends
+    begins = np.concatenate([[0], tokenizer.byte_ends(text)[:-1]])[: ids.size]
+    newlines = np.flatnonzero(np.frombuffer(text.encode(), dtype=np.uint8) == ord("\n"))
+    return np.searchsorted(newlines, begins)
+
+
 def _encode(tokenizer: Tokenizer, raw: bytes, chance: tuple[float, int] | None) -> np.ndarray:
     if chance is None:
         return tokenizer.encode_utf8(raw)

@@ -73,7 +73,7 @@ class KnownLabels:
             facts = parse_json(regular(path).read_text(encoding="utf-8"))
             names, *numbers = (facts[field.name] for field in fields(cls))
             whole = len(names) >= cls.least and all(isinstance(name, str) for name in names)
-            if not whole or not all(isinstance(number, int) for number in numbers):
+            if not whole or not all(type(number) is int and number >= 0 for number in numbers):
                 raise ValueError("it contains no labels")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SeqgenError(f"{path} is missing or damaged: {first_line(error)}") from None

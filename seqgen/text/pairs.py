@@ -17,7 +17,7 @@ from seqgen.text.corpus import Corpus, encode_corpus
 from seqgen.text.encoding import Sampling
 from seqgen.text.framing import Framing
 from seqgen.text.labels import Labels, at_line, names_of
-from seqgen.text.reading import Survey, Text, lines, survey
+from seqgen.text.reading import LINE_END, Survey, Text, lines, survey
 from seqgen.text.sources import Sources, TokenSources, Vectors, VectorSources, content_of
 from seqgen.text.tokenizers import Tokenizer
 from seqgen.text.vector_files import VectorFile, is_vector_file, open_vectors
@@ -324,7 +324,12 @@ class VectorPairs(Pairs):
         return replace(survey(self.targets()), sha256=digest.hexdigest())
 
 
-def open_pairs(sources: Sequence[Path], targets: Sequence[Path], newlines: str = "keep") -> Pairs:
+def open_pairs(
+    sources: Sequence[Path],
+    targets: Sequence[Path],
+    newlines: str = "keep",
+    ending: str = LINE_END,
+) -> Pairs:
     """Return the pairs in some files.
 
     Args:
@@ -332,6 +337,7 @@ def open_pairs(sources: Sequence[Path], targets: Sequence[Path], newlines: str =
             of vectors.
         targets: files of the targets, or none.
         newlines: see `DataConfig`.
+        ending: see `Text`.
 
     Raises:
         UsageError: vectors come without targets, or in several files.
@@ -342,11 +348,13 @@ def open_pairs(sources: Sequence[Path], targets: Sequence[Path], newlines: str =
         if len(sources) > 1 or not targets:
             raise UsageError(f"{name}: give one file of vectors, and their targets by --target")
         file = open_vectors(sources[0])
-        return VectorPairs(file, Text(tuple(targets), newlines), ", ".join(map(str, targets)))
-    text = Text(tuple(sources), newlines)
+        return VectorPairs(
+            file, Text(tuple(targets), newlines, ending), ", ".join(map(str, targets))
+        )
+    text = Text(tuple(sources), newlines, ending)
     if not targets:
         return TabPairs(text, name)
-    other = Text(tuple(targets), newlines)
+    other = Text(tuple(targets), newlines, ending)
     return FilePairs(text, other, (name, ", ".join(map(str, targets))))
 
 

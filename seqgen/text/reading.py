@@ -6,8 +6,8 @@ import codecs
 import glob
 import gzip
 import hashlib
-import itertools
 import lzma
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,33 +17,31 @@ from typing import AnyStr, Literal
 from seqgen.errors import SeqgenError, UsageError, reported
 from seqgen.limits import LineBuffer
 from seqgen.packages import require_packages
+from seqgen.settings import Documents
+from seqgen.text.file_kinds import HEAD_BYTES, KINDS, TEXTS, UNPACKED, FileKind, kind_of, remedy
+from seqgen.wording import first_names
 
 CHUNK_BYTES = 1 << 20
 ZSTD_BYTES = 1 << 10
 BOM = "\ufeff"
-# What is no text: images, archives, PDF and programs may have no NUL where they begin.
-MAGIC_NUMBERS = (
-    *(b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"%PDF-", b"PK\x03\x04", b"\x7fELF", b"BZh"),
-    *(b"\x1f\x8b", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf"),
-)
 PYTHON_CACHE = "__pycache__"
-BINARY_WITHIN = 8192  # the first bytes, in which a NUL shows that a file is no text
-# Token files, and the byte order marks of UTF-16.
-TEXTS = (b"seqgen.tokens", b"\xff\xfe", b"\xfe\xff")
-UNPACKED = frozenset({".gz", ".xz", ".zst"})
+# What Internet addresses begin with.
+URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Text:
-    """The text of some files, joined as `cat` would, in UTF-8.
+    """The text of some files, in order, in UTF-8.
 
     Args:
         paths: the files, in order; each may begin with a byte order mark, which is dropped.
         newlines: "keep" leaves CRLF as it is; "lf" makes it LF.
+        ending: what separates the files; see `join_files`.
     """
 
     paths: tuple[Path, ...]
     newlines: Literal["keep", "lf"] = "keep"
+    ending: str = ""
 
     def chunks(self, start: int = 0, end: int | None = None) -> Iterator[str]:
         """Yield the characters from `start` to `end` in pieces.
@@ -62,7 +60,7 @@ class Text:
 
     def _all(self) -> Iterator[str]:
         # Joined first: a CRLF may stand across two files.
-        joined = itertools.chain.from_iterable(map(decoded, self.paths))
+        joined = join_files(map(decoded, self.paths), self.ending)
         return unix_newlines(joined) if self.newlines == "lf" else joined
 
     @property
@@ -73,6 +71,34 @@ class Text:
     def digest(self) -> str:
         """Return the SHA-256 of the text as UTF-8, in hexadecimal."""
         return survey(self.chunks()).sha256
+
+
+# What ends a record: a line, or the empty line after a sentence in columns.
+LINE_END, SENTENCE_END = "\n", "\n\n"
+
+
+def ending_of(documents: Documents) -> str:
+    """Return what ends the documents of a text; a stream has only one, of all its files."""
+    return LINE_END if documents == "line" else ""
+
+
+def join_files(files: Iterable[Iterable[str]], ending: str) -> Iterator[str]:
+    """Yield the texts of several files as one.
+
+    Args:
+        files: each in pieces.
+        ending: of records. A file that does not end with it gets the newlines that it lacks before
+            the next file begins, so that no record is in two files. Without it, texts are joined
+            as `cat` would join them.
+    """
+    tail = ending
+    for chunks in files:
+        begins = True
+        for chunk in filter(None, chunks):
+            if begins and not tail.endswith(ending):
+                yield ending.removeprefix("\n" if tail.endswith("\n") else "")
+            tail, begins = (tail + chunk)[-len(ending) :] if ending else "", False
+            yield chunk
 
 
 @dataclass
@@ -157,23 +183,41 @@ def text_files(names: Sequence[str | Path]) -> tuple[Path, ...]:
     """
     paths: list[Path] = []
     for given in names:
-        files = _files_of(given)
+        files = files_in(given)
         if files is None:
             paths.append(Path(given))
             continue
         texts = [path for path in files if not is_binary(path)]
         if not texts:
-            raise SeqgenError(f"{given} has no text: {files[0]} and the like are binary files")
+            raise no_text(given, files)
         paths += texts
     return tuple(paths)
 
 
+def no_text(name: str | Path, files: Sequence[Path]) -> SeqgenError:
+    """Return the error that there is nothing to read in a folder or a pattern with some files."""
+    kinds = ((KINDS.index(kind), path) for path in files if (kind := file_kind(path)) is not None)
+    number, path = min(kinds, default=(None, files[0]))
+    if number is None:
+        what = "a binary file"
+    else:
+        what = f"{KINDS[number].name}: {remedy(KINDS[number], path, head_of(path))}"
+    others = [each.name for each in files if each != path]
+    more = f" (beside it: {first_names(others, 5)})" if others else ""
+    return SeqgenError(f"{name} has no text: {path} is {what}{more}")
+
+
+def file_kind(path: Path) -> FileKind | None:
+    """Return what a file is by its name and its first bytes; see `kind_of`."""
+    return kind_of(path, head_of(path))
+
+
 def binary_files(name: str | Path) -> list[Path]:
     """Return the files of a folder or a pattern that `text_files` leaves out."""
-    return [path for path in _files_of(name) or () if is_binary(path)]
+    return [path for path in files_in(name) or () if is_binary(path)]
 
 
-def _files_of(given: str | Path) -> list[Path] | None:
+def files_in(given: str | Path) -> list[Path] | None:
     """Return the files of a folder or a pattern; None for the name of a file.
 
     Raises:
@@ -191,6 +235,8 @@ def _files_of(given: str | Path) -> list[Path] | None:
         return inside
     if name.exists():
         return None
+    if URL.match(str(given)):
+        raise SeqgenError(f"{given} is a URL, and seqgen reads files: download it first")
     if glob.has_magic(str(name)):
         matches = sorted(map(Path, glob.glob(str(name), recursive=True)))  # noqa: PTH207
         files = [p for p in matches if p.is_file() and not _in_cache(p, name)]
@@ -207,14 +253,22 @@ def is_binary(path: Path) -> bool:
     """
     if path.suffix.lower() in UNPACKED:
         return False
-    try:
-        with path.open("rb") as file:
-            head = file.read(BINARY_WITHIN)
-    except OSError:  # an error where it is read
-        return False
+    head = head_of(path)
     if head.startswith(TEXTS):
         return False
-    return head.startswith(MAGIC_NUMBERS) or b"\0" in head
+    kind = kind_of(path, head)
+    return b"\0" in head or (kind is not None and not kind.is_text)
+
+
+def head_of(path: Path) -> bytes:
+    """Return the first bytes of a file, decompressed if its name says that it is compressed.
+
+    None of a pipe, which could be read only once, nor where a file cannot be read.
+    """
+    try:
+        return next(_blocks(path, HEAD_BYTES), b"")[:HEAD_BYTES] if path.is_file() else b""
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, SeqgenError):
+        return b""  # an error where it is read
 
 
 def _hidden(path: Path, top: Path) -> bool:
@@ -240,15 +294,16 @@ def decoded(path: Path) -> Iterator[str]:
             raise SeqgenError(f"{path} is damaged: {error}") from None
 
 
-def _blocks(path: Path) -> Iterator[bytes]:
-    """Yield a file's bytes, decompressed if its name says that it is compressed."""
+def _blocks(path: Path, size: int | None = None) -> Iterator[bytes]:
+    """Yield a file's bytes in blocks, decompressed if its name says that it is compressed."""
+    size = size or CHUNK_BYTES
     suffix = path.suffix.lower()
     if suffix == ".zst":
-        yield from joined_blocks(_zstd_pieces(path), CHUNK_BYTES)
+        yield from joined_blocks(_zstd_pieces(path), size)
         return
     opened = {".gz": gzip.open, ".xz": lzma.open}.get(suffix, Path.open)
     with opened(path, "rb") as file:
-        yield from iter(lambda: file.read(CHUNK_BYTES), b"")
+        yield from iter(lambda: file.read(size), b"")
 
 
 def _zstd_pieces(path: Path) -> Iterator[bytes]:
@@ -304,8 +359,13 @@ def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             at = offset + error.start
             what = f"not UTF-8 text: byte 0x{raw[error.start]:02x} at offset {at}"
-            if offset == 0 and raw.startswith(b"PAR1"):
-                what = "parquet: --field NAME reads a column of a .parquet file, not of a pipe"
+            path, head = Path(name), raw[:HEAD_BYTES]
+            kind = kind_of(path, head) if offset == 0 else None
+            if kind is not None and not kind.is_text:
+                what = f"{kind.name}: {remedy(kind, path, head)}"
+            elif encoding := utf16_of(raw, offset):
+                convert = f"convert it with iconv -f {encoding} -t UTF-8"
+                what = f"not UTF-8 text but {encoding}; {convert}"
             raise SeqgenError(f"{name} is {what}") from None
         offset, pending = offset + used, raw[used:]
         if first and text:
@@ -314,6 +374,25 @@ def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
             yield text
         if block is None:
             return
+
+
+def utf16_of(raw: bytes, offset: int = 0) -> str | None:
+    """Return which UTF-16 a text is in that is not UTF-8, by the name that iconv has for it.
+
+    It begins with a byte order mark, or the high bytes of most of its characters are 0, as those of
+    Latin letters are.
+
+    Args:
+        raw: bytes of it.
+        offset: where they are in it.
+    """
+    if offset == 0 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "UTF-16"
+    even, odd = raw[offset % 2 :: 2].count(0), raw[(offset + 1) % 2 :: 2].count(0)
+    most, other = max(even, odd), min(even, odd)
+    if most < max(8, len(raw) / 4) or other > most / 16:
+        return None
+    return "UTF-16LE" if odd > even else "UTF-16BE"
 
 
 def unix_newlines(chunks: Iterable[str]) -> Iterator[str]:

@@ -10,27 +10,22 @@ from typing import Any
 
 from seqgen.errors import SeqgenError, did_you_mean
 from seqgen.packages import require_packages
-from seqgen.text.reading import UNPACKED, lines
+from seqgen.text.file_kinds import JSON_LINES, PARQUET, ending_of_name
+from seqgen.text.reading import lines
 from seqgen.wording import plural
 
-JSON_LINES, PARQUET = frozenset({".jsonl", ".ndjson", ".json"}), ".parquet"
 # Lines that a notice names.
 NAMED = 5
 
 
 def holds_records(path: Path) -> bool:
     """Return whether a file is one of records, by its name."""
-    return _suffix(path) in {*JSON_LINES, PARQUET}
+    return ending_of_name(path) in {*JSON_LINES, PARQUET}
 
 
 def is_parquet(path: Path) -> bool:
     """Return whether a file is parquet, by its name."""
-    return _suffix(path) == PARQUET
-
-
-def _suffix(path: Path) -> str:
-    *others, last = path.suffixes or [""]
-    return (others[-1] if others and last.lower() in UNPACKED else last).lower()
+    return ending_of_name(path) == PARQUET
 
 
 @dataclass

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from seqgen.errors import reported
+from seqgen.files import delete_own
 from seqgen.hashing import hash64, uniforms
 from seqgen.settings import Documents, Windows, require
 from seqgen.text.batches import (
@@ -27,7 +28,7 @@ from seqgen.text.batches import (
 from seqgen.text.corpus import Corpus, Joined
 from seqgen.text.reading import Survey
 from seqgen.text.token_writing import WrittenTokens, write_token_file
-from seqgen.text.tokenfile import SUFFIX, TokenFile, check_tokenizer, open_token_file
+from seqgen.text.tokenfile import MAGIC, SUFFIX, TokenFile, check_tokenizer, open_token_file
 from seqgen.text.tokenizers import Tokenizer
 
 # A block is so many tokens long, or less where an epoch would have fewer groups of blocks.
@@ -85,7 +86,7 @@ def write_shards(
         written.append(write_token_file(path, part, tokenizer, documents, told))
         done += written[-1].facts.bytes
     for path in set(folder.glob(SHARDS)) - {shard_path(folder, n) for n in range(len(written))}:
-        path.unlink()
+        delete_own(path, folder, lambda file: file.read(len(MAGIC)) == MAGIC)
     return written
 
 

@@ -13,10 +13,11 @@ from seqgen.hashing import uniforms
 from seqgen.settings import DataConfig, Documents
 from seqgen.text.corpus import Corpus, gather, span
 from seqgen.text.framing import Framing
-from seqgen.text.reading import Survey, Text, lines, text_files
+from seqgen.text.reading import Survey, Text, lines
 from seqgen.text.tokenfile import MARK, TokenFile
 from seqgen.text.tokenizers import Tokenizer
 from seqgen.text.tokenizers.base import line_blocks
+from seqgen.text.training_files import training_files
 
 Chunks = Callable[[], Iterator[str]]
 
@@ -52,7 +53,7 @@ def split_text(
         return Split(text.chunks, None)
     fraction = held_out_fraction(config.val)
     if fraction is None:
-        held_out = Text(text_files([config.val]), text.newlines)
+        held_out = replace(text, paths=held_out_files(config))
         return Split(text.chunks, held_out.chunks)
     if config.documents == "stream":
         cut = stream_cut(text, int((1 - fraction) * facts.characters + 1e-9), tokenizer)
@@ -67,6 +68,11 @@ def split_text(
         )
 
     return Split(lambda: part(False), lambda: part(True))
+
+
+def held_out_files(config: DataConfig) -> tuple[Path, ...]:
+    """Return the files that `val` means, where it names any; see `training_files`."""
+    return training_files([config.val], config.as_text)
 
 
 def held_out_fraction(val: str) -> float | None:

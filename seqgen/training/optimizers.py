@@ -23,7 +23,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from seqgen.models.network import Network, hidden_matrices
 from seqgen.settings import TrainingConfig
-from seqgen.training.parts import OptimizerState
+from seqgen.training.parts import OptimizerState, require_like
 from seqgen.training.sharding import divided_as, is_divided, on_first, part_of, whole_of
 
 
@@ -454,8 +454,13 @@ class Average:
         return on_first({str(i): mean for i, mean in enumerate(self.means)})
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Restore what `tensors` returned."""
+        """Restore what `tensors` returned.
+
+        Raises:
+            KeyError, RuntimeError: it is of another model.
+        """
         for i, mean in enumerate(self.means):
+            require_like(f"average {i}", tensors[str(i)], mean)
             part_of(tensors[str(i)], mean)
 
 

@@ -26,6 +26,24 @@ class CheckpointPart(Protocol):
         """Restore what `tensors` returned."""
 
 
+def require_like(name: str, tensor: Tensor, own: Tensor, stacked: bool = False) -> None:
+    """Refuse a stored tensor that is not of floating-point numbers of a parameter's shape.
+
+    Args:
+        name: of the tensor, for a message.
+        tensor: what is stored; a single number fits any parameter.
+        own: the parameter.
+        stacked: there may be several of its shape.
+
+    Raises:
+        RuntimeError: says what is wrong.
+    """
+    shape = tensor.shape[-own.ndim or tensor.ndim :] if stacked else tensor.shape
+    if not tensor.is_floating_point() or (tensor.ndim and shape != own.shape):
+        found = f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
+        raise RuntimeError(f"{name} is {found}, and its parameter is {tuple(own.shape)}")
+
+
 class ModelWeights:
     """A model's weights and buffers as a `CheckpointPart`."""
 
@@ -63,7 +81,11 @@ class OptimizerState:
         return on_first(states)
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Restore what `tensors` returned."""
+        """Restore what `tensors` returned.
+
+        Raises:
+            RuntimeError: it is of other parameters.
+        """
         states: list[dict[int, dict[str, Tensor]]] = [{} for _ in self.optimizers]
         for path, value in tensors.items():
             i, key, name = path.split(".", 2)
@@ -74,6 +96,7 @@ class OptimizerState:
             numbers = [key for group in saved for key in group["params"]]
             for key, parameter in zip(numbers, parameters, strict=True):
                 for name, tensor in state.get(key, {}).items():
+                    require_like(name, tensor, parameter, stacked=True)
                     state[key][name] = divided_as(parameter, tensor)
             optimizer.load_state_dict({"state": state, "param_groups": saved})
 
@@ -119,7 +142,7 @@ class CarriedState:
         Each rank takes its own rows, however many ranks there were.
 
         Raises:
-            KeyError: it is of another model.
+            KeyError, RuntimeError: it is of another model.
         """
         if not tensors:
             self.state = None
@@ -130,6 +153,12 @@ class CarriedState:
             tensors = {names.get(number, number): t for number, t in tensors.items()}
         device = self._device
         self.rows = len(next(iter(tensors.values())))
+        for name, own in start.named().items():
+            tensor, of_floats = tensors[name], own.is_floating_point()
+            fits = tensor.is_floating_point() == of_floats and tensor.ndim == own.ndim
+            fits = fits and len(tensor) == self.rows
+            if not fits or (of_floats and tensor.shape[-1] != own.shape[-1]):
+                raise RuntimeError(f"the state's {name} has another type or shape")
         if ranks.world() > 1:
             own = [max(0, place) for place in self.places()]
             tensors = {name: tensor[own] for name, tensor in tensors.items()}

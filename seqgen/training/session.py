@@ -52,14 +52,14 @@ from seqgen.training.regimes.base import TextRules
 from seqgen.training.regularising import Regularisation, take_dropout
 from seqgen.training.run import Budget, Diverged, Hooks, Run, Watch
 from seqgen.training.validating import SAMPLE_TOKENS, Final
-from seqgen.wording import listed
+from seqgen.wording import ShortRepr, listed
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 
-@dataclass(frozen=True)
-class TrainingResult:
+@dataclass(frozen=True, repr=False)
+class TrainingResult(ShortRepr):
     """The keys of the final record of `seqgen train --json`, in order."""
 
     name: str

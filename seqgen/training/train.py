@@ -24,6 +24,8 @@ from seqgen.settings import TrainingConfig, require
 from seqgen.store import StoredModel
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.machine import choose_products
+from seqgen.text.split import path_of
+from seqgen.text.training_files import notices_of
 from seqgen.training.choosing import (
     SpeedTrial,
     choose_for_machine,
@@ -366,7 +368,10 @@ def prepare_plan(plan: Plan, request: RunRequest, report: Report) -> tuple[Prepa
     task, origin = plan.task, plan.origin
     about = f"{plan.architecture} learns from {task.learns}"
     require(task.takes_targets or not request.targets, f"{about}: it takes no --target")
-    files = DataFiles.of(request.data, request.targets)
+    files = DataFiles.of(request.data, request.targets, plan.data.as_text)
+    held_out = [] if path_of(plan.data.val) is None else [plan.data.val]
+    for text in notices_of([*request.data, *request.targets, *held_out], plan.data.as_text):
+        report(Notice(text=text))
     open_dataset = registry.load_object(task.dataset).open
     dataset = open_dataset(files, plan.data, origin and origin.tokens, request.flags)
     prepared = dataset.prepare(plan.given.keys(), report)

@@ -317,9 +317,8 @@ def test_no_output_over_an_input(cli, folder, tmp_path):
     assert book.read_text() == TEXT and link.is_symlink()
     (tmp_path / "dir").mkdir()
     (tmp_path / "dir" / "tokenizer.json").write_text(TEXT)
-    refused(
-        cli("tokenize", tmp_path / "dir", "--train", "char", "--out", tmp_path / "dir"), 2, "in"
-    )
+    trains = ("tokenize", tmp_path / "dir", "--train", "char", "--as-text")
+    refused(cli(*trains, "--out", tmp_path / "dir"), 2, "in")
     assert (tmp_path / "dir" / "tokenizer.json").read_text() == TEXT
 
 
@@ -427,6 +426,23 @@ def test_newlines_reach_tokens_and_back(cli, folder, there, tmp_path):
     assert cli(*back, "--newlines", "lf")[1] == TEXT
     texts = [record["text"] for record in records(cli(*back, "--newlines", "lf", "--json"))]
     assert "".join(texts) == TEXT
+
+
+def test_lines_of_files_are_read_file_by_file(cli, tmp_path):
+    """A stream is joined as `cat` joins files; lines, and lists of ids, are of one file each."""
+    files = [tmp_path / "a", tmp_path / "b"]
+    for file, text in zip(files, ("one\ntwo", "three"), strict=True):
+        file.write_text(text)
+    how = ("--tokenizer", "byte", "--json")
+
+    def texts(*more):
+        return [record["text"] for record in records(cli("tokenize", *files, *how, *more))]
+
+    assert texts() == ["one\n", "twothree"]
+    assert texts("--documents", "line") == ["one", "two", "three"]
+    files[0].write_text("115 114")
+    files[1].write_text("105")
+    assert texts("--decode") == ["on", "e"]
 
 
 def test_compared_models_read_newlines_in_their_own_way(cli, folder, there):

@@ -104,6 +104,9 @@ def test_a_reader_that_leaves_changes_no_exit_code(text, monkeypatch):
 def test_a_terminal_that_is_closed_ends_nothing(monkeypatch):
     import pty
 
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("JPY_PARENT_PID", raising=False)
+
     master, slave = pty.openpty()
     stream = replaced_stderr(monkeypatch, slave)
     with display(Output()) as report:

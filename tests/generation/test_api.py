@@ -1,11 +1,16 @@
 """The Python API: what it gives is what the tasks give; importing it loads no torch."""
 
 import dataclasses
+import importlib
+import json
+import pkgutil
 import subprocess
 import sys
 
 import pytest
+import seqgen.commands
 from known_models import ALPHABET, fake
+from places import STORED
 
 import seqgen
 from seqgen.errors import SeqgenError, UsageError
@@ -14,6 +19,19 @@ from seqgen.generation.model import Model
 from seqgen.generation.sample import sample
 from seqgen.settings.generation import BeamOptions, SampleOptions
 from seqgen.text.tokenizers import KINDS
+from seqgen.wording import ShortRepr
+
+
+def commands_of(package):
+    """Return the names of all modules of a package."""
+    return [m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+
+
+def results_in(name):
+    """Return the results that a module defines: what has a short repr."""
+    kinds = [k for k in vars(importlib.import_module(name)).values() if isinstance(k, type)]
+    short = [k for k in kinds if issubclass(k, ShortRepr) and dataclasses.is_dataclass(k)]
+    return [k for k in short if k.__module__ == name]
 
 
 def test_importing_it_loads_no_torch():
@@ -65,6 +83,40 @@ def test_a_drawn_seed_is_in_the_record_and_gives_the_text_again():
     assert beams == list(model.beam_search("a", **settings, seed=beams[0].seed))
     assert beams != list(model.beam_search("a", **settings, seed=beams[0].seed + 1))
     assert next(model.beam_search("a", seed=3)).seed is None
+
+
+MODELS = sorted((STORED / "models").iterdir())
+
+
+@pytest.mark.parametrize("path", MODELS, ids=lambda path: path.name)
+def test_a_model_is_shown_by_name_architecture_and_parameters(path):
+    record = json.loads((path / "training.json").read_text())
+    architecture = json.loads((path / "config.json").read_text())["architecture"]
+    about = f"{architecture}, {record['parameters']:,} parameters"
+    assert repr(seqgen.load(path)) == f"<seqgen model '{path.name}': {about}>"
+
+
+def test_a_mixture_is_shown_with_the_parameters_of_its_parts():
+    shown = repr(seqgen.load("+".join(map(str, MODELS[1:3]))))
+    assert "mixture" in shown and f"{620 + 748:,} parameters" in shown
+
+
+RESULTS = [result for name in commands_of(seqgen.commands) for result in results_in(name)]
+
+
+@pytest.mark.parametrize("kind", RESULTS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("value", ["x, y\n" * 99, [*range(999)], {"a": [0.1] * 99}, 1 / 3])
+def test_a_result_is_shown_in_a_line_or_two(kind, value):
+    fields = [field.name for field in dataclasses.fields(kind)]
+    result = object.__new__(kind)
+    for name in fields:
+        object.__setattr__(result, name, value)
+    shown = repr(result)
+    assert shown.startswith(f"{kind.__name__}({fields[0]}=") and shown.endswith(")")
+    assert len(shown) < 250 and "\n" not in shown
+    for name in fields:
+        object.__setattr__(result, name, None)
+    assert repr(result) == f"{kind.__name__}()"
 
 
 def test_errors_are_seqgens_own(tmp_path, monkeypatch):

@@ -477,7 +477,7 @@ def test_pictures_are_drawn(tsv, tmp_path, capsys):
     assert not (tmp_path / "b-2.png").exists()
     tsv.rename(tmp_path / "text.svg")
     line = refusal(capsys, *how, tmp_path / "text.svg")
-    assert "exists and is not a picture: give another --plot" in line
+    assert "exists and is not a picture of seqgen: give another --plot" in line
 
 
 def test_a_picture_has_labels_as_they_are(tmp_path):

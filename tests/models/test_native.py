@@ -517,9 +517,9 @@ def test_no_undefined_behaviour_and_no_address_out_of_bounds(level, tmp_path):
     asan = subprocess.run(
         [*command, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
     )
-    chosen = [
-        str(Path(__file__).with_name(name)) for name in ("test_native.py", "test_array_models.py")
-    ]
+    names = "test_native.py", "test_array_models.py", "test_ngram_native.py", "test_word2vec.py"
+    chosen = [str(Path(__file__).with_name(name)) for name in names]
+    chosen.append(str(ROOT / "tests" / "store" / "test_tensor_types.py"))
     environment = {
         **os.environ,
         "LD_PRELOAD": asan.stdout.strip(),

@@ -22,7 +22,9 @@ from seqgen.scoring.surprisal import score_lines
 from seqgen.settings import DataConfig, TrainingConfig
 from seqgen.settings.scoring import Scoring
 from seqgen.store.loaded import LoadedModel
-from seqgen.text.tokenizers.word import WordTokenizer
+from seqgen.text.corpus import unknown_bytes
+from seqgen.text.tokenizers.word import UncasedTokenizer, WhitespaceTokenizer, WordTokenizer
+from seqgen.text.tokenizers.wordpiece import WordPieceTokenizer
 from seqgen.training.events import Started, Validated
 
 OLD = STORED / "models" / "gru-before-word"
@@ -73,6 +75,26 @@ def test_a_case_by_hand(even):
     first, second = score_lines(even, [text], Scoring())
     assert first.totals.bits_per_char == pytest.approx((9 + 32) / 6)
     assert second.totals.bits_per_char == pytest.approx((9 + 32) / 5)
+
+
+# White space by Unicode's property White_Space, with the separators that Python counts too.
+WHITE_SPACE = [
+    *(chr(code) for code in (*range(0x09, 0x0E), *range(0x1C, 0x21), 0x85, 0xA0, 0x1680)),
+    *(chr(code) for code in (*range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000)),
+]
+
+
+@pytest.mark.parametrize("kind", [WhitespaceTokenizer, UncasedTokenizer, WordPieceTokenizer])
+@pytest.mark.parametrize("space", set(WHITE_SPACE) - {"\n"}, ids=ascii)
+def test_white_space_between_tokens_is_part_of_no_unknown(kind, space):
+    if kind is WordPieceTokenizer:
+        pytest.importorskip("tokenizers")
+        if space in "\x1c\x1d\x1e\x1f":
+            return  # Rust, which splits here, counts Unicode's property alone
+    tokenizer = kind(["a"])
+    text = f"a{space}né{3 * space}a{space}\n{space}x{space}y\n"
+    assert unknown_bytes([text], tokenizer, "stream") == len("né".encode()) + 2
+    assert unknown_bytes([text], tokenizer, "line") == len("né".encode()) + 2
 
 
 def test_lines_add_up_to_the_text(even):

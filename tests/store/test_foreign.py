@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from helpers_io import state
 from places import STORED
 
 from seqgen import store
@@ -85,18 +86,6 @@ def models(tmp_path) -> Path:
 
 def foreign_names() -> list[str]:
     return [name.format(kind) for name in NAMES for kind in KINDS]
-
-
-def state(*folders: Path) -> dict[str, tuple]:
-    """Return all that can be seen of what is in some folders, links not followed."""
-    seen = {}
-    for path in (p for folder in folders for p in (folder, *folder.rglob("*"))):
-        about = path.lstat()
-        content = path.readlink() if path.is_symlink() else None
-        if content is None and path.is_file():
-            content = path.read_bytes()
-        seen[str(path)] = (about.st_ino, about.st_mode, about.st_size, about.st_mtime_ns, content)
-    return seen
 
 
 def foreign(models: Path, outside: Path) -> dict[str, tuple]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -11,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
+from seqgen import mapped_tensors as mapped
+from seqgen.engines.native.library import library
 from seqgen.mapped_tensors import mapped_arrays
 
 ARRAYS = {
@@ -71,9 +76,65 @@ def test_a_header_that_is_none(header, tmp_path):
         mapped_arrays(write(tmp_path / "w", header))
 
 
+@pytest.mark.parametrize(("largest", "whole"), [(mapped.READ_UP_TO, False), (0, True)])
+def test_what_was_read_stays_when_its_file_is_cut_short_or_written_over(
+    largest, whole, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(mapped, "READ_UP_TO", largest)
+    before = {name: array.astype(np.float32) for name, array in ARRAYS.items()}
+    for damage in (lambda file: file.truncate(0), lambda file: file.write(b"x" * 4096)):
+        save_file(ARRAYS, tmp_path / "w")
+        found = mapped_arrays(tmp_path / "w", whole)
+        with (tmp_path / "w").open("r+b") as file:
+            damage(file)
+        for name, array in before.items():
+            np.testing.assert_array_equal(found[name].astype(np.float32), array)
+
+
+def test_a_large_file_takes_no_memory_until_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(mapped, "READ_UP_TO", 100)
+    save_file(ARRAYS, tmp_path / "w")
+    found = mapped.mapped_tensors(tmp_path / "w", mapped.TYPES)
+    assert all(isinstance(found[name], np.memmap) for name in ("a.weight", "b", "keys"))
+
+
+def test_a_file_that_is_cut_short_while_it_is_read(tmp_path, monkeypatch):
+    save_file({"a": np.zeros(1 << 15)}, tmp_path / "w")
+
+    def memory(*size, **flags):
+        os.truncate(tmp_path / "w", 1 << 16)
+        return bytearray(size[1])
+
+    monkeypatch.setattr(mapped.mmap, "mmap", memory)
+    with pytest.raises(ValueError, match="shorter"):
+        mapped_arrays(tmp_path / "w")
+
+
 @given(content=st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(content, tmp_path_factory):
     path = tmp_path_factory.mktemp("mapped") / "w"
     path.write_bytes(content)
     with contextlib.suppress(ValueError, OSError):  # any other error is a fault
         assert isinstance(mapped_arrays(path), dict | None)
+
+
+READ_WHAT_IS_GONE = """
+import os, pathlib, sys
+from seqgen.cli.process import prepare
+from seqgen.data import mapped
+mapped.READ_UP_TO = 0
+prepare("perplexity")
+path = pathlib.Path(sys.argv[1])
+tensors = mapped.mapped_tensors(path, mapped.TYPES)
+os.truncate(path, 0)
+print(tensors["a.weight"].sum())
+"""
+
+
+@pytest.mark.skipif(library() is None, reason="only compiled code can take the signal")
+def test_a_command_ends_in_a_line_if_a_mapped_file_is_cut_short(tmp_path):
+    save_file(ARRAYS, tmp_path / "w")
+    command = [sys.executable, "-c", READ_WHAT_IS_GONE, str(tmp_path / "w")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith("seqgen: a file was cut short")

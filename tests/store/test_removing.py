@@ -158,7 +158,7 @@ def test_a_removal_that_fails_half_way_leaves_no_half_model(monkeypatch):
     """The model is out of sight before its first file goes, and its name is free."""
     place = store.models_folder() / "m"
     shutil.copytree(MODELS / NAME, place)
-    unlink, left = Path.unlink, [3]
+    unlink, left = os.unlink, [3]
 
     def failing(path, *args, **kwargs):
         left[0] -= 1
@@ -167,7 +167,7 @@ def test_a_removal_that_fails_half_way_leaves_no_half_model(monkeypatch):
         unlink(path, *args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", failing)
+        patch.setattr(os, "unlink", failing)
         with pytest.raises(SeqgenError, match="Input/output error"):
             store.remove(StoredModel(place))
     assert not place.exists() and store.list_models() == []

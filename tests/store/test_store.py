@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -16,7 +17,7 @@ import torch
 from seqgen import registry, store
 from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.files import replacing, write_bytes, write_json
+from seqgen.files import make_listed_folder, replacing, write_bytes, write_json
 from seqgen.store import StoredModel
 from seqgen.store.folder import TYPES, tensor_pieces
 from seqgen.store.loading import load
@@ -521,10 +522,9 @@ def test_what_killed_runs_had_begun_to_write_is_taken_away(home):
     whole = store.keep_text(iter([b"some text"]))
     for clear in (store.clean, lambda: made(None), lambda: run(["models", "cache", "--clear"])):
         tokens = home / "cache" / "tokens"
-        tokens.mkdir(parents=True, exist_ok=True)
-        old = [whole.with_name("arriving-77.txt"), whole.with_name(".arriving-77.txt.ab.tmp")]
-        for path in [*old, whole.with_name(".arriving.ab.tmp"), tokens / ".0f.tok.ab.tmp"]:
-            path.write_text("half")
+        make_listed_folder(tokens)
+        leave_unfinished(tokens / "0f.tok")
+        leave_unfinished(whole.with_name("arriving"))
         living = []
 
         def blocks(clear=clear, living=living):
@@ -539,6 +539,20 @@ def test_what_killed_runs_had_begun_to_write_is_taken_away(home):
         assert not list(tokens.iterdir())
         assert set(whole.parent.iterdir()) == {whole, kept} == set(store.cached_files())
         kept.unlink()
+
+
+def leave_unfinished(path):
+    """Begin to write a file in another process, and kill it there."""
+    if not (child := os.fork()):
+        try:
+            with replacing(path) as file:
+                file.write(b"half")
+                file.flush()
+                os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    os.waitpid(child, 0)
+    assert [p.read_bytes() for p in path.parent.glob(f".{path.name}.*.tmp")] == [b"half"]
 
 
 def test_a_training_text_is_found_where_it_was_or_in_the_cache(tmp_path):

@@ -11,7 +11,9 @@ from make_kinds import EXACT, KINDS, RECIPES, answers, resume
 from places import STORED
 from stored_answers import FLOAT32, FLOAT64, TABLES, WEIGHTS, WEIGHTS_OF_FLOAT32, require_same
 
-from seqgen import registry
+from seqgen import registry, store
+from seqgen.errors import SeqgenError
+from seqgen.store.loading import Work, load_any
 
 BY_KIND = STORED / "kinds"
 EXPECTED = json.loads((BY_KIND / "expected.json").read_text(encoding="utf-8"))
@@ -41,6 +43,27 @@ def test_one_of_every_architecture_is_stored():
     assert found >= registry.ARCHITECTURES.keys() - encoders
     assert found >= {f"{encoder}-classifier" for encoder in encoders}
     assert sorted(path.name for path in (BY_KIND / "models").iterdir()) == sorted(RECIPES)
+
+
+OF_TOKENS = [
+    ("imported-gpt2", "tokenizer/tokenizer.json", "special"),
+    ("imported-marian", "source_tokenizer/tokenizer.json", "special"),
+    ("imported-bart", "tokenizer/tokenizer.json", "special"),
+    ("transformer-labels", "source_tokenizer/labels.json", "first"),
+    ("lstm-labels", "source_tokenizer/labels.json", "begin"),
+]
+
+
+@pytest.mark.parametrize(("name", "file", "key"), OF_TOKENS)
+def test_tables_of_tokens_are_checked(name, file, key, stored):
+    folder = stored(name)
+    (folder / "manifest.json").unlink()
+    whole = json.loads((folder / file).read_text())
+    for value in (None, True, 1e308, -1, 10**9, "", "x", [], {}, [[]], {"eos_id": 0}):
+        (folder / file).write_text(json.dumps({**whole, key: value}))
+        for work in (Work(), None):
+            with pytest.raises(SeqgenError, match="damaged"):
+                load_any(store.find_all(folder), work=work)
 
 
 of_some = pytest.mark.fast_for(

@@ -272,6 +272,23 @@ def all_is_large(monkeypatch):
     monkeypatch.setattr(encoding, "BLOCK", 500)
 
 
+def test_a_large_text_of_an_earlier_version_is_found_in_the_cache(
+    tmp_path, all_is_large, monkeypatch
+):
+    """It joined the files of lines; a run of now, on the same files, has tokens of its own."""
+    files = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for file in files:
+        file.write_text("\n".join(["one two", "three", "four five"] * 9))
+    how = {"architecture": "rnn", "settings": {**TINY, "documents": "line"}}
+    with monkeypatch.context() as earlier:
+        earlier.setattr(preparing.TextDataset, "record_end", "")
+        train(files, name="before", stop_after=3, **how)
+    train(files, name="now", stop_after=3, **how)
+    assert [store.find(name).record["data"]["lines"] for name in ("before", "now")] == [53, 54]
+    monkeypatch.setattr(preparing.TextDataset, "survey", None)  # which would read the text
+    assert resume("before").steps == resume("now").steps == 6
+
+
 @pytest.mark.fast_for("char-line", "bpe-stream")
 @pytest.mark.parametrize("documents", ["stream", "line"])
 @pytest.mark.parametrize("kind", ["char", "bpe"])

@@ -66,14 +66,19 @@ def test_parquet_is_as_json_lines(tmp_path, stdin, capsys):
     assert list(texts.of_parquet(tmp_path / "d.parquet")) == list(expected)
     assert (texts.taken, texts.left_out, texts.first) == (4, 1, [5])
     assert run(["train", str(tmp_path / "d.parquet"), "--field", "t", *COUNT, "-q"]) == 0
-    assert "parquet: --field NAME" in refusal(capsys, "train", tmp_path / "d.parquet", *COUNT)
+    assert "is parquet: give --field NAME" in refusal(
+        capsys, "train", tmp_path / "d.parquet", *COUNT
+    )
     assert read_text() == "one two\nzwei\ndrei\n\nfin\u2028 é 😀\n"
     said = refusal(capsys, "train", tmp_path / "d.parquet", "--field", "n", *COUNT)
     assert said.endswith("d.parquet is never text; its records have t, n")
     # By a pipe, which --field does not help with.
     stdin((tmp_path / "d.parquet").read_bytes())
     said = refusal(capsys, "train", "-", "--field", "t", *COUNT)
-    assert said.endswith("parquet: --field NAME reads a column of a .parquet file, not of a pipe")
+    assert said.endswith(
+        "standard input is parquet: give the file itself instead of a pipe, with --field NAME for "
+        "the column of the texts"
+    )
 
 
 def test_what_is_held_out_may_be_records(tmp_path):

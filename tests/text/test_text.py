@@ -1,8 +1,10 @@
 import gzip
 import hashlib
+import itertools
 
+import numpy as np
 import pytest
-from helpers_io import AWKWARD, cut, cut_bytes, places, quick, texts
+from helpers_io import AWKWARD, characters, cut, cut_bytes, places, quick, texts
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
@@ -14,6 +16,7 @@ from seqgen.text.reading import (
     Text,
     binary_files,
     decode_blocks,
+    join_files,
     lines,
     survey,
     text_files,
@@ -55,6 +58,37 @@ def test_an_invalid_byte_is_found_where_it_is(before, bad, after, at):
     assert str(caught.value) == message
 
 
+# What UTF-16 is called by iconv, and how texts in it begin.
+UTF16 = {"utf-16-le": ("UTF-16LE", b""), "utf-16-be": ("UTF-16BE", b"")}
+UTF16 |= {f"{name}, marked": ("UTF-16", "\ufeff".encode(name)) for name in UTF16}
+
+
+@pytest.mark.parametrize("kind", UTF16)
+@quick
+@given(
+    before=st.text(st.characters(min_codepoint=1, max_codepoint=0x7F), min_size=20),
+    after=st.text(characters, max_size=10),
+    first=st.integers(3, 40),
+)
+def test_utf_16_is_called_that(kind, before, after, first):
+    name, mark = UTF16[kind]
+    # U+00E9 is no UTF-8 in either order; most of a text in Latin letters is ASCII.
+    text = before + "\u00e9" + " and so on" * 9 + after
+    raw = mark + text.encode(kind.partition(",")[0])
+    with pytest.raises(SeqgenError) as caught:
+        list(decode_blocks([raw[:first], raw[first:]], "x"))
+    told = f"x is not UTF-8 text but {name}; convert it with iconv -f {name} -t UTF-8"
+    assert str(caught.value) == told
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32", "float64", "uint8"])
+def test_numbers_are_not_taken_for_utf_16(dtype):
+    values = np.random.default_rng(1).normal(0, 60, 1000).astype(dtype)
+    for raw in (b"\xff" + values.tobytes(), bytes(500) + b"\xff" + values.tobytes()):
+        with pytest.raises(SeqgenError, match=r"^x is not UTF-8 text: byte 0x"):
+            list(decode_blocks([raw], "x"))
+
+
 @quick
 @given(text=texts, missing=st.integers(1, 3), at=places)
 def test_a_text_that_breaks_off_inside_a_character(text, missing, at):
@@ -74,6 +108,31 @@ def test_any_invalid_text_agrees_with_python(text, bad, at, where):
         raw.decode()
     with pytest.raises(SeqgenError, match=f"offset {expected.value.start}$"):
         list(decode_blocks(cut_bytes(raw, at), "x"))
+
+
+FILES = st.lists(st.text(st.sampled_from("\r\nab"), max_size=6), max_size=4)
+
+
+@quick
+@given(files=FILES, at=places)
+@example(files=["a", "", "b", "\n", "c\n"], at=[1])
+def test_each_file_has_its_own_lines(files, at):
+    joined = list(lines(join_files((cut(text, at) for text in files), "\n")))
+    apart = [line.removesuffix("\n") for text in files for line in lines([text])]
+    assert [line.removesuffix("\n") for line in joined] == apart
+    assert "".join(join_files((cut(text, at) for text in files), "")) == "".join(files)
+
+
+@quick
+@given(files=FILES, at=places)
+@example(files=["a\n", "b\n\n", "", "c"], at=[1])
+def test_each_file_has_its_own_sentences(files, at):
+    def sentences(text):
+        groups = itertools.groupby(text.split("\n"), key=bool)
+        return [list(lines) for is_sentence, lines in groups if is_sentence]
+
+    joined = "".join(join_files((cut(text, at) for text in files), "\n\n"))
+    assert sentences(joined) == [one for text in files for one in sentences(text)]
 
 
 @quick

@@ -19,6 +19,7 @@ from seqgen.store.manifest import MANIFEST
 from seqgen.text.overlap import occurrences
 from seqgen.text.sources import content_of
 from seqgen.text.tokenizers import load_tokenizer
+from seqgen.training.datasets.dataset import Dataset
 from seqgen.training.reload import MovedData, reload_stored_data, tokens_of
 from seqgen.training.resume import resume
 from seqgen.training.train import train
@@ -190,6 +191,69 @@ def test_a_run_whose_data_is_as_it_was_reads_the_same_part(kind, tmp_path):
     first = kind.trained_on(read_again(stored))
     assert kind.trained_on(read_again(stored, changed_data=True)) == first
     assert not any("has changed" in text for text in notices(resume, "m", changed_data=True))
+
+
+def write_files(kind: Kind, folder, words, count=3) -> dict:
+    """Write items into several files, each without its last newline."""
+    data, paths = kind.write(folder, words), []
+    for number in range(count):
+        paths.append(folder / f"part{number}.txt")
+        lines = "".join(kind.line(kind.item(word)) for word in words[number::count])
+        paths[-1].write_text(lines.removesuffix("\n"))
+    # Vectors are in the order of the words in these files.
+    if "targets" in data:
+        kind.write(folder, [word for number in range(count) for word in words[number::count]])
+        return {**data, "targets": paths}
+    return {"data": paths}
+
+
+def begun_on_files(kind: Kind, folder, words) -> store.StoredModel:
+    files = write_files(kind, folder, words)
+    train(
+        **files, name="m", **kind.how, settings={**TINY, "steps": 4, **kind.settings}, stop_after=2
+    )
+    return store.find("m")
+
+
+@pytest.mark.fast_for("Lines", "Pairs", "Tagged")
+@pytest.mark.parametrize("kind", KINDS, **NAMED)
+def test_a_file_without_a_last_newline_ends_its_last_record(kind, tmp_path):
+    words = random_words(1, 30)
+    prepared = read_again(begun_on_files(kind, tmp_path, words))
+    found = [*kind.trained_on(prepared), *kind.held_out(prepared)]
+    if isinstance(kind, Stream):  # joined as `cat` joins files
+        apart = ["\n".join(words[number::3]) for number in range(3)]
+        assert "".join(prepared.split.train()) + "".join(prepared.split.val()) == "".join(apart)
+    else:
+        assert sorted(found) == sorted(map(kind.item, words))
+    resume("m")
+
+
+class OwnLabels(Labelled):
+    """Joined, the first label of a file is text, which no model then knows as a label."""
+
+    def item(self, word):
+        return f"{word}\t{word[::-1]}"
+
+
+# Those whose data an earlier version could read where it joins two records.
+JOINED = [*(kind for kind in KINDS if not isinstance(kind, Vectors)), OwnLabels()]
+
+
+@pytest.mark.fast_for("Lines", "Classified", "OwnLabels")
+@pytest.mark.parametrize("kind", JOINED, **NAMED)
+def test_a_run_that_an_earlier_version_began_reads_what_it_read(kind, tmp_path, monkeypatch):
+    """Earlier versions joined files as `cat` does, and recorded the hash of that text."""
+    words = random_words(1, 30)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Dataset, "ending", "")
+        stored = begun_on_files(kind, tmp_path, words)
+        first = read_again(stored)
+    prepared = read_again(stored)
+    assert kind.trained_on(prepared) == kind.trained_on(first)
+    assert kind.held_out(prepared) == kind.held_out(first)
+    np.testing.assert_array_equal(prepared.train.tokens, first.train.tokens)
+    assert not any("has changed" in text for text in notices(resume, "m"))
 
 
 def test_a_stream_whose_held_out_part_has_changed_is_refused(tmp_path):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from seqgen.cli.shell.coloured_text import Scale
-from seqgen.cli.shell.output import Output, console, put, say, standard_output
+from seqgen.cli.shell.output import Output, as_shown, console, put, say, standard_output
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -59,6 +60,7 @@ def put_lines(
     if legend is not None:
         say(legend[0] if coloured else legend[1])
     for line in lines:
+        line = [(as_shown(text, sys.stdout), value) for text, value in line]
         if coloured:
             out.print(_in_colour(line, scale))
         else:

@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from seqgen import __version__
 from seqgen.cli.shell.flags import fill_in_numbers, read_here
-from seqgen.cli.shell.output import is_terminal, put
+from seqgen.cli.shell.output import is_terminal, standard_output
 from seqgen.errors import UsageError
 from seqgen.settings import PANELS, Panel, parse_toml
 
@@ -102,7 +102,9 @@ def _page() -> Iterator[tuple[Console, bool]]:
     )
     yield out, terminal
     lines = out.file.getvalue().lstrip("\n").splitlines()
-    put("".join(line.rstrip() + "\n" for line in lines))
+    screen = standard_output()  # whose styles `put` would escape
+    screen.write("".join(line.rstrip() + "\n" for line in lines))
+    screen.flush()
 
 
 def put_panels(panels: Iterable[tuple[str, Rows]]) -> None:

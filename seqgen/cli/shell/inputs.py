@@ -21,6 +21,7 @@ from seqgen.limits import whole
 from seqgen.wording import first_names, plural
 
 if TYPE_CHECKING:
+    from seqgen.settings import Documents
     from seqgen.text.tokenfile import TokenFile
 
 BLOCK = 1 << 20
@@ -259,15 +260,17 @@ class Inputs:
             raise UsageError(f"{name} is {1 + len(others)} files: give one")
         return source
 
-    def read_text(self, name: str) -> str:
+    def read_text(self, name: str, documents: Documents) -> str:
         """Return the text of a file or of a folder, whole, if it is not too long to be held."""
-        sources = self.open([name])
-        return whole(chain.from_iterable(source.chunks() for source in sources), title_of(name))
+        from seqgen.text.reading import ending_of, join_files
 
-    def read_text_or_tokens(self, name: str) -> str | TokenFile:
+        files = (source.chunks() for source in self.open([name]))
+        return whole(join_files(files, ending_of(documents)), title_of(name))
+
+    def read_text_or_tokens(self, name: str, documents: Documents) -> str | TokenFile:
         """Return the same, or the one token file that has lost its text."""
         sources = self.open([name])
-        return sources[0].text_or_tokens() if len(sources) == 1 else self.read_text(name)
+        return sources[0].text_or_tokens() if len(sources) == 1 else self.read_text(name, documents)
 
     def keep(self, names: Iterable[str]) -> list[str | Path]:
         """Return names that can be read again and again, now and when training is resumed.
@@ -296,8 +299,13 @@ class Inputs:
         """Return what `--val` means, where it can be read again: a share, a file, or "none"."""
         if val != "-" and not Path(val).exists():  # a share, none, or refused where it is read
             return val
-        (kept,) = self.keep([val])
-        return str(Path(kept).resolve())
+        from seqgen import store
+
+        kept, *more = map(Path, self.keep([val]))
+        if more:  # texts of the records of a folder, each of which ends with a newline
+            blocks = chain.from_iterable(map(_blocks_of, [kept, *more]))
+            kept = self._linked(store.keep_text(blocks), f"{Path(val).stem}.txt")
+        return str(kept.resolve())
 
     def _say_if_known(self, source: Input, by_identity: dict[Identity | None, Input]) -> bool:
         known = source.identity in by_identity
@@ -343,10 +351,16 @@ class Inputs:
     def _kept(self, source: Input) -> Path:
         """Keep what comes by a pipe in the cache, once; return where it is."""
         from seqgen import store
+        from seqgen.text.file_kinds import ending_of_text
+        from seqgen.text.tokenfile import MAGIC
 
         if source.identity not in self._kept_texts:
+            ending = ".txt"
+            if not source.content.begins_with(MAGIC):
+                # Names what it is, if it begins as no text does.
+                ending = ending_of_text(next(source.chunks(), ""))
             kept = store.keep_text(source.content.pass_on())
-            self._kept_texts[source.identity] = self._linked(kept, _stem(source))
+            self._kept_texts[source.identity] = self._linked(kept, _stem(source) + ending)
         return self._kept_texts[source.identity]
 
     def _kept_texts_of(self, source: Input) -> Path:
@@ -364,16 +378,16 @@ class Inputs:
         kept = store.keep_text(joined_blocks((text.encode() for text in texts), CHUNK_BYTES))
         if found.notice and not self._quiet:
             announce(found.notice)
-        return self._linked(kept, _stem(source))
+        return self._linked(kept, f"{_stem(source)}.txt")
 
-    def _linked(self, kept: Path, stem: str) -> Path:
+    def _linked(self, kept: Path, name: str) -> Path:
         """Return a link to a file of the cache, whose own name is a hash.
 
         A model is called by the name of its text, and a person must be able to say it.
         """
         folder = tempfile.TemporaryDirectory(prefix="seqgen-")
         self._folders.append(folder)  # which is there for as long as this object is
-        link = Path(folder.name) / f"{stem}.txt"
+        link = Path(folder.name) / name
         try:
             link.symlink_to(kept.resolve())
         except (OSError, NotImplementedError):  # a platform without links
@@ -411,9 +425,9 @@ def _blocks_of(path: Path) -> Iterator[bytes]:
         raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def join(sources: Iterable[Input], newlines: str) -> Iterator[str]:
-    """Yield the texts of several files as one, as `cat` would, for the only time."""
-    from seqgen.text.reading import unix_newlines
+def join(sources: Iterable[Input], newlines: str, ending: str = "") -> Iterator[str]:
+    """Yield the texts of several files as one, for the only time; see `data.text.join_files`."""
+    from seqgen.text.reading import join_files, unix_newlines
 
-    chunks = chain.from_iterable(source.pass_on() for source in sources)
+    chunks = join_files((source.pass_on() for source in sources), ending)
     return unix_newlines(chunks) if newlines == "lf" else chunks  # a CRLF may stand across two

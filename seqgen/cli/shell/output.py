@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import dataclasses
 import json
@@ -15,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 from seqgen.cli.shell import recording
 from seqgen.errors import SeqgenError
 from seqgen.settings import Options, Panel, setting
+from seqgen.wording import harmless
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,11 +36,26 @@ def is_terminal(stream: IO[Any] | None) -> bool:
         return False
 
 
+def as_shown(text: str, stream: IO[Any] | None) -> str:
+    """Return a text as a stream takes it: a terminal harmless, anything else as it is."""
+    return harmless(text) if is_terminal(stream) else text
+
+
+def can_redraw(stream: IO[Any] | None) -> bool:
+    """Return whether a stream is a terminal that can write over what it shows.
+
+    One without a name, or called dumb, cannot; nor the one that `!` in a Jupyter notebook opens.
+    """
+    kind = os.environ.get("TERM", "" if os.name == "posix" else "windows")
+    plain = kind in ("", "dumb", "unknown") or "JPY_PARENT_PID" in os.environ
+    return is_terminal(stream) and not plain
+
+
 def say(message: str) -> None:
     """Write a line to standard error, if anybody still reads it."""
     if sys.stderr is not None:
         stream = Unread(sys.stderr)
-        stream.write(message + "\n")
+        stream.write(as_shown(message, sys.stderr) + "\n")
         stream.flush()
 
 
@@ -209,9 +226,12 @@ def put(text: str) -> None:
 
 
 def put_bytes(chunks: Iterable[bytes]) -> None:
-    """Write data as it is; see `put`."""
+    """Write data as it is, but to a terminal as `harmless` text; see `put`."""
     out = standard_output()
     out.flush()
+    if is_terminal(out):
+        texts = codecs.iterdecode(chunks, "utf-8", "surrogateescape")
+        chunks = (harmless(text).encode() for text in texts)
     out.buffer.writelines(chunks)
     out.buffer.flush()
 
@@ -224,7 +244,10 @@ def put_record(record: Any) -> None:
     values = record if isinstance(record, dict) else dataclasses.asdict(record)
     if recording.run.recording:
         values = {**values, "run": recording.run.facts()}
-    put_bytes([json.dumps(_as_json(values), ensure_ascii=False).encode() + b"\n"])
+    line = json.dumps(_as_json(values), ensure_ascii=False)
+    if is_terminal(sys.stdout):
+        line = harmless(line, "\\u{:04x}")
+    put_bytes([line.encode() + b"\n"])
 
 
 def _as_json(value: Any) -> Any:
@@ -274,12 +297,15 @@ def unescape(text: str) -> str:
 def console(stream: IO[str]) -> Console:
     """Return a rich console; it has colour and width only where `stream` is a terminal.
 
-    What it prints is text, and no markup: a file may be called `[b].txt`.
+    What it prints is text, and no markup: a file may be called `[b].txt`. On a terminal, control
+    characters of the text are escaped.
     """
     from rich.console import Console
 
+    from seqgen.cli.shell.screen import Screen
+
     plain = not is_terminal(stream)
-    return Console(
+    return (Console if plain else Screen)(
         file=Unread(stream) if stream is sys.stderr else stream,
         highlight=False,
         markup=False,

@@ -6,13 +6,14 @@ import contextlib
 import gzip
 import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from itertools import chain
+from pathlib import Path, PurePath
 
 import typer
 
 from seqgen import store
 from seqgen.cli.shell.inputs import Identity, Input
-from seqgen.cli.shell.output import is_terminal
+from seqgen.cli.shell.output import as_shown, is_terminal
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.settings import Options, Panel, setting
 
@@ -21,7 +22,9 @@ class Curves(Options, panel=Panel.OUTPUT):
     """Where curves are drawn."""
 
     plot: Path | None = setting(
-        "Draw the curves into an .svg or .png file as well. Needs matplotlib.", reads="path"
+        "Draw the curves into an .svg or .png file as well. Needs matplotlib.",
+        reads="path",
+        writes=True,
     )
 
 
@@ -68,12 +71,12 @@ def check_out(
     return out
 
 
-def check_out_folder(out: Path, is_own: Callable[[Path], bool], overwrite: bool) -> Path:
+def check_out_folder(out: Path, is_own: Callable[[PurePath], bool], overwrite: bool) -> Path:
     """Return the folder to write, with links followed.
 
     Args:
         out: where the user wants it.
-        is_own: whether the folder may have such a file.
+        is_own: whether the folder may have such a file, or a folder in it, by its path inside.
         overwrite: replace what an earlier run has written.
 
     Raises:
@@ -85,7 +88,9 @@ def check_out_folder(out: Path, is_own: Callable[[Path], bool], overwrite: bool)
     if not out.is_dir():
         raise UsageError(f"{out} is not a folder: give another --out")
     there = sorted(out.iterdir())
-    if strange := next((path.name for path in there if not is_own(path)), None):
+    folders = [path for path in there if path.is_dir() and not path.is_symlink()]
+    parts = (path.relative_to(out) for path in chain(there, *(f.iterdir() for f in folders)))
+    if strange := next((part for part in parts if not is_own(part)), None):
         raise UsageError(f"{out} has other files ({strange}): give another --out")
     if there and not overwrite:
         raise UsageError(f"{out} exists: add --overwrite to replace it, or give another --out")
@@ -102,7 +107,7 @@ def check_picture(plot: Path, inputs: Iterable[Input]) -> Path:
     from seqgen.cli.shell.pictures import check_plot, is_picture
 
     check_plot(plot)
-    return check_out(plot, inputs, True, "a picture", is_picture, "--plot")
+    return check_out(plot, inputs, True, "a picture of seqgen", is_picture, "--plot")
 
 
 def check_html(html: Path, inputs: Iterable[Input], flag: str) -> Path:
@@ -211,5 +216,6 @@ def confirm_deleting(paths: Iterable[Path], yes: bool) -> None:
         raise UsageError(
             "removing asks for confirmation, which needs a terminal; add --yes to go ahead"
         )
-    if not typer.confirm(f"Delete {', '.join(map(str, paths))}?", err=True):
+    question = f"Delete {', '.join(map(str, paths))}?"
+    if not typer.confirm(as_shown(question, sys.stderr), err=True):
         raise SeqgenError("nothing was removed")

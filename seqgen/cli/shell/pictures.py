@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from seqgen import __version__
 from seqgen.errors import UsageError
 from seqgen.files import replacing
 from seqgen.packages import require_packages
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KINDS = (".svg", ".png")
+# How the name of the program begins that a picture says it was drawn by; nothing else is replaced.
+MARK = "seqgen "
 
 
 def check_plot(path: Path) -> None:
@@ -36,19 +39,25 @@ def check_plot(path: Path) -> None:
 
 
 def is_picture(path: Path) -> bool:
-    """Return whether a file begins as one of these pictures does."""
+    """Return whether a file is a picture that seqgen has drawn: what it says of itself does."""
     with path.open("rb") as file:
-        head = file.read(512)
-    return head.startswith(b"\x89PNG") or b"<svg" in head or b"DOCTYPE svg" in head
+        head = file.read(2048)
+    png, svg = b"tEXtSoftware\0" + MARK.encode(), f"<dc:title>{MARK}".encode()
+    return png in head if head.startswith(b"\x89PNG") else b"<svg" in head and svg in head
 
 
 def save_picture(path: Path, figure: Figure) -> None:
     """Write a figure of matplotlib into an .svg or .png file."""
+    from matplotlib import __version__ as matplotlib_version
     from matplotlib import rc_context
 
     # Texts stay texts in an SVG, and the same figure gives the same file.
     settings = {"svg.fonttype": "none", "svg.hashsalt": "seqgen"}
-    how = {"metadata": {"Date": None}} if path.suffix.lower() == ".svg" else {"dpi": 120}
+    program = f"{MARK}{__version__}, with Matplotlib {matplotlib_version}"
+    if path.suffix.lower() == ".svg":
+        how = {"metadata": {"Date": None, "Creator": program}}
+    else:
+        how = {"metadata": {"Software": program}, "dpi": 120}
     with rc_context(settings), warnings.catch_warnings(), replacing(path) as file:
         warnings.simplefilter("ignore")  # about characters that no font has
         figure.savefig(file, format=path.suffix[1:].lower(), **how)

@@ -34,8 +34,10 @@ def prepare(work: str) -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if ranks.launched():  # PyTorch's warnings about the exchange of gradients mean nothing here
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    if work:
+    if work in ("tokens", "steps"):
         keep_freed_memory(True)
+    if work:
+        end_in_a_line()
 
 
 def keep_freed_memory(keep: bool) -> None:
@@ -54,6 +56,17 @@ def keep_freed_memory(keep: bool) -> None:
         kept, largest = MUCH if keep else LITTLE
         mallopt(M_MMAP_THRESHOLD, largest)
         mallopt(M_TRIM_THRESHOLD, kept)
+
+
+def end_in_a_line() -> None:
+    """Have the process end with one line if a large file is cut short while it is mapped.
+
+    It does so by a signal, which Python cannot handle: only the compiled library can.
+    """
+    from seqgen.engines.native.library import library
+
+    if (native := library()) is not None:
+        native.end_in_a_line()
 
 
 def use_threads(threads: int | None) -> int | None:

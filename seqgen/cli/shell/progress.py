@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqgen import registry, store
-from seqgen.cli.shell.output import Output, console, is_terminal, say
+from seqgen.cli.shell.output import Output, can_redraw, console, is_terminal, say
 from seqgen.cli.shell.tables import (
     MISSING,
     clock,
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from seqgen.training.session import TrainingResult
 
 
-# Off a terminal, seconds between two lines of progress: a log stays short.
-LINE_SECONDS = 15.0
+# Without a bar, seconds between two lines of progress: a log stays short.
+LINE_SECONDS = 10.0
 
 
 @contextlib.contextmanager
@@ -52,7 +52,7 @@ def display(out: Output) -> Iterator[Report]:
     """Open a display on standard error that takes the events of a run."""
     if out.quiet:
         yield lambda event: None
-    elif is_terminal(sys.stderr):
+    elif can_redraw(sys.stderr):
         with LiveDisplay(out.verbose) as live:
             yield live.take
     else:

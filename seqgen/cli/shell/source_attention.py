@@ -38,6 +38,7 @@ class Picture(Options, panel=Panel.ATTENTION):
         "Draw the heat map into an .svg or .png file as well; further texts get FILE-1, FILE-2 and "
         "so on. Needs matplotlib.",
         reads="path",
+        writes=True,
     )
 
     def of(self, look: L) -> L:

@@ -93,6 +93,8 @@ class TrainingFiles(Options, panel=Panel.WHAT):
 
     def inputs(self, settings: Any, out: Output) -> Inputs:
         """Return the files of the command, records read by their field."""
+        one = self.field is None or not settings.as_text
+        require(one, "give --field, which reads the texts of records, or --as-text, not both")
         return Inputs(out.quiet, self.field, settings.documents == "line")
 
     def held_out(self, settings: Any, inputs: Inputs) -> dict[str, str]:

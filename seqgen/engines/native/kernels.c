@@ -10,8 +10,10 @@
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifdef __AVX2__
 #include <immintrin.h>
@@ -1382,6 +1384,21 @@ double sampled_cost(const sampled *s) {
         }
     }
     return cost;
+}
+
+/* A mapped file that others cut short has lost pages: reading one sends this signal. */
+static void say_and_end(int number, siginfo_t *about, void *context) {
+    static const char said[] = "seqgen: a file was cut short or written over while it was read; "
+                               "restore it and run the command again\n";
+    (void)context;
+    if (about->si_code == BUS_ADRERR) _exit(write(STDERR_FILENO, said, sizeof said - 1) < 0 ? 2 : 1);
+    signal(number, SIG_DFL); /* a fault of another kind, which comes again */
+}
+
+/* Have the process end in a line, and with exit code 1, if a mapped file is cut short. */
+void end_in_a_line(void) {
+    struct sigaction action = {.sa_sigaction = say_and_end, .sa_flags = SA_SIGINFO};
+    sigaction(SIGBUS, &action, 0);
 }
 
 /* Which source this was compiled from; see `compiling.py`. */

@@ -64,6 +64,7 @@ def _opened(path: Path) -> ctypes.CDLL | None:
         getattr(found, f"ngram_{name}").restype = None
     found.sampled_room.argtypes, found.sampled_room.restype = [pointer], number
     found.sampled_cost.argtypes, found.sampled_cost.restype = [pointer], ctypes.c_double
+    found.end_in_a_line.argtypes, found.end_in_a_line.restype = [], None
     found.use_threads(_threads())
     return found
 

@@ -1,10 +1,17 @@
 """A trained model as a lossless compressor: a range coder spends -log2 p bits on each token.
 
-A file is a header and the words of the range coder of the `constriction` library. Both sides step
-through the text token by token, so that both compute the same predictions. These become integers
-by integer arithmetic alone: under an n-gram model, whose tables are only added up, a file decodes
-on every machine. The products of a network are rounded in another way by another build; its file
-says what it was made with, and each block ends with a checksum.
+A file is a header, the words of the range coder of the `constriction` library, and a checksum of
+both. Both sides step through the text token by token, so that both compute the same predictions.
+These become integers by integer arithmetic alone: under an n-gram model, whose tables are only
+added up, a file decodes on every machine. The products of a network are rounded in another way by
+another build; its file says what it was made with, and each block ends with a checksum of its text.
+
+    file      MAGIC, length of the contents, contents, CRC-32 of all of these in 4 bytes
+    contents  flags, 6 bytes of the model's digest, number of tokens, what made it (its length in a
+              byte, UTF-8) unless PORTABLE, 32-bit words of the coder
+
+Lengths and numbers are in 7 bits a byte, the lowest first, and words and checksums in little
+endian. A file of the first format has `FIRST_MAGIC`, and then the contents alone.
 
 With `adapt`, both sides also count which tokens follow which in the file, and mix these counts with
 the model: a few sums, products and quotients of single numbers, which are the same everywhere too.
@@ -31,7 +38,10 @@ from seqgen.settings import require
 from seqgen.store.kept_data import processor
 from seqgen.store.loaded import LoadedModel
 
-MAGIC = b"\x93SG1"
+MAGIC, FIRST_MAGIC = b"\x93SGC", b"\x93SG1"
+CHECKSUM_BYTES = 4
+# The most bytes of a number: 63 bits.
+NUMBER_BYTES = 9
 # Bits of the flags: the last line has no newline, there is no line that says what made it, and the
 # file's own counts are mixed in.
 OPEN, PORTABLE, ADAPTS = 1, 2, 4
@@ -49,6 +59,7 @@ CONTEXTS, MOST_CONTEXTS, MOST_SEEN = (6, 4, 2), 1 << 20, 8
 # Its weight before anything is known, as if so many tokens had been predicted by the counts and by
 # the model.
 WON, LOST = 1.0, 3.0
+CUT = "the file is damaged: it ends in its header"
 # What mixed probabilities are rounded down to.
 SCALE = 2.0**LEAST
 
@@ -254,13 +265,14 @@ def compress(loaded: LoadedModel, raw: bytes, adapt: bool = False) -> Compressed
         if text != whole[at : at + len(text)]:
             raise SeqgenError(f"the tokens of {loaded.stored.name} do not give this text back")
         at += len(text)
-        _encode_bytes(encoder, predictions, zlib.crc32(text, flags).to_bytes(4, "little"))
-    header = MAGIC + bytes([flags]) + _digest(loaded) + _number(len(tokens))
+        _encode_bytes(encoder, predictions, _checksum(text, flags))
+    contents = bytes([flags]) + _digest(loaded) + _number(len(tokens))
     if not flags & PORTABLE:
         made_with = _build(loaded).encode()
-        header += bytes([len(made_with)]) + made_with
-    words = encoder.get_compressed().astype("<u4").tobytes()
-    return Compressed(header + words, len(tokens), sum(map(len, escapes)))
+        contents += bytes([len(made_with)]) + made_with
+    contents += encoder.get_compressed().astype("<u4").tobytes()
+    file = MAGIC + _number(len(contents)) + contents
+    return Compressed(file + _checksum(file), len(tokens), sum(map(len, escapes)))
 
 
 @without_gradients
@@ -275,7 +287,8 @@ def decompress(loaded: LoadedModel, content: bytes) -> Iterator[bytes]:
     require_lossless(loaded)
     import constriction
 
-    flags, count, made_with, at = _header(loaded, content)
+    contents = _contents(content)
+    flags, count, made_with, coded = _header(loaded, contents)
     if flags & PORTABLE:
         why = "it is damaged"
     elif made_with == _build(loaded):
@@ -284,8 +297,9 @@ def decompress(loaded: LoadedModel, content: bytes) -> Iterator[bytes]:
         why = f"it was made with {made_with}, and this is {_build(loaded)}"
     problem = SeqgenError(f"the file cannot be decompressed here: {why}")
     predictions = _Predictions(loaded, flags & ADAPTS)
-    words = content[at : at + (len(content) - at) // 4 * 4]
-    decoder = constriction.stream.queue.RangeDecoder(np.frombuffer(words, "<u4").astype(np.uint32))
+    if len(coded) % 4 or bool(coded) != bool(count):
+        raise problem
+    decoder = constriction.stream.queue.RangeDecoder(np.frombuffer(coded, "<u4").astype(np.uint32))
     for first in range(0, count, BLOCK):
         last = first + BLOCK >= count
         try:
@@ -295,12 +309,12 @@ def decompress(loaded: LoadedModel, content: bytes) -> Iterator[bytes]:
                 predictions.read(token)
                 block.append(token)
                 if token == predictions.escape:
-                    unknown.append(_decode_escape(decoder, predictions))
+                    unknown.append(_decode_escape(decoder, predictions, len(coded)))
             checksum = decoder.decode(predictions.byte, 4).astype(np.uint8).tobytes()
-        except AssertionError:  # no text is coded so
+        except (AssertionError, ValueError):  # no text is coded so
             raise problem from None
         text = _text_of(loaded, block, unknown, predictions.escape)
-        if zlib.crc32(text, flags).to_bytes(4, "little") != checksum:
+        if _checksum(text, flags) != checksum or (last and not decoder.maybe_exhausted()):
             raise problem
         yield text[:-1] if last and flags & OPEN else text
 
@@ -321,38 +335,50 @@ def _build(loaded: LoadedModel) -> str:
     return f"{__version__}, {engine}, {processor()[:18].strip()}"
 
 
-def _header(loaded: LoadedModel, content: bytes) -> tuple[int, int, str, int]:
-    """Return a file's flags, number of tokens, what made it, and where the coder's words begin.
+def _contents(file: bytes) -> bytes:
+    """Return the contents of a file.
 
     Raises:
-        SeqgenError: it is no such file, ends in its header, or is another model's.
+        SeqgenError: it is no such file, was cut short, or is damaged.
     """
-    if not content.startswith(MAGIC):
+    if file.startswith(FIRST_MAGIC):
+        return file[len(FIRST_MAGIC) :]
+    if not file.startswith(MAGIC):
         raise SeqgenError("this is not a file that seqgen compress has made")
-    try:
-        at = len(MAGIC) + 1
-        flags, digest = content[at - 1], content[at : at + DIGEST_BYTES]
-        at += DIGEST_BYTES
-        if digest != _digest(loaded):
-            raise SeqgenError(
-                f"the file was made by another model than {loaded.stored.name}: its digest begins "
-                f"with {digest.hex()}"
-            )
-        count = shift = 0
-        while True:
-            byte = content[at]
-            at += 1
-            count |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                break
-        made_with = b""
-        if not flags & PORTABLE:
-            made_with = content[at + 1 : at + 1 + content[at]]
-            at += 1 + len(made_with)
-    except IndexError:
-        raise SeqgenError("the file is damaged: it ends in its header") from None
-    return flags, count, made_with.decode("utf-8", "replace"), at
+    length, at = _read_number(file, len(MAGIC))
+    expected = at + length + CHECKSUM_BYTES
+    if len(file) < expected:
+        raise SeqgenError(
+            f"the file is damaged: it has {len(file):,} bytes of {expected:,}; copy it again"
+        )
+    if len(file) > expected or _checksum(file[:-CHECKSUM_BYTES]) != file[-CHECKSUM_BYTES:]:
+        raise SeqgenError("the file is damaged: its checksum is wrong; copy it again")
+    return file[at:-CHECKSUM_BYTES]
+
+
+def _header(loaded: LoadedModel, contents: bytes) -> tuple[int, int, str, bytes]:
+    """Return a file's flags, number of tokens, what made it, and the coder's words.
+
+    Raises:
+        SeqgenError: it ends in its header, or is another model's.
+    """
+    flags, digest = contents[:1], contents[1 : 1 + DIGEST_BYTES]
+    if len(digest) == DIGEST_BYTES and digest != _digest(loaded):
+        raise SeqgenError(
+            f"the file was made by another model than {loaded.stored.name}: its digest begins "
+            f"with {digest.hex()}"
+        )
+    count, at = _read_number(contents, 1 + DIGEST_BYTES)
+    if flags[0] & PORTABLE:
+        return flags[0], count, "", contents[at:]
+    end = at + 1 + sum(contents[at : at + 1])
+    if end > len(contents) or at == len(contents):
+        raise SeqgenError(CUT)
+    return flags[0], count, contents[at + 1 : end].decode("utf-8", "replace"), contents[end:]
+
+
+def _checksum(raw: bytes, start: int = 0) -> bytes:
+    return zlib.crc32(raw, start).to_bytes(CHECKSUM_BYTES, "little")
 
 
 def _number(value: int) -> bytes:
@@ -362,6 +388,20 @@ def _number(value: int) -> bytes:
         digits.append(value & 127 | 128)
         value >>= 7
     return bytes([*digits, value])
+
+
+def _read_number(raw: bytes, at: int) -> tuple[int, int]:
+    """Return a number that begins at a byte, and where it ends.
+
+    Raises:
+        SeqgenError: it does not end.
+    """
+    value = 0
+    for place, byte in enumerate(raw[at : at + NUMBER_BYTES]):
+        value |= (byte & 127) << 7 * place
+        if byte < 128:
+            return value, at + place + 1
+    raise SeqgenError(CUT)
 
 
 def _encode_bytes(encoder: Any, predictions: _Predictions, raw: bytes) -> None:
@@ -381,9 +421,16 @@ def _encode_escape(encoder: Any, predictions: _Predictions, raw: bytes) -> None:
     _encode_bytes(encoder, predictions, raw)
 
 
-def _decode_escape(decoder: Any, predictions: _Predictions) -> bytes:
+def _decode_escape(decoder: Any, predictions: _Predictions, most: int) -> bytes:
+    """Return the bytes of an escape.
+
+    Raises:
+        ValueError: there are more than `most`, those of the file.
+    """
     size, length = 1, LONGEST
     while length == LONGEST:
+        if size > most:
+            raise ValueError
         length = int(decoder.decode(predictions.length))
         predictions.read_length(length)
         size += length

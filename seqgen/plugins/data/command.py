@@ -38,13 +38,14 @@ def data(reported: Reported, threads: Threads, out: Output) -> None:
     rest, damaged encodings, boilerplate. Lines of 30 characters or more are compared.
     """
     from seqgen.plugins.data.report import data_report
-    from seqgen.text.reading import Text, text_files
+    from seqgen.text.reading import Text, ending_of, text_files
 
     names = Inputs(out.quiet).keep(given_or_piped(reported.files, "seqgen data FILE"))
     config = DataConfig(
-        documents=reported.documents, val=reported.val, split_seed=reported.split_seed
+        as_text=True, documents=reported.documents, val=reported.val, split_seed=reported.split_seed
     )
-    report = data_report(Text(text_files(names)), config)
+    text = Text(text_files(names), ending=ending_of(config.documents))
+    report = data_report(text, config)
     if out.record(report):
         return
     put_facts(_facts(report))

@@ -18,7 +18,7 @@ from seqgen.text.overlap import LEAST, Overlap, overlap_of_lines
 from seqgen.text.reading import Surveyor, Text, lines
 from seqgen.text.split import split_text
 from seqgen.text.tokenizers.char import CharTokenizer
-from seqgen.wording import plural
+from seqgen.wording import ShortRepr, plural
 
 # Lines that repeat so often are boilerplate, as are those with such words.
 OFTEN = 5
@@ -44,8 +44,8 @@ SHOWN, POINTS, RANKS = 60, 40, (10, 1000)
 MUCH, FOREIGN = 0.01, 1.5
 
 
-@dataclass(frozen=True)
-class DataReport:
+@dataclass(frozen=True, repr=False)
+class DataReport(ShortRepr):
     """The keys of the record of `seqgen data --json`, in order.
 
     Lines that are compared have `LEAST` characters and more, or phrases of web pages and licences;

@@ -6,7 +6,7 @@ from seqgen.hooks import Command, Plugin
 
 PLUGIN = Plugin(
     commands={
-        "import": Command("command:import_", "Models"),
+        "import": Command("command:import_", "Models", work="reads"),
         "export": Command("command:export", "Models"),
     },
 )

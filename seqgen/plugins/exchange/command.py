@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal
 
 from seqgen.cli.shell.flags import takes_options
@@ -19,6 +19,7 @@ from seqgen.cli.shell.output_files import (
 from seqgen.errors import UsageError
 from seqgen.plugins.exchange.formats import NumberType
 from seqgen.settings import Options, Panel, argument, setting
+from seqgen.store.layout import is_known
 
 ExportFormat = Literal["arpa", "gguf", "hf", "onnx", "peft"]
 # What importers open as a file, which reads what is piped in.
@@ -91,6 +92,7 @@ class Exported(Overwrite, panel=Panel.OUTPUT):
         "-",
         metavar="PATH",
         reads="file",
+        writes=True,
     )
     number_type: NumberType = setting(
         "Type of the weights in a GGUF file; all but f32 need the gguf package.",
@@ -116,7 +118,11 @@ def export(model: StoredName, written: Exported, threads: Threads, out: Output) 
         if written.out == "-":
             raise UsageError(f"--format {file_format} writes a folder: give --out FOLDER")
         own = EXPORTED_FILES[file_format]
-        path = check_out_folder(Path(written.out), lambda p: p.name in own, written.overwrite)
+
+        def is_own(part: PurePath) -> bool:
+            return str(part) in own or (part.parts[0] in own and is_known(part))
+
+        path = check_out_folder(Path(written.out), is_own, written.overwrite)
     elif written.out != "-":
         kinds = {"gguf": ("a GGUF file", is_gguf), "arpa": ("an ARPA file", is_arpa)}
         kind = kinds.get(file_format, kinds["arpa"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import shutil
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from itertools import chain
@@ -12,13 +11,13 @@ from typing import Any
 
 from seqgen import __version__, store
 from seqgen.errors import SeqgenError, reported
-from seqgen.files import write_bytes
+from seqgen.files import unlink_within, write_bytes
 from seqgen.interrupts import ending_as_ctrl_c
 from seqgen.plugins.exchange import formats
 from seqgen.settings import DataConfig, require, short
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.store.folder import tensor_pieces
-from seqgen.store.layout import SOURCE_TOKENIZER, TOKENIZER, WEIGHTS
+from seqgen.store.layout import SOURCE_TOKENIZER, TOKENIZER, WEIGHTS, is_known
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.loading import load
 from seqgen.store.model import Adapter
@@ -267,4 +266,10 @@ def _clear(folder: Path, known: Collection[str]) -> None:
     if any(path.name not in known for path in inside):
         return
     for path in inside:
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        if path.is_symlink() or not path.is_dir():
+            unlink_within(path, folder)
+            continue
+        for file in path.iterdir():
+            if is_known(file.relative_to(folder)):
+                unlink_within(file, folder)
+        path.rmdir()

@@ -14,10 +14,11 @@ from seqgen.errors import SeqgenError
 from seqgen.plugins.hopfield.arrays import recall
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.loading import Work, load_any, require_served
+from seqgen.wording import ShortRepr
 
 
-@dataclass(frozen=True)
-class Restored:
+@dataclass(frozen=True, repr=False)
+class Restored(ShortRepr):
     """The keys of a record of `seqgen restore --json`, in order.
 
     Attributes:

@@ -122,6 +122,7 @@ class Aspects(Options, panel=Panel.MEASURED):
         "Write a page into this .html file instead, where hovering shows each value.",
         panel=Panel.OUTPUT,
         reads="path",
+        writes=True,
     )
 
     def __post_init__(self) -> None:

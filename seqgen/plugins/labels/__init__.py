@@ -6,8 +6,8 @@ from seqgen.hooks import Command, Plugin
 
 PLUGIN = Plugin(
     commands={
-        "fill": Command("fill_command:fill", "Write"),
-        "predict": Command("predict_command:predict", "Measure"),
+        "fill": Command("fill_command:fill", "Write", work="reads"),
+        "predict": Command("predict_command:predict", "Measure", work="reads"),
     },
     tasks=(
         "task:CLASSIFICATION",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -20,8 +20,8 @@ from seqgen.text.corpus import Framing
 from seqgen.text.labels import Classes
 from seqgen.text.overlap import Overlap, not_held_out
 from seqgen.text.pairs import Tokenizers, fitting
-from seqgen.text.reading import Survey, Text, survey, text_files
-from seqgen.text.split import held_out_fraction, held_out_lines, path_of
+from seqgen.text.reading import SENTENCE_END, Survey, Text, survey
+from seqgen.text.split import held_out_files, held_out_fraction, held_out_lines, path_of
 from seqgen.text.tokenizers import Tokenizer
 from seqgen.training.datasets.dataset import DataParts, Dataset, given_tokenizer, train_tokenizer
 from seqgen.training.datasets.prepared import Prepared, VocabSizes
@@ -135,7 +135,9 @@ class ExampleDataset(Dataset, ABC):
             return DataParts(examples, None)
         share = held_out_fraction(val)
         if share is None:
-            return DataParts(examples, self._read(Text(text_files([val]), self.config.newlines)))
+            return DataParts(
+                examples, self._read(replace(self.text, paths=held_out_files(self.config)))
+            )
         held = held_out_lines(len(examples), share, self.config.split_seed)
         train, held_out = (
             [example for example, out in zip(examples, held, strict=True) if out == which]
@@ -232,6 +234,7 @@ class TaggedSentenceDataset(ExampleDataset):
     """Sentences with a tag for each word."""
 
     format = SENTENCES
+    record_end = SENTENCE_END
 
 
 def _lines(examples: list[Example]) -> Iterator[str]:

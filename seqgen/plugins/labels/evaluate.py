@@ -24,6 +24,7 @@ from seqgen.metrics.classification import (
 from seqgen.plugins.labels.examples import Example
 from seqgen.plugins.labels.predict import LoadedLabeller, log_probs_of_labels
 from seqgen.text.reading import Text
+from seqgen.wording import ShortRepr
 
 # Of more labels than this, those that neither occur nor were predicted are left out: every pair of
 # labels has a place in the matrix of confusions.
@@ -51,8 +52,8 @@ class LabelFigures:
     labels: int
 
 
-@dataclass(frozen=True)
-class LabelEvaluation(LabelFigures):
+@dataclass(frozen=True, repr=False)
+class LabelEvaluation(ShortRepr, LabelFigures):
     """The keys of a record of `seqgen eval --json` of a classifier or a tagger, in order.
 
     Attributes:

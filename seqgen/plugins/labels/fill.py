@@ -20,13 +20,14 @@ from seqgen.plugins.vectors.words import SHOWN_SPACE
 from seqgen.settings import require
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.tokenizers import Tokenizer
+from seqgen.wording import ShortRepr
 
 # What stands for a hidden token in a text.
 MASK = "[MASK]"
 
 
-@dataclass(frozen=True)
-class Filled:
+@dataclass(frozen=True, repr=False)
+class Filled(ShortRepr):
     """The keys of a record of `seqgen fill --json`, in order.
 
     Attributes:

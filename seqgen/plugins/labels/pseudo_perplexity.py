@@ -27,6 +27,7 @@ from seqgen.store.loading import Work, load_any, require_language_model, require
 from seqgen.text.batches import IGNORED, spans_of
 from seqgen.text.corpus import Corpus
 from seqgen.text.reading import Surveyor, lines
+from seqgen.wording import ShortRepr
 
 if TYPE_CHECKING:
     from seqgen.engines.precision import Precision
@@ -172,8 +173,8 @@ def load_masked(
     return load_any(stored, device, precision, work)
 
 
-@dataclass(frozen=True)
-class PseudoPerplexity:
+@dataclass(frozen=True, repr=False)
+class PseudoPerplexity(ShortRepr):
     """The keys of `seqgen perplexity --json` of a masked model, in order.
 
     None of them is a key of a language model's perplexity but for what they count.
@@ -208,7 +209,7 @@ class PseudoPerplexity:
     signature: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PseudoLine(PseudoPerplexity):
     """The same of a line alone.
 

@@ -6,7 +6,7 @@ from seqgen.hooks import Command, Plugin
 
 PLUGIN = Plugin(
     commands={
-        "novelty": Command("command:novelty", "Measure"),
+        "novelty": Command("command:novelty", "Measure", work="reads"),
     },
     options={"eval": "options:NoveltyMeasure"},
 )

@@ -70,7 +70,7 @@ def novelty(looked: SearchedTexts, model: ModelName, machine: Device, out: Outpu
 
 
 def _texts(looked: SearchedTexts, inputs: Inputs, name: str) -> list[str]:
-    text = inputs.read_text(name)
+    text = inputs.read_text(name, looked.documents)
     if looked.documents == "stream":
         return [text]
     lines = text.split("\n")

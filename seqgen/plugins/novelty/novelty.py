@@ -14,7 +14,7 @@ from seqgen.errors import SeqgenError
 from seqgen.plugins.novelty.suffix_index import MOST, SuffixIndex
 from seqgen.settings import DataConfig
 from seqgen.store.loaded import LoadedModel
-from seqgen.text.reading import Surveyor, Text, decoded
+from seqgen.text.reading import Surveyor, Text, decoded, ending_of, join_files
 from seqgen.text.split import held_out_fraction, held_out_lines, path_of, split_text
 from seqgen.text.tokenfile import is_token_file
 from seqgen.training.datasets.prepared import survey_text
@@ -114,8 +114,12 @@ def _training_text(loaded: LoadedModel) -> tuple[Text, Callable[[], Iterator[str
         raise SeqgenError(f"the training text of {stored.name} is gone") from None
     if is_token_file(paths[0]):
         raise SeqgenError(f"{stored.name} was trained on a token file")
-    text, config = Text(paths, loaded.data.newlines), loaded.data
+    config = loaded.data
+    text = Text(paths, config.newlines, ending_of(config.documents))
     facts = survey_text(text)
+    if facts.sha256 != known["sha256"]:  # earlier versions joined the files
+        text = replace(text, ending="")
+        facts = survey_text(text)
     if facts.sha256 != known["sha256"]:
         raise SeqgenError(f"{', '.join(map(str, paths))} has changed since {stored.name} read it")
     if path_of(config.val) is not None:
@@ -150,7 +154,9 @@ def known_to(loaded: LoadedModel) -> KnownText:
 
     def read() -> tuple[bytes, dict]:
         text, part, lines = _training_text(loaded)
-        files = [(str(path), _newlines(decoded(path))) for path in text.paths]
+        # As far as the beginning of the next file.
+        whole = (join_files([decoded(path), ["."]], text.ending) for path in text.paths)
+        files = list(zip(map(str, text.paths), map(_newlines, whole), strict=True))
         return "".join(part()).encode(), {"files": _with_lines_before(files), "lines": lines}
 
     about = {"sha256": known["sha256"], "files": known["files"], "tokens": loaded.tokenizer.kind}

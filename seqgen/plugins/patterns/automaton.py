@@ -26,6 +26,8 @@ NEVER = 1 << 30
 # States whose costs are worked out before anything is written, and the work that this may take, in
 # states times nodes of the vocabulary. Both bound the time of a hostile pattern to seconds.
 MOST_STATES, MOST_WORK = 20_000, 200_000_000
+# Places in all those states together, which the work of finding them grows with.
+MOST_THREADS = 2_000_000
 # Entries of each table of states by tokens that are kept, of four bytes each.
 MOST_KEPT = 1 << 23
 # A grammar's text may stand in so many places at once, and in so many open calls.
@@ -275,16 +277,18 @@ class Automaton:
             seeds += [state for pairs in calls.values() for pair in pairs for state in pair]
             seeds.append(self._state(self._closure(network.start, ALONE)))
         before: dict[int, list[int]] = {state: [] for state in seeds}
-        waiting = list(before)
+        waiting, threads = list(before), 0
         while waiting:
             require_time()
             state = waiting.pop()
+            threads += len(self._threads[state])
             for after in np.flatnonzero(np.bincount(self.after(state))).tolist():
                 if after not in before:
                     before[after] = []
                     waiting.append(after)
                 before[after].append(state)
             few = len(before) <= MOST_STATES and len(before) * self.vocabulary.size <= MOST_WORK
+            few &= threads <= MOST_THREADS
             require(few, f"it has more than {len(before) - 1:,} states; write a simpler one")
         # Dijkstra's algorithm; what a call costs is known when its rule and what follows it are.
         users: dict[int, list[tuple[int, int, int]]] = {}

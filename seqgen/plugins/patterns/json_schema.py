@@ -7,6 +7,7 @@ every valid text can be written.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
@@ -16,7 +17,15 @@ from typing import Any
 
 from seqgen.errors import UsageError
 from seqgen.plugins.patterns.grammar import Builder, Symbol, Terminal
-from seqgen.plugins.patterns.network import LAST, CharacterNetwork, ranges_of
+from seqgen.plugins.patterns.network import (
+    LAST,
+    CharacterNetwork,
+    Ranges,
+    common,
+    inverse,
+    plain,
+    ranges_of,
+)
 from seqgen.plugins.patterns.regex import RegexReader, require_short
 from seqgen.settings import require
 
@@ -24,10 +33,10 @@ ANNOTATIONS = {
     *("$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default"),
     *("examples", "deprecated", "readOnly", "writeOnly", "additionalProperties"),
 }
+BOUNDS = "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"
 KEYWORDS = {
     "string": {"minLength", "maxLength", "pattern", "format"},
-    "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
-    "integer": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
+    **{kind: {*BOUNDS, "multipleOf"} for kind in ("number", "integer")},
     "boolean": set(),
     "null": set(),
     "array": {"items", "prefixItems", "minItems", "maxItems"},
@@ -63,8 +72,10 @@ ANY_OBJECT = {
         "value": {"anyOf": [{}, {"$ref": "#/$defs/object"}, {"$ref": "#/$defs/array"}]},
     },
 }
-# What stands in a string without an escape.
+# What is written in a string as it is, and what is not.
 UNESCAPED = ranges_of([(0x20, 0x21), (0x23, 0x5B), (0x5D, 0x7E), (0x80, LAST)])
+ESCAPED = inverse(UNESCAPED)
+DELETE = "\x7f"
 
 
 def add_schema(network: CharacterNetwork, place: int, text: str) -> int:
@@ -89,7 +100,7 @@ class _Rules:
 
     def __init__(self, network: CharacterNetwork, schema: Any) -> None:
         self.network, self.schema, self.rules = network, schema, {}
-        self._reader, self._plain = RegexReader(network), RegexReader(network, UNESCAPED)
+        self._reader = RegexReader(network)
         self._rule("#", schema)
 
     def _matches(self, pattern: str) -> Terminal:
@@ -240,19 +251,12 @@ class _Rules:
         if pattern is None:
             return [[self._matches(f'"{STRING}{{{least},{"" if most is None else most}}}"')]]
         require(not least and most is None, f"{path} has a length beside pattern")
-        anywhere = f"{CHARACTER}*"
-        before = "" if pattern.startswith("^") else anywhere
-        after = "" if pattern.endswith("$") and not pattern.endswith(r"\$") else anywhere
-        parts = [before, f"(?:{pattern})", after]
-
-        def match(place: int) -> int:
-            for part in parts:
-                place = self._plain.add(place, part, re.ASCII)
-            return place
-
+        match = functools.partial(_write_string, self.network, _found_in_texts(pattern))
         return [[self._writes('"'), match, self._writes('"')]]
 
     def _number(self, path: str, schema: dict) -> list[list[Symbol]]:
+        if "multipleOf" in schema:  # of a whole number
+            return self._integer(path, schema)
         if not schema.keys() & KEYWORDS["number"]:
             return [[self._matches(NUMBER)]]
         low, high, above, below = _bounds(path, schema)
@@ -268,9 +272,9 @@ class _Rules:
         low, high, above, below = _bounds(path, schema)
         low, high = low + above, high - below
         if "multipleOf" in schema:
-            factor = schema["multipleOf"]
-            whole = isinstance(factor, int) and factor > 0
-            require(whole, f"{path}: multipleOf is a whole number above 0")
+            factor = _whole(schema["multipleOf"])
+            right = factor is not None and factor > 0
+            require(right, f"{path}: multipleOf is a whole number above 0")
             few = (high - low) // factor < MOST_LISTED
             require(few, f"{path} has multipleOf, and its bounds are too far apart for that")
             return [[self._value(n)] for n in range(-(-low // factor) * factor, high + 1, factor)]
@@ -355,6 +359,42 @@ class _Rules:
         return [[self._writes("{"), end], [self._writes("{"), *member]]
 
 
+def _found_in_texts(pattern: str) -> CharacterNetwork:
+    """Return the texts in which a pattern is found, as characters without escapes."""
+    found = CharacterNetwork()
+    reader = RegexReader(found, ecma=True)
+    place = found.start
+    for part in (r"(?s:.*)", pattern, r"(?s:.*)"):
+        place = reader.add(place, part)
+    found.end = place
+    found.follow_anchors()
+    return found
+
+
+def _write_string(network: CharacterNetwork, texts: CharacterNetwork, place: int) -> int:
+    """Lead from a place to a new one by texts as JSON writes them between quotes."""
+    copies = [network.place() for _ in texts.empty]
+    network.join(place, copies[texts.start])
+    for here, reads, empty in zip(copies, texts.reads, texts.empty, strict=True):
+        for after in empty:
+            network.join(here, copies[after])
+        network.reads[here] += [(ranges, _in_string, copies[after]) for ranges, _, after in reads]
+    network.single += [
+        written for c in texts.single for written in json.dumps(c, ensure_ascii=False)[1:-1]
+    ]
+    return copies[texts.end]
+
+
+def _in_string(ranges: Ranges) -> list[tuple[tuple[int, int], ...]]:
+    """Spell characters as JSON has them in a string."""
+    escaped = [chr(n) for low, high in common(ranges, ESCAPED) for n in range(low, high + 1)]
+    written = [json.dumps(c)[1:-1] if c != DELETE else r"\u007f" for c in escaped]
+    return [
+        *plain(common(ranges, UNESCAPED)),
+        *(tuple((byte, byte) for byte in text.encode()) for text in written),
+    ]
+
+
 def _is_open(schema: dict) -> bool:
     """Return whether an object may have any other properties."""
     return schema.get("additionalProperties", True) in (True, {})
@@ -388,14 +428,20 @@ def _bounds(path: str, schema: dict) -> tuple[int, int, bool, bool]:
     for side, sign in (("Minimum", -1), ("Maximum", 1)):
         limits = [(LARGEST, True)]
         for word, included in ((side.lower(), True), (f"exclusive{side}", False)):
-            bound = schema.get(word, sign * LARGEST)
-            whole = isinstance(bound, int) and not isinstance(bound, bool)
-            require(whole, f"{path} has the {word} {bound!r}; only whole numbers are followed")
+            given = schema.get(word, sign * LARGEST)
+            bound = _whole(given)
+            right = bound is not None
+            require(right, f"{path} has the {word} {given!r}; only whole numbers are followed")
             limits += [(sign * bound, included)] if word in schema else []
         limit, included = min(limits)  # the sharpest; of two equal ones the one that is excluded
         bounds.append((sign * limit, not included))
     (low, above), (high, below) = bounds
     return low, high, above, below
+
+
+def _whole(value: Any) -> int | None:
+    """Return a number as a whole one, as 2.0 is to JSON Schema; None for anything else."""
+    return int(value) if "integer" in _kind_of(value) else None
 
 
 def _whole_numbers(low: int, high: int) -> list[str]:
@@ -433,10 +479,11 @@ def _kind_of(value: Any) -> set[str]:
 
 def _count(path: str, schema: dict, of: str) -> tuple[int, int | None]:
     """Return the least and the most of something."""
-    least, most = schema.get(f"min{of}", 0), schema.get(f"max{of}")
-    given = [schema[word] for word in (f"min{of}", f"max{of}") if word in schema]
-    whole = all(type(n) is int and n >= 0 for n in given)
-    require(whole, f"{path}: min{of} and max{of} are whole numbers")
+    given = [word for word in (f"min{of}", f"max{of}") if word in schema]
+    counts = {word: _whole(schema[word]) for word in given}
+    right = all(n is not None and n >= 0 for n in counts.values())
+    require(right, f"{path}: min{of} and max{of} are whole numbers")
+    least, most = counts.get(f"min{of}", 0), counts.get(f"max{of}")
     require(most is None or least <= most, f"{path}: min{of} is more than max{of}")
     return least, most
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,11 +11,16 @@ from contextvars import ContextVar
 from itertools import groupby
 from typing import TypeVar
 
+from seqgen.plugins.patterns.anchors import Anchor, Context
 from seqgen.settings import no_text, require, short
 
 # Inclusive ranges of code points, in order; none of them touch.
 Ranges = tuple[tuple[int, int], ...]
 At = TypeVar("At")
+# The sequences of byte ranges by which characters are written.
+Spelling = Callable[[Ranges], list[tuple[tuple[int, int], ...]]]
+# A rule by its name, with the contexts in which it begins and ends if there are anchors.
+Rule = str | tuple[str, Context, Context]
 LAST = 0x10FFFF
 SURROGATES = (0xD800, 0xDFFF)
 # A larger network would take long to build: its pattern has counts such as (a{1000}){1000}.
@@ -81,6 +87,12 @@ def inverse(ranges: Ranges) -> Ranges:
     return ranges_of((a, b) for a, b in zip(lows, highs, strict=True) if a <= b)
 
 
+@functools.lru_cache(maxsize=1024)
+def common(*several: Ranges) -> Ranges:
+    """Return the code points that are in all of several ranges."""
+    return inverse(ranges_of(hole for ranges in several for hole in inverse(ranges)))
+
+
 def utf8(low: int, high: int) -> Iterator[tuple[tuple[int, int], ...]]:
     """Yield sequences of byte ranges that together are the UTF-8 of a range of code points."""
     cuts = [limit + 1 for limit in (0x7F, 0x7FF, 0xFFFF) if low <= limit < high]
@@ -98,6 +110,11 @@ def utf8(low: int, high: int) -> Iterator[tuple[tuple[int, int], ...]]:
         yield tuple(zip(chr(low).encode(), chr(high).encode(), strict=True))
 
 
+def plain(ranges: Ranges) -> list[tuple[tuple[int, int], ...]]:
+    """Spell characters as they are, in UTF-8."""
+    return [sequence for low, high in ranges for sequence in utf8(low, high)]
+
+
 class CharacterNetwork:
     """Places, and what leads from one to the next: characters, nothing, or a call of a rule.
 
@@ -112,15 +129,18 @@ class CharacterNetwork:
 
     def __init__(self, backward: bool = False) -> None:
         self.backward = backward
-        self.characters: list[list[tuple[int, int]]] = []  # of each place: (node, next place)
+        # Of each place: the characters that are read, how they are spelled, and the next place.
+        self.reads: list[list[tuple[Ranges, Spelling, int]]] = []
+        self.characters: list[list[tuple[int, int]]] = []  # when finished: (node, next place)
         self.empty: list[list[int]] = []
-        self.calls: list[list[tuple[str, int]]] = []  # (rule, place to return to)
-        self.rules: dict[str, tuple[int, int]] = {}
-        self.returns: dict[int, str] = {}
+        self.anchors: list[list[tuple[Anchor, int]]] = []
+        self.calls: list[list[tuple[Rule, int]]] = []  # (rule, place to return to)
+        self.rules: dict[Rule, tuple[int, int]] = {}
+        self.returns: dict[int, Rule] = {}
         self.last: set[int] = set()
         self.bytes_of: list[list[tuple[int, int, int]]] = [[]]
         self.single: list[str] = []  # characters that stand for themselves alone, in order
-        self._nodes: dict[object, int] = {(): DONE}
+        self._nodes: dict[object, int] = {}
         self.start = self.place()
         self.end = self.start
 
@@ -133,7 +153,7 @@ class CharacterNetwork:
         few = len(self.empty) < MOST_PLACES
         require(few, f"it would take more than {MOST_PLACES:,} places; write smaller counts")
         require_time()
-        for table in (self.characters, self.empty, self.calls):
+        for table in (self.reads, self.empty, self.calls, self.anchors):
             table.append([])
         return len(self.empty) - 1
 
@@ -147,7 +167,13 @@ class CharacterNetwork:
         if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
             self.single.append(chr(ranges[0][0]))
         if ranges:
-            self.characters[place].append((self._node_of(ranges), after))
+            self.reads[place].append((ranges, plain, after))
+        return after
+
+    def anchor(self, place: int, anchor: Anchor) -> int:
+        """Lead from a place to a new one without a character where an anchor holds."""
+        after = self.place()
+        self.anchors[place].append((anchor, after))
         return after
 
     def write(self, place: int, text: str) -> int:
@@ -168,32 +194,113 @@ class CharacterNetwork:
         self.calls[place].append((rule, after))
         return after
 
-    def _node_of(self, ranges: Ranges) -> int:
-        if ranges not in self._nodes:
-            sequences = [s[::-1] if self.backward else s for r in ranges for s in utf8(*r)]
-            self._nodes[ranges] = self._node(sequences)
-        return self._nodes[ranges]
+    def _node_of(self, ranges: Ranges, spelling: Spelling) -> int:
+        key = ranges, spelling
+        if key not in self._nodes:
+            sequences = [s[::-1] if self.backward else s for s in spelling(ranges)]
+            self._nodes[key] = self._node(sequences)
+        return self._nodes[key]
 
     def _node(self, sequences: Sequence[tuple[tuple[int, int], ...]]) -> int:
         """Return the node from which the bytes of any of the sequences lead to `DONE`."""
-        if sequences[0] == ():
-            return DONE
-        tails = groupby(sorted(sequences), key=lambda sequence: sequence[0])
-        edges = [(*first, self._node([s[1:] for s in group])) for first, group in tails]
+        edges: list[tuple[int, int, int]] = []
+        for first, group in groupby(sorted(sequences), key=lambda sequence: sequence[0]):
+            rest = [sequence[1:] for sequence in group]
+            longer = [sequence for sequence in rest if sequence]
+            edges += [(*first, DONE)] if () in rest else []
+            edges += [(*first, self._node(longer))] if longer else []
         key = tuple(edges), None
         if key not in self._nodes:
             self._nodes[key] = len(self.bytes_of)
             self.bytes_of.append(edges)
         return self._nodes[key]
 
+    def follow_anchors(self) -> None:
+        """Replace the network by one without anchors, in which a place is of one context.
+
+        A rule is written out for each two contexts in which it begins and ends.
+        """
+        used = {anchor for leads in self.anchors for anchor, _ in leads}
+        if not used:
+            return
+        begin = Context.of_begin(used)
+        ends = self._contexts_at_ends(begin)
+        new = CharacterNetwork(self.backward)
+        copies: dict[tuple[Rule | None, int, Context], int] = {(None, self.start, begin): new.start}
+        waiting = list(copies)
+
+        def copy(of: Rule | None, place: int, context: Context) -> int:
+            key = of, place, context
+            if key not in copies:
+                copies[key] = new.place()
+                waiting.append(key)
+            return copies[key]
+
+        while waiting:
+            of, place, context = waiting.pop()
+            here = copies[of, place, context]
+            for ranges, spelling, after, then in self._leads(place, context):
+                other = copy(of, after, then)
+                if ranges:
+                    new.reads[here].append((ranges, spelling, other))
+                else:
+                    new.join(here, other)
+            for rule, after in self.calls[place]:
+                start, end = self.rules[rule]
+                for then in sorted(ends[rule, context]):
+                    called = rule, context, then
+                    new.rules[called] = copy(called, start, context), copy(called, end, then)
+                    new.calls[here].append((called, copy(of, after, then)))
+        new.end, new.single = new.place(), self.single
+        for (of, place, _), here in copies.items():
+            if of is None and place == self.end:
+                new.join(here, new.end)
+        self.__dict__ = new.__dict__
+
+    def _leads(
+        self, place: int, context: Context
+    ) -> Iterator[tuple[Ranges, Spelling, int, Context]]:
+        """Yield what leads on from a place in a context, but for calls: characters or none."""
+        yield from (((), plain, after, context) for after in self.empty[place])
+        for anchor, after in self.anchors[place]:
+            held = context.with_anchor(anchor)
+            if held is not None:
+                yield (), plain, after, held
+        for allowed, then in context.steps():
+            for ranges, spelling, after in self.reads[place]:
+                met = common(ranges, allowed)
+                if met:
+                    yield met, spelling, after, then
+
+    def _contexts_at_ends(self, begin: Context) -> dict[tuple[Rule, Context], set[Context]]:
+        """Return the contexts in which each rule may end, of each in which it is called."""
+        ends: dict[tuple[Rule, Context], set[Context]] = {}
+
+        def following(at: tuple[int, Context]) -> Iterator[tuple[int, Context]]:
+            require_time()
+            place, context = at
+            yield from ((after, then) for *_, after, then in self._leads(place, context))
+            for rule, after in self.calls[place]:
+                yield from ((after, then) for then in ends.setdefault((rule, context), set()))
+
+        known = None
+        while known != ends:
+            known = {called: set(contexts) for called, contexts in ends.items()}
+            reached([(self.start, begin)], following)
+            for rule, context in known:
+                start, end = self.rules[rule]
+                found = reached([(start, context)], following)
+                ends[rule, context] |= {then for place, then in found if place == end}
+        return ends
+
     def turn(self) -> None:
         """Turn a network of characters and calls round, for texts written backward."""
         turned = CharacterNetwork.__new__(CharacterNetwork)
         turned.__dict__ |= self.__dict__
-        turned.characters, turned.empty, turned.calls = ([[] for _ in self.empty] for _ in range(3))
+        turned.reads, turned.empty, turned.calls = ([[] for _ in self.empty] for _ in range(3))
         for place in range(len(self.empty)):
-            for node, after in self.characters[place]:
-                turned.characters[after].append((node, place))
+            for ranges, spelling, after in self.reads[place]:
+                turned.reads[after].append((ranges, spelling, place))
             for after in self.empty[place]:
                 turned.empty[after].append(place)
             for rule, after in self.calls[place]:
@@ -209,8 +316,13 @@ class CharacterNetwork:
             UsageError: no text belongs to it, or a rule calls itself before it reads anything.
         """
         self.end = end
+        self.follow_anchors()
         if self.backward:
             self.turn()
+        self.characters = [
+            [(self._node_of(ranges, spelling), after) for ranges, spelling, after in reads]
+            for reads in self.reads
+        ]
         self.returns = {last: rule for rule, (_, last) in self.rules.items()}
         self._check()
         # The places from which nothing more is read before a rule ends.
@@ -220,13 +332,14 @@ class CharacterNetwork:
             for _, place in called
             if self.rules
             for ahead in [self._reached(place, set(), True)]
-            if not any(self.characters[at] or self.calls[at] for at in ahead)
+            if not any(self.reads[at] or self.calls[at] for at in ahead)
+            and ahead & self.returns.keys()
         }
         return self
 
     def _check(self) -> None:
-        finite: set[str] = set()
-        nullable: set[str] = set()
+        finite: set[Rule] = set()
+        nullable: set[Rule] = set()
         for known, needs_text in ((finite, False), (nullable, True)):
             grown = -1
             while grown < len(known):
@@ -247,14 +360,15 @@ class CharacterNetwork:
         side = "ends" if self.backward else "begins"
         for rule, called in first.items():
             again = rule in reached(called, first.__getitem__)
-            require(not again, f"the rule {rule!r} {side} with itself by way of others")
+            name = rule if isinstance(rule, str) else rule[0]
+            require(not again, f"the rule {name!r} {side} with itself by way of others")
 
-    def _reached(self, start: int, passable: set[str], nothing_read: bool) -> set[int]:
+    def _reached(self, start: int, passable: set[Rule], nothing_read: bool) -> set[int]:
         """Return the places that can be reached from `start`; calls of `passable` rules pass."""
 
         def following(place: int) -> list[int]:
             after = [after for rule, after in self.calls[place] if rule in passable]
-            after += [after for _, after in self.characters[place] if not nothing_read]
+            after += [after for *_, after in self.reads[place] if not nothing_read]
             return after + self.empty[place]
 
         return reached([start], following)

@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from seqgen.errors import UsageError
-from seqgen.plugins.patterns.network import LAST, CharacterNetwork, Ranges, inverse, ranges_of
+from seqgen.plugins.patterns.anchors import Anchor
+from seqgen.plugins.patterns.network import (
+    LAST,
+    CharacterNetwork,
+    Ranges,
+    common,
+    inverse,
+    ranges_of,
+)
 from seqgen.settings import require
 
 if sys.version_info >= (3, 11):
@@ -30,14 +38,22 @@ CATEGORIES = {
     sre.CATEGORY_WORD: r"\w",
     sre.CATEGORY_NOT_WORD: r"\W",
 }
-BEGINS = {sre.AT_BEGINNING, sre.AT_BEGINNING_STRING}
-ENDS = {sre.AT_END, sre.AT_END_STRING}
+ANCHORS = {
+    sre.AT_BEGINNING: Anchor.BEGIN,
+    sre.AT_BEGINNING_STRING: Anchor.BEGIN,
+    sre.AT_END: Anchor.LAST_LINE_END,
+    sre.AT_END_STRING: Anchor.END,
+}
+OF_LINES = {sre.AT_BEGINNING: Anchor.LINE_BEGIN, sre.AT_END: Anchor.LINE_END}
+OF_ECMA = {sre.AT_END: Anchor.END}
+# What ends a line in ECMAScript, so that . matches none of them.
+ECMA_LINE_ENDS = ranges_of((ord(c), ord(c)) for c in "\n\r\u2028\u2029")
 REFUSED = {
     sre.ASSERT: "look-around",
     sre.ASSERT_NOT: "look-around",
     sre.GROUPREF: "a back-reference",
     sre.GROUPREF_EXISTS: "a condition on a group",
-    sre.AT: "a boundary, or ^ or $ in the middle",
+    sre.AT: "a word boundary",
 }
 # Characters above it have no case.
 LAST_CASED = 0x1FFFF
@@ -69,11 +85,12 @@ class RegexReader:
 
     Args:
         network: to add to.
-        alphabet: the characters that a text may have; None for all.
+        ecma: what they match must match in ECMAScript too, where $ is the end of the text alone,
+            . no end of a line, and classes such as \\d are of ASCII.
     """
 
-    def __init__(self, network: CharacterNetwork, alphabet: Ranges | None = None) -> None:
-        self.network, self.alphabet = network, alphabet
+    def __init__(self, network: CharacterNetwork, ecma: bool = False) -> None:
+        self.network, self.ecma = network, ecma
 
     def add(self, place: int, pattern: str, flags: int = 0) -> int:
         """Lead from `place` to a new one by the texts that match a whole pattern.
@@ -83,64 +100,55 @@ class RegexReader:
         """
         parsed = parse(pattern, flags)
         try:
-            return self._sequence(parsed, place, parsed.state.flags, True, True)
+            return self._sequence(parsed, place, parsed.state.flags)
         except RecursionError:
             raise UsageError("its groups are nested too deeply") from None
 
-    def _sequence(self, items: Sequence, place: int, flags: int, first: bool, last: bool) -> int:
-        """Lead on by items in a row.
-
-        Args:
-            items: parsed.
-            place: where from.
-            flags: of `re`, in force here.
-            first: nothing stands before them, so that ^ holds.
-            last: nothing stands after them, so that $ holds.
-        """
-        anchors = BEGINS | ENDS
-        holding = [op is sre.AT and arg in anchors for op, arg in items]
-        for at, (op, arg) in enumerate(items):
-            begins = first and all(holding[:at])
-            ends = last and all(holding[at + 1 :])
-            if op is sre.AT and ((arg in BEGINS and begins) or (arg in ENDS and ends)):
-                continue
-            place = self._item(op, arg, place, flags, begins, ends)
+    def _sequence(self, items: Sequence, place: int, flags: int) -> int:
+        """Lead on by items in a row; `flags` of `re` are in force."""
+        for op, arg in items:
+            place = self._item(op, arg, place, flags)
         return place
 
-    def _item(self, op: Any, arg: Any, place: int, flags: int, first: bool, last: bool) -> int:
+    def _item(self, op: Any, arg: Any, place: int, flags: int) -> int:
         if op is sre.BRANCH:
             after = self.network.place()
             for items in arg[1]:
-                self.network.join(self._sequence(items, place, flags, first, last), after)
+                self.network.join(self._sequence(items, place, flags), after)
             return after
         if op is sre.SUBPATTERN:
             _, more, fewer, items = arg
-            return self._sequence(items, place, (flags | more) & ~fewer, first, last)
+            return self._sequence(items, place, (flags | more) & ~fewer)
         if op in (sre.MAX_REPEAT, sre.MIN_REPEAT):
             return self._repeat(*arg, place, flags)
         if op in (sre.LITERAL, sre.NOT_LITERAL, sre.IN, sre.ANY):
-            return self.read(place, characters(op, arg, flags))
+            return self.network.read(place, self._characters(op, arg, flags))
+        if op is sre.AT and arg in ANCHORS:
+            of_mode = OF_LINES if flags & sre.SRE_FLAG_MULTILINE else OF_ECMA if self.ecma else {}
+            return self.network.anchor(place, of_mode.get(arg, ANCHORS[arg]))
         what = REFUSED.get(op, "an atomic group or a possessive count")
         raise UsageError(f"it has {what}, which an automaton cannot follow")
 
-    def read(self, place: int, ranges: Ranges) -> int:
-        """Lead on by any character of `ranges` that a text may have."""
-        if self.alphabet is not None:
-            ranges = inverse(ranges_of((*inverse(ranges), *inverse(self.alphabet))))
-        return self.network.read(place, ranges)
+    def _characters(self, op: Any, arg: Any, flags: int) -> Ranges:
+        if not self.ecma:
+            return characters(op, arg, flags)
+        ascii_only = sre.SRE_FLAG_ASCII
+        found = common(*(characters(op, arg, f) for f in (flags | ascii_only, flags & ~ascii_only)))
+        every = op is sre.ANY and not flags & sre.SRE_FLAG_DOTALL
+        return common(found, inverse(ECMA_LINE_ENDS)) if every else found
 
     def _repeat(self, least: int, most: int, items: Sequence, place: int, flags: int) -> int:
         network = self.network
         for _ in range(least):
-            place = self._sequence(items, place, flags, False, False)
+            place = self._sequence(items, place, flags)
         after = network.place()
         if most == sre.MAXREPEAT:
             network.join(place, after)
-            network.join(self._sequence(items, after, flags, False, False), after)
+            network.join(self._sequence(items, after, flags), after)
             return after
         for _ in range(most - least):
             network.join(place, after)
-            place = self._sequence(items, place, flags, False, False)
+            place = self._sequence(items, place, flags)
         network.join(place, after)
         return after
 

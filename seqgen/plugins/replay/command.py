@@ -9,11 +9,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, takewhile
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from seqgen import store
+from seqgen.cli import as_spelled_now, outputs_of, typed_values
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs, given_or_piped
 from seqgen.cli.shell.model_options import Threads
@@ -22,7 +23,8 @@ from seqgen.cli.shell.tables import count
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import write_bytes
 from seqgen.settings import Options, Panel, file_argument, setting
-from seqgen.text.reading import UNPACKED, lines
+from seqgen.text.file_kinds import UNPACKED
+from seqgen.text.reading import lines
 from seqgen.wording import plural
 
 # Commands whose results follow from what is recorded; those that store models do it elsewhere.
@@ -31,8 +33,6 @@ REPLAYED = (
     *("sample", "beam-search", "fill", "restore", "perplexity", "eval", "compare", "bleu"),
     *("predict", "vectors", "diagnose", "inspect", "novelty", "data", "tokenize", *STORING),
 )
-# The flags of those commands that write a file, over which a replay would write.
-WRITING = ("--out", "--plot", "--html")
 # What takes another value each time, or is a place. The training loss is a mean since it was last
 # reported, which is decided by the clock.
 TIMES = frozenset(
@@ -74,6 +74,8 @@ def replay(recorded: ReplayedRecords, threads: Threads, out: Output) -> None:
     plain = isinstance(source.content, Path) and source.content.suffix.lower() not in UNPACKED
     if recorded.update and not plain:
         raise UsageError("--update needs a file, and none that is compressed")
+    if recorded.update and source.content.resolve().is_relative_to(store.models_folder().resolve()):
+        raise UsageError(f"{name} is in the models' folder, where --update writes nothing")
     old = [_read(line, number) for number, line in enumerate(lines(source.chunks()), start=1)]
     now, different = [], 0
     for index, (before, after, causes, values) in enumerate(_replayed(old)):
@@ -147,22 +149,18 @@ def _made_again(records: Sequence[Record]) -> list[Record]:
     for name, kind in PARTS.items():
         if not isinstance(run.get(name), kind):
             raise SeqgenError(f"its run is damaged: {name} is {_short(run.get(name))}")
-    command, arguments = run["command"], [*map(str, run["arguments"])]
-    seed, models, options = run["seed"], list(run["models"]), run["options"]
+    command, *arguments = as_spelled_now([run["command"], "--quiet", *map(str, run["arguments"])])
+    seed, models = run["seed"], list(run["models"])
     if command == "train":  # which draws its seed late
         seed = records[0].get("seed")
     stdin = _prompts(records, command) if run["stdin"] else None
     if command not in REPLAYED:
         raise SeqgenError(f"only {', '.join(REPLAYED)} can be repeated, not {command}")
-    if options.get("resume"):
-        raise SeqgenError("a resumed training cannot be repeated: its model has gone further since")
-    typed = [one.partition("=")[0] for one in takewhile(lambda one: one != "--", arguments)]
-    if writing := next((flag for flag in WRITING if flag in typed), None):
-        raise SeqgenError(f"it writes a file ({writing}), which a replay does not do")
-    more = ["--record", "--quiet"]
-    if seed is not None and "--seed" not in typed:
+    given = _given([command, *arguments])
+    more = ["--record"]
+    if seed is not None and "seed" not in given:
         more += ["--seed", str(seed)]
-    if len(models) == 1 and not any(map(options.get, ("models", "model", "parts", "all_"))):
+    if len(models) == 1 and not given.keys() & {"models", "model", "parts", "all_"}:
         more += ["-m", models[0]]  # which was the latest then
     with tempfile.TemporaryDirectory() as home:
         if command in STORING:
@@ -184,6 +182,21 @@ def _made_again(records: Sequence[Record]) -> list[Record]:
         said = done.stderr.strip().rpartition("\n")[2].removeprefix("seqgen: ")
         raise SeqgenError(said or f"it ends with exit code {done.returncode}")
     return [_read(line, n) for n, line in enumerate(done.stdout.split("\n"), start=1) if line]
+
+
+def _given(arguments: list[str]) -> dict[str, Any]:
+    """Return what a command is given by its arguments; see `typed_values`.
+
+    Raises:
+        SeqgenError: it has no such option; or it would write a file, or change a stored model.
+    """
+    given = typed_values(arguments)
+    if "resume" in given:
+        raise SeqgenError("a resumed training cannot be repeated: its model has gone further since")
+    writing = next((flag for name, flag in outputs_of(arguments[0]).items() if name in given), None)
+    if writing is not None:
+        raise SeqgenError(f"it writes a file ({writing}), which a replay does not do")
+    return given
 
 
 def _made_by(record: Record) -> Iterator[Any]:

@@ -36,7 +36,10 @@ class ReportOptions(ModelNames, panel=Panel.OUTPUT):
         "Trained models: names or paths; as -m.", "[MODEL]...", completes="models"
     )
     out: Path = setting(
-        "The .html file to write. A page of seqgen there is replaced.", OUT, reads="path"
+        "The .html file to write. A page of seqgen there is replaced.",
+        OUT,
+        reads="path",
+        writes=True,
     )
     watch: bool = setting("Write the page again while the models are trained; it reloads itself.")
     file: str | None = setting(

@@ -6,6 +6,6 @@ from seqgen.hooks import Command, Plugin
 
 PLUGIN = Plugin(
     commands={
-        "serve": Command("command:serve", "Write"),
+        "serve": Command("command:serve", "Write", work="reads"),
     },
 )

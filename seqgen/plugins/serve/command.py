@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.model_options import Threads
-from seqgen.cli.shell.output import Output
+from seqgen.cli.shell.output import Output, say
 from seqgen.plugins.serve.settings import ServeOptions
 from seqgen.settings import Options, Panel, setting
 
@@ -25,6 +26,14 @@ class Served(Options, panel=Panel.MODEL):
     )
 
 
+class SaidLog(logging.Handler):
+    """Has the server's log go where all messages go."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say a line of the log, with the traceback of an error."""
+        say(self.format(record))
+
+
 @takes_options
 def serve(served: Served, options: ServeOptions, threads: Threads, out: Output) -> None:
     """Serve trained models over HTTP, in the form of OpenAI's completions.
@@ -38,11 +47,13 @@ def serve(served: Served, options: ServeOptions, threads: Threads, out: Output) 
     require_packages("seqgen serve", "starlette", "uvicorn")
     from seqgen.plugins.serve.run import serve as run
 
-    def say(shelf: Shelf, address: str) -> None:
+    logging.getLogger("seqgen").handlers = [SaidLog()]
+
+    def announce(shelf: Shelf, address: str) -> None:
         names = list(shelf.stored)
         if shelf.left_out:
             out.notice(f"too large for --memory, and left out: {', '.join(shelf.left_out)}")
         if not out.record({"models": names, "address": address}):
             out.notice(f"serving {', '.join(names)} at {address}")
 
-    run(served.model, options, say)
+    run(served.model, options, announce)

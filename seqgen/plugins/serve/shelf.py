@@ -109,7 +109,7 @@ class Shelf:
         self._sizes[name] = size
         try:
             # As `seqgen sample` does for one prompt, whatever is asked later.
-            return replace(load(name, work=Work()), title=name)
+            return replace(load(name, work=Work(lasting=True)), title=name)
         except SeqgenError as error:
             logging.getLogger(__name__).warning("%s", error)  # it names files: not for clients
             why = f"the model {name!r} cannot be loaded; the server's log says why"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # The most trials that the table shows.
 SHOWN = 20
 # The settings of all trials that have a flag.
-FIXED = ("tokenizer", "vocab_size", "documents", "labels", "val", "val_target")
+FIXED = ("tokenizer", "vocab_size", "documents", "labels", "val", "val_target", "as_text")
 FixedSettings = settings_group(DataConfig, only=FIXED)
 
 

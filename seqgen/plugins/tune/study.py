@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ from seqgen.settings import (
     no_such_setting,
     require,
 )
+from seqgen.store.ownership import strangers
 
 if TYPE_CHECKING:
     import optuna
@@ -421,7 +423,9 @@ class Study:
         if not trial.state.is_finished():
             kept = trial.user_attrs.get(RECORD)
             self._tell(number, None if kept is None else TrialRecord(**kept))
-        shutil.rmtree(self.folder / TRIALS / str(number), ignore_errors=True)
+        folder = self.folder / TRIALS / str(number)
+        if folder.is_dir() and not any(_strangers(folder)):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _sampler(
         self, index: int, space: Space, recipe: Mapping[str, Any]
@@ -581,7 +585,8 @@ def check_deletable(name: str) -> Path:
     path = store.studies_folder() / name
     if not path.is_dir():
         raise SeqgenError(f"there is no study {name!r}; see seqgen tune --list")
-    if others := sorted(file.name for file in path.iterdir() if file.name not in WRITTEN):
+    others = sorted(file.name for file in path.iterdir() if file.name not in WRITTEN)
+    if others := others or [*chain.from_iterable(map(_strangers, path.glob(f"{TRIALS}/*")))]:
         raise SeqgenError(
             f"{path} holds what seqgen did not write ({others[0]}): move it elsewhere; nothing was "
             "removed"
@@ -589,6 +594,15 @@ def check_deletable(name: str) -> Path:
     if Study(path, {}).is_at_work():
         raise SeqgenError(f"a process works on the study {name!r}: stop it; nothing was removed")
     return path
+
+
+def _strangers(folder: Path) -> Iterator[str]:
+    """Yield what is in the folder of a trial and was not written by seqgen: all but models."""
+    for path in [folder] if folder.is_symlink() or not folder.is_dir() else folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            yield from (f"{path.name}/{name}" for name in strangers(path))
+        elif path.name != LOCK:
+            yield path.name
 
 
 def delete_study(path: Path) -> None:

@@ -33,7 +33,9 @@ from seqgen.settings import (
 if TYPE_CHECKING:
     from seqgen.plugins.tune.sweep import Sweep, SweepRecord
 
-BudgetFlags = settings_group(TrainingConfig, DataConfig, only=(*BUDGETS, "precision", "documents"))
+BudgetFlags = settings_group(
+    TrainingConfig, DataConfig, only=(*BUDGETS, "precision", "documents", "as_text")
+)
 
 
 class Swept(Options, panel=Panel.WHAT):

@@ -34,6 +34,7 @@ from seqgen.training.plan import Plan, plan_of, preset_of
 from seqgen.training.run import Diverged
 from seqgen.training.session import TrainingResult
 from seqgen.training.train import ReadyRun, RunRequest, prepare_run, train
+from seqgen.wording import ShortRepr
 
 
 def write_best(
@@ -101,8 +102,8 @@ class _Pruned(Exception):  # noqa: N818
     """A trial is stopped because others were better at the same time."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TuningResult:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TuningResult(ShortRepr):
     """The keys of the last record of `seqgen tune --json`, in order.
 
     `recipe_val_loss` is that of trial 0, which has the settings that `train` would choose.

@@ -6,7 +6,7 @@ from seqgen.hooks import Command, Plugin
 
 PLUGIN = Plugin(
     commands={
-        "vectors": Command("command:vectors", "Measure"),
+        "vectors": Command("command:vectors", "Measure", work="reads"),
     },
     tasks=("task:WORD_VECTORS",),
 )

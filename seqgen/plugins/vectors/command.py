@@ -70,11 +70,14 @@ class Questions(Options, panel=Panel.MEASURED):
         panel=Panel.OUTPUT,
         without="text",
     )
-    out: Path | None = setting("File to write vectors to.", reads="path", panel=Panel.OUTPUT)
+    out: Path | None = setting(
+        "File to write vectors to.", reads="path", writes=True, panel=Panel.OUTPUT
+    )
     plot: Path | None = setting(
         "Draw the words of the answers in a plane, or else the most frequent words, by their two "
         "principal components, into an .svg or .png file. Needs matplotlib.",
         reads="path",
+        writes=True,
         panel=Panel.OUTPUT,
     )
     overwrite: bool = setting("Replace the output of an earlier run.", panel=Panel.SAVING)

@@ -18,6 +18,7 @@ from seqgen.settings import DataConfig, require
 from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import Tokenizer, WhitespaceTokenizer
 from seqgen.text.tokenizers.base import SPECIALS
+from seqgen.white_space import is_field
 
 # What word2vec calls the end of a line.
 LINE_END = "</s>"
@@ -26,14 +27,14 @@ LINE_END = "</s>"
 def write(words: Sequence[str], vectors: np.ndarray, head: bool) -> Iterator[bytes]:
     """Yield a file, line by line; numbers have as many digits as float32 needs.
 
-    Words with white space in them, which the format cannot hold, are left out.
+    Words with ASCII white space in them, which the format cannot hold, are left out.
 
     Args:
         words: N of them.
         vectors: (N, D) float32.
         head: begin with the numbers of words and of dimensions, as word2vec does.
     """
-    whole = [place for place, word in enumerate(words) if len(word.split()) == 1]
+    whole = [place for place, word in enumerate(words) if is_field(word)]
     if head:
         yield f"{len(whole)} {vectors.shape[1]}\n".encode()
     for place in whole:

@@ -16,13 +16,13 @@ from seqgen.settings import require
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.tokenizers import Tokenizer
 from seqgen.text.tokenizers.word import VocabularyTokenizer
-from seqgen.wording import plural
+from seqgen.wording import ShortRepr, plural
 
 Pooling = Literal["mean", "last", "none"]
 
 
-@dataclass(frozen=True)
-class TextVector:
+@dataclass(frozen=True, repr=False)
+class TextVector(ShortRepr):
     """The keys of a record of `seqgen vectors --file --json`, in order.
 
     Attributes:
@@ -43,8 +43,8 @@ class TextVector:
     model: str
 
 
-@dataclass(frozen=True)
-class TokenVector:
+@dataclass(frozen=True, repr=False)
+class TokenVector(ShortRepr):
     """The keys of a record of `seqgen vectors --file --pool none --json`, in order.
 
     Attributes:

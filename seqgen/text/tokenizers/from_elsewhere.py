@@ -222,7 +222,20 @@ class TokenizerFromElsewhere(Tokenizer):
     @classmethod
     def of(cls, content: bytes, facts: Mapping[str, Any]) -> TokenizerFromElsewhere:
         """Return the tokenizer of a file, given the rest of its `facts`."""
-        return cls(content, facts["vocab_size"], facts["special"])
+        return cls(content, facts["vocab_size"], cls.special_of(facts))
+
+    @staticmethod
+    def special_of(facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the ids of special tokens in stored facts, by name.
+
+        Raises:
+            ValueError: some are missing, or there are none.
+        """
+        special = facts["special"]
+        needed = set(SPECIAL_IDS) - {"source_bos_id"}
+        if not isinstance(special, dict) or needed - special.keys():
+            raise ValueError("it does not say which tokens are special")
+        return special
 
 
 class WindowDecoder(Decoder):

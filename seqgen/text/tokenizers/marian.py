@@ -93,4 +93,4 @@ class MarianTokenizer(WholeSentencepieceTokenizer):
 
     @classmethod
     def of(cls, content: bytes, facts: Mapping[str, Any]) -> MarianTokenizer:
-        return cls(content, facts["vocabulary"], facts["vocab_size"], facts["special"])
+        return cls(content, facts["vocabulary"], facts["vocab_size"], cls.special_of(facts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -9,15 +10,17 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from seqgen import store
+from seqgen.errors import SeqgenError
 from seqgen.plugins.exchange import hf_tokenizer
 from seqgen.settings import DataConfig, require
 from seqgen.store import StoredModel
 from seqgen.text.pairs import Tokenizers
-from seqgen.text.reading import Survey, Text, text_files
+from seqgen.text.reading import LINE_END, Survey, Text
 from seqgen.text.split import path_of
 from seqgen.text.tokenfile import is_token_file, read_tokenizer
 from seqgen.text.tokenizers import KINDS, Tokenizer, load_tokenizer, tokenizer_kind
 from seqgen.text.tokenizers.sentencepiece import load_model_file
+from seqgen.text.training_files import training_files
 from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.events import Notice, Report
 from seqgen.wording import listed
@@ -37,13 +40,19 @@ class DataFiles:
     targets: tuple[Path, ...] = ()
 
     @classmethod
-    def of(cls, sources: Sequence[str | Path], targets: Sequence[str | Path] = ()) -> DataFiles:
-        """Return the files that names, folders and patterns mean.
+    def of(
+        cls,
+        sources: Sequence[str | Path],
+        targets: Sequence[str | Path] = (),
+        as_text: bool = False,
+    ) -> DataFiles:
+        """Return the files that names, folders and patterns mean; see `training_files`.
 
         Raises:
-            SeqgenError: one is not there.
+            UsageError: one has records or a table, and is not to be read as text.
+            SeqgenError: one is not there, or is no text.
         """
-        return cls(text_files(sources), text_files(targets))
+        return cls(training_files(sources, as_text), training_files(targets, as_text))
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -68,14 +77,18 @@ class Dataset(ABC):
         config: how it is read; the settings that follow from the data are added.
         known: the tokens of the model that training begins from, or that is trained further.
         flags: the names of the settings that the user gave.
+        joined: a record may begin in one file and end in the next, as earlier versions read them.
     """
 
     files: DataFiles
     config: DataConfig
     known: Tokenizers | None = None
     flags: Collection[str] = ()
+    joined: bool = False
     # What the lines are, in a message.
     noun: ClassVar[str]
+    # What ends a record.
+    record_end: ClassVar[str] = LINE_END
 
     @classmethod
     def open(
@@ -105,7 +118,12 @@ class Dataset(ABC):
     @property
     def text(self) -> Text:
         """All files as one text."""
-        return Text(self.files.paths, self.config.newlines)
+        return Text(self.files.paths, self.config.newlines, self.ending)
+
+    @property
+    def ending(self) -> str:
+        """What separates files; see `Text`."""
+        return "" if self.joined else self.record_end
 
     def prepare(self, given: Collection[str], report: Report) -> Prepared:
         """Read, split and encode what a new model learns from.
@@ -147,7 +165,9 @@ class Dataset(ABC):
         config = self.config
         if path_of(config.val) is not None:  # kept with the model; the file may be gone
             self.config = replace(config, val="none", val_target=None)
-        facts = self.survey()
+        facts = self._survey_as(store.data_of(stored.record)["sha256"])
+        if facts is None:
+            return replace(self, config=config, joined=True).reload(stored, is_changed)
         changed = is_changed(facts)
         parts = self.split(facts)
         held_out = self.held_out(stored)
@@ -157,6 +177,24 @@ class Dataset(ABC):
             parts = replace(parts, train=train, val=held_out)
         prepared = self.encode(facts, parts, self.known, lambda event: None)
         return replace(prepared, config=config)
+
+    def _survey_as(self, sha256: str) -> Survey | None:
+        """Return the survey; None if only the files joined have the hash of the data of a run.
+
+        Raises:
+            SeqgenError: the data cannot be read, joined or not.
+        """
+        try:
+            facts, problem = self.survey(), None
+        except SeqgenError as error:  # such as a label that the run does not know
+            facts, problem = None, error
+        if self.ending and len(self.files.paths) > 1 and (facts is None or facts.sha256 != sha256):
+            with contextlib.suppress(SeqgenError):  # joined, two lines may be none
+                if replace(self, joined=True).survey().sha256 == sha256:
+                    return None
+        if problem is not None:
+            raise problem
+        return facts
 
     def check(self) -> None:
         """Refuse files and settings that make no sense for such data, before it is read.

@@ -16,6 +16,7 @@ import numpy as np
 
 from seqgen import store
 from seqgen.errors import SeqgenError, reported
+from seqgen.files import make_listed_folder
 from seqgen.settings import DataConfig, TrainingConfig, require
 from seqgen.store import StoredModel
 from seqgen.text.batches import Batches, UnknownsInSources, training_batches
@@ -196,7 +197,7 @@ def encode_once(pairs: Pairs, tokenizers: Tokenizers, report: Report) -> Corpus:
     except (OSError, SeqgenError):  # one is missing, incomplete or damaged
         report(Notice(text="encoding the pairs into the cache, once"))
         with reported(f"{folder} cannot be written"):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_listed_folder(folder)
         write_token_file(places[0], pairs.sources(), tokenizers.source, "line")
         write_token_file(places[1], pairs.targets(), tokenizers.target, "line")
         source, target = map(open_token_file, places)
@@ -288,7 +289,8 @@ class PairDataset(Dataset):
     @cached_property
     def pairs(self) -> Pairs:
         """All of them."""
-        return open_pairs(self.files.sources, self.files.targets, self.config.newlines)
+        files = self.files.sources, self.files.targets
+        return open_pairs(*files, self.config.newlines, self.ending)
 
     def survey(self) -> Survey:
         facts = self.pairs.survey()
@@ -321,7 +323,8 @@ class PairDataset(Dataset):
     def held_out_file(self) -> Pairs:
         """Return the pairs of `--val FILE`, or of `--val-source` and `--val-target`."""
         target = self.config.val_target
-        files = DataFiles.of([self.config.val], [] if target is None else [target])
+        targets = [] if target is None else [target]
+        files = DataFiles.of([self.config.val], targets, self.config.as_text)
         held_out = type(self).open(files, self.config)
         held_out.check()
         return held_out.pairs

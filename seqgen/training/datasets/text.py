@@ -14,18 +14,19 @@ from typing import Any
 
 from seqgen import store
 from seqgen.errors import SeqgenError, UsageError, reported
-from seqgen.files import replacing, write_json
+from seqgen.files import make_listed_folder, replacing, write_json
 from seqgen.settings import DataConfig, Documents, require
 from seqgen.store import StoredModel
 from seqgen.text.corpus import Corpus, encode_corpus
 from seqgen.text.overlap import lines_not_held_out, stream_not_held_out
 from seqgen.text.pairs import Tokenizers
-from seqgen.text.reading import Survey, Text, survey, text_files
+from seqgen.text.reading import Survey, Text, ending_of, survey, text_files
 from seqgen.text.shards import open_token_files
 from seqgen.text.split import (
     Chunks,
     Split,
     check_parts,
+    held_out_files,
     held_out_fraction,
     path_of,
     split_text,
@@ -74,7 +75,8 @@ class CachedText:
         stamps = [(str(path.resolve()), path.stat()) for path in files]
         key = [
             CACHE_FORMAT,
-            self.config.to_dict(),
+            {k: v for k, v in self.config.to_dict().items() if k != "as_text"},
+            *filter(None, [self.text.ending]),
             [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stamps],
         ]
         return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
@@ -92,7 +94,7 @@ class CachedText:
         val_text, documents = self.place(".val.txt"), self.config.documents
         report(Notice(text=f"encoding {facts.bytes >> 20:,} MB of text into the cache, once"))
         with reported(f"{val_text} cannot be written"):
-            val_text.parent.mkdir(parents=True, exist_ok=True)
+            make_listed_folder(val_text.parent)
             if split.val:
                 with replacing(val_text) as file:
                     for chunk in split.val():
@@ -144,7 +146,11 @@ def _held_out_files(config: DataConfig) -> Sequence[Path]:
 
 @dataclass
 class TextDataset(Dataset):
-    """A text, in one file or in several that are joined."""
+    """A text, in one file or in several: as one stream, or as lines."""
+
+    @property
+    def record_end(self) -> str:
+        return ending_of(self.config.documents)
 
     @classmethod
     def kind_of(cls, files: DataFiles) -> type[Dataset]:
@@ -218,17 +224,16 @@ class LargeTextDataset(TextDataset):
         return known
 
     def reload(self, stored: StoredModel, is_changed: Callable[[Survey], bool]) -> Prepared:
-        cache = CachedText(self.text, self.config)
-        cached = cache.open()
-        changed = None if cached is None else is_changed(cached.facts)
-        same = cached and cached.tokenizer.fingerprint == self.known.target.fingerprint
-        if changed is not False or not same:
-            compare = is_changed if changed is None else lambda facts: changed
-            return TextDataset(self.files, self.config, self.known).reload(stored, compare)
-        held_out = stored.validation_text
-        if held_out is None or filecmp.cmp(held_out, cache.place(".val.txt"), shallow=False):
-            return cached
-        return _with_held_out(cached, held_out)
+        recorded, tokens = store.data_of(stored.record)["sha256"], self.known.target.fingerprint
+        for text in dict.fromkeys([self.text, replace(self.text, ending="")]):
+            cache = CachedText(text, self.config)
+            cached = cache.open()
+            if cached and (cached.facts.sha256, cached.tokenizer.fingerprint) == (recorded, tokens):
+                held_out = stored.validation_text
+                kept = cache.place(".val.txt")
+                same = held_out is None or filecmp.cmp(held_out, kept, shallow=False)
+                return cached if same else _with_held_out(cached, held_out)
+        return TextDataset(self.files, self.config, self.known).reload(stored, is_changed)
 
     def encode(self, facts: Survey, parts: Split, tokens: Tokenizers, report: Report) -> Prepared:
         return CachedText(self.text, self.config).write(facts, parts, tokens.target, report)
@@ -282,7 +287,8 @@ class TokenDataset(Dataset):
                 f"{file.path} with {file.documents}",
             )
             return None, other.corpus, other.facts
-        text = Text(text_files([val]), self.config.newlines)
+        files = held_out_files(self.config)
+        text = Text(files, self.config.newlines, ending_of(file.documents))
         return _encoded(text, file.tokenizer, file.documents)
 
     def learn_tokens(self, parts: DataParts) -> Tokenizers:

@@ -13,20 +13,21 @@ from seqgen import store
 from seqgen.errors import SeqgenError, UsageError, reported
 from seqgen.settings import DataConfig, Documents
 from seqgen.store.loading import parts_of
-from seqgen.text.encoding import encoded
+from seqgen.text.encoding import encoded, lines_of_tokens
 from seqgen.text.labels import Labels
 from seqgen.text.reading import Surveyor
 from seqgen.text.tokenfile import TokenFile
 from seqgen.text.tokenizers import KINDS, Tokenizer, load_tokenizer, tokenizer_kind
 from seqgen.text.tokenizers.base import line_blocks
 from seqgen.training.datasets.dataset import open_tokenizer
+from seqgen.wording import ShortRepr
 
 SHOWN = 20  # pieces in each list of the statistics
 STEP = 1 << 22
 
 
-@dataclass(frozen=True)
-class TokenizedLine:
+@dataclass(frozen=True, repr=False)
+class TokenizedLine(ShortRepr):
     """The keys of `seqgen tokenize --json`, in order."""
 
     index: int
@@ -35,7 +36,7 @@ class TokenizedLine:
     pieces: list[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TokenizedPair(TokenizedLine):
     """The same of a pair; `text`, `ids` and `pieces` are the target's."""
 
@@ -44,8 +45,8 @@ class TokenizedPair(TokenizedLine):
     source_pieces: list[str]
 
 
-@dataclass(frozen=True)
-class Statistics:
+@dataclass(frozen=True, repr=False)
+class Statistics(ShortRepr):
     """What a vocabulary makes of a text: the keys of `seqgen tokenize --stats --json`.
 
     Attributes:
@@ -157,6 +158,9 @@ def tokenize(
     Raises:
         SeqgenError: a line without a tab is to be a pair; the lines before it have been yielded.
     """
+    if documents == "stream" and source_tokenizer is None and not tokenizer.line_safe:
+        yield from _tokenized_whole(chunks, tokenizer)
+        return
     index = 0
     for block in line_blocks(chunks):
         lines = []
@@ -167,7 +171,8 @@ def tokenize(
                     yield lines
                     raise _no_pair(index)
                 text = target
-            if documents == "line":
+            # Where a newline is no token of its own, a model of pairs reads none.
+            if documents == "line" or not tokenizer.line_safe:
                 text = text.removesuffix("\n")
             ids = tokenizer.encode(text).tolist()
             if documents == "line":
@@ -179,6 +184,29 @@ def tokenize(
             lines.append(line)
             index += 1
         yield lines
+
+
+def _tokenized_whole(chunks: Iterable[str], tokenizer: Tokenizer) -> Iterator[list[TokenizedLine]]:
+    """Encode a text as a tokenizer reads it whose tokens may cross the ends of lines.
+
+    A token is given with the line that it begins in.
+    """
+    index, text, ids = 0, "", np.zeros(0, tokenizer.dtype)
+    for block in tokenizer.blocks(chunks):
+        read = tokenizer.encode(block)
+        texts = _lines(block) or [""]
+        ends = np.searchsorted(lines_of_tokens(tokenizer, block, read), range(1, len(texts)))
+        lines = []
+        for more, piece in zip(texts, np.split(read, ends), strict=True):
+            text, ids = text + more, np.concatenate([ids, piece])
+            if more.endswith("\n"):
+                lines.append(
+                    TokenizedLine(index, text, ids.tolist(), tokenizer.pieces(ids.tolist()))
+                )
+                index, text, ids = index + 1, "", ids[:0]
+        yield lines
+    if text:
+        yield [TokenizedLine(index, text, ids.tolist(), tokenizer.pieces(ids.tolist()))]
 
 
 def _no_pair(index: int) -> SeqgenError:

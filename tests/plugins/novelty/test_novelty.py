@@ -98,3 +98,16 @@ def test_why_novelty_is_not_known(trained, capsys):
     assert run(["report", "-m", "m", "--file", "copy.txt", "-q"]) == 0
     page = (trained.parent / "report.html").read_text()
     assert "Not known: no training text of m is known." in page
+
+
+def test_copies_are_found_in_the_file_whose_line_they_are(trained, tmp_path, capsys):
+    files = [tmp_path / f"part{number}.txt" for number in range(3)]
+    for number, file in enumerate(files):
+        file.write_text("\n".join(f"line {line} of {number}" for line in range(20)))
+    how = ("--documents", "line", "--val", "none", "--model", "ngram", "--name", "lines", "-q")
+    assert run(["train", *map(str, files), *how]) == 0
+    (tmp_path / "asked.txt").write_text("line 2 of 0\nline 19 of 1\nline 0 of 2")
+    asked = ("novelty", tmp_path / "asked.txt", "-m", "lines", "--documents", "line")
+    *found, _ = records(capsys, *asked)
+    places = [(record["file"], record["line"]) for record in found]
+    assert places == [(str(files[0]), 2), (str(files[1]), 19), (str(files[2]), 0)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gzip
-import importlib
 import json
 import shutil
 import subprocess
@@ -16,8 +15,8 @@ from places import STORED
 from safetensors.numpy import load_file, save_file
 
 from seqgen import store
-from seqgen.cli import place_of, run
-from seqgen.plugins.replay.command import REPLAYED, TIMES, WRITING
+from seqgen.cli import run
+from seqgen.plugins.replay.command import TIMES
 
 TEXT = STORED / "tiny.txt"
 
@@ -164,16 +163,67 @@ def test_files_are_not_written_again(place, capsys):
     assert not any((place / name).exists() for name in ("victim.svg", "victim.html"))
 
 
-def test_every_flag_that_writes_a_file_is_known():
-    """A flag whose value is a path writes there; --config alone is read."""
-    paths = set()
-    for command in REPLAYED:
-        module, _, name = place_of(command).partition(":")
-        function = getattr(importlib.import_module(f"seqgen.cli.{module}"), name)
-        for group in function.groups:
-            flags = {name: field.metadata["flag"] for name, field, _ in group.flags()}
-            paths |= {f"--{name}" for name, flag in flags.items() if flag.reads == "path"}
-    assert paths == {*WRITING, "--config"}
+def run_of(made: dict, command: str, *arguments: str) -> dict:
+    """Return a record with another command, of which its options say nothing."""
+    about = {"command": command, "arguments": [*arguments], "options": {}, "models": {}}
+    return {**made, "run": {**made["run"], **about, "files": {}, "seed": None}}
+
+
+def contents(folder) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.slow
+def test_no_record_changes_a_model_or_a_file(place, capsys):
+    """Whatever its options say; what the arguments are read as decides."""
+    small = ("--model", "rnn", "--hidden-size", "4", "--batch-size", "2")
+    assert run(["train", "t.txt", *small, "--steps", "4", "--name", "pl", "-q"]) == 0
+    found = recorded(capsys, "perplexity", "t.txt", "-m", "net")[0]
+    path = str(store.models_folder() / "pl")
+    picture, page = "victim.svg", "victim.html"
+    for name in ("victim", picture, page):
+        (place / name).touch()
+    before = contents(place)
+    refused = [
+        run_of(found, "train", "--resume", "pl", "--steps", "6"),
+        run_of(found, "train", "--resume=pl", "--steps", "6"),
+        run_of(found, "train", "--steps", "6", "--resume", path),
+        run_of(found, "train", "--name", "--", "--resume", "pl", "--steps", "6"),
+        run_of(found, "tokenize", "-m", "net", "--newlines", "--", "t.txt", "--out", "victim"),
+        run_of(found, "tokenize", "t.txt", "--tokenizer", "--", "--out", "victim", "--overwrite"),
+        run_of(found, "inspect", "t.txt", "-m", "net", "--html", page),
+        run_of(found, "inspect", "-m", "--", "t.txt", f"--html={page}"),
+        run_of(found, "sweep", "t.txt", "--models", "--", f"--plot={picture}", "--steps", "1"),
+        run_of(found, "train", "--find-lr", "t.txt", *small, "--plot", picture),
+        run_of(found, "vectors", "-m", "pl", "--format", "--", "--out", "victim"),
+    ]
+    harmless = [
+        run_of(found, "train", "t.txt", *small, "--steps", "1", "--name", "pl", "--overwrite"),
+        run_of(found, "mix", "net", "pl", "--name", "pl", "--overwrite"),
+    ]
+    write(place / "log.jsonl", [*refused, *harmless])
+    for flags in ((), ("--update",)):
+        code, lines = replayed(capsys, "log.jsonl", *flags)
+        assert code == (0 if flags else 1)
+        for line in lines[: len(refused)]:
+            assert "a resumed training" in line["differs"][0] or any(
+                why in line["differs"][0]
+                for why in ("it writes a file", "only sample", "No such option", "cannot be")
+            )
+        now = contents(place)
+        now.pop(str(place / "log.jsonl"))
+        assert now == before
+
+
+def test_models_are_not_updated(place, capsys):
+    (found,) = recorded(capsys, "perplexity", "t.txt", "-m", "net")
+    log = store.models_folder() / "net" / "metrics.jsonl"
+    write(log, [found])
+    (place / "link.jsonl").symlink_to(log)
+    before = log.read_bytes()
+    for name in (str(log), "link.jsonl"):
+        assert "is in the models' folder" in refusal(capsys, "replay", name, "--update")
+    assert log.read_bytes() == before and (place / "link.jsonl").is_symlink()
 
 
 def test_damaged_records_take_a_line_each(place, capsys):

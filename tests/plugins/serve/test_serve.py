@@ -6,6 +6,7 @@ import functools
 import hashlib
 import http.client
 import json
+import os
 import random
 import shutil
 import signal
@@ -835,6 +836,25 @@ def test_a_damaged_model_is_told_without_its_path(home, two_stored, part, caplog
         assert str(home) not in answer.text and name in answer.text
         assert str(home / "models" / name) in caplog.text
         assert client.get("/v1/models").status_code == 200
+
+
+def test_files_that_are_cut_short_in_place_do_not_end_the_server(home, monkeypatch):
+    monkeypatch.setattr("seqgen.mapped_tensors.READ_UP_TO", 0)  # as for large models
+    names = ("ngram", "imported-gpt2", "lstm")
+    for name in names:
+        shutil.copytree(KINDS / name, home / "models" / name)
+    shelf = Shelf(names)
+    server = Server(shelf, ServeOptions())
+    client = TestClient(make_app(server), base_url="http://localhost")
+    loaded = {name: shelf.get(name) for name in names}
+    options = SampleOptions(seed=1, max_tokens=20)
+    before = {name: [s.text for s in sample(loaded[name], [""], options)] for name in names}
+    for name in names[:2]:
+        os.truncate(home / "models" / name / "model.safetensors", 0)
+        assert [s.text for s in sample(loaded[name], [""], options)] == before[name]
+        statuses = [client.post("/v1/completions", json={"model": x}).status_code for x in names]
+        assert set(statuses) <= {200, 503} and statuses[-1] == 200
+    server.engine.close()
 
 
 def test_what_cannot_be_served():

@@ -396,6 +396,18 @@ def test_a_kill_after_the_record_was_kept_loses_nothing(home):
     assert [(each.trial, each.val_loss) for each in study.records()] == [(0, 2.0)]
 
 
+def test_files_of_others_in_the_folder_of_a_trial_stay(capsys):
+    study = a_study("first")
+    with study.begin(SPACE, RECIPE, 10) as trial:
+        folder = trial.folder
+        (folder / "mine").mkdir()
+        (folder / "mine" / "notes.txt").write_text("mine")
+    assert (folder / "mine" / "notes.txt").exists()
+    said = refusal(capsys, "tune", "--delete", "first", "--yes")
+    assert "did not write (mine/notes.txt)" in said
+    assert (folder / "mine" / "notes.txt").exists()
+
+
 def test_studies_are_listed_and_deleted(capsys, home):
     assert records(capsys, "tune", "--list") == []
     study = a_study("first")
@@ -420,6 +432,8 @@ def test_studies_are_listed_and_deleted(capsys, home):
     assert [path.name for path in (home / "studies").iterdir()] == ["second"]
     (home / "studies" / "second" / "notes.txt").write_text("mine")
     assert "notes.txt" in refusal(capsys, "tune", "--delete", "second", "--yes")
+    (home / "studies" / "second" / "notes.txt").rename(home / "studies" / "second" / "trials" / "n")
+    assert "did not write (n)" in refusal(capsys, "tune", "--delete", "second", "--yes")
     assert "no study 'first'" in refusal(capsys, "tune", "--delete", "first", "--yes")
     (home / "studies" / "notes.txt").write_text("mine")  # no study
     (home / "studies" / "second" / "study.db").write_text("no database")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -276,6 +277,20 @@ def test_files_of_vectors_are_known_by_themselves(head, tmp_path, capsys):
     words = WordVectors.of(load_vectors("v"))
     assert words.words == WORDS
     np.testing.assert_allclose(words.vectors[words.place("motel")], [0.1, 0.1, -2], rtol=1e-6)
+
+
+def test_words_with_other_white_space_are_written_as_they_were_read(tmp_path, capsys):
+    """Only ASCII white space separates a line of a file of vectors, for word2vec as for gensim."""
+    spaces = [c for c in map(chr, range(0x80, sys.maxunicode + 1)) if c.isspace()]
+    words = [f"New{space}York" for space in spaces]
+    assert "New\u00a0York" in words
+    path = tmp_path / "v.txt"
+    rows = [f"{word} {number + 1} 0.5" for number, word in enumerate(words)]
+    path.write_text("\n".join([f"{len(words)} 2", *rows, ""]), encoding="utf-8")
+    records(capsys, "import", path, "--quiet")
+    out = tmp_path / "written.txt"
+    assert run(["vectors", "-m", "v", "--format", "word2vec", "--out", str(out), "-q"]) == 0
+    assert sorted(out.read_bytes().split(b"\n")) == sorted(path.read_bytes().split(b"\n"))
 
 
 @pytest.mark.parametrize(

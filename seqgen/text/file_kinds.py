@@ -1,0 +1,214 @@
+"""What a file is, by its name and its first bytes: no text, or a text that hides another."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from seqgen.wording import first_names
+
+# Files that are decompressed as they are read.
+UNPACKED = frozenset({".gz", ".xz", ".zst"})
+JSON_LINES, PARQUET = frozenset({".jsonl", ".ndjson", ".json"}), ".parquet"
+# The first bytes, by which a file is known.
+HEAD_BYTES = 8192
+# Token files, and the byte order marks of UTF-16: texts, whatever else their bytes say.
+TEXTS = (b"seqgen.tokens", b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileKind:
+    """A kind of file.
+
+    Attributes:
+        name: what messages call it.
+        remedy: what to do with a file to train on its text: `{file}` is its name, quoted for a
+            shell, `{stem}` the same without its ending, `{folder}` where it is, and `{names}` the
+            names of its columns or keys; `{instead}` asks for the file instead of a pipe.
+        beginnings: bytes of which one begins it.
+        at: where they stand.
+        parts: bytes of which one is in its head, if there are any.
+        endings: of its name; one of them is enough, if it begins so.
+        holds: "data" is no text, but may hold one, and "nothing" holds none; "records" are text
+            with other text in it; "markup" is trained on with a notice.
+    """
+
+    name: str
+    remedy: str = "give text files"
+    beginnings: tuple[bytes, ...] = ()
+    at: int = 0
+    parts: tuple[bytes, ...] = ()
+    endings: tuple[str, ...] = ()
+    holds: Literal["data", "nothing", "records", "markup"] = "data"
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its bytes can be read as characters."""
+        return self.holds in ("records", "markup")
+
+    def matches(self, ending: str, head: bytes) -> bool:
+        """Return whether a file of this kind may end and begin so."""
+        if not self.beginnings:
+            return ending in self.endings
+        if not head.startswith(self.beginnings, self.at):
+            return False
+        more = self.parts or self.endings
+        return not more or ending in self.endings or any(part in head for part in self.parts)
+
+
+ZIP, JSON_ADVICE = (b"PK\x03\x04",), "then give --field NAME"
+CSV_TO_JSON = (
+    "python3 -c 'import csv, json, sys; "
+    "[print(json.dumps(row)) for row in csv.DictReader(sys.stdin)]'"
+)
+# The first that matches counts. Of several in a folder, the first is likeliest to be the data.
+KINDS = (
+    FileKind(
+        name="an e-book (EPUB)",
+        remedy="convert it first: pandoc {file} -t plain -o {stem}.txt",
+        beginnings=ZIP,
+        parts=(b"application/epub+zip",),
+        endings=(".epub",),
+    ),
+    FileKind(
+        name="a Word document (docx)",
+        remedy="convert it first: pandoc {file} -t plain -o {stem}.txt",
+        beginnings=ZIP,
+        parts=(b"word/document.xml",),
+        endings=(".docx",),
+    ),
+    FileKind(
+        name="a zip archive",
+        remedy="unpack it first (unzip {file} -d FOLDER), and give the folder",
+        beginnings=ZIP,
+    ),
+    FileKind(
+        name="a tar archive",
+        remedy="unpack it first (tar -xf {file}), and give the files",
+        beginnings=(b"ustar",),
+        at=257,
+    ),
+    FileKind(
+        name="a PDF",
+        remedy="extract its text first: pdftotext {file} {stem}.txt",
+        beginnings=(b"%PDF-",),
+    ),
+    FileKind(
+        name="compressed with bzip2",
+        remedy="decompress it first (bunzip2)",
+        # A level, and the start of a block or of the end: a text may begin with BZh.
+        beginnings=tuple(
+            b"BZh%d%b" % (level, magic)
+            for level in range(1, 10)
+            for magic in (b"1AY&SY", b"\x17rE8P\x90")
+        ),
+    ),
+    FileKind(
+        name="compressed with gzip",
+        remedy="decompress it first (gunzip), or give it a name that ends in .gz",
+        beginnings=(b"\x1f\x8b",),
+    ),
+    FileKind(
+        name="compressed with xz",
+        remedy="decompress it first (unxz), or give it a name that ends in .xz",
+        beginnings=(b"\xfd7zXZ",),
+    ),
+    FileKind(
+        name="compressed with Zstandard",
+        remedy="decompress it first (unzstd), or give it a name that ends in .zst",
+        beginnings=(b"\x28\xb5\x2f\xfd",),
+    ),
+    FileKind(
+        name="Arrow data, as Hugging Face datasets saves it",
+        remedy="write it as JSON Lines first, in Python: datasets.load_from_disk({folder!r})"
+        f".to_json('texts.jsonl'); {JSON_ADVICE}",
+        beginnings=(b"ARROW1", b"\xff\xff\xff\xff"),
+    ),
+    FileKind(
+        name="parquet",
+        remedy="give {instead}--field NAME for the column of the texts",
+        beginnings=(b"PAR1",),
+    ),
+    FileKind(
+        name="a file of records (JSON)",
+        remedy="give --field NAME to train on the texts of one key{names}, or --as-text to train "
+        "on braces and keys too",
+        endings=tuple(JSON_LINES),
+        holds="records",
+    ),
+    FileKind(
+        name="a table (CSV)",
+        remedy=f"convert it first: {CSV_TO_JSON} < {{file}} > {{stem}}.jsonl; {JSON_ADVICE} for "
+        "the column of the texts{names}; or give --as-text to train on commas and ids too",
+        endings=(".csv",),
+        holds="records",
+    ),
+    FileKind(
+        name="HTML",
+        remedy="tags are trained on too; to train on the text alone, extract it first",
+        endings=(".html", ".htm", ".xhtml"),
+        holds="markup",
+    ),
+    FileKind(
+        name="an image, an archive or a program",
+        holds="nothing",
+        beginnings=(b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"\x7fELF", b"7z\xbc\xaf"),
+    ),
+)
+PAGE = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html)\b", re.IGNORECASE)
+
+
+def kind_of(path: Path, head: bytes) -> FileKind | None:
+    """Return what a file is; None for a text, and for what is not known.
+
+    Args:
+        path: its name.
+        head: its first `HEAD_BYTES`, decompressed where it is read so.
+    """
+    if head.startswith(TEXTS):
+        return None
+    ending = ".html" if PAGE.match(head) else ending_of_name(path)
+    return next((kind for kind in KINDS if kind.matches(ending, head)), None)
+
+
+def ending_of_name(path: Path) -> str:
+    """Return the end of a file's name, such as ".txt", without that of its compression."""
+    *others, last = path.suffixes or [""]
+    return (others[-1] if others and last.lower() in UNPACKED else last).lower()
+
+
+def ending_of_text(text: str) -> str:
+    """Return the ending that suits a text without a name, by its first line: `.jsonl` or `.txt`."""
+    return ".jsonl" if _names_in(text.encode(), ".jsonl") else ".txt"
+
+
+def remedy(kind: FileKind, path: Path, head: bytes) -> str:
+    """Return what to do with a file of a kind; one that is not there came by a pipe."""
+    instead = "" if path.exists() else "the file itself instead of a pipe, with "
+    path = Path("FILE") if instead else path
+    stem = path.name.removesuffix("".join(path.suffixes)) or path.name
+    names = _names_in(head, ending_of_name(path))
+    return kind.remedy.format(
+        file=shlex.quote(str(path)),
+        stem=shlex.quote(str(path.with_name(stem))),
+        folder=str(path.parent),
+        instead=instead,
+        names=f" ({first_names(names, 8)})" if names else "",
+    )
+
+
+def _names_in(head: bytes, ending: str) -> list[str]:
+    """Return the keys of the first record, or the columns of a table, where its head tells."""
+    line = head.decode("utf-8-sig", "replace").partition("\n")[0]
+    try:
+        if ending in JSON_LINES:
+            record = json.loads(line)
+            return list(record) if isinstance(record, dict) else []
+        return next(csv.reader([line]), []) if ending == ".csv" else []
+    except (ValueError, RecursionError, csv.Error):
+        return []
