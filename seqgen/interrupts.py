@@ -26,7 +26,7 @@ def interruptible(stop: threading.Event) -> Iterator[None]:
         if not ranks.launched():
             restore()
 
-    with handled_by(handle, _known(NAMES)) as restore:
+    with handled_by(handle, known_signals()) as restore:
         yield
 
 
@@ -37,11 +37,11 @@ def ending_as_ctrl_c() -> Iterator[None]:
     def handle(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    with handled_by(handle, _known(NAMES[1:])):
+    with handled_by(handle, known_signals(NAMES[1:])):
         yield
 
 
-def _known(names: tuple[str, ...]) -> list[signal.Signals]:
+def known_signals(names: tuple[str, ...] = NAMES) -> list[signal.Signals]:
     """Return the signals of this platform; a hangup that `nohup` ignores is left alone."""
     known = [getattr(signal, name) for name in names if hasattr(signal, name)]
     ignored = {n for n in known if signal.getsignal(n) is signal.SIG_IGN}

@@ -37,6 +37,7 @@ class StopStrings:
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
+        self._begun = [0] * len(self._stops)  # how much of each stands at the end of the text
         self._held = ""
         self.matched = False
 
@@ -44,12 +45,19 @@ class StopStrings:
         """Return the text that may be shown; after a stop string nothing more comes."""
         if not self._stops:
             return text
-        text = self._held + text
-        places = [(at + len(s), at) for s in self._stops if (at := text.find(s)) >= 0]
+        # Only what is new is searched: a stop grows by so much, or begins there.
+        new, text = len(text), self._held + text
+        places = []
+        for stop, begun in zip(self._stops, self._begun, strict=True):
+            at = text.find(stop, len(text) - new - begun)
+            if at >= 0:
+                places.append((at + len(stop), at))
         if places:
             self.matched, self._held = True, ""
             return text[: min(places)[1]]
-        keep = max((_overlap(text, stop) for stop in self._stops), default=0)
+        pairs = zip(self._stops, self._begun, strict=True)
+        self._begun = [_overlap(text, stop, begun + new) for stop, begun in pairs]
+        keep = max(self._begun)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]
 
@@ -59,10 +67,12 @@ class StopStrings:
         return text
 
 
-def _overlap(text: str, stop: str) -> int:
-    """Return the length of the longest end of `text` that begins `stop`."""
-    longest = min(len(text), len(stop) - 1)
-    return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)
+def _overlap(text: str, stop: str, most: int) -> int:
+    """Return the length, at most `most`, of the longest end of `text` that begins `stop`."""
+    longest = min(most, len(text), len(stop) - 1)
+    while longest and not text.endswith(stop[:longest]):
+        longest -= 1
+    return longest
 
 
 class Continuation:

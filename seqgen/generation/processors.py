@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -45,6 +45,8 @@ ORDER = (
 )
 
 IMPOSSIBLE = -np.inf
+# Prompts whose n-grams are remembered, as many as are usually continued side by side.
+MOST_PROMPTS = 32
 # Of a row's mass, what `Forbid` takes out by a difference.
 MOST_TAKEN = 0.5
 
@@ -54,11 +56,13 @@ class History(list):
 
     Attributes:
         prompt: how many of them belong to the prompt; in a plain sequence of ids, none.
+        kept: what filters know of the tokens so far, so that a row that grows is read once.
     """
 
     def __init__(self, tokens: Sequence[int] = (), prompt: int = 0) -> None:
         super().__init__(tokens)
         self.prompt = prompt
+        self.kept: dict[object, Any] = {}
 
 
 def written(tokens: Sequence[int]) -> Sequence[int]:
@@ -167,12 +171,20 @@ class Ban:
     def __post_init__(self) -> None:
         require(all(self.sequences), "a banned sequence needs at least one token")
 
+    @cached_property
+    def after(self) -> dict[int, dict[tuple[int, ...], list[int]]]:
+        """The last tokens of the sequences, by those before them, by how many these are."""
+        found: dict[int, dict[tuple[int, ...], list[int]]] = {}
+        for *before, last in self.sequences:
+            found.setdefault(len(before), {}).setdefault(tuple(before), []).append(last)
+        return found
+
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         removed = np.zeros_like(log_probs, dtype=bool)
         for row, tokens in enumerate(history):
-            for *before, last in self.sequences:
-                if not before or list(tokens[-len(before) :]) == before:
-                    removed[row, last] = True
+            for length, after in self.after.items():
+                end = tuple(tokens[-length:]) if length else ()
+                removed[row, after.get(end, [])] = True
         return leave(log_probs, removed)
 
 
@@ -221,7 +233,7 @@ class RepetitionPenalty(Checked):
     theta: float
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
-        seen = counts(history, log_probs) > 0
+        seen = counts(history, log_probs, of_prompt=True) > 0
         return normalise(np.where(seen, log_probs * self.theta, log_probs))
 
 
@@ -241,7 +253,7 @@ class PresenceAndFrequency:
         SampleOptions.check("frequency_penalty", self.frequency)
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
-        times = counts([written(tokens) for tokens in history], log_probs)  # (B, V)
+        times = counts(history, log_probs, of_prompt=False)  # (B, V)
         return normalise(log_probs - self.presence * (times > 0) - self.frequency * times)
 
 
@@ -259,10 +271,73 @@ class LogitBias:
         return normalise(biased)
 
 
-def counts(history: Sequence[Sequence[int]], like: np.ndarray) -> np.ndarray:
-    """Return how often each token occurs in each row's history, (B, V) of `like`'s type."""
-    times = [np.bincount(tokens or [], minlength=like.shape[-1]) for tokens in history]
-    return np.stack(times).astype(like.dtype)
+def counts(history: Sequence[Sequence[int]], like: np.ndarray, of_prompt: bool) -> np.ndarray:
+    """Return how often each token occurs in each row, (B, V) of `like`'s type.
+
+    Args:
+        history: the rows.
+        like: log-probabilities (B, V).
+        of_prompt: count the tokens of the prompts, too.
+    """
+    size = like.shape[-1]
+    return np.stack([_counted(tokens, size, of_prompt) for tokens in history]).astype(like.dtype)
+
+
+def _counted(tokens: Sequence[int], size: int, of_prompt: bool) -> np.ndarray:
+    kept, key = getattr(tokens, "kept", {}), (_counted, of_prompt)
+    read, times = kept.get(key, (0, None))
+    if times is None:
+        times = np.bincount((tokens if of_prompt else written(tokens)) or [], minlength=size)
+    else:
+        for token in tokens[read:]:
+            times[token] += 1
+    kept[key] = len(tokens), times
+    return times
+
+
+class NgramIndex:
+    """Which tokens have followed each `context` tokens of a row that grows.
+
+    These are known by a hash that moves along the row (Karp and Rabin 1987), so that a token takes
+    the same time after any number of others and for any length. Of 32,768 tokens, two different
+    contexts have equal hashes with a probability below 1e-5.
+
+    Args:
+        context: n - 1.
+        base: of the tokens that the row begins with; not changed.
+    """
+
+    MODULUS, FACTOR = (1 << 61) - 1, 0x1D3F_84A5_B7C6_9E21
+
+    def __init__(self, context: int, base: NgramIndex | None = None) -> None:
+        self.context, self._base = context, base
+        self._leaving = pow(self.FACTOR, context, self.MODULUS)
+        self._read, self._hash = (0, 0) if base is None else (base._read, base._hash)
+        self._after: dict[int, int | set[int]] = {}  # most are followed by one token
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """Read those of a row's tokens that are new."""
+        for at in range(self._read, len(tokens)):
+            token = int(tokens[at])
+            moved = self._hash * self.FACTOR + token + 1
+            if at >= self.context:
+                known = self._after.setdefault(self._hash, token)
+                if isinstance(known, set):
+                    known.add(token)
+                elif known != token:
+                    self._after[self._hash] = {known, token}
+                moved -= (int(tokens[at - self.context]) + 1) * self._leaving
+            self._hash = moved % self.MODULUS
+        self._read = len(tokens)
+
+    def following(self) -> set[int]:
+        """Return the tokens that have followed what the row ends with."""
+        return self._found(self._hash)
+
+    def _found(self, key: int) -> set[int]:
+        own = self._after.get(key, set())
+        own = own if isinstance(own, set) else {own}
+        return own if self._base is None else own | self._base._found(key)
 
 
 @dataclass(frozen=True)
@@ -275,18 +350,33 @@ class NoRepeatNgram(Checked):
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         removed = np.zeros_like(log_probs, dtype=bool)
         for row, tokens in enumerate(history):
-            removed[row, list(self.repeated(list(tokens)))] = True
+            removed[row, list(self.repeated(tokens))] = True
         return leave(log_probs, removed)
 
-    def repeated(self, tokens: list[int]) -> set[int]:
+    def repeated(self, tokens: Sequence[int]) -> set[int]:
         """Return the tokens that would complete an n-gram for the second time."""
-        before = self.n - 1
-        end = tokens[len(tokens) - before :] if before else []
-        return {
-            tokens[at + before]
-            for at in range(len(tokens) - before)
-            if tokens[at : at + before] == end
-        }
+        kept = getattr(tokens, "kept", {})
+        index = kept.get(self)
+        if index is None:
+            prompt = tuple(tokens[: getattr(tokens, "prompt", 0)])
+            index = kept[self] = NgramIndex(self.n - 1, self._of_prompt(prompt))
+        index.read(tokens)
+        return index.following()
+
+    @cached_property
+    def _prompts(self) -> dict[tuple[int, ...], NgramIndex]:
+        return {}
+
+    def _of_prompt(self, prompt: tuple[int, ...]) -> NgramIndex:
+        """Return the index of a prompt, which all texts after it share."""
+        index = self._prompts.pop(prompt, None)
+        if index is None:
+            index = NgramIndex(self.n - 1)
+            index.read(prompt)
+        self._prompts[prompt] = index
+        if len(self._prompts) > MOST_PROMPTS:
+            del self._prompts[next(iter(self._prompts))]
+        return index
 
 
 @dataclass(frozen=True)

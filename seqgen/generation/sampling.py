@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -98,12 +98,14 @@ class BatchText:
         continuation: what is written so far.
         history: its tokens, the prompt's first.
         dropped: nobody wants the rest of it.
+        error: why its next token could not be drawn; it is dropped then.
     """
 
     def __init__(self, row: Row, continuation: Continuation, manner: Manner) -> None:
         self.row, self.continuation, self.manner = row, continuation, manner
         self.history = History(row.tokens, len(row.tokens))
         self.dropped = False
+        self.error: Exception | None = None
 
     @property
     def step(self) -> int:
@@ -142,22 +144,92 @@ class TextBatch:
         self._parts.append((None if self.drawer else logits, state))
         self.texts = [*self.texts, *texts]
 
-    def draw(self) -> list[Step]:
-        """Draw the next token of every text."""
+    @without_gradients
+    def last_read(self) -> tuple[np.ndarray | None, State]:
+        """Return the logits and the state after the one prompt of the texts that joined last."""
+        logits, state = self._parts[-1]
+        return _rows_of(logits, [0]), state.copy().select([0]).copy()
+
+    @without_gradients
+    def join_after(self, texts: Sequence[BatchText], read: tuple[np.ndarray | None, State]) -> None:
+        """Write some texts whose prompt has been read; see `last_read`."""
+        logits, state = read
+        rows = [0] * len(texts)
+        self._parts.append((_rows_of(logits, rows), state.copy().select(rows)))
+        self.texts = [*self.texts, *texts]
+
+    @without_gradients
+    def split(self, texts: Collection[BatchText]) -> TextBatch:
+        """Move some texts to a batch of their own, before a `draw`."""
+        other, moved = TextBatch(self.model), {id(text) for text in texts}
+        leaves = [place for place, text in enumerate(self.texts) if id(text) in moved]
+        stays = [place for place, text in enumerate(self.texts) if id(text) not in moved]
+        if not stays:
+            return self._give_all(other)
         if len(self._parts) > 1:
             self._join_parts()
-        ((logits, state),), steps = self._parts, []
-        groups = self._written_alike()
-        for places in groups:
-            if len(groups) == 1:
-                steps += self._drawn(self.texts, logits, state)
-                break
-            texts = [self.texts[place] for place in places]
-            if self.drawer:
-                steps += self._drawn(texts, None, state.copy().select(places))
+        ((logits, state),) = self._parts
+        other.texts = [self.texts[place] for place in leaves]
+        self.texts = [self.texts[place] for place in stays]
+        # Copied twice, since rows that are selected may keep the memory of all of them.
+        other._parts = [(_rows_of(logits, leaves), state.copy().select(leaves).copy())]
+        self._parts = [(_rows_of(logits, stays), state.select(stays))]
+        return other
+
+    def merge(self, other: TextBatch) -> None:
+        """Take all texts of another batch, before a `draw`."""
+        other._give_all(self)
+
+    def _give_all(self, other: TextBatch) -> TextBatch:
+        other.texts, self.texts = [*other.texts, *self.texts], []
+        other._parts, self._parts = [*other._parts, *self._parts], []
+        return other
+
+    def draw(self) -> list[Step]:
+        """Draw the next token of every text.
+
+        An error is that of the texts whose manner has caused it; it is raised if the batch has
+        none of another manner.
+        """
+        if len(self._parts) > 1:
+            self._join_parts()
+        return [step for places in self._written_alike() for step in self._draw_alike(places)]
+
+    def _draw_alike(self, places: Sequence[int]) -> list[Step]:
+        """Draw the next token of the texts in some places, which are written alike."""
+        texts, steps = [self.texts[place] for place in places], []
+        try:
+            drawn = self._drawn(texts, *self._rows(places))
+        except Exception as error:
+            by_manner: dict[int, list[int]] = {}
+            for place, text in zip(places, texts, strict=True):
+                by_manner.setdefault(id(text.manner), []).append(place)
+            if len(by_manner) > 1:
+                return [step for own in by_manner.values() for step in self._draw_alike(own)]
+            self._fail(texts, error)
+            return []
+        for text, token, logprob in zip(texts, *drawn, strict=True):
+            text.history.append(token)
+            try:
+                piece = text.continuation.push(token, logprob)
+            except Exception as error:
+                self._fail([text], error)
             else:
-                steps += self._drawn(texts, logits[places], state)
+                steps.append(Step(text.row, piece, text.continuation))
         return steps
+
+    def _rows(self, places: Sequence[int]) -> tuple[np.ndarray | None, State]:
+        """Return the logits and, for a drawer, the states of the texts in some places."""
+        ((logits, state),) = self._parts
+        if len(places) == len(self.texts):
+            return logits, state
+        return (None, state.copy().select(places)) if self.drawer else (logits[places], state)
+
+    def _fail(self, texts: Sequence[BatchText], error: Exception) -> None:
+        if all(text.manner is texts[0].manner for text in self.texts):
+            raise error
+        for text in texts:
+            text.error, text.dropped = error, True
 
     @without_gradients
     def _join_parts(self) -> None:
@@ -181,12 +253,15 @@ class TextBatch:
 
     def _drawn(
         self, texts: Sequence[BatchText], logits: np.ndarray | None, state: State
-    ) -> Iterator[Step]:
-        """Draw the next token of texts that are written alike, by rows (V) only where needed."""
+    ) -> tuple[list[int], list[float]]:
+        """Return the next tokens of texts that are written alike, and their log-probabilities.
+
+        Rows (V) are computed only where they are needed.
+        """
         drawer, manner = self.drawer, texts[0].manner
         if not manner.is_plain or not (drawer or self._can_draw(logits)):
             rows = drawer.logits(state) if drawer else logits
-            return _push(texts, *_choose(texts, self._own(rows)))
+            return _choose(texts, self._own(rows))
         choose, steps = _draws_of(texts)
         about = choose.uniforms(_identities(texts), steps), manner.processors[0].distinct
         found = drawer.draw(state, *about) if drawer else draw(logits, *about)
@@ -197,7 +272,7 @@ class TextBatch:
             chosen = _choose([texts[place] for place in places], self._own(rows))
             for place, token, log_prob in zip(places, *chosen, strict=True):
                 tokens[place], log_probs[place] = token, log_prob
-        return _push(texts, tokens, log_probs)
+        return tokens, log_probs
 
     def _can_draw(self, logits: np.ndarray) -> bool:
         """Return whether the compiled library draws from logits."""
@@ -219,6 +294,10 @@ class TextBatch:
             last = [text.history[-1] for text in self.texts]
             read = self.drawer and (None, self.drawer.read(last, state))
             self._parts = [read or self.model.step(last, state)]
+
+
+def _rows_of(logits: np.ndarray | None, places: Sequence[int]) -> np.ndarray | None:
+    return None if logits is None else logits[places]
 
 
 def _identities(texts: Sequence[BatchText]) -> list[tuple[int, int]]:
@@ -249,13 +328,6 @@ def _choose(texts: Sequence[BatchText], log_probs: np.ndarray) -> tuple[list[int
     if manner.watch is not None:
         manner.watch([text.row for text in texts], texts[0].step, stages, chosen)
     return chosen, log_probs[range(len(texts)), chosen].tolist()
-
-
-def _push(texts: Sequence[BatchText], tokens: list[int], log_probs: list[float]) -> Iterator[Step]:
-    """Add a token to each text."""
-    for text, token, logprob in zip(texts, tokens, log_probs, strict=True):
-        text.history.append(token)
-        yield Step(text.row, text.continuation.push(token, logprob), text.continuation)
 
 
 def sample(

@@ -62,6 +62,11 @@ class StoredMixture(StoredModel):
         """Bytes on disk of all parts."""
         return sum(part.size for part in self.parts)
 
+    @property
+    def files(self) -> list[Path]:
+        """Every file of the parts."""
+        return [file for part in self.parts for file in part.files]
+
     @cached_property
     def digest(self) -> str:
         """A hash of the parts and their weights."""
@@ -103,6 +108,11 @@ class SavedMixture(StoredMixture):
     def name(self) -> str:
         """Its folder's name."""
         return StoredModel(self.path).name
+
+    @property
+    def files(self) -> list[Path]:
+        """Its configuration, and every file of the parts."""
+        return [self.path / layout.CONFIG, *super().files]
 
     @cached_property
     def digest(self) -> str:

@@ -274,8 +274,19 @@ class StoredModel(TrainingFolder):
     @property
     def size(self) -> int:
         """Bytes on disk of what the model needs: neither checkpoints nor held-out text."""
-        parts = [self.path / layout.CONFIG, self.path / layout.WEIGHTS, *self._tokenizer_files()]
-        return sum(part.stat().st_size for part in parts)
+        return sum(part.stat().st_size for part in self._own_files())
+
+    @property
+    def files(self) -> list[Path]:
+        """Every file that affects the model's output, those of the base of adapters among them.
+
+        Raises:
+            SeqgenError: the configuration is missing or damaged, or the base is gone.
+        """
+        return self._own_files() + (self.base.files if self.is_adapter else [])
+
+    def _own_files(self) -> list[Path]:
+        return [self.path / layout.CONFIG, self.path / layout.WEIGHTS, *self._tokenizer_files()]
 
     def _tokenizer_files(self) -> list[Path]:
         folders = (self.path / layout.TOKENIZER, self.path / layout.SOURCE_TOKENIZER)

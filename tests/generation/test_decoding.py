@@ -1,4 +1,5 @@
 import math
+import time
 from itertools import accumulate
 
 import numpy as np
@@ -281,6 +282,21 @@ def test_several_stops_do_not_depend_on_the_pieces(text, stops, at):
             break
     shown += watch.flush()
     assert (shown, watch.matched) == first_stopped(text, stops)
+
+
+def test_a_character_takes_as_long_for_long_stops_as_for_short_ones():
+    """Not even if text begins one of them again and again, while another is nowhere."""
+
+    def seconds(size):
+        watch, found = StopStrings(["a" * size + "b", "b" * 9 + "a" * size]), []
+        for _ in range(20):
+            begun = time.perf_counter()
+            for _ in range(200):
+                assert watch.push("a") in ("", "a")
+            found.append(time.perf_counter() - begun)
+        return sorted(found)[10]
+
+    assert seconds(4000) < 20 * seconds(20)
 
 
 @quick

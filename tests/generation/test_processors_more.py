@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import random
+import time
 from collections import Counter
 
 import numpy as np
@@ -126,6 +128,64 @@ def test_no_repeat_ngram(log_probs, history, n):
     found = NoRepeatNgram(n)([history], log_probs)
     assert kept(found) == keep
     assert np.exp(found)[0].tolist() == pytest.approx(renormalised(log_probs, keep))
+
+
+OF_HISTORY = {
+    "no-repeat": NoRepeatNgram(3),
+    "no-repeat-any": NoRepeatNgram(1),
+    "repetition": RepetitionPenalty(1.5),
+    "presence": PresenceAndFrequency(0.5, 0.2),
+    "ban": Ban(tuple((0, *range(1, n)) for n in range(2, V))),
+}
+
+
+@pytest.mark.parametrize("name", OF_HISTORY)
+@quick
+@given(rows, histories, st.lists(st.integers(0, V - 1), max_size=12))
+def test_a_row_that_grows_is_filtered_as_if_it_were_read_anew(name, log_probs, history, more):
+    processor, beside = OF_HISTORY[name], History([*history], history.prompt)
+    for token in [None, *more]:
+        if token is not None:
+            history.append(token)
+        anew = processor([History(list(history), history.prompt)], log_probs)
+        both = processor([history, beside], np.concatenate([log_probs, log_probs]))
+        np.testing.assert_array_equal(both[:1], anew)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 40])
+def test_repeated_ngrams_of_a_long_row(n):
+    draw = random.Random(n)
+    for size in (2, 300):
+        tokens = draw.choices(range(size), k=1500)
+        row, ends = History(tokens[:1000], 1000), {}
+        for at in range(n - 1, len(tokens)):
+            ends.setdefault(tuple(tokens[at - n + 1 : at]), []).append((at, tokens[at]))
+        for at in range(1000, len(tokens)):
+            before = ends.get(tuple(tokens[at - n + 1 : at]), [])
+            assert NoRepeatNgram(n).repeated(row) == {
+                token for place, token in before if place < at
+            }
+            row.append(tokens[at])
+
+
+@pytest.mark.parametrize("name", OF_HISTORY)
+@pytest.mark.parametrize("tokens", ["drawn", "equal"])
+def test_a_token_takes_as_long_after_many_as_after_few(name, tokens):
+    """A row of 100,000 tokens is not read at every step."""
+
+    def seconds(length):
+        drawn = np.random.default_rng(1).integers(0, V, length).tolist()
+        history = History(drawn if tokens == "drawn" else [1] * length, length // 2)
+        log_probs, found = np.log(np.full((1, V), 1 / V)), []
+        OF_HISTORY[name]([history], log_probs)
+        for _ in range(30):
+            history.append(2)
+            begun = time.perf_counter()
+            OF_HISTORY[name]([history], log_probs)
+            found.append(time.perf_counter() - begun)
+        return sorted(found)[10]
+
+    assert seconds(100_000) < 10 * seconds(100)
 
 
 @quick

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import re
 import secrets
 import time
 import weakref
@@ -19,6 +20,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import (
     HTMLResponse,
@@ -55,6 +57,7 @@ from seqgen.plugins.serve.settings import LOOPBACK, ServeOptions
 from seqgen.plugins.serve.shelf import Damaged, Shelf, Unknown
 from seqgen.scoring.surprisal import line_record, score_lines
 from seqgen.settings.scoring import Scoring
+from seqgen.settings.setting import short
 from seqgen.store.loaded import LoadedModel
 
 # Bytes of a body, and seconds that it may take to arrive.
@@ -75,6 +78,10 @@ PACE = 0.02
 UNFINISHED = json.dumps({"logprobs": None, **protocol.finish(None)})[1:-1]
 # Anybody may ask these, whatever the key.
 OPEN = ("/", "/health")
+NO_KEY = Refused("give the server's key: Authorization: Bearer KEY", 401)
+# A name or an address, and a port, as they stand in Host and Origin.
+ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/?#@\s]+)(?::([0-9]{1,5}))?")
+DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 T = TypeVar("T")
 Endpoint = Callable[["Server", Request], Awaitable[Response]]
@@ -299,11 +306,16 @@ async def completions(server: Server, request: Request) -> Response:
     if texts > MOST_TEXTS:
         why = f"the request asks for {texts:,} texts, and {MOST_TEXTS:,} is the most: send several"
         raise Refused(why, param="prompt")
-    answer = Answer(server, asked, begun, deadline)
+    answer = Answer(server, asked, begun, deadline, client_of(request))
     if asked.stream:
         answer.submit()
         return StreamingResponse(answer.stream(), media_type="text/event-stream")
     return Response(await until_gone(request, answer.whole()), media_type="application/json")
+
+
+def client_of(request: Request) -> str:
+    """Return the address that a request comes from."""
+    return "" if request.client is None else request.client.host
 
 
 def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOptions) -> Query:
@@ -315,11 +327,15 @@ def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOp
 class Answer:
     """The answer to a request for completions."""
 
-    def __init__(self, server: Server, asked: Query, begun: float, deadline: float) -> None:
+    def __init__(
+        self, server: Server, asked: Query, begun: float, deadline: float, client: str
+    ) -> None:
         self.server, self.asked, self.begun, self.deadline = server, asked, begun, deadline
+        self.client = client
         self.inbox = Inbox(self.cancel if asked.stream else None)
         self.scores = Inbox()
         self.tasks: list[Job] = []
+        self.offsets: dict[Row, protocol.TextOffsets] = {}  # of the choices that have begun
         self.about = {
             "id": f"cmpl-{secrets.token_hex(12)}",
             "object": "text_completion",
@@ -337,7 +353,12 @@ class Answer:
             Busy: it has too much.
         """
         asked, deadline = self.asked, self.deadline
-        how = {"writer": asked.writer, "prompts": asked.prompts, "samples": asked.candidates}
+        how = {
+            "client": self.client,
+            "writer": asked.writer,
+            "prompts": asked.prompts,
+            "samples": asked.candidates,
+        }
         how |= {"processors": asked.processors, "top": asked.top, "streams": asked.stream}
         self.tasks = [Writing(asked.loaded, self.inbox.put, deadline, **how)]
         if asked.scores_prompts:
@@ -384,7 +405,7 @@ class Answer:
         for index, row in protocol.best(texts, self.asked):
             continuation, noted = texts[row]
             text = protocol.text_of(self.asked, row, continuation)
-            choice, _ = self.choice(row, index, text, continuation.finish_reason, noted, scored)
+            choice = self.choice(row, index, text, continuation.finish_reason, noted, scored)
             choices.append(json.dumps(choice))
         usage = json.dumps(self.usage)
         return f'{self.head}, "choices": [{", ".join(choices)}], "usage": {usage}}}'
@@ -397,27 +418,22 @@ class Answer:
         reason: str | None,
         noted: Sequence[Noted],
         scored: dict[int, list[Noted | int]],
-        offset: int | None = None,
-    ) -> tuple[dict[str, Any], int]:
-        """Return one choice, or a piece of one, and how long the text is then.
-
-        `offset` is how long it was before; None at its beginning.
-        """
-        asked, logprobs = self.asked, None
-        prompt = asked.prompts[row.prompt]
-        before: Sequence[int] = prompt.tokens
-        if asked.echo and offset is None:
-            text, before = asked.loaded.echoed(prompt.text, text), ()
-            noted = [*scored.get(row.prompt, ()), *noted]
-        offset = offset or 0
+    ) -> dict[str, Any]:
+        """Return one choice, or the next piece of one."""
+        asked, logprobs, known = self.asked, None, self.offsets
+        prompt, first = asked.prompts[row.prompt], row not in known
+        before = scored.get(row.prompt, ()) if first else ()
+        if first:
+            known[row] = protocol.TextOffsets(asked, prompt)
+            text = asked.loaded.echoed(prompt.text, text) if asked.echo else text
         if asked.top is not None:
-            logprobs, offset = protocol.logprobs_of(asked, noted, offset, before)
-        choice = {"text": text, "index": index, "logprobs": logprobs, **protocol.finish(reason)}
-        return choice, offset
+            logprobs = protocol.logprobs_of(
+                asked, [*before, *noted], known[row].push(before, noted)
+            )
+        return {"text": text, "index": index, "logprobs": logprobs, **protocol.finish(reason)}
 
     async def stream(self) -> AsyncIterator[str]:
         """Yield the events of a stream."""
-        lengths: dict[Row, int] = {}
         plain = self.asked.top is None and not self.asked.echo
         try:
             scored = await self.prompts()
@@ -426,7 +442,7 @@ class Answer:
                 yield "".join(
                     self.growth(one)
                     if plain and one.finished is None
-                    else self.event([self.piece(one, scored, lengths)])
+                    else self.event([self.piece(one, scored)])
                     for one in pieces
                 )
             if self.asked.usage:
@@ -437,18 +453,13 @@ class Answer:
             self.cancel()
         yield "data: [DONE]\n\n"
 
-    def piece(
-        self, piece: TextPiece, scored: dict[int, Any], lengths: dict[Row, int]
-    ) -> dict[str, Any]:
-        """Return a piece of a choice; `lengths` are those of the texts that have begun."""
+    def piece(self, piece: TextPiece, scored: dict[int, Any]) -> dict[str, Any]:
+        """Return a piece of a choice."""
         row, reason = piece.row, None
         if piece.finished is not None:
             reason, self.tokens = piece.finished.finish_reason, self.tokens + piece.finished.tokens
-        index, before = row.prompt * self.asked.choices + row.sample, lengths.get(row)
-        choice, lengths[row] = self.choice(
-            row, index, piece.text, reason, piece.noted, scored, before
-        )
-        return choice
+        index = row.prompt * self.asked.choices + row.sample
+        return self.choice(row, index, piece.text, reason, piece.noted, scored)
 
     def growth(self, piece: TextPiece) -> str:
         """Return the event of a text that has grown, where nothing but the text is wanted."""
@@ -643,8 +654,9 @@ async def tokenize(server: Server, request: Request) -> Response:
     loaded = await server.model(fields)
     text = protocol.typed("prompt", fields.get("prompt", ""), str)
     start = loaded.framing.start
-    ids = [start] if [text] == loaded.tokenizer.pieces([start]) else loaded.tokenizer.encode(text)
-    ids = [int(i) for i in ids]
+    ids = [start]
+    if [text] != loaded.tokenizer.pieces(ids):
+        ids = (await server.prepare(server.deadline(), loaded.tokenizer.encode, text)).tolist()
     window = loaded.model.window or server.options.max_prompt
     return JSONResponse({"tokens": ids, "count": len(ids), "max_model_len": window})
 
@@ -656,7 +668,8 @@ async def detokenize(server: Server, request: Request) -> Response:
     ids, size = fields.get("tokens", []), loaded.tokenizer.vocab_size
     if not isinstance(ids, list) or not all(type(i) is int and 0 <= i < size for i in ids):
         raise Refused(f"tokens must be a list of ids below {size:,}", param="tokens")
-    return JSONResponse({"prompt": loaded.tokenizer.decode(ids)})
+    text = await server.prepare(server.deadline(), loaded.tokenizer.decode, ids)
+    return JSONResponse({"prompt": text})
 
 
 ROUTES: dict[str, tuple[str, Endpoint]] = {
@@ -701,15 +714,27 @@ def hang_up(send: Send) -> None:
         transport.abort()
 
 
+def address_of(text: str, port: str = "") -> tuple[str, str] | None:
+    """Return the name, in lower case, and the port of `name:port` or a bare name; else None."""
+    match = ADDRESS.fullmatch(text)
+    return None if match is None else (match[1].lower(), match[2] or port)
+
+
+def values_of(scope: Scope, name: bytes) -> list[str]:
+    """Return every value of a header of a request."""
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
 class Guard:
-    """Checks the key and the host of every request, and counts answers."""
+    """Checks the host and the origin of every request, and counts answers."""
 
     def __init__(self, app: ASGIApp, server: Server) -> None:
         self.app, self.server = app, server
         options = server.options
-        self.key = None if options.api_key is None else options.api_key.encode()
         # A page of another site may give the loopback a name of its own; ours is asked by these.
-        self.hosts = LOOPBACK if options.host in LOOPBACK else None
+        names = {f"[{name}]" if ":" in name else name for name in LOOPBACK}
+        self.hosts = names if options.host in LOOPBACK else None
+        self.origins = options.allow_origin
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -718,12 +743,17 @@ class Guard:
             return
 
         deadline, loop = self.server.deadline(), asyncio.get_running_loop()
+        ends: float | None = None  # set at the first message that is sent after the deadline
 
         async def counted(message: Any) -> None:
             if message["type"] == "http.response.start":
                 self.server.answers[message["status"]] += 1
-            patience = min(max(deadline - time.monotonic(), GRACE), UNREAD_SECONDS)
-            timer = loop.call_later(patience, hang_up, send)
+            nonlocal ends
+            now = time.monotonic()
+            if ends is None and now > deadline:
+                ends = now + GRACE
+            patience = (deadline + GRACE if ends is None else ends) - now
+            timer = loop.call_later(max(0, min(patience, UNREAD_SECONDS)), hang_up, send)
             try:
                 await send(message)
             finally:
@@ -734,17 +764,49 @@ class Guard:
         await app(scope, receive, counted)
 
     def _problem(self, scope: Scope) -> Refused | None:
-        headers = dict(scope["headers"])
-        host = headers.get(b"host", b"").decode("latin-1")
-        name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-        if self.hosts is not None and name.strip("[]") not in self.hosts:
+        hosts = values_of(scope, b"host")
+        host = hosts[0] if len(hosts) == 1 else ""
+        if self.hosts is not None and (address_of(host) or ("",))[0] not in self.hosts:
             return Refused("this server is for the machine that it runs on", 403)
-        if self.key is None or scope["path"] in OPEN:
-            return None
-        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(b" "), self.key):
-            return None
-        return Refused("give the server's key: Authorization: Bearer KEY", 401)
+        for origin in values_of(scope, b"origin") or self._unnamed_origins(scope):
+            if origin not in self.origins and not _is_of(origin, host):
+                why = f"pages of {short(origin)} may not use this server; --allow-origin allows it"
+                return Refused(why, 403)
+        return None
+
+    def _unnamed_origins(self, scope: Scope) -> list[str]:
+        """Return what stands for another origin, if a browser says only that there is one.
+
+        It does so for what a page embeds, such as pictures.
+        """
+        sites = values_of(scope, b"sec-fetch-site")
+        known = scope["path"] in OPEN or all(site in ("same-origin", "none") for site in sites)
+        return [] if known else ["another origin"]
+
+
+def _is_of(origin: str, host: str) -> bool:
+    """Return whether an origin is the address that a request was sent to."""
+    scheme, _, address = origin.partition("://")
+    port = DEFAULT_PORTS.get(scheme, "")
+    asked = address_of(address, port)
+    return port != "" and asked is not None and asked == address_of(host, port)
+
+
+class Key:
+    """Checks the key of every request."""
+
+    def __init__(self, app: ASGIApp, key: str) -> None:
+        self.app, self.key = app, key.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        asked = scope["type"] == "http" and scope["path"] not in OPEN
+        app = self.app if not asked or self._is_given(scope) else _response(NO_KEY)
+        await app(scope, receive, send)
+
+    def _is_given(self, scope: Scope) -> bool:
+        scheme, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
+        return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(b" "), self.key)
 
 
 def _response(problem: Refused) -> Response:
@@ -769,5 +831,12 @@ def make_app(server: Server) -> ASGIApp:
     ]
     answered = HTTPException, SeqgenError, Busy, RecursionError, Exception
     handlers = {ClientDisconnect: gone, **dict.fromkeys(answered, failed)}
-    app = Starlette(routes=routes, exception_handlers=handlers)
+    app: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)
+    options = server.options
+    if options.api_key is not None:
+        app = Key(app, options.api_key)
+    if options.allow_origin:
+        methods = {method for method, _ in ROUTES.values()}
+        how = {"allow_methods": sorted(methods), "allow_headers": ["*"]}
+        app = CORSMiddleware(app, allow_origins=options.allow_origin, **how)
     return Guard(app, server)

@@ -39,8 +39,8 @@ def serve(served: Served, options: ServeOptions, threads: Threads, out: Output) 
     """Serve trained models over HTTP, in the form of OpenAI's completions.
 
     The texts of all requests are written in one batch, and each is what `seqgen sample` writes
-    with its seed. Open the address in a browser for a page to play with the models. SIGTERM or
-    Ctrl-C finishes what runs; a second one ends at once.
+    with its seed. Open the address in a browser for a page to play with the models. SIGTERM,
+    SIGHUP or Ctrl-C finishes what runs; a second one ends at once.
     """
     from seqgen.packages import require_packages
 

@@ -1,15 +1,21 @@
-"""The engine: one thread that writes the texts of all requests, those of a model in one batch."""
+"""The engine: one thread that writes the texts of all requests, those of a model in one batch.
+
+The rows of a batch are shared equally among the clients that have texts to write, and those of a
+client among its requests: each row that is free goes to whoever has the fewest, and a text of
+whoever has two more than that waits instead. It keeps its state, and goes on where it was.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import queue
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -84,12 +90,14 @@ class Job:
         put: takes its events, in the engine's thread.
         deadline: when it is to end, by `time.monotonic`.
         work: other work than writing, a step each; what it yields that is not None is an event.
+        client: whose request it is.
     """
 
     loaded: LoadedModel
     put: Callable[[Event], None]
     deadline: float
     work: Iterator[Any] | None = None
+    client: str = ""
     cancelled: bool = False
 
 
@@ -162,7 +170,9 @@ class Engine:
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._submitted = 0  # in the inbox
         self._lock = threading.Lock()
-        self._pending: deque[_Pending] = deque()
+        self._requests: list[_Request] = []  # for texts, in the order of their arrival
+        self._turns = itertools.count()
+        self._settled = True  # no row is free or due to another request
         self._batches: dict[int, tuple[TextBatch, dict[Continuation, Writing]]] = {}
         self._others: deque[Job] = deque()
         self._closing = False
@@ -172,7 +182,7 @@ class Engine:
     @property
     def waiting(self) -> int:
         """How many requests wait for their turn."""
-        return self._submitted + len(self._pending)
+        return self._submitted + sum(not one.empty for one in list(self._requests))
 
     @property
     def running(self) -> int:
@@ -199,7 +209,7 @@ class Engine:
 
     def _run(self) -> None:
         while True:
-            idle = not (self._pending or self._batches or self._others)
+            idle = not (self._requests or self._batches or self._others)
             if self._closing and idle and self._inbox.empty():
                 return
             self._take(idle)
@@ -222,7 +232,8 @@ class Engine:
                     if task.work is not None:
                         self._others.append(task)
                     else:
-                        self._pending.append(_Pending(task))
+                        self._requests.append(_Request(task, next(self._turns)))
+                        self._settled = False
 
     def _end_late(self) -> None:
         """Drop what nobody waits for; end what has taken too long."""
@@ -232,24 +243,27 @@ class Engine:
                 task = tasks[text.continuation]
                 text.dropped = task.cancelled or now > task.deadline
                 if text.dropped and not task.cancelled:
-                    text.continuation.finish_reason = TIME
-                    task.put(task.piece(text.row, "", text.continuation))
-                    self._end(task)
-        for pending in list(self._pending):
-            task = pending.task
-            if task.cancelled:
-                self._pending.remove(pending)
-            elif now > task.deadline:
-                self._pending.remove(pending)
+                    self._end_text(task, text)
+        for request in self._requests:
+            task = request.task
+            if now > task.deadline and not (task.cancelled or request.empty):
                 try:
-                    self._end_unbegun(pending)
+                    self._end_waiting(request)
                 except Exception as error:
                     self._fail(task, error)
+        self._requests = [one for one in self._requests if not one.task.cancelled]
 
-    def _end_unbegun(self, pending: _Pending) -> None:
-        """End what has not joined a batch; empty texts are alike, so one stands for all."""
-        task, empty = pending.task, None
-        for row in pending.rest():
+    def _end_text(self, task: Writing, text: BatchText) -> None:
+        text.continuation.finish_reason = TIME
+        task.put(task.piece(text.row, "", text.continuation))
+        self._end(task)
+
+    def _end_waiting(self, request: _Request) -> None:
+        """End what is in no batch; texts that are not begun are alike: one stands for all."""
+        task, empty = request.task, None
+        for text in request.held.texts:
+            self._end_text(task, text)
+        for row in request.rest():
             if empty is None:
                 empty = task.writer.begin(row)
                 empty.finish_reason = empty.finish_reason or TIME
@@ -257,59 +271,115 @@ class Engine:
         self._end(task)
 
     def _admit(self) -> None:
-        """Let waiting texts join the batches, a prompt of each request in turn."""
-        read, joining = 0, {}
-        for pending in [*self._pending]:
-            if read >= READ_BETWEEN:
+        """Let waiting texts join the batches."""
+        if self._settled:
+            return
+        self._settled, now = True, time.monotonic()
+        waiting: dict[int, list[_Request]] = {}
+        for request in self._requests:
+            if request.empty:
+                continue
+            if now < request.rests_until and self._batches and len(self._requests) > 1:
+                self._settled = False
+            else:
+                waiting.setdefault(id(request.task.loaded.model), []).append(request)
+        for requests in waiting.values():
+            self._share_rows(requests)
+
+    def _share_rows(self, waiting: list[_Request]) -> None:
+        """Let texts of a model join its batch, and others leave it for them."""
+        model = waiting[0].task.loaded.model
+        batch, tasks = self._batches.get(id(model)) or (TextBatch(model), {})
+        rows = _Rows(self.rows)
+        for text in batch.texts:
+            if not text.dropped:
+                rows.add(tasks[text.continuation], text)
+        joining: dict[object, _Joining] = {}
+        leaving: dict[Writing, list[BatchText]] = {}
+        again: list[tuple[BatchText, _Request, Any]] = []
+        left, read, prompts = list(waiting), 0, set()
+        while read < READ_BETWEEN:
+            request, gives_up = rows.next(left)
+            if request is None:
                 break
-            task = pending.task
-            model = task.loaded.model
-            batch, _ = self._batches.get(id(model), (None, {}))
-            others = [text for x in joining.values() if x.model is model for text in x.tasks]
-            room = self.rows - len(others) - (0 if batch is None else len(batch.texts))
-            if room <= 0:
-                continue
-            self._pending.remove(pending)
+            for task, text in gives_up:
+                leaving.setdefault(task, []).append(text)
+            request.turn = next(self._turns)
             try:
-                texts, opens = pending.next(room)
+                text, opens = request.next()
             except Exception as error:
-                self._fail(task, error)
+                self._fail(request.task, error)
+                left.remove(request)
                 continue
-            begun = [text for text in texts if not text.continuation.finish_reason]
-            if begun:
-                length = len(begun[0].row.tokens)
+            if request.empty:
+                left.remove(request)
+            if text.continuation.finish_reason:
+                request.task.put(request.task.piece(text.row, "", text.continuation))
+                self._end(request.task)
+                continue
+            rows.add(request.task, text)
+            if text.step == 0 and request.read is not None:
+                again.append((text, request, request.read))
+            elif text.step == 0:
+                length = len(text.row.tokens)
                 together = opens is None and length <= model.most_together
-                key = id(model) if together else id(pending)
-                joining.setdefault(key, _Joining(model, opens)).tasks |= dict.fromkeys(begun, task)
-                read += length
-            for text in texts:
-                if text not in begun:
-                    task.put(task.piece(text.row, "", text.continuation))
-            self._end(task)
-            if not pending.empty:
-                self._pending.append(pending)
+                prompt = id(request), text.row.prompt
+                read += 0 if prompt in prompts else length
+                prompts.add(prompt)
+                key = None if together else prompt
+                one = joining.setdefault(key, _Joining(model, opens, together))
+                one.requests[text] = request
+        self._settled &= read < READ_BETWEEN
+        of_tasks = {request.task: request for request in self._requests} if leaving else {}
+        for task, texts in leaving.items():
+            waits = batch.split(texts)
+            if task in of_tasks:  # else nobody waits for it any more
+                of_tasks[task].held.merge(waits)
+        for request in waiting:
+            tasks |= {text.continuation: request.task for text in request.coming}
+            batch.merge(request.come_back())
+        for text, request, after in again:
+            tasks[text.continuation] = request.task
+            batch.join_after([text], after)
+        if batch.texts:
+            self._batches[id(model)] = batch, tasks
         for one in joining.values():
             self._join(one)
 
     def _join(self, joining: _Joining) -> None:
         """Read the prompts of some texts of a model, which is at work on them from now on."""
-        key = id(joining.model)
+        key, begun = id(joining.model), time.monotonic()
         batch, tasks = self._batches.get(key) or (TextBatch(joining.model), {})
         try:
             with each_row_alone():
-                batch.join([*joining.tasks], joining.opens)
+                batch.join([*joining.requests], joining.opens)
         except Exception as error:
-            for task in {*joining.tasks.values()}:
-                self._fail(task, error)
+            requests = {*joining.requests.values()}
+            for request in requests:
+                if len(requests) == 1:
+                    self._fail(request.task, error)
+                    return
+                own = {text: one for text, one in joining.requests.items() if one is request}
+                self._join(replace(joining, requests=own))
             return
-        tasks.update((text.continuation, task) for text, task in joining.tasks.items())
+        # Others have as much time for their next tokens as a request for its prompt.
+        now = time.monotonic()
+        for text, request in joining.requests.items():
+            tasks[text.continuation] = request.task
+            request.rests_until = now + (now - begun)
+        long = not joining.together and len(text.row.tokens) > READ_BETWEEN
+        if long and request.has_more_of(text.row.prompt):
+            request.read = batch.last_read()
         self._batches[key] = batch, tasks
 
     def _step(self, key: int) -> None:
         """Take a step with all texts of a model."""
         batch, tasks = self._batches[key]
         try:
-            steps = batch.draw()
+            before, steps = len(batch.texts), batch.draw()
+            for text in batch.texts:
+                if text.error is not None:
+                    self._fail(tasks[text.continuation], text.error)
             self.tokens += len(steps)
             for step in steps:
                 task = tasks[step.continuation]
@@ -327,7 +397,9 @@ class Engine:
             for task in set(tasks.values()):
                 self._fail(task, error)
             del self._batches[key]
+            self._settled = False
             return
+        self._settled &= len(batch.texts) == before
         self._batches[key] = batch, {t.continuation: tasks[t.continuation] for t in batch.texts}
         if not batch.texts:
             del self._batches[key]
@@ -356,43 +428,124 @@ class Engine:
             task.put(None)
 
     def _fail(self, task: Job, error: Exception) -> None:
+        if task.cancelled:
+            return
         if not isinstance(error, SeqgenError) and not ran_out_of_memory(error):
             log.error("a request failed", exc_info=error)
-        if not task.cancelled:
-            task.cancelled = True
-            task.put(error)
+        task.cancelled = True
+        task.put(error)
 
 
 @dataclass
 class _Joining:
-    """Texts of a model that join its batch together, and whose each is."""
+    """Texts of a model that join its batch, and of which request each is.
+
+    They have one prompt, or several that are read `together`.
+    """
 
     model: Reader
     opens: Opens | None
-    tasks: dict[BatchText, Writing] = field(default_factory=dict)
+    together: bool
+    requests: dict[BatchText, _Request] = field(default_factory=dict)
 
 
-class _Pending:
-    """What of a task has not joined a batch yet."""
+class _Rows:
+    """Which requests have the rows of a batch."""
 
-    def __init__(self, task: Writing) -> None:
-        self.task, self._prompts = task, task.texts()
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._texts: dict[Writing, list[BatchText]] = {}
+        self._of_clients: Counter[str] = Counter()
+
+    def add(self, task: Writing, text: BatchText) -> None:
+        """Give a text a row."""
+        self._texts.setdefault(task, []).append(text)
+        self._of_clients[task.client] += 1
+
+    def next(
+        self, waiting: Sequence[_Request]
+    ) -> tuple[_Request | None, list[tuple[Writing, BatchText]]]:
+        """Return which request gets the next row, if any, and the text that gives it up, if any."""
+        full, tried = self._of_clients.total() >= self._most, set()
+        for request in sorted(waiting, key=self._load):
+            if not full:
+                return request, []
+            if request.task.client in tried:  # and had no fewer rows
+                continue
+            tried.add(request.task.client)
+            if found := self._give_up(request.task):
+                return request, found
+        return None, []
+
+    def _load(self, request: _Request) -> tuple[int, int, int]:
+        task = request.task
+        return self._of_clients[task.client], len(self._texts.get(task, ())), request.turn
+
+    def _give_up(self, task: Writing) -> list[tuple[Writing, BatchText]]:
+        """Take a row from whoever has two more than a request; return whose, and its text."""
+        own, of_client = len(self._texts.get(task, ())), self._of_clients[task.client]
+
+        def more(other: Writing) -> tuple[int, int]:
+            has, same = len(self._texts[other]), other.client == task.client
+            return has - own if same else self._of_clients[other.client] - of_client, has
+
+        other = max(self._texts, key=more)
+        if more(other)[0] < 2:
+            return []
+        self._of_clients[other.client] -= 1
+        return [(other, self._texts[other].pop())]
+
+
+class _Request:
+    """What of a request is in no batch.
+
+    Args:
+        task: its work.
+        turn: when it last got a row, or came.
+
+    Attributes:
+        held: texts that have left the batch.
+        rests_until: when it may have another prompt read, if others are there.
+        read: what the model knows after a long prompt that more texts follow.
+    """
+
+    def __init__(self, task: Writing, turn: int) -> None:
+        self.task, self.turn, self.rests_until = task, turn, 0.0
+        self.held, self._coming = TextBatch(task.loaded.model), 0
+        self._prompts = task.texts()
         self._texts: list[BatchText] = []
         self._opens: Opens | None = None
         self._prompts_left = len(task.prompts)
+        self.read: Any = None
 
     @property
     def empty(self) -> bool:
-        """Whether all has joined."""
-        return not (self._texts or self._prompts_left)
+        """Whether all has joined, or is about to."""
+        return not (self._texts or self._prompts_left or self._coming < len(self.held.texts))
 
-    def next(self, room: int) -> tuple[list[BatchText], Opens | None]:
-        """Return up to `room` texts of the next prompt."""
+    def next(self) -> tuple[BatchText, Opens | None]:
+        """Return the next text: one of `held`, which `come_back` gives, or a new one."""
+        if self._coming < len(self.held.texts):
+            self._coming += 1
+            return self.held.texts[self._coming - 1], None
         if not self._texts:
+            self._prompts_left, self.read = self._prompts_left - 1, None
             self._texts, self._opens = next(self._prompts)
-            self._prompts_left -= 1
-        texts, self._texts = self._texts[:room], self._texts[room:]
-        return texts, self._opens
+        return self._texts.pop(0), self._opens
+
+    def has_more_of(self, prompt: int) -> bool:
+        """Whether texts of a prompt are left."""
+        return bool(self._texts) and self._texts[0].row.prompt == prompt
+
+    @property
+    def coming(self) -> list[BatchText]:
+        """The texts of `held` that are to come back."""
+        return self.held.texts[: self._coming]
+
+    def come_back(self) -> TextBatch:
+        """Return these."""
+        coming, self._coming = self.coming, 0
+        return self.held.split(coming) if coming else TextBatch(self.held.model)
 
     def rest(self) -> Iterator[Row]:
         """Yield every text that is left, without beginning it."""

@@ -7,6 +7,7 @@ import re
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,8 @@ SCORE_FIELDS = ("model", "lines", "sources", "label")
 # What other clients ask for at most: choices for a prompt, prompts of a request, likely tokens,
 # biased tokens, stop strings.
 MOST_CHOICES, MOST_PROMPTS, MOST_TOP, MOST_BIASED, MOST_STOPS = 128, 2048, 100, 1024, 64
+# Characters of all stop strings together, and of all that is banned.
+MOST_CHARACTERS = 4096
 # As in the protocol, where nothing is given.
 MAX_TOKENS = 16
 MOST_BIAS = 100.0
@@ -201,6 +204,10 @@ def read_options(fields: dict[str, Any], limits: ServeOptions) -> SampleOptions:
     options = SampleOptions.of(seed=seed, **given)
     if len(options.stop) > MOST_STOPS:
         raise Refused(f"stop may have {MOST_STOPS} strings", param="stop")
+    for name, texts in (("stop", options.stop), ("ban", options.ban)):
+        if sum(map(len, texts)) > MOST_CHARACTERS:
+            why = f"{name} may have {MOST_CHARACTERS:,} characters in all"
+            raise Refused(why, param=name)
     return options
 
 
@@ -375,23 +382,43 @@ def finish(reason: str | None) -> dict[str, str | None]:
     return {"finish_reason": by_protocol, "reason": reason}
 
 
+class TextOffsets:
+    """Counts where each token of a choice begins in its text, which may come in pieces.
+
+    Args:
+        asked: the request.
+        prompt: what the text continues. If it is echoed, its own tokens are counted first.
+    """
+
+    def __init__(self, asked: Query, prompt: Prompt) -> None:
+        self._asked, self._at = asked, len(prompt.text) if asked.echo else 0
+        # Bytes of a character, and white space that a line begins without, span several pieces.
+        self._decoder = asked.loaded.decoder(prompt.tokens)
+
+    def push(self, echoed: Sequence[Noted | int], noted: Sequence[Noted]) -> list[int]:
+        """Return where each of the prompt's tokens begins, then each of the next ones."""
+        ids = [token if isinstance(token, int) else token.token for token in echoed]
+        of_prompt = accumulate(map(len, map(self._asked.loaded.tokenizer.decoder().push, ids)))
+        most = self._at  # what the tokenizer does not keep of a prompt is echoed all the same
+        offsets = [0, *(min(at, most) for at in of_prompt)][: len(ids)]
+        for one in noted:
+            offsets.append(self._at)
+            self._at += len(self._decoder.push(one.token))
+        return offsets
+
+
 def logprobs_of(
-    asked: Query, tokens: Sequence[Noted | int], offset: int, history: Sequence[int] = ()
-) -> tuple[dict[str, Any], int]:
-    """Return the log-probabilities of tokens, and how long the text is after them.
+    asked: Query, tokens: Sequence[Noted | int], offsets: Sequence[int]
+) -> dict[str, Any]:
+    """Return the log-probabilities of tokens.
 
     Args:
         asked: the request.
         tokens: in the order of the text; a bare id has no probability.
-        offset: how long the text before them is.
-        history: the tokens before them.
+        offsets: where each begins in the text.
     """
     tokenizer = asked.loaded.tokenizer
-    decoder, offsets = tokenizer.decoder(history), []
     ids = [token if isinstance(token, int) else token.token for token in tokens]
-    for token in ids:
-        offsets.append(offset)
-        offset += len(decoder.push(token))
     known = [None if isinstance(token, int) else token for token in tokens]
     candidates = [one and _candidates(asked, one) for one in known]
     return {
@@ -403,7 +430,7 @@ def logprobs_of(
         "text_offset": offsets,
         "token_ids": ids,
         "candidates": candidates,
-    }, offset
+    }
 
 
 def _candidates(asked: Query, noted: Noted) -> list[tuple[int, str, float]]:

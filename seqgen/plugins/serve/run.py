@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +14,7 @@ from types import FrameType
 import uvicorn
 
 from seqgen.errors import SeqgenError
-from seqgen.interrupts import handled_by
+from seqgen.interrupts import handled_by, known_signals
 from seqgen.plugins.serve.app import GRACE, Server, make_app
 from seqgen.plugins.serve.settings import ServeOptions
 from seqgen.plugins.serve.shelf import Shelf
@@ -82,7 +81,7 @@ class Listening(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Catch signals; unlike the base, without raising them again at the end."""
-        with handled_by(self.handle_exit, (signal.SIGINT, signal.SIGTERM)):
+        with handled_by(self.handle_exit, known_signals()):
             yield
 
 

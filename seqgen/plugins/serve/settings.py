@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from seqgen.settings.generation import WritingOptions
 from seqgen.settings.options import Options, Panel, size_of, with_default
-from seqgen.settings.setting import MOST_TOKENS, require, setting
+from seqgen.settings.setting import MOST_TOKENS, require, setting, short
 
+# What a browser sends: in lower case, without a path and without the port that goes without saying.
+ORIGIN = re.compile(r"(?!http://.*:80$|https://.*:443$)[a-z][a-z0-9+.-]*://[^A-Z\s/?#@,*]+")
+EXAMPLE_ORIGIN = "http://localhost:3000"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -21,6 +26,13 @@ class ServeOptions(Options, panel=Panel.MACHINE):
     api_key: str | None = setting(
         "Answer only requests with this key, as `Authorization: Bearer KEY`.",
         metavar="KEY",
+        panel=Panel.OTHER,
+    )
+    allow_origin: tuple[str, ...] = setting(
+        "Let pages of this origin, such as http://localhost:3000, use the server from a browser. "
+        "Repeat the option to allow several.",
+        metavar="ORIGIN",
+        without="only the server's own page",
         panel=Panel.OTHER,
     )
     memory: str | None = setting(
@@ -45,6 +57,9 @@ class ServeOptions(Options, panel=Panel.MACHINE):
         known = self.host in LOOPBACK or self.api_key
         require(bool(known), f"--host {self.host} is open to other machines: give an --api-key")
         require(self.api_key != "", "--api-key must not be empty")
+        for origin in self.allow_origin:
+            why = f"--allow-origin takes an origin as browsers send it, such as {EXAMPLE_ORIGIN}"
+            require(ORIGIN.fullmatch(origin) is not None, f"{why}, not {short(origin)!r}")
         if self.memory is not None:
             size_of("--memory", self.memory)
 

@@ -1,10 +1,14 @@
-"""The models of a server: loaded when first asked for; the least recently used makes room."""
+"""The models of a server: loaded when first asked for, and again once they are replaced on disk.
+
+The one that was used least recently makes room for others.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -17,6 +21,10 @@ from seqgen.store.loading import Work, load, require_language_model
 
 # What a model takes in memory beside its file: its matrices are laid out once more.
 TIMES_ITS_SIZE = 2
+# How often a model is loaded that is replaced meanwhile, and seconds between two tries.
+TRIES, PAUSE = 3, 0.05
+# The inode, size and time of each file of a model.
+Stamp = tuple[tuple[int, int, int], ...]
 
 
 class Unknown(SeqgenError):  # noqa: N818
@@ -65,6 +73,8 @@ class Shelf:
                 require(bool(self.stored), f"no model fits in --memory; {why}")
         self._loaded: dict[str, LoadedModel] = {}  # the one used last stands last
         self._sizes: dict[str, int] = {}  # of all that have been loaded
+        self._files = {name: stored.files for name, stored in self.stored.items()}
+        self._stamps: dict[str, Stamp | None] = {}  # of the files that were loaded
         self._lock = threading.Lock()
 
     @property
@@ -86,7 +96,10 @@ class Shelf:
         return TIMES_ITS_SIZE * stored.size
 
     def get(self, name: str | None) -> LoadedModel:
-        """Return a model, which is loaded if need be; the first for None.
+        """Return a model as it is stored now, loaded if need be; the first for None.
+
+        One that has been replaced since it was loaded is loaded again, whatever memory holds; one
+        that has been removed is returned while it is in memory.
 
         Raises:
             Unknown: it is not served, or has been removed.
@@ -97,10 +110,38 @@ class Shelf:
             raise Unknown(f"there is no model {name!r} here; GET /v1/models lists those there are")
         with self._lock:
             loaded = self._loaded.pop(name, None)
-            self._loaded[name] = self._load(name) if loaded is None else loaded
-            return self._loaded[name]
+            if loaded is None or self._is_replaced(name):
+                loaded = self._load(name)
+            self._loaded[name] = loaded
+            return loaded
+
+    def _is_replaced(self, name: str) -> bool:
+        return self._stamp(name) not in (None, self._stamps[name])
+
+    def _stamp(self, name: str) -> Stamp | None:
+        """Return what differs once a file of a model is replaced; None while one is missing."""
+        with contextlib.suppress(OSError):
+            found = [path.stat() for path in self._files[name]]
+            return tuple((one.st_ino, one.st_size, one.st_mtime_ns) for one in found)
+        return None
 
     def _load(self, name: str) -> LoadedModel:
+        """Load a model none of whose files are replaced meanwhile: they would not fit."""
+        for left in reversed(range(TRIES)):
+            loaded, error, before = None, None, self._stamp(name)
+            try:
+                loaded = self._load_now(name)
+            except SeqgenError as raised:
+                error = raised
+            self._stamps[name] = self._stamp(name)
+            if before == self._stamps[name] is not None or not left:
+                break
+            time.sleep(PAUSE)
+        if loaded is None:
+            raise error
+        return loaded
+
+    def _load_now(self, name: str) -> LoadedModel:
         try:
             size = self.bytes_of(self.stored[name])
         except OSError:
@@ -109,11 +150,13 @@ class Shelf:
         self._sizes[name] = size
         try:
             # As `seqgen sample` does for one prompt, whatever is asked later.
-            return replace(load(name, work=Work(lasting=True)), title=name)
+            loaded = replace(load(name, work=Work(lasting=True)), title=name)
         except SeqgenError as error:
             logging.getLogger(__name__).warning("%s", error)  # it names files: not for clients
             why = f"the model {name!r} cannot be loaded; the server's log says why"
             raise Damaged(why) from None
+        self.stored[name], self._files[name] = loaded.stored, loaded.stored.files
+        return loaded
 
     def _make_room(self, size: int) -> None:
         """Drop the models that were used least recently until another fits."""

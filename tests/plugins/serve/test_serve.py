@@ -5,6 +5,7 @@ import contextlib
 import functools
 import hashlib
 import http.client
+import itertools
 import json
 import os
 import random
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from urllib.parse import urlsplit
@@ -26,23 +28,27 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from places import STORED
+from safetensors.numpy import load_file, save
 from starlette.testclient import TestClient
 
 from seqgen.cli import run
 from seqgen.engines.native.library import library
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.generation.processors import LogitBias
+from seqgen.generation import sampling
+from seqgen.generation.continuation import Continuation
+from seqgen.generation.processors import LogitBias, NoRepeatNgram
 from seqgen.generation.sample import sample
 from seqgen.generation.sampling import Row
 from seqgen.models.transformer.arrays import TransformerArrays
 from seqgen.plugins.serve.app import Inbox, Server, make_app
-from seqgen.plugins.serve.engine import Engine, TextBatch, TextPiece, Writing
+from seqgen.plugins.serve.engine import Engine, Job, TextBatch, TextPiece, Writing, _Rows
 from seqgen.plugins.serve.run import Listening
 from seqgen.plugins.serve.settings import ServeOptions
 from seqgen.plugins.serve.shelf import Shelf
 from seqgen.scoring.surprisal import line_record, score_lines
 from seqgen.settings.generation import SampleOptions
 from seqgen.settings.scoring import Scoring
+from seqgen.store import WEIGHTS, StoredModel
 from seqgen.store.loading import Work, load
 
 KINDS = STORED / "kinds" / "models"
@@ -344,6 +350,8 @@ def in_form(schema, **more):
         ({"stop": [1]}, "stop"),
         ({"stop": [""]}, "stop"),
         ({"stop": ["a"] * 1000}, "stop"),
+        ({"stop": ["a" * 60_000] * 64}, "stop"),
+        ({"ban": ["a"] * 5000}, "ban"),
         ({"stop": {"a": 1}}, "stop"),
         ({"stop": True}, "stop"),
         ({"ban": {"a": 1}}, "ban"),
@@ -521,6 +529,46 @@ def test_streams_end_with_usage(client):
     assert tokens == [choice["logprobs"]["token_logprobs"] for choice in whole["choices"]]
 
 
+TOKENIZED = ("rnn-relu-byte", "lstm-lines-bpe", "lstm-unigram", "ngram-whitespace")
+KEYS = ("token_ids", "text_offset")
+OF_OTHERS = ("imported-gpt2", "imported-llama", "ngram-words")
+
+
+@pytest.mark.parametrize("model", (*TOKENIZED, *OF_OTHERS))
+@pytest.mark.parametrize("echo", [False, True])
+def test_tokens_begin_in_the_same_places_of_a_stream(model, echo):
+    model = str((STORED / "models" if model in TOKENIZED else KINDS) / model)
+    loaded, draw = load(model, work=Work()), random.Random(model)
+    start, size = loaded.framing.start, loaded.tokenizer.vocab_size
+    names = loaded.tokenizer.pieces(range(size))
+    special = set(loaded.tokenizer.special_ids)
+    blank = [i for i in range(size) if names[i].strip(" \u2581\u0120") == "" and i not in special]
+    prompts = ["", [start], [start, *draw.choices(range(size), k=9)]]
+    prompts += [draw.choices(blank or range(size), k=3) for _ in range(2)]
+    how = [{"seed": 1, "temperature": 5.0}, {"logit_bias": {str(i): 8 for i in blank}, "seed": 2}]
+    server = Server(Shelf([model]), ServeOptions())
+    client = TestClient(make_app(server), base_url="http://localhost")
+    for prompt, fields in itertools.product(prompts, how):
+        body = {"prompt": prompt, "echo": echo, "logprobs": 0, "max_tokens": 20, **fields}
+        (whole,) = client.post("/v1/completions", json=body).json()["choices"]
+        with client.stream("POST", "/v1/completions", json=body | {"stream": True}) as response:
+            found = events(line.encode() for line in response.iter_lines())
+        pieces = [event["choices"][0] for event in found]
+        assert "".join(piece["text"] for piece in pieces) == whole["text"]
+        for key in KEYS:
+            streamed = [value for piece in pieces for value in piece["logprobs"][key]]
+            assert streamed == whole["logprobs"][key]
+        # A token begins where what is certain of the text before it ends.
+        given = list(prompt)  # nothing, or ids
+        begin = len(loaded.tokenizer.decode(given)) if echo else 0
+        skipped = len(given) if echo else 0
+        ids, offsets = (values[skipped:] for values in map(whole["logprobs"].get, KEYS))
+        for number, offset in enumerate(offsets):
+            decoder = loaded.decoder(given if given[:1] == [start] else [start, *given])
+            assert offset == begin + len("".join(map(decoder.push, ids[:number])))
+    server.engine.close()
+
+
 def wait_for(condition):
     until = time.monotonic() + 10
     while not condition():
@@ -603,6 +651,18 @@ def test_a_connection_that_nobody_reads_is_closed(monkeypatch, limit):
         wait_for(lambda: server.served.engine.running == 0)
 
 
+def test_a_connection_that_is_read_too_slowly_is_closed_after_the_deadline(monkeypatch):
+    monkeypatch.setattr("seqgen.plugins.serve.app.GRACE", 0.5)
+    with listening(timeout=1.0) as server, contextlib.closing(send(server, UNREAD, 4096)) as own:
+        begun = time.monotonic()
+        wait_for(lambda: server.served.engine.running == 8)
+        while server.server_state.connections:
+            assert time.monotonic() < begun + 5
+            own.recv(2000)  # so that every event is delivered in the end
+            time.sleep(0.01)
+        wait_for(lambda: server.served.engine.running == 0)
+
+
 def test_a_body_that_is_arriving_does_not_keep_the_server():
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(listening())
@@ -651,6 +711,184 @@ def test_a_late_request_gets_its_first_token_while_others_run(live):
         # The engine lets a text go just after its last event.
         wait_for(lambda: live.served.engine.running == 1)
     wait_for(lambda: live.served.engine.running == 0)
+
+
+def test_rows_are_shared_equally_by_those_who_wait():
+    shares, step = [], TextBatch.read
+    turns = {"big": threading.Semaphore(0), "all": threading.Event()}
+
+    def read(batch):
+        shares.append(Counter(text.manner.choose.seed for text in batch.texts))
+        if not turns["all"].is_set():
+            turns["big"].acquire()
+        return step(batch)
+
+    with small(("lstm",), batch_size=9, max_tokens=10**6, queue=99) as (server, client):
+        server.shelf.get(None)
+        with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(9) as pool:
+            patch.setattr(TextBatch, "read", read)
+            how = {"max_tokens": 400, "prompt": ["a", "ten"], "n": 50}
+            big = pool.submit(complete, client, "lstm", seed=1, **how)
+            wait_for(lambda: server.engine.running == 9)
+            asked = {2: {"n": 20}, 3: {"n": 1}, 4: {"n": 5, "prompt": ["", "a"]}}
+            for number, (seed, fields) in enumerate(asked.items()):
+                fields |= {"seed": seed, "max_tokens": 12}
+                asked[seed] = fields, pool.submit(complete, client, "lstm", **fields)
+                wait_for(lambda number=number: server.engine._submitted == number + 1)
+            turns["big"].release(1)
+            wait_for(lambda: len(shares) > 1)
+            turns["all"].set()
+            turns["big"].release(1)
+            for seed, (fields, answer) in asked.items():
+                found = texts(answer.result())
+                prompts = [fields.get("prompt", "")]
+                prompts = prompts[0] if isinstance(prompts[0], list) else prompts
+                options = {"num_samples": fields["n"], "seed": seed, "max_tokens": 12}
+                assert found == alone("lstm", prompts, **options)
+            assert not big.done()
+            found = texts(big.result())
+    assert found == alone("lstm", ["a", "ten"], num_samples=50, seed=1, max_tokens=400)
+    # From the step after they came on, nobody has two rows more than another who waits for one.
+    assert shares[0] == {1: 9}
+    assert shares[1] in (
+        {1: 3, 2: 3, 3: 1, 4: 2},
+        {1: 3, 2: 2, 3: 1, 4: 3},
+        {1: 2, 2: 3, 3: 1, 4: 3},
+    )
+    while_all = [share for share in shares[1:] if share[2] and share[4]]
+    assert while_all and all(share[1] in (2, 3, 4) and share.total() == 9 for share in while_all)
+    assert shares[-1] == {1: 1} or shares[-1][1] > 4
+
+
+@pytest.mark.parametrize("rows", [1, 4, 7])
+def test_many_requests_of_one_client_are_no_more_than_one_of_another(rows):
+    """Nobody who waits has two rows fewer than another client, or request of the same one."""
+    draw = random.Random(rows)
+    for _ in range(20):
+        clients = [draw.choice("ABC") for _ in range(draw.randrange(2, 9))]
+        wanted = [draw.randrange(1, 9) for _ in clients]
+        shared = _Rows(rows)
+        jobs = [Job(None, None, 0.0, client=client) for client in clients]
+        tasks = [SimpleNamespace(task=job, turn=0) for job in jobs]
+        has = dict.fromkeys(range(len(tasks)), 0)
+        for come in range(1, len(tasks) + 1):  # one after the other
+            while True:
+                waiting = [tasks[i] for i in range(come) if has[i] < wanted[i]]
+                request, gives_up = shared.next(waiting)
+                if request is None:
+                    break
+                for job, _ in gives_up:
+                    has[jobs.index(job)] -= 1
+                shared.add(request.task, object())
+                has[tasks.index(request)] += 1
+            of = {c: sum(has[i] for i in range(come) if clients[i] == c) for c in clients[:come]}
+            assert sum(of.values()) == min(rows, sum(wanted[:come]))
+            for i in range(come):
+                if has[i] < wanted[i]:
+                    assert max(of.values()) <= of[clients[i]] + 1
+                    same = [has[k] for k in range(come) if clients[k] == clients[i]]
+                    assert max(same) <= has[i] + 1
+
+
+@pytest.mark.parametrize("kind", ["n-gram", "lstm", "transformer", "mixture", "pairs", "labels"])
+def test_texts_that_wait_for_others_are_those_written_alone(kind):
+    """Rows come and go; a text that leaves its batch and comes back is the same."""
+    draw = random.Random(kind)
+    prompts = (prompts_of(kind) if kind == "pairs" else known(kind, prompts_of(kind)))[:4]
+    label = (load(NAMES[kind], work=Work()).labels.names[0],) if kind == "labels" else ()
+    with small((kind,), batch_size=4, queue=99) as (server, client), ThreadPoolExecutor(9) as pool:
+        splits, split = [], TextBatch.split
+        server.shelf.get(None)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TextBatch, "split", lambda *how: (splits.append(how), split(*how))[1])
+
+            def one(number):
+                time.sleep(number / 100)
+                more = {"label": label[0]} if label else {}
+                more |= {"top_k": 5} if number % 3 == 1 else {}
+                tokens = 60 if number < 2 else 9
+                how = {"max_tokens": tokens, "seed": number, "temperature": 1.2, **more}
+                asked = draw.sample(prompts, 2 if number < 2 else 1)
+                samples = 6 if number < 2 else draw.choice([1, 3])
+                found = texts(complete(client, kind, prompt=asked, n=samples, **how))
+                how.pop("label", None)
+                assert found == alone(kind, asked, label, num_samples=samples, **how)
+
+            assert len(list(pool.map(one, range(9)))) == 9
+        assert splits
+
+
+@pytest.mark.parametrize("kind", ["n-gram", "lstm", "transformer", "mixture"])
+def test_a_long_prompt_is_read_once_for_all_its_texts(kind, monkeypatch):
+    prefill, found = sampling.prefill, []
+    counted = lambda *how: (found.append(how), prefill(*how))[1]  # noqa: E731
+    held = next(
+        iter(sample(load(NAMES[kind], work=Work()), [""], SampleOptions(seed=1, max_tokens=300)))
+    )
+    prompts = known(kind, [held.text[:280], held.text[:290]])
+    monkeypatch.setattr(sampling, "prefill", counted)
+    with small((kind,), batch_size=3) as (_, client):
+        how = {"seed": 2, "max_tokens": 9, "temperature": 1.2}
+        answer = complete(client, kind, prompt=prompts, n=7, stop=["e"], **how)
+    monkeypatch.undo()
+    assert texts(answer) == alone(kind, prompts, num_samples=7, stop=("e",), **how)
+    assert len(found) == len(prompts) == 2
+
+
+def test_texts_that_wait_are_ended_in_time_with_what_they_have():
+    with small(("lstm",), batch_size=2, timeout=1.0, max_tokens=10**6) as (server, client):
+        server.shelf.get(None)
+        with ThreadPoolExecutor(3) as pool:
+            one = pool.submit(complete, client, "lstm", n=2, max_tokens=10**6)
+            wait_for(lambda: server.engine.running == 2)
+            two = pool.submit(complete, client, "lstm", n=1, max_tokens=10**6)
+            choices = one.result()["choices"] + two.result()["choices"]
+        assert [choice["reason"] for choice in choices] == ["time"] * 3
+        assert all(choice["text"] for choice in choices)
+        assert len(texts(complete(client, "lstm", max_tokens=3))[0]) == 3
+        assert server.engine.running == server.engine.waiting == 0
+
+
+@pytest.mark.parametrize("fails", ["filter", "text"])
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_filter_that_fails_fails_its_request_alone(fails, alike):
+    """Also if another request's texts are filtered by equal filters in the same call."""
+    filtered, push = NoRepeatNgram.__call__, Continuation.push
+
+    def broken(processor, history, log_probs):
+        if any(row[:2] == bad for row in history):
+            raise SeqgenError("it is broken")
+        return filtered(processor, history, log_probs)
+
+    def broken_push(text, token, logprob):
+        if text.tokens > 5 and text._max_tokens == 41:
+            raise SeqgenError("it is broken")
+        return push(text, token, logprob)
+
+    with small(("lstm",), queue=99) as (server, client), ThreadPoolExecutor(9) as pool:
+        loaded = server.shelf.get(None)
+        bad = [loaded.framing.start, *loaded.ids("n")]
+        gate, step = threading.Event(), TextBatch.read
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TextBatch, "read", lambda batch: (gate.wait(), step(batch))[1])
+            if fails == "filter":
+                patch.setattr(NoRepeatNgram, "__call__", broken)
+            else:
+                patch.setattr(Continuation, "push", broken_push)
+            others = {"no_repeat_ngram": 4 if alike else 5, "max_tokens": 40, "n": 2, "prompt": "a"}
+            right = [pool.submit(complete, client, "lstm", seed=s, **others) for s in range(3)]
+            wait_for(lambda: server.engine.running > 0)
+            wrong = {"no_repeat_ngram": 4, "max_tokens": 41, "prompt": ["n"] * 3}
+            wrong = pool.submit(complete, client, "lstm", 400, **wrong)
+            try:
+                wait_for(lambda: server.engine.waiting + server.engine.running // 2 == 4)
+            finally:
+                gate.set()
+            assert wrong.result()["error"]["message"] == "it is broken"
+            prompt = [others.pop("prompt")]
+            others = {"num_samples": others.pop("n"), **others}
+            for seed, answer in enumerate(right):
+                assert texts(answer.result()) == alone("lstm", prompt, seed=seed, **others)
 
 
 def test_prompts_that_wait_together_are_read_together():
@@ -713,7 +951,7 @@ def test_texts_that_are_late_are_not_begun():
         complete(client, "lstm", status=400, prompt=["a"] * 9, n=128)
         # An error while a request is ended is that request's alone.
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Engine, "_end_unbegun", lambda *_: Shelf([]))
+            patch.setattr(Engine, "_end_waiting", lambda *_: Shelf([]))
             complete(client, "lstm", status=400, prompt="a", n=2, max_tokens=10**6)
         complete(client, "lstm", max_tokens=1)
 
@@ -767,6 +1005,116 @@ def test_the_key_is_asked_for():
             headers = {"Authorization": right}
             assert client.get("/v1/models", headers=headers).status_code == 200
         assert client.get("/health").status_code == 200
+
+
+OWN, OTHER = "http://localhost:8000", "https://friend.example"
+
+
+@pytest.mark.parametrize(
+    ("host", "right"),
+    [
+        *((host, True) for host in ("localhost", "LOCALHOST", "LocalHost:1", "127.0.0.1:8000")),
+        *((host, True) for host in ("[::1]", "[::1]:65535")),
+        *((host, False) for host in ("", ":8000", "localhost:x", "localhost:1:2", "localhost:-1")),
+        *(
+            (host, False)
+            for host in ("[localhost]", "::1", "[::1", "::1]", "[[::1]]", "]localhost[")
+        ),
+        *(
+            (host, False)
+            for host in ("localhost.evil.example", "evil.example", "a@localhost", "localhost:")
+        ),
+        *((host, False) for host in ("localhost/", "localhost, evil.example", "localhost:123456")),
+        *((host, False) for host in ("local\xadhost", "\u0130localhost", "127.0.0.1.")),
+    ],
+)
+def test_a_host_is_a_name_of_the_loopback_to_the_letter(client, host, right):
+    headers = [(b"Host", host.encode("utf-8"))]
+    answer = client.get("/health", headers=headers)
+    assert answer.status_code == (200 if right else 403)
+    assert client.get("/health", headers=[*headers, (b"Host", b"localhost")]).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("headers", "right"),
+    [
+        ({}, True),
+        ({"Origin": OWN}, True),
+        ({"Origin": OTHER}, True),
+        ({"Origin": "http://127.0.0.1", "Host": "127.0.0.1:80"}, True),
+        ({"Origin": "https://[::1]", "Host": "[::1]:443"}, True),
+        ({"Origin": "http://LOCALHOST:8000"}, True),
+        ({"Origin": "https://evil.example"}, False),
+        ({"Origin": "http://localhost"}, False),
+        ({"Origin": "http://localhost:3000"}, False),
+        ({"Origin": "http://127.0.0.1:8000"}, False),
+        ({"Origin": "http://localhost:8000.evil.example"}, False),
+        ({"Origin": "http://localhost:8000@evil.example"}, False),
+        ({"Origin": f"{OTHER}.evil.example"}, False),
+        ({"Origin": "http://friend.example"}, False),
+        ({"Origin": "ftp://localhost:8000"}, False),
+        ({"Origin": "localhost:8000"}, False),
+        ({"Origin": "null"}, False),
+        ({"Origin": ""}, False),
+        ({"Origin": "http://"}, False),
+        ({"Sec-Fetch-Site": "cross-site"}, False),
+        ({"Sec-Fetch-Site": "same-site"}, False),
+        ({"Sec-Fetch-Site": "same-origin"}, True),
+        ({"Sec-Fetch-Site": "none"}, True),
+        ({"Sec-Fetch-Site": "cross-site", "Origin": OTHER}, True),
+    ],
+)
+def test_pages_of_other_origins_start_no_work(headers, right):
+    with small(allow_origin=(OTHER,)) as (server, client):
+        headers = {"Host": "localhost:8000", "Content-Type": "text/plain", **headers}
+        body = json.dumps({"max_tokens": 1})
+        for method, path in (("POST", "/v1/completions"), ("GET", "/tokenizer_info")):
+            answer = client.request(method, path, headers=headers, content=body)
+            assert answer.status_code == (200 if right else 403)
+            if not right:
+                error = answer.json()["error"]["message"]
+                assert "--allow-origin" in error and len(error.splitlines()) == 1
+        assert (server.engine.texts > 0) == right == bool(server.shelf.loaded)
+        shared = answer.headers.get("Access-Control-Allow-Origin")
+        assert shared == (OTHER if headers.get("Origin") == OTHER else None)
+
+
+def test_allowed_origins_get_the_headers_that_browsers_ask_for():
+    with small(allow_origin=(OWN, OTHER), api_key="secret") as (_, client):
+        asked = {"Access-Control-Request-Method": "POST"}
+        asked |= {"Access-Control-Request-Headers": "authorization, content-type"}
+        for origin, status in ((OTHER, 200), (OWN, 200), ("https://evil.example", 403)):
+            found = client.options("/v1/completions", headers={"Origin": origin, **asked})
+            assert found.status_code == status
+            assert found.headers.get("Access-Control-Allow-Origin") == (
+                origin if status == 200 else None
+            )
+        for key, status in (("Bearer secret", 200), ("Bearer wrong", 401)):
+            headers = {"Origin": OTHER, "Authorization": key}
+            found = client.post("/v1/completions", json={"max_tokens": 1}, headers=headers)
+            assert found.status_code == status
+            assert found.headers["Access-Control-Allow-Origin"] == OTHER
+            assert found.headers["Vary"] == "Origin"
+    with small() as (_, client):
+        assert (
+            client.options("/v1/completions", headers={"Origin": OTHER, **asked}).status_code == 403
+        )
+        assert "Access-Control-Allow-Origin" not in client.get("/v1/models").headers
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("localhost:3000", "http://a/", "http://a/b", "http://A", "http://a:80", "https://a:443"),
+        *("*", "null", "", "http://", "http://a b", "http://*.example"),
+    ],
+)
+def test_origins_that_no_browser_sends_cannot_be_allowed(origin):
+    with pytest.raises(UsageError, match=r"--allow-origin.*http://localhost:3000") as caught:
+        ServeOptions(allow_origin=(origin,))
+    assert len(str(caught.value).splitlines()) == 1
+    for right in ("http://a:443", "https://a:80", "chrome-extension://abc", "http://[::1]:3000"):
+        ServeOptions(allow_origin=(right,))
 
 
 def test_models_are_dropped_when_memory_is_short():
@@ -825,6 +1173,90 @@ def test_a_model_that_is_removed_while_it_is_served(home, two_stored, part):
     server.engine.close()
 
 
+def sharpened(home, name):
+    """Copy a model of the home with larger weights, and return the copy."""
+    other = StoredModel(home / "models" / f"{name}-sharp")
+    shutil.copytree(home / "models" / name, other.path)
+    tensors = {key: tensor * 1.5 for key, tensor in load_file(other.path / WEIGHTS).items()}
+    other.replace_part(WEIGHTS, save(tensors))
+    return other
+
+
+def replace_folder(model, other):
+    model.path.rename(model.path.with_name("old"))
+    other.path.rename(model.path)
+
+
+def replace_files(model, other):
+    for path in other.path.rglob("*.*"):
+        path.replace(model.path / path.relative_to(other.path))
+
+
+def overwrite_files(model, other):
+    for path in other.path.rglob("*.*"):
+        shutil.copyfile(path, model.path / path.relative_to(other.path))
+
+
+@pytest.mark.parametrize("replaced", [replace_folder, replace_files, overwrite_files])
+@pytest.mark.parametrize("name", ["lstm", "lstm+transformer"])
+@pytest.mark.parametrize("times", [1, 50])  # room for some models, or for all
+def test_a_request_gets_the_model_that_is_stored_when_it_arrives(home, replaced, name, times):
+    for kind in ("lstm", "transformer", "n-gram"):
+        shutil.copytree(NAMES[kind], home / "models" / kind)
+    size = max(Shelf.bytes_of(Shelf([one]).stored[one]) for one in (name, "n-gram"))
+    shelf = Shelf([name, "n-gram"], times * size)
+    engine = Server(shelf, ServeOptions(max_tokens=10**6))
+    client = TestClient(make_app(engine), base_url="http://localhost")
+    gate, step = threading.Event(), TextBatch.read
+
+    def written(tokens=40):
+        body = {"model": name, "max_tokens": tokens, "seed": 1}
+        answer = client.post("/v1/completions", json=body)
+        assert answer.status_code == 200, answer.text
+        return texts(answer.json())[0]
+
+    def expected():
+        (record,) = sample(load(name, work=Work()), [""], SampleOptions(seed=1, max_tokens=40))
+        return record.text
+
+    old = expected()
+    assert written() == old
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as pool:
+        patch.setattr(TextBatch, "read", lambda batch: (gate.wait(), step(batch))[1])
+        running = pool.submit(written)
+        wait_for(lambda: engine.engine.running == 1)
+        if replaced is not overwrite_files:  # the file that is in use stays as it is
+            replaced(StoredModel(home / "models" / "lstm"), sharpened(home, "lstm"))
+        gate.set()
+        assert running.result() == old
+    if replaced is overwrite_files:
+        replaced(StoredModel(home / "models" / "lstm"), sharpened(home, "lstm"))
+    new = expected()
+    assert new != old
+    assert written() == new
+    client.post("/v1/completions", json={"model": "n-gram", "max_tokens": 1})
+    assert (name in shelf.loaded) == (times > 1)
+    assert written() == new
+    engine.engine.close()
+
+
+def test_a_model_whose_files_change_while_it_is_loaded_is_loaded_again(home, monkeypatch):
+    shutil.copytree(NAMES["lstm"], home / "models" / "lstm")
+    shelf, calls = Shelf(["lstm"]), []
+    other = sharpened(home, "lstm")
+
+    def load_late(*args, **more):
+        loaded = load(*args, **more)
+        if not calls:
+            replace_folder(loaded.stored, other)
+        calls.append(loaded)
+        return loaded
+
+    monkeypatch.setattr("seqgen.plugins.serve.shelf.load", load_late)
+    assert shelf.get("lstm").model is calls[1].model
+    assert shelf.get("lstm") is shelf.get("lstm") and len(calls) == 2
+
+
 @pytest.mark.parametrize("part", ["model.safetensors", "config.json"])
 def test_a_damaged_model_is_told_without_its_path(home, two_stored, part, caplog):
     server = Server(Shelf([]), ServeOptions())
@@ -876,7 +1308,8 @@ def test_the_page_is_one_file_that_asks_nobody_else(client):
 
 
 @pytest.mark.slow
-def test_a_process_finishes_what_runs_when_it_is_told_to_end():
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_process_finishes_what_runs_when_it_is_told_to_end(number):
     command = [sys.executable, "-m", "seqgen", "serve", "-m", NAMES["lstm"], "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         place = urlsplit(process.stderr.readline().split()[-1]).netloc
@@ -889,7 +1322,7 @@ def test_a_process_finishes_what_runs_when_it_is_told_to_end():
         connection.request("POST", "/v1/completions", json.dumps(body))
         response = connection.getresponse()
         response.readline()
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         rest = response.read()
         assert rest.rstrip().endswith(b"data: [DONE]")
         assert rest.count(b"data: {") == 3999
