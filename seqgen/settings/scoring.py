@@ -5,16 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from seqgen.settings import ranges
 from seqgen.settings.data import Documents
 from seqgen.settings.generation import WritingOptions
 from seqgen.settings.options import Options, Panel, group, same, with_default
 from seqgen.settings.setting import require, setting
-
-if TYPE_CHECKING:
-    from seqgen.store.loaded import LoadedModel
 
 MetricName = Literal["bleu", "chrf", "chrf++", "ter"]
 METRICS: tuple[str, ...] = get_args(MetricName)
@@ -53,12 +50,12 @@ class TextMeasure(Options, ABC, panel=Panel.SCORES):
 
     @abstractmethod
     def measure(
-        self, loaded: LoadedModel, real: Sequence[str], written: Sequence[str]
+        self, loaded: Any, real: Sequence[str], written: Sequence[str]
     ) -> dict[str, Any]:
         """Return the figures of what the model wrote (`model`), and of the real texts (`text`).
 
         Args:
-            loaded: the model.
+            loaded: the `LoadedModel`.
             real: how passages of the text continue.
             written: how the model continues each of them.
 
