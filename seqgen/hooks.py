@@ -17,7 +17,9 @@ The plugins of seqgen are the folders of `seqgen/plugins`. Other distributions n
 Everything that a plugin adds is named by strings, "module:name" with a module of the plugin, and is
 imported when it is used. So a command pays for the plugins that it needs, and for no other. A
 plugin that cannot be imported, or that is for another version of these hooks, is left out with one
-line of warning (`problems`).
+line of warning (`new_problems`); so is any one thing of a plugin that cannot be imported.
+
+Examples of a plugin's commands, for their help, stand beside it in a file `help.toml`.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,8 @@ from seqgen import __version__
 # The version of what this module offers. A plugin for another one is not used.
 VERSION = 1
 GROUP = "seqgen.plugins"
+# What installs this package, whose name differs.
+DISTRIBUTION = "seqgen-lm"
 
 
 @dataclass(frozen=True)
@@ -89,19 +93,46 @@ class Installed:
     Attributes:
         name: what it is called.
         module: of its `PLUGIN`.
-        distribution: what installed it, with its version.
+        distribution: what installed it.
+        release: the version of that.
         plugin: what it adds.
     """
 
     name: str
     module: str
     distribution: str
+    release: str
     plugin: Plugin
 
     def load(self, target: str) -> Any:
         """Import a "module:name" of this plugin, and return what it names."""
         module, _, name = target.partition(":")
         return getattr(importlib.import_module(f"{self.module}.{module}"), name)
+
+    def load_all(self, targets: Iterable[str]) -> list[Any]:
+        """Import several targets; those that fail are left out with a warning each."""
+        found = []
+        for target in targets:
+            with self.guarded(target):
+                found.append(self.load(target))
+        return found
+
+    @contextlib.contextmanager
+    def guarded(self, what: str) -> Iterator[None]:
+        """Turn an error into a warning that names what of this plugin is left out."""
+        try:
+            yield
+        except FAULTS as error:
+            note_problem(self.problem(what, error))
+
+    def problem(self, what: str, error: BaseException) -> str:
+        """Return a line that says what of this plugin is left out, and why."""
+        return f"plugin {self.title}: {what} is left out: {_reason(error)}"
+
+    @property
+    def title(self) -> str:
+        """Its name, and where it is from, as warnings have them."""
+        return f"{self.name} ({self.distribution} {self.release})"
 
     @property
     def folder(self) -> Path:
@@ -114,71 +145,129 @@ class Installed:
         return (sys.modules[self.module].__doc__ or "").strip().partition("\n")[0]
 
 
-# What was wrong with plugins that are left out, a line each.
-problems: list[str] = []
+@dataclass(frozen=True)
+class LeftOut:
+    """A plugin that was found and cannot be used.
+
+    Attributes:
+        name: what it is called.
+        distribution: what installed it.
+        release: the version of that.
+        reason: why it cannot be used.
+    """
+
+    name: str
+    distribution: str
+    release: str
+    reason: str
+
+
+# What a stranger's module may raise when it is imported; an interrupt is none of it.
+FAULTS = (Exception, SystemExit)
+left_out: list[LeftOut] = []
+_problems: list[str] = []
+_waiting: list[str] = []
+
+
+def note_problem(problem: str) -> None:
+    """Note what is wrong with a plugin, in a line; the same is noted once."""
+    if problem not in _problems:
+        _problems.append(problem)
+        _waiting.append(problem)
+
+
+def new_problems() -> list[str]:
+    """Return the problems that were noted since this was last called."""
+    found = [*_waiting]
+    _waiting.clear()
+    return found
+
+
+def _reason(error: BaseException) -> str:
+    """Return an error as part of a line."""
+    return f"{type(error).__name__}: {error}".strip().partition("\n")[0]
 
 
 @functools.cache
 def plugins() -> tuple[Installed, ...]:
     """Return all plugins: those of seqgen by name, then those of other distributions."""
-    found = [*_own(), *_of_others()]
-    return tuple(one for one in (_opened(*about) for about in found) if one is not None)
+    found: dict[str, Installed] = {}
+    for name, module, distribution, release in (*_own(), *_of_others()):
+        plugin, reason = _opened(module)
+        if name in found:
+            reason = f"{found[name].title} has the same name"
+        if plugin is None or reason:
+            left_out.append(LeftOut(name, distribution, release, reason))
+            note_problem(f"plugin {name} ({distribution} {release}) is left out: {reason}")
+        else:
+            found[name] = Installed(name, module, distribution, release, plugin)
+    return tuple(found.values())
 
 
-def _own() -> Iterator[tuple[str, str, str]]:
-    """Yield the name, module and distribution of each plugin of this package."""
+def _own() -> Iterator[tuple[str, str, str, str]]:
+    """Yield the name, module, distribution and its version of each plugin of this package."""
     package = importlib.import_module("seqgen.plugins")
     for folder in package.__path__:
         for path in sorted(Path(folder).glob("*/__init__.py")):
             name = path.parent.name
-            yield name, f"seqgen.plugins.{name}", f"seqgen {__version__}"
+            yield name, f"seqgen.plugins.{name}", DISTRIBUTION, __version__
 
 
-def _of_others() -> Iterator[tuple[str, str, str]]:
-    """Yield the same of the plugins that other distributions have.
+def _of_others() -> list[tuple[str, str, str, str]]:
+    """Return the same of the plugins that other distributions have, by distribution.
 
-    The library that reads entry points takes 20 ms to load: only if some distribution has any.
+    `importlib.metadata`, which also reads entry points, takes 20 ms to load.
     """
-    if not any(map(_names_plugins, sys.path)):
-        return
-    from importlib.metadata import entry_points
-
-    for entry in entry_points(group=GROUP):
-        about = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "unknown"
-        yield entry.name, entry.value, about
-
-
-def _names_plugins(folder: str) -> bool:
-    """Return whether a distribution in a folder of `sys.path` has plugins of seqgen."""
     mark = f"[{GROUP}]".encode()
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(folder or "."):
-            if entry.name.endswith(("dist-info", "egg-info")):
-                with (
-                    contextlib.suppress(OSError),
-                    open(f"{entry.path}/entry_points.txt", "rb") as f,  # noqa: PTH123
-                ):
-                    if mark in f.read():
-                        return True
-    return False
+    found: dict[str, list[tuple[str, str, str, str]]] = {}
+    for folder in dict.fromkeys(sys.path):
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(folder or "."):
+                if entry.name.endswith((".dist-info", ".egg-info")):
+                    with contextlib.suppress(OSError):
+                        content = _content(f"{entry.path}/entry_points.txt")
+                        if mark in content:
+                            about = _about(entry.path)
+                            rows = [(*names, *about) for names in _entries(content.decode())]
+                            found.setdefault(about[0], rows)
+    return [row for name in sorted(found) for row in found[name]]
 
 
-def _opened(name: str, module: str, distribution: str) -> Installed | None:
-    """Return a plugin, or None if it cannot be used; then `problems` says why."""
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123  (a Path takes as long as the reading)
+        return file.read()
+
+
+def _about(folder: str) -> tuple[str, str]:
+    """Return the name and version of the distribution whose metadata a folder has."""
+    name = "METADATA" if folder.endswith(".dist-info") else "PKG-INFO"
+    text = _content(f"{folder}/{name}").decode(errors="replace")
+    lines = [line.partition(": ") for line in text.partition("\n\n")[0].splitlines()]
+    fields = {key: value.strip() for key, _, value in lines}
+    return fields.get("Name", "unknown"), fields.get("Version", "unknown")
+
+
+def _entries(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and modules that `entry_points.txt` has for plugins of seqgen."""
+    section = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif section == GROUP and "=" in line and line[0] not in "#;":
+            name, _, module = line.partition("=")
+            yield name.strip(), module.strip()
+
+
+def _opened(module: str) -> tuple[Plugin | None, str]:
+    """Return the plugin of a module, or None; and why it cannot be used."""
     try:
         plugin = importlib.import_module(module).PLUGIN
         version = plugin.version
-    except Exception as error:  # whatever a stranger's module raises
-        about = f"{type(error).__name__}: {error}".partition("\n")[0]
-        problems.append(f"plugin {name} ({distribution}) is left out: {about}")
-        return None
+    except FAULTS as error:
+        return None, _reason(error)
     if version != VERSION:
-        problems.append(
-            f"plugin {name} ({distribution}) is left out: it is for version {version} of seqgen's "
-            f"hooks, and this is {VERSION}"
-        )
-        return None
-    return Installed(name, module, distribution, plugin)
+        return None, f"it is for version {version} of seqgen's hooks, and this is {VERSION}"
+    return plugin, ""
 
 
 @functools.cache
@@ -189,7 +278,10 @@ def commands() -> Mapping[str, tuple[Installed, Command]]:
         for name, command in one.plugin.commands.items():
             if name in found:
                 other = found[name][0].name
-                problems.append(f"plugin {one.name}: its command {name} is one of {other} already")
+                note_problem(
+                    f"plugin {one.title}: its command {name} is left out: "
+                    f"plugin {other} has one of this name"
+                )
             else:
                 found[name] = one, command
     return found
@@ -202,13 +294,19 @@ def former_flags() -> Mapping[tuple[str, str], tuple[str, str]]:
 
 def tasks() -> list[Any]:
     """Return the kinds of task of all plugins."""
-    return [one.load(target) for one in plugins() for target in one.plugin.tasks]
+    return _all("tasks")
+
+
+def _all(field: str) -> list[Any]:
+    """Return what all plugins name in a field that lists targets."""
+    return [loaded for one in plugins() for loaded in one.load_all(getattr(one.plugin, field))]
 
 
 def options(place: str) -> dict[str, Any]:
     """Return the groups of options that plugins add at a place, by the plugin's name."""
     return {
-        one.name: one.load(one.plugin.options[place])
+        one.name: group
         for one in plugins()
         if place in one.plugin.options
+        for group in one.load_all([one.plugin.options[place]])
     }

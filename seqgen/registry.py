@@ -6,6 +6,7 @@ architectures; so has a plugin that adds some.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 from collections.abc import Iterator
@@ -75,9 +76,21 @@ class Architecture:
         """Return its default settings without importing its code, and so without torch.
 
         `model` has all settings that a user may set, `training` those of its own recipe, and
-        `settings` what there is to say of each of the former.
+        `settings` what there is to say of each of the former. One that no file has the defaults of
+        loads its code for them, and has no `settings`.
         """
-        return json.loads((self.folder / DEFAULTS).read_text(encoding="utf-8"))[self.name]
+        path = self.folder / DEFAULTS
+        stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return stored.get(self.name) or self._defaults_in_code()
+
+    def _defaults_in_code(self) -> dict[str, dict[str, Any]]:
+        config = self.load_config()
+        fields = config.fields()
+        model = {
+            name: None if field.default is dataclasses.MISSING else field.default
+            for name, field in fields.items()
+        }
+        return {"model": model, "training": dict(config.recipe)}
 
     def for_task(self, task: str) -> Architecture:
         """Return the architecture that learns a task, one of `ON_FEATURES`, on this one's features.
@@ -137,38 +150,58 @@ TASKS: dict[str, Task] = {
 ON_FEATURES = tuple(task for task in TASKS.values() if task.head)
 
 
-def _places() -> Iterator[tuple[Path, str, Path]]:
-    """Yield each folder with rows, the name of its package, and the folder of the defaults."""
+def _architectures() -> dict[str, Architecture]:
+    """Return the architectures of all families, then those of plugins; a name's first one counts.
+
+    Rows of a plugin that are wrong are left out with a warning.
+    """
     order = {name: place for place, name in enumerate(FAMILIES)}
     families = sorted(path.parent for path in (HERE / "models").glob(f"*/{ROWS}"))
+    known: dict[str, Architecture] = {}
     for folder in sorted(families, key=lambda folder: order.get(folder.name, len(order))):
-        yield folder, f"seqgen.models.{folder.name}", HERE
+        known |= {row.name: row for row in _rows(folder, f"seqgen.models.{folder.name}", HERE)}
     for plugin in hooks.plugins():
-        if (plugin.folder / ROWS).exists():
-            yield plugin.folder, plugin.module, plugin.folder
+        with plugin.guarded(ROWS):
+            for row in _rows(plugin.folder, plugin.module, plugin.folder):
+                with plugin.guarded(f"its architecture {row.name}"):
+                    if row.name in known:
+                        raise UsageError("there is another one of this name")
+                    known[row.name] = row
+    return known
 
 
-def _rows() -> Iterator[Architecture]:
-    """Yield the architectures of all families and plugins.
+def architectures_of(plugin: hooks.Installed) -> list[str]:
+    """Return the names of the architectures that a plugin adds."""
+    return [row.name for row in ARCHITECTURES.values() if row.folder == plugin.folder]
+
+
+def _rows(folder: Path, package: str, of_defaults: Path) -> Iterator[Architecture]:
+    """Yield the architectures whose rows a folder has.
 
     A row has the fields of an `Architecture`, `tasks` by their names: without them, it is a
     language model, whose features others may learn from. A module that begins with a dot is one of
     the package. A recurrent network may have its `cell` alone: the configuration that names its
     equation, in a file of the architecture's name unless it is "module:name".
+
+    Args:
+        folder: that may have a file of rows.
+        package: of the modules in it.
+        of_defaults: where the file of its defaults is.
     """
-    for folder, package, of_defaults in _places():
-        for name, row in json.loads((folder / ROWS).read_text(encoding="utf-8")).items():
-            if cell := row.pop("cell", None):
-                place = f".{cell}" if ":" in cell else f".cells.{name}:{cell}"
-                row |= RECURRENT | {"config": place, "is_cell": True}
-            parts = {
-                key: package + value if key in TARGETS and value.startswith(".") else value
-                for key, value in row.items()
-            }
-            names = parts.pop("tasks", None)
-            known = [task for task in (TASKS.get(one) for one in names or ()) if task is not None]
-            tasks = (LANGUAGE_MODELING, *ON_FEATURES) if names is None else tuple(known)
-            yield Architecture(name, **parts, tasks=tasks, folder=of_defaults)
+    if not (folder / ROWS).exists():
+        return
+    for name, row in json.loads((folder / ROWS).read_text(encoding="utf-8")).items():
+        if cell := row.pop("cell", None):
+            place = f".{cell}" if ":" in cell else f".cells.{name}:{cell}"
+            row |= RECURRENT | {"config": place, "is_cell": True}
+        parts = {
+            key: package + value if key in TARGETS and value.startswith(".") else value
+            for key, value in row.items()
+        }
+        names = parts.pop("tasks", None)
+        known = [task for task in (TASKS.get(one) for one in names or ()) if task is not None]
+        tasks = (LANGUAGE_MODELING, *ON_FEATURES) if names is None else tuple(known)
+        yield Architecture(name, **parts, tasks=tasks, folder=of_defaults)
 
 
 TARGETS = ("model", "config", "arrays", "estimator")
@@ -177,7 +210,7 @@ RECURRENT = {
     "model": "seqgen.models.recurrent.model:RecurrentLM",
     "arrays": "seqgen.models.recurrent.arrays:RecurrentArrays",
 }
-ARCHITECTURES: dict[str, Architecture] = {row.name: row for row in _rows()}
+ARCHITECTURES: dict[str, Architecture] = _architectures()
 DEFAULT, DEFAULT_ENCODER = "lstm", "birnn"
 # The name of no architecture: `train` is to choose what suits the text.
 AUTO = "auto"

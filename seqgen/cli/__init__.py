@@ -41,6 +41,9 @@ LONGEST = 1000
 # A variable of the environment that a report of a fault is written with.
 SHOW_TRACEBACK = "SEQGEN_TRACEBACK"
 
+# A variable that a shell sets when it asks for completions.
+COMPLETION = "_SEQGEN_COMPLETE"
+
 # What does here what other tools have a command for.
 COMMANDS_ELSEWHERE = {
     "average": "seqgen train --set ema=0.999 averages weights; seqgen mix averages predictions",
@@ -66,6 +69,7 @@ COMMANDS = {
     "bleu": Command("bleu:bleu", MEASURE),
     "tokenize": Command("tokenize:tokenize", TEXTS, work="reads"),
     "models": Command("models:app", STORED),
+    "plugins": Command("plugins:plugins", ABOUT),
     "help": Command("help:help_", ABOUT),
 }
 
@@ -76,11 +80,15 @@ def all_commands() -> dict[str, Command]:
     The target of each is "module:name", with the whole name of the module.
     """
     own = {name: replace(one, target=f"seqgen.cli.{one.target}") for name, one in COMMANDS.items()}
-    added = {
-        name: replace(one, target=f"{plugin.module}.{one.target}")
-        for name, (plugin, one) in hooks.commands().items()
-        if name not in own
-    }
+    added = {}
+    for name, (plugin, one) in hooks.commands().items():
+        if name in own:
+            hooks.note_problem(
+                f"plugin {plugin.title}: its command {name} is left out: seqgen has one of this "
+                "name"
+            )
+        else:
+            added[name] = replace(one, target=f"{plugin.module}.{one.target}")
     return own | added
 
 
@@ -125,13 +133,33 @@ def make_app(only: str | None = None) -> typer.Typer:
     )
     app.callback()(_program)
     for name, row in all_commands().items():
-        if only in (None, name):
-            command = load_object(row.target)
+        if only in (None, name) and (command := _loaded(name, row, only)) is not None:
             if isinstance(command, typer.Typer):
                 app.add_typer(command, name=name, rich_help_panel=row.panel)
             else:
                 app.command(name, cls=CommandWithHelp, rich_help_panel=row.panel)(command)
     return app
+
+
+def _loaded(name: str, row: Command, only: str | None) -> Any:
+    """Import a command; None if it is of a plugin and cannot be imported.
+
+    Raises:
+        SeqgenError: the same, and it is the one that is called.
+    """
+    if name in COMMANDS:
+        return load_object(row.target)
+    plugin, command = hooks.commands()[name]
+    try:
+        return plugin.load(command.target)
+    except hooks.FAULTS as error:
+        if only is not None and os.environ.get(SHOW_TRACEBACK):
+            raise
+        problem = plugin.problem(f"its command {name}", error)
+        if only is not None:
+            raise SeqgenError(problem) from None
+        hooks.note_problem(problem)
+        return None
 
 
 @functools.cache
@@ -197,11 +225,10 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
         name: the program's.
     """
     try:
-        for problem in hooks.problems:
-            announce(problem)
         arguments = as_spelled_now(arguments)
         recording.begin(arguments)
         command = _tree_for(arguments) if tree is None else tree
+        _say_problems_of_plugins(arguments)
         code = command(arguments, prog_name=name, standalone_mode=False)
         say_announced()
         if sys.stdout is not None:
@@ -239,7 +266,16 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
         say(f"seqgen: {_unforeseen(error)}")
         return 1
     finally:
+        _say_problems_of_plugins(arguments)
         forget_announced()
+
+
+def _say_problems_of_plugins(arguments: list[str]) -> None:
+    """Say what is wrong with plugins and was not said yet: a warning, which --quiet leaves out."""
+    quiet = bool({"-q", "--quiet"} & {*arguments}) or COMPLETION in os.environ
+    for problem in hooks.new_problems():
+        if not quiet and ranks.leads():
+            say(f"seqgen: {_line(problem)}")
 
 
 def as_spelled_now(arguments: list[str]) -> list[str]:

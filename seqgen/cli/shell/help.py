@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from typer.core import TyperCommand, TyperGroup
 
-from seqgen import __version__
+from seqgen import __version__, hooks
 from seqgen.cli.shell.flags import fill_in_numbers, read_here
 from seqgen.cli.shell.output import is_terminal, standard_output
 from seqgen.errors import UsageError
@@ -35,6 +35,8 @@ COMMAND_PANELS = (TRAIN, WRITE, MEASURE, TEXTS, STORED, ABOUT, "Commands")
 WIDEST, USUAL = 100, 80
 # The short help of a command with at most so many options lists them all.
 MOST_SHORT = 24
+# The file of examples and topics.
+HELP = "help.toml"
 HELP_NAMES = ("help", "short_help")
 # Columns of an option's name and value.
 NAME_WIDTH = 29
@@ -44,8 +46,19 @@ Rows = list[tuple[str, str]]
 
 @functools.cache
 def help_texts() -> dict[str, Any]:
-    """Return what `help.toml` has: the examples of each command, and the topics."""
-    return parse_toml(Path(__file__).with_name("help.toml").read_text(encoding="utf-8"))
+    """Return the examples of each command, and the topics: the core's, then those of plugins.
+
+    Each has its own in a file `help.toml`.
+    """
+    texts = parse_toml(Path(__file__).with_name(HELP).read_text(encoding="utf-8"))
+    for plugin in hooks.plugins():
+        path = plugin.folder / HELP
+        if path.exists():
+            with plugin.guarded(HELP):
+                added = parse_toml(path.read_text(encoding="utf-8"))
+                for kind, known in texts.items():
+                    texts[kind] = {**known, **added.get(kind, {}), **known}
+    return texts
 
 
 class _Help:

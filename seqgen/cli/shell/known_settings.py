@@ -19,8 +19,8 @@ NAMES_OF_TYPES = {int: "whole number", float: "number", bool: "true or false", s
 def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
     """Return every setting that `train --model NAME` takes, as `models --architectures` shows it.
 
-    The architecture's own come from `registry.DEFAULTS`, so that its code, and torch, is not
-    loaded.
+    The architecture's own come from `registry.DEFAULTS` where that file has them, so that its code,
+    and torch, is not loaded.
 
     Args:
         name: of the architecture.
@@ -29,9 +29,10 @@ def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
     Raises:
         UsageError: there is no such architecture or setting.
     """
-    stored = registry.architecture(name).defaults()
+    row = registry.architecture(name)
+    stored = row.defaults()
     groups = {
-        "model": stored["settings"],
+        "model": stored.get("settings") or described(row.load_config()),
         "training": described(TrainingConfig),
         "data": described(DataConfig),
     }
