@@ -29,10 +29,10 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from seqgen import __version__
 
@@ -41,6 +41,7 @@ VERSION = 1
 GROUP = "seqgen.plugins"
 # What installs this package, whose name differs.
 DISTRIBUTION = "seqgen-lm"
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,43 @@ class Command:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ModelFormat:
+    """A format of another tool, which `seqgen import` reads, `seqgen export` writes, or both do.
+
+    What its functions are called with, and what they return, is in `seqgen.store.formats`. So a
+    plugin adds fastText's files of vectors:
+
+        formats={
+            "fasttext": ModelFormat(
+                form="file", importer="reading:read_model", recogniser="reading:is_fasttext"
+            ),
+        }
+
+    Attributes:
+        form: what a model is in it: a "folder"; a "file", which the importer opens; or "lines", a
+            file that is read line by line, which may be compressed or piped in.
+        importer: "module:name" of a `FolderImporter`, or of a `LineImporter` for "lines"; "" if
+            the format is not imported.
+        recogniser: "module:name" of the function that says whether something is in this format. It
+            is called with the path of a folder or a file or, for "lines", with the first line. The
+            first format that recognises what is imported reads it; and an export replaces only a
+            file that its own format recognises.
+        exporter: "module:name" of an `Exporter`, or of a `FolderExporter` for a "folder"; "" if
+            the format is not exported.
+        noun: what messages call a file in it, such as "an ARPA file".
+        files: the names of the files and folders in an exported folder. An export replaces a folder
+            that has no others.
+    """
+
+    form: Literal["folder", "file", "lines"]
+    importer: str = ""
+    recogniser: str = ""
+    exporter: str = ""
+    noun: str = "a file of that format"
+    files: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plugin:
     """All that one plugin adds. Targets are "module:name", of modules in the plugin's package.
 
@@ -77,6 +115,12 @@ class Plugin:
             take besides their own, by the place where they are added: "writing" (of `sample` and
             `beam-search`), "train" and so on. Whoever has the place says what methods such a group
             needs.
+        formats: of other tools, that models are imported from and exported to, by name.
+        tokenizers: kinds of tokenizer, by the name that `--tokenizer` and stored models give them:
+            classes derived from `seqgen.text.tokenizers.Tokenizer`, whose `kind` is that name.
+        tokenizer_readers: functions that open tokenizers of other tools. Each is called with the
+            path that `--tokenizer` names, a file or a folder, until one returns a `Tokenizer`; it
+            returns None for a path that is none of its own.
     """
 
     version: int = VERSION
@@ -84,6 +128,9 @@ class Plugin:
     former_flags: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    formats: Mapping[str, ModelFormat] = field(default_factory=dict)
+    tokenizers: Mapping[str, str] = field(default_factory=dict)
+    tokenizer_readers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -273,17 +320,24 @@ def _opened(module: str) -> tuple[Plugin | None, str]:
 @functools.cache
 def commands() -> Mapping[str, tuple[Installed, Command]]:
     """Return the commands of all plugins, by name; of two with one name, the first counts."""
-    found: dict[str, tuple[Installed, Command]] = {}
-    for one in plugins():
-        for name, command in one.plugin.commands.items():
+    return _by_name("command", ((one, one.plugin.commands) for one in plugins()))
+
+
+def _by_name(
+    noun: str, added: Iterable[tuple[Installed, Mapping[str, Row]]]
+) -> dict[str, tuple[Installed, Row]]:
+    """Return what plugins add, with its plugin, by name; of two with one name, the first counts."""
+    found: dict[str, tuple[Installed, Row]] = {}
+    for one, rows in added:
+        for name, row in rows.items():
             if name in found:
                 other = found[name][0].name
                 note_problem(
-                    f"plugin {one.title}: its command {name} is left out: "
+                    f"plugin {one.title}: its {noun} {name} is left out: "
                     f"plugin {other} has one of this name"
                 )
             else:
-                found[name] = one, command
+                found[name] = one, row
     return found
 
 
@@ -310,3 +364,20 @@ def options(place: str) -> dict[str, Any]:
         if place in one.plugin.options
         for group in one.load_all([one.plugin.options[place]])
     }
+
+
+@functools.cache
+def formats() -> Mapping[str, tuple[Installed, ModelFormat]]:
+    """Return the formats of all plugins, by name; of two with one name, the first counts."""
+    return _by_name("format", ((one, one.plugin.formats) for one in plugins()))
+
+
+@functools.cache
+def tokenizers() -> Mapping[str, tuple[Installed, str]]:
+    """Return the kinds of tokenizer of all plugins, by name: the plugin, and its class there."""
+    return _by_name("tokenizer", ((one, one.plugin.tokenizers) for one in plugins()))
+
+
+def tokenizer_readers() -> Iterator[Callable[[Path], Any]]:
+    """Yield what opens tokenizers of other tools, of all plugins."""
+    yield from _all("tokenizer_readers")

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from seqgen.models.transformer.model import Transformer
-from seqgen.plugins.exchange.formats import ModelToExport
 from seqgen.plugins.exchange.gguf_models import write_model
+from seqgen.store.formats import ModelToExport
 from seqgen.text.framing import Framing
 from seqgen.text.sources import TokenSources
 from seqgen.text.tokenizers.char import CharTokenizer

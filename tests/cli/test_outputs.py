@@ -15,7 +15,7 @@ from places import STORED
 
 from seqgen.cli import all_commands, make_app, run
 from seqgen.plugins.exchange.exchange import _clear
-from seqgen.plugins.exchange.formats import EXPORTED_FILES
+from seqgen.plugins.exchange.formats import exported_formats
 from seqgen.registry import load_object
 from seqgen.text.shards import write_shards
 from seqgen.text.tokenizers import load_tokenizer
@@ -198,7 +198,7 @@ def test_an_earlier_export_is_deleted_without_following_links(tmp_path):
     for path in (out / "step.onnx", out / "tokenizer/tokenizer.json", outside / "tokenizer.json"):
         path.write_bytes(b"x")
     (out / "source_tokenizer").symlink_to(outside)
-    _clear(out, EXPORTED_FILES["onnx"])
+    _clear(out, exported_formats()["onnx"].files)
     assert list(out.iterdir()) == [] and (outside / "tokenizer.json").exists()
 
 
