@@ -101,6 +101,8 @@ class ArraySteps:
         """
         known = self.__dict__.get("_prepared")
         if known is None or not known.holds():
+            del known
+            self.forget_prepared()  # before the new one takes memory
             # Not by setattr: nn.Module might then register it as a part of the model.
             tensors = itertools.chain(self.parameters(), self.buffers())
             with in_fewer_bits(self.quantized):

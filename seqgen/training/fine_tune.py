@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqgen import registry, store
+from seqgen.engines.memory_limit import return_freed_memory
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import load_weights, weights_of
 from seqgen.models.low_rank import adapt
@@ -239,6 +240,11 @@ class Origin:
             model.begin_from(self.model, self.classes == prepared.classes)
         else:
             load_weights(model, weights_of(self.model))
+
+    def forget_weights(self) -> None:
+        """Free the memory of its weights, once a new model has its own."""
+        self.model.to("meta")
+        return_freed_memory()
 
     def adapt(self, model: Network, training: TrainingConfig) -> None:
         """Give a model that begins with the origin's weights low-rank adapters to train.
