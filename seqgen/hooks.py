@@ -114,13 +114,16 @@ class Plugin:
         options: groups of options (`seqgen.settings.options.Options`) that commands of the core
             take besides their own, by the place where they are added: "writing" (of `sample` and
             `beam-search`), "train" and so on. Whoever has the place says what methods such a group
-            needs.
+            needs; "train" takes `seqgen.settings.listening.ListenerOptions`.
         formats: of other tools, that models are imported from and exported to, by name.
         tokenizers: kinds of tokenizer, by the name that `--tokenizer` and stored models give them:
             classes derived from `seqgen.text.tokenizers.Tokenizer`, whose `kind` is that name.
         tokenizer_readers: functions that open tokenizers of other tools. Each is called with the
             path that `--tokenizer` names, a file or a folder, until one returns a `Tokenizer`; it
             returns None for a path that is none of its own.
+        listeners: to training: functions that are called when a run begins, each with the
+            `seqgen.training.listeners.RunFacts`; each returns a `seqgen.training.run.Listener`, or
+            None. A listener that fails is left out with a warning, and training goes on.
     """
 
     version: int = VERSION
@@ -131,6 +134,7 @@ class Plugin:
     formats: Mapping[str, ModelFormat] = field(default_factory=dict)
     tokenizers: Mapping[str, str] = field(default_factory=dict)
     tokenizer_readers: tuple[str, ...] = ()
+    listeners: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -348,12 +352,16 @@ def former_flags() -> Mapping[tuple[str, str], tuple[str, str]]:
 
 def tasks() -> list[Any]:
     """Return the kinds of task of all plugins."""
-    return _all("tasks")
+    return [task for _, task in _all("tasks")]
 
 
-def _all(field: str) -> list[Any]:
-    """Return what all plugins name in a field that lists targets."""
-    return [loaded for one in plugins() for loaded in one.load_all(getattr(one.plugin, field))]
+def _all(field: str) -> list[tuple[str, Any]]:
+    """Return what all plugins name in a field that lists targets, each with its plugin's name."""
+    return [
+        (one.name, loaded)
+        for one in plugins()
+        for loaded in one.load_all(getattr(one.plugin, field))
+    ]
 
 
 def options(place: str) -> dict[str, Any]:
@@ -379,5 +387,10 @@ def tokenizers() -> Mapping[str, tuple[Installed, str]]:
 
 
 def tokenizer_readers() -> Iterator[Callable[[Path], Any]]:
-    """Yield what opens tokenizers of other tools, of all plugins."""
-    yield from _all("tokenizer_readers")
+    """Return what opens tokenizers of other tools, of all plugins."""
+    return (reader for _, reader in _all("tokenizer_readers"))
+
+
+def listeners() -> list[tuple[str, Any]]:
+    """Return the functions of all plugins that make listeners, each with its plugin's name."""
+    return _all("listeners")

@@ -18,6 +18,7 @@ from seqgen import presets, registry, store
 from seqgen.cli import run
 from seqgen.models.transformer.attention_figures import attention_figures
 from seqgen.plugins.diagnose.distance import gradients_by_distance, windows
+from seqgen.plugins.diagnose.events import Diagnosed
 from seqgen.plugins.diagnose.layers import LayerFigures, units_of
 from seqgen.plugins.diagnose.warnings import Warnings
 from seqgen.plugins.diagnose.watch import LOOKS, TrainingWatch
@@ -27,7 +28,7 @@ from seqgen.store.loading import load
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 from seqgen.text.batches import training_batches
 from seqgen.text.corpus import Corpus
-from seqgen.training.events import Diagnosed, Notice
+from seqgen.training.events import Notice
 from seqgen.training.loop import Trainer
 from seqgen.training.run import Budget, Diverged, Hooks, Run
 from seqgen.training.train import train
@@ -52,7 +53,7 @@ def watched(model, records=False, **more):
     events = []
     hooks = Hooks()
     trainer = Trainer(model, batches, config, hooks)
-    hooks.watch = TrainingWatch(model, config, trainer.budget, events.append, records, corpus)
+    hooks.listener = TrainingWatch(model, config, trainer.budget, events.append, records, corpus)
     try:
         trainer.train()
     except Diverged as error:
