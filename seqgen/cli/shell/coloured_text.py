@@ -48,19 +48,9 @@ class Scale:
         return "#{:02x}{:02x}{:02x}".format(*self.rgb(value))
 
 
-# Green for a token of 0 bits, white in the middle, red for 12 and more.
-SURPRISAL = Scale(0.0, 12.0, (GREEN, WHITE, RED))
-
-
 def share_scale(high: float = 1.0) -> Scale:
     """Return white for 0 and orange for `high`: for gates, and for weights of attention."""
     return Scale(0.0, high, (WHITE, ORANGE))
-
-
-def signed_scale(values: Iterable[float]) -> Scale:
-    """Return blue for the least, white for 0 and red for the most, both as far from 0."""
-    most = max(map(abs, values), default=0.0) or 1.0
-    return Scale(-most, most, (BLUE, WHITE, RED))
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from seqgen import __version__
 from seqgen.errors import UsageError
 from seqgen.files import write_bytes
+
+if TYPE_CHECKING:
+    from seqgen.scoring.passages import Passages
+    from seqgen.store.loaded import LoadedModel
+
+Found = TypeVar("Found")
 
 # By which a page of seqgen is known, so that nothing else is replaced by one.
 MARK = '<meta name="generator" content="seqgen'
@@ -43,6 +50,58 @@ class PageSection:
     def anchor(self) -> str:
         """The name by which a link finds it."""
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-") or "section"
+
+
+class ReportSection(Generic[Found]):
+    """A section of the page that `seqgen report` writes about a model of text.
+
+    Plugins offer objects of subclasses; see `hooks.Plugin.sections`. A page has the section once,
+    with a part for each model.
+
+    Attributes:
+        title: its heading, as plain text.
+        after: the heading of the section that it follows; without that one it comes last.
+        absence: what it says, as plain text, where `look` finds nothing.
+        key: of its figures in the records of `seqgen report --json`; "" for none.
+    """
+
+    title: str
+    after: str
+    absence: str = ""
+    key: str = ""
+
+    def look(self, loaded: LoadedModel, passages: Passages) -> Found | None:
+        """Look at how a model deals with a text.
+
+        Args:
+            loaded: the model, of text.
+            passages: the text's first tokens, 1,000 to 20,000 if it is long enough.
+
+        Returns:
+            What the other methods show of it; None if the section does not apply to the model.
+
+        Raises:
+            SeqgenError: it cannot be known; the section then says why.
+        """
+        raise NotImplementedError
+
+    def body(self, found: Found) -> str:
+        """Return what was found as HTML."""
+        raise NotImplementedError
+
+    def commands(self, found: Found, model: str, file: str) -> list[str]:
+        """List the command lines that show the same, other than that of the records.
+
+        Args:
+            found: what was found.
+            model: what to write after -m, quoted for a shell.
+            file: the text file that was looked at, quoted; "" for the model's held-out text.
+        """
+        return []
+
+    def record(self, found: Found) -> Any:
+        """Return the figures for the records, as JSON has them."""
+        return None
 
 
 def page(title: str, sections: Sequence[PageSection], reload: float = 0) -> str:
@@ -137,12 +196,6 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]], caption: str, lef
         f"<caption>{escape(caption)}</caption><thead><tr>{cells('th', names)}</tr></thead>"
         f"<tbody>{body}</tbody></table></div>"
     )
-
-
-def commands(lines: Iterable[str]) -> str:
-    """Return command lines as HTML."""
-    text = escape(chr(10).join(lines))
-    return f'<pre tabindex="0" role="group" aria-label="Commands">{text}</pre>'
 
 
 def beside(parts: Iterable[str]) -> str:

@@ -7,14 +7,17 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from seqgen.cli.shell.coloured_text import (
-    SURPRISAL,
+    BLUE,
+    GREEN,
+    RED,
+    WHITE,
     ColouredSpan,
+    Scale,
     coloured_text,
     share_scale,
-    signed_scale,
 )
 from seqgen.cli.shell.page import PageSection, beside, table
-from seqgen.plugins.inspect.passage import InspectedToken
+from seqgen.plugins.inspect.predictions import TokenPrediction
 from seqgen.plugins.inspect.steps import InspectedStep, InspectedWeights, Unit, UnitValues
 
 if TYPE_CHECKING:
@@ -22,17 +25,25 @@ if TYPE_CHECKING:
 
 UNIT_COLUMNS = ("layer", "unit", "kept", "memory", "reset", "lag", "correlation", "follows")
 HEAD_COLUMNS = ("layer", "head", "entropy", "if uniform")
+# Green for a token of 0 bits, white in the middle, red for 12 and more.
+SURPRISAL = Scale(0.0, 12.0, (GREEN, WHITE, RED))
 
 
-def predictions_section(places: Iterable[InspectedToken]) -> PageSection:
+def signed_scale(values: Iterable[float]) -> Scale:
+    """Make a scale from blue for the least by white for 0 to red for the most, as far from 0."""
+    most = max(map(abs, values), default=0.0) or 1.0
+    return Scale(-most, most, (BLUE, WHITE, RED))
+
+
+def predictions_section(places: Iterable[TokenPrediction]) -> PageSection:
     """Return a text coloured by surprisal; each token with the likeliest in its place."""
-    spans = [ColouredSpan(p.text, p.surprisal_bits, about_place(p)) for p in places]
+    spans = [ColouredSpan(p.text, p.surprisal_bits, _about(p)) for p in places]
     caption = "Surprisal in bits: what each token told the model"
     return PageSection("Predictions", coloured_text(spans, SURPRISAL, caption))
 
 
-def about_place(place: InspectedToken) -> str:
-    """Say in a line what was predicted at a place."""
+def _about(place: TokenPrediction) -> str:
+    """Say in a line what was predicted in a place."""
     best = ", ".join(f"{c.piece!r} {c.probability:.1%}" for c in place.candidates)
     return (
         f"{place.piece!r}: {place.surprisal_bits:.2f} bits, rank {place.rank + 1:,}; "
