@@ -15,7 +15,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from seqgen import __version__
+from seqgen import __version__, wording
 from seqgen.errors import UsageError
 from seqgen.files import write_bytes
 
@@ -148,6 +148,11 @@ def figure(caption: str, label: str, body: str, kinds: str = "walk", tag: str = 
         f'role="group" aria-label="{escape(label)}">{body}</{tag}>'
         '<p class="readout" aria-live="polite"></p></figure>'
     )
+
+
+def visible(text: str) -> str:
+    """Return a text in which characters that cannot be shown are replaced, newlines kept."""
+    return wording.visible(text, kept="\n\t") or "\u2205"
 
 
 def write_page(path: Path, html: str) -> None:

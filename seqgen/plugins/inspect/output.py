@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from seqgen.cli.shell.coloured import lines_of, put_lines
-from seqgen.cli.shell.coloured_text import share_scale
+from seqgen.cli.shell.colours import share_scale
 from seqgen.cli.shell.output import Output, console, is_terminal, one_line, put, standard_output
 from seqgen.cli.shell.page import PageSection
 from seqgen.cli.shell.tables import count, figure, percentage, put_columns, put_table

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from seqgen.cli.shell.coloured_text import (
-    BLUE,
-    GREEN,
-    RED,
-    WHITE,
-    ColouredSpan,
-    Scale,
-    coloured_text,
-    share_scale,
-)
-from seqgen.cli.shell.page import PageSection, beside, table
+from seqgen.cli.shell.colours import BLUE, GREEN, RED, WHITE, Scale, share_scale
+from seqgen.cli.shell.page import PageSection, beside, figure, table, visible
 from seqgen.plugins.inspect.predictions import TokenPrediction
 from seqgen.plugins.inspect.steps import InspectedStep, InspectedWeights, Unit, UnitValues
 
@@ -144,3 +136,55 @@ def _head(read: HeadWeights) -> str:
     ]
     caption = f"Layer {read.layer}, head {read.head}: what {read.word!r} reads"
     return coloured_text(spans, scale, caption)
+
+
+@dataclass(frozen=True)
+class ColouredSpan:
+    """A token.
+
+    Attributes:
+        text: what is shown of it.
+        value: gives its colour.
+        about: is read out for it.
+        marked: it is framed.
+    """
+
+    text: str
+    value: float
+    about: str
+    marked: bool = False
+
+
+def coloured_text(spans: Iterable[ColouredSpan], scale: Scale, caption: str) -> str:
+    """Return a text as HTML.
+
+    Args:
+        spans: its tokens.
+        scale: what colours mean.
+        caption: what the colours show.
+    """
+    body = "".join(_span(span, scale) for span in spans)
+    label = f"{caption}. Arrow keys move from token to token."
+    return figure(f"{escape(caption)} {key(scale)}", label, body, "tokens walk", "p")
+
+
+def _span(span: ColouredSpan, scale: Scale) -> str:
+    about = escape(span.about)
+    shown = escape(visible(span.text)).replace("\n", "↵\n")
+    word = " word" if span.marked else ""
+    colour = scale.css(span.value)
+    return (
+        f'<span class="v{word}" style="background:{colour}" title="{about}" data-t="{about}">'
+        f"{shown}</span>"
+    )
+
+
+def key(scale: Scale) -> str:
+    """Return what the colours of a scale mean, as HTML."""
+    places = len(scale.colours)
+    values = [scale.low + (scale.high - scale.low) * i / (places - 1) for i in range(places)]
+    return "".join(
+        f'<span class="one"><span class="key" style="background:{scale.css(value)}"></span>'
+        f"{value:.3g}</span>"
+        for value in values
+    )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from seqgen.cli.shell.coloured_text import visible
-from seqgen.cli.shell.page import ReportSection, table
+from seqgen.cli.shell.page import ReportSection, table, visible
 from seqgen.generation.sample import texts_of
 from seqgen.plugins.novelty.novelty import Copied, Copies, known_to, like_lengths, novelty
 from seqgen.scoring.passages import Passages

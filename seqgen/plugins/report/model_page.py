@@ -8,8 +8,7 @@ from functools import partial
 from html import escape
 from typing import TypeVar
 
-from seqgen.cli.shell.coloured_text import visible
-from seqgen.cli.shell.page import PageSection, beside, page, table
+from seqgen.cli.shell.page import PageSection, beside, page, table, visible
 from seqgen.plugins.report import translations
 from seqgen.plugins.report.charts import Series, chart, search_tree, thinned
 from seqgen.plugins.report.findings import with_added

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from seqgen.cli.shell.coloured_text import share_scale
+from seqgen.cli.shell.colours import share_scale
 from seqgen.cli.shell.page import figure, table
 from seqgen.plugins.report.charts import drawing
 from seqgen.plugins.report.translated import Translated, TranslatedLine
