@@ -186,7 +186,7 @@ def _beginning(chunks: Iterable[str], most: int) -> tuple[str, bool]:
 def distributions(
     document: TokenizedDocument,
 ) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
-    """Yield what a model predicts in a document, some places at a time, in the order of reading.
+    """Yield a model's predictions in a document, some places at a time, in the order of reading.
 
     Yields:
         M places in the text; their tokens (M,) of int64; and the log-probabilities (M, V) of all

@@ -86,7 +86,7 @@ class ReportSection(Generic[Found]):
         raise NotImplementedError
 
     def body(self, found: Found) -> str:
-        """Return what was found as HTML."""
+        """Write what was found as HTML."""
         raise NotImplementedError
 
     def commands(self, found: Found, model: str, file: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the heads of a transformer read of a text, for one word of it and on the whole."""
+"""The attention of a transformer's heads over a text: for one word, and its entropy."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _of_head(
     head: int,
     matrix: np.ndarray,
 ) -> HeadWeights:
-    """Return what a head reads for a word, in the order of the text."""
+    """Average the attention of one head from the tokens of a word, in the order of the text."""
     # In the order of reading, step r + 1 reads what step r predicted; step 0 the start symbol.
     steps = np.concatenate([[0], passage.row_of + 1])
     read = matrix[steps[np.array(places) + 1]].mean(0)[steps]

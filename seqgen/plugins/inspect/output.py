@@ -134,7 +134,7 @@ def _put_unit(unit: UnitValues, out: Output) -> None:
 
 
 def _sign(value: float) -> str:
-    """Return what stands for a value where there is no colour."""
+    """Return the sign that replaces a colour."""
     return "+" if value > 0 else "-" if value < 0 else "0"
 
 
@@ -157,7 +157,7 @@ def _put_units(every: Sequence[Unit], top: int, out: Output) -> None:
 def attention(
     passages: Passages, layer: int | None, heads: Sequence[int] | None, word: str | None
 ) -> View:
-    """Return what heads read for a word, and their entropies."""
+    """Return the attention of heads from a word, and the entropies of heads."""
     from seqgen.plugins.inspect.heads import attended
 
     seen = attended(passages, layer, heads, word)

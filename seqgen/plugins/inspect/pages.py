@@ -112,7 +112,7 @@ def _figure(value: float | None) -> str:
 
 
 def attention_section(seen: Attended) -> PageSection:
-    """Return what heads read for a word, side by side, and the entropies."""
+    """Return the attention of heads from a word, side by side, and the entropies."""
     body = beside(map(_head, seen.words)) if seen.words else ""
     caption = "Entropy of attention in nats, a mean over positions"
     return PageSection("Attention", body + table(HEAD_COLUMNS, head_rows(seen), caption, left=2))
@@ -180,7 +180,7 @@ def _span(span: ColouredSpan, scale: Scale) -> str:
 
 
 def key(scale: Scale) -> str:
-    """Return what the colours of a scale mean, as HTML."""
+    """Return the key of a scale as HTML: some of its values with their colours."""
     places = len(scale.colours)
     values = [scale.low + (scale.high - scale.low) * i / (places - 1) for i in range(places)]
     return "".join(

@@ -1,4 +1,4 @@
-"""What a model predicted in each place of a text: the likeliest tokens, and the token that came."""
+"""Predictions in each place of a text: the likeliest tokens, and how likely the real one was."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class TokenPrediction:
 
 
 def token_predictions(passages: Passages, count: int) -> Iterator[TokenPrediction]:
-    """Yield what was predicted in each place of a text, with the `count` likeliest tokens."""
+    """Yield the prediction in each place of a text, with the `count` likeliest tokens."""
     for document in passages.documents:
         yield from _of_document(document, count)
 
 
 def _of_document(document: TokenizedDocument, count: int) -> list[TokenPrediction]:
-    """List what was predicted in each place of a document, in the order of the text."""
+    """List the predictions in a document, in the order of the text."""
     by_place: dict[int, TokenPrediction] = {}
     spelled = document.loaded.tokenizer.pieces
     for places, targets, rows in distributions(document):

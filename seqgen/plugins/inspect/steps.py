@@ -87,7 +87,7 @@ def require_recurrent(loaded: LoadedModel, flag: str) -> None:
 
 
 def trace(loaded: LoadedModel, tokens: np.ndarray) -> Trace:
-    """Return what a recurrent network does while it reads T tokens from the start of a text.
+    """Record a recurrent network while it reads T tokens from the start of a text.
 
     Args:
         loaded: the model.
@@ -209,7 +209,7 @@ def steps(passages: Passages) -> Iterator[InspectedStep]:
 
 @without_gradients
 def _logits(passage: TokenizedDocument, traced: Trace) -> np.ndarray:
-    """Return what a network predicts at each of its T steps, (T, V)."""
+    """Compute the logits of all T steps, (T, V)."""
     logits = passage.loaded.model.logits(traced.features, passage.batch, None)
     return ops_of(logits).array(logits)[0].astype(np.float64)
 
@@ -321,7 +321,7 @@ def _values(
 
 
 def memory_of(equation: Equation) -> str:
-    """Return which part of a layer's state is its memory: the last, as c of h and c."""
+    """Name the part of a layer's state that is its memory: the last, as c of h and c."""
     return equation.parts[-1]
 
 

@@ -14,7 +14,7 @@ from seqgen.store.loaded import LoadedModel
 
 @dataclass(frozen=True)
 class Originality:
-    """What a model's texts, and a text, have in common with the text that it was trained on.
+    """The overlap of a model's texts, and of a text, with the text that it was trained on.
 
     Attributes:
         samples: of the texts that the model writes.

@@ -80,7 +80,7 @@ def model_page(profiles: Sequence[Profile], reload: float = 0) -> str:
 
 
 def _part(profile: Profile, title: str, body: str, several: bool) -> str:
-    """Return what a section says of one model, with the commands that make it again."""
+    """Return the part of a section about one model, with the commands that make it again."""
     heading = f"<h3>{escape(profile.name)}</h3>" if several else ""
     lines = profile.commands.get(title, ())
     return heading + body + (_commands(lines) if lines else "")

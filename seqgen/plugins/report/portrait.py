@@ -290,7 +290,7 @@ def _positions(passage: TokenizedDocument) -> list[int]:
 
 
 def _classes(passage: TokenizedDocument) -> list[str]:
-    """Return what kind of token each is, by its first character that is no white space."""
+    """Classify tokens by their first character that is no white space."""
     unknown, before = passage.loaded.tokenizer.unk_id, "\n"
     classes = []
     for token, text in zip(passage.tokens, passage.texts, strict=True):
