@@ -104,7 +104,7 @@ class ReportSection(Generic[Found]):
         return None
 
 
-def page(title: str, sections: Sequence[PageSection], reload: float = 0) -> str:
+def page(title: str, sections: Sequence[PageSection], reload: int = 0) -> str:
     """Return a page as HTML.
 
     Args:
@@ -128,7 +128,7 @@ def page(title: str, sections: Sequence[PageSection], reload: float = 0) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f'{MARK} {__version__}"><title>{escape(title)}</title><style>{STYLE}</style></head>'
-        f'<body data-reload="{reload:g}"><header><h1>{escape(title)}</h1></header>{contents}'
+        f'<body data-reload="{reload}"><header><h1>{escape(title)}</h1></header>{contents}'
         f"<main>{body}</main><script>{SCRIPT}</script></body></html>\n"
     )
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 OUT = Path("report.html")
 # While a model is trained, the page is written, and read again by a browser, so often.
-SECONDS = 5.0
+SECONDS = 5
 
 
 class ReportOptions(ModelNames, panel=Panel.OUTPUT):

@@ -42,7 +42,7 @@ class Profile:
     commands: Mapping[str, Sequence[str]]
 
 
-def model_page(profiles: Sequence[Profile], reload: float = 0) -> str:
+def model_page(profiles: Sequence[Profile], reload: int = 0) -> str:
     """Return the page as HTML.
 
     Args:
