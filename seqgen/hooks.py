@@ -124,6 +124,8 @@ class Plugin:
         listeners: to training: functions that are called when a run begins, each with the
             `seqgen.training.listeners.RunFacts`; each returns a `seqgen.training.run.Listener`, or
             None. A listener that fails is left out with a warning, and training goes on.
+        sections: of the page that `seqgen report` writes about models of text: objects of the
+            class `seqgen.cli.shell.page.ReportSection`, which says when which method is called.
     """
 
     version: int = VERSION
@@ -135,6 +137,7 @@ class Plugin:
     tokenizers: Mapping[str, str] = field(default_factory=dict)
     tokenizer_readers: tuple[str, ...] = ()
     listeners: tuple[str, ...] = ()
+    sections: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -394,3 +397,8 @@ def tokenizer_readers() -> Iterator[Callable[[Path], Any]]:
 def listeners() -> list[tuple[str, Any]]:
     """Return the functions of all plugins that make listeners, each with its plugin's name."""
     return _all("listeners")
+
+
+def sections() -> list[Any]:
+    """Return the sections of a report that all plugins add."""
+    return [section for _, section in _all("sections")]

@@ -85,8 +85,8 @@ def additions(plugin: hooks.Installed) -> dict[str, list[str]]:
 
 
 def _names(field: Any) -> list[str]:
-    """Return the names in a field of a plugin: of a mapping its keys, of targets their objects."""
-    return list(field) if isinstance(field, Mapping) else [one.partition(":")[2] for one in field]
+    """Return the names in a field of a plugin: of a mapping its keys; targets are their own."""
+    return list(field)
 
 
 def _flags(plugin: hooks.Installed) -> Iterator[str]:
