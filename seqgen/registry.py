@@ -36,7 +36,8 @@ class Architecture:
     `config` says otherwise. `tasks` are those that it can serve, the first by default. `estimator`
     is the "module:name" of the `Estimator` of one that is not trained by gradients, `arrays` the
     "module:Class" of its `ArrayModel`, if it has one. `folder` has the file of its defaults;
-    `is_cell` says that it is a recurrent cell, which `RecurrentLM` runs.
+    `is_cell` says that it is a recurrent cell, which `RecurrentLM` runs. `plugin` is the name of
+    the plugin that it needs, if it needs one.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Architecture:
     arrays: str | None = None
     folder: Path = HERE
     is_cell: bool = False
+    plugin: str | None = None
 
     @property
     def task(self) -> Task:
@@ -85,16 +87,17 @@ class Architecture:
         Raises:
             UsageError: there is no such task, or it has no features to learn from.
         """
-        chosen = named("task", task, {one.name: one for one in ON_FEATURES})
+        chosen = task_on_features(task)
         if chosen not in self.tasks:
             more = " with --features" if self.task.gives_features else ""
             raise UsageError(
                 f"--task is for encoders and for networks that model text, and {self.name} is "
-                f"neither; try --model birnn{more}"
+                f"neither; try --model {chosen.default_trunk}{more}"
             )
         summary = f"{chosen.called} on the features of {self.name}"
         about = f"{self.name}-{chosen.called}", self.model, summary, (chosen,)
-        return TaskArchitecture(*about, trunk=self)
+        plugin = PLUGIN_OF_TASK.get(chosen.name, self.plugin)
+        return TaskArchitecture(*about, plugin=plugin, trunk=self)
 
 
 @dataclass(frozen=True)
@@ -130,22 +133,24 @@ def load_object(target: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
+_OF_PLUGINS = hooks.tasks()
+PLUGIN_OF_TASK = {task.name: plugin for plugin, task in _OF_PLUGINS}
 TASKS: dict[str, Task] = {
-    task.name: task for task in (LANGUAGE_MODELING, TRANSLATION, *hooks.tasks())
+    task.name: task for task in (LANGUAGE_MODELING, TRANSLATION, *(one for _, one in _OF_PLUGINS))
 }
 # What is learned on the features of an architecture (`--task`).
 ON_FEATURES = tuple(task for task in TASKS.values() if task.head)
 
 
-def _places() -> Iterator[tuple[Path, str, Path]]:
-    """Yield each folder with rows, the name of its package, and the folder of the defaults."""
+def _places() -> Iterator[tuple[Path, str, Path, str | None]]:
+    """Yield each folder with rows, its package, the folder of the defaults, and its plugin."""
     order = {name: place for place, name in enumerate(FAMILIES)}
     families = sorted(path.parent for path in (HERE / "models").glob(f"*/{ROWS}"))
     for folder in sorted(families, key=lambda folder: order.get(folder.name, len(order))):
-        yield folder, f"seqgen.models.{folder.name}", HERE
+        yield folder, f"seqgen.models.{folder.name}", HERE, None
     for plugin in hooks.plugins():
         if (plugin.folder / ROWS).exists():
-            yield plugin.folder, plugin.module, plugin.folder
+            yield plugin.folder, plugin.module, plugin.folder, plugin.name
 
 
 def _rows() -> Iterator[Architecture]:
@@ -156,7 +161,7 @@ def _rows() -> Iterator[Architecture]:
     the package. A recurrent network may have its `cell` alone: the configuration that names its
     equation, in a file of the architecture's name unless it is "module:name".
     """
-    for folder, package, of_defaults in _places():
+    for folder, package, of_defaults, plugin in _places():
         for name, row in json.loads((folder / ROWS).read_text(encoding="utf-8")).items():
             if cell := row.pop("cell", None):
                 place = f".{cell}" if ":" in cell else f".cells.{name}:{cell}"
@@ -168,7 +173,7 @@ def _rows() -> Iterator[Architecture]:
             names = parts.pop("tasks", None)
             known = [task for task in (TASKS.get(one) for one in names or ()) if task is not None]
             tasks = (LANGUAGE_MODELING, *ON_FEATURES) if names is None else tuple(known)
-            yield Architecture(name, **parts, tasks=tasks, folder=of_defaults)
+            yield Architecture(name, **parts, tasks=tasks, folder=of_defaults, plugin=plugin)
 
 
 TARGETS = ("model", "config", "arrays", "estimator")
@@ -178,21 +183,40 @@ RECURRENT = {
     "arrays": "seqgen.models.recurrent.arrays:RecurrentArrays",
 }
 ARCHITECTURES: dict[str, Architecture] = {row.name: row for row in _rows()}
-DEFAULT, DEFAULT_ENCODER = "lstm", "birnn"
+DEFAULT = "lstm"
 # The name of no architecture: `train` is to choose what suits the text.
 AUTO = "auto"
 
 
-def architecture(name: str) -> Architecture:
-    """Return the architecture called `name`; of a classifier or tagger such as lstm-tagger, too.
+def task_on_features(name: str) -> Task:
+    """Return the task of `ON_FEATURES` called `name`.
 
     Raises:
-        UsageError: there is none; names the nearest.
+        UsageError: there is none; names the nearest, or the plugin that is missing.
+    """
+    if (plugin := hooks.missing_plugin(name)) is not None:
+        raise UsageError(f"--task {name} needs the plugin {plugin}, which is not installed")
+    return named("task", name, {task.name: task for task in ON_FEATURES})
+
+
+def missing_plugin(architecture: str) -> str | None:
+    """Return the plugin of seqgen that an architecture needs and that is not installed, if any."""
+    parts = architecture, architecture.rpartition("-")[2]
+    return next(filter(None, map(hooks.missing_plugin, parts)), None)
+
+
+def architecture(name: str) -> Architecture:
+    """Return the architecture called `name`; of a model with a head, such as lstm-tagger, too.
+
+    Raises:
+        UsageError: there is none; names the nearest, or the plugin that is missing.
     """
     trunk, _, ending = str(name).rpartition("-")
     task = next((task for task in ON_FEATURES if task.called == ending), None)
     if task is not None and trunk in ARCHITECTURES:
         return ARCHITECTURES[trunk].for_task(task.name)
+    if name not in ARCHITECTURES and (plugin := missing_plugin(str(name))) is not None:
+        raise UsageError(f"{name} needs the plugin {plugin}, which is not installed")
     return named("architecture", name, ARCHITECTURES)
 
 
@@ -217,7 +241,7 @@ def to_train(name: str | None) -> str | None:
     """
     if name is None or name == AUTO:
         return None
-    if known_architecture(name) is None:
+    if known_architecture(name) is None and missing_plugin(name) is None:
         named("architecture", name, {**ARCHITECTURES, AUTO: None})
     return name
 
@@ -231,7 +255,7 @@ def for_task(name: str, task: str | None) -> Architecture:
     """Return the architecture of that name, learning labels if there is a task.
 
     Args:
-        name: of an architecture, or already of a classifier or a tagger.
+        name: of an architecture, or already of one with a head.
         task: the name of one of `ON_FEATURES`; None leaves it as it is.
 
     Raises:
