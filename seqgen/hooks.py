@@ -201,9 +201,14 @@ def former_flags() -> Mapping[tuple[str, str], tuple[str, str]]:
     return {key: now for one in plugins() for key, now in one.plugin.former_flags.items()}
 
 
-def tasks() -> list[tuple[str, Any]]:
-    """Return the kinds of task of all plugins, each with the name of its plugin."""
-    return [(one.name, one.load(target)) for one in plugins() for target in one.plugin.tasks]
+def tasks() -> list[Any]:
+    """Return the kinds of task of all plugins."""
+    return [one.load(target) for one in plugins() for target in one.plugin.tasks]
+
+
+def plugin_of(target: str) -> str | None:
+    """Return the plugin that a "module:name" is of; None if it is of no plugin."""
+    return next((one.name for one in plugins() if target.startswith(f"{one.module}.")), None)
 
 
 def missing_plugin(name: str) -> str | None:

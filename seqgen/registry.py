@@ -36,8 +36,7 @@ class Architecture:
     `config` says otherwise. `tasks` are those that it can serve, the first by default. `estimator`
     is the "module:name" of the `Estimator` of one that is not trained by gradients, `arrays` the
     "module:Class" of its `ArrayModel`, if it has one. `folder` has the file of its defaults;
-    `is_cell` says that it is a recurrent cell, which `RecurrentLM` runs. `plugin` is the name of
-    the plugin that it needs, if it needs one.
+    `is_cell` says that it is a recurrent cell, which `RecurrentLM` runs.
     """
 
     name: str
@@ -49,12 +48,16 @@ class Architecture:
     arrays: str | None = None
     folder: Path = HERE
     is_cell: bool = False
-    plugin: str | None = None
 
     @property
     def task(self) -> Task:
         """What its models learn."""
         return self.tasks[0]
+
+    @property
+    def plugin(self) -> str | None:
+        """The plugin that it needs, if it needs one."""
+        return hooks.plugin_of(self.config or self.model)
 
     @property
     def is_encoder(self) -> bool:
@@ -96,8 +99,7 @@ class Architecture:
             )
         summary = f"{chosen.called} on the features of {self.name}"
         about = f"{self.name}-{chosen.called}", self.model, summary, (chosen,)
-        plugin = PLUGIN_OF_TASK.get(chosen.name, self.plugin)
-        return TaskArchitecture(*about, plugin=plugin, trunk=self)
+        return TaskArchitecture(*about, trunk=self)
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,10 @@ class TaskArchitecture(Architecture):
 
     trunk: Architecture | None = None
     is_encoder: ClassVar[bool] = False
+
+    @property
+    def plugin(self) -> str | None:
+        return hooks.plugin_of(self.task.head) or self.trunk.plugin
 
     def load_model(self) -> Any:
         """Import and return the class of the models with a head on the trunk."""
@@ -133,24 +139,22 @@ def load_object(target: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-_OF_PLUGINS = hooks.tasks()
-PLUGIN_OF_TASK = {task.name: plugin for plugin, task in _OF_PLUGINS}
 TASKS: dict[str, Task] = {
-    task.name: task for task in (LANGUAGE_MODELING, TRANSLATION, *(one for _, one in _OF_PLUGINS))
+    task.name: task for task in (LANGUAGE_MODELING, TRANSLATION, *hooks.tasks())
 }
 # What is learned on the features of an architecture (`--task`).
 ON_FEATURES = tuple(task for task in TASKS.values() if task.head)
 
 
-def _places() -> Iterator[tuple[Path, str, Path, str | None]]:
-    """Yield each folder with rows, its package, the folder of the defaults, and its plugin."""
+def _places() -> Iterator[tuple[Path, str, Path]]:
+    """Yield each folder with rows, the name of its package, and the folder of the defaults."""
     order = {name: place for place, name in enumerate(FAMILIES)}
     families = sorted(path.parent for path in (HERE / "models").glob(f"*/{ROWS}"))
     for folder in sorted(families, key=lambda folder: order.get(folder.name, len(order))):
-        yield folder, f"seqgen.models.{folder.name}", HERE, None
+        yield folder, f"seqgen.models.{folder.name}", HERE
     for plugin in hooks.plugins():
         if (plugin.folder / ROWS).exists():
-            yield plugin.folder, plugin.module, plugin.folder, plugin.name
+            yield plugin.folder, plugin.module, plugin.folder
 
 
 def _rows() -> Iterator[Architecture]:
@@ -161,7 +165,7 @@ def _rows() -> Iterator[Architecture]:
     the package. A recurrent network may have its `cell` alone: the configuration that names its
     equation, in a file of the architecture's name unless it is "module:name".
     """
-    for folder, package, of_defaults, plugin in _places():
+    for folder, package, of_defaults in _places():
         for name, row in json.loads((folder / ROWS).read_text(encoding="utf-8")).items():
             if cell := row.pop("cell", None):
                 place = f".{cell}" if ":" in cell else f".cells.{name}:{cell}"
@@ -173,7 +177,7 @@ def _rows() -> Iterator[Architecture]:
             names = parts.pop("tasks", None)
             known = [task for task in (TASKS.get(one) for one in names or ()) if task is not None]
             tasks = (LANGUAGE_MODELING, *ON_FEATURES) if names is None else tuple(known)
-            yield Architecture(name, **parts, tasks=tasks, folder=of_defaults, plugin=plugin)
+            yield Architecture(name, **parts, tasks=tasks, folder=of_defaults)
 
 
 TARGETS = ("model", "config", "arrays", "estimator")

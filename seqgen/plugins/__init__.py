@@ -1,7 +1,7 @@
 """The plugins of seqgen, a folder each; the core works without any of them."""
 
-# The architectures and tasks that a plugin brings, and the endings of architectures with a head. They
-# are for messages, if the plugin's folder is missing: older models do not name their plugin.
+# The architectures and tasks of plugins, and the endings of architectures with a head: for messages
+# if the plugin's folder is missing. Models of older versions do not name their plugin.
 BROUGHT = {
     "hopfield": ("hopfield",),
     "labels": (
