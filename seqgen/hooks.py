@@ -110,11 +110,12 @@ class Plugin:
             flag, the command, and the flag that it has instead ("" for none).
         tasks: kinds of task (`seqgen.tasks.task.Task`): what its models learn. The rows of its
             architectures are in a file `architectures.json` beside the plugin, their settings and
-            defaults in `defaults.json`.
+            defaults in `defaults.json`, and presets of them in `presets.toml`.
         options: groups of options (`seqgen.settings.options.Options`) that commands of the core
             take besides their own, by the place where they are added: "writing" (of `sample` and
             `beam-search`), "train" and so on. Whoever has the place says what methods such a group
-            needs; "train" takes `seqgen.settings.listening.ListenerOptions`.
+            needs: "train" takes `seqgen.settings.listening.ListenerOptions`. Those at "recipe" (of
+            `train`, `tune` and `sweep`) need none: each option gives the setting of its name.
         formats: of other tools, that models are imported from and exported to, by name.
         tokenizers: kinds of tokenizer, by the name that `--tokenizer` and stored models give them:
             classes derived from `seqgen.text.tokenizers.Tokenizer`, whose `kind` is that name.
@@ -365,6 +366,21 @@ def _all(field: str) -> list[tuple[str, Any]]:
         for one in plugins()
         for loaded in one.load_all(getattr(one.plugin, field))
     ]
+
+
+def plugin_of(target: str) -> str | None:
+    """Return the plugin that a "module:name" is of; None if it is of no plugin."""
+    return next((one.name for one in plugins() if target.startswith(f"{one.module}.")), None)
+
+
+def missing_plugin(name: str) -> str | None:
+    """Return the plugin of seqgen that an architecture or a task needs and that is not installed.
+
+    None if it needs none, or is unknown.
+    """
+    brought = importlib.import_module("seqgen.plugins").BROUGHT
+    owner = next((plugin for plugin, names in brought.items() if name in names), None)
+    return None if owner in {one.name for one in plugins()} else owner
 
 
 def options(place: str) -> dict[str, Any]:
