@@ -73,7 +73,7 @@ def _recognisers(form: str) -> Iterator[tuple[str, Callable[[Any], bool]]]:
     """Yield the imported formats of a form that know their own, and the functions that do."""
     for name, (plugin, row) in hooks.formats().items():
         if row.form == form and row.importer and row.recogniser:
-            yield name, plugin.load(row.recogniser)
+            yield from ((name, is_one) for is_one in plugin.load_all([row.recogniser]))
 
 
 def _load(name: str, part: str) -> Any:
