@@ -5,7 +5,7 @@ A new preset is a table of `presets.toml`, or of a file of that name beside a pl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,18 +56,27 @@ def _tables(folder: Path) -> dict[str, Any]:
     return parse_toml(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def _presets() -> Iterator[Preset]:
-    """Yield the presets of the core, then those of plugins, which may be like the core's too."""
-    for tables in (_TABLES, *(_tables(plugin.folder) for plugin in hooks.plugins())):
-        shared = SHARED | tables.get("shared", {})
-        for name, table in tables.get("preset", {}).items():
-            yield Preset.read(name, table, shared)
+def _presets() -> dict[str, Preset]:
+    """Return the presets of the core, then those of plugins; a name's first one counts."""
+    found = _read_all(_TABLES)
+    for plugin in hooks.plugins():
+        with plugin.guarded("presets.toml"):
+            found = found | _read_all(_tables(plugin.folder)) | found
+    return found
+
+
+def _read_all(tables: Mapping[str, Any]) -> dict[str, Preset]:
+    """Read the presets of a file, which may be like each other and like the core's."""
+    shared = SHARED | tables.get("shared", {})
+    return {
+        name: Preset.read(name, table, shared) for name, table in tables.get("preset", {}).items()
+    }
 
 
 _TABLES = _tables(Path(__file__).parent)
 # Settings that several presets of the core have, by name.
 SHARED: dict[str, Mapping[str, Any]] = _TABLES["shared"]
-PRESETS: dict[str, Preset] = {one.name: one for one in _presets()}
+PRESETS: dict[str, Preset] = _presets()
 
 
 def preset(name: str) -> Preset:

@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
+from seqgen import hooks
 from seqgen.cli.shell import completion, recording
 from seqgen.cli.shell.inputs import file_name, file_path
 from seqgen.cli.shell.output import unescape
@@ -73,6 +74,8 @@ def takes_options(command: Callable[..., Any]) -> Callable[..., Any]:
         )
     ]
 
+    parameters = _first_of_each_name(parameters)
+
     @functools.wraps(command)
     def run(**values: Any) -> Any:
         if values.get("record_run"):
@@ -88,6 +91,16 @@ def takes_options(command: Callable[..., Any]) -> Callable[..., Any]:
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     run.groups = tuple(groups.values())  # for the documentation
     return run
+
+
+def _first_of_each_name(parameters: Iterable[inspect.Parameter]) -> list[inspect.Parameter]:
+    """Leave out options whose name another one has, which a plugin may have added."""
+    found: dict[str, inspect.Parameter] = {}
+    for one in parameters:
+        if one.name in found:
+            hooks.note_problem(f"of two options {one.name}, the one that a plugin adds is left out")
+        found.setdefault(one.name, one)
+    return [*found.values()]
 
 
 def parameter(name: str, field: dataclasses.Field, kind: Any) -> inspect.Parameter:
