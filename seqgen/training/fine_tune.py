@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from seqgen import registry, store
+from seqgen.engines.memory_limit import return_freed_memory
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.low_rank import adapt
 from seqgen.models.network import Network
@@ -238,6 +239,11 @@ class Origin:
                 f"the data has other tokens than {self.stored.name}: give the text itself"
             )
         model.begin_from(self.model, self.classes == prepared.classes)
+
+    def forget_weights(self) -> None:
+        """Free the memory of its weights, once a new model has its own."""
+        self.model.to("meta")
+        return_freed_memory()
 
     def adapt(self, model: Network, training: TrainingConfig) -> None:
         """Give a model that begins with the origin's weights low-rank adapters to train.

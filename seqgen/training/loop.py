@@ -351,7 +351,8 @@ class Trainer:
         run = self.run
         if self.config.validate_every:
             return run.step % self.config.validate_every == 0
-        interval = self.budget.until_validation(run.validation_seconds)
+        cost = run.validation_seconds, self.hooks.validation_steps
+        interval = self.budget.until_validation(*cost)
         if self.budget.steps:
             return run.step % interval == 0
         return run.seconds - self._validated_at >= interval

@@ -15,11 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from seqgen import __version__, ranks, store
+from seqgen.engines.memory_limit import return_freed_memory
 from seqgen.engines.precision import choose_device, parameter_type
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.generation.sample import fixed_sample
 from seqgen.interrupts import interruptible
 from seqgen.metrics.perplexity import ScoreTotals
+from seqgen.models.array_steps import ArraySteps
 from seqgen.models.deferred_init import Unfilled
 from seqgen.models.mixture.members import Members, members_of
 from seqgen.models.network import Network
@@ -289,6 +291,10 @@ class Session:
         model.eval()
         text = fixed_sample(self.loaded, self.prepared.sample_prompt, SAMPLE_TOKENS)
         model.train(training)
+        for part in model.modules():
+            if isinstance(part, ArraySteps):  # a copy of the weights, which training changes
+                part.forget_prepared()
+        return_freed_memory()
         report(SampleLine(step=step, text=text))
 
     def _facts(self, trainer: Trainer) -> dict[str, Any]:
@@ -334,8 +340,10 @@ class Session:
             report(event)
             watch.take(event)
 
+        tokens_per_step = self.prepared.train.scored / self._batches.steps_per_epoch
         hooks = Hooks(
             validate=None if self.prepared.val is None else validation.quick,
+            validation_steps=validation.steps(tokens_per_step, sample=self.is_language_model),
             figures=lambda: validation.figures,
             keep_best=lambda: self.stored.write_weights(model),
             checkpoint=checkpoint,

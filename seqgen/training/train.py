@@ -263,6 +263,8 @@ def _begin(
         model = unfilled.shell(options.place)
     else:
         model = ready.initial_model()
+        if plan.origin is not None:
+            plan.origin.forget_weights()
         model.to(device=options.place, dtype=parameter_type(training.precision))
     if training.lora is not None:
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)

@@ -20,6 +20,7 @@ from seqgen.errors import UsageError
 from seqgen.plugins.exchange.formats import NumberType
 from seqgen.settings import Options, Panel, argument, setting
 from seqgen.store.layout import is_known
+from seqgen.wording import plural
 
 ExportFormat = Literal["arpa", "gguf", "hf", "onnx", "peft"]
 # What importers open as a file, which reads what is piped in.
@@ -72,7 +73,14 @@ def import_(imported: Imported, threads: Threads, out: Output) -> None:
     options = {"like": imported.like, "base": imported.base, "overwrite": imported.overwrite}
     stored = import_model(file, name=name, **options)
     out.record(describe(stored))
-    out.notice(f"{stored.name}: imported from {one_line(str(file))}")
+    said = f"{stored.name}: imported from {one_line(str(file))}"
+    if sums := stored.record.get("probability_sums"):
+        said += (
+            f"; after {sums['off']:,} of {plural(sums['contexts'], 'context')} its probabilities "
+            f"sum to {sums['least']:.4g} to {sums['most']:.4g} instead of 1, so commands such as "
+            "perplexity and sample divide them by their sum"
+        )
+    out.notice(said)
 
 
 class Exported(Overwrite, panel=Panel.OUTPUT):
