@@ -370,7 +370,8 @@ def _all(field: str) -> list[tuple[str, Any]]:
 
 def plugin_of(target: str) -> str | None:
     """Return the plugin that a "module:name" is of; None if it is of no plugin."""
-    return next((one.name for one in plugins() if target.startswith(f"{one.module}.")), None)
+    owned = (one for one in plugins() if target.startswith((f"{one.module}.", f"{one.module}:")))
+    return next((one.name for one in owned), None)
 
 
 def missing_plugin(name: str) -> str | None:

@@ -27,7 +27,8 @@ VALIDATION_EXAMPLES = 2000
 class LabelValidation(OwnLossValidation):
     """Of a classifier or a tagger: cross-entropy and accuracy of the labels of so many examples."""
 
-    little, how = VALIDATION_EXAMPLES, "every label of the held-out part"
+    little = most = VALIDATION_EXAMPLES
+    how = "every label of the held-out part"
 
     def loss(self, most: int | None = None) -> float:
         totals = label_totals(self.loaded.model, self.prepared.val, most)
