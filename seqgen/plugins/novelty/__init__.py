@@ -8,5 +8,5 @@ PLUGIN = Plugin(
     commands={
         "novelty": Command("command:novelty", "Measure", work="reads"),
     },
-    options={"eval": "options:NoveltyMeasure"},
+    options={"eval": "options:NoveltyMeasure", "writing": "filter_options:CopyLimit"},
 )
