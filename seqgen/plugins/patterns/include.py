@@ -31,7 +31,6 @@ from seqgen.generation.processors import IMPOSSIBLE, History
 from seqgen.generation.prompts import Prompt
 from seqgen.plugins.patterns.constraint import Constraint
 from seqgen.plugins.patterns.forms import constraint_for, content
-from seqgen.plugins.patterns.options import SearchedForm
 from seqgen.settings import require
 from seqgen.settings.generation import BeamOptions
 from seqgen.store.loaded import LoadedModel
@@ -195,14 +194,18 @@ class RequiredTexts(Requirement):
     """What `--include` and `--terms` ask for.
 
     Attributes:
-        form: these options.
         loaded: the model.
         options: how to search.
+        include: what every text must contain.
+        terms_file: the name of a file of `Terms`, or None.
+        flag: what an error names.
     """
 
-    form: SearchedForm
     loaded: LoadedModel
     options: BeamOptions
+    include: tuple[str, ...]
+    terms_file: str | None
+    flag: str
 
     @cached_property
     def terms(self) -> Terms | None:
@@ -212,23 +215,22 @@ class RequiredTexts(Requirement):
             UsageError: the model reads no sources of text.
             SeqgenError: the file cannot be read.
         """
-        if self.form.terms is None:
+        if self.terms_file is None:
             return None
         self.loaded.given.require_sources("--terms")
         require(self.loaded.source_tokenizer is not None, "--terms is for sources of text")
-        return Terms(self.form.terms)
+        return Terms(self.terms_file)
 
     def required(self, prompt: Prompt) -> list[str]:
         """Return what the texts of a prompt must contain."""
         of_source = [] if self.terms is None else self.terms.of(str(prompt.source))
-        return list(dict.fromkeys([*self.form.include, *of_source]))
+        return list(dict.fromkeys([*self.include, *of_source]))
 
     def group(self, prompt: Prompt, root: Hypothesis) -> IncludingGroup | None:
-        texts, flag = self.required(prompt), str(self.form.required_by)
+        texts, most = self.required(prompt), self.options.max_tokens
         if not texts:
             return None
-        most = self.options.max_tokens
-        languages = {text: containing(self.loaded, text, most, flag) for text in texts}
+        languages = {text: containing(self.loaded, text, most, self.flag) for text in texts}
         return IncludingGroup(self.options, root, Wanted(languages, prompt.tokens))
 
     def missing(self, prompt: Prompt, text: str) -> list[str] | None:

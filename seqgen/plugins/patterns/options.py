@@ -125,4 +125,6 @@ class SearchedForm(Form, panel=Panel.FORM):
             return None
         from seqgen.plugins.patterns.include import RequiredTexts
 
-        return RequiredTexts(self, generator.loaded, generator.options)
+        return RequiredTexts(
+            generator.loaded, generator.options, self.include, self.terms, self.required_by
+        )

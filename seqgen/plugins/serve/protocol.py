@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from seqgen.errors import SeqgenError, did_you_mean
+from seqgen.generation.backward import decoder_of
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.processors import LogitBias, Processor
 from seqgen.generation.prompts import Prompt, batches
@@ -405,7 +406,7 @@ class TextOffsets:
     def __init__(self, asked: Query, prompt: Prompt) -> None:
         self._asked, self._at = asked, len(prompt.text) if asked.echo else 0
         # Bytes of a character, and white space that a line begins without, span several pieces.
-        self._decoder = asked.loaded.decoder(prompt.tokens)
+        self._decoder = decoder_of(asked.loaded, prompt.tokens)
 
     def push(self, echoed: Sequence[Noted | int], noted: Sequence[Noted]) -> list[int]:
         """Return where each of the prompt's tokens begins, then each of the next ones."""
