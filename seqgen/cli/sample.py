@@ -76,8 +76,8 @@ def sample(
     for flag in instead.given:
         if flag != "--interactive":
             sampling.of_source.refuse_shown(flag)
-    if instead.suggest and (form := next(iter(sampling.form.given), None)):
-        raise UsageError(f"--suggest writes no text, so it takes no {form}")
+    if instead.suggest and sampling.form is not None:
+        raise UsageError(f"--suggest writes no text, so it takes no {sampling.form}")
     rows = sampling.num_samples * sampling.best_of
     writing = TextWriter.open(sampling, rows, model, prompts, picture, echo, out)
     loaded = writing.loaded
