@@ -1,8 +1,10 @@
 """Plugins of other distributions: how they are found, and what those that are broken cost."""
 
 import json
+import re
 
 import pytest
+from places import ROOT
 from strangers import install, seqgen
 
 from seqgen import hooks
@@ -110,6 +112,24 @@ def test_names_that_are_taken_are_left_out(site, run):
         "seqgen: plugin second (stranger-second 1.5): its command train is left out: "
         "seqgen has one of this name",
     }
+
+
+PAGE = ROOT / "docs" / "plugins.md"
+
+
+def test_the_filter_of_the_page_filters(site, run, tmp_path):
+    *_, code = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    install(site, "digits", {"digits.py": code}, adds='options={"writing": "digits:NoDigits"}')
+    text = tmp_path / "text.txt"
+    text.write_text("a1 b2 c3\n" * 50)
+    trained = run("train", text, "--model", "ngram", "--order", 1, "--name", "n", "--quiet")
+    assert trained == (0, "", "")
+    common = ("sample", "--max-tokens", 40, "--seed", 1)
+    assert re.search(r"\d", run(*common)[1])
+    code, out, err = run(*common, "--no-digits")
+    assert (code, err) == (0, "") and len(out) > 30 and not re.search(r"\d", out)
+    code, out, _ = run("sample", "a", "--no-digits", "--max-tokens", 2, "--explain")
+    assert code == 0 and "no-digits" in out
 
 
 ROWS = {

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -17,7 +18,7 @@ from seqgen import hooks
 from seqgen.cli import run
 
 OUTSIDE = Path(__file__).with_name("outside")
-pytestmark = pytest.mark.slow
+PAGE = ROOT / "docs" / "plugins.md"
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +76,17 @@ def test_it_is_short():
     assert sum(len(path.read_text().splitlines()) for path in files) < 120
 
 
+def test_it_is_what_the_page_shows():
+    """All of it, but for the build system, which is pip's affair."""
+    shown = re.findall(r"^```(?:python|toml|json)\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    files = [path for path in OUTSIDE.rglob("*") if path.suffix in (".py", ".toml", ".json")]
+    assert len(files) == 8
+    for path in files:
+        text = path.read_text()
+        assert text[text.index("[project]") if path.name == "pyproject.toml" else 0 :] in shown
+
+
+@pytest.mark.slow
 def test_it_is_listed_and_so_is_its_command(program, go, text):
     code, out, err = program("-m", "seqgen", "--help")
     assert (code, err) == (0, "") and "  count " in out.partition("\nText:\n")[2]
@@ -94,6 +106,7 @@ def test_it_is_listed_and_so_is_its_command(program, go, text):
     assert "seqgen count book.txt --most 3" in program("-m", "seqgen", "count", "-h")[1]
 
 
+@pytest.mark.slow
 def test_its_cell_trains_samples_resumes_and_is_exported(program, go, text, tmp_path):
     losses, arrays = tmp_path / "losses.tsv", tmp_path / "m.npz"
     settings = ("--model", "ligru", "--name", "m", "--set", "hidden_size=24", "--layers", 1)
@@ -115,6 +128,7 @@ def test_its_cell_trains_samples_resumes_and_is_exported(program, go, text, tmp_
     assert 0 < scored["bits_per_char"] < 4
 
 
+@pytest.mark.slow
 def test_without_it_its_models_are_refused_in_a_line(go, text, capfd):
     settings = ("--model", "ligru", "--name", "left", "--set", "hidden_size=8")
     go("train", text, *settings, "--steps", 2)
@@ -125,6 +139,7 @@ def test_without_it_its_models_are_refused_in_a_line(go, text, capfd):
     assert "outside" not in {one.name for one in hooks.plugins()}
 
 
+@pytest.mark.slow
 def test_the_contract_of_cells_holds_for_its_cell(program):
     contracts = [ROOT / "tests" / "models" / f"test_{name}.py" for name in CONTRACTS]
     options = ("-q", "-n", 0, "-k", "ligru", "-m", "", "-p", "no:cacheprovider")
