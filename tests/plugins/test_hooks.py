@@ -138,6 +138,33 @@ ROWS = {
 }
 
 
+SAME = """
+from seqgen.settings import setting
+from seqgen.settings.listening import ListenerOptions
+
+class Same(ListenerOptions):
+    steps: int = setting("Another option of this name.", 3)
+    feathers: int = setting("How many feathers.", 3)
+"""
+
+
+def test_options_and_presets_of_names_that_are_taken_are_left_out(site, run):
+    preset = '[preset.{}]\narchitecture = "ngram"\nsummary = "Of birds."\n'
+    files = {"same.py": SAME, "presets.toml": preset.format("gpt") + preset.format("bird")}
+    install(site, "wings", files, adds='options={"train": "same:Same"}')
+    code, out, err = run("train", "--help")
+    assert (code, err) == (
+        0,
+        "seqgen: of two options steps, the one that a plugin adds is left out\n",
+    )
+    assert "Another option" not in out and "How many feathers." in out
+    records = [
+        json.loads(line) for line in run("train", "--preset", "help", "--json")[1].splitlines()
+    ]
+    found = {one["name"]: one for one in records}
+    assert found["bird"]["summary"] == "Of birds." != found["gpt"]["summary"]
+
+
 def test_parts_that_cannot_be_imported_are_left_out_one_by_one(site, run, tmp_path):
     adds = 'options={"eval": "options:Wings"}, tasks=("task:T",)'
     files = {"options.py": "1/0", "architectures.json": json.dumps(ROWS), "help.toml": "["}
