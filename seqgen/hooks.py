@@ -73,6 +73,8 @@ class Plugin:
             take besides their own, by the place where they are added: "writing" (of `sample` and
             `beam-search`), "train" and so on. Whoever has the place says what methods such a group
             needs.
+        sections: of the page that `seqgen report` writes about models of text: objects of the
+            class `seqgen.cli.shell.page.ReportSection`, which says when which method is called.
     """
 
     version: int = VERSION
@@ -80,6 +82,7 @@ class Plugin:
     former_flags: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    sections: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -212,3 +215,8 @@ def options(place: str) -> dict[str, Any]:
         for one in plugins()
         if place in one.plugin.options
     }
+
+
+def sections() -> list[Any]:
+    """Return the sections of a report that all plugins add."""
+    return [one.load(target) for one in plugins() for target in one.plugin.sections]
