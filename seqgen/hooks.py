@@ -76,6 +76,8 @@ class Plugin:
         listeners: to training: functions that are called when a run begins, each with the
             `seqgen.training.listeners.RunFacts`; each returns a `seqgen.training.run.Listener`, or
             None. A listener that fails is left out with a warning, and training goes on.
+        sections: of the page that `seqgen report` writes about models of text: objects of the
+            class `seqgen.cli.shell.page.ReportSection`, which says when which method is called.
     """
 
     version: int = VERSION
@@ -84,6 +86,7 @@ class Plugin:
     tasks: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     listeners: tuple[str, ...] = ()
+    sections: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -221,3 +224,8 @@ def options(place: str) -> dict[str, Any]:
 def listeners() -> list[tuple[str, Any]]:
     """Return the functions of all plugins that make listeners, each with its plugin's name."""
     return [(one.name, one.load(target)) for one in plugins() for target in one.plugin.listeners]
+
+
+def sections() -> list[Any]:
+    """Return the sections of a report that all plugins add."""
+    return [one.load(target) for one in plugins() for target in one.plugin.sections]

@@ -49,9 +49,7 @@ class TextMeasure(Options, ABC, panel=Panel.SCORES):
         return bool(self.given)
 
     @abstractmethod
-    def measure(
-        self, loaded: Any, real: Sequence[str], written: Sequence[str]
-    ) -> dict[str, Any]:
+    def measure(self, loaded: Any, real: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
         """Return the figures of what the model wrote (`model`), and of the real texts (`text`).
 
         Args:

@@ -13,7 +13,7 @@ import typer
 
 from seqgen import cli
 from seqgen.cli.shell.flags import takes_options
-from seqgen.cli.shell.help import Command, CommandGroup
+from seqgen.cli.shell.help import CommandGroup, CommandWithHelp
 from seqgen.cli.shell.model_options import ExactMachine, FixedSeed, Threads
 from seqgen.cli.shell.output import Output, put, put_record
 from seqgen.cli.shell.output_files import Curves, check_picture
@@ -58,7 +58,7 @@ class Written(Options, panel=Panel.LENGTH):
     )
 
 
-@app.command("decode", cls=Command)
+@app.command("decode", cls=CommandWithHelp)
 @takes_options
 def decode(written: Written, cases: Cases, threads: Threads, out: Output) -> None:
     """Compare the writing speed of seqgen with plain baselines, in float32, bf16, int8 and int4.
@@ -138,7 +138,7 @@ class Trained(Options, panel=Panel.MEASURED):
     )
 
 
-@app.command("train", cls=Command)
+@app.command("train", cls=CommandWithHelp)
 @takes_options
 def train(trained: Trained, cases: Cases, machine: ExactMachine, out: Output) -> None:
     """Compare the training speed of seqgen with plain PyTorch in float32, at equal sizes.
@@ -178,7 +178,7 @@ class Loaded(Options, panel=Panel.MEASURED):
     )
 
 
-@app.command("hopfield", cls=Command)
+@app.command("hopfield", cls=CommandWithHelp)
 @takes_options
 def hopfield(loaded: Loaded, seed: FixedSeed, threads: Threads, out: Output) -> None:
     """Measure how many random patterns a Hopfield network restores, by its load.
@@ -217,7 +217,7 @@ class Sizes(Options, panel=Panel.MEASURED):
     repeats: int = setting("Number of runs of each case.", 3, low=1, panel=Panel.LENGTH)
 
 
-@app.command("hmm", cls=Command)
+@app.command("hmm", cls=CommandWithHelp)
 @takes_options
 def hmm(sizes: Sizes, threads: Threads, out: Output) -> None:
     """Measure what a token costs a hidden Markov model, by its number of states.
@@ -276,7 +276,7 @@ class Ruled(Options, panel=Panel.MEASURED):
     lr: float = setting("The rate alpha_0 of every rule.", 0.5, low=1e-9, high=MOST_RATE)
 
 
-@app.command("points", cls=Command)
+@app.command("points", cls=CommandWithHelp)
 @takes_options
 def points(ruled: Ruled, curves: Curves, seed: FixedSeed, threads: Threads, out: Output) -> None:
     """Watch every update rule on a problem of one number: the mean of 21 points.

@@ -9,7 +9,7 @@ from places import ROOT
 
 from seqgen.cli import make_app, sample
 from seqgen.cli.shell.flags import takes_options
-from seqgen.cli.shell.help import Command
+from seqgen.cli.shell.help import CommandWithHelp
 from seqgen.errors import UsageError
 from seqgen.settings.generation import SampleOptions
 from seqgen.settings.options import Options, Panel
@@ -48,7 +48,7 @@ def test_the_type_says_the_default_and_the_class_the_heading():
 def called(function, arguments):
     """Call a function as a command."""
     app = typer.Typer()
-    app.command(cls=Command)(function)
+    app.command(cls=CommandWithHelp)(function)
     command = typer.main.get_command(app)
     command(list(arguments), prog_name=function.__name__, standalone_mode=False)
 
@@ -157,7 +157,7 @@ def test_an_old_spelling_works_and_is_not_shown(capfd):
         got.append((renamed.file, renamed.given))
 
     app = typer.Typer()
-    app.command(cls=Command)(read)
+    app.command(cls=CommandWithHelp)(read)
     command = typer.main.get_command(app)
     for flag in ("--file", "--text", "-f"):
         command([flag, "a.txt"], prog_name="read", standalone_mode=False)

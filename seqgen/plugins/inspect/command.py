@@ -16,7 +16,7 @@ from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.plugins.inspect.output import View
-    from seqgen.plugins.inspect.passage import Passages
+    from seqgen.scoring.passages import Passages
     from seqgen.store.loaded import LoadedModel
 
 
@@ -156,7 +156,7 @@ def inspect(
         raise UsageError("give --json or --html, not both")
     heads, layer = list(dict.fromkeys(asked.head)) or None, asked.layer
     from seqgen.plugins.inspect import output as inspected
-    from seqgen.plugins.inspect.passage import passages as passages_of
+    from seqgen.scoring.passages import tokenize_passages
     from seqgen.store.loading import Work, load
 
     loaded = load(model.model, machine.device, work=Work(read=looked.max_tokens))
@@ -167,7 +167,7 @@ def inspect(
     if html is not None:
         html = check_html(html, [] if source is None else [source], "--html")
     chunks = [looked.text] if source is None else source.chunks(loaded.data.newlines)
-    passages = passages_of(loaded, chunks, looked.max_tokens)
+    passages = tokenize_passages(loaded, chunks, looked.max_tokens)
     if passages.cut:
         size = plural(looked.max_tokens, "token")
         out.announce(f"looking at the first {size}; --max-tokens takes more")

@@ -1,4 +1,4 @@
-"""What the heads of a transformer read of a text, for one word of it and on the whole."""
+"""The attention of a transformer's heads over a text: for one word, and its entropy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqgen.models.transformer.attention_figures import (
     attention_weights,
 )
 from seqgen.models.transformer.context import AnchoredContext
-from seqgen.plugins.inspect.passage import InspectedText, Passages
+from seqgen.scoring.passages import Passages, TokenizedDocument
 from seqgen.settings import require
 from seqgen.store.loaded import LoadedModel
 from seqgen.wording import plural
@@ -123,7 +123,7 @@ def require_transformer(loaded: LoadedModel) -> AnchoredContext:
 
 def _passage_of(
     passages: Passages, word: str | None, window: int
-) -> tuple[InspectedText, list[int]]:
+) -> tuple[TokenizedDocument, list[int]]:
     """Return a document as far as the window goes, and the places of a word in it."""
     if window < 2:
         raise SeqgenError(f"a window of {plural(window, 'token')} leaves nothing to attend to")
@@ -136,7 +136,7 @@ def _passage_of(
     raise SeqgenError(f"the text has no {word!r} in the tokens that are looked at")
 
 
-def _places(passage: InspectedText, word: str) -> list[int]:
+def _places(passage: TokenizedDocument, word: str) -> list[int]:
     """Return the tokens in which the last occurrence of a word stands; none without one."""
     text = "".join(passage.texts)
     exact = re.escape(word)
@@ -150,9 +150,14 @@ def _places(passage: InspectedText, word: str) -> list[int]:
 
 
 def _of_head(
-    passage: InspectedText, places: list[int], word: str, layer: int, head: int, matrix: np.ndarray
+    passage: TokenizedDocument,
+    places: list[int],
+    word: str,
+    layer: int,
+    head: int,
+    matrix: np.ndarray,
 ) -> HeadWeights:
-    """Return what a head reads for a word, in the order of the text."""
+    """Average the attention of one head from the tokens of a word, in the order of the text."""
     # In the order of reading, step r + 1 reads what step r predicted; step 0 the start symbol.
     steps = np.concatenate([[0], passage.row_of + 1])
     read = matrix[steps[np.array(places) + 1]].mean(0)[steps]

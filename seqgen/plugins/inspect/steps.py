@@ -18,7 +18,7 @@ from seqgen.models.recurrent.array_layer import ArrayLayer
 from seqgen.models.recurrent.arrays import RecurrentArrays
 from seqgen.models.recurrent.equation import Equation
 from seqgen.models.recurrent.settings import RecurrentConfig
-from seqgen.plugins.inspect.passage import InspectedText, Passages
+from seqgen.scoring.passages import Passages, TokenizedDocument
 from seqgen.settings import require
 from seqgen.store.loaded import LoadedModel
 
@@ -87,7 +87,7 @@ def require_recurrent(loaded: LoadedModel, flag: str) -> None:
 
 
 def trace(loaded: LoadedModel, tokens: np.ndarray) -> Trace:
-    """Return what a recurrent network does while it reads T tokens from the start of a text.
+    """Record a recurrent network while it reads T tokens from the start of a text.
 
     Args:
         loaded: the model.
@@ -208,13 +208,15 @@ def steps(passages: Passages) -> Iterator[InspectedStep]:
 
 
 @without_gradients
-def _logits(passage: InspectedText, traced: Trace) -> np.ndarray:
-    """Return what a network predicts at each of its T steps, (T, V)."""
+def _logits(passage: TokenizedDocument, traced: Trace) -> np.ndarray:
+    """Compute the logits of all T steps, (T, V)."""
     logits = passage.loaded.model.logits(traced.features, passage.batch, None)
     return ops_of(logits).array(logits)[0].astype(np.float64)
 
 
-def _step(passage: InspectedText, traced: Trace, number: int, logits: np.ndarray) -> InspectedStep:
+def _step(
+    passage: TokenizedDocument, traced: Trace, number: int, logits: np.ndarray
+) -> InspectedStep:
     loaded = passage.loaded
     token, target = int(passage.read[number]), int(passage.targets[number])
     log_probs = logits - np.logaddexp.reduce(logits)
@@ -319,11 +321,11 @@ def _values(
 
 
 def memory_of(equation: Equation) -> str:
-    """Return which part of a layer's state is its memory: the last, as c of h and c."""
+    """Name the part of a layer's state that is its memory: the last, as c of h and c."""
     return equation.parts[-1]
 
 
-def _unit_places(passage: InspectedText, values: np.ndarray) -> list[UnitValue]:
+def _unit_places(passage: TokenizedDocument, values: np.ndarray) -> list[UnitValue]:
     about: tuple[Any, ...] = (passage.loaded.stored.name, passage.number)
     columns = zip(passage.pieces, passage.texts, values.tolist(), strict=True)
     return [UnitValue(*about, index, *each) for index, each in enumerate(columns)]
@@ -449,7 +451,7 @@ def units(passages: Passages) -> list[Unit]:
 
 
 def _units(
-    model: str, number: int, equation: Equation, layers: list[tuple[InspectedText, LayerTrace]]
+    model: str, number: int, equation: Equation, layers: list[tuple[TokenizedDocument, LayerTrace]]
 ) -> list[Unit]:
     """Return the units of a layer, in order.
 
@@ -491,7 +493,9 @@ def _units(
     return every
 
 
-def _mean(layers: list[tuple[InspectedText, LayerTrace]], name: str | None) -> np.ndarray | None:
+def _mean(
+    layers: list[tuple[TokenizedDocument, LayerTrace]], name: str | None
+) -> np.ndarray | None:
     """Return the mean over all steps of a gate, (H,); None where the layer has none."""
     if name is None or name not in layers[0][1].values:
         return None
