@@ -15,6 +15,7 @@ from seqgen.cli.shell.output_files import (
     check_out_folder,
     check_replaced_model,
 )
+from seqgen.cli.shell.tables import count, significant
 from seqgen.errors import UsageError
 from seqgen.plugins.exchange.formats import NumberType, exported_formats, is_in_format
 from seqgen.settings import Options, Panel, argument, setting
@@ -74,10 +75,11 @@ def import_(imported: Imported, threads: Threads, out: Output) -> None:
     out.record(describe(stored))
     said = f"{stored.name}: imported from {one_line(str(file))}"
     if sums := stored.record.get("probability_sums"):
+        least, most = significant(sums["least"], 4), significant(sums["most"], 4)
         said += (
-            f"; after {sums['off']:,} of {plural(sums['contexts'], 'context')} its probabilities "
-            f"sum to {sums['least']:.4g} to {sums['most']:.4g} instead of 1, so commands such as "
-            "perplexity and sample divide them by their sum"
+            f"; after {count(sums['off'])} of {plural(sums['contexts'], 'context')} its "
+            f"probabilities sum to {least} to {most} instead of 1, so commands such as perplexity "
+            "and sample divide them by their sum"
         )
     out.notice(said)
 
