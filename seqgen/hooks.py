@@ -70,8 +70,11 @@ class Plugin:
             architectures are in a file `architectures.json` beside the plugin, their settings and
             defaults in `defaults.json`.
         options: groups of options (`seqgen.settings.options.Options`) that commands of the core
-            take besides their own, by the place where they are added: "writing" (of `sample` and
-            `beam-search`), "train" and so on. Whoever has the place says what methods such a group
+            take besides their own, by the place where they are added: "eval"
+            (`seqgen.settings.scoring.TextMeasure`); "writing" for `sample` and `beam-search`, and
+            "sample" or "beam-search" for one of them, where it replaces the plugin's group of
+            "writing" (`seqgen.settings.filters.FilterOptions`); "perplexity" (`TextSet`, there)
+            and "fill" (`WordFilter`, there). Whoever has the place says what methods such a group
             needs.
     """
 

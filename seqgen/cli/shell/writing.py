@@ -47,11 +47,12 @@ def lists_filters(options: type[WritingOptions]) -> Callable[[C], C]:
     added = [kind for kind in options.types()["added"].types().values() if is_group(kind)]
     constraints = [kind.constraint_flag for kind in added if kind.constraint_flag]
     filters = [kind.filter_flag for kind in added if kind.filter_flag]
-    endings = " and ".join([*constraints, *filters])
+    endings = [*constraints, *filters]
+    end = "end" if len(endings) > 1 else "ends"
     names = {
         "constraints": "".join(f", {flag}" for flag in constraints),
         "filters": "".join(f", {flag}" for flag in filters),
-        "endings": f"; only {endings} end the text instead" if endings else "",
+        "endings": f"; only {' and '.join(endings)} {end} the text instead" if endings else "",
     }
 
     def listed(command: C) -> C:
