@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from seqgen.settings.options import Options
 
@@ -15,7 +15,14 @@ class FilterOptions(Options):
     commands, at "sample" or "beam-search" for one of them. The defaults of all methods restrict
     nothing. A generator is the `generation.from_source.TextMaker` that writes: it has the model
     (`loaded`), all options, and `dead_id`.
+
+    Attributes:
+        constraint_flag: what help calls the constraint in the order of filters; "" for none.
+        filter_flag: the same of the filters that apply after constraints.
     """
+
+    constraint_flag: ClassVar[str] = ""
+    filter_flag: ClassVar[str] = ""
 
     @property
     def form(self) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from seqgen.settings.filters import FilterOptions
 from seqgen.settings.options import Panel
@@ -12,6 +12,8 @@ from seqgen.settings.setting import setting
 
 class CopyLimit(FilterOptions, panel=Panel.FILTERS):
     """How much a text may copy from the training text."""
+
+    filter_flag: ClassVar[str] = "--max-copy"
 
     max_copy: int | None = setting(
         "Never write N characters in a row that occur in the text the model was trained on.",

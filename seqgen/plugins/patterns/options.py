@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from seqgen.settings.filters import FilterOptions
 from seqgen.settings.options import Panel
@@ -14,6 +14,8 @@ FORMS = "--pattern", "--grammar", "--json-schema"
 
 class Form(FilterOptions, panel=Panel.FORM):
     """The form that a whole text must have."""
+
+    constraint_flag: ClassVar[str] = "--pattern"
 
     pattern: str | None = setting(
         "Write only texts that match this regular expression as a whole: Python's syntax without "
