@@ -361,6 +361,7 @@ def test_every_task_is_learned_with_every_tokenizer(tokenizer, server, tmp_path)
 
 @pytest.mark.parametrize("task", ["pairs", "classes", "tags", "words"])
 def test_a_tokenizer_may_have_no_unknown_token(task, tmp_path):
+    pytest.importorskip("seqgen.plugins.exchange")
     folder, flags = TOKENIZERS["some bytes"](tmp_path / "tokenizer"), TASKS[task][0].split()
     quick = ["--steps", "2", "--batch-size", "4", "--name", "m", "--quiet"]
     assert run(["train", *flags, *quick, "--tokenizer", str(folder)]) == 0
