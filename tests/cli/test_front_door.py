@@ -512,7 +512,7 @@ def typing(monkeypatch, *lines):
         return line
 
     monkeypatch.setattr(builtins, "input", answer)
-    for module in ("sample", "writing"):
+    for module in ("sample", "shell.writing"):
         monkeypatch.setattr(f"seqgen.cli.{module}.is_terminal", lambda stream: True)
     yield
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import pytest
-import seqgen.commands
 from known_models import ALPHABET, fake
 from places import STORED
 
@@ -22,7 +21,7 @@ from seqgen.text.tokenizers import KINDS
 from seqgen.wording import ShortRepr
 
 
-def commands_of(package):
+def modules_of(package):
     """Return the names of all modules of a package."""
     return [m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
 
@@ -101,7 +100,7 @@ def test_a_mixture_is_shown_with_the_parameters_of_its_parts():
     assert "mixture" in shown and f"{620 + 748:,} parameters" in shown
 
 
-RESULTS = [result for name in commands_of(seqgen.commands) for result in results_in(name)]
+RESULTS = [result for name in modules_of(seqgen) for result in results_in(name)]
 
 
 @pytest.mark.parametrize("kind", RESULTS, ids=lambda kind: kind.__name__)

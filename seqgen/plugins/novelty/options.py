@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from seqgen.cli.shell.tables import count, percentage
+from seqgen.settings.options import Panel
 from seqgen.settings.scoring import TextMeasure
 from seqgen.settings.setting import setting
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from seqgen.store.loaded import LoadedModel
 
 
-class NoveltyMeasure(TextMeasure):
+class NoveltyMeasure(TextMeasure, panel=Panel.SCORES):
     """How much of what a model writes is copied: the longest part, and the shares of n-grams."""
 
     novelty: bool = setting(

@@ -120,7 +120,7 @@ def test_a_curve_is_as_wide_as_the_terminal(columns, wide, monkeypatch):
     points = [(".", [(0, 4.0), (9, 1.0)])]
     assert max(map(len, curve(points))) == 72
     for module in ("tables", "output"):
-        monkeypatch.setattr(f"seqgen.cli.{module}.is_terminal", lambda stream: True)
+        monkeypatch.setattr(f"seqgen.cli.shell.{module}.is_terminal", lambda stream: True)
     monkeypatch.setenv("COLUMNS", str(columns))
     assert max(map(len, curve(points))) == wide
 
