@@ -68,11 +68,12 @@ class Plugin:
             flag, the command, and the flag that it has instead ("" for none).
         tasks: kinds of task (`seqgen.tasks.task.Task`): what its models learn. The rows of its
             architectures are in a file `architectures.json` beside the plugin, their settings and
-            defaults in `defaults.json`.
+            defaults in `defaults.json`, and presets of them in `presets.toml`.
         options: groups of options (`seqgen.settings.options.Options`) that commands of the core
             take besides their own, by the place where they are added: "writing" (of `sample` and
             `beam-search`), "train" and so on. Whoever has the place says what methods such a group
-            needs.
+            needs. Those at "recipe" (of `train`, `tune` and `sweep`) need none: each option gives
+            the setting of its name.
         sections: of the page that `seqgen report` writes about models of text: objects of the
             class `seqgen.cli.shell.page.ReportSection`, which says when which method is called.
     """
@@ -206,6 +207,22 @@ def former_flags() -> Mapping[tuple[str, str], tuple[str, str]]:
 def tasks() -> list[Any]:
     """Return the kinds of task of all plugins."""
     return [one.load(target) for one in plugins() for target in one.plugin.tasks]
+
+
+def plugin_of(target: str) -> str | None:
+    """Return the plugin that a "module:name" is of; None if it is of no plugin."""
+    owned = (one for one in plugins() if target.startswith((f"{one.module}.", f"{one.module}:")))
+    return next((one.name for one in owned), None)
+
+
+def missing_plugin(name: str) -> str | None:
+    """Return the plugin of seqgen that an architecture or a task needs and that is not installed.
+
+    None if it needs none, or is unknown.
+    """
+    brought = importlib.import_module("seqgen.plugins").BROUGHT
+    owner = next((plugin for plugin, names in brought.items() if name in names), None)
+    return None if owner in {one.name for one in plugins()} else owner
 
 
 def options(place: str) -> dict[str, Any]:

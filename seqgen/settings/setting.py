@@ -178,6 +178,7 @@ class Flag:
         positional: it is an argument and has no name.
         common: most runs need it, so that the short help (-h) lists it.
         writes: its value names a file or folder that the command writes.
+        hidden: help leaves it out.
     """
 
     panel: str = ""
@@ -190,6 +191,7 @@ class Flag:
     positional: bool = False
     common: bool = False
     writes: bool = False
+    hidden: bool = False
 
 
 def require(condition: bool, message: str) -> None:

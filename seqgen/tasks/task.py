@@ -42,6 +42,10 @@ class Task:
             None where a model learns by itself.
         array_head: the same of array models.
         head_config: "module:name" of what makes its configuration class of that of the features.
+        default_trunk: the architecture that has these features, if none is named.
+        features: "module:name" of the `training.fine_tune.FeatureSource` of its models: another
+            model whose features they read too (`--features`); None where they read none.
+        example_format: how its examples stand in files, for the help of `--task`.
         head_settings: the settings that such a model has besides those of the features, with their
             defaults.
         head_recipe: the training settings that are its defaults on a language model's features.
@@ -72,6 +76,9 @@ class Task:
     head: str | None = None
     array_head: str | None = None
     head_config: str | None = None
+    default_trunk: str | None = None
+    features: str | None = None
+    example_format: str = ""
     head_settings: Mapping[str, Any] = field(default_factory=dict)
     head_recipe: Mapping[str, Any] = field(default_factory=dict)
     called: str | None = None

@@ -16,10 +16,10 @@ from seqgen.plugins.labels.models.transformer_arrays import MaskedModel
 from seqgen.plugins.patterns.automaton import Automaton, Vocabulary
 from seqgen.plugins.patterns.network import CharacterNetwork
 from seqgen.plugins.patterns.regex import add_pattern
-from seqgen.plugins.vectors.words import SHOWN_SPACE
 from seqgen.settings import require
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.tokenizers import Tokenizer
+from seqgen.text.tokenizers.sentencepiece import SPACE
 from seqgen.wording import ShortRepr
 
 # What stands for a hidden token in a text.
@@ -127,7 +127,7 @@ def line_breaks(tokenizer: Tokenizer) -> list[int]:
 
 def shown(piece: str) -> str:
     """Return a token without the spaces around it, unless it is nothing else."""
-    return piece.replace(SHOWN_SPACE, " ").strip(" ") or piece
+    return piece.replace(SPACE, " ").strip(" ") or piece
 
 
 def _check(loaded: LoadedModel, ids: list[int], places: list[int], where: str) -> None:

@@ -8,7 +8,7 @@ MASKED_LM = Task(
     name="masked-lm",
     learns="a text",
     try_it='fill "a [MASK] text"',
-    validation="seqgen.training.validations:MaskedValidation",
+    validation="seqgen.plugins.labels.validation:MaskedValidation",
     serves={
         "fill": "seqgen.plugins.labels.fill:fill",
         "perplexity": "seqgen.plugins.labels.pseudo_perplexity_command:PSEUDO_PERPLEXITY",
