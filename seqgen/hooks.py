@@ -72,8 +72,11 @@ class Plugin:
         options: groups of options (`seqgen.settings.options.Options`) that commands of the core
             take besides their own, by the place where they are added: "writing" (of `sample` and
             `beam-search`), "train" and so on. Whoever has the place says what methods such a group
-            needs. Those at "recipe" (of `train`, `tune` and `sweep`) need none: each option gives
-            the setting of its name.
+            needs; "train" takes `seqgen.settings.listening.ListenerOptions`. Those at "recipe" (of
+            `train`, `tune` and `sweep`) need none: each option gives the setting of its name.
+        listeners: to training: functions that are called when a run begins, each with the
+            `seqgen.training.listeners.RunFacts`; each returns a `seqgen.training.run.Listener`, or
+            None. A listener that fails is left out with a warning, and training goes on.
         sections: of the page that `seqgen report` writes about models of text: objects of the
             class `seqgen.cli.shell.page.ReportSection`, which says when which method is called.
     """
@@ -83,6 +86,7 @@ class Plugin:
     former_flags: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    listeners: tuple[str, ...] = ()
     sections: tuple[str, ...] = ()
 
 
@@ -232,6 +236,11 @@ def options(place: str) -> dict[str, Any]:
         for one in plugins()
         if place in one.plugin.options
     }
+
+
+def listeners() -> list[tuple[str, Any]]:
+    """Return the functions of all plugins that make listeners, each with its plugin's name."""
+    return [(one.name, one.load(target)) for one in plugins() for target in one.plugin.listeners]
 
 
 def sections() -> list[Any]:
