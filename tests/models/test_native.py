@@ -622,7 +622,7 @@ from pathlib import Path
 from seqgen.__main__ import set_up_numpy
 set_up_numpy()
 import numpy as np
-from seqgen.models.engines.native.maps import NativeMap
+from seqgen.engines.native.maps import NativeMap
 kept = [NativeMap(np.ones((3072, 768), np.float32), None) for _ in range(5)]
 lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
 print(next(line.split()[1] for line in lines if line.startswith("AnonHugePages")))

@@ -153,8 +153,8 @@ def test_any_bytes_are_read_or_refused(content, tmp_path_factory):
 
 READ_WHAT_IS_GONE = """
 import os, pathlib, sys
-from seqgen.cli.process import prepare
-from seqgen.data import mapped
+from seqgen.cli.shell.process import prepare
+import seqgen.mapped_tensors as mapped
 mapped.READ_UP_TO = 0
 prepare("perplexity")
 path = pathlib.Path(sys.argv[1])
