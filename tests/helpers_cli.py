@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+from places import STORED
+
+from seqgen import hooks, registry
 from seqgen.cli import all_commands, run
 
 Calls = TypeVar("Calls", Mapping[Any, Any], Sequence[Any])
@@ -26,6 +30,30 @@ def installed(calls: Calls) -> Calls:
     if isinstance(calls, Mapping):
         return {call: about for call, about in calls.items() if is_there(call)}
     return [call for call in calls if is_there(call)]
+
+
+def needs(*plugins: str) -> pytest.MarkDecorator:
+    """Return the mark of a test, or of a case, that is skipped without one of these plugins."""
+    gone = sorted({*plugins} - {one.name for one in hooks.plugins()})
+    return pytest.mark.skipif(bool(gone), reason=f"without the plugin {', '.join(gone)}")
+
+
+def known_kinds(names: Iterable[str]) -> list[str]:
+    """Return the stored models of `kinds` whose plugins are there, and those of their questions.
+
+    Args:
+        names: of the models.
+    """
+    from make_kinds import KINDS, RECIPES
+
+    def is_known(name: str) -> bool:
+        path = STORED / "kinds" / "models" / name / "config.json"
+        architecture = json.loads(path.read_text())["architecture"]
+        known = architecture == "mixture" or registry.known_architecture(architecture) is not None
+        questions = [*KINDS[RECIPES[name].kind].questions.values()]
+        return known and len(installed(questions)) == len(questions)
+
+    return [name for name in names if is_known(name)]
 
 
 def records(capsys, *arguments, by=run) -> list[dict]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers_cli import records
+from helpers_cli import known_kinds, records
 from make_kinds import RECIPES
 from places import STORED
 from safetensors import safe_open
@@ -121,7 +121,7 @@ of_some = pytest.mark.fast_for(
 
 
 @of_some
-@pytest.mark.parametrize("name", [*RECIPES, "ngram-backoff", "ngram-kn"])
+@pytest.mark.parametrize("name", [*known_kinds(RECIPES), "ngram-backoff", "ngram-kn"])
 def test_a_tensor_of_another_type_shape_or_order_is_refused_or_converted(name, stored):
     """By every engine."""
     path = stored(name) / "model.safetensors"

@@ -1,20 +1,20 @@
 """Any file is read in bounded memory: what has to be in memory whole has a limit."""
 
 import gzip
+import importlib
 import io
 import lzma
 import tracemalloc
 
 import numpy as np
 import pytest
-from helpers_cli import installed, refusal
+from helpers_cli import installed, needs, refusal
 from helpers_io import cut, places, quick, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.limits import byte_lines, max_line_bytes, whole
-from seqgen.plugins.labels.examples import SENTENCES, TEXTS
 from seqgen.text.corpus import Unknowns, encode_corpus
 from seqgen.text.encoding import encoded
 from seqgen.text.overlap import overlap_of_lines
@@ -94,6 +94,11 @@ def zeros():
     return iter([ZEROS[:MB], ZEROS[MB:]])
 
 
+def examples():
+    """Return the module of the plugin that reads lines with labels."""
+    return importlib.import_module("seqgen.plugins.labels.examples")
+
+
 class Zeros:
     chunks = staticmethod(zeros)
 
@@ -103,8 +108,8 @@ class Zeros:
     [
         lambda: list(TabPairs(Zeros, "x")),
         lambda: list(FilePairs(Zeros, Zeros, ("x", "y"))),
-        lambda: TEXTS.read(zeros(), "x"),
-        lambda: SENTENCES.read(zeros(), "x"),
+        pytest.param(lambda: examples().TEXTS.read(zeros(), "x"), marks=needs("labels")),
+        pytest.param(lambda: examples().SENTENCES.read(zeros(), "x"), marks=needs("labels")),
         lambda: KINDS["whitespace"].train(zeros()),
         lambda: list(blocks(zeros(), 1 << 16)),
     ],

@@ -13,7 +13,6 @@ from safetensors.torch import load_file
 from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.plugins.report.command import training_commands
 from seqgen.store.loading import load
 from seqgen.training.events import Notice
 from seqgen.training.fine_tune import Origin
@@ -190,6 +189,7 @@ def test_on_the_command_line(base, texts, capfd):
 
 
 def test_the_record_names_what_a_model_began_from(base, texts, capfd):
+    report = pytest.importorskip("seqgen.plugins.report.command")
     """By name and hash: renamed it is found, trained again it is another."""
     tuned(texts[1])
     known = {"init_from": {"name": "base", "digest": base.digest}}
@@ -199,7 +199,8 @@ def test_the_record_names_what_a_model_began_from(base, texts, capfd):
 
     def shown():
         model = store.StoredModel(store.find("tuned").path)
-        trained = [line for line in training_commands(model, "tuned") if "seqgen train" in line]
+        lines = report.training_commands(model, "tuned")
+        trained = [line for line in lines if "seqgen train" in line]
         capfd.readouterr()
         assert run(["models", "show", "tuned"]) == 0
         (line,) = re.findall("^began from +(.*)$", capfd.readouterr().out, re.M)
@@ -219,6 +220,7 @@ def test_the_record_names_what_a_model_began_from(base, texts, capfd):
 
 
 def test_a_record_without_origins_is_read(base, texts):
+    report = pytest.importorskip("seqgen.plugins.report.command")
     """Earlier versions kept the name alone, in the configuration."""
     tuned(texts[1])
     model = store.find("tuned")
@@ -228,4 +230,4 @@ def test_a_record_without_origins_is_read(base, texts):
     (model.path / "manifest.json").unlink()
     model = store.StoredModel(model.path)
     assert store.origins_of(model)["init_from"].path == base.path
-    assert " --init-from base " in training_commands(model, "tuned")[0]
+    assert " --init-from base " in report.training_commands(model, "tuned")[0]
