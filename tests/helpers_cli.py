@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+
 from seqgen.cli import all_commands, run
 
 Calls = TypeVar("Calls", Mapping[Any, Any], Sequence[Any])
@@ -26,6 +28,12 @@ def installed(calls: Calls) -> Calls:
     if isinstance(calls, Mapping):
         return {call: about for call, about in calls.items() if is_there(call)}
     return [call for call in calls if is_there(call)]
+
+
+def require_command(name: str) -> None:
+    """Skip the rest of a test where the plugin of a command is not there."""
+    if name not in all_commands():
+        pytest.skip(f"no plugin has the command {name}")
 
 
 def records(capsys, *arguments, by=run) -> list[dict]:
