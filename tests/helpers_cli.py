@@ -56,6 +56,12 @@ def known_kinds(names: Iterable[str]) -> list[str]:
     return [name for name in names if is_known(name)]
 
 
+def require_command(name: str) -> None:
+    """Skip the rest of a test where the plugin of a command is not there."""
+    if name not in all_commands():
+        pytest.skip(f"no plugin has the command {name}")
+
+
 def records(capsys, *arguments, by=run) -> list[dict]:
     """Run a command in this process; return its records."""
     capsys.readouterr()
