@@ -11,9 +11,10 @@ MASKED_LM = Task(
     validation="seqgen.training.validations:MaskedValidation",
     serves={
         "fill": "seqgen.plugins.labels.fill:fill",
+        "inspect": "seqgen.plugins.inspect.heads:attended",
         "perplexity": "seqgen.cli.perplexity:PSEUDO_PERPLEXITY",
     },
-    model_is="is a masked model, no language model: use seqgen fill, seqgen perplexity, or "
-    "--init-from with --task",
+    model_is="is a masked model, no language model: use seqgen fill, seqgen perplexity, "
+    "seqgen inspect --attention, or --init-from with --task",
     data_defaults={"tokenizer": "bpe"},
 )
