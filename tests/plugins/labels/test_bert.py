@@ -10,7 +10,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from known_models import loaded_as
-from seqgen.plugins.inspect.passage import passages
 
 from seqgen.errors import UsageError
 from seqgen.hashing import uniforms
@@ -34,6 +33,7 @@ from seqgen.plugins.labels.pseudo_perplexity import masked_loss, pseudo_log_prob
 from seqgen.presets import preset
 from seqgen.registry import architecture
 from seqgen.scoring.loop import add_up
+from seqgen.scoring.passages import tokenize_passages
 from seqgen.settings import TrainingConfig
 from seqgen.text.batches import IGNORED, Batch, portions
 from seqgen.text.corpus import Corpus
@@ -253,7 +253,7 @@ LETTERS = CharTokenizer("abcdef")
 def test_heads_read_what_they_read_in_transformers(given, word, read, places):
     model = loud()
     documents = "line" if "\n" in given else "stream"
-    found = passages(loaded_as(model, LETTERS, documents), [given], 100)
+    found = tokenize_passages(loaded_as(model, LETTERS, documents), [given], 100)
     cls, sep, _ = model.config.symbols
     ids = torch.tensor([[cls, *LETTERS.encode(read), sep]])
     with torch.no_grad():
@@ -273,7 +273,7 @@ def test_heads_read_what_they_read_in_transformers(given, word, read, places):
 
 
 def test_an_empty_line_is_its_symbols():
-    found = passages(loaded_as(loud(), LETTERS, "line"), ["\nab\n"], 100)
+    found = tokenize_passages(loaded_as(loud(), LETTERS, "line"), ["\nab\n"], 100)
     heads = attended(found, None, None, None).heads
     assert [(h.layer, h.head) for h in heads] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert heads[0].entropy_uniform == pytest.approx(math.log(2))
