@@ -68,14 +68,20 @@ class Plugin:
             flag, the command, and the flag that it has instead ("" for none).
         tasks: kinds of task (`seqgen.tasks.task.Task`): what its models learn. The rows of its
             architectures are in a file `architectures.json` beside the plugin, their settings and
-            defaults in `defaults.json`.
+            defaults in `defaults.json`, and presets of them in `presets.toml`.
         options: groups of options (`seqgen.settings.options.Options`) that commands of the core
             take besides their own, by the place where they are added: "eval"
             (`seqgen.settings.scoring.TextMeasure`); "writing" for `sample` and `beam-search`, and
             "sample" or "beam-search" for one of them, where it replaces the plugin's group of
             "writing" (`seqgen.settings.filters.FilterOptions`); "perplexity" (`TextSet`, there)
-            and "fill" (`WordFilter`, there). Whoever has the place says what methods such a group
-            needs.
+            and "fill" (`WordFilter`, there); "train"
+            (`seqgen.settings.listening.ListenerOptions`); those at "recipe" (of `train`, `tune` and
+            `sweep`) need no methods: each option gives the setting of its name.
+        listeners: to training: functions that are called when a run begins, each with the
+            `seqgen.training.listeners.RunFacts`; each returns a `seqgen.training.run.Listener`, or
+            None. A listener that fails is left out with a warning, and training goes on.
+        sections: of the page that `seqgen report` writes about models of text: objects of the
+            class `seqgen.cli.shell.page.ReportSection`, which says when which method is called.
     """
 
     version: int = VERSION
@@ -83,6 +89,8 @@ class Plugin:
     former_flags: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    listeners: tuple[str, ...] = ()
+    sections: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -208,6 +216,22 @@ def tasks() -> list[Any]:
     return [one.load(target) for one in plugins() for target in one.plugin.tasks]
 
 
+def plugin_of(target: str) -> str | None:
+    """Return the plugin that a "module:name" is of; None if it is of no plugin."""
+    owned = (one for one in plugins() if target.startswith((f"{one.module}.", f"{one.module}:")))
+    return next((one.name for one in owned), None)
+
+
+def missing_plugin(name: str) -> str | None:
+    """Return the plugin of seqgen that an architecture or a task needs and that is not installed.
+
+    None if it needs none, or is unknown.
+    """
+    brought = importlib.import_module("seqgen.plugins").BROUGHT
+    owner = next((plugin for plugin, names in brought.items() if name in names), None)
+    return None if owner in {one.name for one in plugins()} else owner
+
+
 def options(place: str) -> dict[str, Any]:
     """Return the groups of options that plugins add at a place, by the plugin's name."""
     return {
@@ -215,3 +239,13 @@ def options(place: str) -> dict[str, Any]:
         for one in plugins()
         if place in one.plugin.options
     }
+
+
+def listeners() -> list[tuple[str, Any]]:
+    """Return the functions of all plugins that make listeners, each with its plugin's name."""
+    return [(one.name, one.load(target)) for one in plugins() for target in one.plugin.listeners]
+
+
+def sections() -> list[Any]:
+    """Return the sections of a report that all plugins add."""
+    return [one.load(target) for one in plugins() for target in one.plugin.sections]

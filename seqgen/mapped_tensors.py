@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import mmap
 import os
@@ -67,6 +68,24 @@ def mapped_arrays(path: Path, whole: bool = False) -> dict[str, np.ndarray] | No
     """
     tensors = mapped_tensors(path, TYPES, whole)
     return tensors and {name: _computed_in(array) for name, array in tensors.items()}
+
+
+def forget_pages(array: np.ndarray) -> None:
+    """Give back the memory of an array that is mapped from a file; what is read again comes anew.
+
+    Nothing happens to an array of another kind, or one that may be written to.
+    """
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    if not isinstance(owner, mmap.mmap) or array.flags.writeable or not array.flags.c_contiguous:
+        return
+    begin = array.ctypes.data - np.frombuffer(owner, np.uint8).ctypes.data
+    first, end = -(-begin // mmap.PAGESIZE), (begin + array.nbytes) // mmap.PAGESIZE
+    if first < end:
+        with contextlib.suppress(AttributeError, OSError):  # a system without it
+            size = (end - first) * mmap.PAGESIZE
+            owner.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, size)
 
 
 def _computed_in(mapped: np.ndarray) -> np.ndarray:

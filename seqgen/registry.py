@@ -55,6 +55,11 @@ class Architecture:
         return self.tasks[0]
 
     @property
+    def plugin(self) -> str | None:
+        """The plugin that it needs, if it needs one."""
+        return hooks.plugin_of(self.config or self.model)
+
+    @property
     def is_encoder(self) -> bool:
         """Whether it only makes features: its models need a head."""
         return self.task.head is not None
@@ -85,12 +90,12 @@ class Architecture:
         Raises:
             UsageError: there is no such task, or it has no features to learn from.
         """
-        chosen = named("task", task, {one.name: one for one in ON_FEATURES})
+        chosen = task_on_features(task)
         if chosen not in self.tasks:
             more = " with --features" if self.task.gives_features else ""
             raise UsageError(
                 f"--task is for encoders and for networks that model text, and {self.name} is "
-                f"neither; try --model birnn{more}"
+                f"neither; try --model {chosen.default_trunk}{more}"
             )
         summary = f"{chosen.called} on the features of {self.name}"
         about = f"{self.name}-{chosen.called}", self.model, summary, (chosen,)
@@ -103,6 +108,10 @@ class TaskArchitecture(Architecture):
 
     trunk: Architecture | None = None
     is_encoder: ClassVar[bool] = False
+
+    @property
+    def plugin(self) -> str | None:
+        return hooks.plugin_of(self.task.head) or self.trunk.plugin
 
     def load_model(self) -> Any:
         """Import and return the class of the models with a head on the trunk."""
@@ -178,21 +187,40 @@ RECURRENT = {
     "arrays": "seqgen.models.recurrent.arrays:RecurrentArrays",
 }
 ARCHITECTURES: dict[str, Architecture] = {row.name: row for row in _rows()}
-DEFAULT, DEFAULT_ENCODER = "lstm", "birnn"
+DEFAULT = "lstm"
 # The name of no architecture: `train` is to choose what suits the text.
 AUTO = "auto"
 
 
-def architecture(name: str) -> Architecture:
-    """Return the architecture called `name`; of a classifier or tagger such as lstm-tagger, too.
+def task_on_features(name: str) -> Task:
+    """Return the task of `ON_FEATURES` called `name`.
 
     Raises:
-        UsageError: there is none; names the nearest.
+        UsageError: there is none; names the nearest, or the plugin that is missing.
+    """
+    if (plugin := hooks.missing_plugin(name)) is not None:
+        raise UsageError(f"--task {name} needs the plugin {plugin}, which is not installed")
+    return named("task", name, {task.name: task for task in ON_FEATURES})
+
+
+def missing_plugin(architecture: str) -> str | None:
+    """Return the plugin of seqgen that an architecture needs and that is not installed, if any."""
+    parts = architecture, architecture.rpartition("-")[2]
+    return next(filter(None, map(hooks.missing_plugin, parts)), None)
+
+
+def architecture(name: str) -> Architecture:
+    """Return the architecture called `name`; of a model with a head, such as lstm-tagger, too.
+
+    Raises:
+        UsageError: there is none; names the nearest, or the plugin that is missing.
     """
     trunk, _, ending = str(name).rpartition("-")
     task = next((task for task in ON_FEATURES if task.called == ending), None)
     if task is not None and trunk in ARCHITECTURES:
         return ARCHITECTURES[trunk].for_task(task.name)
+    if name not in ARCHITECTURES and (plugin := missing_plugin(str(name))) is not None:
+        raise UsageError(f"{name} needs the plugin {plugin}, which is not installed")
     return named("architecture", name, ARCHITECTURES)
 
 
@@ -217,7 +245,7 @@ def to_train(name: str | None) -> str | None:
     """
     if name is None or name == AUTO:
         return None
-    if known_architecture(name) is None:
+    if known_architecture(name) is None and missing_plugin(name) is None:
         named("architecture", name, {**ARCHITECTURES, AUTO: None})
     return name
 
@@ -231,7 +259,7 @@ def for_task(name: str, task: str | None) -> Architecture:
     """Return the architecture of that name, learning labels if there is a task.
 
     Args:
-        name: of an architecture, or already of a classifier or a tagger.
+        name: of an architecture, or already of one with a head.
         task: the name of one of `ON_FEATURES`; None leaves it as it is.
 
     Raises:

@@ -44,7 +44,7 @@ def names_in(node):
 def loaded_by_name():
     """Return the modules that each fact of a task names, as "module:name", by the fact."""
     found = collections.defaultdict(set)
-    for module in (m for m in MODULES if m.startswith("seqgen.tasks.")):
+    for module in (m for m in MODULES if m.startswith("seqgen.tasks.") or m.endswith("task")):
         for node in ast.walk(parsed(MODULES[module])):
             value = getattr(node, "value", None)
             if isinstance(value, ast.Constant) and ":" in str(value.value):

@@ -15,6 +15,7 @@ import numpy as np
 from seqgen.engines.native.library import library
 from seqgen.engines.native.maps import NativeMap
 from seqgen.engines.native.recording import LibraryMap
+from seqgen.mapped_tensors import forget_pages
 
 Arrays = tuple[np.ndarray, ...]
 # One step of a layer: its input (B, E), or the ids (B,) of its inputs, and the past state's
@@ -69,7 +70,7 @@ class Affine:
         self, weight: np.ndarray, bias: np.ndarray | None, quantized: str | None = None
     ) -> None:
         """Take W (O, I) and b (O,), or no b; and in which precision, if not as is set."""
-        self._pair = weight, bias
+        self._pair: tuple[np.ndarray, np.ndarray | None] | None = weight, bias
         self.quantized = quantized or _Settings.quantized
         self._ways = _Settings.products
         self._made: dict[Way, ArrayMap] = {}
@@ -88,14 +89,22 @@ class Affine:
         """Return W x + b (B, O) of rows (B, I), each of which stands alone or not."""
         one = len(x) == 1 or alone
         way = WAYS[self.quantized or (self._ways.one if one else self._ways.some)]
-        made = self._made.get(way)
+        pair, made = self._pair, self._made.get(way)  # in this order: another thread may make it
         if made is None:
-            made = self._made[way] = way(*self._pair)
+            made = self._made[way] = way(*pair)
+            self._let_go(pair[0])
         if len(x) == 1 or not alone or isinstance(made, LibraryMap):
             return made(x)
         if isinstance(made, Product):
             return made.of_each(x)
         return np.concatenate([made(row) for row in x[:, None]])
+
+    def _let_go(self, weight: np.ndarray) -> None:
+        """Let W as it was given go, once what was made of it serves any number of rows."""
+        names = [self.quantized] if self.quantized else [self._ways.one, self._ways.some]
+        if all(WAYS[name] in self._made for name in names):
+            self._pair = None
+            forget_pages(weight)
 
 
 class Product:

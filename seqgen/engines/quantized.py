@@ -8,6 +8,7 @@ row does not depend on the rows beside it.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from seqgen.engines.native.maps import BLOCK, NativeInt4Map, NativeInt8Map
 LARGEST = 127
 # Rows that are multiplied at a time; what is made on the way takes several times x's memory.
 ROWS_AT_ONCE = 1 << 12
-# Weights that are rounded to 4 bits at a time, in the processor's cache.
+# Weights that are rounded at a time, in the processor's cache.
 WEIGHTS_AT_ONCE = 1 << 17
 TINY = np.float32(1e-30)
 # What the number of largest magnitude in a block of int4 may become. With fewer than -8, others are
@@ -73,8 +74,7 @@ class Int8Map(QuantizedMap):
     """
 
     def keep(self, weight: Tensor) -> None:
-        scales = weight.abs().amax(1).clamp_min(float(TINY)) / LARGEST  # (O,)
-        whole = (weight / scales[:, None]).round().to(torch.int8)
+        whole, scales = _in_pieces(_in_8_bits, weight)
         self.scales, self.native = scales.numpy(), None
         if library() is not None:
             self.native = NativeInt8Map(whole.numpy(), self.scales, None)
@@ -102,9 +102,7 @@ class Int4Map(QuantizedMap):
     """
 
     def keep(self, weight: Tensor) -> None:
-        rows = max(1, WEIGHTS_AT_ONCE // weight.shape[1])
-        pieces = zip(*map(_in_4_bits, weight.split(rows)), strict=True)
-        whole, scales = (torch.cat(piece) for piece in pieces)  # (O, N, BLOCK) and (O, N)
+        whole, scales = _in_pieces(_in_4_bits, weight)  # (O, N, BLOCK) and (O, N)
         self.native = None
         if library() is not None:
             whole = whole.flatten(1)[:, : weight.shape[1]]
@@ -162,6 +160,18 @@ def _rounded(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _whole_product(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     """Return x W (B, O): sums of whole numbers that float32 holds, so exact in any order."""
     return x @ matrix.astype(np.float32)
+
+
+def _in_pieces(rounded: Callable[[Tensor], tuple[Tensor, Tensor]], weight: Tensor) -> list[Tensor]:
+    """Return what a function of rows of W (O, I) gives for all of them, in little memory."""
+    rows = max(1, WEIGHTS_AT_ONCE // weight.shape[1])
+    return [torch.cat(x) for x in zip(*map(rounded, weight.split(rows)), strict=True)]
+
+
+def _in_8_bits(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return W (O, I) as whole numbers, and scales (O,)."""
+    scales = weight.abs().amax(1).clamp_min(float(TINY)) / LARGEST
+    return (weight / scales[:, None]).round().to(torch.int8), scales
 
 
 def _in_4_bits(weight: Tensor) -> tuple[Tensor, Tensor]:

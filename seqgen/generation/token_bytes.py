@@ -13,7 +13,7 @@ from seqgen.text.tokenizers.sentencepiece import ESCAPE, SentencepieceTokenizer
 
 def end_and_dead_end(tokenizer: Tokenizer) -> tuple[int, int]:
     """Return two tokens without text: for the end of a text, and for one that cannot go on."""
-    reserved = [i for i in tokenizer.special_ids if i not in (None, tokenizer.unk_id)]
+    reserved = [i for i in tokenizer.special_ids if i != tokenizer.unk_id]
     end = tokenizer.eos_id if tokenizer.eos_id in reserved else reserved[0]
     return end, next(i for i in reserved if i != end)
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from seqgen.engines.arrays import in_fewer_bits
+from seqgen.engines.choice import choose_for_step
 from seqgen.engines.onednn_linear import quantize_linear_layers
 from seqgen.engines.tensor_products import as_array, as_tensor, weights_as_arrays
 from seqgen.errors import SeqgenError
@@ -64,9 +65,10 @@ class ArraySteps:
         plain = not self.training and not torch.is_autocast_enabled("cpu")
         return self.takes_arrays and exact and plain and weight.device.type == "cpu"
 
-    def takes_arrays_for(self, rows: int) -> bool:
-        """Return whether a step of so many rows is faster over arrays."""
-        return True
+    @property
+    def most_array_rows(self) -> int | None:
+        """Up to how many rows a step is faster over arrays; None for any number."""
+        return None
 
     def forward(
         self, tokens: Tensor, state: State | None = None, last: int | None = None
@@ -74,11 +76,12 @@ class ArraySteps:
         return super().forward(tokens, state and state.map(as_tensor), last)
 
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
-        takes_arrays = self.takes_arrays_for(len(tokens))
-        if takes_arrays and state.is_of_arrays and not self.training:
-            return self.kept(self.as_arrays).step(tokens, state)  # as before, of the same weights
-        if not (takes_arrays and self.suits_arrays()):
+        as_before = state.is_of_arrays and not self.training
+        same_numbers = as_before or self.suits_arrays()
+        if not choose_for_step(len(tokens), self.most_array_rows, same_numbers):
             return super().step(tokens, state)
+        if as_before:
+            return self.kept(self.as_arrays).step(tokens, state)  # of the same weights
         require_no_graph(state)
         return self.over_arrays().step(tokens, state.map(as_array))
 
@@ -101,6 +104,8 @@ class ArraySteps:
         """
         known = self.__dict__.get("_prepared")
         if known is None or not known.holds():
+            del known
+            self.forget_prepared()  # before the new one takes memory
             # Not by setattr: nn.Module might then register it as a part of the model.
             tensors = itertools.chain(self.parameters(), self.buffers())
             with in_fewer_bits(self.quantized):

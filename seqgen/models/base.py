@@ -74,6 +74,19 @@ class TorchModel(nn.Module, Configured):
             UsageError: it reads words, and these are none.
         """
 
+    def begin_from(self, origin: TorchModel, same_labels: bool) -> None:
+        """Take over the weights of a trained model, which is of the same shape.
+
+        Args:
+            origin: the trained model.
+            same_labels: whether it predicts the same labels as this one, if it predicts any. A
+                network with a head on features overrides this.
+
+        Raises:
+            RuntimeError: its weights do not fit this model.
+        """
+        load_weights(self, weights_of(origin))
+
     def survey(
         self, tokens: np.ndarray, no_words: Sequence[int], ends: np.ndarray | None = None
     ) -> None:

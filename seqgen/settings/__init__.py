@@ -9,7 +9,7 @@ from seqgen.settings.config_files import (
     settings_of,
 )
 from seqgen.settings.data import DOCUMENTS, DataConfig, Direction, Documents
-from seqgen.settings.model import LABELLING, ModelConfig, Size, by_ratio
+from seqgen.settings.model import ModelConfig, Size, by_ratio
 from seqgen.settings.options import (
     CHOSEN,
     PANELS,

@@ -141,7 +141,7 @@ def settings_of(
     and end, what its adapters are of, how its members are mixed, and what describes the file
     itself, is left out.
     """
-    about = {"format", "seqgen_version", "architecture", "preset", "framing", "adapter"}
+    about = {"format", "seqgen_version", "architecture", "plugin", "preset", "framing", "adapter"}
     settings: dict[str, Any] = {}
     for name, value in nested.items():
         if name in about or (name == "members" and isinstance(value, dict)):  # no number of them

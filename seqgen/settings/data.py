@@ -107,8 +107,7 @@ class DataConfig(Config):
         ranges.SHARES_BELOW_1,
     )
     as_text: bool = setting(
-        "Read files of records and tables (.json, .jsonl, .csv) as they are, with their braces, "
-        "keys and commas.",
+        "Read .json, .jsonl and .csv files as text, keys and commas included.",
         panel=Panel.TEXT,
     )
     newlines: Literal["keep", "lf"] = setting(

@@ -37,9 +37,6 @@ class Size:
     text: float = 0.0
 
 
-# Of a model with a head on features, what no user sets.
-LABELLING = frozenset({"classes", "feature_model"})
-
 # Dropout by the overfitting ratio, passes over the text x parameters / tokens of the text: each
 # row holds for ratios below its first number.
 DROPOUT_BY_OVERFITTING_RATIO = (
@@ -103,6 +100,15 @@ class ModelConfig(Config):
         if "dropout" not in cls.fields():
             return {}
         return {"dropout": by_ratio(DROPOUT_BY_OVERFITTING_RATIO, overfitting_ratio)}
+
+    @property
+    def static_vector_size(self) -> int | None:
+        """The width of the vectors of tokens, where they are all that other models read of it.
+
+        Of a model of word vectors, whose `token_vectors` are its features (`--features`). None if
+        what it knows of a token depends on the tokens around it.
+        """
+        return None
 
     def as_new(self, given: Collection[str]) -> ModelConfig:
         """Return the configuration of a new model: with defaults that stored models do not have.

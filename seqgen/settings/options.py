@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -198,6 +199,18 @@ class Options(Config):
         require(other is None, f"{owner} cannot be combined with {other}")
 
     @property
+    def keywords(self) -> dict[str, Any]:
+        """The value of each option by name, those of groups among them, as `of` takes them."""
+        own = {name: getattr(self, name) for name in self.fields()}
+        return {
+            key: one
+            for name, value in own.items()
+            for key, one in (
+                value.keywords if isinstance(value, Options) else {name: value}
+            ).items()
+        }
+
+    @property
     def groups(self) -> list[Options]:
         """Its groups of options, in order."""
         own = (getattr(self, name) for name in self.fields())
@@ -223,6 +236,7 @@ def group(options: type[Options]) -> Any:
     return dataclasses.field(default_factory=options, metadata={"flag": Flag()})
 
 
+@functools.cache
 def added_options(*places: str) -> type[Options]:
     """Return the group of all options that plugins add at a place; see `hooks.Plugin.options`.
 

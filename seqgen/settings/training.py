@@ -263,9 +263,6 @@ class TrainingConfig(RegimeConfig):
     features: str | None = setting(
         "For --task: give the encoder the features of this trained model too, whose weights stay "
         "as they are: elmo, word vectors, or a network that models text.",
-        panel=Panel.WHAT,
-        metavar="MODEL",
-        completes="models",
     )
     steps: int | None = setting(
         "Budget in optimizer steps.", bounds=ranges.STEPS, panel=Panel.BUDGET, common=True

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from seqgen.engines.choice import EngineChoice
 from seqgen.errors import SeqgenError
 from seqgen.models.inference import Reader
 from seqgen.settings import WHOLE_NUMBERS, DataConfig, Documents, require
@@ -60,6 +61,7 @@ class LoadedModel:
         label: what it is to write texts of; None where nothing was asked for.
         own_framing: how its texts begin and end; None where that follows from the tokenizer.
         title: what tables and records call it; None for its name.
+        engine: what runs it, and why; None where nothing was chosen.
     """
 
     stored: StoredModel
@@ -71,6 +73,7 @@ class LoadedModel:
     label: str | None = None
     own_framing: Framing | None = None
     title: str | None = None
+    engine: EngineChoice | None = None
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqgen import registry, store
+from seqgen.engines.choice import NO_ARRAY_MODEL, EngineChoice, Workload, choose_engine
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.inference import ArrayModel, NeuralArrays, Reader
 from seqgen.settings import WHOLE_NUMBERS, DataConfig, Direction
@@ -24,11 +25,6 @@ if TYPE_CHECKING:
 
     from seqgen.engines.precision import Precision
     from seqgen.models.mixture.mixed import Mixed
-
-# Loading PyTorch takes as long as reading about so many tokens over arrays (docs/benchmarks.md).
-MOST_READ = 40_000
-# With so few texts side by side both engines take the same steps.
-FEW_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -59,20 +55,26 @@ class Work:
         paths = [Path("/dev/stdin" if name == "-" else name) for name in names]
         return cls(read=sum(path.stat().st_size for path in paths if path.is_file()), **more)
 
-    def suits_arrays(self, stored: StoredModel | StoredMixture) -> bool:
-        """Return whether it is done before PyTorch would be loaded and had done it.
-
-        What is estimated without gradients is computed over arrays by either engine.
-        """
-        rows = [registry.known_architecture(one.config["architecture"]) for one in parts_of(stored)]
-        if all(row is not None and row.estimator for row in rows):
-            return True
+    def of(self, stored: StoredModel | StoredMixture) -> Workload:
+        """Return the work for one model; a token that it has held out has at least a byte."""
         read = self.read
         if read is None:
             held_out = stored.validation_text or (stored.validation_pairs or [None])[-1]
             read = held_out.stat().st_size if held_out else 0
-        few = self.rows <= FEW_ROWS or self.written <= MOST_READ
-        return read <= MOST_READ and few
+        return Workload(read, self.written, self.rows)
+
+
+def engine_of(
+    stored: StoredModel | StoredMixture,
+    work: Work | None,
+    device: str = "auto",
+    precision: Precision = "auto",
+) -> EngineChoice:
+    """Return which engine is to run what is stored, if there is an array model of it."""
+    rows = [registry.known_architecture(one.config["architecture"]) for one in parts_of(stored)]
+    counted = all(row is not None and row.estimator for row in rows)
+    load = None if work is None else lambda: work.of(stored)
+    return choose_engine(load, device, precision, counted)
 
 
 def load(
@@ -84,8 +86,7 @@ def load(
 ) -> LoadedModel:
     """Load a trained model.
 
-    Work that suits arrays is done by an array model where there is one of the stored model, on a
-    CPU and in the model's own precision; PyTorch is not loaded then.
+    `seqgen.engines.choice` decides which engine runs it. Over arrays, PyTorch is not loaded.
 
     Args:
         name: a name, a path, or None for the latest written; a mixture such as A:0.7+B:0.3.
@@ -113,17 +114,18 @@ def load_any(
     work: Work | None = None,
 ) -> LoadedModel:
     """Load what is stored, whether or not it is a language model; see `load`."""
-    plain = device in ("auto", "cpu") and precision == "auto"
-    if work is not None and plain and work.suits_arrays(stored):
+    choice = engine_of(stored, work, device, precision)
+    if choice.over_arrays:
         loaded = load_over_arrays(stored, work.lasting)
         if loaded is not None:
-            return loaded
+            return replace(loaded, engine=choice)
+        choice = NO_ARRAY_MODEL
     from seqgen.engines.precision import choose_device
 
     place = choose_device(device)
     if isinstance(stored, StoredMixture):
-        return load_mixture(stored, place, precision)
-    return load_stored(stored, place, precision)
+        return replace(load_mixture(stored, place, precision), engine=choice)
+    return replace(load_stored(stored, place, precision), engine=choice)
 
 
 def parts_of(stored: StoredModel) -> Sequence[StoredModel]:

@@ -11,10 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seqgen import __version__
+from seqgen import __version__, hooks
 from seqgen.errors import SeqgenError, UsageError, first_line
 from seqgen.files import json_bytes
-from seqgen.settings import Config
+from seqgen.settings import Config, short
 from seqgen.store import layout
 from seqgen.store.folder import MetricsLog, TrainingFolder, is_whole, tensor_pieces
 from seqgen.store.layout import models_folder
@@ -441,12 +441,30 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: the configuration is missing or damaged.
         """
-        from seqgen.registry import architecture
-
         try:
-            return architecture(self.config["architecture"])
+            return self._known_architecture()
         except UsageError as error:
             raise self._damaged(error) from None
+
+    def _known_architecture(self) -> Architecture:
+        """Return its row in the registry.
+
+        Raises:
+            UsageError: the registry has none.
+            SeqgenError: it needs a plugin that is not installed.
+        """
+        from seqgen.registry import architecture, missing_plugin
+
+        config = self.config
+        name = config["architecture"]
+        try:
+            return architecture(name)
+        except UsageError:
+            plugin = config.get("plugin") or missing_plugin(name)
+            if plugin is None or plugin in {one.name for one in hooks.plugins()}:
+                raise
+            needs = f"{self.name} needs the plugin {short(plugin)}, which is not installed"
+            raise SeqgenError(needs) from None
 
     def weights(self) -> dict[str, Tensor]:
         """Return every weight by name; if only adapters are stored, those of their base with them.
@@ -558,26 +576,32 @@ class StoredModel(TrainingFolder):
         """What the model has learned; of a mixture, what its parts have.
 
         Raises:
-            SeqgenError: its architecture is not known.
+            SeqgenError: its architecture is not known, or needs a plugin that is not installed.
         """
-        from seqgen.registry import architecture, task_of_mixture
+        from seqgen.registry import task_of_mixture
 
         config = self.config
         mixed = config["architecture"] == layout.MIXTURE
         stored_as = config["model"].get("reads")
-        task = task_of_mixture(stored_as) if mixed else architecture(config["architecture"]).task
+        task = task_of_mixture(stored_as) if mixed else self._known_architecture().task
         return task.of(labels=bool(config["data"].get("labels")))
 
     def write_config(self, architecture: str, preset: str | None = None, **groups: Any) -> None:
         """Write `config.json`: the architecture's name and the resolved settings by group.
+
+        The name of the plugin that it needs stands beside it, if it needs one.
 
         Args:
             architecture: its name.
             preset: the name of the preset beneath the settings, if any.
             groups: the settings; of a mixture, also its parts.
         """
+        from seqgen.registry import known_architecture
+
         about = {"format": layout.FORMAT, "seqgen_version": __version__}
         about |= {"architecture": architecture, "preset": preset}
+        if (row := known_architecture(architecture)) is not None and row.plugin is not None:
+            about["plugin"] = row.plugin
         self.replace_part(layout.CONFIG, json_bytes({**about, **groups}))
 
     def write_weights(self, model: LanguageModel) -> None:

@@ -17,7 +17,9 @@ import numpy as np
 from seqgen.hashing import hash64, uniforms
 from seqgen.settings import Documents, Windows
 from seqgen.text.corpus import Corpus
+from seqgen.text.labels import Labels
 from seqgen.text.sources import Source
+from seqgen.text.tokenizers import Tokenizer
 
 # A target that does not count.
 IGNORED = -100
@@ -541,3 +543,19 @@ class UnknownsInSources(DerivedBatches):
         ends = lengths[:, None]
         drawn &= (columns > 0) & (columns < ends) if self._start else columns < ends - 1
         return replace(batch, source=Source(np.where(drawn, self._unk_id, values), lengths))
+
+
+def with_unknowns(
+    batches: Batches, tokenizer: Tokenizer | Labels | None, share: float, start: bool = False
+) -> Batches:
+    """Return batches as `UnknownsInSources`, if a source can have an unknown token at all.
+
+    Args:
+        batches: of pairs.
+        tokenizer: of their sources; None for vectors.
+        share: see there.
+        start: see there.
+    """
+    if not share or tokenizer is None or tokenizer.complete or tokenizer.unk_id is None:
+        return batches
+    return UnknownsInSources(batches, share, tokenizer.unk_id, start)

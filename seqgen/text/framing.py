@@ -50,9 +50,16 @@ class Framing:
             SeqgenError: the tokenizer, which is from elsewhere, has no token for this.
         """
         line = documents == "line"
-        if line and tokenizer.eos_id is None:
-            raise SeqgenError("no token of the tokenizer ends a line; use --documents stream")
         start = tokenizer.newline_id if tokenizer.line_safe and not line else tokenizer.bos_id
+        if start is None:
+            raise SeqgenError(
+                "no token of the tokenizer begins texts: name one in its files (bos_token)"
+            )
+        if line and tokenizer.eos_id is None:
+            raise SeqgenError(
+                "no token of the tokenizer ends a line: name one in its files (eos_token), or use "
+                "--documents stream"
+            )
         end = tokenizer.eos_id if line else None
         never = [tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id]
         # A stream has no end; a line, which ends with EOS, holds no newline.

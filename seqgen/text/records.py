@@ -78,7 +78,7 @@ class Texts:
             records = (record for batch in batches for record in batch.to_pylist())
             for number, record in enumerate(records, start=1):
                 yield from self._of(record, number)
-        except (pyarrow.ArrowException, OSError) as error:
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # names, or texts
             raise SeqgenError(f"{self.name} cannot be read as parquet: {error}") from None
         self.known = names
         self._check()

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqgen import registry, store
+from seqgen.engines.memory_limit import return_freed_memory
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.base import load_weights, weights_of
 from seqgen.models.low_rank import adapt
 from seqgen.models.network import Network
 from seqgen.models.recurrent.settings import CELL_REGULARISERS
-from seqgen.plugins.labels.models.features import Features, features_of
-from seqgen.plugins.labels.models.labeller import Labeller
-from seqgen.settings import LABELLING, Documents, ModelConfig, TrainingConfig, conform, require
+from seqgen.settings import Documents, ModelConfig, TrainingConfig, conform, require
 from seqgen.store import StoredModel
 from seqgen.text.framing import Framing
 from seqgen.text.labels import Classes, Labels
@@ -24,6 +23,9 @@ from seqgen.text.tokenizers import Tokenizer
 from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.estimate import Estimator
 from seqgen.training.reload import tokens_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # Model settings that do not affect the shapes of the weights, so fine-tuning may change them.
 FREE = frozenset(
@@ -73,7 +75,7 @@ class Origin:
     @property
     def classes(self) -> Classes | None:
         """The labels that it predicts; None for a language model."""
-        labels = isinstance(self.model, Labeller)
+        labels = "classes" in self.model.config.derived
         return Classes.load(self.stored.path / store.TOKENIZER) if labels else None
 
     @property
@@ -116,7 +118,8 @@ class Origin:
         overridden = {
             name: given[name] for name in inherited_model if name in given and name not in FREE
         }
-        derived = {name: getattr(self.model.config, name, 1) for name in kind.derived - LABELLING}
+        known = kind.derived & self.model.config.derived
+        derived = {name: getattr(self.model.config, name) for name in known}
         agreed = kind(**derived, **{**inherited_model, **overridden}).to_dict()
         for name in overridden:
             unchanged = agreed[name] == inherited_model[name]
@@ -235,10 +238,12 @@ class Origin:
             raise SeqgenError(
                 f"the data has other tokens than {self.stored.name}: give the text itself"
             )
-        if isinstance(model, Labeller):
-            model.begin_from(self.model, self.classes == prepared.classes)
-        else:
-            load_weights(model, weights_of(self.model))
+        model.begin_from(self.model, self.classes == prepared.classes)
+
+    def forget_weights(self) -> None:
+        """Free the memory of its weights, once a new model has its own."""
+        self.model.to("meta")
+        return_freed_memory()
 
     def adapt(self, model: Network, training: TrainingConfig) -> None:
         """Give a model that begins with the origin's weights low-rank adapters to train.
@@ -280,12 +285,22 @@ def architecture_of(
     """
     named = architecture or config.get("architecture")
     if origin is None:
-        return named or (registry.DEFAULT if task is None else registry.DEFAULT_ENCODER)
+        return named or default_architecture(task)
     agrees = named is None or registry.trunk_of(named) == registry.trunk_of(origin.architecture)
     require(
         agrees, f"the architecture of {origin.stored.name} is {origin.architecture}, not {named}"
     )
     return named or origin.architecture
+
+
+def default_architecture(task: str | None) -> str:
+    """Return the architecture that is trained where none is named.
+
+    Raises:
+        UsageError: there is no such task.
+    """
+    chosen = None if task is None else registry.task_on_features(task)
+    return (chosen and chosen.default_trunk) or registry.DEFAULT
 
 
 def tokenizer_of(stored: StoredModel) -> dict[str, Any]:
@@ -299,47 +314,32 @@ def fingerprints(target: Tokenizer, source: Tokenizer | Labels | None) -> list[s
 
 
 @dataclass(frozen=True)
-class FeatureModel:
-    """A trained model and its features.
+class FeatureSource(ABC):
+    """A trained model whose features a new one reads beside the tokens; see `Task.features`.
 
     Attributes:
         stored: where it is.
-        features: what it knows of tokens.
-        about: what a model that reads these keeps of it; see `features_like`.
+        about: what the configuration of the new model keeps of it, as its `feature_model`.
     """
 
     stored: StoredModel
-    features: Features
     about: dict[str, Any]
 
     @classmethod
-    def load(cls, name: str) -> FeatureModel:
-        """Return the model that `--features` means.
+    @abstractmethod
+    def load(cls, name: str) -> Self:
+        """Load the model that `--features` names.
 
         Raises:
-            UsageError: it makes no features that an encoder could read.
+            UsageError: it makes no features that can be read.
             SeqgenError: there is none, or it is damaged.
         """
-        stored = store.find_all(name)
-        stored.require_network("--features")
-        config = stored.config
-        kind = config["architecture"]
-        row = registry.architecture(kind)
-        suits = row.task.gives_features and Estimator.of(kind) is None
-        given = "--features takes elmo, word vectors, or a network that models text"
-        require(suits, f"{given}; {stored.name} is of the architecture {kind}")
-        data = config["data"]
-        require(not data.get("labels"), f"{given}; {stored.name} models texts with labels")
-        forward = data.get("direction", "forward") == "forward"
-        require(forward, f"{given} from left to right; {stored.name} reads from right to left")
-        model, _ = stored.load()
-        about = {"digest": stored.digest, "architecture": kind, "model": model.config.to_dict()}
-        return cls(StoredModel(stored.path.resolve()), features_of(model), about)
 
+    @abstractmethod
     def settings(
         self, given: Mapping[str, Any], row: registry.Architecture, flags: Collection[str]
     ) -> dict[str, Any]:
-        """Return the settings given, with those that follow from the model of features.
+        """Return the settings given, with those that follow from this model.
 
         Args:
             given: by name.
@@ -349,27 +349,27 @@ class FeatureModel:
         Raises:
             UsageError: the new model can read no features, or a flag contradicts them.
         """
-        headed = row.task.head is not None
-        require(headed, "--features is for classifiers and taggers: give --task classify or tag")
-        origin = given.get("init_from") is None
-        require(origin, "give --init-from or --features, not both")
-        trunk = registry.trunk_of(row.name)
-        require(
-            trunk.is_encoder, f"--features is for encoders, such as birnn, and not for {trunk.name}"
-        )
-        for name in tokenizer_of(self.stored):
-            fixed = f"{name} is fixed by --features: {self.stored.name} has its own"
-            require(name not in flags, fixed)
-        documents = self.stored.config["data"].get("documents", "stream")
-        settled = tokenizer_of(self.stored) | {"documents": documents}
-        settled["features"] = store.as_given(self.stored)
-        if self.features.window is not None:
-            longest = given.get("max_source_len", self.features.window - 1)
-            most = f"--max-source-len must be at most that of {self.stored.name}"
-            require(int(longest) < self.features.window, f"{most}, {self.features.window - 1}")
-            settled["max_source_len"] = longest
-        return {**given, **settled}
 
-    def begin(self, model: Labeller) -> None:
+    @abstractmethod
+    def begin(self, model: Network) -> None:
         """Fill the features of a new model."""
-        model.trunk.features.load_state_dict(self.features.state_dict())
+
+
+def feature_source(name: str, row: registry.Architecture) -> FeatureSource:
+    """Load the model whose features a new one is to read.
+
+    Args:
+        name: what `--features` names.
+        row: the architecture of the new model.
+
+    Raises:
+        UsageError: the new model reads none, or that model makes none.
+        SeqgenError: there is no such model, or it is damaged.
+    """
+    if row.task.features is None:
+        readers = [task for task in registry.ON_FEATURES if task.features is not None]
+        kinds = " and ".join(f"{task.called}s" for task in readers)
+        names = " or ".join(task.name for task in readers)
+        require(not readers, f"--features is for {kinds}: give --task {names}")
+        require(False, "features is a setting of a plugin that is not installed")
+    return registry.load_object(row.task.features).load(name)

@@ -134,7 +134,7 @@ class Trainer:
             loss, norm, tokens = self._step(StepProgress(run.step, decision.share))
             self._require_sane(loss, norm)
             self._count(loss, tokens)
-            self.hooks.watch.stepped(run, loss, norm)
+            self.hooks.listener.stepped(run, loss, norm)
             window.losses.add(loss, tokens)
             run.seconds = time.monotonic() - began
             decision = self._decide()
@@ -227,7 +227,7 @@ class Trainer:
         with step_arithmetic(self.config.precision, self.model.device):
             total = self._add_gradients(batch, progress)
         self.parallel.add_up_others()
-        with self.hooks.watch.updating(self.run, batch):
+        with self.hooks.listener.updating(self.run, batch):
             each = [clip(one.parameters(), self.config) for one in members_of(self.model)]
             norm = torch.stack(each).max()
             self.rule.step(self.rate(progress.share, progress.step))
@@ -351,7 +351,8 @@ class Trainer:
         run = self.run
         if self.config.validate_every:
             return run.step % self.config.validate_every == 0
-        interval = self.budget.until_validation(run.validation_seconds)
+        cost = run.validation_seconds, self.hooks.validation_steps
+        interval = self.budget.until_validation(*cost)
         if self.budget.steps:
             return run.step % interval == 0
         return run.seconds - self._validated_at >= interval
@@ -417,9 +418,9 @@ class Trainer:
         }
         if self.average is not None:
             parts["average"] = self.average
-        parts |= self.hooks.watch.parts()
         # Random states last, so that restoring another part could draw without harm.
-        return parts | self.objective.parts() | {"random": RandomStates(self.model.device)}
+        parts |= self.objective.parts() | {"random": RandomStates(self.model.device)}
+        return {**self.hooks.listener.parts(), **parts}
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what a checkpoint holds, for `restore`: tensors by name, and facts for JSON.

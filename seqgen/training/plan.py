@@ -32,7 +32,7 @@ from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import Tokenizer
 from seqgen.training.datasets.prepared import Prepared, VocabSizes
 from seqgen.training.events import Notice, Report
-from seqgen.training.fine_tune import FeatureModel, Origin, architecture_of
+from seqgen.training.fine_tune import FeatureSource, Origin, architecture_of, feature_source
 from seqgen.training.regularising import Regularisation
 from seqgen.wording import plural
 
@@ -67,7 +67,7 @@ class Plan:
     training: TrainingConfig
     data: DataConfig
     recipe: Mapping[str, Any]
-    features: FeatureModel | None = None
+    features: FeatureSource | None = None
     regularisation: Regularisation | None = None
 
     @property
@@ -256,7 +256,7 @@ def plan_of(
     if origin is not None:
         given = origin.settings(given, row)
     named = given.get("features")
-    features = None if named is None else FeatureModel.load(named)
+    features = None if named is None else feature_source(named, row)
     if features is not None:
         given = features.settings(given, row, flags)
     recipe = config_class.recipe

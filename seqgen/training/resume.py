@@ -25,7 +25,14 @@ from seqgen.training.family import NetworkToMix, family_of, new_family
 from seqgen.training.plan import check_members, override
 from seqgen.training.reload import MovedData, leaks, reload_stored_data, tokens_of
 from seqgen.training.run import Run
-from seqgen.training.session import RunOptions, Session, TrainingResult, keep_settings, unfilled_for
+from seqgen.training.session import (
+    AddedOptions,
+    RunOptions,
+    Session,
+    TrainingResult,
+    keep_settings,
+    unfilled_for,
+)
 from seqgen.training.with_ngram import finish, order_of
 from seqgen.wording import plural
 
@@ -40,11 +47,10 @@ def resume(
     device: str = "auto",
     stop_after: int | None = None,
     changed_data: bool = False,
-    tensorboard: bool = False,
-    diagnose: bool = False,
     shard: bool = False,
     timeout: float | None = None,
     report: Report = lambda event: None,
+    **added: Any,
 ) -> TrainingResult:
     """Continue a run that was stopped, as if it had never stopped.
 
@@ -56,26 +62,27 @@ def resume(
         device: auto, cpu, cuda or mps.
         stop_after: stop after so many steps in all.
         changed_data: continue even if the text has changed.
-        tensorboard: log for TensorBoard too, into the model's folder.
-        diagnose: also report, and log, how every layer is doing.
         shard: on several processes, divide parameters and the states of optimisers among them.
         timeout: seconds that a process waits for another one before it gives up.
         report: takes events while training goes on.
+        added: options that plugins add to `seqgen train`, such as `diagnose` and `tensorboard`.
 
     Raises:
-        UsageError: a setting that cannot change.
+        UsageError: a setting that cannot change, or an unknown option.
         SeqgenError: there is no such model, its text is gone or another, its checkpoint is
             damaged, or another run is training it.
     """
     given = {k: v for k, v in (settings or {}).items() if v is not None}
-    during = {"stop_after": stop_after, "tensorboard": tensorboard, "diagnose": diagnose}
+    during = {"stop_after": stop_after, "added": AddedOptions.of(**added)}
     with together(timeout):
         options = RunOptions.of(device, report, shard=shard, **during)
         options.check()
         stored = _found(name)
         _check_resumable(stored, given)
         with restored_randomness(options.place), stored.locked():
-            return _go_on(stored, MovedData(data, targets, changed_data), given, options)
+            result = _go_on(stored, MovedData(data, targets, changed_data), given, options)
+    options.conclude(result.name)
+    return result
 
 
 def _found(name: str | Path | None) -> StoredModel:

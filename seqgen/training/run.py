@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from seqgen.text.batches import Batch
     from seqgen.training.parts import CheckpointPart
 
-# The number of validations during a run: exact for a budget in steps, the most for a budget in
-# minutes, where the first comes after this many seconds.
+# The number of validations during a run: the most, and with a budget in minutes the first comes
+# after this many seconds.
 STEPPED_VALIDATIONS, TIMED_VALIDATIONS, FIRST_AFTER = 10, 20, 15.0
+# A validation comes after so many times the seconds, or the steps, that the last one took.
+SECONDS_BETWEEN, STEPS_BETWEEN = 50, 10
 
 # The shares of a budget in minutes at which settings are chosen again for the speed so far.
 REVISED_AT = (0.03, 0.1)
@@ -114,8 +116,8 @@ class Run:
         return cls(**{**facts, "epoch": Losses(**facts.get("epoch", {}))})
 
 
-class Watch:
-    """Looks at every step without changing anything; this one looks away."""
+class Listener:
+    """Sees the events and steps of a run, and never changes it; this one ignores them."""
 
     def updating(self, run: Run, batch: Batch) -> AbstractContextManager[None]:
         """Return a context for an update, from its gradients to the new weights.
@@ -126,15 +128,21 @@ class Watch:
         """
         return contextlib.nullcontext()
 
-    def parts(self) -> Mapping[str, CheckpointPart]:
-        """Return what it knows and a resumed run needs, by its name in a checkpoint."""
-        return {}
-
     def stepped(self, run: Run, loss: float, norm: float) -> None:
         """Take a step's loss, in nats per token, and its gradient's norm before clipping."""
 
     def take(self, event: Event) -> None:
-        """Look at an event of the run."""
+        """Take an event of the run."""
+
+    def parts(self) -> Mapping[str, CheckpointPart]:
+        """Return its state that a resumed run needs, by name in a checkpoint.
+
+        A name is a word that no other part of a checkpoint has, such as the plugin's.
+        """
+        return {}
+
+    def close(self) -> None:
+        """End what it has begun: training is over, or has failed."""
 
 
 @dataclass(kw_only=True)
@@ -143,24 +151,27 @@ class Hooks:
 
     Attributes:
         validate: returns the validation loss of the model as it is, nats per token.
+        validation_steps: how many steps take as long as a validation; 0 for hardly any time. By no
+            clock, since a resumed run is to validate at the same steps.
         figures: returns what the last validation has found besides the loss, by name.
         keep_best: called when the current model is the best so far by validation.
         checkpoint: called when a checkpoint should be written, after `keep_best` has been called;
             first at the first validation at the latest.
         report: takes events.
         stop: returns a reason to stop before the budget is spent, or None.
-        watch: looks at every step.
+        listener: sees every step; events that it takes are passed on by the caller.
         revise: takes a run and the tokens that its budget is enough for at the speed so far;
             returns other settings to go on with, of its learning rate or patience, or None.
     """
 
     validate: Callable[[], float] | None = None
+    validation_steps: float = 0.0
     figures: Callable[[], Mapping[str, float]] = dict
     keep_best: Callable[[], None] = lambda: None
     checkpoint: Callable[[], None] = lambda: None
     report: Report = lambda event: None
     stop: Callable[[Run], str | None] = lambda run: None
-    watch: Watch = field(default_factory=Watch)
+    listener: Listener = field(default_factory=Listener)
     revise: Callable[[Run, float], TrainingConfig | None] = lambda run, tokens: None
 
 
@@ -189,16 +200,19 @@ class Budget:
         spent = run.step / self.steps if self.steps else run.seconds / self.seconds
         return min(1.0, spent)
 
-    def until_validation(self, cost: float) -> float:
+    def until_validation(self, cost: float, steps: float = 0.0) -> float:
         """Return how many steps, or seconds, pass between validations.
 
         Args:
             cost: the seconds that the last one took, 0 before the first. It is taken where the
                 budget is in minutes: validations take a fiftieth of the time at most.
+            steps: see `Hooks.validation_steps`. They are taken where the budget is in steps:
+                validations take about a tenth of the time at most, besides the last one.
         """
         if self.steps:
-            return max(1, self.steps // STEPPED_VALIDATIONS)
-        return max(self.seconds / TIMED_VALIDATIONS, 50 * cost if cost else FIRST_AFTER)
+            return max(1, self.steps // STEPPED_VALIDATIONS, math.ceil(STEPS_BETWEEN * steps))
+        wait = SECONDS_BETWEEN * cost if cost else FIRST_AFTER
+        return max(self.seconds / TIMED_VALIDATIONS, wait)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,27 +9,27 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from seqgen import __version__, ranks, store
+from seqgen.engines.memory_limit import return_freed_memory
 from seqgen.engines.precision import choose_device, parameter_type
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.generation.sample import fixed_sample
 from seqgen.interrupts import interruptible
 from seqgen.metrics.perplexity import ScoreTotals
+from seqgen.models.array_steps import ArraySteps
 from seqgen.models.deferred_init import Unfilled
 from seqgen.models.mixture.members import Members, members_of
 from seqgen.models.network import Network
-from seqgen.packages import require_packages
-from seqgen.plugins.diagnose.watch import TrainingWatch
 from seqgen.registry import load_object
 from seqgen.scoring.mixture_fitting import fit_on_half, to_fit
 from seqgen.settings import FINISHED, TrainingConfig, require
+from seqgen.settings.options import Options, added_options
 from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredMixture, StoredModel
-from seqgen.store.layout import TENSORBOARD
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.loading import load_mixture, load_stored
 from seqgen.store.machine import choose_products
@@ -39,7 +39,6 @@ from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.events import (
     Event,
     Notice,
-    Progress,
     Report,
     SampleLine,
     Started,
@@ -47,15 +46,16 @@ from seqgen.training.events import (
     said_if_slow,
 )
 from seqgen.training.family import FAMILY, new_family
+from seqgen.training.listeners import LastEvents, Listeners, RunFacts
 from seqgen.training.loop import Trainer
 from seqgen.training.regimes.base import TextRules
 from seqgen.training.regularising import Regularisation, take_dropout
-from seqgen.training.run import Budget, Diverged, Hooks, Run, Watch
+from seqgen.training.run import Budget, Diverged, Hooks, Listener, Run
 from seqgen.training.validating import SAMPLE_TOKENS, Final
 from seqgen.wording import ShortRepr, listed
 
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
+# The options that plugins add to `train`, groups of the class `ListenerOptions`.
+AddedOptions = added_options("train")
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,32 +100,30 @@ class RunOptions:
         report: takes events; on rank 0 alone.
         shard: divide parameters and the states of optimisers among the processes.
         stop_after: stop after so many steps in all, if given.
-        tensorboard: log for TensorBoard too.
-        diagnose: log how every layer is doing too.
+        added: the options that plugins add.
     """
 
     place: torch.device
-    report: Report
+    report: LastEvents
     shard: bool = False
     stop_after: int | None = None
-    tensorboard: bool = False
-    diagnose: bool = False
+    added: Options = field(default_factory=AddedOptions)
 
     @classmethod
     def of(cls, device: str, report: Report, **more: Any) -> RunOptions:
         """Return the options of one of the processes of a run."""
-        heard = report if ranks.leads() else lambda event: None
+        heard = LastEvents(report if ranks.leads() else lambda event: None)
         return cls(place=choose_device(device), report=heard, **more)
 
     def check(self) -> None:
-        """Refuse to shard in one process, and a log for TensorBoard without its package."""
-        if self.tensorboard:
-            require_packages("--tensorboard", "tensorboard")
+        """Refuse to shard in one process, and what options of plugins cannot have done."""
         require(
             not self.shard or ranks.world() > 1,
             "--shard divides a model among processes: start several, as in torchrun "
             "--nproc-per-node 2 -m seqgen train DATA --shard",
         )
+        for group in self.added.groups:
+            group.require_possible(self.shard)
 
     def check_divisible(self, training: TrainingConfig) -> None:
         """Refuse what a run whose model is divided among the ranks cannot do.
@@ -133,10 +131,14 @@ class RunOptions:
         Raises:
             UsageError: says what to leave out.
         """
-        adapts = training.lora is not None
-        refused = {"unfreeze": bool(training.unfreeze), "lora": adapts, "--diagnose": self.diagnose}
+        refused = {"unfreeze": bool(training.unfreeze), "lora": training.lora is not None}
         for name, asked in refused.items() if self.shard else ():
             require(not asked, f"--shard does not go with {name}: leave out one of them")
+
+    def conclude(self, model: str) -> None:
+        """Let plugins write what their options ask for, when the run of a model has ended."""
+        for group in self.added.groups if ranks.leads() else ():
+            group.conclude(model, self.report.events)
 
 
 @dataclass(frozen=True)
@@ -199,8 +201,8 @@ class Session:
         stop = threading.Event()
         step = checkpoint[1]["run"]["step"] if checkpoint else 0
         self.stored.rewind(step)
-        with self._report(step) as report, interruptible(stop):
-            trainer = self._trainer(report, stop)
+        with self._listening(step) as (report, listener), interruptible(stop):
+            trainer = self._trainer(report, listener, stop)
             if checkpoint is not None:
                 self._restore(trainer, *checkpoint)
                 self._tell_ranks(checkpoint[1], report)
@@ -212,7 +214,7 @@ class Session:
                     self.report(Notice(text=f"steps are not compiled: {why_not}"))
             self._write_record(result=None)
             self.stored.seal()
-            self.report(Started(**self._facts(trainer)))
+            report(Started(**self._facts(trainer)))
             if checkpoint is None:
                 with trainer.as_saved():
                     self._show_sample(step, report)
@@ -255,30 +257,45 @@ class Session:
         return run
 
     @contextlib.contextmanager
-    def _report(self, step: int) -> Iterator[Report]:
-        """Open the logs of a run at `step`; yield a function that logs and reports events."""
+    def _listening(self, step: int) -> Iterator[tuple[Report, Listener]]:
+        """Open the logs and the listeners of a run at `step`.
+
+        Yield a function that logs, reports and passes on events; and the listeners as one.
+        """
         if not ranks.leads():
-            yield lambda event: None
+            yield (lambda event: None), Listener()
             return
         with contextlib.ExitStack() as logs:
             metrics = logs.enter_context(self.stored.log(METRICS))
             samples = logs.enter_context(self.stored.log(SAMPLES))
-            takers: list[Report] = [self.report]
-            if self.options.tensorboard:
-                board = Board(self.stored, step)
-                logs.callback(board.close)
-                takers.append(board.take)
 
             def report(event: Event) -> None:
                 log: MetricsLog = samples if isinstance(event, SampleLine) else metrics
-                if not isinstance(event, Notice):  # a record is of a step; a warning is not
+                if not isinstance(event, Notice | Started):  # a record is of a step
                     log.write(dataclasses.asdict(event))
-                for take in takers:
-                    take(event)
+                self.report(event)
                 if isinstance(event, Validated):
                     self._show_sample(event.step, report)
+                listeners.take(event)
 
-            yield report
+            listeners = Listeners(report)
+            logs.callback(listeners.close)
+            listeners.open(lambda plugin: self._run_facts(plugin, report, step))
+            yield report, listeners
+
+    def _run_facts(self, plugin: str, report: Report, step: int) -> RunFacts:
+        """Return what the listener of a plugin is told of this run."""
+        return RunFacts(
+            stored=self.stored,
+            model=self.loaded.model if self.unfilled is None else None,
+            config=self.training,
+            budget=self.budget,
+            report=report,
+            corpus=self._batches.corpus,
+            unit=self.stored.task.unit,
+            step=step,
+            options=getattr(self.options.added, f"of_{plugin}", None),
+        )
 
     def _show_sample(self, step: int, report: Report) -> None:
         """Report a text that the model writes with its current weights, if it can write."""
@@ -289,6 +306,10 @@ class Session:
         model.eval()
         text = fixed_sample(self.loaded, self.prepared.sample_prompt, SAMPLE_TOKENS)
         model.train(training)
+        for part in model.modules():
+            if isinstance(part, ArraySteps):  # a copy of the weights, which training changes
+                part.forget_prepared()
+        return_freed_memory()
         report(SampleLine(step=step, text=text))
 
     def _facts(self, trainer: Trainer) -> dict[str, Any]:
@@ -315,7 +336,7 @@ class Session:
     def _batches(self) -> Batches:
         return self.prepared.batches_for(self.loaded.model, self.training)
 
-    def _trainer(self, report: Report, stop: threading.Event) -> Trainer:
+    def _trainer(self, report: Report, listener: Listener, stop: threading.Event) -> Trainer:
         model, config = self.loaded.model, self.training
         assert isinstance(model, Network)
 
@@ -324,23 +345,15 @@ class Session:
             self.stored.publish()
 
         validation = load_object(self.stored.task.validation)(self.loaded, self.prepared)
-        corpus = self._batches.corpus
-        watch = Watch()
-        if ranks.leads() and self.unfilled is None:
-            about = self.options.diagnose, corpus, self.stored.task.unit
-            watch = TrainingWatch(members_of(model)[0], config, self.budget, report, *about)
-
-        def report_and_watch(event: Event) -> None:
-            report(event)
-            watch.take(event)
-
+        tokens_per_step = self.prepared.train.scored / self._batches.steps_per_epoch
         hooks = Hooks(
             validate=None if self.prepared.val is None else validation.quick,
+            validation_steps=validation.steps(tokens_per_step, sample=self.is_language_model),
             figures=lambda: validation.figures,
             keep_best=lambda: self.stored.write_weights(model),
             checkpoint=checkpoint,
-            report=report_and_watch,
-            watch=watch,
+            report=report,
+            listener=listener,
             stop=lambda run: self._reason_to_stop(run, stop),
             revise=lambda run, tokens: self._revised(run, trainer.config, tokens),
         )
@@ -580,52 +593,3 @@ def is_begun(name: str | None) -> bool:
         return stored.record.get("launcher") == ranks.launcher()
     except SeqgenError:
         return False
-
-
-class Board:
-    """A TensorBoard log in a model's folder.
-
-    TensorBoard reopens its files by name. So writing starts only when the model is in its final
-    place; events that arrive earlier are kept until then.
-
-    Args:
-        stored: the model.
-        step: continue after this step; records of later steps are removed from the log.
-    """
-
-    def __init__(self, stored: StoredModel, step: int) -> None:
-        self._stored, self._step = stored, step
-        with stored.writing(TENSORBOARD):
-            stored.refuse_link(TENSORBOARD)
-        self._waiting: list[Event] = []
-
-    @cached_property
-    def _writer(self) -> SummaryWriter:
-        from torch.utils.tensorboard import SummaryWriter
-
-        folder = self._stored.path / TENSORBOARD
-        return SummaryWriter(str(folder), purge_step=self._step + 1 if self._step else None)
-
-    def take(self, event: Event) -> None:
-        """Log an event."""
-        self._waiting.append(event)
-        if self._stored.published:
-            for waiting in self._waiting:
-                self._write(waiting)
-            self._waiting.clear()
-
-    def _write(self, event: Event) -> None:
-        if isinstance(event, Progress):
-            for name in ("train_loss", "lr", "grad_norm", "tokens_per_second"):
-                self._writer.add_scalar(name, getattr(event, name), event.step)
-            for name, figure in event.figures.items():
-                self._writer.add_scalar(name, figure, event.step)
-        elif isinstance(event, Validated):
-            self._writer.add_scalar("val_loss", event.val_loss, event.step)
-        elif isinstance(event, SampleLine):
-            self._writer.add_text("sample", event.text, event.step)
-
-    def close(self) -> None:
-        """Write the remaining events."""
-        if self._stored.published:
-            self._writer.close()

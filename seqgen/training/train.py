@@ -43,6 +43,7 @@ from seqgen.training.plan import Plan, check_members, check_regimes, plan_of, pr
 from seqgen.training.reload import leaks
 from seqgen.training.resume import resume
 from seqgen.training.session import (
+    AddedOptions,
     RunOptions,
     Session,
     TrainingResult,
@@ -168,8 +169,6 @@ def train(
     folder: Path | None = None,
     device: str = "auto",
     stop_after: int | None = None,
-    tensorboard: bool = False,
-    diagnose: bool = False,
     shard: bool = False,
     timeout: float | None = None,
     report: Report = lambda event: None,
@@ -187,12 +186,11 @@ def train(
         folder: where the model goes; the models' folder if None.
         device: auto, cpu, cuda or mps.
         stop_after: stop after so many steps, as if interrupted there; no part of the settings.
-        tensorboard: log for TensorBoard too, into the model's folder.
-        diagnose: also report, and log, how every layer is doing.
         shard: on several processes, divide parameters and the states of optimisers among them.
         timeout: seconds that a process waits for another one before it gives up.
         report: takes events while training goes on.
-        asked: other fields of `RunRequest`: `architecture`, `settings`, `preset` and so on.
+        asked: other fields of `RunRequest`: `architecture`, `settings`, `preset` and so on; and
+            options that plugins add to `seqgen train`, such as `diagnose` and `tensorboard`.
 
     Raises:
         Interrupted: before the first step; nothing is saved.
@@ -200,38 +198,48 @@ def train(
             architecture, the name is in use, or no width has so many parameters.
         SeqgenError: the data cannot be read, or the model not be written.
     """
+    added = AddedOptions.take(asked)
     request = RunRequest(data=data, **asked)
     destination = Destination(name, Path(data[0]).stem[:MOST_OF_STEM], overwrite, folder)
-    during = {"stop_after": stop_after, "tensorboard": tensorboard, "diagnose": diagnose}
+    how = {"stop_after": stop_after, "shard": shard}
     with together(timeout):
-        options = RunOptions.of(device, report, shard=shard, **during)
+        options = RunOptions.of(device, report, added=added, **how)
         if ranks.from_first(lambda: is_begun(name)):
-            return resume(name, device=device, shard=shard, report=options.report, **during)
+            how |= added.keywords
+            return resume(name, device=device, report=options.report, **how)
         options.check()
         if ranks.leads():
             store.check_free(name, overwrite)
         check = destination.check_mixture
         ready = prepare_run(request, options.place, options.report, check, tries=not shard)
-        if ready.training.lora is not None and name is not None:
-            ready.plan.origin.refuse_replacing(name)
-        with restored_randomness(options.place), contextlib.ExitStack() as held:
-            if ready.plan.is_estimated:
-                return _estimate(ready, destination, options, held)
-            options.check_divisible(ready.training)
-            unfilled = unfilled_for(ready.training, ready.initial_model) if shard else None
-            loaded = _begin(ready, destination, options, held, unfilled)
-            session = Session(
-                loaded,
-                ready.prepared,
-                ready.training,
-                options,
-                unfilled=unfilled,
-                origins=ready.plan.origins(),
-                family=family_to_join(name, overwrite),
-                regularisation=ready.plan.regularisation,
-            )
-            ended = session.run()
-            return ranks.from_first(lambda: finish(session, ended))
+        result = _train(ready, destination, options)
+    options.conclude(result.name)
+    return result
+
+
+def _train(ready: ReadyRun, destination: Destination, options: RunOptions) -> TrainingResult:
+    """Train or count the model of a run that is ready, and store it."""
+    name, overwrite = destination.name, destination.overwrite
+    if ready.training.lora is not None and name is not None:
+        ready.plan.origin.refuse_replacing(name)
+    with restored_randomness(options.place), contextlib.ExitStack() as held:
+        if ready.plan.is_estimated:
+            return _estimate(ready, destination, options, held)
+        options.check_divisible(ready.training)
+        unfilled = unfilled_for(ready.training, ready.initial_model) if options.shard else None
+        loaded = _begin(ready, destination, options, held, unfilled)
+        session = Session(
+            loaded,
+            ready.prepared,
+            ready.training,
+            options,
+            unfilled=unfilled,
+            origins=ready.plan.origins(),
+            family=family_to_join(name, overwrite),
+            regularisation=ready.plan.regularisation,
+        )
+        ended = session.run()
+        return ranks.from_first(lambda: finish(session, ended))
 
 
 def _estimate(
@@ -263,6 +271,8 @@ def _begin(
         model = unfilled.shell(options.place)
     else:
         model = ready.initial_model()
+        if plan.origin is not None:
+            plan.origin.forget_weights()
         model.to(device=options.place, dtype=parameter_type(training.precision))
     if training.lora is not None:
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)

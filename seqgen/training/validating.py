@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.scoring.perplexity import score_held_out
@@ -15,8 +15,13 @@ from seqgen.training.datasets.prepared import Prepared
 
 # A validation during training scores this much of a stream: rows, and tokens per row.
 VALIDATION_ROWS, VALIDATION_LENGTH = 32, 1024
-# Tokens of the text that the model writes to show how far it is.
-SAMPLE_TOKENS = 160
+# Tokens of the text that the model writes to show how far it is. Each is a step of its own, which
+# takes a large model as long as reading about so many tokens at once.
+SAMPLE_TOKENS, READ_PER_WRITTEN = 160, 10
+# A step reads its tokens once forward and twice backward.
+PASSES_OF_STEP = 3
+# A validation of fewer multiplications and additions takes a few seconds at most.
+LEAST_OPERATIONS = 1e11
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,11 @@ class Validation(ABC):
     Attributes:
         loaded: the model, as it is at the time of a call.
         prepared: its data.
+        most: how many tokens, or labels, `quick` scores at most.
         figures: what the last call of `quick` has found besides the loss, by name.
     """
+
+    most: ClassVar[int] = VALIDATION_ROWS * VALIDATION_LENGTH
 
     loaded: LoadedModel
     prepared: Prepared
@@ -55,6 +63,23 @@ class Validation(ABC):
     @abstractmethod
     def final(self) -> Final:
         """Measure the model on all that is held out, if anything is."""
+
+    def steps(self, tokens_per_step: float, sample: bool) -> float:
+        """Estimate from numbers of tokens how many steps take as long as `quick`.
+
+        Args:
+            tokens_per_step: how many a step trains on.
+            sample: the model then also writes `SAMPLE_TOKENS`.
+
+        Returns:
+            The steps; 0 for a small model, of which a validation takes little time in any case.
+        """
+        if self.prepared.val is None:
+            return 0.0
+        read = min(self.prepared.val.scored, self.most)
+        read += sample * SAMPLE_TOKENS * READ_PER_WRITTEN
+        operations = 2 * self.loaded.model.parameter_count() * read
+        return 0.0 if operations < LEAST_OPERATIONS else read / (PASSES_OF_STEP * tokens_per_step)
 
 
 def final_validation(kept: LoadedModel) -> tuple[ScoreTotals | None, float]:

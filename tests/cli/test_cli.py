@@ -777,7 +777,7 @@ def test_architectures(cli):
         "transformer",
         "seq2seq",
         "seq2seq-transformer",
-        *["word2vec", "glove", "bert", "elmo", "bag", "birnn", "encoder", "hopfield"],
+        *["hopfield", "bert", "elmo", "bag", "birnn", "encoder", "word2vec", "glove"],
     ]
 
 

@@ -784,7 +784,7 @@ def test_tokens_of_lines_that_are_scored_alone_add_up_to_the_lines(ngram, capsys
 def test_what_a_source_is_needed_for_is_refused_before_a_model_is_loaded(
     ngram, capsys, monkeypatch
 ):
-    for module in ("sample", "writing"):
+    for module in ("sample", "shell.writing"):
         monkeypatch.setattr(f"seqgen.cli.{module}.is_terminal", lambda stream: True)
     (store.models_folder() / "n" / "model.safetensors").write_bytes(b"")
     for how in (["-i"], ["a"]):

@@ -7,15 +7,22 @@ documentation.
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
+from pathlib import Path
 
 import fuzz_cases
 import pytest
 import typer
 from forked import Server
 from helpers_cli import refusal
+from hf_models import TEXT as ENGLISH
+from hf_models import byte_level, metaspace, sentencepiece_model
 from make_kinds import RECIPES
 from places import STORED
+
+from seqgen.cli import run
+from seqgen.text.tokenizers import KINDS as OWN_TOKENIZERS
 
 GIGABYTE = 1 << 30
 
@@ -224,3 +231,137 @@ def test_every_command_answers_or_says_why_not(name, server, tmp_path):
             shown = f"{outcome.code}, {outcome.rss >> 20} MB, {outcome.out[:80]!r}"
             found.append(f"{' '.join(command)}: {shown}: {outcome.err[-300:]}")
     assert not found, "\n".join(found)
+
+
+# ---- every task with every kind of tokenizer ----
+
+SMALL = "--layers 1 --hidden-size 8"
+# What each task is learned with, and asked afterwards.
+TASKS = {
+    "stream": (f"{TEXT} --model transformer --heads 2 {SMALL} --seq-len 8", f"perplexity {TEXT}"),
+    "lines": (f"{TEXT} --documents line --model gru {SMALL}", f"perplexity {TEXT} --per-line"),
+    "counted": (f"{TEXT} --model ngram", "sample --max-tokens 3"),
+    "pairs": (f"{PAIRS} --model seq2seq {SMALL}", "beam-search abc --max-tokens 3"),
+    "labels": (f"{LABELLED} --labels --model gru {SMALL}", "sample --label vowels --max-tokens 3"),
+    "vectors": (
+        f"{VECTORS} --target {TARGETS} --model seq2seq {SMALL}",
+        f"perplexity {VECTORS} {TARGETS}",
+    ),
+    "classes": (
+        f"{EXAMPLES} --task classify --model transformer --heads 2 {SMALL}",
+        f"predict {LINES}",
+    ),
+    "tags": (f"{TAGGED} --task tag --model birnn --hidden-size 8", f"eval {TAGGED}"),
+    "words": (f"{TEXT} --model word2vec --set embedding_size=8", f"vectors --file {LINES}"),
+    "counted words": (f"{TEXT} --model glove --set embedding_size=8", f"vectors --file {LINES}"),
+    "masked": (f"{TEXT} --model bert --heads 2 {SMALL} --seq-len 16", "fill [MASK]"),
+    "both sides": (f"{TEXT} --model elmo {SMALL} --seq-len 8", f"perplexity {TEXT}"),
+    "memory": (f"{LINES} --model hopfield", "restore tea"),
+}
+LINE_BY_LINE = TASKS.keys() - {"stream", "counted", "words", "counted words", "masked"}
+
+
+def all_texts() -> str:
+    """Return all that the tasks are learned from, so that every character is known."""
+    files = [TEXT, PAIRS, LABELLED, EXAMPLES, TAGGED, LINES, TARGETS]
+    return ENGLISH + "".join(Path(file).read_text() for file in files)
+
+
+def learned(model, trainer, split, **special):
+    """Return a `tokenizer.json` that a library has learned, with its special tokens."""
+    from tokenizers import Tokenizer
+
+    library = Tokenizer(model)
+    library.pre_tokenizer = split
+    library.train_from_iterator([all_texts()], trainer(special_tokens=["<s>"], **special))
+    return library
+
+
+def some_bytes():
+    """Byte pairs without a token for every byte, and none for unknown ones."""
+    from tokenizers import decoders, models, pre_tokenizers, trainers
+
+    split = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library = learned(models.BPE(), trainers.BpeTrainer, split, vocab_size=120)
+    library.decoder = decoders.ByteLevel()
+    return library
+
+
+def known_words():
+    """Whole words, none of which is for unknown ones."""
+    from tokenizers import models, pre_tokenizers, trainers
+
+    split = pre_tokenizers.Whitespace()
+    return learned(models.WordLevel(), trainers.WordLevelTrainer, split)
+
+
+def json_folder(make, **names):
+    """Return what writes a folder of Hugging Face."""
+
+    def write(folder):
+        pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+        folder.mkdir()
+        make().save(str(folder / "tokenizer.json"))
+        (folder / "tokenizer_config.json").write_text(json.dumps(names))
+        return folder
+
+    return write
+
+
+def model_file(folder):
+    """Write a `.model` of sentencepiece."""
+    folder.mkdir()
+    (folder / "tokenizer.model").write_bytes(sentencepiece_model(all_texts().split("\n"), 420))
+    return folder / "tokenizer.model"
+
+
+ENDS = {"bos_token": "<s>", "eos_token": "<s>"}
+TEXT_END = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
+TOKENIZERS = {
+    **{kind: lambda folder, kind=kind: kind for kind in OWN_TOKENIZERS},
+    "all bytes": json_folder(byte_level, **TEXT_END),
+    "some bytes": json_folder(some_bytes, **ENDS),
+    "no end": json_folder(some_bytes, bos_token="<s>"),
+    "known words": json_folder(known_words, **ENDS),
+    "pieces": json_folder(metaspace, bos_token="<s>", eos_token="</s>"),
+    "file": model_file,
+    "folder": lambda folder: model_file(folder).parent,
+    **{
+        name: lambda folder, name=name: STORED / "kinds" / "models" / name
+        for name in ("imported-gpt2", "imported-llama", "imported-marian", "imported-bart")
+    },
+}
+REFUSED = {(kind, "both sides"): "input=char-cnn is for words" for kind in ("char", "byte")}
+REFUSED |= {("no end", task): "no token of the tokenizer ends a line" for task in LINE_BY_LINE}
+REFUSED |= {("known words", "asked pairs"): "the tokenizer cannot encode a text"}
+
+
+@pytest.mark.fast_for("some bytes", "no end", "known words", "imported-gpt2")
+@pytest.mark.slow
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+def test_every_task_is_learned_with_every_tokenizer(tokenizer, server, tmp_path):
+    home, tokens = tmp_path / "home", str(TOKENIZERS[tokenizer](tmp_path / "tokenizer"))
+    size = ["--vocab-size", "300"] * (tokenizer in ("bpe", "unigram", "wordpiece"))
+    found = []
+    for task, (flags, question) in TASKS.items():
+        quick = "--seed 1 --name m --overwrite --quiet"
+        quick += "" if "ngram" in flags or "hopfield" in flags else " --steps 2 --batch-size 4"
+        learning = ["train", *flags.split(), *quick.split(), "--tokenizer", tokens, *size]
+        for asked, command in ((task, learning), (f"asked {task}", f"{question} -m m".split())):
+            outcome, refused = server.run(command, home, tmp_path), (tokenizer, asked) in REFUSED
+            if refused:
+                said = outcome.err.splitlines()
+                fault = len(said) != 1 or REFUSED[tokenizer, asked] not in said[0]
+            if (refused and fault) or (not refused and outcome.code != 0):
+                found.append(f"{' '.join(command)}: {outcome.code}: {outcome.err[-300:]}")
+            if refused:
+                break
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("task", ["pairs", "classes", "tags", "words"])
+def test_a_tokenizer_may_have_no_unknown_token(task, tmp_path):
+    folder, flags = TOKENIZERS["some bytes"](tmp_path / "tokenizer"), TASKS[task][0].split()
+    quick = ["--steps", "2", "--batch-size", "4", "--name", "m", "--quiet"]
+    assert run(["train", *flags, *quick, "--tokenizer", str(folder)]) == 0
+    assert run(["models", "show", "m"]) == 0

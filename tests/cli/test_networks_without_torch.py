@@ -11,7 +11,8 @@ from stored_answers import records
 from without_torch import assert_alike, without_torch
 
 from seqgen import registry, store
-from seqgen.store.loading import Work, load_over_arrays
+from seqgen.engines.choice import ASKED_FOR
+from seqgen.store.loading import load_over_arrays
 
 # Commands that answer more of a kind, besides those that stored models are asked for everywhere.
 MORE = {
@@ -20,6 +21,7 @@ MORE = {
         ("perplexity", "{}/kinds/patterns.txt", "--per-line"),
         ("vectors", "--neighbours", "tea"),
         (*OF_LINES, "--layer", "0", "--pool", "none"),
+        ("inspect", "{}/kinds/patterns.txt", "--attention", "--token", "tea"),
     ],
     "classify": [(*OF_LINES, "--pool", "none")],
     "tag": [("vectors", "--file", "{}/kinds/patterns.txt")],
@@ -44,7 +46,7 @@ def test_the_answers_are_those_of_torch(name, stored, monkeypatch):
         filled_in(one if one[0] == "models" else [*one, "-m", name], STORED) for one in plain
     ]
     found = without_torch(commands)
-    monkeypatch.setattr(Work, "suits_arrays", lambda *_: False)
+    monkeypatch.setattr("seqgen.store.loading.engine_of", lambda *_: ASKED_FOR)
     for command, answer in zip(commands, found, strict=True):
         assert_alike(answer, records(*command))
 

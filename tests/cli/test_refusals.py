@@ -39,8 +39,11 @@ def folder(tmp_path_factory):
         ("sample one -m vec", "reads vectors"),
         ("sample the -m net --force \u00e9", "does not know"),
         ("beam-search one -m vec --stochastic", "reads vectors"),
-        ("inspect -m net --attention", "is for transformers"),
-        ("inspect t.txt -m net --attention --max-tokens 5", "is for transformers"),
+        ("inspect -m net --attention", "is for transformers and masked"),
+        (
+            "inspect t.txt -m net --attention --max-tokens 5",
+            "is for transformers and masked",
+        ),
         ("eval c.txt -m tagger", "unknown label"),
         ("compare net net --data t.txt", "given twice"),
         ("sample the -m tagger -m net", "--model is given twice"),

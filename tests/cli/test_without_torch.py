@@ -13,9 +13,10 @@ from without_torch import assert_alike, without_torch
 
 from seqgen import registry, store
 from seqgen.cli import run
+from seqgen.engines.choice import ASKED_FOR
 from seqgen.models.recurrent.arrays import RecurrentArrays
 from seqgen.models.transformer.arrays import TransformerArrays
-from seqgen.store.loading import Work, load_over_arrays
+from seqgen.store.loading import Work, engine_of, load_over_arrays
 
 TEXT = "{}/tiny.txt"
 WRITE = [
@@ -97,7 +98,7 @@ def test_the_answers_are_those_of_torch(name, home, monkeypatch):
     model = str(home / "models" / name)
     commands = list(questions(name, model, loaded))
     found = without_torch(commands)
-    monkeypatch.setattr(Work, "suits_arrays", lambda *_: False)
+    monkeypatch.setattr("seqgen.store.loading.engine_of", lambda *_: ASKED_FOR)
     for command, answer in zip(commands, found, strict=True):
         exact = EXACT if command[0] in WITH_PRECISION else ()
         assert_alike(answer, records(*command, *exact))
@@ -143,7 +144,8 @@ def test_verbose_says_which_engine_runs(flags, engine, home, capsys):
 def test_much_to_read_is_pytorchs_but_for_counts(names, read, arrays, home):
     for name in names:
         shutil.copytree(STORED / "kinds" / "models" / name, home / "models" / name)
-    assert Work(read=read).suits_arrays(store.find_all("+".join(names))) == arrays
+    choice = engine_of(store.find_all("+".join(names)), Work(read=read))
+    assert choice.over_arrays == arrays
 
 
 def test_what_is_to_be_read_is_the_size_of_files_and_of_standard_input(tmp_path):
@@ -172,6 +174,6 @@ def test_mixing_needs_no_torch(home, monkeypatch):
     commands = [mixing, [*mixing, "--by", "order"], ["perplexity", text, "-m", "N", "--fit", text]]
     commands += [cached, [*cached, "--fit", text]]
     found = without_torch(commands)
-    monkeypatch.setattr(Work, "suits_arrays", lambda *_: False)
+    monkeypatch.setattr("seqgen.store.loading.engine_of", lambda *_: ASKED_FOR)
     for command, answer in zip(commands, found, strict=True):
         assert_alike(answer, records(*command))

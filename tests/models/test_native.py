@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import shutil
 import subprocess
 import sys
+import weakref
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from architectures import Case
 from places import ROOT
 
 from seqgen.cli.shell.output import Output, say_announced
-from seqgen.engines.arrays import Affine, Product, attend
+from seqgen.engines.arrays import Affine, Product, Products, attend, use_products
 from seqgen.engines.native import compiling
 from seqgen.engines.native.library import VARIABLE, library
 from seqgen.engines.native.maps import BLOCK, NativeInt4Map, NativeInt8Map, NativeMap
@@ -447,7 +451,40 @@ def test_numbers_that_are_none_are_drawn_by_nobody():
         assert draw(logits, np.full(3, 0.5), np.zeros(1, np.int64))[0].tolist()[:2] == [-1, -1]
 
 
+@pytest.mark.parametrize("products", [Products(), Products(some="packed")])
+def test_a_matrix_as_given_is_let_go_once_it_is_laid_out_for_any_number_of_rows(products):
+    use_products(products)
+    weight, x = numbers(50, 40), numbers(3, 40, seed=1)
+    affine, given = Affine(weight, None), weakref.ref(weight)
+    y = x @ weight.T
+    del weight
+    for rows in (1, 3, 1, 3):
+        np.testing.assert_allclose(affine(x[:rows]), y[:rows], rtol=1e-4, atol=1e-5)
+    use_products(Products())
+    # oneDNN's matrix is a copy, too; only what no copy was made of is still there.
+    assert given() is None
+
+
+@needs_library
+@pytest.mark.parametrize("name", ["lstm", "jordan", "transformer"])
+def test_the_matrices_of_an_array_model_go_with_it(name):
+    """At once, and not when Python looks for cycles: large models are made of each new weights."""
+    model = Case(name, "default", {}).build(torch.float32)
+    model.step([1, 2], model.start(2))
+    arrays = model.over_arrays()
+    left = [weakref.ref(map_) for map_ in arrays.program._kept[0]] + [weakref.ref(arrays)]
+    assert len(left) > 1
+    del arrays
+    gc.disable()
+    try:
+        model.forget_prepared()
+        assert [x() for x in left] == [None] * len(left)
+    finally:
+        gc.enable()
+
+
 def test_without_a_library_numpy_multiplies(numpy_alone):
+    use_products(Products())  # a test before may have left those that are fastest here
     weight, x = numbers(5, 4), numbers(3, 4, seed=1)
     affine = Affine(weight, None)
     np.testing.assert_allclose(affine(x), x @ weight.T, rtol=1e-6)
@@ -585,7 +622,7 @@ from pathlib import Path
 from seqgen.__main__ import set_up_numpy
 set_up_numpy()
 import numpy as np
-from seqgen.models.engines.native.maps import NativeMap
+from seqgen.engines.native.maps import NativeMap
 kept = [NativeMap(np.ones((3072, 768), np.float32), None) for _ in range(5)]
 lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
 print(next(line.split()[1] for line in lines if line.startswith("AnonHugePages")))

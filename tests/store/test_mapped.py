@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from safetensors.numpy import save_file
 
 from seqgen import mapped_tensors as mapped
 from seqgen.engines.native.library import library
-from seqgen.mapped_tensors import mapped_arrays
+from seqgen.mapped_tensors import forget_pages, mapped_arrays
 
 ARRAYS = {
     "a.weight": np.arange(12, dtype=np.float32).reshape(3, 4),
@@ -41,6 +42,38 @@ def test_arrays_are_those_that_were_stored(tmp_path):
         kind = np.float32 if array.dtype == np.float64 else array.dtype
         assert found[name].dtype == kind and found[name].shape == array.shape
         np.testing.assert_array_equal(found[name], array)
+
+
+def resident(path):
+    """Return how many bytes of a mapped file are in this process's memory."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    found = (line for line in lines if line.endswith(f" {path}"))
+    return sum(
+        1024 * int(next(one for one in lines if one.startswith("Rss:")).split()[1]) for _ in found
+    )
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="Linux tells it there")
+def test_memory_of_a_mapped_array_is_given_back_and_its_numbers_stay(tmp_path):
+    few = {name: np.arange(1 << 10, dtype=np.float32) for name in "ab"}
+    save_file(few, tmp_path / "few")
+    read = mapped_arrays(tmp_path / "few")
+    forget_pages(read["a"])  # it was read, and is in no file any more
+    np.testing.assert_array_equal(read["a"], few["a"])
+    arrays = {name: np.arange(1 << 22, dtype=np.float32) for name in "ab"}
+    save_file(arrays, tmp_path / "w")
+    mapped = mapped_arrays(tmp_path / "w")
+    assert all(mapped[name].sum() > 0 for name in "ab")
+    whole = resident(tmp_path / "w")
+    assert whole >= 2 * arrays["a"].nbytes
+    forget_pages(mapped["a"])
+    assert resident(tmp_path / "w") <= whole - arrays["a"].nbytes + (1 << 16)
+    for name in "ab":
+        np.testing.assert_array_equal(mapped[name], arrays[name])
+    own = arrays["b"].copy()
+    own.flags.writeable = False
+    forget_pages(own)  # no file to read it from again
+    np.testing.assert_array_equal(own, arrays["b"])
 
 
 def test_types_of_other_engines_are_left_to_them(tmp_path):
@@ -120,8 +153,8 @@ def test_any_bytes_are_read_or_refused(content, tmp_path_factory):
 
 READ_WHAT_IS_GONE = """
 import os, pathlib, sys
-from seqgen.cli.process import prepare
-from seqgen.data import mapped
+from seqgen.cli.shell.process import prepare
+import seqgen.mapped_tensors as mapped
 mapped.READ_UP_TO = 0
 prepare("perplexity")
 path = pathlib.Path(sys.argv[1])

@@ -55,6 +55,20 @@ def test_a_line_each_of_packed_files_and_folders(tmp_path, capsys):
     assert read_text() == "first\none two\nzwei drei\n\nfin\u2028 é 😀\n"
 
 
+@pytest.mark.parametrize("part", [b"text", b"some words"])
+def test_parquet_that_is_no_utf8_is_refused_in_a_line(part, tmp_path, capsys):
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from pyarrow import parquet
+
+    path = tmp_path / "d.parquet"
+    parquet.write_table(pyarrow.table({"text": ["some words"] * 9}), path, compression="none")
+    whole = path.read_bytes()
+    assert part in whole
+    path.write_bytes(whole.replace(part, b"\xa0" + part[1:]))
+    said = refusal(capsys, "train", path, "--field", "text", *COUNT)
+    assert "d.parquet cannot be read as parquet: 'utf-8' codec" in said
+
+
 def test_parquet_is_as_json_lines(tmp_path, stdin, capsys):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet

@@ -243,9 +243,9 @@ def test_a_text_that_cannot_be_read_leaves_nothing(tokenizers, path):
 WRITE = """
 import itertools, sys
 from pathlib import Path
-from seqgen.data.token_writing import write_token_file
+from seqgen.text.token_writing import write_token_file
 from seqgen.errors import SeqgenError
-from seqgen.tokenizers import KINDS
+from seqgen.text.tokenizers import KINDS
 from seqgen.training.sorted_runs import STATM
 chunks = itertools.repeat("some text and more\\n" * 5000, int(sys.argv[2]))
 try:

@@ -16,6 +16,8 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.plugins.report.command import training_commands
 from seqgen.store.loading import load
 from seqgen.training.events import Notice
+from seqgen.training.fine_tune import Origin
+from seqgen.training.session import Session
 from seqgen.training.train import train
 
 SETTINGS = {"seed": 3, "precision": "float32", "batch_size": 3}
@@ -66,6 +68,25 @@ def test_training_begins_where_the_other_model_ended(architecture, texts):
 def base(texts):
     train([texts[0]], name="base", settings={**SETTINGS, **SHAPE, "steps": 3})
     return store.find("base")
+
+
+@pytest.mark.parametrize("lora", [None, 2])
+def test_training_holds_one_copy_of_the_weights(lora, base, texts, monkeypatch):
+    """Not those of the model it began from, nor those laid out to write samples."""
+    origins, trained = [], []
+    load_origin, show = Origin.load, Session._show_sample
+    monkeypatch.setattr(
+        Origin, "load", lambda name: origins.append(load_origin(name)) or origins[0]
+    )
+
+    def shown(self, *about):
+        show(self, *about)
+        assert all(p.is_meta for p in origins[0].model.parameters())
+        trained.append("_prepared" in vars(self.loaded.model))
+
+    monkeypatch.setattr(Session, "_show_sample", shown)
+    tuned(texts[1], lora=lora)
+    assert trained == [False, False]
 
 
 def test_frozen_layers_stay(base, texts):

@@ -20,7 +20,7 @@ from seqgen.scoring.perplexity import perplexity
 from seqgen.store import StoredModel
 from seqgen.store.loading import load
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
-from seqgen.training import loop
+from seqgen.training import loop, validating
 from seqgen.training.events import Notice, Progress, Validated
 from seqgen.training.optimizers import OPTIMIZERS
 from seqgen.training.resume import resume
@@ -165,6 +165,30 @@ def test_a_validation_is_not_lost_where_a_run_stops(text, monkeypatch):
             resume(name)
         assert everything(store.find(name))[2]["best_step"] == 2
     assert_same(store.find("whole"), store.find("part"))
+
+
+def test_a_large_model_validates_where_that_takes_a_tenth_of_the_steps(text, monkeypatch):
+    """By its tokens, so that a resumed run does as well; a small model ten times in any case."""
+
+    def validated_at(name):
+        lines = (store.models_folder() / name / store.METRICS).read_text().splitlines()
+        return [record["step"] for record in map(json.loads, lines) if "val_loss" in record]
+
+    settings = settings_for("rnn", steps=20, seq_len=8, batch_size=8, validate_every=None)
+    steps_per_epoch = 20 / train([text], architecture="rnn", name="small", settings=settings).epochs
+    assert validated_at("small") == [*range(2, 21, 2)]
+    monkeypatch.setattr(validating, "LEAST_OPERATIONS", 0)
+    monkeypatch.setattr(validating, "SAMPLE_TOKENS", 10)
+    seen = []
+    score = TextValidation.quick
+    monkeypatch.setattr(TextValidation, "quick", lambda self: seen.append(self) or score(self))
+    both_ways(text, "rnn", [5], **settings)
+    # Reading costs a third of training; a token that is written, as much as ten that are read.
+    prepared = seen[0].prepared
+    tokens_per_step = prepared.train.scored / steps_per_epoch
+    every = math.ceil(10 * (prepared.val.scored + 100) / (3 * tokens_per_step))
+    assert 2 < every <= 10
+    assert validated_at("whole") == validated_at("moved") == sorted({*range(every, 21, every), 20})
 
 
 def test_another_text_is_refused_unless_wanted(text, tmp_path):

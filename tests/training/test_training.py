@@ -37,6 +37,8 @@ def test_budgets():
 def test_validations_in_passing_take_little_of_the_time():
     assert Budget(40, None).until_validation(cost=9.0) == 4  # steps
     assert Budget(3, None).until_validation(cost=0.0) == 1
+    assert Budget(20, None).until_validation(cost=0.0, steps=0.85) == 9  # a tenth of the steps
+    assert Budget(1000, None).until_validation(cost=0.0, steps=0.85) == 100
     five_minutes = Budget(None, 300.0)
     assert five_minutes.until_validation(cost=0.0) == 15.0
     assert five_minutes.until_validation(cost=0.1) == 15.0  # at most twenty

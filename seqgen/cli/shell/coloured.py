@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from seqgen.cli.shell.coloured_text import Scale
+from seqgen.cli.shell.colours import Scale
 from seqgen.cli.shell.output import Output, as_shown, console, put, say, standard_output
 
 if TYPE_CHECKING:

@@ -143,7 +143,7 @@ def _typer_info(name: str, field: dataclasses.Field, kind: Any) -> Any:
     }
     if flag.positional:
         return typer.Argument(**common)
-    return typer.Option(*names, rich_help_panel=flag.panel, **common)
+    return typer.Option(*names, rich_help_panel=flag.panel, hidden=flag.hidden, **common)
 
 
 def _metavar(flag: Flag, kind: Any) -> str:

@@ -181,7 +181,9 @@ class Output(Options, panel=Panel.OUTPUT):
         for loaded in models:
             arrays = isinstance(loaded.model, ArrayNetwork)
             engine = f"NumPy arrays {kernels} compiled kernels" if arrays else "PyTorch"
-            self.announce(f"{loaded.stored.name}: run by {engine}")
+            choice = getattr(loaded, "engine", None)
+            why = "" if choice is None else f" ({choice.reason})"
+            self.announce(f"{loaded.stored.name}: run by {engine}{why}")
 
     @property
     def explains(self) -> bool:

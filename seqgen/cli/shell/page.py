@@ -13,10 +13,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from seqgen import __version__
+from seqgen import __version__, wording
 from seqgen.errors import UsageError
 from seqgen.files import write_bytes
+
+if TYPE_CHECKING:
+    from seqgen.scoring.passages import Passages
+    from seqgen.store.loaded import LoadedModel
+
+Found = TypeVar("Found")
 
 # By which a page of seqgen is known, so that nothing else is replaced by one.
 MARK = '<meta name="generator" content="seqgen'
@@ -45,7 +52,59 @@ class PageSection:
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-") or "section"
 
 
-def page(title: str, sections: Sequence[PageSection], reload: float = 0) -> str:
+class ReportSection(Generic[Found]):
+    """A section of the page that `seqgen report` writes about a model of text.
+
+    Plugins offer objects of subclasses; see `hooks.Plugin.sections`. A page has the section once,
+    with a part for each model.
+
+    Attributes:
+        title: its heading, as plain text.
+        after: the heading of the section that it follows; without that one it comes last.
+        absence: what it says, as plain text, where `look` finds nothing.
+        key: of its figures in the records of `seqgen report --json`; "" for none.
+    """
+
+    title: str
+    after: str
+    absence: str = ""
+    key: str = ""
+
+    def look(self, loaded: LoadedModel, passages: Passages) -> Found | None:
+        """Look at how a model deals with a text.
+
+        Args:
+            loaded: the model, of text.
+            passages: the text's first tokens, 1,000 to 20,000 if it is long enough.
+
+        Returns:
+            What the other methods show of it; None if the section does not apply to the model.
+
+        Raises:
+            SeqgenError: it cannot be known; the section then says why.
+        """
+        raise NotImplementedError
+
+    def body(self, found: Found) -> str:
+        """Write what was found as HTML."""
+        raise NotImplementedError
+
+    def commands(self, found: Found, model: str, file: str) -> list[str]:
+        """List the command lines that show the same, other than that of the records.
+
+        Args:
+            found: what was found.
+            model: what to write after -m, quoted for a shell.
+            file: the text file that was looked at, quoted; "" for the model's held-out text.
+        """
+        return []
+
+    def record(self, found: Found) -> Any:
+        """Return the figures for the records, as JSON has them."""
+        return None
+
+
+def page(title: str, sections: Sequence[PageSection], reload: int = 0) -> str:
     """Return a page as HTML.
 
     Args:
@@ -69,7 +128,7 @@ def page(title: str, sections: Sequence[PageSection], reload: float = 0) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f'{MARK} {__version__}"><title>{escape(title)}</title><style>{STYLE}</style></head>'
-        f'<body data-reload="{reload:g}"><header><h1>{escape(title)}</h1></header>{contents}'
+        f'<body data-reload="{reload}"><header><h1>{escape(title)}</h1></header>{contents}'
         f"<main>{body}</main><script>{SCRIPT}</script></body></html>\n"
     )
 
@@ -89,6 +148,11 @@ def figure(caption: str, label: str, body: str, kinds: str = "walk", tag: str = 
         f'role="group" aria-label="{escape(label)}">{body}</{tag}>'
         '<p class="readout" aria-live="polite"></p></figure>'
     )
+
+
+def visible(text: str) -> str:
+    """Return a text in which characters that cannot be shown are replaced, newlines kept."""
+    return wording.visible(text, kept="\n\t") or "\u2205"
 
 
 def write_page(path: Path, html: str) -> None:
@@ -137,12 +201,6 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]], caption: str, lef
         f"<caption>{escape(caption)}</caption><thead><tr>{cells('th', names)}</tr></thead>"
         f"<tbody>{body}</tbody></table></div>"
     )
-
-
-def commands(lines: Iterable[str]) -> str:
-    """Return command lines as HTML."""
-    text = escape(chr(10).join(lines))
-    return f'<pre tabindex="0" role="group" aria-label="Commands">{text}</pre>'
 
 
 def beside(parts: Iterable[str]) -> str:

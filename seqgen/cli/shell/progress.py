@@ -7,30 +7,27 @@ import math
 import sys
 import textwrap
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqgen import registry, store
 from seqgen.cli.shell.output import Output, can_redraw, console, is_terminal, say
 from seqgen.cli.shell.tables import (
-    MISSING,
     clock,
     count,
     duration,
     figure,
     named_figures,
-    number,
     percentage,
     weight,
 )
-from seqgen.errors import SeqgenError
 from seqgen.training.events import (
     SAMPLE_WIDTH,
-    Diagnosed,
     EncodingProgress,
     Event,
     Iteration,
+    ListenerEvent,
     Notice,
     Report,
     SampleLine,
@@ -240,8 +237,20 @@ def how_to_resume(result: TrainingResult) -> str:
     return f"stopped after {done}; resume with: seqgen train --resume {result.name}"
 
 
-def summarise(result: TrainingResult) -> None:
-    """Write to standard error how a run ended, how good its model is, and what to try."""
+def summarise(result: TrainingResult, events: Iterable[ListenerEvent] = ()) -> None:
+    """Write to standard error how a run ended, how good its model is, and what to try.
+
+    Args:
+        result: of the run.
+        events: the last ones of listeners, whose lines follow.
+    """
+    _summarise(result)
+    for event in events:
+        for line in event.summary():
+            say(line)
+
+
+def _summarise(result: TrainingResult) -> None:
     if result.stopped == "stop-after":
         say(how_to_resume(result))
         return
@@ -358,47 +367,3 @@ def _is_used_up(result: TrainingResult) -> bool:
     if (result.epochs or 0.0) < LEAST_PASSES:
         return False
     return result.stopped == "patience" or result.best_step < USED_UP * result.steps
-
-
-class LastLook:
-    """Passes events on, and keeps the last figures of the layers (`--diagnose`)."""
-
-    def __init__(self, report: Report) -> None:
-        self._report = report
-        self._last: Diagnosed | None = None
-
-    def __call__(self, event: Event) -> None:
-        """Pass an event on."""
-        if hasattr(event, "layers"):
-            self._last = event
-        self._report(event)
-
-    def draw(self, place: Path, model: str) -> None:
-        """Draw the gradient by distance, with its bound.
-
-        Raises:
-            SeqgenError: there is none.
-        """
-        from seqgen.plugins.diagnose.command import draw_distances
-
-        if self._last is None or not self._last.distances:
-            raise SeqgenError(f"{place} is not drawn: only models of text have such gradients")
-        draw_distances(place, model, self._last.distances)
-
-    def put(self) -> None:
-        """Write the figures to standard error, a line per layer, if there are any."""
-        if self._last is None:
-            return
-        say(f"layers at step {count(self._last.step)}:")
-        width = max(len(figures.layer) for figures in self._last.layers)
-        for figures in self._last.layers:
-            parts = {
-                "weights": number(figures.weight_norm),
-                "gradient": number(figures.grad_norm),
-                "update ratio": number(figures.update_ratio),
-                "saturated": percentage(figures.saturated, 1),
-                "dead": percentage(figures.dead, 1),
-                "spectral radius": number(figures.spectral_radius),
-            }
-            known = (f"{name} {value}" for name, value in parts.items() if value != MISSING)
-            say(f"  {figures.layer:<{width}}  {', '.join(known)}")

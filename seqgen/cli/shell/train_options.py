@@ -30,8 +30,36 @@ from seqgen.settings import (
 )
 from seqgen.settings.generation import SampleOptions
 from seqgen.settings.model import Smoothing
+from seqgen.settings.options import added_options
 
 SettingFlags = settings_group(TrainingConfig, DataConfig)
+# Of plugins. Each gives the setting of its name.
+AddedFlags = added_options("recipe")
+
+
+def task_help() -> str:
+    """Return the help of `--task`, which lists the tasks that are learned on features."""
+    formats = "; ".join(f"{task.name} reads {task.example_format}" for task in registry.ON_FEATURES)
+    default = next((task.default_trunk for task in registry.ON_FEATURES), None)
+    encoders = "".join(
+        f"{row.name}{' (the default)' * (row.name == default)}, "
+        for row in registry.ARCHITECTURES.values()
+        if row.is_encoder
+    )
+    return (
+        f"Learn labels on the model's features: {formats}. Then --model is "
+        f"{encoders.removesuffix(', ')} or a network that models text."
+    )
+
+
+def task_option() -> Any:
+    """Return the option `--task`; without a plugin that has such tasks, help leaves it out."""
+    return setting(
+        task_help(),
+        metavar="|".join(task.name for task in registry.ON_FEATURES),
+        completes="tasks",
+        hidden=not registry.ON_FEATURES,
+    )
 
 
 class TrainingFiles(Options, panel=Panel.WHAT):
@@ -121,13 +149,7 @@ class ModelKind(Options, panel=Panel.WHAT):
         completes="architectures",
         common=True,
     )
-    task: str | None = setting(
-        "Learn labels on the model's features: classify reads text<TAB>label, a line each; tag "
-        "reads columns, word<TAB>tag, with an empty line after each sentence. Then --model is bag, "
-        "birnn (the default), encoder or a network that models text.",
-        metavar="classify|tag",
-        completes="tasks",
-    )
+    task: str | None = task_option()
     preset: str | None = setting(
         f"Use the settings of a known model: {', '.join(presets.PRESETS)}. Your own flags override "
         "them; --preset help describes them.",
@@ -184,13 +206,15 @@ class Recipe(Options, panel=Panel.WHAT):
         SHARED_DOCS["smoothing"], metavar="KIND", without="modified-kneser-ney", panel=Panel.NGRAM
     )
     given_settings: SettingFlags = group(SettingFlags)
+    added: AddedFlags = group(AddedFlags)
     more: MoreSettings = group(MoreSettings)
 
     def settings(self, machine: SeededDevice) -> dict[str, Any]:
         """Return the settings that flags and `--set` give, by name."""
         own = ("layers", "hidden_size", "heads", "dropout", "order", "smoothing")
         flags = {SETTING_OF.get(name, name): getattr(self, name) for name in own}
-        flags |= self.given_settings.to_dict()
+        for part in (self.given_settings, *self.added.groups):
+            flags |= part.to_dict()
         flags["seed"] = machine.seed
         given = {name: value for name, value in flags.items() if value is not None}
         return given | self.more.assigned

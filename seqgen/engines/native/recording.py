@@ -95,11 +95,13 @@ class Recording:
     def array(self, *shape: int) -> Recorded:
         """Return an array that is yet to be filled, or an input."""
         # Not a number: what is computed from it behind our back is noticed.
-        root = np.full(shape, np.nan, np.float32).view(Recorded)
+        memory = np.full(shape, np.nan, np.float32)
+        root = memory.view(Recorded)
         root.recording = self
         bisect.insort(self._begins, (root.ctypes.data, len(self.widths)))
         self.widths.append(root.size)
-        self.roots.append(root)
+        # Not what refers back: such a cycle would keep a model's matrices until it is collected.
+        self.roots.append(memory)
         return root
 
     def elementwise(self, name: str, inputs: Sequence[Any], out: np.ndarray | None) -> Recorded:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -197,6 +197,12 @@ class RecurrentStack(OverFeatures):
         return self.outputs(tokens, self.start(len(tokens)))[0][1:]
 
 
+def by_layer(parts: Iterable[Leaf], layers: Iterable[Sized]) -> tuple[Parts, ...]:
+    """Return the parts of a state, in order, as many for each layer as it has."""
+    found = iter(parts)
+    return tuple(tuple(itertools.islice(found, len(layer))) for layer in layers)
+
+
 class RecurrentArrays(RecurrentStack, NeuralArrays):
     """`RecurrentLM` over arrays; its first layer takes ids.
 
@@ -229,31 +235,66 @@ class RecurrentArrays(RecurrentStack, NeuralArrays):
         if self.config.pointer:
             return super().step(tokens, state)
         ids = np.asarray(tokens)
-        watched = any(layer.ops is not ArrayOps for layer in self.layers)
-        if watched or self.program is None:
+        if self.watched or self.program is None:
             x, state = self.hidden(ids, state)
             return self.head(x), state
+        logits, *parts = self.run_program(self.program, ids, state)
+        return logits, RecurrentState(by_layer(parts, state.layers))
+
+    def outputs(
+        self, tokens: np.ndarray, state: RecurrentState
+    ) -> tuple[list[np.ndarray | None], tuple[Parts, ...]]:
+        """Return the outputs of each layer; one token of each row, (B,) or (B, 1), as in `step`."""
+        if tokens.shape[1:] == (1,) and not isinstance(tokens, Recorded):
+            outputs, after = self.outputs(tokens[:, 0], state)
+            return [None if x is None else x[:, None] for x in outputs], after
+        if tokens.ndim > 1 or self.watched or self.program_of_layers is None:
+            return super().outputs(tokens, state)
+        found = self.run_program(self.program_of_layers, tokens, state)
+        count = len(self.layers)
+        return [None, *found[:count]], by_layer(found[count:], state.layers)
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody looks at what an equation computes on the way; see `watched.py`."""
+        return any(layer.ops is not ArrayOps for layer in self.layers)
+
+    def run_program(
+        self, program: Program, ids: np.ndarray, state: RecurrentState
+    ) -> list[np.ndarray]:
         inputs = [self.layers[0].product(ids), *itertools.chain(*state.layers)]
-        logits, *parts = self.program(len(ids), inputs)
-        found = iter(parts)
-        layers = (tuple(itertools.islice(found, len(past))) for past in state.layers)
-        return logits, RecurrentState(tuple(layers))
+        return program(len(ids), inputs)
 
     @functools.cached_property
     def program(self) -> Program | None:
         """The step after the first layer's input in one call; None where NumPy takes it."""
+
+        def step(read: Recorded, state: RecurrentState) -> list[Recorded]:
+            x, after = self.hidden(read, state)
+            return [self.head(x), *itertools.chain(*after.layers)]
+
+        return self.record(step)
+
+    @functools.cached_property
+    def program_of_layers(self) -> Program | None:
+        """The same step up to the outputs of each layer, without the head."""
+
+        def layers(read: Recorded, state: RecurrentState) -> list[Recorded]:
+            outputs, after = self.outputs(read, state)
+            return [*outputs[1:], *itertools.chain(*after)]
+
+        return self.record(layers)
+
+    def record(self, step: Callable[[Recorded, RecurrentState], list[Recorded]]) -> Program | None:
+        """Record what follows the first layer's input, from it and the state before."""
         if self.dtype != np.float32 or self.config.dense:
             return None
         sizes = [layer.equation.sizes for layer in self.layers]
-
-        def step(read: Recorded, *parts: Recorded) -> list[Recorded]:
-            found = iter(parts)
-            past = [tuple(itertools.islice(found, len(of_layer))) for of_layer in sizes]
-            x, after = self.hidden(read, RecurrentState(tuple(past)))
-            return [self.head(x), *itertools.chain(*after.layers)]
-
         widths = self.layers[0].width, *itertools.chain(*sizes)
-        return recorded(step, [(width,) for width in widths])
+        return recorded(
+            lambda read, *parts: step(read, RecurrentState(by_layer(parts, sizes))),
+            [(width,) for width in widths],
+        )
 
     def first_input(self, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         return tokens, self.inputs(tokens) if self.config.dense else None

@@ -22,7 +22,7 @@ from seqgen.settings import Options, Panel, argument, setting
 
 HERE = Path(__file__).resolve().parent
 # Of a wheel, beside this file; of a checkout, at its root.
-TEXTS = (HERE / "corpora", HERE.parents[1] / "corpora")
+TEXTS = (HERE / "corpora", HERE.parents[2] / "corpora")
 
 
 @dataclass(frozen=True)

@@ -8,4 +8,6 @@ PLUGIN = Plugin(
     commands={
         "diagnose": Command("command:diagnose", "Measure"),
     },
+    options={"train": "options:DiagnoseOptions"},
+    listeners=("watch:listen",),
 )

@@ -12,20 +12,23 @@ import torch
 from torch import Tensor
 
 from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.mixture.members import members_of
 from seqgen.models.network import copied
 from seqgen.models.recurrent.cell import Cell
 from seqgen.models.transformer.attention_figures import attention_figures
 from seqgen.models.transformer.model import Transformer
 from seqgen.plugins.diagnose.distance import gradients_by_distance, window_length, windows
+from seqgen.plugins.diagnose.events import Diagnosed
 from seqgen.plugins.diagnose.layers import Update, units_of
 from seqgen.plugins.diagnose.warnings import Warnings
 from seqgen.settings import TrainingConfig
 from seqgen.text.batches import Batch
 from seqgen.text.corpus import Corpus
-from seqgen.training.events import Diagnosed, Event, Notice, Report, Validated
+from seqgen.training.events import Event, Notice, Report, Validated
+from seqgen.training.listeners import RunFacts
 from seqgen.training.optimizers import rate
 from seqgen.training.parts import CheckpointPart
-from seqgen.training.run import Budget, Run, Watch
+from seqgen.training.run import Budget, Listener, Run
 
 # Looks come after this step, after twice as many, and so on: their cost is soon nothing.
 FIRST_LOOK = 4
@@ -37,7 +40,22 @@ ROWS = 4
 WIDEST = 512
 
 
-class TrainingWatch(Watch):
+def listen(facts: RunFacts) -> TrainingWatch | None:
+    """Watch a run; of networks that are trained side by side, the first one."""
+    if facts.model is None:
+        return None
+    return TrainingWatch(
+        members_of(facts.model)[0],
+        facts.config,
+        facts.budget,
+        facts.report,
+        facts.options.diagnose,
+        facts.corpus,
+        facts.unit,
+    )
+
+
+class TrainingWatch(Listener):
     """Looks at a run without changing it: no random number is drawn, no gradient touched.
 
     Args:

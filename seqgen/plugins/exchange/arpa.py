@@ -20,21 +20,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from string import whitespace
+from typing import Any
 
 import numpy as np
 
 from seqgen.errors import SeqgenError
 from seqgen.models.ngram.arrays import NOTHING, Level
+from seqgen.models.ngram.look_ups import chosen_from
 from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
 from seqgen.plugins.exchange.formats import ImportedModel, ModelToExport
 from seqgen.settings import DataConfig, Documents
 from seqgen.text.framing import Framing
-from seqgen.text.tokenizers import Tokenizer, WhitespaceTokenizer
+from seqgen.text.tokenizers import BlankTokenizer, Tokenizer, WhitespaceTokenizer
 
 LN10 = math.log(10)
 ZERO = -99.0
 BOS, EOS, UNK = "<s>", "</s>", "<unk>"
+UNK_OF_CMU = "<UNK>"
+# How far the probabilities after a context may be from 1 in sum: files have rounded logarithms.
+MOST_OFF = 0.01
 # Logarithms past this are of no probability, and leave float32 on the way to nats.
 LARGEST = 1e30
 # What a file of any disk may promise.
@@ -144,10 +150,13 @@ class _Reader:
         if self.line != b"\\end\\":
             raise self._error(f"\\end\\ was expected, not {self._shown()}")
         try:
-            return Arpa([word.decode() for word in index], sections)
+            words = [word.decode() for word in index]
         except UnicodeDecodeError as error:
             at = list(index).index(error.object) + sections[0].line
             raise self._error("the word is not UTF-8", at) from None
+        if UNK_OF_CMU in words and UNK not in words:
+            words[words.index(UNK_OF_CMU)] = UNK
+        return Arpa(words, sections)
 
     def _error(self, what: str, number: int | None = None) -> SeqgenError:
         return SeqgenError(f"{self.name}, line {number or self.number}: {what}")
@@ -335,27 +344,76 @@ def _nodes(levels: Sequence[Level], words: np.ndarray, size: int) -> np.ndarray:
     return ids
 
 
-def _fill_gaps(levels: list[Level], size: int) -> None:
+def _words_of(levels: Sequence[Level], n: int, size: int) -> np.ndarray:
+    """Return the words of all stored n-grams, (M, n)."""
+    if n == 1:
+        return levels[0].keys[:, None]
+    parents, last = np.divmod(levels[n - 1].keys, size)
+    return np.column_stack([_words_of(levels, n - 1, size)[parents], last])
+
+
+def _fill_gaps(levels: Sequence[Level], size: int) -> None:
     """Give the n-grams that were added the probability that backing off gives them."""
     for n, level in enumerate(levels, start=1):
-        for i in np.flatnonzero(np.isnan(level.log_probs)):
-            words = [int(level.keys[i]) % size]
-            parent = int(level.keys[i]) // size
-            for lower in reversed(levels[1 : n - 1]):
-                words.insert(0, int(lower.keys[parent]) % size)
-                parent = int(lower.keys[parent]) // size
-            level.log_probs[i] = _backed_off(levels, [parent, *words], size)
+        gaps = np.flatnonzero(np.isnan(level.log_probs))
+        if gaps.size:
+            words = _words_of(levels, n, size)[gaps]
+            level.log_probs[gaps] = _backed_off(levels, words, size)
 
 
-def _backed_off(levels: list[Level], words: list[int], size: int) -> float:
-    """Return the log-probability of an n-gram from its context's backoff and shorter ones."""
-    context = int(_nodes(levels, np.array([words[:-1]]), size)[0])
-    weight = 0.0 if context == NOTHING else float(levels[len(words) - 2].backoffs[context])
-    at = int(_nodes(levels, np.array([words[1:]]), size)[0])
-    shorter = levels[len(words) - 2].log_probs
-    if at != NOTHING and not np.isnan(shorter[at]):
-        return weight + float(shorter[at])
-    return weight + _backed_off(levels, words[1:], size)
+def _backed_off(levels: Sequence[Level], words: np.ndarray, size: int) -> np.ndarray:
+    """Return the log-probabilities (M,) of n-grams (M, n) that are not stored."""
+    contexts, shorter = _nodes(levels, words[:, :-1], size), levels[words.shape[1] - 2]
+    weights = chosen_from(shorter.backoffs, contexts, 0.0)
+    return weights + _log_probs(levels, words[:, 1:], size)
+
+
+def _log_probs(levels: Sequence[Level], words: np.ndarray, size: int) -> np.ndarray:
+    """Return the log-probability (M,) of the last word of each n-gram (M, n) after the others."""
+    at = _nodes(levels, words, size)
+    log_probs = chosen_from(levels[words.shape[1] - 1].log_probs, at, 0.0)
+    unseen = at == NOTHING
+    if unseen.any():
+        log_probs[unseen] = _backed_off(levels, words[unseen], size)
+    return log_probs
+
+
+def sums_of(levels: Sequence[Level], size: int) -> list[np.ndarray]:
+    """Return what the probabilities after each stored context of 0 to N - 1 words sum to.
+
+    Where s is what those after the shorter context sum to, those after a context with the backoff
+    weight b sum to b s, and for each n-gram that is stored p more, less b times what it would have
+    had by backing off.
+    """
+    sums = [np.exp(levels[0].log_probs).sum(keepdims=True)]
+    for n in range(2, len(levels) + 1):
+        contexts, words = (_words_of(levels, m, size) for m in (n - 1, n))
+        shorter = np.full(len(contexts), sums[0][0])
+        for m in range(1, n - 1):
+            at = _nodes(levels, contexts[:, -m:], size)
+            shorter = chosen_from(sums[m], at, shorter)
+        parents, weights = levels[n - 1].keys // size, np.exp(levels[n - 2].backoffs)
+        unstored = weights[parents] * np.exp(_log_probs(levels, words[:, 1:], size))
+        more = np.exp(levels[n - 1].log_probs) - unstored
+        sums.append(weights * shorter + np.bincount(parents, more, len(contexts)))
+    return sums
+
+
+def _sums(levels: Sequence[Level], size: int, words: list[int]) -> dict[str, Any]:
+    """Return what to record of contexts after which the probabilities do not sum to 1.
+
+    Args:
+        levels: the n-grams.
+        size: V.
+        words: the ids that the file has.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = sums_of(levels, size)
+        found[1:2] = [sums[words] for sums in found[1:2]]
+        sums = np.nan_to_num(np.concatenate(found))
+    off = int(np.count_nonzero(~(np.abs(sums - 1) <= MOST_OFF)))
+    ends = {"least": float(sums.min()), "most": float(sums.max())}
+    return {"probability_sums": {"contexts": sums.size, "off": off, **ends}} if off else {}
 
 
 NEWLINE = "\\n"
@@ -382,7 +440,8 @@ def read_model(
         for n, section in enumerate(content.sections, start=1)
     ]
     framing = Framing.of(tokenizer, data.documents)
-    return ImportedModel("ngram", model, tokenizer, data, framing, {"ngrams": ngrams})
+    facts = {"ngrams": ngrams, **_sums(model.levels, size, [*ids.values()])}
+    return ImportedModel("ngram", model, tokenizer, data, framing, facts)
 
 
 def write_model(exported: ModelToExport) -> Iterator[bytes]:
@@ -407,9 +466,10 @@ def names_of(tokenizer: Tokenizer, documents: Documents) -> dict[str, int]:
     special = {tokenizer.bos_id: BOS, tokenizer.eos_id: EOS, tokenizer.unk_id: UNK}
     # Tokens that never hold white space stand as they are, for other tools read the same text.
     escapes = str.maketrans(ESCAPES if tokenizer.lossless else {"\n": NEWLINE})
+    visible = _visible if tokenizer.lossless else _visible_ascii
     names: dict[str, int] = {}
     for i, piece in zip(ids, tokenizer.pieces(ids), strict=True):
-        text = special.get(i) or "".join(map(_visible, piece.translate(escapes)))
+        text = special.get(i) or "".join(map(visible, piece.translate(escapes)))
         if names.setdefault(text, i) != i:
             raise SeqgenError(f"two tokens are {text!r} in an ARPA file, which has words only")
     return names
@@ -420,11 +480,19 @@ def _visible(character: str) -> str:
     return f"\\x{ord(character):02x}" if character.isspace() else character
 
 
+def _visible_ascii(character: str) -> str:
+    """Write white space that separates words of a file by its number."""
+    return _visible(character) if character in whitespace else character
+
+
 def _tokens_of(content: Arpa) -> tuple[Tokenizer, DataConfig]:
     """Return the tokens that a file speaks of, and how their text is read."""
     documents = _documents(content)
     special = {BOS, EOS, UNK} | ({NEWLINE} if documents == "stream" else set())
-    tokenizer = WhitespaceTokenizer([word for word in content.words if word not in special])
+    words = [word for word in content.words if word not in special]
+    # Only ASCII white space separates words here, as in KenLM; in other texts, Unicode's does.
+    one_each = all(len(word.split()) == 1 for word in words)
+    tokenizer = (WhitespaceTokenizer if one_each else BlankTokenizer)(words)
     return tokenizer, DataConfig(tokenizer=tokenizer.kind, documents=documents, val="none")
 
 

@@ -16,10 +16,12 @@ from seqgen.cli.shell.output_files import (
     is_arpa,
     is_gguf,
 )
+from seqgen.cli.shell.tables import count, significant
 from seqgen.errors import UsageError
 from seqgen.plugins.exchange.formats import NumberType
 from seqgen.settings import Options, Panel, argument, setting
 from seqgen.store.layout import is_known
+from seqgen.wording import plural
 
 ExportFormat = Literal["arpa", "gguf", "hf", "onnx", "peft"]
 # What importers open as a file, which reads what is piped in.
@@ -72,7 +74,15 @@ def import_(imported: Imported, threads: Threads, out: Output) -> None:
     options = {"like": imported.like, "base": imported.base, "overwrite": imported.overwrite}
     stored = import_model(file, name=name, **options)
     out.record(describe(stored))
-    out.notice(f"{stored.name}: imported from {one_line(str(file))}")
+    said = f"{stored.name}: imported from {one_line(str(file))}"
+    if sums := stored.record.get("probability_sums"):
+        least, most = significant(sums["least"], 4), significant(sums["most"], 4)
+        said += (
+            f"; after {count(sums['off'])} of {plural(sums['contexts'], 'context')} its "
+            f"probabilities sum to {least} to {most} instead of 1, so commands such as perplexity "
+            "and sample divide them by their sum"
+        )
+    out.notice(said)
 
 
 class Exported(Overwrite, panel=Panel.OUTPUT):

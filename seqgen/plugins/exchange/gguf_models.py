@@ -107,6 +107,18 @@ FIELDS = columns_of(FACTS)
 SCALING = "rope.scaling."
 # What multiplies yarn's own gain.
 GAIN = f"{SCALING}attn_factor"
+# What older files call the factor of linear scaling.
+OLD_FACTOR = "rope.scale_linear"
+# Facts about a family that change no logits of llama.cpp: about how the file was made, for
+# embeddings only, or, like yarn's numbers, not read (`YARN`). Any other that is not in `FACTS` is
+# refused.
+HARMLESS = frozenset(
+    {
+        *("vocab_size", "tensor_data_layout", "pooling_type", f"{SCALING}finetuned"),
+        *(f"{SCALING}yarn_{name}" for name in ("beta_fast", "beta_slow", "ext_factor")),
+        *(f"{SCALING}yarn_{name}" for name in ("attn_factor", "log_multiplier")),
+    }
+)
 NEEDED = {"max_position_embeddings", "intermediate_size", "n_inner", "rms_norm_eps"}
 # What turns slower by what factor; written and read for Llama 3.1's scaling.
 ROPE_FACTORS = "rope_freqs.weight"
@@ -133,7 +145,7 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
         known = ", ".join(ARCHITECTURES)
         raise file.error(f"general.architecture is {str(family)[:40]!r}; seqgen reads {known}")
     try:
-        config = _config(file, family)
+        config = config_of(file, family)
     except UsageError as error:
         raise file.error(str(error)) from None
     biased = [
@@ -154,17 +166,20 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
     )
 
 
-def _config(file: gguf.GGUFFile, family: str) -> TransformerConfig:
+def config_of(file: gguf.GGUFFile, family: str) -> TransformerConfig:
     """Return the settings that a file's facts describe.
 
     Raises:
         SeqgenError: one is missing, or is not understood.
     """
-    tensors, facts = file.tensors, Fields(file.facts, str(file.path))
+    tensors, ours = file.tensors, (f"{family}.", f"{OWN}.")
+    about = {fact: value for fact, value in file.facts.items() if fact.startswith(ours)}
+    silent = frozenset(f"{family}.{fact}" for fact in HARMLESS)
+    facts = Fields(about, str(file.path), silent)
     if "token_embd.weight" not in tensors:
         raise file.error("there is no tensor token_embd.weight")
-    kinds = {"none": "default", "linear": "linear", "yarn": "yarn"}
-    rope: dict[str, Any] = {"rope_type": facts.one_of(f"{family}.{SCALING}type", kinds, "none")}
+    facts.only(f"{family}.attention.causal", True)
+    rope: dict[str, Any] = {}
     table: dict[str, Any] = {"model_type": family}
     called: dict[str, str] = {}
     for fact, (name,) in FIELDS.get(family, FIELDS["llama"]).items():
@@ -173,21 +188,56 @@ def _config(file: gguf.GGUFFile, family: str) -> TransformerConfig:
         called.setdefault(name, key)
         if value is None and name in NEEDED:
             raise file.error(f"there is no {key}")
-        if value is not None and into.setdefault(name, value) != value and name != "rope_type":
+        if value is not None and into.setdefault(name, value) != value:
             raise facts.wrong(key)
     biased = any(f"blk.0.{name}.bias" in tensors for name in ("attn_output", "ffn_down"))
     table["vocab_size"] = tensors["token_embd.weight"].shape[0]
     table["tie_word_embeddings"] = "output.weight" not in tensors
     if family == "gpt2":
+        facts.finish()
         return hf_config.read(table, str(file.path), called)[0]
-    table["rope_scaling"] = {} if file.facts.get(f"{family}.{SCALING}type") == "none" else rope
+    table["rope_scaling"] = _scaling(facts, family, rope)
     config, _ = hf_config.read(table, str(file.path), called)
     config = replace(config, bias=biased, qkv_bias="blk.0.attn_q.bias" in tensors and not biased)
     if config.rope_scaling == "yarn":
         gain = config.rope_gain * facts.real(f"{family}.{GAIN}", 1.0)
         config = replace(config, rope_gain=gain)
-    if ROPE_FACTORS not in tensors:
-        return config
+    else:
+        facts.only(f"{family}.{GAIN}", 1.0)
+    if ROPE_FACTORS in tensors:
+        config = _with_factors(file, facts, config)
+    facts.finish()
+    return config
+
+
+def _scaling(facts: Fields, family: str, rope: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how positions are scaled, as `rope_scaling` of a `config.json`.
+
+    In llama.cpp this is linear unless a file says otherwise, and a factor of 0 is none.
+
+    Args:
+        facts: the file's.
+        family: of the model.
+        rope: what the facts say of scaling, by the names of `config.json`.
+    """
+    kinds = {"none": "default", "linear": "linear", "yarn": "yarn"}
+    kind = facts.one_of(f"{family}.{SCALING}type", kinds, "linear")
+    factor = rope.get("factor", facts.take(f"{family}.{OLD_FACTOR}"))
+    if kind == "default" or (kind == "linear" and not factor):
+        return {}
+    return {**rope, "rope_type": kind, "factor": factor or 1.0}
+
+
+def _with_factors(
+    file: gguf.GGUFFile, facts: Fields, config: TransformerConfig
+) -> TransformerConfig:
+    """Return settings with Llama 3.1's scaling, whose factors are a tensor.
+
+    Raises:
+        SeqgenError: positions are scaled in another way, too.
+    """
+    if config.rope_scaling is not None:
+        raise file.error(f"it has both {ROPE_FACTORS} and {config.rope_scaling} scaling")
     settings = {name: facts.real(f"{OWN}.{name}", value) for name, value in LLAMA_3.items()}
     like, rate = RopeScaling("llama3", 1.0, *settings.values()), _rates_of(config)
     settings["rope_factor"] = _full_factor(file.read(ROPE_FACTORS), rate, like)

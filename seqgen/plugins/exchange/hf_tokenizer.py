@@ -28,6 +28,7 @@ SPECIAL = ("bos", "eos", "pad")
 UNLIMITED = int(1e30)
 # The files of byte-level tokenizers before there was `tokenizer.json`.
 MERGES, VOCABULARY = "merges.txt", "vocab.json"
+SENTENCEPIECE = "tokenizer.model"
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ def open_tokenizer(folder: Path, vocab_size: int | None, ends: Ends) -> Opened:
             tokenizer = HuggingFaceTokenizer(content, vocab_size)
             _name_special(tokenizer, ends)
             return Opened(tokenizer, path, *_frame(tokenizer, ends))
-        path = folder / "tokenizer.model"
+        path = folder / SENTENCEPIECE
         if not path.is_file():
             raise SeqgenError(
                 f"{folder} has no tokenizer.json and no tokenizer.model; write one: "
@@ -213,7 +214,9 @@ def open_tokenizer(folder: Path, vocab_size: int | None, ends: Ends) -> Opened:
 
 
 def is_folder(folder: Path) -> bool:
-    """Return whether a folder has a `tokenizer.json` of Hugging Face, and not one of seqgen."""
+    """Return whether a folder has a tokenizer that `read` reads, and not one of seqgen."""
+    if not (folder / "tokenizer.json").exists():
+        return any((folder / name).is_file() for name in (MERGES, SENTENCEPIECE))
     try:
         return "kind" not in read_facts(folder)
     except (OSError, ValueError):

@@ -8,4 +8,5 @@ PLUGIN = Plugin(
     commands={
         "inspect": Command("command:inspect", "Measure"),
     },
+    sections=("sections:HELD_OUT_TEXT", "sections:ATTENTION_AND_GATES"),
 )

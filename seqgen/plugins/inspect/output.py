@@ -7,22 +7,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from seqgen.cli.shell.coloured import lines_of, put_lines
-from seqgen.cli.shell.coloured_text import share_scale, signed_scale
+from seqgen.cli.shell.colours import share_scale
 from seqgen.cli.shell.output import Output, console, is_terminal, one_line, put, standard_output
 from seqgen.cli.shell.page import PageSection
 from seqgen.cli.shell.tables import count, figure, percentage, put_columns, put_table
 from seqgen.plugins.inspect import pages as inspection
-from seqgen.plugins.inspect.passage import InspectedToken, Passages, likeliest
+from seqgen.plugins.inspect.predictions import TokenPrediction, token_predictions
 from seqgen.plugins.inspect.steps import (
     InspectedStep,
     InspectedWeights,
     Unit,
     UnitValues,
+    rank_correlations,
     unit_values,
     weights,
 )
 from seqgen.plugins.inspect.steps import steps as steps_of
 from seqgen.plugins.inspect.steps import units as units_of
+from seqgen.scoring.passages import Passages
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
@@ -51,13 +53,13 @@ class View:
 
 def predictions(passages: Passages, top: int) -> View:
     """Return the likeliest tokens at each place."""
-    places = list(likeliest(passages, top))
+    places = list(token_predictions(passages, top))
     return View(
         places, lambda: inspection.predictions_section(places), lambda out: _put_places(places)
     )
 
 
-def _put_places(places: Sequence[InspectedToken]) -> None:
+def _put_places(places: Sequence[TokenPrediction]) -> None:
     columns = {
         "token": lambda p: repr(p.piece),
         "likeliest": lambda p: "  ".join(
@@ -124,7 +126,7 @@ def _put_unit(unit: UnitValues, out: Output) -> None:
             put(f"{figure(place.value)}\t{one_line(place.piece)}\n")
         return
     values = [place.value for place in unit.places]
-    scale = share_scale() if unit.gate else signed_scale(values)
+    scale = share_scale() if unit.gate else inspection.signed_scale(values)
     what = f"{unit.name} of unit {unit.unit}, layer {unit.layer}"
     colours = "from white to orange" if unit.gate else "from blue over white to red"
     legend = f"{what}: {colours}, {figure(scale.low, 2)} to {figure(scale.high, 2)}"
@@ -133,7 +135,7 @@ def _put_unit(unit: UnitValues, out: Output) -> None:
 
 
 def _sign(value: float) -> str:
-    """Return what stands for a value where there is no colour."""
+    """Return the sign that replaces a colour."""
     return "+" if value > 0 else "-" if value < 0 else "0"
 
 
@@ -151,12 +153,15 @@ def _put_units(every: Sequence[Unit], top: int, out: Output) -> None:
     rows = inspection.unit_rows(every[:top])
     put_table(inspection.UNIT_COLUMNS, rows, left=0)
     out.notice(f"{len(rows)} of {plural(len(every), 'unit')}; memory and lag in tokens")
+    if found := rank_correlations(every):
+        each = ", ".join(f"{name} {figure(value, 2)}" for name, value in found.items())
+        out.notice(f"rank correlation with lag over all units: {each}")
 
 
 def attention(
     passages: Passages, layer: int | None, heads: Sequence[int] | None, word: str | None
 ) -> View:
-    """Return what heads read for a word, and their entropies."""
+    """Return the attention of heads from a word, and the entropies of heads."""
     from seqgen.plugins.inspect.heads import attended
 
     seen = attended(passages, layer, heads, word)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from seqgen.cli.shell.coloured_text import (
-    SURPRISAL,
-    ColouredSpan,
-    coloured_text,
-    share_scale,
-    signed_scale,
-)
-from seqgen.cli.shell.page import PageSection, beside, table
-from seqgen.plugins.inspect.passage import InspectedToken
+from seqgen.cli.shell.colours import BLUE, GREEN, RED, WHITE, Scale, share_scale
+from seqgen.cli.shell.page import PageSection, beside, figure, table, visible
+from seqgen.plugins.inspect.predictions import TokenPrediction
 from seqgen.plugins.inspect.steps import InspectedStep, InspectedWeights, Unit, UnitValues
 
 if TYPE_CHECKING:
@@ -22,17 +17,25 @@ if TYPE_CHECKING:
 
 UNIT_COLUMNS = ("layer", "unit", "kept", "memory", "reset", "lag", "correlation", "follows")
 HEAD_COLUMNS = ("layer", "head", "entropy", "if uniform")
+# Green for a token of 0 bits, white in the middle, red for 12 and more.
+SURPRISAL = Scale(0.0, 12.0, (GREEN, WHITE, RED))
 
 
-def predictions_section(places: Iterable[InspectedToken]) -> PageSection:
+def signed_scale(values: Iterable[float]) -> Scale:
+    """Make a scale from blue for the least by white for 0 to red for the most, as far from 0."""
+    most = max(map(abs, values), default=0.0) or 1.0
+    return Scale(-most, most, (BLUE, WHITE, RED))
+
+
+def predictions_section(places: Iterable[TokenPrediction]) -> PageSection:
     """Return a text coloured by surprisal; each token with the likeliest in its place."""
-    spans = [ColouredSpan(p.text, p.surprisal_bits, about_place(p)) for p in places]
+    spans = [ColouredSpan(p.text, p.surprisal_bits, _about(p)) for p in places]
     caption = "Surprisal in bits: what each token told the model"
     return PageSection("Predictions", coloured_text(spans, SURPRISAL, caption))
 
 
-def about_place(place: InspectedToken) -> str:
-    """Say in a line what was predicted at a place."""
+def _about(place: TokenPrediction) -> str:
+    """Say in a line what was predicted in a place."""
     best = ", ".join(f"{c.piece!r} {c.probability:.1%}" for c in place.candidates)
     return (
         f"{place.piece!r}: {place.surprisal_bits:.2f} bits, rank {place.rank + 1:,}; "
@@ -109,7 +112,7 @@ def _figure(value: float | None) -> str:
 
 
 def attention_section(seen: Attended) -> PageSection:
-    """Return what heads read for a word, side by side, and the entropies."""
+    """Return the attention of heads from a word, side by side, and the entropies."""
     body = beside(map(_head, seen.words)) if seen.words else ""
     caption = "Entropy of attention in nats, a mean over positions"
     return PageSection("Attention", body + table(HEAD_COLUMNS, head_rows(seen), caption, left=2))
@@ -133,3 +136,55 @@ def _head(read: HeadWeights) -> str:
     ]
     caption = f"Layer {read.layer}, head {read.head}: what {read.word!r} reads"
     return coloured_text(spans, scale, caption)
+
+
+@dataclass(frozen=True)
+class ColouredSpan:
+    """A token.
+
+    Attributes:
+        text: what is shown of it.
+        value: gives its colour.
+        about: is read out for it.
+        marked: it is framed.
+    """
+
+    text: str
+    value: float
+    about: str
+    marked: bool = False
+
+
+def coloured_text(spans: Iterable[ColouredSpan], scale: Scale, caption: str) -> str:
+    """Return a text as HTML.
+
+    Args:
+        spans: its tokens.
+        scale: what colours mean.
+        caption: what the colours show.
+    """
+    body = "".join(_span(span, scale) for span in spans)
+    label = f"{caption}. Arrow keys move from token to token."
+    return figure(f"{escape(caption)} {key(scale)}", label, body, "tokens walk", "p")
+
+
+def _span(span: ColouredSpan, scale: Scale) -> str:
+    about = escape(span.about)
+    shown = escape(visible(span.text)).replace("\n", "↵\n")
+    word = " word" if span.marked else ""
+    colour = scale.css(span.value)
+    return (
+        f'<span class="v{word}" style="background:{colour}" title="{about}" data-t="{about}">'
+        f"{shown}</span>"
+    )
+
+
+def key(scale: Scale) -> str:
+    """Return the key of a scale as HTML: some of its values with their colours."""
+    places = len(scale.colours)
+    values = [scale.low + (scale.high - scale.low) * i / (places - 1) for i in range(places)]
+    return "".join(
+        f'<span class="one"><span class="key" style="background:{scale.css(value)}"></span>'
+        f"{value:.3g}</span>"
+        for value in values
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,12 +13,13 @@ import numpy as np
 from seqgen.engines.arrays import Arrays
 from seqgen.engines.ops import ArrayOps, Leaf, ops_of
 from seqgen.errors import named
+from seqgen.metrics.bootstrap import spearman
 from seqgen.models.inference import Reader, without_gradients
 from seqgen.models.recurrent.array_layer import ArrayLayer
 from seqgen.models.recurrent.arrays import RecurrentArrays
 from seqgen.models.recurrent.equation import Equation
 from seqgen.models.recurrent.settings import RecurrentConfig
-from seqgen.plugins.inspect.passage import InspectedText, Passages
+from seqgen.scoring.passages import Passages, TokenizedDocument
 from seqgen.settings import require
 from seqgen.store.loaded import LoadedModel
 
@@ -87,7 +88,7 @@ def require_recurrent(loaded: LoadedModel, flag: str) -> None:
 
 
 def trace(loaded: LoadedModel, tokens: np.ndarray) -> Trace:
-    """Return what a recurrent network does while it reads T tokens from the start of a text.
+    """Record a recurrent network while it reads T tokens from the start of a text.
 
     Args:
         loaded: the model.
@@ -208,13 +209,15 @@ def steps(passages: Passages) -> Iterator[InspectedStep]:
 
 
 @without_gradients
-def _logits(passage: InspectedText, traced: Trace) -> np.ndarray:
-    """Return what a network predicts at each of its T steps, (T, V)."""
+def _logits(passage: TokenizedDocument, traced: Trace) -> np.ndarray:
+    """Compute the logits of all T steps, (T, V)."""
     logits = passage.loaded.model.logits(traced.features, passage.batch, None)
     return ops_of(logits).array(logits)[0].astype(np.float64)
 
 
-def _step(passage: InspectedText, traced: Trace, number: int, logits: np.ndarray) -> InspectedStep:
+def _step(
+    passage: TokenizedDocument, traced: Trace, number: int, logits: np.ndarray
+) -> InspectedStep:
     loaded = passage.loaded
     token, target = int(passage.read[number]), int(passage.targets[number])
     log_probs = logits - np.logaddexp.reduce(logits)
@@ -319,11 +322,11 @@ def _values(
 
 
 def memory_of(equation: Equation) -> str:
-    """Return which part of a layer's state is its memory: the last, as c of h and c."""
+    """Name the part of a layer's state that is its memory: the last, as c of h and c."""
     return equation.parts[-1]
 
 
-def _unit_places(passage: InspectedText, values: np.ndarray) -> list[UnitValue]:
+def _unit_places(passage: TokenizedDocument, values: np.ndarray) -> list[UnitValue]:
     about: tuple[Any, ...] = (passage.loaded.stored.name, passage.number)
     columns = zip(passage.pieces, passage.texts, values.tolist(), strict=True)
     return [UnitValue(*about, index, *each) for index, each in enumerate(columns)]
@@ -448,8 +451,20 @@ def units(passages: Passages) -> list[Unit]:
     return sorted(every, key=lambda unit: (-(unit.kept or 0.0), -(unit.lag or math.inf)))
 
 
+def rank_correlations(units: Sequence[Unit]) -> dict[str, float]:
+    """Return Spearman's correlation over units of each gate's mean with the lag, by its column.
+
+    Units without a lag count for nothing; gates that the cell lacks are left out.
+    """
+    lasting = [unit for unit in units if unit.lag is not None]
+    lags = np.array([unit.lag for unit in lasting])
+    gates = {name: [getattr(unit, name) for unit in lasting] for name in ("kept", "reset")}
+    found = {name: spearman(means, lags) for name, means in gates.items() if None not in means}
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def _units(
-    model: str, number: int, equation: Equation, layers: list[tuple[InspectedText, LayerTrace]]
+    model: str, number: int, equation: Equation, layers: list[tuple[TokenizedDocument, LayerTrace]]
 ) -> list[Unit]:
     """Return the units of a layer, in order.
 
@@ -491,7 +506,9 @@ def _units(
     return every
 
 
-def _mean(layers: list[tuple[InspectedText, LayerTrace]], name: str | None) -> np.ndarray | None:
+def _mean(
+    layers: list[tuple[TokenizedDocument, LayerTrace]], name: str | None
+) -> np.ndarray | None:
     """Return the mean over all steps of a gate, (H,); None where the layer has none."""
     if name is None or name not in layers[0][1].values:
         return None

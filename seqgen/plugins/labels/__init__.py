@@ -15,4 +15,5 @@ PLUGIN = Plugin(
         "masked_task:MASKED_LM",
         "bidirectional_task:BIDIRECTIONAL",
     ),
+    options={"recipe": "options:FeatureFlags"},
 )

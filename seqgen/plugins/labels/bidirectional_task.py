@@ -9,7 +9,7 @@ BIDIRECTIONAL = Task(
     name="bidirectional-lm",
     learns="a text from both of its ends",
     try_it="perplexity",
-    validation="seqgen.training.validations:BothWaysValidation",
+    validation="seqgen.plugins.labels.validation:BothWaysValidation",
     model_is="reads a text from both of its ends and writes none: use seqgen train --features, "
     "seqgen vectors, or seqgen perplexity for each direction",
     data_defaults={"documents": "line", "tokenizer": "whitespace"},

@@ -15,7 +15,7 @@ from seqgen.errors import SeqgenError
 from seqgen.plugins.labels.examples import SENTENCES, TEXTS, Example, ExampleEncoder, Format
 from seqgen.settings import TrainingConfig
 from seqgen.store import TOKENIZER, StoredModel
-from seqgen.text.batches import Batches, PairBatches, UnknownsInSources
+from seqgen.text.batches import Batches, PairBatches, with_unknowns
 from seqgen.text.corpus import Framing
 from seqgen.text.labels import Classes
 from seqgen.text.overlap import Overlap, not_held_out
@@ -80,10 +80,7 @@ class PreparedExamples(Prepared):
     def batches(self, training: TrainingConfig, carries_state: bool) -> Batches:
         rows = None if training.batch_tokens else training.batch_size
         batches = PairBatches(self.train, rows, training.seed, training.batch_tokens)
-        share = self.config.source_unknowns
-        if self.tokenizer.complete or not share:
-            return batches
-        return UnknownsInSources(batches, share, self.tokenizer.unk_id, start=True)
+        return with_unknowns(batches, self.tokenizer, self.config.source_unknowns, start=True)
 
     def overlap_with(self, other: Prepared) -> Overlap | None:
         if not self.held_out or type(other) is not type(self):

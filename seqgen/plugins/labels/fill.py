@@ -13,10 +13,10 @@ from seqgen.generation.prompts import Lines
 from seqgen.models.inference import without_gradients
 from seqgen.plugins.labels.masking import tokens_besides
 from seqgen.plugins.labels.models.transformer_arrays import MaskedModel
-from seqgen.plugins.vectors.words import SHOWN_SPACE
 from seqgen.settings.filters import WordFilter
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.tokenizers import Tokenizer
+from seqgen.text.tokenizers.sentencepiece import SPACE
 from seqgen.wording import ShortRepr
 
 # What stands for a hidden token in a text.
@@ -108,7 +108,7 @@ def line_breaks(tokenizer: Tokenizer) -> list[int]:
 
 def shown(piece: str) -> str:
     """Return a token without the spaces around it, unless it is nothing else."""
-    return piece.replace(SHOWN_SPACE, " ").strip(" ") or piece
+    return piece.replace(SPACE, " ").strip(" ") or piece
 
 
 def _check(loaded: LoadedModel, ids: list[int], places: list[int], where: str) -> None:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from seqgen.plugins.labels.task import RECIPE
-from seqgen.settings.model import LABELLING, ModelConfig, Size
+from seqgen.settings.model import ModelConfig, Size
 from seqgen.settings.setting import MOST_TOKENS, setting
 
 Pooling = Literal["last", "mean", "max", "all"]
+# What no user sets.
+LABELLING = frozenset({"classes", "feature_model"})
 
 
 @dataclass(frozen=True, kw_only=True)

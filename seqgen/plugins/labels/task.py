@@ -14,7 +14,7 @@ CLASSIFICATION = Task(
     learns="texts with a label",
     try_it="predict FILE",
     dataset="seqgen.plugins.labels.datasets:LabelledTextDataset",
-    validation="seqgen.training.validations:LabelValidation",
+    validation="seqgen.plugins.labels.validation:LabelValidation",
     serves={
         "predict": "seqgen.plugins.labels.predict:predict",
         "eval": "seqgen.plugins.labels.scores_output:LABEL_SCORES",
@@ -31,6 +31,9 @@ CLASSIFICATION = Task(
     head="seqgen.plugins.labels.models.labeller:classifier_of",
     array_head="seqgen.plugins.labels.models.labeller_arrays:classifier_of",
     head_config="seqgen.plugins.labels.settings:labelling_config",
+    default_trunk="birnn",
+    features="seqgen.plugins.labels.feature_model:FeatureModel",
+    example_format="text<TAB>label, a line each",
     head_settings={"pooling": None},
     head_recipe=RECIPE,
     called="classifier",
@@ -44,5 +47,6 @@ TAGGING = replace(
     data_defaults={"documents": "line", "tokenizer": "whitespace", "source_unknowns": 0.02},
     head="seqgen.plugins.labels.models.labeller:tagger_of",
     array_head="seqgen.plugins.labels.models.labeller_arrays:tagger_of",
+    example_format="columns, word<TAB>tag, with an empty line after each sentence",
     called="tagger",
 )

@@ -9,4 +9,5 @@ PLUGIN = Plugin(
         "novelty": Command("command:novelty", "Measure", work="reads"),
     },
     options={"eval": "options:NoveltyMeasure", "writing": "filter_options:CopyLimit"},
+    sections=("section:SECTION",),
 )

@@ -102,7 +102,7 @@ class MaxCopy:
         return removed
 
     def _that_follow(self, end: bytes, prefixes: Sequence[str]) -> list[str]:
-        """Return which of some strings of one length follow `end` in the known text.
+        """Select the strings, of one length, that follow `end` in the known text.
 
         Args:
             end: in UTF-8.

@@ -128,7 +128,7 @@ def _training_text(loaded: LoadedModel) -> tuple[Text, Callable[[], Iterator[str
 
 
 def _known(stored: store.StoredModel) -> dict:
-    """Return what is recorded of a model's training text; all parts of a mixture must agree."""
+    """Return the record of a model's training text; all parts of a mixture must agree."""
     if isinstance(stored, store.StoredMixture):
         known = [(_known(part), part.settings("data", DataConfig)) for part in stored.parts]
         read = {(text["sha256"], *(getattr(c, name) for name in SPLIT)) for text, c in known}
@@ -195,7 +195,7 @@ def _with_lines_before(files: Sequence[tuple[str, int]]) -> list[tuple[str, int]
 
 
 def novelty(known: KnownText, texts: Sequence[str]) -> Copies:
-    """Return what texts have copied."""
+    """Find the parts of texts that occur in a known text."""
     raw = [text.encode() for text in texts]
     copied, counts = [], {}
     matches = known.index.matches(raw)
@@ -211,7 +211,7 @@ def novelty(known: KnownText, texts: Sequence[str]) -> Copies:
 
 
 def _longest(index: SuffixIndex, content: bytes, lengths: np.ndarray) -> tuple[int, str]:
-    """Return where the longest known part of a text begins, in characters, and the part.
+    """Return the longest known part of a text, after the character at which it begins.
 
     Of parts of `MOST` bytes and more it is the longest in bytes.
     """
@@ -231,7 +231,7 @@ def _longest(index: SuffixIndex, content: bytes, lengths: np.ndarray) -> tuple[i
 
 
 def _character_ends(content: bytes) -> np.ndarray:
-    """Return where each character of a text in UTF-8 ends, (N,)."""
+    """Return the end of each character of a text in UTF-8, (N,)."""
     begins = np.flatnonzero((np.frombuffer(content, np.uint8) & 0xC0) != 0x80)
     return np.append(begins[1:], len(content)) if content else begins
 

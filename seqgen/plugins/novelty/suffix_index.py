@@ -99,7 +99,7 @@ class SuffixIndex:
         return begin, bisect_right(self.order, part, begin, key=begins)
 
     def first(self, part: bytes) -> int | None:
-        """Return where `part` occurs for the first time; None if it does nowhere."""
+        """Return the first place of `part` in the text; None if it does not occur."""
         begin, end = self.suffixes_with(part)
         return int(self.order[begin:end].min()) if begin < end else None
 
@@ -153,7 +153,7 @@ class SuffixIndex:
         return common.max(0)
 
     def longest(self, text: bytes, lengths: np.ndarray) -> tuple[int, int]:
-        """Return where the longest part of a text begins that occurs in this one, and its length.
+        """Return the start and the length of the longest part of a text that occurs in this one.
 
         Args:
             text: it.

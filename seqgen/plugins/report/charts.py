@@ -58,7 +58,7 @@ class Axis:
         self.start, self.end = start, end
 
     def __call__(self, value: float) -> float:
-        """Return where a value stands."""
+        """Map a value to its pixel."""
         share = (value - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 import time
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 OUT = Path("report.html")
 # While a model is trained, the page is written, and read again by a browser, so often.
-SECONDS = 5.0
+SECONDS = 5
 
 
 class ReportOptions(ModelNames, panel=Panel.OUTPUT):
@@ -174,16 +173,9 @@ class _Pages:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield the figures of each model that has some."""
-        from seqgen.plugins.report.translated import Translated
-
         for name, (_, portrait) in self._portraits.items():
-            if isinstance(portrait, Translated):
+            if portrait is not None:
                 yield {"model": name, **portrait.record()}
-            elif portrait is not None:
-                figures = dataclasses.asdict(portrait.figures)
-                novel = portrait.originality
-                figures["novelty"] = None if novel is None else novel.record()
-                yield {"model": name, **figures, "signature": portrait.signature}
 
 
 # Sections whose figures are in the records.
@@ -215,19 +207,17 @@ def page_commands(
         again = [f"seqgen report -m {name} --json"]
         measured = dict.fromkeys(("BLEU by length", "Worst translations"), again)
         return {**commands, "Translations": [f"seqgen eval -m {name}"], **measured}
-    file = "" if text is None else f" {shlex.quote(text)}"
-    record = f"seqgen report{file and ' --file' + file} -m {name} --json"
-    inspect = f"seqgen inspect{file} -m {name} --max-tokens"
+    file = "" if text is None else shlex.quote(text)
+    record = f"seqgen report{file and f' --file {file}'} -m {name} --json"
     return {
         **commands,
-        "Held-out text": [f"{inspect} {len(portrait.passage)}"],
         **{title: [record] for title in FIGURES},
-        "Novelty": [record]
-        if portrait.originality is None
-        else [record, f"seqgen novelty -m {name}"],
         "Beam search": [_search(portrait, name)],
-        "Attention and gates": [f"{inspect} {what}" for what in _inside(portrait)],
-        "Signatures": [record, f"seqgen perplexity{file} -m {name} --verbose"],
+        "Signatures": [record, f"seqgen perplexity{file and f' {file}'} -m {name} --verbose"],
+        **{
+            title: [*([record] if finding.section.key else ()), *finding.commands(name, file)]
+            for title, finding in portrait.found.items()
+        },
     }
 
 
@@ -264,23 +254,3 @@ def _search(portrait: Portrait, name: str) -> str:
     # What begins with a dash is no option.
     ends = "-- " if prompt.startswith("-") else ""
     return f"seqgen beam-search -m {name} {options} --explain {ends}{shlex.quote(prompt)}"
-
-
-def _inside(portrait: Portrait) -> list[str]:
-    """Return what shows the same attention or units, of as many tokens; nothing without them."""
-    from seqgen.plugins.report.portrait import OBSERVED
-
-    if portrait.attention is not None:
-        shown = [f"{portrait.attended} --attention"]
-        if words := portrait.attention.words:
-            heads = ",".join(str(read.head) for read in words)
-            token = shlex.quote(words[0].word)
-            shown.append(f"{shown[0]} --token={token} --layer {words[0].layer} --head {heads}")
-        return shown
-    if portrait.unit is None:
-        return []
-    unit = portrait.unit
-    return [
-        f"{len(portrait.passage)} --layer {unit.layer} --unit {unit.unit}",
-        f"{OBSERVED} --units --top {len(portrait.units)}",
-    ]

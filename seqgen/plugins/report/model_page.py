@@ -8,17 +8,10 @@ from functools import partial
 from html import escape
 from typing import TypeVar
 
-from seqgen.cli.shell.coloured_text import visible
-from seqgen.cli.shell.page import PageSection, beside, commands, page, table
-from seqgen.plugins.inspect.pages import (
-    attention_section,
-    predictions_section,
-    unit_section,
-    units_section,
-)
-from seqgen.plugins.novelty.novelty import Copied
+from seqgen.cli.shell.page import PageSection, beside, page, table, visible
 from seqgen.plugins.report import translations
 from seqgen.plugins.report.charts import Series, chart, search_tree, thinned
+from seqgen.plugins.report.findings import with_added
 from seqgen.plugins.report.portrait import Course, Portrait, PredictionFigures
 from seqgen.plugins.report.translated import Translated
 
@@ -49,7 +42,7 @@ class Profile:
     commands: Mapping[str, Sequence[str]]
 
 
-def model_page(profiles: Sequence[Profile], reload: float = 0) -> str:
+def model_page(profiles: Sequence[Profile], reload: int = 0) -> str:
     """Return the page as HTML.
 
     Args:
@@ -60,15 +53,13 @@ def model_page(profiles: Sequence[Profile], reload: float = 0) -> str:
         "What it is": lambda p: table(["fact", "value"], p.facts.items(), p.name, left=2),
         "Training": _training,
         "Samples by step": _samples,
-        "Held-out text": _with(lambda p: predictions_section(p.passage).body),
         "Calibration": _with(lambda p: _calibration(p.figures)),
         "Loss by position": _with(lambda p: _groups(p.figures, "position")),
         "Loss by class of token": _with(lambda p: _groups(p.figures, "class")),
-        "Novelty": _with(_novelty),
         "Beam search": _with(lambda p: search_tree(p.tree)),
-        "Attention and gates": _with(_inside),
         "Signatures": _with(_signature),
     }
+    parts = {title: parts.get(title) or _added(title) for title in with_added(list(parts))}
     kinds = {type(profile.portrait) for profile in profiles}
     if Portrait not in kinds:
         parts = {title: body for title, body in parts.items() if title in OF_ALL}
@@ -89,10 +80,15 @@ def model_page(profiles: Sequence[Profile], reload: float = 0) -> str:
 
 
 def _part(profile: Profile, title: str, body: str, several: bool) -> str:
-    """Return what a section says of one model, with the commands that make it again."""
+    """Return the part of a section about one model, with the commands that make it again."""
     heading = f"<h3>{escape(profile.name)}</h3>" if several else ""
     lines = profile.commands.get(title, ())
-    return heading + body + (commands(lines) if lines else "")
+    return heading + body + (_commands(lines) if lines else "")
+
+
+def _commands(lines: Sequence[str]) -> str:
+    text = escape("\n".join(lines))
+    return f'<pre tabindex="0" role="group" aria-label="Commands">{text}</pre>'
 
 
 def _of(kind: type[P], models: str, body: Callable[[P], str]) -> Callable[[Profile], str]:
@@ -108,6 +104,11 @@ def _of(kind: type[P], models: str, body: Callable[[P], str]) -> Callable[[Profi
 
 _with = partial(_of, Portrait, "models of text")
 _of_sources = partial(_of, Translated, "models that write from sources")
+
+
+def _added(title: str) -> Callable[[Profile], str]:
+    """Return a section that a plugin adds."""
+    return _with(lambda portrait: portrait.found[title].body())
 
 
 def _training(profile: Profile) -> str:
@@ -190,46 +191,6 @@ def _groups(figures: PredictionFigures, by: str) -> str:
             [Series("surprisal", points, marks=True)], "position", "bits/token", "By position"
         )
     return drawn + table([what, "tokens", "bits", "share of loss"], rows, caption)
-
-
-def _novelty(portrait: Portrait) -> str:
-    found = portrait.originality
-    if found is None:
-        return f"<p>Not known: {escape(portrait.not_known)}.</p>"
-    record = found.record()
-    rows = [
-        [f"{n} {unit}", *(_share(record[who]["novel"][unit][n]) for who in ("samples", "text"))]
-        for unit, by_n in found.samples.share.items()
-        for n in by_n
-    ]
-    caption = (
-        "Share of n-grams that do not occur in the training text, in "
-        f"{found.words[0]:,} words that the model writes, and in as much of the text"
-    )
-    return table(["n-grams of", "written", "the text"], rows, caption) + "".join(
-        table(["copied", "place", "characters"], map(_copied, copies.texts), of_which, left=2)
-        for copies, of_which in (
-            (found.samples, "The longest part of each text written that the training text has"),
-            (found.text, "The same of parts of the text"),
-        )
-    )
-
-
-def _copied(one: Copied) -> tuple[str, str, str]:
-    place = "-" if one.file is None else f"{one.file}:{one.line + 1}"
-    return visible(one.copied), place, f"{one.longest:,}"
-
-
-def _share(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"
-
-
-def _inside(portrait: Portrait) -> str:
-    if portrait.attention is not None:
-        return attention_section(portrait.attention).body
-    if portrait.unit is None:
-        return "<p>This model has neither attention nor gates.</p>"
-    return unit_section(portrait.unit).body + units_section(portrait.units).body
 
 
 def _signature(portrait: Portrait) -> str:

@@ -1,92 +1,32 @@
-"""What a page shows of one model: its training, how it predicts, how new its texts are."""
+"""What a page shows of one model: its training, and how it predicts a text."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from seqgen import registry, store
-from seqgen.errors import SeqgenError
 from seqgen.generation.beam_search import BeamOptions, Tree, explain
-from seqgen.generation.sample import texts_of
 from seqgen.metrics.perplexity import LN2
-from seqgen.models.recurrent.model import RecurrentLM
-from seqgen.models.transformer.model import Transformer
-from seqgen.plugins.inspect.heads import Attended, attended
-from seqgen.plugins.inspect.passage import (
-    InspectedText,
-    InspectedToken,
+from seqgen.plugins.report.findings import Finding, findings
+from seqgen.scoring.passages import (
     Passages,
+    TokenizedDocument,
     distributions,
-    likeliest,
+    tokenize_passages,
 )
-from seqgen.plugins.inspect.passage import passages as passages_of
-from seqgen.plugins.inspect.steps import Unit, UnitValues, unit_values, units
-from seqgen.plugins.novelty.novelty import Copies, known_to, like_lengths, novelty
 from seqgen.scoring.perplexity import for_model, protocol, scoring_signature
 from seqgen.store.loaded import LoadedModel
 
-
-@dataclass(frozen=True)
-class Originality:
-    """What a model's texts, and a text, have in common with the text that it was trained on.
-
-    Attributes:
-        samples: of the texts that the model writes.
-        text: of as much of the text that is looked at.
-        words: of both, how many they have; white space separates them.
-    """
-
-    samples: Copies
-    text: Copies
-    words: tuple[int, int]
-
-    def record(self) -> dict[str, Any]:
-        """Return the figures, with the shares of n-grams that are new (McCoy et al. 2023)."""
-        return {
-            who: {
-                "words": words,
-                "novel": {
-                    unit: {n: None if share is None else 1 - share for n, share in by_n.items()}
-                    for unit, by_n in copies.share.items()
-                },
-                "copied_words": len(copies.longest.copied.split()),
-                **copies.figures(),
-            }
-            for who, copies, words in zip(
-                ("samples", "text"), (self.samples, self.text), self.words, strict=True
-            )
-        }
-
-
-def originality(loaded: LoadedModel, text: str) -> Originality:
-    """Look up what a model writes, and a text, in the part of its text that it was trained on.
-
-    Args:
-        loaded: the model, of text.
-        text: what is looked at; as many characters of it are taken as the model writes.
-
-    Raises:
-        SeqgenError: the training text is not known, is gone, or has changed; says so.
-    """
-    known, written = known_to(loaded), texts_of(loaded)
-    of_text = like_lengths(text, written) or [""]
-    words = (sum(len(each.split()) for each in texts) for texts in (written, of_text))
-    return Originality(novelty(known, written), novelty(known, of_text), tuple(words))
-
-
 # Tokens of the text that figures are made from, at most; and numbers of whole distributions.
 MOST_TOKENS, MOST_NUMBERS = 20_000, 40_000_000
-# Tokens of the passage that is shown, candidates at each, and tokens whose attention is.
-SHOWN, CANDIDATES, ATTENDED = 400, 5, 60
-# Tokens over which units are observed, and units and heads that are shown.
-OBSERVED, UNITS, HEADS = 2000, 10, 4
 SEARCH = BeamOptions(beams=4, nbest=2, max_tokens=12)
-PROMPT_WORDS = 3
+# Words of the prompt, from the first tokens of the text.
+PROMPT_WORDS, PROMPT_TOKENS = 3, 400
 
 
 @dataclass(frozen=True)
@@ -95,30 +35,26 @@ class Portrait:
 
     Attributes:
         figures: over the first tokens of the text.
-        passage: the beginning of it, with the likeliest tokens at each place.
-        originality: how much of what the model writes is new; None where that is not known.
-        not_known: why it is not; None where it is.
         tree: of the beam search from a prompt.
-        attended: how many tokens of the text attention was looked at over; 0 for others than
-            transformers.
-        attention: what heads of a transformer read for a word of the passage; None for others.
-        units: of a recurrent network, those that remember longest; none for others.
-        unit: the first of them over the passage; None for others.
+        found: what sections of plugins have found, by title.
         protocol: how the text was scored.
         signature: of the figures.
     """
 
     figures: PredictionFigures
-    passage: list[InspectedToken]
-    originality: Originality | None
-    not_known: str | None
     tree: Tree
-    attended: int
-    attention: Attended | None
-    units: list[Unit]
-    unit: UnitValues | None
+    found: Mapping[str, Finding]
     protocol: str
     signature: str
+
+    def record(self) -> dict[str, Any]:
+        """Return the figures, as `--json` has them."""
+        added = {
+            finding.section.key: finding.record
+            for finding in self.found.values()
+            if finding.section.key
+        }
+        return {**asdict(self.figures), **added, "signature": self.signature}
 
 
 def portrait(loaded: LoadedModel, chunks: Iterable[str], prompt: str | None = None) -> Portrait:
@@ -134,56 +70,29 @@ def portrait(loaded: LoadedModel, chunks: Iterable[str], prompt: str | None = No
         SeqgenError: the text is empty, or the model does not know a character of the prompt.
     """
     most = max(1000, min(MOST_TOKENS, MOST_NUMBERS // loaded.model.vocab_size))
-    passages = passages_of(loaded, chunks, most)
+    passages = tokenize_passages(loaded, chunks, most)
     scoring = for_model(loaded)
-    shown = passages.head(SHOWN)
     if prompt is None:
-        prompt = _prompt(shown.documents[0])
+        prompt = _prompt(passages.documents[0].head(PROMPT_TOKENS))
     (tree,) = explain(loaded, [prompt], SEARCH)
-    text = "".join("".join(passage.texts) for passage in passages.documents)
-    data = hashlib.sha256(text.encode()).hexdigest()
-    try:
-        novel, not_known = originality(loaded, text), None
-    except SeqgenError as error:
-        novel, not_known = None, str(error)
-    model = loaded.model
-    attended_tokens = min(ATTENDED, model.window - 1) if isinstance(model, Transformer) else 0
-    recurrent = isinstance(model, RecurrentLM)
-    listed = units(passages.head(OBSERVED)) if recurrent else []
+    data = hashlib.sha256(passages.text.encode()).hexdigest()
     return Portrait(
         figures=figures(passages),
-        passage=list(likeliest(shown, CANDIDATES)),
-        originality=novel,
-        not_known=not_known,
         tree=tree,
-        attended=attended_tokens,
-        attention=_attention(loaded, passages.head(attended_tokens)) if attended_tokens else None,
-        units=listed[:UNITS],
-        unit=unit_values(shown, listed[0].layer, listed[0].unit) if listed else None,
+        found=findings(loaded, passages),
         protocol=protocol(loaded, scoring),
         signature=scoring_signature("report", loaded, scoring, data),
     )
 
 
-def _prompt(passage: InspectedText) -> str:
-    """Return the first words of a passage that the model knows."""
+def _prompt(document: TokenizedDocument) -> str:
+    """Return the first words of a document that the model knows."""
     known = []
-    for word in "".join(passage.texts).split()[:PROMPT_WORDS]:
-        if passage.loaded.tokenizer.first_unknown(word) is not None:
+    for word in "".join(document.texts).split()[:PROMPT_WORDS]:
+        if document.loaded.tokenizer.first_unknown(word) is not None:
             break
         known.append(word)
     return " ".join(known)
-
-
-def _attention(loaded: LoadedModel, passages: Passages) -> Attended:
-    """Return what the first heads of the last layer read for the last word of a passage."""
-    words = "".join(passages.documents[-1].texts).split()
-    every = attended(passages, None, None, None)
-    if not words:
-        return every
-    heads = range(min(HEADS, loaded.model.config.num_heads))
-    read = attended(passages, None, heads, words[-1])
-    return Attended(every.heads, read.words, 0)
 
 
 Points = list[tuple[float, float]]
@@ -371,7 +280,7 @@ def _range(position: int) -> str:
     return f"{low} to {2 * low - 1}"
 
 
-def _positions(passage: InspectedText) -> list[int]:
+def _positions(passage: TokenizedDocument) -> list[int]:
     """Return for each token how many there are before it on its line."""
     positions, position = [], 0
     for text in passage.texts:
@@ -380,8 +289,8 @@ def _positions(passage: InspectedText) -> list[int]:
     return positions
 
 
-def _classes(passage: InspectedText) -> list[str]:
-    """Return what kind of token each is, by its first character that is no white space."""
+def _classes(passage: TokenizedDocument) -> list[str]:
+    """Classify tokens by their first character that is no white space."""
     unknown, before = passage.loaded.tokenizer.unk_id, "\n"
     classes = []
     for token, text in zip(passage.tokens, passage.texts, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from seqgen.cli.shell.coloured_text import share_scale
+from seqgen.cli.shell.colours import share_scale
 from seqgen.cli.shell.page import figure, table
 from seqgen.plugins.report.charts import drawing
 from seqgen.plugins.report.translated import Translated, TranslatedLine
@@ -33,7 +33,7 @@ def examples(made: Translated) -> str:
 
 
 def attention(line: TranslatedLine) -> str:
-    """Return what each token of a translation read of its source, as a grid."""
+    """Draw the attention of a translation to its source as a grid."""
     columns, rows = (list(map(_label, pieces)) for pieces in reversed(line.pieces))
     left, top = (2 * MARGIN + CHARACTER * max(map(len, side)) for side in (rows, columns))
     scale = share_scale()

@@ -19,7 +19,7 @@ from seqgen.text.batches import Batches
 from seqgen.training.events import Report
 from seqgen.training.loop import Trainer
 from seqgen.training.plan import Plan
-from seqgen.training.run import Diverged, Hooks, Run, Watch
+from seqgen.training.run import Diverged, Hooks, Listener, Run
 from seqgen.training.train import RunRequest, prepare_run
 
 # The ramp: its steps, and where it begins and ends in units of the settings' own rate.
@@ -76,7 +76,7 @@ class Ramp(Trainer):
         return share_of_highest(step)
 
 
-class _Points(Watch):
+class _Points(Listener):
     """Keeps the losses of a ramp that ends at this rate."""
 
     def __init__(self, highest: float, report: Callable[[RampPoint], None]) -> None:
@@ -122,7 +122,7 @@ def find_rate(
     config = dataclasses.replace(config, **raised, **plain, steps=STEPS, checkpoint_every=None)
     points = _Points(config.lr, report)
     with contextlib.suppress(Diverged):
-        Ramp(model, batches, config, Hooks(stop=points.stop, watch=points)).train()
+        Ramp(model, batches, config, Hooks(stop=points.stop, listener=points)).train()
     if not points.points:
         raise Diverged("the loss is not a number at the first step, whatever the rate")
     return points.points, suggest(points.points)

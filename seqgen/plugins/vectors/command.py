@@ -206,7 +206,7 @@ def _drawn(asked: Questions, answers: Iterable[Neighbour]) -> list[str]:
 
 
 def _draw(asked: Questions, words: WordVectors, chosen: list[str]) -> None:
-    from seqgen.cli.shell.pictures import draw_words
+    from seqgen.plugins.vectors.picture import draw_words
 
     places = [words.place(word) for word in chosen]
     title = f"{words.model}: {plural(len(chosen), 'word')}"

@@ -21,9 +21,8 @@ from seqgen.store.loaded import LoadedModel
 from seqgen.store.loading import Work, load_any
 from seqgen.text.reading import lines
 from seqgen.text.tokenizers import Tokenizer
+from seqgen.text.tokenizers.sentencepiece import SPACE
 
-# How sentencepiece shows a space.
-SHOWN_SPACE = "\u2581"
 FORM = "an analogy is written a:b::c:?, as in paris:france::tokyo:?"
 
 
@@ -201,7 +200,7 @@ def terms(asked: str) -> tuple[str, str, str]:
 
 def name_of(piece: str) -> str:
     """Return how a token is called as a word: without the white space around it."""
-    return piece.replace(SHOWN_SPACE, " ").strip()
+    return piece.replace(SPACE, " ").strip()
 
 
 def _places(tokenizer: Tokenizer, known: Sequence[bool]) -> dict[str, int]:

@@ -12,7 +12,12 @@ from seqgen.text.tokenizers.char import CharTokenizer
 from seqgen.text.tokenizers.from_elsewhere import HuggingFaceTokenizer, WholeSentencepieceTokenizer
 from seqgen.text.tokenizers.marian import MarianTokenizer
 from seqgen.text.tokenizers.sentencepiece import BPETokenizer, UnigramTokenizer
-from seqgen.text.tokenizers.word import UncasedTokenizer, WhitespaceTokenizer, WordTokenizer
+from seqgen.text.tokenizers.word import (
+    BlankTokenizer,
+    UncasedTokenizer,
+    WhitespaceTokenizer,
+    WordTokenizer,
+)
 from seqgen.text.tokenizers.wordpiece import WordPieceTokenizer
 
 KINDS: dict[str, type[Tokenizer]] = {
@@ -33,7 +38,12 @@ STORED: dict[str, type[Tokenizer]] = {
     **KINDS,
     **{
         cls.kind: cls
-        for cls in (HuggingFaceTokenizer, WholeSentencepieceTokenizer, MarianTokenizer)
+        for cls in (
+            HuggingFaceTokenizer,
+            WholeSentencepieceTokenizer,
+            MarianTokenizer,
+            BlankTokenizer,
+        )
     },
 }
 

@@ -137,8 +137,9 @@ class Tokenizer(ABC):
 
     @property
     def special_ids(self) -> tuple[int, ...]:
-        """The ids of `<pad>`, `<bos>`, `<eos>` and `<unk>`."""
-        return self.pad_id, self.bos_id, self.eos_id, self.unk_id
+        """The ids of `<pad>`, `<bos>`, `<eos>` and `<unk>`, as far as there are such tokens."""
+        ids = self.pad_id, self.bos_id, self.eos_id, self.unk_id
+        return tuple(i for i in ids if i is not None)
 
     @property
     def dtype(self) -> type:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from seqgen.errors import UsageError, first_line
+from seqgen.errors import SeqgenError, UsageError, first_line
 from seqgen.files import parse_json, regular
 from seqgen.limits import require_short, whole
 from seqgen.packages import require_packages
@@ -273,7 +273,10 @@ class ByLibrary(Tokenizer):
     _library: Library
 
     def _encoding(self, text: str) -> Encoding:
-        return self._library.encode(text, add_special_tokens=False)
+        try:
+            return self._library.encode(text, add_special_tokens=False)
+        except Exception as error:  # the library raises bare ones
+            raise SeqgenError(f"the tokenizer cannot encode a text: {first_line(error)}") from None
 
     def encode(self, text: str) -> np.ndarray:
         return np.array(self._encoding(text).ids, dtype=self.dtype)
@@ -323,9 +326,8 @@ class HuggingFaceTokenizer(ByLibrary, TokenizerFromElsewhere):
         self._is_byte_level = self.joins_space = '"ByteLevel"' in decoder
         bytes_there = all(name in ids for name in BYTE_OF) if self._is_byte_level else False
         self.complete = bytes_there or all(f"<0x{byte:02X}>" in ids for byte in range(256))
-        known = self._encoding("a b").ids
-        unchanged = self._library.normalizer is None and self._decode(known) == "a b"
-        self.lossless = bytes_there and unchanged
+        unchanged = bytes_there and self._library.normalizer is None
+        self.lossless = unchanged and self._decode(self._encoding("a b").ids) == "a b"
         size = max(self._names, default=-1) + 1
         if size > MOST_GAPS + 2 * len(self._names):
             raise ValueError(f"its ids go up to {size - 1:,}, and it has {len(self._names):,}")

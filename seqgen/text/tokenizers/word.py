@@ -128,6 +128,15 @@ class WhitespaceTokenizer(SpacedTokenizer):
         return rest_of_token.end() if rest_of_token else min(at, len(text))
 
 
+class BlankTokenizer(WhitespaceTokenizer):
+    """Text that is split on runs of ASCII white space, as by KenLM; U+00A0 is part of a word."""
+
+    kind = "blank"
+    pattern = re.compile(r"\n|\S+", re.ASCII)
+    split = pattern.findall
+    inside = re.compile(r"(?<=\S)\S+", re.ASCII)
+
+
 class UncasedTokenizer(SpacedTokenizer):
     """Words in lower case and punctuation marks; white space and case are lost.
 

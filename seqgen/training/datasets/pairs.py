@@ -19,7 +19,7 @@ from seqgen.errors import SeqgenError, reported
 from seqgen.files import make_listed_folder
 from seqgen.settings import DataConfig, TrainingConfig, require
 from seqgen.store import StoredModel
-from seqgen.text.batches import Batches, UnknownsInSources, training_batches
+from seqgen.text.batches import Batches, training_batches, with_unknowns
 from seqgen.text.corpus import Corpus
 from seqgen.text.encoding import Sampling
 from seqgen.text.overlap import Overlap, overlap_of_pairs, pairs_not_held_out
@@ -260,10 +260,7 @@ class PreparedPairs(Prepared):
 
     def batches(self, training: TrainingConfig, carries_state: bool) -> Batches:
         batches, source = super().batches(training, carries_state), self.tokenizers.source
-        share = self.config.source_unknowns
-        if source is None or source.complete or not share:
-            return batches
-        return UnknownsInSources(batches, share, source.unk_id)
+        return with_unknowns(batches, source, self.config.source_unknowns)
 
     def batches_of(self, corpus: Corpus, training: TrainingConfig, carries: bool) -> Batches:
         shape = (training.batch_size, training.seq_len, training.seed, training.batch_tokens)

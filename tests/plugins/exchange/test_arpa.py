@@ -188,6 +188,86 @@ def test_a_context_that_is_missing_is_added_and_changes_nothing(tmp_path):
     assert log10_of(loaded, "<s>", "a", "b") == pytest.approx(-0.01, abs=1e-6)
 
 
+@pytest.mark.parametrize("spelling", ["<unk>", "<UNK>"])
+def test_an_unknown_word_is_what_either_spelling_has(spelling, tmp_path):
+    content = BY_HAND.replace("ngram 1=5", "ngram 1=6").replace("\tc\n", f"\tc\n-1.5\t{spelling}\n")
+    content = content.replace("ngram 2=4", "ngram 2=5").replace(
+        "a b\n", f"a b\n-0.4\ta {spelling}\n", 1
+    )
+    loaded = imported(tmp_path, content)
+    assert log10_of(loaded, "b", "zebra") == pytest.approx(-1.5 - 0.4, abs=1e-6)
+    assert log10_of(loaded, "a", "zebra") == pytest.approx(-0.4, abs=1e-6)
+    agrees_with_kenlm(loaded, tmp_path / "hand.arpa", ["a zebra b", "zebra a"])
+
+
+def test_a_no_break_space_is_part_of_a_word(tmp_path):
+    loaded = imported(tmp_path, BY_HAND.replace("b", "b\xa0\u3000b"))
+    assert log10_of(loaded, "<s>", "a", "b\xa0\u3000b") == pytest.approx(-0.01, abs=1e-6)
+    lines = ["a b\xa0\u3000b", "b\xa0\u3000b\ta  c", "a\xa0b"]
+    export_model(loaded, "arpa", tmp_path / "again.arpa")
+    words = arpa.read((tmp_path / "again.arpa").read_bytes().split(b"\n"), "x").words
+    assert "b\xa0\u3000b" in words and load("hand").tokenizer.kind == "blank"
+    import_model(tmp_path / "again.arpa", name="again")
+    np.testing.assert_array_equal(scores(load("again"), lines[0]), scores(loaded, lines[0]))
+    agrees_with_kenlm(loaded, tmp_path / "hand.arpa", lines)
+
+
+def agrees_with_kenlm(loaded, path, lines):
+    """Check the log-probability of each line, where KenLM is installed."""
+    kenlm = pytest.importorskip("kenlm", reason="kenlm is not installed")
+    path.write_text("\\data\\" + path.read_text().partition("\\data\\")[2])
+    known = kenlm.Model(str(path))
+    for line in lines:
+        corpus = encode_corpus([f"{line}\n"], loaded.tokenizer, "line")
+        ids = np.array([[corpus.start, *corpus.tokens.tolist()]])
+        state = loaded.model.start(1)
+        scored, _ = loaded.model.score(torch.tensor(ids[:, :-1]), torch.tensor(ids[:, 1:]), state)
+        ours = scored.log_probs.sum().item() / LN10
+        assert ours == pytest.approx(known.score(line), abs=1e-4), line
+
+
+def contexts_of(loaded, content):
+    """Return every context that a file stores, as ids: each n-gram of all orders but the last."""
+    names = arpa.names_of(loaded.tokenizer, "line")
+    lines = content.partition("\\1-grams:")[2].rpartition("\\3-grams:")[0].split("\n")
+    return [[names[word] for word in line.split("\t")[1].split()] for line in lines if "\t" in line]
+
+
+def test_what_does_not_sum_to_1_is_said(tmp_path, capsys):
+    path = tmp_path / "hand.arpa"
+    path.write_text(BY_HAND)
+    assert run(["import", str(path), "--name", "hand"]) == 0
+    said = capsys.readouterr().err
+    model, found = load("hand").model, load("hand").stored.record["probability_sums"]
+    sums = []
+    for context in [[], *contexts_of(load("hand"), BY_HAND)]:  # from each word's own probability
+        total = 0.0
+        for word in range(model.vocab_size):
+            ids = torch.tensor([[*context, word]])
+            if context:
+                scored, _ = model.score(ids[:, :-1], ids[:, 1:], model.start(1))
+                total += math.exp(scored.log_probs[0, -1].item())
+            else:
+                total += math.exp(model.levels[0].log_probs[word])
+        sums.append(total)
+    assert found["least"] == pytest.approx(min(sums), rel=1e-5)
+    assert found["most"] == pytest.approx(max(sums), rel=1e-5)
+    off = sum(abs(each - 1) > 0.01 for each in sums)
+    assert (found["contexts"], found["off"]) == (len(sums), off) == (10, 10)
+    assert "after 10 of 10 contexts its probabilities sum to 0.6743 to 1.697 instead of 1" in said
+
+
+def test_of_what_sums_to_1_nothing_is_said(tmp_path, capsys):
+    loaded = counted(tmp_path, "one", tokenizer="whitespace", documents="line")
+    export_model(loaded, "arpa", tmp_path / "one.arpa")
+    capsys.readouterr()
+    assert run(["import", str(tmp_path / "one.arpa"), "--name", "two"]) == 0
+    assert "sum to" not in capsys.readouterr().err
+    levels = load("two").model.levels
+    for sums in arpa.sums_of(levels, loaded.model.vocab_size):
+        np.testing.assert_allclose(sums, 1, atol=1e-6)
+
+
 BROKEN = {
     "no data": ("\\data\\", "data", 1, "no \\data\\"),
     "no counts": ("ngram 1=5\nngram 2=4\nngram 3=2\n", "", 5, "ngram 1=COUNT"),

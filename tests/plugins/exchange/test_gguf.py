@@ -1,6 +1,7 @@
 """GGUF files: written by the gguf package and read here, written here and read by it."""
 
 import json
+import re
 import struct
 from dataclasses import replace
 from functools import partial
@@ -140,6 +141,102 @@ def test_yarn_is_read_as_llama_cpp_computes_it(tmp_path):
         path.write_bytes(b"".join(gguf_models.write_model(exported)))
     again = load(import_model(path, name="again").name, "cpu")
     assert torch.equal(again.model.waves, own.model.waves)
+
+
+def facts_of_family(family):
+    """Return the names of all facts about a family that the gguf package knows."""
+    groups = [gguf.Keys.LLM, gguf.Keys.Attention, gguf.Keys.Rope]
+    texts = [text for group in groups for text in vars(group).values() if isinstance(text, str)]
+    return [text.replace("{arch}", family) for text in texts if text.startswith("{arch}.")]
+
+
+def written_with(own, path, family, facts):
+    """Write a model as a GGUF file with other facts about its family."""
+    facts = {f"{family}.{fact}": value for fact, value in facts.items()}
+    exported = ModelToExport(own.model, own.tokenizer, "stream", own.framing, "own")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gguf_models.gguf, "write", lambda had, *rest: write(had | facts, *rest))
+        path.write_bytes(b"".join(gguf_models.write_model(exported)))
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_facts_that_nobody_knows_are_refused(family, tmp_path):
+    own = own_model(tmp_path, *(SHAPES["gpt2"] if family == "gpt2" else ("qk_norm=false",)))
+    harmless, path = {f"{family}.{fact}" for fact in gguf_models.HARMLESS}, tmp_path / "m.gguf"
+    followed = {f"{family}.{fact}" for fact in gguf_models.FIELDS[family]}
+    followed.add(f"{family}.rope.scaling.attn_factor")  # by yarn
+    written_with(own, path, family, {})
+    names, whole = facts_of_family(family), GGUFFile(path)
+    assert len(names) > 60
+    for name in [*names, f"{family}.rope.scale_linear"]:
+        whole.facts[name], had = 5, whole.facts.get(name)
+        if name in harmless - followed:
+            gguf_models.config_of(whole, family)
+        elif name not in followed and (family == "gpt2" or "scale_linear" not in name):
+            said = re.escape(f"{name} is 5, which seqgen does not understand")
+            with pytest.raises(SeqgenError, match=said):
+                gguf_models.config_of(whole, family)
+        whole.facts[name] = had
+
+
+# Facts about the scaling of positions, and what llama.cpp takes them for: a factor or a refusal.
+SCALINGS = [
+    ({"rope.scaling.factor": 4.0}, 4.0),
+    ({"rope.scale_linear": 4.0}, 4.0),
+    ({"rope.scale_linear": 4.0, "rope.scaling.factor": 2.0}, 2.0),
+    ({"rope.scale_linear": 4.0, "rope.scaling.factor": 0.0}, None),
+    ({"rope.scale_linear": 4.0, "rope.scaling.type": "none"}, None),
+    ({"rope.scaling.factor": 4.0, "rope.scaling.type": "none"}, None),
+    ({"rope.scaling.type": "linear"}, None),
+    ({"rope.scaling.attn_factor": 1.0}, None),
+    ({"attention.causal": True}, None),
+    ({"logit_scale": 0.0}, None),
+    ({"attention.causal": False}, "attention.causal is False"),
+    ({"rope.scaling.attn_factor": 1.5}, "rope.scaling.attn_factor is 1.5"),
+    ({"rope.scaling.attn_factor": 1.5, "rope.scaling.type": "linear"}, "attn_factor is 1.5"),
+    ({"rope.scaling.attn_factor": 1.5, "rope.scaling.type": "none"}, "attn_factor is 1.5"),
+    ({"rope.scaling.type": "longrope"}, "rope.scaling.type is 'longrope'"),
+    ({"attention.sliding_window": 4}, "attention.sliding_window is 4"),
+]
+YARNS = [
+    {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0},
+    {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.attn_factor": 1.5},
+]
+
+
+def test_scaling_is_read_as_llama_cpp_reads_it(tmp_path):
+    own, path = own_model(tmp_path, "qk_norm=false"), tmp_path / "m.gguf"
+    for facts, expected in SCALINGS:
+        written_with(own, path, "llama", facts)
+        if isinstance(expected, str):
+            with pytest.raises(SeqgenError, match=f"{expected}, which seqgen does not understand"):
+                gguf_models.read_model(path, None)
+            continue
+        config = gguf_models.read_model(path, None).model.config
+        assert config.rope_scaling == (expected and "linear"), facts
+        assert config.rope_factor == (expected or 1.0), facts
+    own = own_model(tmp_path, "qk_norm=false", *LLAMA_3, name="scaled")
+    written_with(own, path, "llama", {"rope.scaling.factor": 4.0})
+    with pytest.raises(SeqgenError, match=r"both rope_freqs.weight and linear scaling"):
+        gguf_models.read_model(path, None)
+
+
+@pytest.mark.long
+def test_llama_cpp_computes_the_same_with_every_fact_that_is_read(tmp_path, ask_llama_cpp):
+    own = own_model(tmp_path, "qk_norm=false", "steps=100", tokenizer="char")
+    ids, path = [own.framing.start, *own.tokenizer.encode(TEXT[:30]).tolist()], tmp_path / "m.gguf"
+    read = [facts for facts, expected in SCALINGS if not isinstance(expected, str)] + YARNS
+    values = {"tensor_data_layout": "x", "rope.scaling.finetuned": True}
+    values |= {"vocab_size": 5, "pooling_type": 2}
+    read += [{fact: values.get(fact, 5.0)} for fact in gguf_models.HARMLESS]
+    for facts in read:
+        written_with(own, path, "llama", facts)
+        model = gguf_models.read_model(path, None).model
+        with torch.no_grad():
+            ours = model(torch.tensor([ids]))[0][0, -1].log_softmax(-1)
+        (theirs,) = ask_llama_cpp(path, [["next", TEXT[:30], 5]])
+        for token, log_prob in theirs:
+            assert ours[token].item() == pytest.approx(log_prob, abs=2e-5), facts
 
 
 BLOCKS = (Kind.Q8_0, Kind.Q5_1, Kind.Q5_0, Kind.Q4_1, Kind.Q4_0)

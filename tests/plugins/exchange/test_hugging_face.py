@@ -645,7 +645,7 @@ def test_export_says_what_a_format_cannot_hold(tmp_path, capsys):
 
 EARLIER = {
     "hf": ["target_vocab.json", "source.spm", "generation_config.json"],
-    "onnx": ["encoder.onnx", "source_tokenizer/vocab.json"],
+    "onnx": ["encoder.onnx", "source_tokenizer/tokenizer.json"],
 }
 
 

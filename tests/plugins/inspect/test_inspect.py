@@ -7,7 +7,9 @@ import hashlib
 import itertools
 import math
 import re
+import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,26 +17,29 @@ import torch
 from architectures import CASES, GROUPED, RECURRENT, Case, ids, over
 from helpers_cli import records, refusal, train_one_of_each
 from known_models import ALPHABET, loaded_as, real
-from pages_read import HOSTILE, Read
+from pages_read import HOSTILE, Read, commands_of
 
 from seqgen.cli import run
-from seqgen.cli.shell.coloured_text import SURPRISAL, Scale, share_scale, signed_scale
+from seqgen.cli.shell.colours import Scale, share_scale
 from seqgen.cli.shell.page import page
 from seqgen.models.recurrent.watched import Steps, watching
 from seqgen.models.transformer.attention_figures import attention_weights
 from seqgen.models.transformer.positions import rotate
 from seqgen.plugins.inspect.heads import attended
-from seqgen.plugins.inspect.pages import unit_section
-from seqgen.plugins.inspect.passage import likeliest, passages
+from seqgen.plugins.inspect.pages import SURPRISAL, signed_scale, unit_section
+from seqgen.plugins.inspect.predictions import token_predictions
 from seqgen.plugins.inspect.steps import (
+    Unit,
     correlations,
     features,
     lags,
+    rank_correlations,
     steps,
     trace,
     unit_values,
     units,
 )
+from seqgen.scoring.passages import tokenize_passages
 from seqgen.scoring.surprisal import score_tokens
 from seqgen.settings.scoring import Scoring
 from seqgen.text.tokenizers.char import CharTokenizer
@@ -67,7 +72,7 @@ def test_the_steps_of_hello_are_those_of_numpy():
     tokenizer = CharTokenizer("helo")
     settings = {"input": "onehot", "hidden_size": 3, "num_layers": 1}
     model = Case("rnn", "hello", settings).loud(vocab_size=tokenizer.vocab_size)
-    found = list(steps(passages(loaded_as(model, tokenizer), ["hello"], 10)))
+    found = list(steps(tokenize_passages(loaded_as(model, tokenizer), ["hello"], 10)))
     w = {name: p.detach().numpy() for name, p in model.named_parameters()}
     h, ids = np.zeros(3), tokenizer.encode("\nhello").tolist()
     pairs = list(itertools.pairwise(ids))
@@ -164,7 +169,7 @@ def test_predictions_are_what_scoring_gives(case):
     model = case.build(torch.float64)
     loaded = loaded_as(model, tokenizer)
     text = "abba\nab\nbaab"
-    found = list(likeliest(passages(loaded, [text], 100), 3))
+    found = list(token_predictions(tokenize_passages(loaded, [text], 100), 3))
     scored = list(score_tokens(loaded, [text], Scoring()))
     assert "".join(place.text for place in found) == text
     assert [p.logprob for p in found] == pytest.approx([s.logprob for s in scored], rel=1e-9)
@@ -182,7 +187,7 @@ def test_predictions_are_what_scoring_gives(case):
 
 def test_lines_are_documents_of_their_own():
     loaded = real("gru", documents="line")
-    found = list(likeliest(passages(loaded, ["ab\ncab\n"], 100), 1))
+    found = list(token_predictions(tokenize_passages(loaded, ["ab\ncab\n"], 100), 1))
     assert [(p.document, p.index, p.text) for p in found] == [
         (0, 0, "a"), (0, 1, "b"), (0, 2, "\n"), (1, 0, "c"), (1, 1, "a"), (1, 2, "b"), (1, 3, "\n")
     ]  # fmt: skip
@@ -192,23 +197,24 @@ def test_lines_are_documents_of_their_own():
 
 def test_a_long_text_is_cut_and_says_so():
     loaded = real("gru")
-    assert passages(loaded, ["abc"], 3).cut is False
-    cut = passages(loaded, iter(["abc", "ab" * 500]), 3)
+    assert tokenize_passages(loaded, ["abc"], 3).cut is False
+    cut = tokenize_passages(loaded, iter(["abc", "ab" * 500]), 3)
     assert cut.cut and cut.documents[0].texts == ["a", "b", "c"]
-    assert passages(real("gru", documents="line"), ["ab\ncab\n"], 4).documents[1].texts == ["c"]
+    lines = tokenize_passages(real("gru", documents="line"), ["ab\ncab\n"], 4)
+    assert lines.documents[1].texts == ["c"]
 
 
 def test_a_units_value_is_that_after_each_token():
     loaded = real("lstm")
     text = "abcab"
-    found = unit_values(passages(loaded, [text], 10), 1, 3)
+    found = unit_values(tokenize_passages(loaded, [text], 10), 1, 3)
     assert (found.name, found.gate) == ("c", False)
     for end, place in enumerate(found.places, 1):
         ids = torch.tensor([[loaded.framing.start, *loaded.ids(text[:end])]])
         with torch.no_grad():
             _, state = loaded.model(ids, loaded.model.start(1))
         assert place.value == pytest.approx(float(state.layers[1][1][0, 3]), rel=1e-9)
-    assert unit_values(passages(loaded, [text], 10), 0, 3, "f").gate
+    assert unit_values(tokenize_passages(loaded, [text], 10), 0, 3, "f").gate
 
 
 def test_features_say_where_in_a_text_a_token_stands():
@@ -242,7 +248,7 @@ def test_correlations_and_lags_are_those_of_numpy():
 
 def test_units_are_listed_by_the_mean_of_their_gate():
     loaded = real("gru")
-    found = passages(loaded, ["abcabcab"], 10)
+    found = tokenize_passages(loaded, ["abcabcab"], 10)
     of_trace = trace(loaded, found.documents[0].read).layers[0].values
     listed = units(found)
     assert [u.kept for u in listed] == sorted((u.kept for u in listed), reverse=True)
@@ -253,10 +259,25 @@ def test_units_are_listed_by_the_mean_of_their_gate():
         assert abs(unit.correlation) == max(abs(r) for r in unit.correlations.values() if r)
 
 
+def test_gates_are_compared_with_how_long_units_last(models, capsys):
+    """Spearman's rho by its definition: Pearson's of ranks; equal values share the mean."""
+    lags, kept = [1, 2, 2, 7, None, 3], [0.1, 0.5, 0.4, 0.9, 0.0, 0.45]
+    unit = Unit("m", 0, 0, 0.0, None, None, None, None, None, {})
+    listed = [replace(unit, lag=lag, kept=mean) for lag, mean in zip(lags, kept, strict=True)]
+    ranked = np.corrcoef([1, 2.5, 2.5, 5, 4], [1, 4, 2, 5, 3])[0, 1]
+    assert rank_correlations(listed) == pytest.approx({"kept": ranked})
+    both = [replace(unit, reset=-mean) for unit, mean in zip(listed, kept, strict=True)]
+    assert rank_correlations(both)["reset"] == pytest.approx(-ranked)
+    assert rank_correlations([replace(unit, lag=3) for unit in listed]) == {}
+    assert rank_correlations([replace(unit, kept=None) for unit in listed]) == {}
+    assert run(["inspect", str(models / "text.txt"), "-m", "net", "--units"]) == 0
+    assert re.search(r"with lag over all units: kept -?[01]\.\d\d$", capsys.readouterr().err, re.M)
+
+
 def test_a_head_reads_what_a_transcription_of_attention_says():
     loaded = real("transformer")
     config, model = loaded.model.config, loaded.model
-    found = attended(passages(loaded, ["abcab"], 10), 0, [1], "ca")
+    found = attended(tokenize_passages(loaded, ["abcab"], 10), 0, [1], "ca")
     (read,) = found.words
     assert read.pieces == ["\n", *"abcab"] and read.word_places == [3, 4]
     ids = torch.tensor([[loaded.framing.start, *loaded.ids("abcab")]])
@@ -304,7 +325,7 @@ def test_the_last_whole_word_is_looked_at(models, capsys):
 def test_a_word_far_into_a_text_is_read_with_what_the_window_holds(direction):
     loaded = real("transformer")  # whose window is 6
     loaded = replace(loaded, data=replace(loaded.data, direction=direction))
-    (read,) = attended(passages(loaded, ["aabaacabaab"], 20), 1, [0], "c").words
+    (read,) = attended(tokenize_passages(loaded, ["aabaacabaab"], 20), 1, [0], "c").words
     if direction == "forward":
         assert read.pieces == [*"aabaac"] and read.word_places == [5]
     else:
@@ -452,7 +473,7 @@ def test_a_page_is_replaced_by_a_page(models, tmp_path):
 
 def test_the_scripts_hash_is_that_of_the_script():
     """The page's policy lets no other script run, and lets nothing be loaded."""
-    text = page("t", [unit_section(unit_values(passages(real("gru"), ["ab"], 5), 0, 0))])
+    text = page("t", [unit_section(unit_values(tokenize_passages(real("gru"), ["ab"], 5), 0, 0))])
     (script,) = re.findall("<script>(.*?)</script>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in text and "default-src 'none'" in text
@@ -469,3 +490,21 @@ def test_weights_of_a_small_model_come_first(tmp_path, monkeypatch, capsys):
     x = np.eye(weights["layers.0.weight_ih"].shape[1])[rest[0]["token"]]
     h = np.tanh(weights["layers.0.weight_ih"] @ x + weights["layers.0.bias"])
     np.testing.assert_allclose(rest[0]["layers"][0]["state"]["h"], h, atol=1e-6)
+
+
+def test_the_commands_of_a_report_show_its_values(models, capsys, tmp_path, monkeypatch):
+    """Records of the commands about units and attention have the page's values."""
+    pytest.importorskip("seqgen.plugins.report")
+    monkeypatch.chdir(tmp_path)
+    for name in ("net", "tf"):
+        assert run(["report", "-m", name, "--out", "page.html", "--quiet"]) == 0
+        page = Path("page.html").read_text()
+        section = page.split("<h2>Attention and gates</h2>")[1].split("</section>")[0]
+        inspected = [line for line in commands_of(page) if "--unit " in line or "--token" in line]
+        (found,) = (records(capsys, *shlex.split(line)[1:]) for line in inspected)
+        values = [figure for r in found for figure in r.get("weights", [r.get("value")])]
+        shown = re.findall(r'data-t="[^"]*?(?:: | = )(-?\d\.\d{4})"', section)
+        values = [value for value in values if value is not None]
+        assert shown == [f"{value:.4f}" for value in values] and len(shown) > 20
+    assert run(["report", "-m", "grams", "--out", "page.html", "--quiet"]) == 0
+    assert "neither attention nor gates" in Path("page.html").read_text()

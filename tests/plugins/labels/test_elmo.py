@@ -14,7 +14,6 @@ from safetensors.numpy import load_file
 from seqgen import registry, store
 from seqgen.cli import run
 from seqgen.errors import UsageError
-from seqgen.plugins.diagnose.layers import named_layers
 from seqgen.plugins.labels.models.elmo import ELMo, ELMoConfig
 from seqgen.plugins.labels.models.features import LayerMix, features_of
 from seqgen.settings import TrainingConfig
@@ -91,6 +90,7 @@ def test_what_both_directions_share():
 
 
 def test_layers_have_names_of_their_own():
+    named_layers = pytest.importorskip("seqgen.plugins.diagnose.layers").named_layers
     names = ["embedding", "layers.0", "layers.1"]
     expected = [*(f"forwards.{name}" for name in names), "head"]
     assert [name for name, _ in named_layers(elmo())] == expected

@@ -12,8 +12,8 @@ from scipy.stats import binomtest
 
 from seqgen import store
 from seqgen.cli import run
+from seqgen.engines.choice import ASKED_FOR
 from seqgen.plugins.vectors.words import load_vectors
-from seqgen.store.loading import Work
 
 SMALL = ("--set", "embedding_size=8", "--batch-size", 8, "--seed", 3, "--quiet")
 TEXTS = "".join(f"{'ab' * (i % 3)}{'xyz'[i % 2]}{i % 7}\t{'XY'[i % 2]}\n" for i in range(60))
@@ -77,7 +77,7 @@ def test_a_classifier_learns_and_its_figures_agree(texts, capsys, stdin, monkeyp
     assert [r["figures"]["accuracy"] for r in logged if "val_loss" in r][-1] == 1
     (found,) = records(capsys, "eval", "-m", "m", "--quiet")
     with monkeypatch.context() as patch:
-        patch.setattr(Work, "suits_arrays", lambda *_: False)
+        patch.setattr("seqgen.store.loading.engine_of", lambda *_: ASKED_FOR)
         (same,) = records(capsys, "eval", "-m", "m", "--quiet")
     assert same["nats_per_label"] == pytest.approx(record["val_loss"])  # by PyTorch too
     assert found["nats_per_label"] == pytest.approx(record["val_loss"], abs=1e-6)  # over arrays

@@ -44,6 +44,7 @@ def trained(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("documents", ["stream", "line"])
 def test_a_report_compares_with_what_was_trained_on(documents, trained, capsys):
+    pytest.importorskip("seqgen.plugins.report")
     if documents == "line":
         more = ("--documents", "line", "--overwrite", "-q")
         assert run(["train", str(trained), "--model", "ngram", "--name", "m", *more]) == 0
@@ -81,6 +82,9 @@ def test_a_report_compares_with_what_was_trained_on(documents, trained, capsys):
 
 
 def test_why_novelty_is_not_known(trained, capsys):
+    pytest.importorskip("seqgen.plugins.report")
+    pytest.importorskip("seqgen.plugins.exchange")
+
     def reason() -> str:
         (found,) = records(capsys, "report", "-m", "m", "-q")
         assert found["novelty"] is None

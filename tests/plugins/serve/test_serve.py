@@ -1222,6 +1222,7 @@ def test_a_request_gets_the_model_that_is_stored_when_it_arrives(home, replaced,
 
     old = expected()
     assert written() == old
+    wait_for(lambda: engine.engine.running == 0)  # its answer comes before its row is free
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as pool:
         patch.setattr(TextBatch, "read", lambda batch: (gate.wait(), step(batch))[1])
         running = pool.submit(written)

@@ -12,9 +12,9 @@ import torch
 from helpers_cli import records, refusal
 
 from seqgen.cli import run
-from seqgen.cli.shell.pictures import Box, place_labels, principal_components, width_of
 from seqgen.errors import UsageError
 from seqgen.metrics.bootstrap import ranks, spearman
+from seqgen.plugins.vectors.picture import Box, place_labels, principal_components, width_of
 from seqgen.plugins.vectors.words import WordVectors, load_vectors, terms
 
 # On two axes, capital (or not) and country; the third sets all apart from the others.

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from seqgen.cli import run
 from seqgen.text.corpus import encode_corpus
+from seqgen.text.framing import Framing
 from seqgen.text.tokenfile import open_token_file
 from seqgen.text.tokenizers.from_elsewhere import HuggingFaceTokenizer, WholeSentencepieceTokenizer
 from seqgen.training.datasets.tokenizing import tokenize
@@ -339,7 +340,8 @@ def test_the_ids_are_those_of_training_and_scoring(elsewhere, tmp_path, go):
     tokenizer.save(tmp_path / "tokenizer")
     (tmp_path / "text").write_text(hf_models.TEXT)
     written = go(tmp_path / "text", "--tokenizer", tmp_path / "tokenizer").lines
-    corpus = encode_corpus([hf_models.TEXT], tokenizer, "stream")
+    framing = Framing(start=0, end=None, stop=None)  # these name no token that begins texts
+    corpus = encode_corpus([hf_models.TEXT], tokenizer, "stream", framing=framing)
     assert " ".join(written).split() == list(map(str, corpus.tokens.tolist()))
     assert len(written) == hf_models.TEXT.count("\n") + 1
 

@@ -15,7 +15,6 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.network import Network
 from seqgen.plugins.labels.models.elmo import ELMo
 from seqgen.plugins.labels.models.sentence_encoder import LastStates, SentenceEncoder
-from seqgen.plugins.vectors.models.network import WordNetwork
 from seqgen.settings import ModelConfig
 
 
@@ -81,7 +80,7 @@ class WordFeatures(Features):
 
     names = ("words",)
 
-    def __init__(self, model: WordNetwork) -> None:
+    def __init__(self, model: Network) -> None:
         super().__init__()
         self.register_buffer("vectors", model.token_vectors())
         self.size = self.vectors.shape[1]
@@ -90,22 +89,18 @@ class WordFeatures(Features):
         return self.vectors[values].unsqueeze(0)
 
 
-KINDS: Mapping[type[Network], type[Features]] = {
-    ELMo: ELMoFeatures,
-    NeuralLanguageModel: StateFeatures,
-    WordNetwork: WordFeatures,
-}
-
-
 def features_of(model: nn.Module) -> Features:
     """Return the features that a model makes, which is used up: it loses its head.
 
     Raises:
         UsageError: it makes none.
     """
-    for kind, features in KINDS.items():
-        if isinstance(model, kind):
-            return features(model).eval()
+    if isinstance(model, ELMo):
+        return ELMoFeatures(model).eval()
+    if isinstance(model, NeuralLanguageModel):
+        return StateFeatures(model).eval()
+    if isinstance(model, Network) and model.config.static_vector_size is not None:
+        return WordFeatures(model).eval()
     raise UsageError("--features takes elmo, word vectors, or a network that models text")
 
 

@@ -15,7 +15,6 @@ from seqgen.engines.weights import Shapes, Weights
 from seqgen.plugins.labels.models.arrays import ArrayEncoder, LastStatesArrays, without_head
 from seqgen.plugins.labels.models.elmo_arrays import ELMoArrays
 from seqgen.plugins.labels.settings import LabellingConfig
-from seqgen.plugins.vectors.models.arrays import WordArrays
 
 # Takes sentences, see `SentenceEncoder.forward`, to features (N, S, L, D); and how many tokens a
 # sentence may have, its start included, None for any number.
@@ -51,8 +50,7 @@ def features_over_arrays(about: Mapping[str, Any]) -> FeaturesArrays | None:
     config, kind = row.load_config().read(about["model"]), row.load_arrays()
     if kind is None or not kind.suits(config):
         return None
-    if issubclass(kind, WordArrays):
-        size = config.tables[config.vectors[0]]
+    if (size := config.static_vector_size) is not None:
 
         def of_words(weights: Weights) -> Made:
             return lambda ids, lengths: weights["vectors"][ids][None], None

@@ -91,7 +91,7 @@ class Labeller(LabelsOfFeatures, Predictor):
     def spell(self, words: Iterable[str], spelled_out: bool) -> None:
         self.trunk.spell(words, spelled_out)
 
-    def begin_from(self, origin: Network, same_labels: bool) -> None:
+    def begin_from(self, origin: TorchModel, same_labels: bool) -> None:
         """Fill the trunk with the weights of another model's; and the head where it fits.
 
         Args:

@@ -39,6 +39,10 @@ class WordConfig(ModelConfig):
         """The tables that have a row for each word, by name, and how wide they are."""
         return {"embedding": self.embedding_size, "context": self.embedding_size}
 
+    @property
+    def static_vector_size(self) -> int:
+        return self.tables[self.vectors[0]]
+
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         return False  # looking vectors up takes longer than products with them
 

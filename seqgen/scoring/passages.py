@@ -1,4 +1,4 @@
-"""A text as a model reads it: its tokens, and what the model expected at each place."""
+"""A text as a model reads it: its tokens, and what the model predicted in each place."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import numpy as np
 
 from seqgen.engines.ops import Leaf, ops_of
 from seqgen.errors import SeqgenError
-from seqgen.metrics.perplexity import LN2
 from seqgen.models.inference import without_gradients
-from seqgen.models.scores import ranks_in
 from seqgen.models.state import State
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.corpus import Corpus
@@ -21,13 +19,11 @@ from seqgen.text.direction import reading_order
 NEWLINE = "\n"
 # No token is read from more characters than this, on average.
 CHARACTERS_OF_TOKEN = 64
-# A finite number below every logarithm of a probability that is not 0.
-LEAST = -1e9
 
 
 @dataclass(frozen=True)
-class InspectedText:
-    """One document: a text, or a line of it.
+class TokenizedDocument:
+    """One document of a text: the text itself, or a line of it.
 
     Attributes:
         loaded: the model that reads it.
@@ -88,11 +84,11 @@ class InspectedText:
         """(N,): for each place in the text, when the model predicts it."""
         return np.argsort(self.order)
 
-    def head(self, count: int) -> InspectedText:
+    def head(self, count: int) -> TokenizedDocument:
         """Return the first tokens of the text alone."""
         return self if count >= len(self.tokens) else self._cut(0, count)
 
-    def around(self, places: list[int], count: int) -> InspectedText:
+    def around(self, places: list[int], count: int) -> TokenizedDocument:
         """Return at most `count` tokens: these places, and what the model reads before them."""
         size = len(self.tokens)
         if self.loaded.backward:
@@ -101,7 +97,18 @@ class InspectedText:
         end = min(size, max(places[-1] + 1, count))
         return self._cut(max(0, end - count), end)
 
-    def _cut(self, begin: int, end: int) -> InspectedText:
+    def without_end(self) -> TokenizedDocument:
+        """Return the document without its end token, if it has one."""
+        ended = bool(self.tokens) and self.tokens[-1] == self.corpus.end
+        return self.head(len(self.tokens) - ended)
+
+    def both_sides(self, places: list[int], count: int) -> TokenizedDocument:
+        """Return at most `count` tokens: these places, and as much on one side as on the other."""
+        size = len(self.tokens)
+        begin = max(0, min((places[0] + places[-1] + 1 - count) // 2, size - count))
+        return self._cut(begin, min(size, begin + count))
+
+    def _cut(self, begin: int, end: int) -> TokenizedDocument:
         """Return a part of the document, read after the token that comes before it."""
         corpus, size = self.corpus, len(self.tokens)
         whole = (begin, end) == (0, size)
@@ -119,34 +126,39 @@ class InspectedText:
 
 @dataclass(frozen=True)
 class Passages:
-    """A text's documents.
+    """The first tokens of a text, document by document.
 
     Attributes:
-        documents: at least one, with a token each.
-        cut: the text goes on after them.
+        documents: at least one, each with at least one token.
+        cut: the text continues after them.
     """
 
-    documents: list[InspectedText]
+    documents: list[TokenizedDocument]
     cut: bool
+
+    @property
+    def text(self) -> str:
+        """The text of all documents."""
+        return "".join("".join(document.texts) for document in self.documents)
 
     def head(self, count: int) -> Passages:
         """Return the first `count` tokens of the text."""
         return Passages(_first(self.documents, count), cut=True)
 
 
-def _first(documents: Iterable[InspectedText], count: int) -> list[InspectedText]:
+def _first(documents: Iterable[TokenizedDocument], count: int) -> list[TokenizedDocument]:
     """Return the first `count` tokens of documents."""
-    taken: list[InspectedText] = []
-    for passage in documents:
-        taken.append(passage.head(count))
+    taken: list[TokenizedDocument] = []
+    for document in documents:
+        taken.append(document.head(count))
         count -= len(taken[-1].tokens)
         if count == 0:
             break
     return taken
 
 
-def passages(loaded: LoadedModel, chunks: Iterable[str], max_tokens: int) -> Passages:
-    """Return the first tokens of a text, document by document.
+def tokenize_passages(loaded: LoadedModel, chunks: Iterable[str], max_tokens: int) -> Passages:
+    """Tokenize the beginning of a text, document by document.
 
     Args:
         loaded: the model, whose --documents says what a document is.
@@ -163,7 +175,7 @@ def passages(loaded: LoadedModel, chunks: Iterable[str], max_tokens: int) -> Pas
     if corpus.tokens.size == 0:
         raise SeqgenError("the text is empty: there is nothing to look at")
     documents = (
-        InspectedText(loaded, corpus.take(np.array([number])), number)
+        TokenizedDocument(loaded, corpus.take(np.array([number])), number)
         for number in range(corpus.ends.size)
     )
     cut = not whole or corpus.tokens.size > max_tokens
@@ -171,7 +183,7 @@ def passages(loaded: LoadedModel, chunks: Iterable[str], max_tokens: int) -> Pas
 
 
 def _beginning(chunks: Iterable[str], most: int) -> tuple[str, bool]:
-    """Return the first characters of a text, and whether that is all of it."""
+    """Read the first characters of a text; say whether that is all of it."""
     taken, size = [], 0
     for chunk in chunks:
         taken.append(chunk)
@@ -181,95 +193,22 @@ def _beginning(chunks: Iterable[str], most: int) -> tuple[str, bool]:
     return "".join(taken), True
 
 
-@dataclass(frozen=True)
-class LikelyToken:
-    """A token that was possible at a place."""
-
-    token: int
-    piece: str
-    probability: float
-
-
-@dataclass(frozen=True)
-class InspectedToken:
-    """The keys of `seqgen inspect --json`, in order: a token, and what was predicted for it.
-
-    Attributes:
-        model: the model's name.
-        document: the number of its document; 0 in a stream.
-        index: its number in the document.
-        token: its id.
-        piece: as `seqgen tokenize --pieces` writes it.
-        text: what it adds to the text.
-        logprob: in nats.
-        surprisal_bits: minus that, in bits.
-        rank: how many tokens were likelier.
-        entropy_bits: of the whole distribution.
-        candidates: the likeliest tokens, most probable first; of equals the smaller id first.
-    """
-
-    model: str
-    document: int
-    index: int
-    token: int
-    piece: str
-    text: str
-    logprob: float
-    surprisal_bits: float
-    rank: int
-    entropy_bits: float
-    candidates: list[LikelyToken]
-
-
-def likeliest(passages: Passages, count: int) -> Iterator[InspectedToken]:
-    """Yield each place of a text with its `count` likeliest tokens."""
-    for passage in passages.documents:
-        yield from _places(passage, count)
-
-
 @without_gradients
-def distributions(passage: InspectedText) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
-    """Yield what a model predicts in a document, some places at a time, in the order of reading.
+def distributions(
+    document: TokenizedDocument,
+) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
+    """Yield a model's predictions in a document, some places at a time, in the order of reading.
 
     Yields:
         M places in the text; their tokens (M,) of int64; and the log-probabilities (M, V) of all
         tokens there, in float64 and nats.
     """
-    model = passage.loaded.model
+    model = document.loaded.model
     state: State = model.start(1)
-    targets, order = passage.targets, passage.order.tolist()
+    targets, order = document.targets, document.order.tolist()
     for begin in range(0, len(order), max(1, model.most_at_once)):
         piece = slice(begin, begin + max(1, model.most_at_once))
-        predictions, state = model.predictions(passage.batch[:, piece], state)
+        predictions, state = model.predictions(document.batch[:, piece], state)
         places = order[piece]
         rows = predictions.rows(model.ids(np.arange(len(places))))
         yield places, targets[piece], ops_of(rows).array(rows).astype(np.float64)
-
-
-def _places(passage: InspectedText, count: int) -> list[InspectedToken]:
-    """Return the places of a document, in the order of the text."""
-    by_place: dict[int, InspectedToken] = {}
-    spelled = passage.loaded.tokenizer.pieces
-    for places, targets, rows in distributions(passage):
-        best = (-rows).argsort(-1, kind="stable")[:, :count]
-        log_probs = rows[np.arange(len(rows)), targets]
-        # No probability times the logarithm of none is nothing.
-        entropies = -(np.exp(rows) * np.maximum(rows, LEAST)).sum(-1) / LN2
-        ranks, shares = ranks_in(rows, targets), np.exp(np.take_along_axis(rows, best, 1))
-        for row, place in enumerate(places):
-            likely = best[row].tolist()
-            candidates = zip(likely, spelled(likely), shares[row].tolist(), strict=True)
-            by_place[place] = InspectedToken(
-                model=passage.loaded.stored.name,
-                document=passage.number,
-                index=place,
-                token=passage.tokens[place],
-                piece=passage.pieces[place],
-                text=passage.texts[place],
-                logprob=float(log_probs[row]),
-                surprisal_bits=-float(log_probs[row]) / LN2,
-                rank=int(ranks[row]),
-                entropy_bits=float(entropies[row]),
-                candidates=[LikelyToken(*each) for each in candidates],
-            )
-    return [by_place[place] for place in range(len(by_place))]

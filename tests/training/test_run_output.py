@@ -1,9 +1,8 @@
-"""What a run shows: samples, the loss curve, TensorBoard, the summary, early stopping."""
+"""What a run shows: samples, the loss curve, the summary, early stopping."""
 
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
@@ -120,31 +119,6 @@ def test_a_curve_is_as_wide_as_the_terminal(columns, wide, monkeypatch):
     points = [(".", [(0, 4.0), (9, 1.0)])]
     assert max(map(len, curve(points))) == 72
     for module in ("tables", "output"):
-        monkeypatch.setattr(f"seqgen.cli.{module}.is_terminal", lambda stream: True)
+        monkeypatch.setattr(f"seqgen.cli.shell.{module}.is_terminal", lambda stream: True)
     monkeypatch.setenv("COLUMNS", str(columns))
     assert max(map(len, curve(points))) == wide
-
-
-def test_tensorboard_is_asked_for_politely(cli, text, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorboard", None)
-    code, out, err = cli("train", text, "--name", "x", "--tensorboard", *SHORT)
-    assert (code, out) == (1, "")
-    assert err == ("seqgen: --tensorboard needs the package tensorboard: pip install tensorboard\n")
-    assert not (store.models_folder() / "x").exists()
-
-
-def test_tensorboard_has_the_figures(cli, text):
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    flags = ["--name", "x", "--quiet", "--tensorboard"]
-    assert cli("train", text, *flags, "--stop-after", "4", *SHORT)[0] == 0
-    assert cli("train", "--resume", "x", "--quiet", "--tensorboard")[0] == 0
-    stored = store.find("x")
-    events = EventAccumulator(str(stored.path / "tensorboard"))
-    events.Reload()
-    wanted = [r for r in stored.logged(store.METRICS) if "val_loss" in r]
-    found = events.Scalars("val_loss")
-    assert [event.step for event in found] == [r["step"] for r in wanted] == [3, 6]
-    assert [e.value for e in found] == pytest.approx([r["val_loss"] for r in wanted], rel=1e-6)
-    assert {"train_loss", "lr", "grad_norm"} <= set(events.Tags()["scalars"])
