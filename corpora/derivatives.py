@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 import sys
 
+import sympy  # installed with torch
 import torch
 
 
 def f(x1, x2, log=math.log, sin=math.sin):
-    """Return f for numbers, dual numbers or tensors."""
+    """Return f for numbers, symbols, dual numbers or tensors."""
     return log(x1) + x1 * x2 - sin(x2)
 
 
@@ -25,6 +26,20 @@ def numerical(x1, x2, h=1e-6):
     """Return central differences: two calls of f per input, with an error of O(h^2)."""
     first = (f(x1 + h, x2) - f(x1 - h, x2)) / (2 * h)
     return first, (f(x1, x2 + h) - f(x1, x2 - h)) / (2 * h)
+
+
+def symbolic():
+    """Return both derivatives as expressions: rules on symbols, before any number is known."""
+    x1, x2 = sympy.symbols("x1 x2")
+    expression = f(x1, x2, sympy.log, sympy.sin)
+    return {x: sympy.diff(expression, x) for x in (x1, x2)}
+
+
+def by_symbols(x1, x2):
+    """Return both derivatives by putting numbers into the expressions."""
+    found = symbolic()
+    given = dict(zip(found, (x1, x2), strict=True))
+    return tuple(float(expression.subs(given)) for expression in found.values())
 
 
 class Dual:
@@ -73,12 +88,15 @@ WAYS = {
     "by hand": by_hand,
     "numerical": numerical,
     "numerical, h = 1e-12": lambda x1, x2: numerical(x1, x2, 1e-12),
+    "symbolic": by_symbols,
     "automatic, forward": forward,
     "automatic, reverse": reverse,
 }
 
 if __name__ == "__main__":
-    sys.stdout.write(f"f(2, 5) = {f(2.0, 5.0):.6f}\n\n{'':<22}{'df/dx1':>14}{'df/dx2':>14}\n")
+    for symbol, expression in symbolic().items():
+        sys.stdout.write(f"df/d{symbol} = {expression}\n")
+    sys.stdout.write(f"\nf(2, 5) = {f(2.0, 5.0):.6f}\n\n{'':<22}{'df/dx1':>14}{'df/dx2':>14}\n")
     for name, way in WAYS.items():
         first, second = way(2.0, 5.0)
         sys.stdout.write(f"{name:<22}{first:14.9f}{second:14.9f}\n")

@@ -42,8 +42,8 @@ printed; with `-q` training prints nothing. A model that two steps share is trai
 
 *Times are processor time on one core, with all training of the step. Other machines round
 differently, so the figures of networks can differ in the last digits, and what they write
-altogether. AMD EPYC with AVX2, shared with other work, 2026-11-24; steps 2.1 and 2.9 on one with
-AVX-512, 2026-11-25.*
+altogether. AMD EPYC with AVX2, shared with other work, 2026-11-24; on one with AVX-512, steps 2.1
+and 2.9, 2026-11-25, and steps 2.7 and 5.4, 2026-11-26.*
 """
 
 

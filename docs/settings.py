@@ -71,8 +71,9 @@ def type_of(kind: Any) -> str:
     if typing.get_origin(kind) is tuple:
         return type_of(typing.get_args(kind)[0])
     if typing.get_origin(kind) in (typing.Union, UnionType):
-        options = [part for part in typing.get_args(kind) if part is not type(None)]
-        return " or ".join([*map(type_of, options), "`none`"])
+        options = typing.get_args(kind)
+        names = ["`none`" if part is type(None) else type_of(part) for part in options]
+        return " or ".join(dict.fromkeys(names))
     return TYPES[kind]
 
 

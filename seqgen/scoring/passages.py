@@ -97,6 +97,17 @@ class TokenizedDocument:
         end = min(size, max(places[-1] + 1, count))
         return self._cut(max(0, end - count), end)
 
+    def without_end(self) -> TokenizedDocument:
+        """Return the document without its end token, if it has one."""
+        ended = bool(self.tokens) and self.tokens[-1] == self.corpus.end
+        return self.head(len(self.tokens) - ended)
+
+    def both_sides(self, places: list[int], count: int) -> TokenizedDocument:
+        """Return at most `count` tokens: these places, and as much on one side as on the other."""
+        size = len(self.tokens)
+        begin = max(0, min((places[0] + places[-1] + 1 - count) // 2, size - count))
+        return self._cut(begin, min(size, begin + count))
+
     def _cut(self, begin: int, end: int) -> TokenizedDocument:
         """Return a part of the document, read after the token that comes before it."""
         corpus, size = self.corpus, len(self.tokens)

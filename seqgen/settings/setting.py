@@ -301,9 +301,10 @@ def conform(name: str, value: Any, kind: Any) -> Any:
                 return dict(value)
         elif origin is tuple:
             if isinstance(value, str | Iterable):
-                parts = (value,) if isinstance(value, str) else tuple(value)
                 each = get_args(option)[0]
-                return parts if each is str else tuple(conform(name, x, each) for x in parts)
+                if isinstance(value, str):
+                    value = value.split(",") if each in (int, float) else (value,)
+                return tuple(value if each is str else (conform(name, x, each) for x in value))
         elif option is str and type(value) in (str, int, float):
             return str(value)  # TOML's val = 0.05 is a number
     expected = " or ".join(_describe(option) for option in options)
@@ -341,7 +342,8 @@ def _describe(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(map(str, get_args(kind)))
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-    return "a table" if get_origin(kind) is dict else names.get(kind, "none")
+    origins = {dict: "a table", tuple: "a list"}
+    return origins.get(get_origin(kind)) or names.get(kind, "none")
 
 
 def texts(flag: str, given: str | Iterable[str]) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ class Task:
         gives_features: an encoder can read the features of its models (`--features`).
         takes_targets: each text is a target with a source, and targets may come in files of their
             own (`--target`).
+        shows_attention: its models, though no language models, have attention that can be shown.
         stored_as: what the configuration of a mixture calls it.
         head: "module:name" of what makes a model class of the class whose features it learns on;
             None where a model learns by itself.
@@ -72,6 +73,7 @@ class Task:
     beside_ngrams: bool = False
     gives_features: bool = False
     takes_targets: bool = False
+    shows_attention: bool = False
     stored_as: str | None = None
     head: str | None = None
     array_head: str | None = None

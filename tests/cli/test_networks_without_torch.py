@@ -22,6 +22,7 @@ MORE = {
         ("perplexity", "{}/kinds/patterns.txt", "--per-line"),
         ("vectors", "--neighbours", "tea"),
         (*OF_LINES, "--layer", "0", "--pool", "none"),
+        ("inspect", "{}/kinds/patterns.txt", "--attention", "--token", "tea"),
     ],
     "classify": [(*OF_LINES, "--pool", "none")],
     "tag": [("vectors", "--file", "{}/kinds/patterns.txt")],

@@ -41,10 +41,12 @@ def folder(tmp_path_factory):
         ("sample one -m vec", "reads vectors"),
         ("sample the -m net --force \u00e9", "does not know"),
         ("beam-search one -m vec --stochastic", "reads vectors"),
-        pytest.param("inspect -m net --attention", "is for transformers", marks=needs("inspect")),
+        pytest.param(
+            "inspect -m net --attention", "is for transformers and masked", marks=needs("inspect")
+        ),
         pytest.param(
             "inspect t.txt -m net --attention --max-tokens 5",
-            "is for transformers",
+            "is for transformers and masked",
             marks=needs("inspect"),
         ),
         pytest.param("eval c.txt -m tagger", "unknown label", marks=needs("labels")),

@@ -127,9 +127,9 @@ def test_help_lists_the_filters_of_plugins():
 
 
 def test_the_more_special_place_counts(monkeypatch):
-    added = {"writing": {"a": Lipogram, "b": Verse}, "sample": {"b": Lipogram}}
+    added = {"here": {"a": Lipogram, "b": Verse}, "there": {"b": Lipogram}}
     monkeypatch.setattr(hooks, "options", lambda place: added.get(place, {}))
-    kinds = added_options("writing", "sample").types()
+    kinds = added_options("here", "there").types()
     assert {name: kinds[name] for name in ("of_a", "of_b")} == {"of_a": Lipogram, "of_b": Lipogram}
     assert not list(added_options("nowhere").flags())
 

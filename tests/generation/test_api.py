@@ -12,7 +12,6 @@ from known_models import ALPHABET, fake
 from places import STORED
 
 import seqgen
-from seqgen import generation, plugins, scoring, training
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.generation.beam_search import beam_search
 from seqgen.generation.model import Model
@@ -101,8 +100,7 @@ def test_a_mixture_is_shown_with_the_parameters_of_its_parts():
     assert "mixture" in shown and f"{620 + 748:,} parameters" in shown
 
 
-ROOMS = generation, scoring, training, plugins
-RESULTS = [kind for room in ROOMS for name in modules_of(room) for kind in results_in(name)]
+RESULTS = [result for name in modules_of(seqgen) for result in results_in(name)]
 
 
 @pytest.mark.parametrize("kind", RESULTS, ids=lambda kind: kind.__name__)

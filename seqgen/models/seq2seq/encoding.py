@@ -11,7 +11,7 @@ from seqgen.engines.ops import Leaf
 from seqgen.engines.parts import Part, Piece, Pieces
 from seqgen.errors import SeqgenError
 from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
-from seqgen.models.transformer.equations import Block, placed, stack_pieces, stream
+from seqgen.models.transformer.equations import Attend, Block, placed, stack_pieces, stream
 from seqgen.models.transformer.positions import sinusoids, waves_of
 
 
@@ -70,11 +70,11 @@ class SourceBlocks(Part):
 
     def layers(self, values: Leaf, there: Leaf | None) -> list[Leaf]:
         """Return what each block makes of values, (S, L, H), the last normalised; see `read`."""
+        return self.layers_by(values, lambda _, q, k, v: self.attend_to_all(q, k, v, there))
+
+    def layers_by(self, values: Leaf, attend: Attend) -> list[Leaf]:
+        """Return what `layers` does, with `attend` for attention."""
         x, rotation = self._embedded(values)
-
-        def attend(layer: int, q: Leaf, k: Leaf, v: Leaf) -> Leaf:
-            return self.attend_to_all(q, k, v, there)
-
         *features, x = stream(self, x, rotation, attend)
         return [*features, self.final_norm(x)]
 

@@ -1,19 +1,33 @@
-"""What the heads of a transformer read of windows of text, over arrays or tensors."""
+"""What the heads of a transformer read of windows of text, over arrays or tensors.
+
+A decoder sees what is before a position, a masked model all of its row.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from seqgen.engines.ops import Leaf, ops_of
 from seqgen.models.inference import without_gradients
-from seqgen.models.transformer.context import AnchoredContext
-from seqgen.models.transformer.equations import full_weights, query_gain, seen_from
+from seqgen.models.transformer.equations import Attend, full_weights, query_gain
+from seqgen.models.transformer.settings import TransformerConfig
 
 LEAST = 1e-37  # whose logarithm is finite in float32
+
+
+class AttendingModel(Protocol):
+    """An `AnchoredContext` or a `MaskedModel`, which say what the methods return."""
+
+    config: TransformerConfig
+
+    def features_by(self, tokens: Leaf, attend: Attend) -> Leaf: ...
+
+    def seen(self, layer: int, places: Leaf) -> Leaf | None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +56,13 @@ class HeadFigures:
 
 
 @without_gradients
-def attention_figures(model: AnchoredContext, tokens: Leaf) -> list[HeadFigures]:
+def attention_figures(model: AttendingModel, tokens: Leaf) -> list[HeadFigures]:
     """Return the figures of every head on windows (B, T) of text."""
-    length, gain, figures = tokens.shape[1], plain_gain(model), []
-    uniform = sum(math.log(t) for t in range(1, length + 1)) / length
+    gain, figures = plain_gain(model), []
 
     def see(layer: int, q: Leaf, k: Leaf, own: Leaf) -> None:
-        both = own, causal_weights(gain * q, k, model.config.span(layer))
+        both = own, weights_of(model, layer, gain * q, k)
+        uniform = uniform_entropy(model, layer, q)
         entropies = (-(p * ops_of(p).log(ops_of(p).at_least(p, LEAST))).sum(-1) for p in both)
         traces = (1 - (p * p).sum(-1) for p in both)
         means = (x.mean((0, 2)).tolist() for x in (*entropies, *traces))
@@ -70,7 +84,7 @@ def attention_figures(model: AnchoredContext, tokens: Leaf) -> list[HeadFigures]
 
 
 @without_gradients
-def attention_weights(model: AnchoredContext, tokens: Leaf) -> list[np.ndarray]:
+def attention_weights(model: AttendingModel, tokens: Leaf) -> list[np.ndarray]:
     """Return for each layer the weights (heads, T, T) of a window (1, T) of tokens, in float64."""
     layers: list[np.ndarray] = []
 
@@ -82,7 +96,7 @@ def attention_weights(model: AnchoredContext, tokens: Leaf) -> list[np.ndarray]:
 
 
 def features_seen(
-    model: AnchoredContext,
+    model: AttendingModel,
     tokens: Leaf,
     see: Callable[[int, Leaf, Leaf, Leaf], None] = lambda *_: None,
     gain: float = 1.0,
@@ -97,23 +111,34 @@ def features_seen(
     """
 
     def attend(layer: int, q: Leaf, k: Leaf, v: Leaf) -> Leaf:
-        weights = causal_weights(gain * q, k, model.config.span(layer))
+        weights = weights_of(model, layer, gain * q, k)
         see(layer, q, k, weights)
         return weights @ _for_each(q, v)
 
     return model.features_by(tokens, attend)
 
 
-def causal_weights(q: Leaf, k: Leaf, span: int | None) -> Leaf:
-    """Return softmax(Q K^T / sqrt(D)) (B, heads, T, T), each position seeing none after itself.
+def weights_of(model: AttendingModel, layer: int, q: Leaf, k: Leaf) -> Leaf:
+    """Return softmax(Q K^T / sqrt(D)) (B, heads, T, T) over what each position of a layer sees.
 
-    Keys may have fewer heads than queries. A position sees the last `span`, itself included.
+    Keys may have fewer heads than queries.
     """
-    places = ops_of(q).count(q, q.shape[-2])
-    return full_weights(q, _for_each(q, k), seen_from(places, places, span))
+    return full_weights(q, _for_each(q, k), _seen(model, layer, q))
 
 
-def plain_gain(model: AnchoredContext) -> float:
+def uniform_entropy(model: AttendingModel, layer: int, q: Leaf) -> float:
+    """Return the mean entropy of positions that read all they see alike, in nats."""
+    seen, length = _seen(model, layer, q), q.shape[-2]
+    if seen is None:
+        return math.log(length)
+    return float(np.log(ops_of(seen).array(seen).sum(-1)).mean())
+
+
+def _seen(model: AttendingModel, layer: int, q: Leaf) -> Leaf | None:
+    return model.seen(layer, ops_of(q).count(q, q.shape[-2]))
+
+
+def plain_gain(model: AttendingModel) -> float:
     """Return what makes softmax(Q K^T) of attention, for queries that the blocks hand on."""
     return math.sqrt(model.config.head_width) / query_gain(model.config)
 

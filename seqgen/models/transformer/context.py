@@ -180,6 +180,10 @@ class AnchoredContext:
         """Return the features (B, T, H) of windows (B, T), with `attend` for causal attention."""
         return self.stacked(*self.in_window(tokens), attend)
 
+    def seen(self, layer: int, places: Leaf) -> Leaf | None:
+        """Return which places (T,) of a window each sees, (T, T); None where each sees all."""
+        return seen_from(places, places, self.config.span(layer))
+
     def layer_features(self, tokens: Leaf) -> list[Leaf]:
         """See `OverFeatures.layer_features`."""
         x, rotation = self.in_window(tokens)

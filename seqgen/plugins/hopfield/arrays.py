@@ -15,6 +15,7 @@ from seqgen.engines.ops import Leaf, ops_of
 from seqgen.engines.weights import Shapes, Weights
 from seqgen.models.array_network import ArrayNetwork
 from seqgen.settings import ModelConfig, ranges, require, setting
+from seqgen.wording import plural
 
 Rule = Literal["hebbian", "projection"]
 # Patterns of random bits are restored up to this many for each unit (Amit et al. 1985).
@@ -22,6 +23,7 @@ CAPACITY = 0.138
 MOST_UNITS = 1 << 15  # whose weights fill 4 GB
 
 MOST_THRESHOLD = 1e6
+Threshold = float | np.ndarray  # of all units, or (n,) of each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +41,9 @@ class HopfieldConfig(ModelConfig):
         "al. 1986), which also keeps similar patterns apart.",
         "hebbian",
     )
-    threshold: float = setting(
-        "What a unit's input, sum_j w_ij s_j, must exceed for it to become +1; one for all units.",
+    threshold: float | tuple[float, ...] = setting(
+        "What a unit's input, sum_j w_ij s_j, must exceed for it to become +1: one number for all "
+        "units, or length x bits of them with commas between.",
         0.0,
         low=-MOST_THRESHOLD,
         high=MOST_THRESHOLD,
@@ -51,6 +54,12 @@ class HopfieldConfig(ModelConfig):
         require(
             self.units <= MOST_UNITS,
             f"length x bits must be at most {MOST_UNITS:,} units, not {self.units:,}",
+        )
+        given = len(self.threshold) if isinstance(self.threshold, tuple) else self.units
+        require(
+            given == self.units,
+            f"threshold must be one number, or one for each of the {plural(self.units, 'unit')} "
+            f"(length x bits), not {given:,}",
         )
 
     @property
@@ -136,27 +145,28 @@ def _without_diagonal(weights: np.ndarray) -> np.ndarray:
 RULES = {"hebbian": hebbian, "projection": projection}
 
 
-def energy(weights: np.ndarray, units: np.ndarray, threshold: float = 0.0) -> float:
-    """Return -1/2 sum_ij w_ij s_i s_j + threshold sum_i s_i of units (n,)."""
+def energy(weights: np.ndarray, units: np.ndarray, threshold: Threshold = 0.0) -> float:
+    """Return -1/2 sum_ij w_ij s_i s_j + sum_i threshold_i s_i of units (n,)."""
     s = units.astype(np.float64)
-    return float(-0.5 * (s @ weights @ s) + threshold * s.sum())
+    return float(-0.5 * (s @ weights @ s) + (threshold * s).sum())
 
 
-def update_all(weights: np.ndarray, units: np.ndarray, threshold: float = 0.0) -> np.ndarray:
+def update_all(weights: np.ndarray, units: np.ndarray, threshold: Threshold = 0.0) -> np.ndarray:
     """Return the units (n,) after a synchronous update.
 
-    s_i = +1 if sum_j w_ij s_j > threshold, else -1.
+    s_i = +1 if sum_j w_ij s_j > threshold_i, else -1.
     """
     return np.where(weights @ units > threshold, 1, -1).astype(np.int8)
 
 
 def update_each(
-    weights: np.ndarray, units: np.ndarray, order: np.ndarray, threshold: float = 0.0
+    weights: np.ndarray, units: np.ndarray, order: np.ndarray, threshold: Threshold = 0.0
 ) -> np.ndarray:
     """Return the units (n,) after each has been updated once, in the given order."""
     s, field = units.copy(), weights @ units  # field_i = sum_j w_ij s_j
+    thresholds = np.broadcast_to(threshold, s.shape)
     for i in order.tolist():
-        new = 1 if field[i] > threshold else -1
+        new = 1 if field[i] > thresholds[i] else -1
         if new != s[i]:
             field += weights[i] * (new - int(s[i]))  # w is symmetric
             s[i] = new
@@ -184,7 +194,7 @@ def recall(
     *,
     synchronous: bool,
     seed: int,
-    threshold: float = 0.0,
+    threshold: Threshold = 0.0,
     sweeps: int = 100,
 ) -> Recalled:
     """Update the units until nothing changes.
@@ -197,7 +207,7 @@ def recall(
         units: (n,) int8 of +1 and -1, and 0 where nothing is known.
         synchronous: all at once.
         seed: of the orders.
-        threshold: of every unit.
+        threshold: of every unit, or (n,) of each.
         sweeps: how many there are at most.
     """
     generator = np.random.default_rng(seed)

@@ -74,6 +74,7 @@ def restore(
         SeqgenError: a line is longer than the patterns.
     """
     model, tokenizer = memory.model, memory.tokenizer
+    threshold = np.asarray(model.config.threshold)
     weights = ops_of(model.weights).array(model.weights).astype(np.float64)
     for index, line in enumerate(lines):
         ids = tokenizer.encode(line).tolist()
@@ -84,9 +85,7 @@ def restore(
                 f"at most {most:,}"
             )
         units = model.encode(ids, tokenizer.unk_id)
-        recalled = recall(
-            weights, units, synchronous=synchronous, seed=seed, threshold=model.config.threshold
-        )
+        recalled = recall(weights, units, synchronous=synchronous, seed=seed, threshold=threshold)
         text = tokenizer.decode(model.decode(recalled.units, tokenizer.eos_id))
         known = units != 0
         yield Restored(

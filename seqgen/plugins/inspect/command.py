@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seqgen import store
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Input, Inputs, piped_input
 from seqgen.cli.shell.model_options import Device, ModelName
@@ -101,8 +102,8 @@ class Aspects(Options, panel=Panel.MEASURED):
         without="the memory",
     )
     attention: bool = setting(
-        "Of a transformer: show the entropy of each head, and with --token what heads read for a "
-        "word."
+        "Of a transformer or a masked model: show the entropy of each head, and with --token what "
+        "heads read for a word."
     )
     token: str | None = setting("With --attention: a word of the text.", metavar="WORD")
     layer: int | None = setting(
@@ -148,7 +149,7 @@ def inspect(
     """Show what a model does with a text, token by token.
 
     By default that is the likeliest tokens at each place, of any model. Recurrent networks have
-    --trace, --unit and --units, transformers --attention.
+    --trace, --unit and --units, transformers and masked models --attention.
     """
     if out.json and asked.top is not None and asked.units:
         raise UsageError("--top has no meaning with --units --json, which gives every unit")
@@ -157,9 +158,13 @@ def inspect(
     heads, layer = list(dict.fromkeys(asked.head)) or None, asked.layer
     from seqgen.plugins.inspect import output as inspected
     from seqgen.scoring.passages import tokenize_passages
-    from seqgen.store.loading import Work, load
+    from seqgen.store.loading import Work, load, load_any
 
-    loaded = load(model.model, machine.device, work=Work(read=looked.max_tokens))
+    stored, work = store.find_all(model.model), Work(read=looked.max_tokens)
+    if asked.attention and stored.task.shows_attention:
+        loaded = load_any(stored, machine.device, work=work)
+    else:
+        loaded = load(model.model, machine.device, work=work)
     loaded.given.require_nothing("inspect")
     out.uses([loaded])
     source = looked.source(loaded, out)

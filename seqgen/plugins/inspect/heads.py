@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -30,10 +31,11 @@ class HeadWeights:
         layer: from 0.
         head: from 0.
         word: the word that reads.
-        pieces: the N + 1 tokens that the model has read, the start symbol first.
-        texts: what each adds to the text; the start symbol adds nothing.
+        pieces: the N + 1 tokens that the model has read, the start symbol first; of a masked model
+            N + 2, [CLS] first and [SEP] last.
+        texts: what each adds to the text; these symbols add nothing.
         word_places: which of them make up the word.
-        weights: (N + 1,): how much the word reads of each, as a mean over the word's own tokens.
+        weights: how much the word reads of each, as a mean over the word's own tokens.
     """
 
     model: str
@@ -53,7 +55,7 @@ class Attended:
     Attributes:
         heads: the entropies of all that were asked for.
         words: what each reads for the word; none without a word.
-        cut: how many of the text's tokens the window leaves out.
+        cut: how many tokens of the document the window leaves out.
     """
 
     heads: list[HeadFigures]
@@ -69,7 +71,7 @@ def attended(
     Args:
         passages: the text. With a word, the last document that has it is read, else the first.
             What does not fit the model's window is left out: of the text before a word its
-            beginning.
+            beginning, and for a masked model what is far from the word on either side.
         layer: from 0; None for all, or with a word for the last.
         heads: from 0; None for all.
         word: a string of the text; its last occurrence is looked at, as a whole word if it is
@@ -80,7 +82,7 @@ def attended(
         SeqgenError: the text has no such word.
     """
     loaded = passages.documents[0].loaded
-    model = require_transformer(loaded)
+    model = require_attention(loaded)
     config, name = loaded.model.config, loaded.stored.name
     for flag, given, there in (
         ("--layer", [] if layer is None else [layer], config.num_layers),
@@ -88,51 +90,121 @@ def attended(
     ):
         wrong = next((number for number in given if number >= there), None)
         require(wrong is None, f"{flag} is from 0 to {there - 1} for {name}, not {wrong}")
-    passage, places = _passage_of(passages, word, model.window)
+    reading = (MaskedReading if reads_both_sides(model) else DecoderReading)(model)
+    document, passage, places = _passage_of(passages, word, reading)
     layer = config.num_layers - 1 if layer is None and word is not None else layer
     chosen = range(config.num_heads) if heads is None else heads
-    tokens = loaded.model.ids(passage.read_to_end)[None]
+    tokens = model.ids(reading.ids(passage))[None]
     # The figures are means over all positions, each with the tokens that it sees.
     figures = [
         head
         for head in attention_figures(model, tokens)
         if head.layer == (head.layer if layer is None else layer) and head.head in chosen
     ]
-    whole = sum(len(document.tokens) for document in passages.documents)
-    seen = Attended(figures, [], whole - len(passage.tokens))
+    seen = Attended(figures, [], len(document.tokens) - len(passage.tokens))
     if word is None:
         return seen
     every = attention_weights(model, tokens)[layer]  # (heads, T, T)
-    seen.words.extend(_of_head(passage, places, word, layer, head, every[head]) for head in chosen)
+    seen.words.extend(
+        _of_head(reading, passage, places, word, layer, head, every[head]) for head in chosen
+    )
     return seen
 
 
-def require_transformer(loaded: LoadedModel) -> AnchoredContext:
+@dataclass(frozen=True)
+class DecoderReading:
+    """How a decoder reads a passage: its start symbol and what comes before each token.
+
+    Attributes:
+        model: the decoder.
+    """
+
+    model: Any
+
+    @property
+    def most(self) -> int:
+        """How many tokens of text fit."""
+        return self.model.window - 1
+
+    def whole(self, passage: TokenizedDocument) -> TokenizedDocument:
+        """Return a document as far as the model reads it."""
+        return passage
+
+    def around(self, passage: TokenizedDocument, places: list[int]) -> TokenizedDocument:
+        """Return what fits of a document, with some of its places."""
+        return passage.around(places, self.most)
+
+    def ids(self, passage: TokenizedDocument) -> np.ndarray:
+        """Return the tokens in the order of reading, with symbols, (T,) of int64."""
+        return passage.read_to_end
+
+    def steps(self, passage: TokenizedDocument) -> np.ndarray:
+        """Return when each symbol and token is read, (T,): step r + 1 reads what r predicted."""
+        return np.concatenate([[0], passage.row_of + 1])
+
+    def symbols(self, passage: TokenizedDocument) -> tuple[list[str], list[str]]:
+        """Return the symbols that are read before a passage, and after it."""
+        return passage.loaded.tokenizer.pieces([passage.corpus.start]), []
+
+
+@dataclass(frozen=True)
+class MaskedReading(DecoderReading):
+    """How a masked model reads a passage: [CLS] text [SEP], the text without its end token."""
+
+    @property
+    def most(self) -> int:
+        return self.model.window
+
+    def whole(self, passage: TokenizedDocument) -> TokenizedDocument:
+        return passage.without_end()
+
+    def around(self, passage: TokenizedDocument, places: list[int]) -> TokenizedDocument:
+        return passage.both_sides(places, self.most)
+
+    def ids(self, passage: TokenizedDocument) -> np.ndarray:
+        symbols = self.model.config.symbols
+        return np.array([symbols.cls, *passage.tokens, symbols.sep])
+
+    def steps(self, passage: TokenizedDocument) -> np.ndarray:
+        return np.arange(len(passage.tokens) + 2)
+
+    def symbols(self, passage: TokenizedDocument) -> tuple[list[str], list[str]]:
+        return ["[CLS]"], ["[SEP]"]
+
+
+def reads_both_sides(model: Any) -> bool:
+    """Return whether a model reads a text as a whole, framed by symbols, as BERT does."""
+    return hasattr(model.config, "symbols")
+
+
+def require_attention(loaded: LoadedModel) -> Any:
     """Return the model, which must be a transformer.
 
     Raises:
         UsageError: it is none.
     """
     require(
-        isinstance(loaded.model, AnchoredContext),
-        f"--attention is for transformers, which {loaded.stored.name} is not; seqgen sample "
-        "--attention shows what a model reads of its source",
+        isinstance(loaded.model, AnchoredContext) or reads_both_sides(loaded.model),
+        f"--attention is for transformers and masked models, which {loaded.stored.name} is not; "
+        "seqgen sample --attention shows what a model reads of its source",
     )
     return loaded.model
 
 
 def _passage_of(
-    passages: Passages, word: str | None, window: int
-) -> tuple[TokenizedDocument, list[int]]:
-    """Return a document as far as the window goes, and the places of a word in it."""
-    if window < 2:
-        raise SeqgenError(f"a window of {plural(window, 'token')} leaves nothing to attend to")
+    passages: Passages, word: str | None, reading: DecoderReading
+) -> tuple[TokenizedDocument, TokenizedDocument, list[int]]:
+    """Return a document, it as far as the window goes, and the places of a word in that."""
+    if reading.most < 1:
+        window = plural(reading.model.window, "token")
+        raise SeqgenError(f"a window of {window} leaves nothing to attend to")
+    documents = [reading.whole(passage) for passage in passages.documents]
     if word is None:
-        return passages.documents[0].head(window - 1), []
-    for passage in reversed(passages.documents):
+        return documents[0], documents[0].head(reading.most), []
+    for passage in reversed(documents):
         if places := _places(passage, word):
-            read = passage.around(places, window - 1)
-            return read, _places(read, word)
+            read = reading.around(passage, places)
+            return passage, read, _places(read, word)
     raise SeqgenError(f"the text has no {word!r} in the tokens that are looked at")
 
 
@@ -150,6 +222,7 @@ def _places(passage: TokenizedDocument, word: str) -> list[int]:
 
 
 def _of_head(
+    reading: DecoderReading,
     passage: TokenizedDocument,
     places: list[int],
     word: str,
@@ -158,17 +231,16 @@ def _of_head(
     matrix: np.ndarray,
 ) -> HeadWeights:
     """Average the attention of one head from the tokens of a word, in the order of the text."""
-    # In the order of reading, step r + 1 reads what step r predicted; step 0 the start symbol.
-    steps = np.concatenate([[0], passage.row_of + 1])
+    steps = reading.steps(passage)
     read = matrix[steps[np.array(places) + 1]].mean(0)[steps]
-    (start,) = passage.loaded.tokenizer.pieces([passage.corpus.start])
+    before, after = reading.symbols(passage)
     return HeadWeights(
         model=passage.loaded.stored.name,
         layer=layer,
         head=head,
         word=word,
-        pieces=[start, *passage.pieces],
-        texts=["", *passage.texts],
+        pieces=[*before, *passage.pieces, *after],
+        texts=[*([""] * len(before)), *passage.texts, *([""] * len(after))],
         word_places=[place + 1 for place in places],
         weights=read.tolist(),
     )

@@ -18,6 +18,7 @@ from seqgen.plugins.inspect.steps import (
     InspectedWeights,
     Unit,
     UnitValues,
+    rank_correlations,
     unit_values,
     weights,
 )
@@ -152,6 +153,9 @@ def _put_units(every: Sequence[Unit], top: int, out: Output) -> None:
     rows = inspection.unit_rows(every[:top])
     put_table(inspection.UNIT_COLUMNS, rows, left=0)
     out.notice(f"{len(rows)} of {plural(len(every), 'unit')}; memory and lag in tokens")
+    if found := rank_correlations(every):
+        each = ", ".join(f"{name} {figure(value, 2)}" for name, value in found.items())
+        out.notice(f"rank correlation with lag over all units: {each}")
 
 
 def attention(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from seqgen.engines.arrays import Arrays
 from seqgen.engines.ops import ArrayOps, Leaf, ops_of
 from seqgen.errors import named
+from seqgen.metrics.bootstrap import spearman
 from seqgen.models.inference import Reader, without_gradients
 from seqgen.models.recurrent.array_layer import ArrayLayer
 from seqgen.models.recurrent.arrays import RecurrentArrays
@@ -448,6 +449,18 @@ def units(passages: Passages) -> list[Unit]:
         layers = [(passage, each.layers[number]) for passage, each in traces]
         every += _units(loaded.stored.name, number, layer.equation, layers)
     return sorted(every, key=lambda unit: (-(unit.kept or 0.0), -(unit.lag or math.inf)))
+
+
+def rank_correlations(units: Sequence[Unit]) -> dict[str, float]:
+    """Return Spearman's correlation over units of each gate's mean with the lag, by its column.
+
+    Units without a lag count for nothing; gates that the cell lacks are left out.
+    """
+    lasting = [unit for unit in units if unit.lag is not None]
+    lags = np.array([unit.lag for unit in lasting])
+    gates = {name: [getattr(unit, name) for unit in lasting] for name in ("kept", "reset")}
+    found = {name: spearman(means, lags) for name, means in gates.items() if None not in means}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _units(

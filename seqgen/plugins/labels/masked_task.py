@@ -13,7 +13,8 @@ MASKED_LM = Task(
         "fill": "seqgen.plugins.labels.fill:fill",
         "perplexity": "seqgen.plugins.labels.pseudo_perplexity_command:PSEUDO_PERPLEXITY",
     },
-    model_is="is a masked model, no language model: use seqgen fill, seqgen perplexity, or "
-    "--init-from with --task",
+    model_is="is a masked model, no language model: use seqgen fill, seqgen perplexity, "
+    "seqgen inspect --attention, or --init-from with --task",
+    shows_attention=True,
     data_defaults={"tokenizer": "bpe"},
 )

@@ -217,6 +217,14 @@ def test_attention_entropy_by_hand():
     assert figures[0].entropy_uniform == pytest.approx(math.log(math.factorial(5)) / 5)
 
 
+def test_a_head_that_sees_few_positions_can_spread_over_these_alone():
+    """Each place of a sliding window of 2 sees itself and one before: 0, then log 2."""
+    model = Case("transformer", "near", {"sliding_window": 2}).loud()
+    for head in attention_figures(model, text_of(2, 5)[0]):
+        assert head.entropy_uniform == pytest.approx(4 / 5 * math.log(2))
+        assert head.entropy < head.entropy_uniform
+
+
 @pytest.mark.parametrize("kv_heads", [2, 1])
 def test_what_is_measured_without_the_scale_is_a_model_with_larger_queries(kv_heads):
     """softmax(Q K^T) is softmax((sqrt(D) Q) K^T / sqrt(D))."""

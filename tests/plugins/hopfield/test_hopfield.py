@@ -48,16 +48,22 @@ def test_weights_are_symmetric_without_a_diagonal(rule):
     assert (weights == weights.T).all() and (np.diag(weights) == 0).all()
 
 
-@given(seed=seeds, theta=st.sampled_from([0.0, 0.4, -1.3]))
+def thresholds(units):
+    """Draw one threshold for all units, or one for each."""
+    numbers = st.sampled_from([0.0, 0.4, -1.3])
+    return numbers | st.lists(numbers, min_size=units, max_size=units).map(np.array)
+
+
+@given(seed=seeds, theta=thresholds(11))
 @quick
 def test_updates_are_the_lectures_rule(seed, theta):
-    """s_i becomes +1 if sum_j w_ij s_j > theta, else -1: all from the old state, or one by one."""
+    """s_i becomes +1 if sum_j w_ij s_j > theta_i, else -1: all from the old state, or in turn."""
     weights, s = hebbian(signs(4, 11, seed=seed)), signs(11, seed=seed + 1)
     order = np.random.default_rng(seed).permutation(11)
 
     def updated(i, state):
         field = sum(weights[i, j] * int(state[j]) for j in range(11))
-        return 1 if field - theta > 1e-12 else -1
+        return 1 if field - (theta if np.ndim(theta) == 0 else theta[i]) > 1e-12 else -1
 
     assert update_all(weights, s, theta).tolist() == [updated(i, s) for i in range(11)]
     one_by_one = s.copy()
@@ -66,7 +72,7 @@ def test_updates_are_the_lectures_rule(seed, theta):
     assert update_each(weights, s, order, theta).tolist() == one_by_one.tolist()
 
 
-@given(seed=seeds, unknown=st.integers(0, 30), theta=st.sampled_from([0.0, 0.4, -1.3]))
+@given(seed=seeds, unknown=st.integers(0, 30), theta=thresholds(30))
 @quick
 def test_one_at_a_time_the_energy_never_rises(seed, unknown, theta):
     """After any single update, whatever the patterns and wherever it begins (Hopfield 1982)."""
@@ -76,7 +82,9 @@ def test_one_at_a_time_the_energy_never_rises(seed, unknown, theta):
     before = energy(weights, s, theta)
     pairs = itertools.product(range(30), repeat=2)
     products = sum(weights[i, j] * int(s[i]) * int(s[j]) for i, j in pairs)
-    assert before == pytest.approx(-0.5 * products + sum(theta * int(unit) for unit in s))
+    each = [theta] * 30 if np.ndim(theta) == 0 else theta
+    fields = sum(one * int(unit) for one, unit in zip(each, s, strict=True))
+    assert before == pytest.approx(-0.5 * products + fields)
     for unit in np.random.default_rng(seed).permutation(30):
         s = update_each(weights, s, np.array([unit]), theta)
         after = energy(weights, s, theta)
@@ -128,6 +136,16 @@ def test_wrong_settings():
             HopfieldConfig(vocab_size=3, **wrong)
     with pytest.raises(UsageError, match="must be at most 32,768 units, not 100,000"):
         HopfieldConfig(vocab_size=3, length=1000, bits=100)
+    for wrong, why in {
+        (0.5, 0.2): r"one number, or one for each of the 6 units \(length x bits\), not 2",
+        (): "one for each of the 6 units .*, not 0",
+        "1,x,3,4,5,6": "threshold must be a number, not 'x'",
+        (0, 0, 0, 0, 0, 1e9): "threshold must be from -1e\\+06 to 1e\\+06",
+        None: "threshold must be a number or a list, not None",
+    }.items():
+        with pytest.raises(UsageError, match=why):
+            HopfieldConfig(vocab_size=3, length=2, bits=3, threshold=wrong)
+    assert HopfieldConfig(vocab_size=3, threshold="-1.5").threshold == -1.5
     assert Hopfield(HopfieldConfig(vocab_size=3, length=2, bits=3)).parameter_count() == 15
 
 
@@ -142,6 +160,25 @@ def memory(tmp_path, capsys):
     path.write_text("".join(f"{line}\n" for line in [*LINES, LINES[0]]))
     flags = ("--model", "hopfield", "--name", "m", "--seed", 1)
     return records(capsys, "train", path, *flags)[-1]
+
+
+@pytest.mark.parametrize("flags", [(), ("--synchronous",)])
+def test_each_unit_has_the_threshold_that_it_was_given(flags, memory, tmp_path, capsys):
+    """Thresholds out of reach set every unit by their signs; they are stored with the model."""
+    signed = [(-1) ** (i // 3) * 1000 for i in range(1024)]
+    given = f"threshold={','.join(map(str, signed))}"
+    train = ("train", tmp_path / "lines.txt", "--model", "hopfield", "--seed", 1, "--name", "each")
+    records(capsys, *train, "--set", given)
+    assert store.find("each").config["model"]["threshold"] == signed
+    (found,) = records(capsys, "restore", "lord", "-m", "each", "--seed", 1, *flags)
+    units = -np.sign(signed)
+    model = load_memory("each").model
+    lowest = -0.5 * units @ np.array(model.weights, dtype=np.float64) @ units - 1024 * 1000
+    assert found["ended"] == "stable"
+    assert found["energies"][-1] == pytest.approx(lowest)
+    assert "threshold must be one number, or one for each of the 1,024 units" in refusal(
+        capsys, *train, "--set", "threshold=0.5,0.2", "--overwrite"
+    )
 
 
 def test_a_threshold_no_unit_exceeds_turns_all_off(memory, tmp_path, capsys):

@@ -29,9 +29,11 @@ from seqgen.plugins.inspect.heads import attended
 from seqgen.plugins.inspect.pages import SURPRISAL, signed_scale, unit_section
 from seqgen.plugins.inspect.predictions import token_predictions
 from seqgen.plugins.inspect.steps import (
+    Unit,
     correlations,
     features,
     lags,
+    rank_correlations,
     steps,
     trace,
     unit_values,
@@ -255,6 +257,21 @@ def test_units_are_listed_by_the_mean_of_their_gate():
         assert unit.reset == pytest.approx(of_trace["r"][:, unit.unit].mean())
         assert unit.memory == pytest.approx(1 / (1 - unit.kept))
         assert abs(unit.correlation) == max(abs(r) for r in unit.correlations.values() if r)
+
+
+def test_gates_are_compared_with_how_long_units_last(models, capsys):
+    """Spearman's rho by its definition: Pearson's of ranks; equal values share the mean."""
+    lags, kept = [1, 2, 2, 7, None, 3], [0.1, 0.5, 0.4, 0.9, 0.0, 0.45]
+    unit = Unit("m", 0, 0, 0.0, None, None, None, None, None, {})
+    listed = [replace(unit, lag=lag, kept=mean) for lag, mean in zip(lags, kept, strict=True)]
+    ranked = np.corrcoef([1, 2.5, 2.5, 5, 4], [1, 4, 2, 5, 3])[0, 1]
+    assert rank_correlations(listed) == pytest.approx({"kept": ranked})
+    both = [replace(unit, reset=-mean) for unit, mean in zip(listed, kept, strict=True)]
+    assert rank_correlations(both)["reset"] == pytest.approx(-ranked)
+    assert rank_correlations([replace(unit, lag=3) for unit in listed]) == {}
+    assert rank_correlations([replace(unit, kept=None) for unit in listed]) == {}
+    assert run(["inspect", str(models / "text.txt"), "-m", "net", "--units"]) == 0
+    assert re.search(r"with lag over all units: kept -?[01]\.\d\d$", capsys.readouterr().err, re.M)
 
 
 def test_a_head_reads_what_a_transcription_of_attention_says():

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from known_models import loaded_as
 
 from seqgen.errors import UsageError
 from seqgen.hashing import uniforms
+from seqgen.models.transformer.attention_figures import attention_weights
+from seqgen.plugins.inspect.heads import attended
 from seqgen.plugins.labels.masking import (
     CHOSEN,
     FATE,
@@ -29,6 +33,7 @@ from seqgen.plugins.labels.pseudo_perplexity import masked_loss, pseudo_log_prob
 from seqgen.presets import preset
 from seqgen.registry import architecture
 from seqgen.scoring.loop import add_up
+from seqgen.scoring.passages import tokenize_passages
 from seqgen.settings import TrainingConfig
 from seqgen.text.batches import IGNORED, Batch, portions
 from seqgen.text.corpus import Corpus
@@ -188,11 +193,9 @@ def weights_for_transformers(model: Bert) -> dict[str, torch.Tensor]:
     return theirs
 
 
-@pytest.mark.parametrize("order", [False, True])
-def test_the_weights_give_the_same_in_transformers(order):
-    """As `BertForMaskedLM`; with next_sentence as `BertForPreTraining`."""
+def in_transformers(model: Bert) -> torch.nn.Module:
+    """Return `BertForMaskedLM`, or with next_sentence `BertForPreTraining`, with our weights."""
     transformers = pytest.importorskip("transformers")
-    model = loud(next_sentence=order)
     shape = transformers.BertConfig(
         vocab_size=VOCAB + 3,
         hidden_size=8,
@@ -201,10 +204,19 @@ def test_the_weights_give_the_same_in_transformers(order):
         intermediate_size=32,
         max_position_embeddings=model.config.window + 2,
         layer_norm_eps=1e-12,
+        attn_implementation="eager",
     )
+    order = model.config.next_sentence
     kind = transformers.BertForPreTraining if order else transformers.BertForMaskedLM
     theirs = kind(shape).double().eval()
     theirs.load_state_dict(weights_for_transformers(model), strict=True)
+    return theirs
+
+
+@pytest.mark.parametrize("order", [False, True])
+def test_the_weights_give_the_same_in_transformers(order):
+    model = loud(next_sentence=order)
+    theirs = in_transformers(model)
     symbols = model.config.symbols
     windows = rows_of(*text(2, 9).tolist())
     rows = joined(windows, np.array([2, 5]), text(2, 9, seed=1), symbols)
@@ -221,6 +233,64 @@ def test_the_weights_give_the_same_in_transformers(order):
         torch.testing.assert_close(follows, expected.seq_relationship_logits, **EXACT)
     else:
         assert follows is None
+
+
+LETTERS = CharTokenizer("abcdef")
+
+
+@pytest.mark.parametrize(
+    ("given", "word", "read", "places"),
+    [
+        ("fabcd", "ab", "fabcd", [2, 3]),
+        ("fabcda", "a", "fabcda", [6]),
+        ("abcdefabcdefabcdef", "fa", "bcdefabcd", [5, 6]),  # nine fit, around the last of two
+        ("abcdefffffffffff", "a", "abcdeffff", [1]),
+        ("ffffffffffffffab", "b", "fffffffab", [9]),
+        ("cab\nabcd\n", "ca", "cab", [1, 2]),  # lines: without its end, which is no token
+        ("cab\n\n", "b", "cab", [3]),
+    ],
+)
+def test_heads_read_what_they_read_in_transformers(given, word, read, places):
+    model = loud()
+    documents = "line" if "\n" in given else "stream"
+    found = tokenize_passages(loaded_as(model, LETTERS, documents), [given], 100)
+    cls, sep, _ = model.config.symbols
+    ids = torch.tensor([[cls, *LETTERS.encode(read), sep]])
+    with torch.no_grad():
+        theirs = in_transformers(model)(input_ids=ids, output_attentions=True).attentions
+    for layer, head in itertools.product(range(2), range(2)):
+        seen = attended(found, layer, [head], word)
+        (weights,), (figures,) = seen.words, seen.heads
+        assert weights.pieces == ["[CLS]", *read, "[SEP]"] and weights.texts == ["", *read, ""]
+        assert weights.word_places == places
+        expected = theirs[layer][0, head].numpy()
+        np.testing.assert_allclose(weights.weights, expected[places].mean(0), rtol=1e-9)
+        entropies = -(expected * np.log(expected)).sum(-1)
+        assert figures.entropy == pytest.approx(entropies.mean(), rel=1e-9)
+        assert figures.entropy_uniform == pytest.approx(math.log(len(read) + 2))
+        ended = documents == "line" or len(given) == len(read)
+        assert seen.cut == (0 if ended else len(given) - 9)
+
+
+def test_an_empty_line_is_its_symbols():
+    found = tokenize_passages(loaded_as(loud(), LETTERS, "line"), ["\nab\n"], 100)
+    heads = attended(found, None, None, None).heads
+    assert [(h.layer, h.head) for h in heads] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert heads[0].entropy_uniform == pytest.approx(math.log(2))
+
+
+@pytest.mark.parametrize("form", [*FORMS, "grouped"])
+def test_the_weights_of_heads_lead_to_the_features_that_the_model_has(form):
+    model = loud(**FORMS.get(form, {"num_kv_heads": 1, "scale_attention": False}))
+    rows = torch.from_numpy(rows_of([5, 6, 7, 8, 9]).values)
+    found = attention_weights(model, rows)
+
+    def attend(layer, q, k, v):
+        return torch.from_numpy(found[layer])[None] @ v.expand_as(q)
+
+    with torch.no_grad():
+        features = model.features(rows, [7])
+        torch.testing.assert_close(model.features_by(rows, attend), features, **EXACT)
 
 
 @pytest.mark.parametrize("form", FORMS)

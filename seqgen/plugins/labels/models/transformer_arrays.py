@@ -10,7 +10,7 @@ from seqgen.engines.parts import Linear, Made, Pieces, Table, fill_over_arrays
 from seqgen.engines.weights import Weights
 from seqgen.models.array_network import ArrayNetwork
 from seqgen.models.seq2seq.encoding import SourceBlocks
-from seqgen.models.transformer.equations import norm_of
+from seqgen.models.transformer.equations import Attend, norm_of
 from seqgen.plugins.labels.masking import Symbols
 from seqgen.plugins.labels.models.arrays import ArrayEncoder
 from seqgen.plugins.labels.models.labelling import at_ends, require_window
@@ -160,6 +160,13 @@ class MaskedModel:
     def layer_features(self, tokens: Leaf) -> list[Leaf]:
         """Return what each block makes of whole rows of one length, (B, L, H), the first first."""
         return self.encoder.layers(tokens, None)
+
+    def features_by(self, tokens: Leaf, attend: Attend) -> Leaf:
+        """Return the features (B, L, H) of whole rows of one length, with `attend`."""
+        return self.encoder.layers_by(tokens, attend)[-1]
+
+    def seen(self, layer: int, places: Leaf) -> None:
+        """See `AnchoredContext.seen`: every place of a row sees all of them."""
 
     def features(self, values: Leaf, lengths: Sequence[int]) -> Leaf:
         """Return the features (B, L, H) of rows; see `told`."""
