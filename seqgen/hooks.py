@@ -27,16 +27,17 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from seqgen import __version__
 
 # The version of what this module offers. A plugin for another one is not used.
 VERSION = 1
 GROUP = "seqgen.plugins"
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,43 @@ class Command:
     target: str
     panel: str
     work: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFormat:
+    """A format of another tool, which `seqgen import` reads, `seqgen export` writes, or both do.
+
+    What its functions are called with, and what they return, is in `seqgen.store.formats`. So a
+    plugin adds fastText's files of vectors:
+
+        formats={
+            "fasttext": ModelFormat(
+                form="file", importer="reading:read_model", recogniser="reading:is_fasttext"
+            ),
+        }
+
+    Attributes:
+        form: what a model is in it: a "folder"; a "file", which the importer opens; or "lines", a
+            file that is read line by line, which may be compressed or piped in.
+        importer: "module:name" of a `FolderImporter`, or of a `LineImporter` for "lines"; "" if
+            the format is not imported.
+        recogniser: "module:name" of the function that says whether something is in this format. It
+            is called with the path of a folder or a file or, for "lines", with the first line. The
+            first format that recognises what is imported reads it; and an export replaces only a
+            file that its own format recognises.
+        exporter: "module:name" of an `Exporter`, or of a `FolderExporter` for a "folder"; "" if
+            the format is not exported.
+        noun: what messages call a file in it, such as "an ARPA file".
+        files: the names of the files and folders in an exported folder. An export replaces a folder
+            that has no others.
+    """
+
+    form: Literal["folder", "file", "lines"]
+    importer: str = ""
+    recogniser: str = ""
+    exporter: str = ""
+    noun: str = "a file of that format"
+    files: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +117,12 @@ class Plugin:
             None. A listener that fails is left out with a warning, and training goes on.
         sections: of the page that `seqgen report` writes about models of text: objects of the
             class `seqgen.cli.shell.page.ReportSection`, which says when which method is called.
+        formats: of other tools, that models are imported from and exported to, by name.
+        tokenizers: kinds of tokenizer, by the name that `--tokenizer` and stored models give them:
+            classes derived from `seqgen.text.tokenizers.Tokenizer`, whose `kind` is that name.
+        tokenizer_readers: functions that open tokenizers of other tools. Each is called with the
+            path that `--tokenizer` names, a file or a folder, until one returns a `Tokenizer`; it
+            returns None for a path that is none of its own.
     """
 
     version: int = VERSION
@@ -88,6 +132,9 @@ class Plugin:
     options: Mapping[str, str] = field(default_factory=dict)
     listeners: tuple[str, ...] = ()
     sections: tuple[str, ...] = ()
+    formats: Mapping[str, ModelFormat] = field(default_factory=dict)
+    tokenizers: Mapping[str, str] = field(default_factory=dict)
+    tokenizer_readers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -192,14 +239,21 @@ def _opened(name: str, module: str, distribution: str) -> Installed | None:
 @functools.cache
 def commands() -> Mapping[str, tuple[Installed, Command]]:
     """Return the commands of all plugins, by name; of two with one name, the first counts."""
-    found: dict[str, tuple[Installed, Command]] = {}
-    for one in plugins():
-        for name, command in one.plugin.commands.items():
+    return _by_name("command", ((one, one.plugin.commands) for one in plugins()))
+
+
+def _by_name(
+    noun: str, added: Iterable[tuple[Installed, Mapping[str, Row]]]
+) -> dict[str, tuple[Installed, Row]]:
+    """Return what plugins add, with its plugin, by name; `problems` says which names are taken."""
+    found: dict[str, tuple[Installed, Row]] = {}
+    for one, rows in added:
+        for name, row in rows.items():
             if name in found:
                 other = found[name][0].name
-                problems.append(f"plugin {one.name}: its command {name} is one of {other} already")
+                problems.append(f"plugin {one.name}: its {noun} {name} is one of {other} already")
             else:
-                found[name] = one, command
+                found[name] = one, row
     return found
 
 
@@ -246,3 +300,21 @@ def listeners() -> list[tuple[str, Any]]:
 def sections() -> list[Any]:
     """Return the sections of a report that all plugins add."""
     return [one.load(target) for one in plugins() for target in one.plugin.sections]
+
+
+@functools.cache
+def formats() -> Mapping[str, tuple[Installed, ModelFormat]]:
+    """Return the formats of all plugins, by name; of two with one name, the first counts."""
+    return _by_name("format", ((one, one.plugin.formats) for one in plugins()))
+
+
+@functools.cache
+def tokenizers() -> Mapping[str, tuple[Installed, str]]:
+    """Return the kinds of tokenizer of all plugins, by name: the plugin, and its class there."""
+    return _by_name("tokenizer", ((one, one.plugin.tokenizers) for one in plugins()))
+
+
+def tokenizer_readers() -> Iterator[Callable[[Path], Any]]:
+    """Yield what opens tokenizers of other tools, of all plugins."""
+    for one in plugins():
+        yield from map(one.load, one.plugin.tokenizer_readers)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from helpers_cli import installed
 from places import STORED
 
 KINDS = STORED / "kinds"
@@ -84,7 +85,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "bench plan": [],
         "help": ["files"],
     }
-    return {name: [*name.split(), *call, "--quiet"] for name, call in calls.items()}
+    return {n: [*n.split(), *call, "--quiet"] for n, call in installed(calls).items()}
 
 
 def leaves(command: Any, *before: str) -> Iterator[tuple[str, Any]]:
@@ -287,7 +288,7 @@ def model_commands(draw: random.Random, path: Path) -> list[list[str]]:
         ["export", model],
         ["sample", "-m", f"{model}+{STORED / 'models' / 'lstm-char'}", "--max-tokens", "3"],
     ]
-    return [["sample", "-m", model, "--max-tokens", "5", "--json"], draw.choice(every)]
+    return [["sample", "-m", model, "--max-tokens", "5", "--json"], draw.choice(installed(every))]
 
 
 # As in seqgen.text.tokenfile: a magic word, the table's offset, length and SHA-256.

@@ -3,9 +3,37 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
-from seqgen.cli import run
+import pytest
+
+from seqgen.cli import all_commands, run
+
+Calls = TypeVar("Calls", Mapping[Any, Any], Sequence[Any])
+
+
+def installed(calls: Calls) -> Calls:
+    """Return the calls, or what there is by call, of commands whose plugin is there.
+
+    Args:
+        calls: texts or parts, that begin with the name of a command.
+    """
+
+    def is_there(call: str | Sequence[str]) -> bool:
+        line = call if isinstance(call, str) else call[0]
+        return line.split()[0] in all_commands()
+
+    if isinstance(calls, Mapping):
+        return {call: about for call, about in calls.items() if is_there(call)}
+    return [call for call in calls if is_there(call)]
+
+
+def require_command(name: str) -> None:
+    """Skip the rest of a test where the plugin of a command is not there."""
+    if name not in all_commands():
+        pytest.skip(f"no plugin has the command {name}")
 
 
 def records(capsys, *arguments, by=run) -> list[dict]:

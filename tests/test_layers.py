@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 import seqgen
-from seqgen import registry
+from seqgen import hooks
 from seqgen.cli import all_commands
-from seqgen.plugins.exchange import formats
 
 PACKAGE = Path(seqgen.__file__).parent
 # From the top. What stands on one line does not import its neighbours either.
@@ -145,7 +144,7 @@ def at_load(*starts):
 
 def test_nothing_the_command_line_loads_imports_torch():
     commands = [command.target.partition(":")[0] for command in all_commands().values()]
-    found = at_load("seqgen.cli", "seqgen.store", "seqgen.plugins.exchange.formats", *commands)
+    found = at_load("seqgen.cli", "seqgen.store", "seqgen.store.formats", *commands)
     assert "seqgen.registry" in found and found >= {*commands}
     heavy = ("torch", "numpy", "safetensors", "sacrebleu")
     assert not {m for m in found if m.split(".")[0] in heavy}
@@ -157,9 +156,11 @@ def test_the_entry_point_loads_next_to_nothing():
     assert found == {"__future__", "_signal", "os", "sys"}
 
 
-@pytest.mark.parametrize("table", [formats.IMPORTERS, formats.EXPORTERS, formats.RECOGNISERS])
-def test_every_format_has_what_its_row_names(table):
-    assert table and all(callable(registry.load_object(row)) for row in table.values())
+@pytest.mark.parametrize("part", ["importer", "exporter", "recogniser"])
+def test_every_format_has_what_its_row_names(part):
+    rows = [(plugin, getattr(row, part)) for plugin, row in hooks.formats().values()]
+    functions = [plugin.load(target) for plugin, target in rows if target]
+    assert functions and all(map(callable, functions))
 
 
 def test_the_walk_would_find_torch():

@@ -11,7 +11,6 @@ from benchmarks.baselines import PlainGPT
 from seqgen import presets
 from seqgen.cli import run
 from seqgen.errors import UsageError
-from seqgen.plugins.exchange import hf_pairs
 from seqgen.training.datasets.prepared import VocabSizes
 from seqgen.training.optimizers import rate
 from seqgen.training.plan import plan_of
@@ -168,6 +167,7 @@ def test_the_translator_that_can_be_exported():
     decoder = 3 * (2 * attention + feed_forward + 3 * norm) + norm
     assert parameters == 6000 * 256 + encoder + decoder
     config = plan.model_config(VocabSizes(6000), 513)
+    hf_pairs = pytest.importorskip("seqgen.plugins.exchange.hf_pairs")
     assert hf_pairs.write(config, "m")["model_type"] == "pegasus"
 
 

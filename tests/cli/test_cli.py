@@ -9,6 +9,7 @@ from pathlib import Path
 
 import forked
 import pytest
+from helpers_cli import installed
 from places import ROOT
 
 from seqgen import __version__
@@ -248,7 +249,8 @@ def test_a_home_that_is_a_file_is_named_before_any_work(cli, text, tmp_path, mon
     (tmp_path / "file").write_text("not an ARPA file")
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "file"))
     counted = ["--model", "ngram", "--minutes", "1"]  # which a note says are ignored
-    for command in (["train", text, *counted], ["import", tmp_path / "file"], ["sample"]):
+    calls = [["train", text, *counted], ["import", tmp_path / "file"], ["sample"]]
+    for command in installed(calls):
         refused(cli(*command), 1, "^seqgen: SEQGEN_HOME=.* is a file; set it to a folder")
 
 

@@ -413,8 +413,7 @@ def test_every_package_that_a_format_needs_is_in_an_extra():
     extras = project["optional-dependencies"].items()
     known = {re.split("[<>=]", x)[0] for name, extra in extras if name != "test" for x in extra}
     sources = [
-        p.read_text(encoding="utf-8")
-        for p in (ROOT / "seqgen" / "plugins" / "exchange").glob("*.py")
+        p.read_text(encoding="utf-8") for p in (ROOT / "seqgen/plugins/exchange").glob("*.py")
     ]
     calls = re.findall(r"require_packages\([^,]+, ([^)]+)\)", "".join(sources))
     needed = {name for call in calls for name in re.findall(r'"(.+?)"', call)}

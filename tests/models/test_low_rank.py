@@ -227,8 +227,7 @@ def test_adapters_on_adapters(base, text):
 
 
 def test_export_merges(base, text, tmp_path, capsys):
-    from seqgen.plugins.exchange.exchange import import_model
-
+    exchange = pytest.importorskip("seqgen.plugins.exchange.exchange")
     adapters(text)
     out = str(tmp_path / "hf")
     assert run(["export", "tuned", "--format", "hf", "--out", out]) == 1
@@ -236,7 +235,7 @@ def test_export_merges(base, text, tmp_path, capsys):
     assert run(["export", "base", "--format", "hf", "--out", out, "--merge"]) == 2
     assert run(["export", "tuned", "--format", "hf", "--out", out, "--merge", "-q"]) == 0
     pytest.importorskip("tokenizers")
-    import_model(out, name="back")
+    exchange.import_model(out, name="back")
     tokens = torch.arange(5)[None]
     with torch.no_grad():
         logits = [load(name).model(tokens)[0] for name in ("tuned", "back")]

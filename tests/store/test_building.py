@@ -18,7 +18,6 @@ from places import ROOT, TESTS
 from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import Interrupted, SeqgenError
-from seqgen.plugins.exchange.exchange import export_model, import_model
 from seqgen.store import StoredModel
 from seqgen.store.loading import load
 from seqgen.store.ownership import mark, mark_ready
@@ -49,9 +48,14 @@ def text(tmp_path) -> Path:
 
 
 @pytest.fixture
-def arpa(text, tmp_path) -> Path:
+def exchange():
+    return pytest.importorskip("seqgen.plugins.exchange.exchange")
+
+
+@pytest.fixture
+def arpa(exchange, text, tmp_path) -> Path:
     train([text], architecture="ngram", name="source", settings={"order": 2})
-    export_model(load("source"), "arpa", tmp_path / "m.arpa")
+    exchange.export_model(load("source"), "arpa", tmp_path / "m.arpa")
     store.remove(store.find("source"))
     return tmp_path / "m.arpa"
 
@@ -126,15 +130,15 @@ def test_a_new_run_that_finds_the_disk_full(old, text, size, architecture):
 
 
 @pytest.mark.parametrize("size", [30, 300])
-def test_an_import_that_finds_the_disk_full(arpa, text, old, size):
+def test_an_import_that_finds_the_disk_full(exchange, arpa, text, old, size):
     with full_disk(size), pytest.raises(SeqgenError, match=FULL):
-        import_model(arpa, name="m", overwrite=True)
+        exchange.import_model(arpa, name="m", overwrite=True)
 
 
-def test_an_import_of_a_broken_file(arpa, text, old):
+def test_an_import_of_a_broken_file(exchange, arpa, text, old):
     arpa.write_text(arpa.read_text().replace("\\2-grams:", "\\3-grams:"))
     with pytest.raises(SeqgenError):
-        import_model(arpa, name="m", overwrite=True)
+        exchange.import_model(arpa, name="m", overwrite=True)
 
 
 def test_a_folder_with_strangers_is_not_replaced(old, text):
@@ -198,12 +202,12 @@ def test_when_a_model_takes_its_place(more, first, overwrite, text, monkeypatch)
 
 
 @pytest.mark.parametrize("how", ["count", "import"])
-def test_counted_and_imported_models_take_their_place(how, arpa, text):
+def test_counted_and_imported_models_take_their_place(how, exchange, arpa, text):
     trained(text)
     if how == "count":
         train([text], architecture="ngram", name="m", overwrite=True, settings={"order": 2})
     else:
-        import_model(arpa, name="m", overwrite=True)
+        exchange.import_model(arpa, name="m", overwrite=True)
     assert load("m").architecture == "ngram"
     store.find("m").check()
     assert entries() == ["m"]

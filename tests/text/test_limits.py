@@ -7,7 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from helpers_cli import refusal
+from helpers_cli import installed, refusal
 from helpers_io import cut, places, quick, texts
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,7 +116,7 @@ def test_readers_of_lines_and_words_refuse_what_is_too_long(limit, read):
 
 
 def test_commands_refuse_a_compressed_line_in_one_line(bomb, tmp_path, capsys):
-    for command in (
+    calls = [
         ["tokenize", bomb, "--tokenizer", "byte"],
         ["import", bomb],
         ["bleu", bomb, bomb],
@@ -124,7 +124,8 @@ def test_commands_refuse_a_compressed_line_in_one_line(bomb, tmp_path, capsys):
         ["train", bomb, "--model", "seq2seq"],
         ["train", bomb, "--labels", "--model", "lstm"],
         ["train", bomb, "--task", "classify", "--model", "lstm"],
-    ):
+    ]
+    for command in installed(calls):
         assert "bomb.gz" in (said := refusal(capsys, *command)) or "the text" in said
         assert "line 1 is longer than 1 MB" in said and "SEQGEN_MAX_LINE_MB" in said
 

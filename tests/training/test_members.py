@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from helpers_cli import records, refusal
+from helpers_cli import installed, records, refusal
 from training_runs import both_ways, corpus_of, run_loop, settings_for
 
 from seqgen import registry, store
@@ -199,14 +199,15 @@ def test_the_summary_says_what_each_gave(text, tmp_path, monkeypatch, capsys):
     for line in ("t-1  ", "t-2  ", "together; each token that it writes takes 2 steps"):
         assert line in said
     assert math.isfinite(store.find("t").record["result"]["members"]["loss"])
-    for arguments, why in {
+    refused = {
         ("export", "t", "--out", "x"): "export takes one network",
         ("train", str(text), "--init-from", "t"): "--init-from takes one network",
         ("mix", "t", "t", "--name", "u"): "mixing takes one network",
         ("vectors", "-m", "t"): "vectors takes one network",
         ("diagnose", str(text), "-m", "t"): "diagnose takes one network",
         ("predict", str(text), "-m", "t"): "predict takes one network",
-    }.items():
+    }
+    for arguments, why in installed(refused).items():
         assert why in refusal(capsys, *arguments)
 
 

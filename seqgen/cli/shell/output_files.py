@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import gzip
 import sys
 from collections.abc import Callable, Iterable
 from itertools import chain
@@ -15,6 +13,7 @@ from seqgen import store
 from seqgen.cli.shell.inputs import Identity, Input
 from seqgen.cli.shell.output import as_shown, is_terminal
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.files import begins_with
 from seqgen.settings import Options, Panel, setting
 
 
@@ -169,38 +168,7 @@ def is_token_file(path: Path) -> bool:
     """Return whether a file begins as a token file does, whatever its name."""
     from seqgen.text.tokenfile import MAGIC
 
-    return _begins(path, MAGIC)
-
-
-def _begins(path: Path, magic: bytes) -> bool:
-    """Return whether a file begins with these bytes."""
-    with path.open("rb") as file:
-        return file.read(len(magic)) == magic
-
-
-def is_arpa(path: Path) -> bool:
-    """Return whether a file begins as an exported n-gram model does, perhaps compressed."""
-    begin = b"\\data\\"
-    with contextlib.suppress(OSError, EOFError), gzip.open(path) as file:
-        return file.read(len(begin)) == begin
-    return _begins(path, begin)
-
-
-def is_gguf(path: Path) -> bool:
-    """Return whether a file begins as a GGUF file does."""
-    from seqgen.plugins.exchange.formats import GGUF
-
-    return _begins(path, GGUF)
-
-
-def is_vectors(path: Path) -> bool:
-    """Return whether a file begins as one of vectors does, perhaps compressed."""
-    from seqgen.plugins.vectors.files import is_head, is_row
-    from seqgen.text.packing import opened
-
-    with opened(path) as lines:
-        head = next(iter(lines), b"")[: 1 << 20]
-    return head.startswith(b"\x93NUMPY") or is_head(head) or is_row(head)
+    return begins_with(path, MAGIC)
 
 
 def confirm_deleting(paths: Iterable[Path], yes: bool) -> None:

@@ -30,8 +30,8 @@ from seqgen.models.ngram.arrays import NOTHING, Level
 from seqgen.models.ngram.look_ups import chosen_from
 from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
-from seqgen.plugins.exchange.formats import ImportedModel, ModelToExport
 from seqgen.settings import DataConfig, Documents
+from seqgen.store.formats import ImportedModel, ModelToExport
 from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import BlankTokenizer, Tokenizer, WhitespaceTokenizer
 
@@ -424,7 +424,7 @@ ESCAPES = {"\\": "\\\\", "\n": NEWLINE, " ": "\\s", "\t": "\\t", "\r": "\\r"}
 def read_model(
     lines: Iterable[bytes], path: Path, like: tuple[Tokenizer, DataConfig] | None
 ) -> ImportedModel:
-    """Read an n-gram model from an ARPA file; see `formats.Importer`.
+    """Read an n-gram model from an ARPA file; see `store.formats.LineImporter`.
 
     Without `like`, tokens are what white space separates, and documents are lines (or a stream,
     if the file knows a newline but no end).
@@ -445,7 +445,7 @@ def read_model(
 
 
 def write_model(exported: ModelToExport) -> Iterator[bytes]:
-    """Return an n-gram model as an ARPA file, in pieces; see `formats.Exporter`."""
+    """Return an n-gram model as an ARPA file, in pieces; see `store.formats.Exporter`."""
     if exported.model.orders is None:
         raise SeqgenError(f"{exported.name} is not an n-gram model; ARPA files hold only those")
     words: list[str | None] = [None] * exported.model.vocab_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path, PurePath
 from typing import Literal
 
@@ -13,17 +14,15 @@ from seqgen.cli.shell.output_files import (
     check_out,
     check_out_folder,
     check_replaced_model,
-    is_arpa,
-    is_gguf,
 )
 from seqgen.cli.shell.tables import count, significant
 from seqgen.errors import UsageError
-from seqgen.plugins.exchange.formats import NumberType
+from seqgen.plugins.exchange.formats import NumberType, exported_formats, is_in_format
 from seqgen.settings import Options, Panel, argument, setting
 from seqgen.store.layout import is_known
 from seqgen.wording import plural
 
-ExportFormat = Literal["arpa", "gguf", "hf", "onnx", "peft"]
+ExportFormat = Literal[tuple(exported_formats())]
 # What importers open as a file, which reads what is piped in.
 STANDARD_INPUT = Path("/dev/stdin")
 
@@ -116,7 +115,6 @@ class Exported(Overwrite, panel=Panel.OUTPUT):
 def export(model: StoredName, written: Exported, threads: Threads, out: Output) -> None:
     """Export a model in a format that other tools read: n-grams, transformers, recurrent ones."""
     from seqgen.plugins.exchange.exchange import default_format, export_model, exported
-    from seqgen.plugins.exchange.formats import EXPORTED_FILES, FOLDER_EXPORTERS
     from seqgen.store.loading import load
 
     loaded, file_format, merge = None, written.file_format, written.merge
@@ -124,19 +122,19 @@ def export(model: StoredName, written: Exported, threads: Threads, out: Output) 
     if file_format is None:
         loaded = load(model.name, "cpu")
         file_format = default_format(loaded, merge)
-    if file_format in FOLDER_EXPORTERS:
+    chosen = exported_formats()[file_format]
+    if chosen.form == "folder":
         if written.out == "-":
             raise UsageError(f"--format {file_format} writes a folder: give --out FOLDER")
-        own = EXPORTED_FILES[file_format]
 
         def is_own(part: PurePath) -> bool:
+            own = chosen.files
             return str(part) in own or (part.parts[0] in own and is_known(part))
 
         path = check_out_folder(Path(written.out), is_own, written.overwrite)
     elif written.out != "-":
-        kinds = {"gguf": ("a GGUF file", is_gguf), "arpa": ("an ARPA file", is_arpa)}
-        kind = kinds.get(file_format, kinds["arpa"])
-        path = check_out(Path(written.out), [], written.overwrite, *kind)
+        is_kind = functools.partial(is_in_format, file_format=file_format)
+        path = check_out(Path(written.out), [], written.overwrite, chosen.noun, is_kind)
     elif out.json:
         raise UsageError("--json needs --out FILE: standard output has the model")
     loaded = loaded or load(model.name, "cpu")

@@ -17,6 +17,7 @@ from seqgen.plugins.exchange import formats
 from seqgen.settings import DataConfig, require, short
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.store.folder import tensor_pieces
+from seqgen.store.formats import KEPT, Adapters, ImportedModel, ModelToExport
 from seqgen.store.layout import SOURCE_TOKENIZER, TOKENIZER, WEIGHTS, is_known
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.loading import load
@@ -92,20 +93,18 @@ def import_model(
     return StoredModel(stored.path)
 
 
-def _read_lines(
-    path: Path, like: tuple[Tokenizer, DataConfig] | None
-) -> tuple[formats.ImportedModel, str]:
+def _read_lines(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> tuple[ImportedModel, str]:
     """Return what a file holds that is read line by line, and its name without an ending."""
     with packing.opened(path) as file:
         lines = iter(file)
         first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
-        file_format, read = formats.importer_of(first)
+        file_format, read = formats.line_importer(first)
         imported = read(chain([first], lines), path, like)
     stem = path.name.removesuffix(".gz").removesuffix(".txt").removesuffix(f".{file_format}")
     return imported, stem
 
 
-def _read_adapters(path: Path, base: str | None) -> tuple[formats.ImportedModel, dict[str, Any]]:
+def _read_adapters(path: Path, base: str | None) -> tuple[ImportedModel, dict[str, Any]]:
     """Return what a folder of low-rank adapters holds, and how it refers to its base.
 
     Args:
@@ -121,7 +120,7 @@ def _read_adapters(path: Path, base: str | None) -> tuple[formats.ImportedModel,
     stored, name = loaded.stored, loaded.stored.name
     require(not isinstance(stored, StoredMixture), f"{name} is a mixture, which has no adapters")
     adapters = peft_adapters.read_adapters(path, loaded.model.config, name)
-    imported = formats.ImportedModel(
+    imported = ImportedModel(
         architecture=stored.config["architecture"],
         model=loaded.model,
         tokenizer=loaded.tokenizer,
@@ -187,7 +186,7 @@ def exported(
 
     Args:
         loaded: the model.
-        file_format: a key of `formats.EXPORTERS`.
+        file_format: the name of a format that is a file.
         merge: of low-rank adapters, write the model that they and their base make together.
         number_type: what weights are written as; all but "f32" need the format "gguf".
 
@@ -205,7 +204,7 @@ def _require_type(file_format: str, number_type: formats.NumberType) -> None:
     require(known, f"--type {number_type} is for --format gguf: leave it out")
 
 
-def _to_export(loaded: LoadedModel, merge: bool, file_format: str) -> formats.ModelToExport:
+def _to_export(loaded: LoadedModel, merge: bool, file_format: str) -> ModelToExport:
     """Return what a format may hold of a model; see `exported`."""
     name = loaded.stored.name
     if isinstance(loaded.stored, StoredMixture):
@@ -226,13 +225,13 @@ def _to_export(loaded: LoadedModel, merge: bool, file_format: str) -> formats.Mo
     if loaded.backward:
         raise SeqgenError(f"{name} reads from right to left, which no format can express")
     documents, framing = loaded.data.documents, loaded.framing
-    source, kept = loaded.source_tokenizer, loaded.stored.record.get(formats.KEPT)
-    whole = formats.ModelToExport(loaded.model, loaded.tokenizer, documents, framing, name, source)
+    source, kept = loaded.source_tokenizer, loaded.stored.record.get(KEPT)
+    whole = ModelToExport(loaded.model, loaded.tokenizer, documents, framing, name, source)
     whole = replace(whole, kept=kept if isinstance(kept, dict) else {})
     if not adapts:
         return whole
     base, adapter = loaded.stored.base, loaded.stored.adapter
-    adapters = formats.Adapters(loaded.stored.own_tensors(), adapter.rank, adapter.alpha)
+    adapters = Adapters(loaded.stored.own_tensors(), adapter.rank, adapter.alpha)
     return replace(whole, adapters=adapters, base=base.record.get("imported", base.name))
 
 
@@ -247,14 +246,15 @@ def export_model(
 
     See `exported` for the errors.
     """
-    if file_format not in formats.FOLDER_EXPORTERS:
+    row = formats.exported_formats().get(file_format)
+    if row is None or row.form != "folder":
         packing.write(Path(out), exported(loaded, file_format, merge, number_type))
         return
     _require_type(file_format, number_type)
     files = dict(formats.folder_exporter(file_format)(_to_export(loaded, merge, file_format)))
     with reported(f"{out} cannot be written"):
         Path(out).mkdir(parents=True, exist_ok=True)
-        _clear(Path(out), formats.EXPORTED_FILES[file_format])
+        _clear(Path(out), row.files)
         for name, content in files.items():
             (Path(out) / name).parent.mkdir(exist_ok=True)
             write_bytes(Path(out) / name, content)

@@ -20,7 +20,7 @@ from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.positions import RopeScaling, rates, scaling_of
 from seqgen.models.transformer.settings import TransformerConfig
 from seqgen.plugins.exchange import gguf, hf_config
-from seqgen.plugins.exchange.formats import KEPT, ImportedModel, ModelToExport, NumberType
+from seqgen.plugins.exchange.formats import NumberType
 from seqgen.plugins.exchange.gguf import GGUFFile
 from seqgen.plugins.exchange.hf_config import Fields
 from seqgen.plugins.exchange.hf_models import filled, require_transformer
@@ -40,6 +40,7 @@ from seqgen.plugins.exchange.hf_weights import (
     theirs_of,
 )
 from seqgen.settings import DataConfig, require
+from seqgen.store.formats import KEPT, ImportedModel, ModelToExport
 from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import BPETokenizer, ByteTokenizer, CharTokenizer, Tokenizer
 from seqgen.text.tokenizers.base import SPECIALS
@@ -137,7 +138,7 @@ def _parts_of(
 
 
 def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> ImportedModel:
-    """Read the model of a file; see `formats.FolderImporter`."""
+    """Read the model of a file; see `store.formats.FolderImporter`."""
     require(like is None, "--like is for n-gram models: a GGUF file has its own tokenizer")
     file = gguf.GGUFFile(path)
     family = file.facts.get("general.architecture")
@@ -322,7 +323,7 @@ def _turned(
 
 
 def write_model(exported: ModelToExport) -> Iterator[bytes]:
-    """Yield a transformer as a GGUF file, in pieces; see `formats.Exporter`."""
+    """Yield a transformer as a GGUF file, in pieces; see `store.formats.Exporter`."""
     model, name = require_transformer(exported, "gguf"), exported.name
     config, window = model.config, model.config.span(model.config.num_layers - 1)
     if window is not None and window >= config.window:  # it leaves out nothing

@@ -22,7 +22,6 @@ from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.positions import waves_of
 from seqgen.models.transformer.settings import TransformerConfig
 from seqgen.plugins.exchange import hf_config, hf_pairs, hf_tokenizer
-from seqgen.plugins.exchange.formats import KEPT, ImportedModel, ModelToExport
 from seqgen.plugins.exchange.hf_weights import (
     BIAS,
     WEIGHTS,
@@ -33,11 +32,12 @@ from seqgen.plugins.exchange.hf_weights import (
     theirs_of,
 )
 from seqgen.settings import DataConfig, require
+from seqgen.store.formats import KEPT, ImportedModel, ModelToExport
 from seqgen.text.tokenizers import HuggingFaceTokenizer, Tokenizer
 
 
 def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> ImportedModel:
-    """Read the model of a folder; see `formats.FolderImporter`.
+    """Read the model of a folder; see `store.formats.FolderImporter`.
 
     Everything is checked before the first tensor is read. The tensors are mapped, and become
     float32 one by one.
@@ -92,9 +92,10 @@ def _read_pairs(path: Path, table: Mapping[str, Any], name: str) -> ImportedMode
 
 
 def files_of(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a transformer's folder, `config.json` last; see `formats.FolderExporter`.
+    """Yield the files of a transformer's folder, `config.json` last.
 
-    A folder is not loaded without it, so that one half-way written is none.
+    A folder is not loaded without it, so that one half-way written is none. See
+    `store.formats.FolderExporter`.
     """
     framing, pair = exported.framing, type(exported.model) is Seq2SeqTransformer
     table, tokenizers, tensors = (_parts_of_pair if pair else _parts_of_decoder)(exported)

@@ -13,7 +13,7 @@ from seqgen.plugins.exchange.hf_config import read_table
 from seqgen.plugins.exchange.hf_own import table_of
 from seqgen.settings import short
 from seqgen.text.framing import Framing
-from seqgen.text.tokenizers import Tokenizer, read_facts
+from seqgen.text.tokenizers import Tokenizer, is_foreign
 from seqgen.text.tokenizers.from_elsewhere import (
     SPLITS,
     HuggingFaceTokenizer,
@@ -217,10 +217,17 @@ def is_folder(folder: Path) -> bool:
     """Return whether a folder has a tokenizer that `read` reads, and not one of seqgen."""
     if not (folder / "tokenizer.json").exists():
         return any((folder / name).is_file() for name in (MERGES, SENTENCEPIECE))
-    try:
-        return "kind" not in read_facts(folder)
-    except (OSError, ValueError):
-        return False
+    return is_foreign(folder)
+
+
+def read_path(path: Path) -> Tokenizer | None:
+    """Read the tokenizer of a folder, or a `tokenizer.json`; None for what is not another tool's.
+
+    Raises:
+        SeqgenError: see `read`.
+    """
+    folder = path.parent if path.name == "tokenizer.json" else path
+    return read(folder)[0] if is_folder(folder) else None
 
 
 def content_of(path: Path) -> bytes:

@@ -28,7 +28,7 @@ from seqgen.models.transformer.equations import Attend, seen_from
 from seqgen.models.transformer.model import Transformer
 from seqgen.packages import require_packages
 from seqgen.plugins.exchange import hf_tokenizer
-from seqgen.plugins.exchange.formats import ModelToExport
+from seqgen.store.formats import ModelToExport
 from seqgen.text.tokenizers import Tokenizer
 
 if TYPE_CHECKING:

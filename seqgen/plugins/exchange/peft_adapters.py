@@ -21,9 +21,10 @@ from seqgen.models.low_rank import A, B
 from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
 from seqgen.models.transformer.settings import TransformerConfig
 from seqgen.plugins.exchange import hf_config, hf_pairs
-from seqgen.plugins.exchange.formats import ADAPTERS, Adapters, ModelToExport
+from seqgen.plugins.exchange.formats import ADAPTERS
 from seqgen.plugins.exchange.hf_config import Fields, read_table
 from seqgen.plugins.exchange.hf_weights import TensorPart, Tensors, names_of, parts_of, theirs_of
+from seqgen.store.formats import Adapters, ModelToExport
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -156,7 +157,7 @@ def _pair(matrix: TensorPart, number: int, rank: int) -> tuple[TensorPart, Tenso
 
 
 def files_of(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a folder of adapters; see `formats.FolderExporter`."""
+    """Yield the files of a folder of adapters; see `store.formats.FolderExporter`."""
     from safetensors.torch import save
 
     adapters, name = exported.adapters, exported.name

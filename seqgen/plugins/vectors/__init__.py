@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from seqgen.hooks import Command, Plugin
+from seqgen.hooks import Command, ModelFormat, Plugin
 
 PLUGIN = Plugin(
     commands={
         "vectors": Command("command:vectors", "Measure", work="reads"),
     },
     tasks=("task:WORD_VECTORS",),
+    formats={
+        "word2vec": ModelFormat(
+            form="lines", importer="files:read_model", recogniser="files:begins"
+        ),
+    },
 )

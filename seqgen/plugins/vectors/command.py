@@ -11,7 +11,7 @@ from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Input, Inputs
 from seqgen.cli.shell.model_options import Device, ModelName
 from seqgen.cli.shell.output import Output, one_line, put, put_bytes
-from seqgen.cli.shell.output_files import check_out, check_picture, is_vectors
+from seqgen.cli.shell.output_files import check_out, check_picture
 from seqgen.cli.shell.prompts import content_of, without_newlines
 from seqgen.cli.shell.tables import count, figure, put_table
 from seqgen.errors import UsageError
@@ -164,6 +164,8 @@ def _checked(asked: Questions, inputs: Iterable[Input]) -> Questions:
     if plot is not None:
         plot = check_picture(plot, inputs)
     if out is not None:
+        from seqgen.plugins.vectors.files import is_vectors
+
         out = check_out(out, inputs, asked.overwrite, "a file of vectors", is_vectors)
     return replace(asked, out=out, plot=plot)
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from seqgen.errors import SeqgenError
-from seqgen.plugins.exchange.formats import ImportedModel
 from seqgen.settings import DataConfig, require
+from seqgen.store.formats import ImportedModel
+from seqgen.text import packing
 from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import Tokenizer, WhitespaceTokenizer
 from seqgen.text.tokenizers.base import SPECIALS
@@ -96,6 +97,13 @@ def begins(line: bytes) -> bool:
     return is_head(line) or is_row(line)
 
 
+def is_vectors(path: Path) -> bool:
+    """Return whether a file begins as one of vectors does, perhaps compressed."""
+    with packing.opened(path) as lines:
+        first = next(iter(lines), b"")[: 1 << 20]
+    return first.startswith(b"\x93NUMPY") or begins(first)
+
+
 def is_row(line: bytes) -> bool:
     """Return whether a first line is a word and its vector."""
     fields = line.split()
@@ -129,7 +137,7 @@ SPELLED = {LINE_END: "\n"}
 def read_model(
     lines: Iterable[bytes], path: Path, like: tuple[Tokenizer, DataConfig] | None
 ) -> ImportedModel:
-    """Read vectors in word2vec's text format, or in GloVe's; see `formats.Importer`.
+    """Read vectors in word2vec's text format, or in GloVe's; see `store.formats.LineImporter`.
 
     The vectors are those of words at the centre; those of the context are zeros. A word's `</s>`
     is the end of a line. What has no vector, such as `<unk>`, has zeros.

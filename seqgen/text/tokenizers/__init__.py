@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from seqgen import hooks
 from seqgen.errors import SeqgenError, UsageError, first_line, named
 from seqgen.text.tokenizers.base import Decoder, Tokenizer, read_facts
 from seqgen.text.tokenizers.byte import ByteTokenizer
@@ -20,32 +22,49 @@ from seqgen.text.tokenizers.word import (
 )
 from seqgen.text.tokenizers.wordpiece import WordPieceTokenizer
 
-KINDS: dict[str, type[Tokenizer]] = {
-    cls.kind: cls
-    for cls in (
-        CharTokenizer,
-        ByteTokenizer,
-        WordTokenizer,
-        WhitespaceTokenizer,
-        UncasedTokenizer,
-        BPETokenizer,
-        UnigramTokenizer,
-        WordPieceTokenizer,
-    )
-}
-# Those that are trained here, and those that come in a file of another tool.
-STORED: dict[str, type[Tokenizer]] = {
-    **KINDS,
-    **{
-        cls.kind: cls
-        for cls in (
-            HuggingFaceTokenizer,
-            WholeSentencepieceTokenizer,
-            MarianTokenizer,
-            BlankTokenizer,
-        )
-    },
-}
+
+class TokenizerKinds(Mapping[str, type[Tokenizer]]):
+    """Kinds of tokenizer by name: some of the core, and all of plugins, loaded when they are asked.
+
+    Args:
+        classes: those of the core.
+    """
+
+    def __init__(self, *classes: type[Tokenizer]) -> None:
+        self.own = {cls.kind: cls for cls in classes}
+
+    def __getitem__(self, name: str) -> type[Tokenizer]:
+        if name in self.own:
+            return self.own[name]
+        plugin, target = hooks.tokenizers()[name]
+        return plugin.load(target)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self.own, **hooks.tokenizers()})
+
+    def __len__(self) -> int:
+        return len({**self.own, **hooks.tokenizers()})
+
+
+TRAINED = (
+    CharTokenizer,
+    ByteTokenizer,
+    WordTokenizer,
+    WhitespaceTokenizer,
+    UncasedTokenizer,
+    BPETokenizer,
+    UnigramTokenizer,
+    WordPieceTokenizer,
+)
+IMPORTED = (
+    HuggingFaceTokenizer,
+    WholeSentencepieceTokenizer,
+    MarianTokenizer,
+    BlankTokenizer,
+)
+# What `--tokenizer` names, and what a stored model may have.
+KINDS = TokenizerKinds(*TRAINED)
+STORED = TokenizerKinds(*TRAINED, *IMPORTED)
 
 
 def kind_in(folder: Path) -> str | None:
@@ -54,6 +73,14 @@ def kind_in(folder: Path) -> str | None:
         return read_facts(folder).get("kind")
     except (OSError, ValueError):
         return None
+
+
+def is_foreign(folder: Path) -> bool:
+    """Return whether a folder has a `tokenizer.json` of another tool, and not one of seqgen."""
+    try:
+        return "kind" not in read_facts(folder)
+    except (OSError, ValueError):
+        return False
 
 
 def tokenizer_kind(name: str) -> type[Tokenizer]:

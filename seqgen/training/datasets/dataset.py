@@ -9,16 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from seqgen import store
+from seqgen import hooks, store
 from seqgen.errors import SeqgenError
-from seqgen.plugins.exchange import hf_tokenizer
 from seqgen.settings import DataConfig, require
 from seqgen.store import StoredModel
 from seqgen.text.pairs import Tokenizers
 from seqgen.text.reading import LINE_END, Survey, Text
 from seqgen.text.split import path_of
 from seqgen.text.tokenfile import is_token_file, read_tokenizer
-from seqgen.text.tokenizers import KINDS, Tokenizer, load_tokenizer, tokenizer_kind
+from seqgen.text.tokenizers import KINDS, Tokenizer, is_foreign, load_tokenizer, tokenizer_kind
 from seqgen.text.tokenizers.sentencepiece import load_model_file
 from seqgen.text.training_files import training_files
 from seqgen.training.datasets.prepared import Prepared
@@ -299,7 +298,7 @@ def given_tokenizer(config: DataConfig, of_sources: bool = False) -> Tokenizer |
 def open_tokenizer(path: Path, of_sources: bool = False) -> Tokenizer:
     """Return the tokenizer of a folder (its own, or a model's), a `.model` or a token file.
 
-    A `tokenizer.json` of Hugging Face, or a folder with one, is another.
+    Files and folders of other tools are read by plugins, see `hooks.Plugin.tokenizer_readers`.
 
     Args:
         path: the file or folder.
@@ -308,9 +307,14 @@ def open_tokenizer(path: Path, of_sources: bool = False) -> Tokenizer:
     Raises:
         SeqgenError: there is none.
     """
-    folder = path.parent if path.name == "tokenizer.json" else path
-    if hf_tokenizer.is_folder(folder):
-        return hf_tokenizer.read(folder)[0]
+    for read in hooks.tokenizer_readers():
+        if (tokenizer := read(path)) is not None:
+            return tokenizer
+    if is_foreign(path.parent if path.name == "tokenizer.json" else path):
+        raise SeqgenError(
+            f"{path} has a tokenizer of another tool, which needs a plugin that reads it: exchange "
+            "for those of Hugging Face"
+        )
     if path.is_dir():
         own = path / store.SOURCE_TOKENIZER
         if of_sources and own.is_dir() and not (own / store.LABELS).exists():

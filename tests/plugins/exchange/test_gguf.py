@@ -22,9 +22,9 @@ from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.positions import rotations
 from seqgen.plugins.exchange import gguf_models
 from seqgen.plugins.exchange.exchange import import_model
-from seqgen.plugins.exchange.formats import ModelToExport
 from seqgen.plugins.exchange.gguf import GGUFFile, write
 from seqgen.plugins.exchange.hf_own import scores_of
+from seqgen.store.formats import ModelToExport
 from seqgen.store.loading import load
 from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import KINDS, HuggingFaceTokenizer

@@ -676,6 +676,17 @@ def test_an_export_replaces_an_earlier_one_whole(file_format, tmp_path, monkeypa
     assert (other / "config.json").read_bytes() == b"1"
 
 
+def test_an_earlier_export_is_deleted_without_following_links(tmp_path):
+    out, outside = tmp_path / "out", tmp_path / "outside"
+    (out / "tokenizer").mkdir(parents=True)
+    outside.mkdir()
+    for path in (out / "step.onnx", out / "tokenizer/tokenizer.json", outside / "tokenizer.json"):
+        path.write_bytes(b"x")
+    (out / "source_tokenizer").symlink_to(outside)
+    exchange._clear(out, formats.exported_formats()["onnx"].files)
+    assert list(out.iterdir()) == [] and (outside / "tokenizer.json").exists()
+
+
 # ---- 200 mutations ----
 
 

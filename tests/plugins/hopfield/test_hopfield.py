@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers_cli import records, refusal
+from helpers_cli import records, refusal, require_command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -213,6 +213,7 @@ def test_lines_are_stored_and_restored(memory, capsys, stdin):
     [["sample"], ["beam-search", "a"], ["perplexity"], ["eval"], ["compare", "m", "m"], ["export"]],
 )
 def test_commands_that_need_a_language_model_say_so(memory, tmp_path, command, capsys):
+    require_command(command[0])
     text = tmp_path / "lines.txt"
     more = {
         "perplexity": [text, "-m", "m"],

@@ -11,7 +11,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from helpers_cli import records, refusal
+from helpers_cli import records, refusal, require_command
 from places import CORPORA
 
 from seqgen import store
@@ -250,6 +250,7 @@ def test_it_stands_beside_no_perplexity(model, text, capsys):
     ],
 )
 def test_commands_that_need_a_language_model_refuse_it(model, text, command, capsys):
+    require_command(command[0])
     arguments = [text if word == "FILE" else word for word in command]
     given = () if {"m", "m+copy"} & set(command) else ("-m", model)
     shutil.copytree(store.find(model).path, store.find(model).path.with_name("copy"))

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 import words as corpus
-from helpers_cli import records, refusal
+from helpers_cli import records, refusal, require_command
 from places import CORPORA
 from word_classes import right_neighbours
 
@@ -81,6 +81,7 @@ def test_every_form_learns(text, settings, capsys):
     [("sample",), ("beam-search", "a"), ("perplexity", "FILE"), ("eval", "FILE"), ("export", "w")],
 )
 def test_commands_that_need_a_language_model_refuse_it(text, command, tmp_path, capsys):
+    require_command(command[0])
     records(capsys, "train", text, *SEEDED, "--steps", 1, "--name", "w")
     arguments = [str(text) if word == "FILE" else word for word in command]
     given = [] if "w" in command else ["-m", "w"]

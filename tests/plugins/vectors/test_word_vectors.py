@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from helpers_cli import records, refusal
+from helpers_cli import records, refusal, require_command
 
 from seqgen.cli import run
 from seqgen.errors import UsageError
@@ -34,6 +34,7 @@ WORDS = ["paris", "france", "tokyo", "japan", "motel", "Hotel"]
 def chosen(tmp_path, capsys):
     path = tmp_path / "vectors.txt"
     path.write_text(CHOSEN)
+    require_command("import")
     (record,) = records(capsys, "import", path, "--name", "v", "--quiet")
     assert record["architecture"] == "word2vec"
     return path
@@ -129,6 +130,7 @@ def test_vectors_of_any_network(lstm, tmp_path, capsys):
     np.testing.assert_array_equal(words.vectors[words.place("paris")], row)
     out = tmp_path / "all.vec"
     assert run(["vectors", "-m", "l", "--format", "word2vec", "--out", str(out), "-q"]) == 0
+    require_command("import")
     records(capsys, "import", out, "--name", "again", "--quiet")
     again = WordVectors.of(load_vectors("again"))
     assert sorted(again.words) == sorted(words.words)
@@ -272,6 +274,7 @@ def test_files_of_vectors_are_known_by_themselves(head, tmp_path, capsys):
     content = CHOSEN if head else CHOSEN.split("\n", 1)[1]
     path = tmp_path / "v.txt.gz"
     path.write_bytes(gzip.compress(content.replace("\n", "\r\n").encode("utf-8-sig")))
+    require_command("import")
     (record,) = records(capsys, "import", path, "--quiet")
     assert record["name"] == "v"
     words = WordVectors.of(load_vectors("v"))
@@ -287,6 +290,7 @@ def test_words_with_other_white_space_are_written_as_they_were_read(tmp_path, ca
     path = tmp_path / "v.txt"
     rows = [f"{word} {number + 1} 0.5" for number, word in enumerate(words)]
     path.write_text("\n".join([f"{len(words)} 2", *rows, ""]), encoding="utf-8")
+    require_command("import")
     records(capsys, "import", path, "--quiet")
     out = tmp_path / "written.txt"
     assert run(["vectors", "-m", "v", "--format", "word2vec", "--out", str(out), "-q"]) == 0
@@ -308,4 +312,5 @@ def test_words_with_other_white_space_are_written_as_they_were_read(tmp_path, ca
 def test_broken_files(content, said, tmp_path, capsys):
     path = tmp_path / "v.txt"
     path.write_text(content)
+    require_command("import")
     assert said in refusal(capsys, "import", path)
