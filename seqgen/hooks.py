@@ -108,10 +108,13 @@ class Plugin:
             architectures are in a file `architectures.json` beside the plugin, their settings and
             defaults in `defaults.json`, and presets of them in `presets.toml`.
         options: groups of options (`seqgen.settings.options.Options`) that commands of the core
-            take besides their own, by the place where they are added: "writing" (of `sample` and
-            `beam-search`), "train" and so on. Whoever has the place says what methods such a group
-            needs; "train" takes `seqgen.settings.listening.ListenerOptions`. Those at "recipe" (of
-            `train`, `tune` and `sweep`) need none: each option gives the setting of its name.
+            take besides their own, by the place where they are added: "eval"
+            (`seqgen.settings.scoring.TextMeasure`); "writing" for `sample` and `beam-search`, and
+            "sample" or "beam-search" for one of them, where it replaces the plugin's group of
+            "writing" (`seqgen.settings.filters.FilterOptions`); "perplexity" (`TextSet`, there)
+            and "fill" (`WordFilter`, there); "train"
+            (`seqgen.settings.listening.ListenerOptions`); those at "recipe" (of `train`, `tune` and
+            `sweep`) need no methods: each option gives the setting of its name.
         listeners: to training: functions that are called when a run begins, each with the
             `seqgen.training.listeners.RunFacts`; each returns a `seqgen.training.run.Listener`, or
             None. A listener that fails is left out with a warning, and training goes on.

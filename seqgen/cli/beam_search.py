@@ -11,7 +11,7 @@ from seqgen.cli.shell.output import Output, console, standard_output
 from seqgen.cli.shell.prompts import GivenPrompts
 from seqgen.cli.shell.source_attention import Picture
 from seqgen.cli.shell.tables import figure
-from seqgen.cli.shell.writing import Echo, TextWriter, drawn
+from seqgen.cli.shell.writing import Echo, TextWriter, drawn, lists_filters
 from seqgen.settings import Options, Panel, setting
 from seqgen.settings.generation import BeamOptions
 
@@ -26,6 +26,7 @@ class Explain(Options, panel=Panel.OUTPUT):
 
 
 @takes_options
+@lists_filters(BeamOptions)
 def beam_search(
     prompts: GivenPrompts,
     model: ReadModel,
@@ -39,9 +40,9 @@ def beam_search(
 
     A model of pairs takes sources instead of prompts, and writes their targets.
 
-    Filters apply in this order: tokens that are never written, --min-tokens, --force,
-    --pattern, --no-repeat-ngram, --max-copy. The search stops when no live hypothesis can still
-    beat the n-th best finished one.
+    Filters apply in this order: tokens that are never written, --min-tokens,
+    --force{constraints}, --no-repeat-ngram{filters}. The search stops when no live hypothesis can
+    still beat the n-th best finished one.
     """
     announced = search.stochastic and search.seed is None
     search = drawn(search, picture)

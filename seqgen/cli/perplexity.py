@@ -38,9 +38,10 @@ from seqgen.settings import (
     require,
     same,
     setting,
-    with_default,
 )
-from seqgen.settings.generation import LookOptions, WritingOptions
+from seqgen.settings.filters import TextSet
+from seqgen.settings.generation import LookOptions
+from seqgen.settings.options import added_options
 from seqgen.settings.scoring import CacheOptions, Scoring, TextScoring
 from seqgen.wording import plural
 
@@ -125,29 +126,15 @@ class Views(Options, panel=Panel.OUTPUT):
             raise UsageError(f"give {self.given[0]} or {self.given[-1]}, not both")
 
 
-class Language(Options, panel=Panel.TEXT):
-    """A pattern whose texts are scored all together."""
-
-    pattern: str | None = setting(
-        "Print the log-probability that an n-gram model or HMM writes a text that matches this "
-        "regular expression, in place of scoring a text.",
-        metavar="REGEX",
-    )
-    max_tokens: int = with_default(
-        WritingOptions,
-        "max_tokens",
-        100,
-        panel=Panel.TEXT,
-        without="with --pattern: 100",
-        common=False,
-    )
+# The sets of texts that plugins describe, groups of the class `TextSet`.
+TextSets = added_options("perplexity")
 
 
 @takes_options
 def perplexity(
     context: typer.Context,
     text: ScoredText,
-    language: Language,
+    text_sets: TextSets,
     models: ModelNames,
     looked_up: CacheOptions,
     scoring: Scoring,
@@ -176,8 +163,8 @@ def perplexity(
     loaded = [one.with_labels(text.label) for one in loaded]
     if views.per_line:
         scoring = replace(scoring, documents="line")
-    if language.given:
-        _of_pattern(loaded, text, language, out)
+    if text_sets.given:
+        _put_set(loaded, text, text_sets, out)
         return
     _check_scoring(loaded, scoring, out)
     check_one_kind(loaded)
@@ -204,19 +191,18 @@ def perplexity(
         scores.whole(sources)
 
 
-def _of_pattern(
-    loaded: Sequence[LoadedModel], text: ScoredText, language: Language, out: Output
+def _put_set(
+    loaded: Sequence[LoadedModel], text: ScoredText, text_sets: Options, out: Output
 ) -> None:
-    """Write how probable it is that each model writes a text of a pattern."""
-    from seqgen.generation.forms import log_prob_of
-
-    language.refuse_without("--pattern", *([] if language.pattern else ["--max-tokens"]))
+    """Write how probable it is that each model writes a text of a set."""
+    flag = text_sets.given[0]
     if text.given:
-        raise UsageError(f"give --pattern or {text.given[0]}, not both")
+        raise UsageError(f"give {flag} or {text.given[0]}, not both")
+    described: TextSet = next(each for each in text_sets.groups if each.given)
+    about = {name: getattr(described, name) for name in described.fields()}
     for one in loaded:
-        log_prob = log_prob_of(one, language.pattern, language.max_tokens)
-        facts = {"model": one.name, "pattern": language.pattern, "max_tokens": language.max_tokens}
-        if not out.record({**facts, "logprob": log_prob}):
+        log_prob = described.log_prob(one)
+        if not out.record({"model": one.name, **about, "logprob": log_prob}):
             put(f"{figure(log_prob)}\t{one.name}\n")
 
 

@@ -22,7 +22,7 @@ from seqgen.cli.shell.output import (
 from seqgen.cli.shell.prompts import GivenPrompts, say_unknown
 from seqgen.cli.shell.source_attention import Picture
 from seqgen.cli.shell.tables import MISSING, count, figure, table
-from seqgen.cli.shell.writing import Echo, TextWriter, drawn
+from seqgen.cli.shell.writing import Echo, TextWriter, drawn, lists_filters
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.settings import Options, Panel, setting
 from seqgen.settings.generation import SampleOptions
@@ -49,6 +49,7 @@ class Instead(Options, panel=Panel.OUTPUT):
 
 
 @takes_options
+@lists_filters(SampleOptions)
 def sample(
     prompts: GivenPrompts,
     model: ReadModel,
@@ -63,11 +64,10 @@ def sample(
     Without a prompt, the model writes from the start of a text. A model of pairs takes sources
     instead of prompts, and writes their targets.
 
-    Filters apply in this order: tokens that are never written, --ban, --min-tokens, --force,
-    --pattern, --max-copy, repetition, presence and frequency penalties, --no-repeat-ngram,
+    Filters apply in this order: tokens that are never written, --ban, --min-tokens,
+    --force{constraints}{filters}, repetition, presence and frequency penalties, --no-repeat-ngram,
     --temperature, --top-k, --top-p, --min-p, --typical. Then a token is drawn. A filter that would
-    remove every token keeps the most probable one; only --pattern and --max-copy end the text
-    instead.
+    remove every token keeps the most probable one{endings}.
     """
     if instead.interactive:
         _check_interactive(prompts, instead, sampling, out)
@@ -76,8 +76,8 @@ def sample(
     for flag in instead.given:
         if flag != "--interactive":
             sampling.of_source.refuse_shown(flag)
-    if instead.suggest and (form := next(iter(sampling.form.given), None)):
-        raise UsageError(f"--suggest writes no text, so it takes no {form}")
+    if instead.suggest and sampling.form is not None:
+        raise UsageError(f"--suggest writes no text, so it takes no {sampling.form}")
     rows = sampling.num_samples * sampling.best_of
     writing = TextWriter.open(sampling, rows, model, prompts, picture, echo, out)
     loaded = writing.loaded

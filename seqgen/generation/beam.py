@@ -20,11 +20,11 @@ from seqgen.generation.beam_groups import (
     Fate,
     Group,
     Penalty,
+    RestrictedGroup,
     SearchPrompt,
 )
 from seqgen.generation.continuation import DEAD_END, LIMIT, EndIds, reasons_of
 from seqgen.generation.hypotheses import Best, Hypothesis
-from seqgen.generation.include import IncludingGroup, Wanted
 from seqgen.generation.processors import History, Processor, before_and_after, normalise
 from seqgen.generation.sampling import prefill
 from seqgen.generation.stochastic_beam import StochasticGroup
@@ -36,19 +36,22 @@ from seqgen.settings.generation import BeamOptions
 
 # The prompt's place, the group, and the fates of its best candidates.
 Watch = Callable[[int, int, Sequence[Fate]], None]
+# The beam of a prompt's texts that must contain something, from its first hypothesis on, or None.
+Restrict = Callable[[SearchPrompt, Hypothesis], RestrictedGroup | None]
 
 
 class Search:
     """The groups of one prompt, of which a batch has several."""
 
     def __init__(
-        self, ending: Ending, place: int, options: BeamOptions, wanted: Wanted | None = None
+        self, ending: Ending, place: int, options: BeamOptions, restrict: Restrict | None = None
     ) -> None:
-        self.ending, self.place, self.wanted = ending, place, wanted
+        self.ending, self.place = ending, place
         digest = int(hash64(options.seed or 0, ending.source.number))
-        if wanted is not None:
-            root = Hypothesis(row=place, digest=digest)
-            self.groups: list[Group] = [IncludingGroup(options, root, wanted)]
+        root = Hypothesis(row=place, digest=digest)
+        self.restricted = None if restrict is None else restrict(ending.source, root)
+        if self.restricted is not None:
+            self.groups: list[Group] = [self.restricted]
             return
         kind = StochasticGroup if options.stochastic else Group
         self.groups = [
@@ -77,15 +80,15 @@ class Search:
     def hypotheses(self) -> list[Hypothesis]:
         """Return the n best, the best first; groups may have found the same text.
 
-        If no text could be finished, those that lack something wanted are returned, or else the
+        If no text could be finished, those that lack something required are returned, or else the
         best one that could not go on.
         """
         best = Best(self.groups[0].best.n)
         for group in self.groups:
             for hypothesis in group.best.hypotheses:
                 best.add(hypothesis)
-        if not best.hypotheses and self.wanted is not None:
-            best = self.groups[0].failing
+        if not best.hypotheses and self.restricted is not None:
+            best = self.restricted.failing
         if not best.hypotheses:
             dead = max(self._before, key=lambda hypothesis: hypothesis.logprob)
             self.ending.finish(dead, DEAD_END, self.groups[0].norm)
@@ -105,7 +108,7 @@ def search(
     opens: Opens | None = None,
     penalty: Penalty | None = None,
     outcomes: Processor | None = None,
-    wanted: Callable[[SearchPrompt], Wanted | None] | None = None,
+    restrict: Restrict | None = None,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """Search for the most probable texts after several prompts at once.
 
@@ -120,8 +123,8 @@ def search(
         watch: is shown the best candidates of every step.
         opens: opens a state for the sources' handles; None for a model that has no sources.
         penalty: added to the score of a text that plain searches have finished.
-        outcomes: makes one outcome of several tokens; see `constraint.Constraint.outcomes`.
-        wanted: returns what the texts of a prompt must contain; None for no text in particular.
+        outcomes: makes one outcome of several tokens; see `constraint.TextConstraint.outcomes`.
+        restrict: makes the beam of a prompt whose texts must contain something.
 
     Yields:
         The place of a prompt in `sources` and its hypotheses, the best first, as soon as they
@@ -133,10 +136,7 @@ def search(
             yield place, [Hypothesis(score=0.0, finish_reason=reason)]
         return
     endings = [Ending.of(source, options, eos_id, ends, penalty) for source in sources]
-    searches = [
-        Search(ending, place, options, wanted and wanted(ending.source))
-        for place, ending in enumerate(endings)
-    ]
+    searches = [Search(ending, place, options, restrict) for place, ending in enumerate(endings)]
     width = 2 * options.beams // options.groups + (options.beams if options.groups > 1 else 0)
     prompts, handles = [s.tokens for s in sources], [s.handle for s in sources]
     logits, state = prefill(model, prompts, opens, handles)
@@ -147,8 +147,8 @@ def search(
         how = processors, _Histories(rows), log_probs, outcomes
         model_log_probs, filtered = before_and_after(*how)
         for row, (owner, hypothesis) in enumerate(rows):
-            if owner.wanted is not None:
-                owner.groups[0].allow(hypothesis, filtered[row], owner.ending)
+            if owner.restricted is not None:
+                owner.restricted.allow(hypothesis, filtered[row], owner.ending)
         rank = searches[0].groups[0].rank([row for _, row in rows], model_log_probs, filtered)
         expansion = Expansion(rank, model_log_probs, filtered, width)
         expansion.order([group for owner in searches for group in owner.groups])

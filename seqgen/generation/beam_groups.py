@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -290,6 +291,20 @@ class Group:
         if not self.best.beats(hypothesis.score):
             ending.penalise(hypothesis)
             self.best.add(hypothesis)
+
+
+class RestrictedGroup(Group, ABC):
+    """A beam of texts that must contain something; see `constraint.Requirement`.
+
+    Attributes:
+        failing: the best finished hypotheses that lack something, for want of any that does not.
+    """
+
+    failing: Best
+
+    @abstractmethod
+    def allow(self, hypothesis: Hypothesis, log_probs: np.ndarray, ending: Ending) -> None:
+        """Remove the tokens that would make the requirement impossible from a row (V,)."""
 
 
 def extended(parent: Hypothesis, token: int, logprob: float) -> Hypothesis:

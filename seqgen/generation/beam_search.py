@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from seqgen.generation import beam
 from seqgen.generation.backward import begin_continuation, decoder_of
-from seqgen.generation.beam_groups import Ending, Ends, Fate, Penalty, SearchPrompt
+from seqgen.generation.beam_groups import (
+    Ending,
+    Ends,
+    Fate,
+    Penalty,
+    RestrictedGroup,
+    SearchPrompt,
+)
+from seqgen.generation.constraint import Requirement
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.exhaustive import exhaustive
 from seqgen.generation.from_source import (
@@ -19,9 +26,9 @@ from seqgen.generation.from_source import (
     TextMaker,
     check_sources,
     coverage_penalty,
+    property_kept,
 )
 from seqgen.generation.hypotheses import Hypothesis, LengthNorm
-from seqgen.generation.include import Wanted
 from seqgen.generation.processors import NoRepeatNgram, Processor
 from seqgen.generation.prompts import OfSource, Prompt, Written, batches, opening
 from seqgen.settings import require
@@ -29,9 +36,6 @@ from seqgen.settings.generation import BeamOptions
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.sources import Vectors
 from seqgen.text.tokenizers import Decoder
-
-if TYPE_CHECKING:
-    from seqgen.generation.forms import Terms
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,43 +119,22 @@ class Searcher(TextMaker):
             self.loaded.given.require_sources("--coverage-penalty")
         check_sources(self.options.of_source, self.loaded, attention=covers)
 
-    @cached_property
-    def terms(self) -> Terms | None:
-        """What must occur in a translation because of its source.
+    @property_kept
+    def requirement(self) -> Requirement | None:
+        """What texts must contain, if anything is asked for."""
+        made = (filters.requirement(self) for filters in self.options.added_filters)
+        return next((one for one in made if one is not None), None)
 
-        Raises:
-            UsageError: the model reads no sources of text.
-            SeqgenError: the file cannot be read.
-        """
-        if self.options.terms is None:
+    def restrict(self, prompts: Sequence[Prompt]) -> beam.Restrict | None:
+        """Return a function that makes the beam of a prompt whose texts must contain something."""
+        required, given = self.requirement, {prompt.index: prompt for prompt in prompts}
+        if required is None:
             return None
-        self.loaded.given.require_sources("--terms")
-        require(self.loaded.source_tokenizer is not None, "--terms is for sources of text")
-        from seqgen.generation.forms import Terms
 
-        return Terms(self.options.terms)
+        def restrict(source: SearchPrompt, root: Hypothesis) -> RestrictedGroup | None:
+            return required.group(given[source.number], root)
 
-    def required(self, prompt: Prompt) -> list[str]:
-        """Return what the texts of a prompt must contain."""
-        of_source = [] if self.terms is None else self.terms.of(str(prompt.source))
-        return list(dict.fromkeys([*self.options.include, *of_source]))
-
-    def wanted(self, prompts: Sequence[Prompt]) -> Callable[[SearchPrompt], Wanted | None]:
-        """Return a function that says what the texts of a prompt must contain."""
-        required = {prompt.index: self.required(prompt) for prompt in prompts}
-
-        def wanted(source: SearchPrompt) -> Wanted | None:
-            texts = required[source.number]
-            if not texts:
-                return None
-            from seqgen.generation.forms import containing
-
-            flag = "--include" if self.options.include else "--terms"
-            most = self.options.max_tokens
-            languages = {text: containing(self.loaded, text, most, flag) for text in texts}
-            return Wanted(languages, source.tokens)
-
-        return wanted
+        return restrict
 
     @cached_property
     def processors(self) -> list[Processor]:
@@ -159,7 +142,7 @@ class Searcher(TextMaker):
         processors, ngram = [self.possible, *self.formed], self.options.no_repeat_ngram
         if ngram is not None:
             processors.append(NoRepeatNgram(ngram))
-        return [*processors, *self.max_copy]
+        return [*processors, *self.added_filters]
 
     @property
     def ends(self) -> Ends | None:
@@ -212,7 +195,7 @@ class Searcher(TextMaker):
             ends = self.constraint.reasons
         if not options.exhaustive:
             how = (options, self.processors, ends, self.ends, watch, opens, penalty)
-            return beam.search(model, sources, *how, outcomes, self.wanted(prompts))
+            return beam.search(model, sources, *how, outcomes, self.restrict(prompts))
         how = (options, ends, self.ends, penalty)
         endings = [Ending.of(source, *how) for source in sources]
         norm = LengthNorm.of(options)
@@ -227,7 +210,7 @@ class Searcher(TextMaker):
     def beams(self, prompt: Prompt, hypotheses: list[Hypothesis]) -> list[Beam]:
         """Return what was found as records."""
         texts = zip(hypotheses, self._texts(prompt, hypotheses), strict=True)
-        required = self.required(prompt)
+        required = self.requirement
         return [
             Beam(
                 index=prompt.index,
@@ -241,7 +224,7 @@ class Searcher(TextMaker):
                 model=self.loaded.stored.name,
                 seed=self.options.seed if self.options.stochastic else None,
                 of_source=of_source,
-                missing=[want for want in required if want not in text] if required else None,
+                missing=None if required is None else required.missing(prompt, text),
                 label=self.loaded.label,
             )
             for rank, (hypothesis, (text, of_source)) in enumerate(texts)

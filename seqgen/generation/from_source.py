@@ -8,15 +8,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from seqgen import registry, store
 from seqgen.engines.ops import ops_of
+from seqgen.generation.constraint import TextConstraint
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.processors import Forbid, Force, MinTokens, Processor
 from seqgen.generation.prompts import Look, OfSource, Prompt, first_unknown, read_prompt
+from seqgen.generation.token_bytes import end_and_dead_end
 from seqgen.models.inference import without_gradients
 from seqgen.settings import Options, require
 from seqgen.settings.generation import ChosenHeads, LookOptions, SourceOptions, WritingOptions
@@ -25,15 +27,11 @@ from seqgen.store.loading import parts_of
 from seqgen.text.sources import Vectors, handles_of
 from seqgen.text.tokenizers import Decoder, Tokenizer
 
-if TYPE_CHECKING:
-    from seqgen.plugins.novelty.max_copy import MaxCopy
-    from seqgen.plugins.patterns.constraint import Constraint
-
 
 class property_kept(cached_property):  # noqa: N801
     """A `cached_property` without the lock of Python before 3.12, which a class's objects share.
 
-    A pattern that one request prepares would hold up the texts of all others.
+    A constraint that one request prepares would hold up the texts of all others.
     """
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
@@ -102,14 +100,16 @@ class TextMaker:
     options: WritingOptions
     dead_ends: ClassVar[bool] = True
 
-    @property_kept
-    def constraint(self) -> Constraint | None:
-        """What keeps texts in the form that is asked for."""
-        if not self.options.form.given:
-            return None
-        from seqgen.generation.forms import constraint_of
+    @property
+    def dead_id(self) -> int | None:
+        """The token that ends a text that cannot go on; None to leave it no token."""
+        return end_and_dead_end(self.loaded.tokenizer)[1] if self.dead_ends else None
 
-        return constraint_of(self.loaded, self.options, self.dead_ends)
+    @property_kept
+    def constraint(self) -> TextConstraint | None:
+        """What keeps texts in the form that is asked for."""
+        made = (filters.constraint(self) for filters in self.options.added_filters)
+        return next((one for one in made if one is not None), None)
 
     @property
     def outcomes(self) -> Processor | None:
@@ -117,13 +117,9 @@ class TextMaker:
         return None if self.constraint is None else self.constraint.outcomes
 
     @property_kept
-    def max_copy(self) -> list[MaxCopy]:
-        """What keeps texts from copying, if that is asked for."""
-        if self.options.max_copy is None:
-            return []
-        from seqgen.generation.forms import max_copy
-
-        return max_copy(self.loaded, self.options, self.dead_ends)
+    def added_filters(self) -> list[Processor]:
+        """The filters of plugins that are asked for."""
+        return [made for filters in self.options.added_filters for made in filters.filters(self)]
 
     @property
     def possible(self) -> Forbid:

@@ -4,8 +4,8 @@ They apply in a fixed order, `ORDER`: tokens that are never written (`Forbid`), 
 the minimum length, forced tokens, a pattern, no copies, the three penalties, no repeated n-gram,
 temperature, top-k, top-p, min-p, locally typical. Each takes and returns normalised
 log-probabilities (B, V), so each works on the output of the previous one. No filter removes every
-token: the most probable one always stays. Only a pattern (`constraint.Constraint`) and
-`max_copy.MaxCopy` may end a text instead.
+token: the most probable one always stays. Only those that plugins add, such as the constraint of a
+pattern (`constraint.TextConstraint`), may end a text instead.
 
 They work on NumPy arrays, whatever device the model is on. That gives the same numbers everywhere,
 and for small vocabularies a call costs a fraction of torch's.
@@ -104,7 +104,7 @@ def before_and_after(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return log-probabilities (B, V) before and after all processors.
 
-    `outcomes` makes one outcome of several tokens first; see `constraint.Constraint.outcomes`.
+    `outcomes` makes one outcome of several tokens first; see `constraint.TextConstraint.outcomes`.
     """
     before = after = log_probs if outcomes is None else outcomes(history, log_probs)
     for processor in processors:

@@ -30,7 +30,6 @@ from seqgen.generation.processors import (
 from seqgen.generation.prompts import OfSource, Prompt, Written, batches, opening
 from seqgen.generation.sampling import Manner, Row, Watch
 from seqgen.models.state import Opens
-from seqgen.plugins.patterns.constraint import Constraint
 from seqgen.settings import MOST_TOKENS
 from seqgen.settings.generation import SampleOptions
 from seqgen.store.loaded import LoadedModel
@@ -92,20 +91,11 @@ class Writer(TextMaker):
         check_sources(self.options.of_source, self.loaded)
 
     @property_kept
-    def constraint(self) -> Constraint | None:
-        """What keeps texts in the form that is asked for."""
-        if self.options.pattern_mode != "exact":
-            return super().constraint
-        from seqgen.generation.forms import exactly
-
-        return exactly(self.loaded, super().constraint)
-
-    @property_kept
     def ends(self) -> Mapping[int, str]:
         """The tokens that end a text, and why each does."""
         form, stops = self.constraint, self.loaded.framing.stops
         reasons = reasons_of(stops) if form is None else form.reasons
-        return reasons | {each.dead_id: DEAD_END for each in self.max_copy}
+        return reasons | ({self.dead_id: DEAD_END} if self.added_filters else {})
 
     @property_kept
     def processors(self) -> list[Processor]:
@@ -114,7 +104,7 @@ class Writer(TextMaker):
         if options.ban:
             known = [t for t in options.ban if self.loaded.tokenizer.first_unknown(t) is None]
             processors.append(Ban(tuple(map(self.loaded.ids, known))))
-        return [*processors, *self.formed, *self.max_copy, *filters(options)]
+        return [*processors, *self.formed, *self.added_filters, *filters(options)]
 
     @property
     def batch_size(self) -> int:
@@ -234,7 +224,7 @@ def sample(
         )
         given = {prompt.index: prompt for prompt in batch}
         texts = finished(writer, rows, opens)
-        keep = _resampled if options.pattern_mode == "resample" else _best
+        keep = _resampled if options.resampled > 1 else _best
         for row, text in keep(texts, options):
             yield writer.record(given[row.prompt], row, text)
 
@@ -246,7 +236,7 @@ def finished(
 
     There may be many millions of rows: only those of one batch are in memory.
     """
-    rows, weighed = iter(rows), writer.options.pattern_mode == "resample"
+    rows, weighed = iter(rows), writer.options.resampled > 1
     while batch := list(islice(rows, writer.batch_size)):
         done: dict[Row, Continuation] = {}
         waiting = iter(batch)
@@ -276,14 +266,14 @@ def _best(
 def _resampled(
     texts: Iterable[tuple[Row, Continuation]], options: SampleOptions
 ) -> Iterator[tuple[Row, Continuation]]:
-    """Of every `particles` texts in a row draw one by their weights: the masses that were kept."""
+    """Of every `resampled` texts in a row draw one by their weights: the masses that were kept."""
     texts = iter(texts)
     for first in texts:
-        group = [first, *islice(texts, options.particles - 1)]
+        group = [first, *islice(texts, options.resampled - 1)]
         row = first[0]
         weights = np.array([[text.weight for _, text in group]])
         # Tokens draw with the steps from 0 on.
-        place = [(row.prompt, row.sample // options.particles)]
+        place = [(row.prompt, row.sample // options.resampled)]
         (kept,) = CounterDraw(options.seed)(place, MOST_TOKENS + 1, weights - weights.max())
         yield group[kept]
 

@@ -10,8 +10,18 @@ import math
 from typing import TYPE_CHECKING, Literal
 
 from seqgen.settings import ranges
-from seqgen.settings.options import Options, Panel, group, same, with_default
-from seqgen.settings.setting import MOST_ROWS, MOST_TOKENS, no_text, require, setting, short, texts
+from seqgen.settings.filters import FilterOptions
+from seqgen.settings.options import Options, Panel, added_options, group, same, with_default
+from seqgen.settings.setting import (
+    MOST_CANDIDATES,
+    MOST_ROWS,
+    MOST_TOKENS,
+    no_text,
+    require,
+    setting,
+    short,
+    texts,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,9 +29,8 @@ if TYPE_CHECKING:
 # R times a number of tokens, R being a decimal fraction, may fall just short of a whole number.
 ROUNDING = 1e-9
 LengthNormKind = Literal["avg", "gnmt", "none"]
-PatternMode = Literal["mask", "exact", "resample"]
-# The numbers of samples, and of the candidates of each, together fit the 64 bits that are hashed.
-MOST_SAMPLES, MOST_CANDIDATES = 10**12, 10**6
+# This number and that of the candidates of each sample together fit the 64 bits that are hashed.
+MOST_SAMPLES = 10**12
 # e^-1000 is 0 in float64; far larger penalties would overflow float32.
 MOST_PENALTY = 1000
 # The power of a length, or of its inverse, that floats hold for any length there is.
@@ -111,41 +120,11 @@ class SourceOptions(LookOptions, panel=Panel.LENGTH):
         return min(max_tokens, max(1, longest))
 
 
-class Form(Options, panel=Panel.FORM):
-    """The form that a whole text must have."""
-
-    pattern: str | None = setting(
-        "Write only texts that match this regular expression as a whole: Python's syntax without "
-        "back-references and look-around. A prompt is not part of the text.",
-        metavar="REGEX",
-        common=True,
-    )
-    grammar: str | None = setting(
-        "Write only texts of this context-free grammar, in the syntax of lark, from its rule "
-        "`start`.",
-        reads="file",
-    )
-    json_schema: str | None = setting(
-        "Write only JSON that is valid under this JSON Schema: a file, or the schema itself, which "
-        "begins with {.",
-        reads="file",
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.refuse_two()
-
-
 class WritingOptions(Options, panel=Panel.LENGTH):
     """What sampling and searching have in common. `batch_size` never changes a result."""
 
     no_repeat_ngram: int | None = setting(
         "Never repeat a sequence of N tokens, prompt included.", low=1, panel=Panel.FILTERS
-    )
-    max_copy: int | None = setting(
-        "Never write N characters in a row that occur in the text the model was trained on.",
-        low=1,
-        panel=Panel.FILTERS,
     )
     force: str = setting(
         r"Begin every text with this string; \n, \t and \\ are read as escapes.",
@@ -163,7 +142,7 @@ class WritingOptions(Options, panel=Panel.LENGTH):
         reads="escapes",
         common=True,
     )
-    form: Form = group(Form)
+    added: Options = group(Options)
     of_source: SourceOptions = group(SourceOptions)
     batch_size: int = setting(
         "Texts to process at once; affects speed and memory, not the result.",
@@ -187,9 +166,32 @@ class WritingOptions(Options, panel=Panel.LENGTH):
         why = no_text(self.force)
         require(why is None, f"--force {why}")
         texts("--stop", self.stop)
-        if self.form.given:
-            owner = f"{self.form.given[0]} says where a text ends and what is in it, so it"
+        if self.form is not None:
+            owner = f"{self.form} says where a text ends and what is in it, so it"
             self.refuse_with(owner, "--stop", "--min-tokens", "--max-ratio", "--copy-unknown")
+        for filters in self.added_filters:
+            filters.check_with(self)
+
+    @property
+    def added_filters(self) -> list[FilterOptions]:
+        """The groups of options that plugins add."""
+        return self.added.groups
+
+    @property
+    def form(self) -> str | None:
+        """The flag that describes whole texts, if one was given.
+
+        Raises:
+            UsageError: there are two.
+        """
+        forms = [filters.form for filters in self.added_filters if filters.form is not None]
+        require(len(forms) < 2, f"give {' or '.join(forms[:2])}, not both")
+        return forms[0] if forms else None
+
+
+# The filters that plugins add, groups of the class `FilterOptions`.
+AddedToSample = added_options("writing", "sample")
+AddedToBeamSearch = added_options("writing", "beam-search")
 
 
 class SampleOptions(WritingOptions, panel=Panel.FILTERS):
@@ -244,20 +246,7 @@ class SampleOptions(WritingOptions, panel=Panel.FILTERS):
         "repeated.",
         reads="escapes",
     )
-    pattern_mode: PatternMode = setting(
-        "How a form is kept: mask what cannot be completed (mask), draw from the true conditional "
-        "distribution of an n-gram model or HMM (exact), or weigh --particles masked texts and "
-        "draw one (resample).",
-        "mask",
-        panel=Panel.FORM,
-    )
-    particles: int = setting(
-        "With --pattern-mode resample: number of texts to draw from.",
-        16,
-        low=2,
-        high=MOST_CANDIDATES,
-        panel=Panel.FORM,
-    )
+    added: AddedToSample = group(AddedToSample)
     greedy: bool = setting("Always write the most probable token.", common=True)
     num_samples: int = setting(
         "Number of texts to write for each prompt.",
@@ -280,20 +269,16 @@ class SampleOptions(WritingOptions, panel=Panel.FILTERS):
     def __post_init__(self) -> None:
         super().__post_init__()
         texts("--ban", self.ban)
-        if self.pattern_mode == "mask":
-            require(self.particles == 16, "--particles belongs to --pattern-mode resample")
-            return
-        mode = f"--pattern-mode {self.pattern_mode}"
-        require(bool(self.form.given), f"{mode} needs --pattern, --grammar or --json-schema")
-        kept = {"--num-samples", "--max-tokens", "--seed", "--batch-size", "--pattern-mode"}
-        kept |= {"--particles", *self.form.given, *self.of_source.given}
-        other = next((flag for flag in self.given if flag not in kept), None)
-        require(other is None, f"{mode} draws from the model itself, without {other}")
 
     @property
     def candidates(self) -> int:
         """How many texts are written for each that is kept."""
-        return self.particles if self.pattern_mode == "resample" else self.best_of
+        return self.resampled if self.resampled > 1 else self.best_of
+
+    @property
+    def resampled(self) -> int:
+        """How many texts there are for each, of which one is drawn by its weight; 1 for none."""
+        return max([1, *(filters.resampled for filters in self.added_filters)])
 
     @property
     def draws(self) -> bool:
@@ -333,19 +318,7 @@ class BeamOptions(WritingOptions, panel=Panel.SEARCH):
         low=0,
         high=MOST_DIVERSITY,
     )
-    include: tuple[str, ...] = setting(
-        r"Write only texts that contain this; \n, \t and \\ are read as escapes. Can be repeated; "
-        "in any order (Post and Vilar 2018).",
-        panel=Panel.FORM,
-        reads="escapes",
-        common=True,
-    )
-    terms: str | None = setting(
-        "For a model that writes from sources: lines of a term of the source, a tab, and what must "
-        "occur in the text wherever the source contains it.",
-        panel=Panel.FORM,
-        reads="file",
-    )
+    added: AddedToBeamSearch = group(AddedToBeamSearch)
     coverage_penalty: float = setting(
         "Lower the score of a finished text that leaves parts of its source unread: add BETA times "
         "the sum of log(min(coverage, 1)) over the source's tokens (Wu et al. 2016, equation 14).",
@@ -371,11 +344,6 @@ class BeamOptions(WritingOptions, panel=Panel.SEARCH):
         super().__post_init__()
         if self.exhaustive:
             self.refuse_with("--exhaustive", "--groups", "--stochastic")
-        texts("--include", self.include)
-        if self.include or self.terms is not None:
-            flag = "--include" if self.include else "--terms"
-            others = "--groups", "--copy-unknown", "--stochastic", "--exhaustive"
-            self.refuse_with(flag, *others)
         ranks = not (self.stochastic and self.coverage_penalty)
         require(ranks, "--stochastic samples texts, so that --coverage-penalty has no say in it")
         enough = self.exhaustive or self.nbest <= self.beams

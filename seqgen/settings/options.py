@@ -237,12 +237,14 @@ def group(options: type[Options]) -> Any:
 
 
 @functools.cache
-def added_options(place: str) -> type[Options]:
+def added_options(*places: str) -> type[Options]:
     """Return the group of all options that plugins add at a place; see `hooks.Plugin.options`.
 
-    It has a field for each plugin that adds some there: its group, `of_NAME`.
+    It has a field for each plugin that adds some there: its group, `of_NAME`. Of several places,
+    the last one where a plugin adds some counts.
     """
-    groups = {f"of_{name}": kind for name, kind in hooks.options(place).items()}
+    added = [hooks.options(place) for place in places]
+    groups = {f"of_{name}": kind for one in added for name, kind in one.items()}
     fields = {name: group(kind) for name, kind in groups.items()}
     return type("AddedOptions", (Options,), {"__annotations__": dict(groups), **fields})
 

@@ -26,6 +26,8 @@ MOST_TOKENS = (1 << 31) - 1
 MOST_STEPS = 10**12
 # Texts that are worked on side by side.
 MOST_ROWS = 1 << 16
+# Texts that are written for each that is kept.
+MOST_CANDIDATES = 10**6
 # Widths past these make matrices of terabytes, which no machine can begin to train.
 MOST_WIDTH = 1 << 20
 MOST_LAYERS = 1000

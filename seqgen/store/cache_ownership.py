@@ -22,6 +22,8 @@ from seqgen.store.layout import home
 
 NAME = re.compile(r"[0-9a-f]{32}(\.[a-z.]+)")
 BLOCK = 1 << 20
+# What a text that is indexed ends with.
+PADDING = bytes(8)
 # The parts of the names of token files, before their ending.
 TOKENS = "", ".val", ".source", ".target"
 
@@ -47,10 +49,8 @@ def _is_held_out_text(path: Path, file: IO[bytes]) -> bool:
 
 
 def _is_indexed_text(path: Path, file: IO[bytes]) -> bool:
-    from seqgen.plugins.novelty.suffix_index import EMPTY
-
-    file.seek(-len(EMPTY), os.SEEK_END)
-    return file.read() == EMPTY
+    file.seek(-len(PADDING), os.SEEK_END)
+    return file.read() == PADDING
 
 
 def _is_order(path: Path, file: IO[bytes]) -> bool:
@@ -69,12 +69,10 @@ def _indexed_bytes(path: Path) -> int:
     Raises:
         OSError, ValueError: there is none.
     """
-    from seqgen.plugins.novelty.suffix_index import EMPTY
-
     with open_file(path.with_suffix(".text"), "rb") as text:
         if not _is_indexed_text(path, text):
             raise ValueError("it is no indexed text")
-        return text.tell() - len(EMPTY)
+        return text.tell() - len(PADDING)
 
 
 def _is_measurement(path: Path, file: IO[bytes]) -> bool:

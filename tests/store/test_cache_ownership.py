@@ -24,7 +24,7 @@ from seqgen.store.kept_data import (
     clear_cache,
     clear_leftovers,
     keep_measurement,
-    kept_index,
+    kept_index_files,
     kept_measurement,
 )
 from seqgen.training.train import train
@@ -56,7 +56,13 @@ def filled(tmp_path_factory) -> Path:
         train([text], architecture="rnn", name="m", settings={**TINY, "seq_len": 6})
         train([pairs], architecture="seq2seq", name="p", settings=TINY)
         store.keep_text(iter([b"by standard input\n"]))
-        kept_index({"of": "this test"}, lambda: (b"a text", {"files": [], "lines": 1}))
+        kept_index_files(
+            {"of": "this test"},
+            lambda: {"order": (bytes(4 * 6),), "text": (b"a text", bytes(8)), "json": (b"{}",)},
+            "order",
+            "text",
+            "json",
+        )
         keep_measurement({"what": "this test"}, {"a": 1})
     return folder
 

@@ -12,7 +12,7 @@ from seqgen.cli.shell.model_options import ReadModel
 from seqgen.cli.shell.output import Output, is_terminal, put, put_record, shown
 from seqgen.cli.shell.prompts import GivenPrompts, say_unknown
 from seqgen.cli.shell.source_attention import AttentionView, Picture
-from seqgen.settings import Options, Panel, setting
+from seqgen.settings import Options, Panel, is_group, setting
 from seqgen.settings.generation import WritingOptions
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from seqgen.store.loaded import LoadedModel
 
 W = TypeVar("W", bound=WritingOptions)
+C = TypeVar("C", bound=Callable[..., Any])
 
 
 class Echo(Options, panel=Panel.OUTPUT):
@@ -36,6 +37,29 @@ class Echo(Options, panel=Panel.OUTPUT):
     def on_this_terminal(self) -> bool:
         """Whether it does on the standard output there is."""
         return is_terminal(sys.stdout) if self.echo is None else self.echo
+
+
+def lists_filters(options: type[WritingOptions]) -> Callable[[C], C]:
+    """Write the filters that plugins add into the docstring of a command, which lists all.
+
+    They take the place of `{constraints}`, `{filters}` and `{endings}` (those that may end texts).
+    """
+    added = [kind for kind in options.types()["added"].types().values() if is_group(kind)]
+    constraints = [kind.constraint_flag for kind in added if kind.constraint_flag]
+    filters = [kind.filter_flag for kind in added if kind.filter_flag]
+    endings = [*constraints, *filters]
+    end = "end" if len(endings) > 1 else "ends"
+    names = {
+        "constraints": "".join(f", {flag}" for flag in constraints),
+        "filters": "".join(f", {flag}" for flag in filters),
+        "endings": f"; only {' and '.join(endings)} {end} the text instead" if endings else "",
+    }
+
+    def listed(command: C) -> C:
+        command.__doc__ = (command.__doc__ or "").format(**names)
+        return command
+
+    return listed
 
 
 def drawn(options: W, picture: Picture) -> W:

@@ -8,15 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from seqgen.engines.ops import ArrayOps, ops_of
-from seqgen.errors import SeqgenError, UsageError
+from seqgen.errors import SeqgenError
 from seqgen.generation.prompts import Lines
 from seqgen.models.inference import without_gradients
 from seqgen.plugins.labels.masking import tokens_besides
 from seqgen.plugins.labels.models.transformer_arrays import MaskedModel
-from seqgen.plugins.patterns.automaton import Automaton, Vocabulary
-from seqgen.plugins.patterns.network import CharacterNetwork
-from seqgen.plugins.patterns.regex import add_pattern
-from seqgen.settings import require
+from seqgen.settings.filters import WordFilter
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.tokenizers import Tokenizer
 from seqgen.text.tokenizers.sentencepiece import SPACE
@@ -50,7 +47,10 @@ class Filled(ShortRepr):
 
 
 def fill(
-    loaded: LoadedModel, texts: Iterable[str], top: int = 1, pattern: str | None = None
+    loaded: LoadedModel,
+    texts: Iterable[str],
+    top: int = 1,
+    filters: Sequence[WordFilter] = (),
 ) -> Iterator[Filled]:
     """Yield the most probable tokens for the blanks of each text, as soon as it is read.
 
@@ -62,11 +62,11 @@ def fill(
         loaded: a masked model.
         texts: each with one or several [MASK].
         top: how many tokens for each blank, at most.
-        pattern: only tokens are considered that match this regular expression as a whole, without
-            the spaces around them. Their probabilities remain the model's own.
+        filters: only tokens are considered that match all of these, without the spaces around
+            them. Their probabilities remain the model's own.
 
     Raises:
-        UsageError: it is no pattern, or no token matches it.
+        UsageError: no token matches a filter.
         SeqgenError: a text has no [MASK], or more tokens than the model reads at once.
     """
     tokenizer, model = loaded.tokenizer, loaded.model
@@ -75,7 +75,8 @@ def fill(
     words = list(dict.fromkeys(spelled))
     number = {word: n for n, word in enumerate(words)}
     word_of = np.array([number[word] for word in spelled])  # (T,) the word of each token
-    allowed = np.flatnonzero(matching(words, pattern))
+    matching = [each.matching(words) for each in filters]
+    allowed = np.flatnonzero(np.logical_and.reduce([np.ones(len(words), bool), *matching]))
     for index, text in enumerate(texts):
         where = f"{texts.source}, line" if isinstance(texts, Lines) else "text"
         parts = parts_of(tokenizer, text)
@@ -98,26 +99,6 @@ def fill(
             unknown=ids.count(tokenizer.unk_id),
             model=loaded.stored.name,
         )
-
-
-def matching(words: Sequence[str], pattern: str | None) -> np.ndarray:
-    """Return which words match a pattern as a whole, (W,) of bool; all do without one.
-
-    Raises:
-        UsageError: it is no pattern, or no word matches it.
-    """
-    if pattern is None:
-        return np.ones(len(words), dtype=bool)
-    try:
-        network = CharacterNetwork()
-        network.finish(add_pattern(network, network.start, pattern))
-        automaton = Automaton(network, Vocabulary([word.encode() for word in words]))
-        after = automaton.after(automaton.start)
-        matched = np.array([automaton.accepts(state) for state in after.tolist()])
-        require(bool(matched.any()), "no token of the model matches it")
-    except UsageError as error:
-        raise UsageError(f"--pattern: {error}") from None
-    return matched
 
 
 def line_breaks(tokenizer: Tokenizer) -> list[int]:

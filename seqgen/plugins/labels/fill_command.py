@@ -9,7 +9,11 @@ from seqgen.cli.shell.output import Output, one_line, put, put_record
 from seqgen.cli.shell.prompts import piped_lines, say_unknown
 from seqgen.cli.shell.tables import figure
 from seqgen.errors import UsageError
-from seqgen.settings import Options, Panel, argument, setting
+from seqgen.settings import Options, Panel, argument, group, setting
+from seqgen.settings.options import added_options
+
+# The filters of words that plugins add, groups of the class `WordFilter`.
+Filters = added_options("fill")
 
 
 class Blanks(Options, panel=Panel.OUTPUT):
@@ -25,11 +29,7 @@ class Blanks(Options, panel=Panel.OUTPUT):
         "text is written with the most probable one.",
         low=1,
     )
-    pattern: str | None = setting(
-        "Fill blanks only with tokens that match this regular expression as a whole.",
-        panel=Panel.FORM,
-        metavar="REGEX",
-    )
+    added: Filters = group(Filters)
 
 
 @takes_options
@@ -50,7 +50,7 @@ def fill(blanks: Blanks, model: ModelName, machine: Device, out: Output) -> None
     loaded = load_masked(model.model, machine.device, work=Work())
     out.uses([loaded])
     lines = blanks.texts or piped_lines("nothing to fill in", out, unix_newlines)
-    for record in filled(loaded, lines, blanks.top or 1, blanks.pattern):
+    for record in filled(loaded, lines, blanks.top or 1, blanks.added.groups):
         say_unknown(record.unknown, out, "text")
         if out.json:
             put_record(record)

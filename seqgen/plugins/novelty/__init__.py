@@ -8,6 +8,6 @@ PLUGIN = Plugin(
     commands={
         "novelty": Command("command:novelty", "Measure", work="reads"),
     },
-    options={"eval": "options:NoveltyMeasure"},
+    options={"eval": "options:NoveltyMeasure", "writing": "filter_options:CopyLimit"},
     sections=("section:SECTION",),
 )

@@ -11,7 +11,11 @@ from typing import ClassVar
 import numpy as np
 
 from seqgen.generation.processors import IMPOSSIBLE, normalise_or_end, written
+from seqgen.generation.token_bytes import bytes_within_and_first
+from seqgen.plugins.novelty.novelty import known_to
 from seqgen.plugins.novelty.suffix_index import SuffixIndex
+from seqgen.settings import require
+from seqgen.store.loaded import LoadedModel
 
 # Ends of texts whose forbidden tokens are remembered.
 MOST_REMEMBERED = 1000
@@ -126,6 +130,28 @@ class MaxCopy:
             else:
                 low = bisect_left(order, prefixes[number], low, high, key=following)
         return found
+
+
+def max_copy(loaded: LoadedModel, n: int, dead_id: int | None) -> MaxCopy:
+    """Return the filter that keeps a model from copying `n` characters of its training text.
+
+    Args:
+        loaded: the model.
+        n: how many characters are a copy.
+        dead_id: the token that ends a text that cannot go on; None to leave it no token.
+
+    Raises:
+        UsageError: the model writes from right to left.
+        SeqgenError: the text that it was trained on is not known.
+    """
+    require(not loaded.backward, "--max-copy is for models that write from left to right")
+    tokenizer = loaded.tokenizer
+    within, first = (
+        [table.get(i) for i in range(tokenizer.vocab_size)]
+        for table in bytes_within_and_first(tokenizer, tokenizer.special_ids, False)
+    )
+    fresh_after = (tokenizer.newline_id, tokenizer.bos_id)
+    return MaxCopy(known_to(loaded).index, n, within, first, fresh_after, dead_id)
 
 
 class _Vocabulary:

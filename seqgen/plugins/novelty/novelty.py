@@ -11,7 +11,7 @@ import numpy as np
 
 from seqgen import store
 from seqgen.errors import SeqgenError
-from seqgen.plugins.novelty.suffix_index import MOST, SuffixIndex
+from seqgen.plugins.novelty.suffix_index import MOST, SuffixIndex, kept_index
 from seqgen.settings import DataConfig
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.reading import Surveyor, Text, decoded, ending_of, join_files
@@ -161,7 +161,7 @@ def known_to(loaded: LoadedModel) -> KnownText:
 
     about = {"sha256": known["sha256"], "files": known["files"], "tokens": loaded.tokenizer.kind}
     about |= {name: getattr(data, name) for name in SPLIT}
-    index, facts = store.kept_index(about, read)
+    index, facts = kept_index(about, read)
     share = None if data.val == "none" else held_out_fraction(data.val)
     kept = None
     if data.documents == "line" and share is not None:
@@ -181,7 +181,7 @@ def known_files(files: Iterable[tuple[str, Callable[[], Iterator[str]]]]) -> Kno
     def read() -> tuple[bytes, dict]:
         return "".join(chunk for _, chunks in files for chunk in chunks()).encode(), {}
 
-    index, _ = store.kept_index({"sha256": surveyor.facts.sha256}, read)
+    index, _ = kept_index({"sha256": surveyor.facts.sha256}, read)
     return KnownText(index, _with_lines_before(counted), None, None)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from seqgen import store
+from seqgen.files import Piece, json_bytes, parse_json
 from seqgen.packages import require_packages
 
 # Bytes that are compared at once, and of a match that the search for all places follows.
@@ -32,6 +35,28 @@ def order_of(text: bytes) -> np.ndarray:
     from pydivsufsort import divsufsort
 
     return divsufsort(text) if text else np.zeros(0, np.int32)
+
+
+def kept_index(
+    about: dict[str, Any], text: Callable[[], tuple[bytes, dict[str, Any]]]
+) -> tuple[SuffixIndex, dict[str, Any]]:
+    """Return the index of a text, which is made once, and what is kept beside it.
+
+    Args:
+        about: what identifies the text, as JSON can hold it.
+        text: reads it, as UTF-8, and what is kept beside it.
+
+    Raises:
+        SeqgenError: the cache cannot be written, or the text cannot be read.
+    """
+
+    def content() -> dict[str, tuple[Piece, ...]]:
+        raw, beside = text()
+        order = memoryview(order_of(raw))
+        return {"order": (order,), "text": (raw, EMPTY), "json": (json_bytes(beside),)}
+
+    texts, orders, facts = store.kept_index_files(about, content, "text", "order", "json")
+    return SuffixIndex.open(texts, orders), parse_json(facts.read_bytes())
 
 
 @dataclass(frozen=True)

@@ -4,4 +4,11 @@ from __future__ import annotations
 
 from seqgen.hooks import Plugin
 
-PLUGIN = Plugin()
+PLUGIN = Plugin(
+    options={
+        "sample": "options:SampledForm",
+        "beam-search": "options:SearchedForm",
+        "perplexity": "language:Language",
+        "fill": "language:WordPattern",
+    },
+)

@@ -13,7 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from seqgen.plugins.patterns.network import DONE, CharacterNetwork, reached, require_time
+from seqgen.limits import require_time
+from seqgen.plugins.patterns.network import DONE, CharacterNetwork, reached
 from seqgen.settings import require
 
 LOST = 0

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from seqgen.generation.constraint import TextConstraint
 from seqgen.generation.continuation import DEAD_END, LIMIT
 from seqgen.generation.processors import IMPOSSIBLE, History, normalise_or_end
 from seqgen.plugins.patterns.automaton import LOST, MOST_KEPT, NEVER, Automaton
@@ -15,7 +16,7 @@ from seqgen.settings import require
 MOST_REMEMBERED = 10_000
 
 
-class Constraint:
+class Constraint(TextConstraint):
     """Allows a token only if what is left of `max_tokens` can complete the text.
 
     Where a text is complete, every other token ends it, as does one that ends any text. `outcomes`

@@ -63,15 +63,6 @@ FORMATS = {
 FORMATS["date-time"] = FORMATS["date"] + "T" + FORMATS["time"]
 # Multiples between bounds are listed.
 MOST_LISTED = 10_000
-# The schema of all objects.
-ANY_OBJECT = {
-    "$ref": "#/$defs/object",
-    "$defs": {
-        "object": {"type": "object", "additionalProperties": {"$ref": "#/$defs/value"}},
-        "array": {"type": "array", "items": {"$ref": "#/$defs/value"}},
-        "value": {"anyOf": [{}, {"$ref": "#/$defs/object"}, {"$ref": "#/$defs/array"}]},
-    },
-}
 # What is written in a string as it is, and what is not.
 UNESCAPED = ranges_of([(0x20, 0x21), (0x23, 0x5B), (0x5D, 0x7E), (0x80, LAST)])
 ESCAPED = inverse(UNESCAPED)

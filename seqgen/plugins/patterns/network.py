@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextvars import ContextVar
 from itertools import groupby
 from typing import TypeVar
 
+from seqgen.limits import require_time
 from seqgen.plugins.patterns.anchors import Anchor, Context
 from seqgen.settings import no_text, require, short
 
@@ -27,26 +24,6 @@ SURROGATES = (0xD800, 0xDFFF)
 MOST_PLACES = 100_000
 # In the place of the next byte: the character is complete.
 DONE = 0
-# When this thread gives a pattern up, in its own processor time.
-_gives_up: ContextVar[float] = ContextVar("gives_up", default=math.inf)
-
-
-@contextlib.contextmanager
-def seconds_at_most(seconds: float) -> Iterator[None]:
-    """Refuse patterns that take more of this thread's processor time to prepare."""
-    before = _gives_up.set(time.thread_time() + seconds)
-    try:
-        yield
-    finally:
-        _gives_up.reset(before)
-
-
-def require_time() -> None:
-    """Raise a `UsageError` if that time has passed."""
-    limit = _gives_up.get()
-    require(
-        limit == math.inf or time.thread_time() < limit, "it takes too long; write a simpler one"
-    )
 
 
 def reached(starts: Iterable[At], following: Callable[[At], Iterable[At]]) -> set[At]:

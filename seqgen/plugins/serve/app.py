@@ -38,8 +38,8 @@ from seqgen.generation.continuation import Continuation
 from seqgen.generation.processors import normalise
 from seqgen.generation.prompts import Prompt, opening
 from seqgen.generation.sampling import Row
+from seqgen.limits import seconds_at_most
 from seqgen.models.inference import LOGITS_AT_ONCE, without_gradients
-from seqgen.plugins.patterns.network import seconds_at_most
 from seqgen.plugins.serve import protocol
 from seqgen.plugins.serve.engine import (
     Busy,

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from seqgen.errors import SeqgenError, did_you_mean
+from seqgen.generation.backward import decoder_of
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.processors import LogitBias, Processor
 from seqgen.generation.prompts import Prompt, batches
 from seqgen.generation.sample import Writer, filters
 from seqgen.generation.sampling import Row
-from seqgen.plugins.patterns.json_schema import ANY_OBJECT
 from seqgen.plugins.serve.engine import TIME, Noted
 from seqgen.plugins.serve.settings import ServeOptions
 from seqgen.settings.generation import SampleOptions
@@ -30,11 +30,23 @@ FILTERS = {
     **dict.fromkeys(("temperature", "top_p", "min_p", "typical"), float),
     **dict.fromkeys(("presence_penalty", "frequency_penalty", "repetition_penalty"), float),
     **dict.fromkeys(("max_tokens", "min_tokens", "top_k", "no_repeat_ngram"), int),
-    **{"stop": tuple, "ban": tuple, "force": str, "greedy": bool},
+    **{"stop": tuple, "ban": tuple, "force": str, "greedy": bool, "pattern": str},
+}
+# Some of these, and what a `response_format` sets, are there if a plugin adds them.
+KNOWN = frozenset(name for name, *_ in SampleOptions.flags())
+FILTERS = {name: kind for name, kind in FILTERS.items() if name in KNOWN}
+# The schema of all objects.
+ANY_OBJECT = {
+    "$ref": "#/$defs/object",
+    "$defs": {
+        "object": {"type": "object", "additionalProperties": {"$ref": "#/$defs/value"}},
+        "array": {"type": "array", "items": {"$ref": "#/$defs/value"}},
+        "value": {"anyOf": [{}, {"$ref": "#/$defs/object"}, {"$ref": "#/$defs/array"}]},
+    },
 }
 OTHERS = (
     *("model", "prompt", "n", "best_of", "seed", "logit_bias", "echo", "logprobs", "stream"),
-    *("stream_options", "suffix", "user", "pattern", "response_format", "label"),
+    *("stream_options", "suffix", "user", "response_format", "label"),
 )
 # Flags that are fields under other names.
 FIELDS = {"--json-schema": "response_format"}
@@ -196,9 +208,10 @@ def read_options(fields: dict[str, Any], limits: ServeOptions) -> SampleOptions:
     given["max_tokens"] = within(
         "max_tokens", given.get("max_tokens", MAX_TOKENS), 0, limits.max_tokens
     )
-    if "pattern" in fields:
-        given["pattern"] = typed("pattern", fields["pattern"], str)
     schema = read_format(fields.get("response_format", {"type": "text"}))
+    if schema is not None and "json_schema" not in KNOWN:
+        why = "response_format can only be text: no plugin of this server writes JSON"
+        raise Refused(why, param="response_format")
     given |= {} if schema is None else {"json_schema": schema}
     seed = within("seed", fields.get("seed", secrets.randbelow(1 << 31)), 0, MOST_SEED)
     options = SampleOptions.of(seed=seed, **given)
@@ -393,7 +406,7 @@ class TextOffsets:
     def __init__(self, asked: Query, prompt: Prompt) -> None:
         self._asked, self._at = asked, len(prompt.text) if asked.echo else 0
         # Bytes of a character, and white space that a line begins without, span several pieces.
-        self._decoder = asked.loaded.decoder(prompt.tokens)
+        self._decoder = decoder_of(asked.loaded, prompt.tokens)
 
     def push(self, echoed: Sequence[Noted | int], noted: Sequence[Noted]) -> list[int]:
         """Return where each of the prompt's tokens begins, then each of the next ones."""

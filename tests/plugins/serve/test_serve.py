@@ -35,6 +35,7 @@ from seqgen.cli import run
 from seqgen.engines.native.library import library
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.generation import sampling
+from seqgen.generation.backward import decoder_of
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.processors import LogitBias, NoRepeatNgram
 from seqgen.generation.sample import sample
@@ -564,7 +565,7 @@ def test_tokens_begin_in_the_same_places_of_a_stream(model, echo):
         skipped = len(given) if echo else 0
         ids, offsets = (values[skipped:] for values in map(whole["logprobs"].get, KEYS))
         for number, offset in enumerate(offsets):
-            decoder = loaded.decoder(given if given[:1] == [start] else [start, *given])
+            decoder = decoder_of(loaded, given if given[:1] == [start] else [start, *given])
             assert offset == begin + len("".join(map(decoder.push, ids[:number])))
     server.engine.close()
 

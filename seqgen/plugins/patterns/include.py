@@ -7,18 +7,33 @@ a bank, and the banks share the beam.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import zip_longest
 
 import numpy as np
 
-from seqgen.generation.beam_groups import Candidate, Ending, Expansion, Fates, Group, extended
+from seqgen.errors import SeqgenError
+from seqgen.generation.beam_groups import (
+    Candidate,
+    Ending,
+    Expansion,
+    Fates,
+    RestrictedGroup,
+    extended,
+)
+from seqgen.generation.constraint import Requirement
 from seqgen.generation.continuation import end_ids
 from seqgen.generation.hypotheses import Best, Hypothesis
 from seqgen.generation.processors import IMPOSSIBLE, History
+from seqgen.generation.prompts import Prompt
 from seqgen.plugins.patterns.constraint import Constraint
+from seqgen.plugins.patterns.forms import constraint_for, content
+from seqgen.settings import require
 from seqgen.settings.generation import BeamOptions
+from seqgen.store.loaded import LoadedModel
 
 
 @dataclass(frozen=True)
@@ -50,7 +65,7 @@ class Wanted:
         return tuple(text for text, need in self.needs(content).items() if need)
 
 
-class IncludingGroup(Group):
+class IncludingGroup(RestrictedGroup):
     """A beam shared by banks: hypotheses that need equally many tokens to have all that is wanted.
 
     Args:
@@ -134,3 +149,90 @@ class IncludingGroup(Group):
 
     def _finish(self, hypothesis: Hypothesis, reason: str, ending: Ending) -> None:
         self._end(hypothesis, reason, ending, frozenset())
+
+
+def containing(
+    loaded: LoadedModel, text: str, max_tokens: int, flag: str = "--include"
+) -> Constraint:
+    """Return the language of all texts that contain `text`.
+
+    Raises:
+        UsageError: the model cannot write it, or not within `max_tokens`; names the flag.
+    """
+    form = f"(?s:.*){re.escape(text)}(?s:.*)"
+    return constraint_for(loaded, "--pattern", form, max_tokens, None, f"{flag} {text!r}")
+
+
+class Terms:
+    """What must occur in a translation because its source contains something.
+
+    Args:
+        name: of a file with a term of the source, a tab and its translation a line.
+
+    Raises:
+        SeqgenError: it cannot be read, or a line is no such pair.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._pairs = []
+        for number, line in enumerate(content(name).split("\n"), 1):
+            source, tab, target = line.removesuffix("\r").partition("\t")
+            if not line.strip():
+                continue
+            if not (tab and source and target):
+                raise SeqgenError(f"{name}: line {number} has no term, tab and translation")
+            word = re.compile(rf"(?<!\w){re.escape(source)}(?!\w)")
+            self._pairs.append((word, target))
+
+    def of(self, source: str) -> list[str]:
+        """Return the translations of the terms that occur in a source as whole words."""
+        return [target for word, target in self._pairs if word.search(source)]
+
+
+@dataclass(frozen=True)
+class RequiredTexts(Requirement):
+    """What `--include` and `--terms` ask for.
+
+    Attributes:
+        loaded: the model.
+        options: how to search.
+        include: what every text must contain.
+        terms_file: the name of a file of `Terms`, or None.
+        flag: what an error names.
+    """
+
+    loaded: LoadedModel
+    options: BeamOptions
+    include: tuple[str, ...]
+    terms_file: str | None
+    flag: str
+
+    @cached_property
+    def terms(self) -> Terms | None:
+        """What must occur in a translation because of its source.
+
+        Raises:
+            UsageError: the model reads no sources of text.
+            SeqgenError: the file cannot be read.
+        """
+        if self.terms_file is None:
+            return None
+        self.loaded.given.require_sources("--terms")
+        require(self.loaded.source_tokenizer is not None, "--terms is for sources of text")
+        return Terms(self.terms_file)
+
+    def required(self, prompt: Prompt) -> list[str]:
+        """Return what the texts of a prompt must contain."""
+        of_source = [] if self.terms is None else self.terms.of(str(prompt.source))
+        return list(dict.fromkeys([*self.include, *of_source]))
+
+    def group(self, prompt: Prompt, root: Hypothesis) -> IncludingGroup | None:
+        texts, most = self.required(prompt), self.options.max_tokens
+        if not texts:
+            return None
+        languages = {text: containing(self.loaded, text, most, self.flag) for text in texts}
+        return IncludingGroup(self.options, root, Wanted(languages, prompt.tokens))
+
+    def missing(self, prompt: Prompt, text: str) -> list[str] | None:
+        required = self.required(prompt)
+        return [one for one in required if one not in text] if required else None
