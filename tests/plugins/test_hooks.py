@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from helpers_cli import needs
 from places import ROOT
 from strangers import install, seqgen
 
@@ -97,6 +98,7 @@ def test_a_command_that_cannot_be_imported_costs_a_line_of_help(site, run):
     assert run("--version")[2] == ""
 
 
+@needs("tune")
 def test_names_that_are_taken_are_left_out(site, run):
     adds = 'commands={"train": Command("command:hello", "Text"), "hello": Command("c:d", "Text")}'
     install(site, "first", {"command.py": SAID}, **HELLO)
