@@ -13,6 +13,7 @@ import functools
 import itertools
 import math
 import mmap
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ import numpy as np
 # `ArrayOps` or `TensorOps`; an array or a tensor. A module that names both needs no torch for it.
 Ops = type
 Leaf = Any
+# Damaged weights are an error of one line where probabilities are no numbers.
+warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"seqgen\.(models|decoding)\.")
 _erf = np.frompyfunc(math.erf, 1, 1)
 # From so many bytes on NumPy asks Linux for pages of 2 MB.
 HUGE_FROM = 1 << 22

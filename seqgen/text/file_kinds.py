@@ -14,11 +14,14 @@ from seqgen.wording import first_names
 
 # Files that are decompressed as they are read.
 UNPACKED = frozenset({".gz", ".xz", ".zst"})
+JSON_TEXT = ".ipynb"
 JSON_LINES, PARQUET = frozenset({".jsonl", ".ndjson", ".json"}), ".parquet"
 # The first bytes, by which a file is known.
 HEAD_BYTES = 8192
-# Token files, and the byte order marks of UTF-16: texts, whatever else their bytes say.
-TEXTS = (b"seqgen.tokens", b"\xff\xfe", b"\xfe\xff")
+# Byte order marks by what iconv calls the encoding; that of UTF-32 may begin with UTF-16's.
+MARKS = {"UTF-32": (b"\xff\xfe\0\0", b"\0\0\xfe\xff"), "UTF-16": (b"\xff\xfe", b"\xfe\xff")}
+# Token files, and these marks: texts, whatever else their bytes say.
+TEXTS = (b"seqgen.tokens", *MARKS["UTF-32"], *MARKS["UTF-16"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +31,9 @@ class FileKind:
     Attributes:
         name: what messages call it.
         remedy: what to do with a file to train on its text: `{file}` is its name, quoted for a
-            shell, `{stem}` the same without its ending, `{folder}` where it is, and `{names}` the
-            names of its columns or keys; `{instead}` asks for the file instead of a pipe.
+            shell, `{stem}` the beginning of a new name beside it, `{folder}` where it is, and
+            `{names}` the names of its columns or keys; `{instead}` asks for the file instead of a
+            pipe.
         beginnings: bytes of which one begins it.
         at: where they stand.
         parts: bytes of which one is in its head, if there are any.
@@ -155,12 +159,38 @@ KINDS = (
         holds="markup",
     ),
     FileKind(
+        name="XML",
+        remedy="tags are trained on too; to train on the text alone, extract it first",
+        endings=(".xml",),
+        holds="markup",
+    ),
+    FileKind(
+        name="JSON",
+        remedy="braces and keys are trained on too; if each line is a record, rename it to .jsonl "
+        "and give --field NAME to train on the texts of one key",
+        endings=(JSON_TEXT,),
+        holds="markup",
+    ),
+    FileKind(
+        name="an RTF document",
+        remedy="convert it first: pandoc -f rtf {file} -t plain -o {stem}.txt",
+        beginnings=(b"{\\rtf",),
+    ),
+    FileKind(
         name="an image, an archive or a program",
         holds="nothing",
         beginnings=(b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"\x7fELF", b"7z\xbc\xaf"),
     ),
 )
-PAGE = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html)\b", re.IGNORECASE)
+# How texts begin that are trained on with a notice, by the ending that they might have.
+PAGES = {
+    ending: re.compile(rb"(?:\xef\xbb\xbf)?\s*" + begins, re.IGNORECASE)
+    for ending, begins in (
+        (".html", rb"<(?:!doctype\s+html|html)\b"),
+        (".xml", rb"<\?xml\b"),
+        (JSON_TEXT, rb'\[?\s*\{\s*"[^"\n]*"\s*:'),
+    )
+}
 
 
 def kind_of(path: Path, head: bytes) -> FileKind | None:
@@ -172,7 +202,10 @@ def kind_of(path: Path, head: bytes) -> FileKind | None:
     """
     if head.startswith(TEXTS):
         return None
-    ending = ".html" if PAGE.match(head) else ending_of_name(path)
+    ending = next((page for page, begins in PAGES.items() if begins.match(head)), "")
+    named = ending_of_name(path)
+    if not ending or (named in JSON_LINES and ending == JSON_TEXT):
+        ending = named
     return next((kind for kind in KINDS if kind.matches(ending, head)), None)
 
 
@@ -192,6 +225,8 @@ def remedy(kind: FileKind, path: Path, head: bytes) -> str:
     instead = "" if path.exists() else "the file itself instead of a pipe, with "
     path = Path("FILE") if instead else path
     stem = path.name.removesuffix("".join(path.suffixes)) or path.name
+    while any(path.with_name(f"{stem}{ending}").exists() for ending in (".txt", ".jsonl")):
+        stem += "-text"  # nor may the command replace the file itself or another one
     names = _names_in(head, ending_of_name(path))
     return kind.remedy.format(
         file=shlex.quote(str(path)),

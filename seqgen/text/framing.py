@@ -47,14 +47,10 @@ class Framing:
         BOS line EOS. Where a newline may be part of a longer token, a stream starts after BOS.
 
         Raises:
-            SeqgenError: the tokenizer, which is from elsewhere, has no token for this.
+            SeqgenError: the tokenizer, which is from elsewhere, has no token that ends a line.
         """
         line = documents == "line"
         start = tokenizer.newline_id if tokenizer.line_safe and not line else tokenizer.bos_id
-        if start is None:
-            raise SeqgenError(
-                "no token of the tokenizer begins texts: name one in its files (bos_token)"
-            )
         if line and tokenizer.eos_id is None:
             raise SeqgenError(
                 "no token of the tokenizer ends a line: name one in its files (eos_token), or use "
@@ -65,6 +61,20 @@ class Framing:
         # A stream has no end; a line, which ends with EOS, holds no newline.
         never.append(tokenizer.eos_id if end is None else tokenizer.newline_id)
         return cls(start, end, end, tuple(i for i in never if i not in (None, end)))
+
+    @classmethod
+    def of_new_model(cls, tokenizer: Tokenizer, documents: Documents) -> Framing:
+        """Return the framing of a model that is about to be trained; see `of`.
+
+        Raises:
+            SeqgenError: see `of`; or no token can begin its texts.
+        """
+        framing = cls.of(tokenizer, documents)
+        if framing.start is None:
+            raise SeqgenError(
+                "no token of the tokenizer begins texts: name one in its files (bos_token)"
+            )
+        return framing
 
     def as_documents(
         self, tokenizer: Tokenizer, trained_as: Documents, read_as: Documents

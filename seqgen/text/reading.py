@@ -18,7 +18,16 @@ from seqgen.errors import SeqgenError, UsageError, reported
 from seqgen.limits import LineBuffer
 from seqgen.packages import require_packages
 from seqgen.settings import Documents
-from seqgen.text.file_kinds import HEAD_BYTES, KINDS, TEXTS, UNPACKED, FileKind, kind_of, remedy
+from seqgen.text.file_kinds import (
+    HEAD_BYTES,
+    KINDS,
+    MARKS,
+    TEXTS,
+    UNPACKED,
+    FileKind,
+    kind_of,
+    remedy,
+)
 from seqgen.wording import first_names
 
 CHUNK_BYTES = 1 << 20
@@ -260,6 +269,14 @@ def is_binary(path: Path) -> bool:
     return b"\0" in head or (kind is not None and not kind.is_text)
 
 
+def has_nul(path: Path) -> bool:
+    """Return whether a text begins with NUL characters among others."""
+    try:
+        return "\0" in next(decode_blocks([head_of(path)], str(path)), "")
+    except SeqgenError:  # it is no text, which is an error where it is read
+        return False
+
+
 def head_of(path: Path) -> bytes:
     """Return the first bytes of a file, decompressed if its name says that it is compressed.
 
@@ -363,10 +380,11 @@ def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
             kind = kind_of(path, head) if offset == 0 else None
             if kind is not None and not kind.is_text:
                 what = f"{kind.name}: {remedy(kind, path, head)}"
-            elif encoding := utf16_of(raw, offset):
-                convert = f"convert it with iconv -f {encoding} -t UTF-8"
-                what = f"not UTF-8 text but {encoding}; {convert}"
+            elif encoding := wide_encoding_of(raw, offset):
+                what = _not_utf8(encoding)
             raise SeqgenError(f"{name} is {what}") from None
+        if first and "\0" in text and (encoding := wide_encoding_of(raw)):
+            raise SeqgenError(f"{name} is {_not_utf8(encoding)}")
         offset, pending = offset + used, raw[used:]
         if first and text:
             text, first = text.removeprefix(BOM), False
@@ -376,19 +394,29 @@ def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
             return
 
 
-def utf16_of(raw: bytes, offset: int = 0) -> str | None:
-    """Return which UTF-16 a text is in that is not UTF-8, by the name that iconv has for it.
+def _not_utf8(encoding: str) -> str:
+    return f"not UTF-8 text but {encoding}; convert it with iconv -f {encoding} -t UTF-8"
+
+
+def wide_encoding_of(raw: bytes, offset: int = 0) -> str | None:
+    """Return which UTF-16 or UTF-32 a text is in, by the name that iconv has for it.
 
     It begins with a byte order mark, or the high bytes of most of its characters are 0, as those of
-    Latin letters are.
+    Latin letters are. If all of these are ASCII, the text is UTF-8 as well, with a NUL beside each.
 
     Args:
         raw: bytes of it.
         offset: where they are in it.
     """
-    if offset == 0 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "UTF-16"
-    even, odd = raw[offset % 2 :: 2].count(0), raw[(offset + 1) % 2 :: 2].count(0)
+    for name, marks in MARKS.items():
+        if offset == 0 and raw.startswith(marks):
+            return name
+    zeros = [raw[(at - offset) % 4 :: 4].count(0) for at in range(4)]
+    for name, (low, middle, high, highest) in (("UTF-32LE", zeros), ("UTF-32BE", zeros[::-1])):
+        latin = min(middle, high) >= max(8, len(raw) / 8) and low <= highest / 16
+        if latin and highest >= len(raw) // 4:
+            return name
+    even, odd = zeros[0] + zeros[2], zeros[1] + zeros[3]
     most, other = max(even, odd), min(even, odd)
     if most < max(8, len(raw) / 4) or other > most / 16:
         return None

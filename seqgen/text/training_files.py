@@ -7,7 +7,7 @@ from pathlib import Path
 
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.text.file_kinds import remedy
-from seqgen.text.reading import file_kind, files_in, head_of, is_binary, no_text
+from seqgen.text.reading import file_kind, files_in, has_nul, head_of, is_binary, no_text
 from seqgen.wording import first_names, plural
 
 # What stands beside data in a folder.
@@ -66,7 +66,7 @@ def _is_left_out(path: Path, as_text: bool) -> bool:
 
 
 def notices_of(names: Sequence[str | Path], as_text: bool) -> Iterator[str]:
-    """Yield in a line each which texts are left out of folders and patterns, and what is HTML."""
+    """Yield a line each: texts left out of folders and patterns, markup, and files with NULs."""
     for name in names:
         inside = files_in(name)
         files = [Path(name)] if inside is None else [p for p in inside if not is_binary(p)]
@@ -77,8 +77,9 @@ def notices_of(names: Sequence[str | Path], as_text: bool) -> Iterator[str]:
             what = ", ".join(dict.fromkeys(left_out.values()))
             how = "--field NAME reads the texts of records, --as-text all of it"
             yield f"{found}: {first_names([*left_out], 3)} ({what}; {how})"
-        pages = [(path, kind) for path, kind in kinds if kind.holds == "markup"]
-        if pages:
-            path, kind = pages[0]
-            more = f" and {len(pages) - 1:,} more are" if pages[1:] else " is"
+        for kind in dict.fromkeys(kind for _, kind in kinds if kind.holds == "markup"):
+            path, *pages = [path for path, each in kinds if each is kind]
+            more = f" and {len(pages):,} more are" if pages else " is"
             yield f"{path}{more} {kind.name}: {remedy(kind, path, b'')}"
+        if inside is None and not as_text and not kinds and has_nul(files[0]):
+            yield f"{name} contains NUL characters, as binary files do; they are trained on too"

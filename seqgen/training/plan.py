@@ -183,7 +183,9 @@ class Plan:
     def framing(self, tokenizer: Tokenizer) -> Framing:
         """Return how texts begin and end for the new model: as for its origin, if it has one."""
         documents = self.data.documents
-        return self.origin.framing(documents) if self.origin else Framing.of(tokenizer, documents)
+        if self.origin:
+            return self.origin.framing(documents)
+        return Framing.of_new_model(tokenizer, documents)
 
     def seed(self) -> int:
         """Return the user's seed, or a new one."""

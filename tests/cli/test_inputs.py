@@ -364,6 +364,17 @@ def test_only_ones_own_output_is_replaced_and_only_when_told(cli, folder, there,
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
 
+@pytest.mark.skipif(not Path("/dev/zero").is_char_device(), reason="no devices")
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/full"])
+@pytest.mark.parametrize("given", ["named", "beside", "held out"])
+def test_a_device_is_no_input(device, given, cli, tmp_path):
+    (tmp_path / "a.txt").write_text("the cat sat on the mat\n" * 40)
+    data = {"named": (), "beside": (tmp_path / "a.txt",), "held out": (tmp_path / "a.txt", "--val")}
+    how = ("--model", "ngram", "--order", "2", "--name", "m")
+    for command in (("train", *data[given], device, *how), ("data", device)):
+        refused(cli(*command), 1, f"{device} is a device")
+
+
 def test_a_link_to_an_output_stays_a_link(cli, folder, there, tmp_path):
     pytest.importorskip("seqgen.plugins.exchange")
     real, link = tmp_path / "real.arpa", tmp_path / "link.arpa"

@@ -629,3 +629,25 @@ print(next(line.split()[1] for line in lines if line.startswith("AnonHugePages")
 """
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
     assert int(done.stdout) > 5 * 3072 * 768 * 4 / 1024 / 2  # kB: most of them at least
+
+
+@pytest.mark.parametrize(
+    "equation",
+    [
+        "layer_norm(x, infinite, None)",
+        "layer_norm(infinite, x[0], None)",
+        "rms_norm(x, infinite)",
+        "rms_norm(infinite, x[0])",
+    ],
+)
+def test_numpy_does_not_warn_of_damaged_weights(equation):
+    code = "; ".join(
+        [
+            "import numpy as np; from seqgen.engines.ops import ArrayOps",
+            "x = np.zeros((1, 4), np.float32)",
+            "infinite = np.full(4, np.inf, np.float32)",
+            f"assert np.isnan(ArrayOps.{equation}).any()",
+        ]
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stderr) == (0, "")

@@ -58,27 +58,35 @@ def test_an_invalid_byte_is_found_where_it_is(before, bad, after, at):
     assert str(caught.value) == message
 
 
-# What UTF-16 is called by iconv, and how texts in it begin.
-UTF16 = {"utf-16-le": ("UTF-16LE", b""), "utf-16-be": ("UTF-16BE", b"")}
-UTF16 |= {f"{name}, marked": ("UTF-16", "\ufeff".encode(name)) for name in UTF16}
+# What wide encodings are called by iconv, and how texts in them begin.
+WIDE = {f"utf-{n}-{end}": (f"UTF-{n}{end.upper()}", b"") for n in (16, 32) for end in ("le", "be")}
+WIDE |= {f"{k}, marked": (name[:6], "\ufeff".encode(k)) for k, (name, _) in WIDE.items()}
+ASCII = st.text(st.characters(min_codepoint=1, max_codepoint=0x7F), min_size=20)
 
 
-@pytest.mark.parametrize("kind", UTF16)
+@pytest.mark.parametrize("kind", WIDE)
 @quick
-@given(
-    before=st.text(st.characters(min_codepoint=1, max_codepoint=0x7F), min_size=20),
-    after=st.text(characters, max_size=10),
-    first=st.integers(3, 40),
-)
-def test_utf_16_is_called_that(kind, before, after, first):
-    name, mark = UTF16[kind]
+@given(before=ASCII, after=st.text(characters, max_size=10), first=st.integers(3, 40))
+def test_wide_encodings_are_called_that(kind, before, after, first):
+    name, mark = WIDE[kind]
     # U+00E9 is no UTF-8 in either order; most of a text in Latin letters is ASCII.
     text = before + "\u00e9" + " and so on" * 9 + after
     raw = mark + text.encode(kind.partition(",")[0])
     with pytest.raises(SeqgenError) as caught:
+        first += name.startswith("UTF-32")  # a mark is never in two blocks
         list(decode_blocks([raw[:first], raw[first:]], "x"))
     told = f"x is not UTF-8 text but {name}; convert it with iconv -f {name} -t UTF-8"
     assert str(caught.value) == told
+
+
+@pytest.mark.parametrize("kind", WIDE)
+@quick
+@given(text=ASCII)
+def test_wide_encodings_of_ascii_are_no_text(kind, text):
+    name, mark = WIDE[kind]
+    raw = mark + text.encode(kind.partition(",")[0])
+    with pytest.raises(SeqgenError, match=f"x is not UTF-8 text but {name}; .* -f {name} -t"):
+        list(decode_blocks([raw], "x"))
 
 
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64", "uint8"])

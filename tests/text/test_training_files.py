@@ -20,6 +20,7 @@ from helpers_cli import refusal
 from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import UsageError
+from seqgen.text.file_kinds import KINDS, remedy
 from seqgen.training.train import train
 
 COUNT = ("--model", "ngram", "--order", "2", "--val", "none", "--name", "m", "--overwrite")
@@ -68,6 +69,7 @@ CONTENTS = {
     "a Word document": lambda: zipped("[Content_Types].xml", "word/document.xml"),
     "an e-book (EPUB)": lambda: zipped("mimetype", "OEBPS/1.xhtml"),
     "a tar archive": tarred,
+    "an RTF document": lambda: rb"{\rtf1 " + TEXT.encode() + b"}",
     "a PDF": lambda: PDF,  # all of it is ASCII
     "compressed with bzip2": lambda: bz2.compress(TEXT.encode()),
     "compressed with gzip": lambda: gzip.compress(TEXT.encode()),
@@ -97,13 +99,28 @@ def test_what_is_no_text_is_named_by_its_first_bytes(kind, tmp_path, capsys, std
         assert f"{path} is {kind.strip()}" in said
         assert re.search(REMEDIES, said) and "pipe" not in said, said
     # Commands that read any text name it too, unless every byte of it is a character.
-    if kind not in ("a PDF", "a tar archive"):
+    if kind not in ("a PDF", "an RTF document", "a tar archive"):
         assert f"book.txt is {kind.strip()}" in refusal(capsys, "tokenize", path, *BYTES)
         stdin(content)
         assert f"standard input is {kind.strip()}" in refusal(capsys, "train", "-", *COUNT)
 
 
-@pytest.mark.parametrize("start", ["BZh is a word", "PK\x03 is", "%PD", "GIF", "ustar", "<p>", "{"])
+@pytest.mark.parametrize("name", ["book.txt", "book.docx", "book", "a.b.txt", ".txt", ".csv"])
+@pytest.mark.parametrize("beside", [(), ("book.txt", "a.txt", "book-text.txt"), ("book.jsonl",)])
+def test_a_remedy_replaces_no_file(name, beside, tmp_path):
+    for each in (*beside, name):
+        (tmp_path / each).touch()
+    converted = [kind for kind in KINDS if "{stem}" in kind.remedy]
+    for kind in converted:
+        said = remedy(kind, tmp_path / name, b"")
+        source, out = re.findall(rf"{re.escape(str(tmp_path))}/[^\s;]+", said)
+        assert Path(source) == tmp_path / name and not Path(out).exists(), said
+    assert len(converted) > 3
+
+
+@pytest.mark.parametrize(
+    "start", ["BZh is a word", "PK\x03 is", "%PD", "GIF", "ustar", "<p>", "{", '["', '{"a" b']
+)
 def test_a_text_that_begins_in_a_like_way_is_a_text(start, tmp_path):
     path = tmp_path / "text.txt"
     path.write_text(start + TEXT)
@@ -207,16 +224,45 @@ def test_a_folder_that_datasets_saved_is_not_trained_on_by_its_metadata(beside, 
 
 
 @pytest.mark.parametrize(
-    ("name", "start"),
-    [("page.html", "<p>"), ("a.txt", "\n<!DOCTYPE HTML>"), ("b", "<HTML lang=x>")],
+    ("name", "start", "what"),
+    [
+        ("page.html", "<p>", "HTML: tags are"),
+        ("a.txt", "\n<!DOCTYPE HTML>", "HTML: tags are"),
+        ("b", "<HTML lang=x>", "HTML: tags are"),
+        ("a.xml", "<p>", "XML: tags are"),
+        ("a.txt", '<?xml version="1.0"?>', "XML: tags are"),
+        ("a.txt", '{"text": "a"}\n', "JSON: braces and keys are"),
+        ("b", '[\n  {"text": "a"}]\n', "JSON: braces and keys are"),
+        ("a.ipynb", '{\n "cells": []}\n', "JSON: braces and keys are"),
+    ],
 )
-def test_html_is_trained_on_with_a_notice(name, start, tmp_path, capsys):
+def test_markup_is_trained_on_with_a_notice(name, start, what, tmp_path, capsys):
     path = tmp_path / name
     path.write_text(start + TEXT)
     assert run(["train", str(path), *COUNT]) == 0
-    assert f"{path} is HTML: tags are trained on too" in capsys.readouterr().err
+    assert f"{path} is {what} trained on too" in capsys.readouterr().err
     assert run(["train", str(path), "--as-text", *COUNT]) == 0
-    assert "HTML" not in capsys.readouterr().err
+    assert " trained on too" not in capsys.readouterr().err
+
+
+def test_each_kind_of_markup_in_a_folder_is_told(tmp_path, capsys):
+    for name in ("a.html", "b.html", "c.xml"):
+        (tmp_path / name).write_text(TEXT)
+    assert run(["train", str(tmp_path), *COUNT]) == 0
+    said = capsys.readouterr().err
+    assert "a.html and 1 more are HTML" in said and "c.xml is XML" in said
+
+
+@pytest.mark.parametrize("start", [b"SQLite format 3\0", b"a\0b", bytes(90)])
+def test_nul_characters_are_told(start, tmp_path, capsys):
+    path = tmp_path / "a.txt"
+    path.write_bytes(start + TEXT.encode())
+    for more, told in (((), True), (("--as-text",), False)):
+        assert run(["train", str(path), *COUNT, *more]) == 0
+        assert (f"{path} contains NUL characters" in capsys.readouterr().err) == told
+    for raw in (start + b"\xff", (start.decode() + TEXT + "\xff").encode("utf-16-le")):
+        path.write_bytes(raw)
+        assert "is not UTF-8 text" in refusal(capsys, "train", path, *COUNT)  # that alone
 
 
 @pytest.mark.parametrize("command", ["train", "tokenize", "data", "novelty"])

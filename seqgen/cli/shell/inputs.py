@@ -335,6 +335,9 @@ class Inputs:
     def _at(self, path: Path) -> Input:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
+            device = stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode)
+            if device and _identity(status) != _identity(_standard_input()):  # it may have no end
+                raise SeqgenError(f"{path} is a device, and seqgen reads files and pipes")
             return self._pipe(str(path), _identity(status))
         recording.run.read(path)
         source = Input(str(path), _identity(status), path)
@@ -417,7 +420,7 @@ def _standard_input() -> os.stat_result | None:
 
 
 def _blocks_of(path: Path) -> Iterator[bytes]:
-    """Yield what comes by a FIFO or a device, which is opened when it is first read."""
+    """Yield what comes by a FIFO, which is opened when it is first read."""
     try:
         with path.open("rb", buffering=0) as pipe:
             yield from iter(lambda: pipe.read(BLOCK), b"")

@@ -152,7 +152,7 @@ class ExampleDataset(Dataset, ABC):
         if isinstance(self.known, LabelTokens):
             known = self.known.classes
             classes = known if set(classes.names) <= set(known.names) else classes
-        start = Framing.of(tokenizer, self.config.documents).start
+        start = Framing.of_new_model(tokenizer, self.config.documents).start
         return LabelTokens(tokenizer, None, classes, start)
 
     def held_out(self, stored: StoredModel) -> list[Example] | None:

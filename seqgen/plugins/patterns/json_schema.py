@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import unquote
 
 from seqgen.errors import UsageError
 from seqgen.plugins.patterns.grammar import Builder, Symbol, Terminal
@@ -33,6 +34,13 @@ ANNOTATIONS = {
     *("$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default"),
     *("examples", "deprecated", "readOnly", "writeOnly", "additionalProperties"),
 }
+# Drafts in which the keywords that are followed mean the same, but for some that they do not know.
+DRAFTS = {
+    "https://json-schema.org/draft/2020-12/schema": set(),
+    "https://json-schema.org/draft/2019-09/schema": {"prefixItems"},
+    "http://json-schema.org/draft-07/schema": {"prefixItems"},
+    "http://json-schema.org/draft-06/schema": {"prefixItems"},
+}
 BOUNDS = "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"
 KEYWORDS = {
     "string": {"minLength", "maxLength", "pattern", "format"},
@@ -46,7 +54,9 @@ WHOLE = {"enum", "const", "anyOf", "oneOf", "$ref"}  # each says everything
 TYPES = {
     **dict.fromkeys(("enum", "anyOf", "oneOf", "allOf", "prefixItems", "required"), (list,)),
     **{"properties": (dict,), "pattern": (str,), "format": (str,), "type": (str, list)},
+    **dict.fromkeys(("$schema", "$id"), (str,)),
 }
+INDEX = re.compile(r"0|[1-9][0-9]*")
 INTEGER = r"-?(0|[1-9]\d{0,14})"
 # The largest integer that is written, so that each is exact as a float.
 LARGEST = 10**15 - 1
@@ -91,7 +101,14 @@ class _Rules:
 
     def __init__(self, network: CharacterNetwork, schema: Any) -> None:
         self.network, self.schema, self.rules = network, schema, {}
+        self._named: dict[str, Any] = {}  # the schema of each rule, which may be joined by allOf
         self._reader = RegexReader(network)
+        self._unknown: set[str] = set()  # keywords that its draft has not
+        if isinstance(schema, dict) and "$schema" in schema:
+            draft = str(schema["$schema"]).removesuffix("#")
+            why = f"# has the $schema {draft!r}; {', '.join(DRAFTS)} are followed"
+            require(draft in DRAFTS, why)
+            self._unknown = DRAFTS[draft]
         self._rule("#", schema)
 
     def _matches(self, pattern: str) -> Terminal:
@@ -104,7 +121,13 @@ class _Rules:
         return self._writes(json.dumps(value, ensure_ascii=False))
 
     def _rule(self, path: str, schema: Any) -> str:
-        """Make the rule of a schema that stands at `path`, and return its name."""
+        """Make the rule of a schema that stands at `path`, and return its name.
+
+        What `allOf` joins there is another schema than what a reference finds there. A path has no
+        ~ but in ~0 and ~1, so names with another one are free.
+        """
+        while self._named.setdefault(path, schema) is not schema:
+            path += "~"
         if path in self.rules:
             return path
         self.rules[path] = productions = []
@@ -147,7 +170,7 @@ class _Rules:
                     apart = self._exclude(path, ways[first], ways[second])
                     why = f"alternatives {first} and {second} may both hold; say anyOf"
                     require(apart, f"{path} has oneOf, and its {why}")
-            return [[self._rule(f"{path}/{n}", one)] for n, one in enumerate(ways)]
+            return [[self._rule(f"{path}/{word}/{n}", one)] for n, one in enumerate(ways)]
         values = [schema["const"]] if word == "const" else schema["enum"]
         kinds = [kinds] if isinstance(kinds, str) else kinds
         allowed = [value for value in values if kinds is None or _kind_of(value) & set(kinds)]
@@ -161,9 +184,17 @@ class _Rules:
             require(
                 right, f"{path} has {word} of a wrong type: {json.dumps(schema.get(word))[:40]}"
             )
+        if schema is not self.schema:
+            self._is_of_this_document(path, schema)
+        other = next(iter(self._unknown & schema.keys()), None)
+        require(other is None, f"{path} has {other}, which the draft of its $schema has not")
         for word in ("type", "required"):
             right = all(isinstance(one, str) for one in schema.get(word, []))
             require(right, f"{path} has {word} with other things than strings")
+
+    def _is_of_this_document(self, path: str, part: dict) -> None:
+        word = next((word for word in ("$id", "$schema") if isinstance(part.get(word), str)), None)
+        require(word is None, f"{path} has {word}, which is only followed at the top")
 
     def _has_no_others(self, path: str, word: str, schema: dict) -> None:
         others = "additionalProperties" if not _is_open(schema) else None
@@ -197,7 +228,8 @@ class _Rules:
             )
             for name, one in way.get("properties", {}).items():
                 known = properties.get(name, one)
-                properties[name] = one if known == one else {"allOf": [known, one]}
+                same = json.dumps(known, sort_keys=True) == json.dumps(one, sort_keys=True)
+                properties[name] = one if same else {"allOf": [known, one]}
             required += [name for name in way.get("required", []) if name not in required]
         kind = {"type": "object"} if any("type" in way for way in ways) else {}
         return {**kind, "properties": properties, "required": required}
@@ -217,17 +249,20 @@ class _Rules:
         )
 
     def _referred(self, path: str, name: Any) -> tuple[str, Any]:
-        within = isinstance(name, str) and name.startswith("#")
-        require(within, f"{path} refers to {name!r}; only #/... is followed")
-        found = self.schema
-        for step in filter(None, name[1:].split("/")):
+        within = isinstance(name, str) and (name == "#" or name.startswith("#/"))
+        require(within, f"{path} refers to {name!r}; only # and #/... are followed")
+        found, there = self.schema, "#"
+        for step in unquote(name).split("/")[1:]:
             step = step.replace("~1", "/").replace("~0", "~")
-            at = int(step) if isinstance(found, list) and step.isdecimal() else step
+            there += f"/{_escaped(step)}"
+            at = int(step) if isinstance(found, list) and INDEX.fullmatch(step) else step
             try:
                 found = found[at]
             except (LookupError, TypeError):
                 raise UsageError(f"{path} refers to {name!r}, which does not exist") from None
-        return name, found
+            if isinstance(found, dict):
+                self._is_of_this_document(there, found)
+        return there, found
 
     def _string(self, path: str, schema: dict) -> list[list[Symbol]]:
         least, most = _count(path, schema, "Length")
@@ -290,7 +325,7 @@ class _Rules:
         elif most is None or most > len(first):
             most = len(first)
         require(most is None or least <= most, f"{path}: minItems is more than there can be")
-        return [[self._writes("["), self._listed(f"{path}/list", names, more, least, most)]]
+        return [[self._writes("["), self._listed(f"{path}~list", names, more, least, most)]]
 
     def _listed(
         self, path: str, names: Sequence[str], more: str | None, least: int, most: int | None
@@ -301,7 +336,7 @@ class _Rules:
         end = self._writes("]")
         rule = None
         if most is None:  # any number more
-            rule = f"{path}/more"
+            rule = f"{path}~more"
             self.rules[rule] = [[end], [self._writes(", "), more, rule]]
         for at in range(count, -1, -1):
             productions: list[list[Symbol]] = []
@@ -330,20 +365,20 @@ class _Rules:
         # Of each member on: after none that was written, and after one.
         for at in range(len(members), -1, -1):
             for written in (False, True):
-                name = f"{path}/from/{at}/{written}"
+                name = f"{path}~from/{at}/{written}"
                 if at == len(members):
                     self.rules[name] = [[self._writes("}")]]
                     continue
                 needed, member = members[at]
                 comma = [self._writes(", ")] if written else []
-                self.rules[name] = [[*comma, *member, f"{path}/from/{at + 1}/True"]]
+                self.rules[name] = [[*comma, *member, f"{path}~from/{at + 1}/True"]]
                 if not needed:
-                    self.rules[name].append([f"{path}/from/{at + 1}/{written}"])
-        return [[self._writes("{"), f"{path}/from/0/False"]]
+                    self.rules[name].append([f"{path}~from/{at + 1}/{written}"])
+        return [[self._writes("{"), f"{path}~from/0/False"]]
 
     def _map(self, path: str, values: dict) -> list[list[Symbol]]:
         """Make the rules of an object with any names."""
-        more, end = f"{path}/more", self._writes("}")
+        more, end = f"{path}~more", self._writes("}")
         name = [self._matches(f'"{STRING}*"'), self._writes(": ")]
         member = [*name, self._rule(f"{path}/additionalProperties", values), more]
         self.rules[more] = [[end], [self._writes(", "), *member]]

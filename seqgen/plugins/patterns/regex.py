@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,6 +29,9 @@ if sys.version_info >= (3, 11):
 else:
     import sre_constants as sre
     import sre_parse as parser
+
+# Python warns of sets such as [[a], which may mean something else in a later version.
+warnings.filterwarnings("ignore", "Possible .*set", FutureWarning, r"(seqgen|lark)\b")
 
 MOST_CHARACTERS = 100_000
 CATEGORIES = {
@@ -55,6 +59,8 @@ REFUSED = {
     sre.GROUPREF_EXISTS: "a condition on a group",
     sre.AT: "a word boundary",
 }
+# Of these flags, one holds at a time.
+KINDS_OF_TEXT = sre.SRE_FLAG_ASCII | sre.SRE_FLAG_UNICODE
 # Characters above it have no case.
 LAST_CASED = 0x1FFFF
 
@@ -118,6 +124,7 @@ class RegexReader:
             return after
         if op is sre.SUBPATTERN:
             _, more, fewer, items = arg
+            fewer |= KINDS_OF_TEXT & ~more if more & KINDS_OF_TEXT else 0
             return self._sequence(items, place, (flags | more) & ~fewer)
         if op in (sre.MAX_REPEAT, sre.MIN_REPEAT):
             return self._repeat(*arg, place, flags)

@@ -608,4 +608,5 @@ def load_model_file(path: Path) -> SentencepieceTokenizer:
             raise ValueError(f"a sentencepiece model of type {kind}; bpe and unigram can be used")
         return kinds[kind](model)
     except ValueError as error:
-        raise SeqgenError(f"{path} is {error}") from None
+        why = "; a file of Hugging Face's tokenizers must be named tokenizer.json"
+        raise SeqgenError(f"{path} is {error}{why * model.lstrip().startswith(b'{')}") from None

@@ -4,6 +4,7 @@ import json
 import random
 import re
 import time
+from urllib.parse import quote
 
 import pytest
 from helpers_cli import records, refusal
@@ -387,6 +388,18 @@ def test_alternatives_that_exclude_one_another():
             },
             "required": ["a/properties/b", "a"],
         },
+        {
+            "allOf": [
+                {"properties": {"z": {"$ref": "#/properties/a"}}, "required": ["z"]},
+                {"properties": {"a": {"properties": {"q": {"const": 1}}, "required": ["q"]}}},
+            ],
+            "properties": {"a": {"type": "object", "properties": {"p": {"type": "integer"}}}},
+            "required": ["a"],
+        },
+        {
+            "anyOf": [{"type": "array", "items": {"$ref": "#/$defs/a~1list~10"}}],
+            "$defs": {"a/list/0": {"const": 1}, "a": {"type": "array", "items": {"const": 2}}},
+        },
     ],
 )
 def test_texts_are_valid(schema):
@@ -396,6 +409,134 @@ def test_texts_are_valid(schema):
     for _ in range(20):
         value = json.loads(write(automaton, 60, draw))
         jsonschema.Draft202012Validator(schema).validate(value)
+
+
+NAMES = ["a b", "a%20b", "a~b", "a~1b", "a/b", "", "x", "0", "$id", "é", "%", "#"]
+DRAFTS = [
+    *(f"https://json-schema.org/draft/{year}/schema" for year in ("2020-12", "2019-09")),
+    *(f"http://json-schema.org/draft-0{n}/schema#" for n in (3, 4, 6, 7)),
+]
+
+
+def schema_of_references(draw):
+    """A schema whose parts are referred to, rightly or wrongly, and may be other resources."""
+    words = {  # each of which only some drafts know, or makes a resource or an anchor
+        "$schema": draw.choice(DRAFTS),
+        **dict.fromkeys(("$id", "id"), draw.choice(["http://b/", "#x"])),
+        "$anchor": "x",
+        "prefixItems": [{"type": "string"}],
+        "exclusiveMinimum": 3,
+        "const": 1.0,
+    }
+
+    def part(depth):
+        if depth and draw.random() < 0.5:
+            step = draw.choice(NAMES)
+            for plain, escaped in draw.choice([[], [("~", "~0"), ("/", "~1")]]):
+                step = step.replace(plain, escaped)
+            step = quote(step, safe="~$") if draw.random() < 0.5 else step
+            way = draw.choice(["#/$defs/"] * 5 + ["#/properties/", "#$defs/", "#", "http://b#/"])
+            found = {"$ref": way + step}
+        else:
+            found = draw.choice(
+                [
+                    {"type": "integer"},
+                    {"type": "string", "maxLength": 1},
+                    {"type": "array", "items": {"type": "integer"}},
+                    {"properties": {draw.choice(NAMES): {"const": 1}}},
+                ]
+            )
+        if draw.random() < 0.2:
+            word = draw.choice(list(words))
+            found = {word: words[word], **found}
+        if depth > 1:
+            names = draw.sample(NAMES, 6)
+            found["$defs"] = {name: part(depth - 1) for name in names}
+            if "$ref" not in found and draw.random() < 0.5:
+                found["properties"] = {name: part(depth - 1) for name in names[:2]}
+        return found
+
+    schema = part(3)
+    return {"$schema": draw.choice(DRAFTS), **schema} if draw.random() < 0.5 else schema
+
+
+@pytest.mark.parametrize("count", [150, pytest.param(20_000, marks=pytest.mark.long)])
+def test_references_and_drafts_are_followed_or_refused(count):
+    draw, written = random.Random(7), 0
+    vocabulary = Vocabulary([*(bytes([byte]) for byte in range(256)), None])
+    for _ in range(count):
+        schema = schema_of_references(draw)
+        try:
+            automaton = automaton_of(add_schema, json.dumps(schema), vocabulary)
+        except UsageError as error:
+            assert "\n" not in str(error)
+            continue
+        written += 1
+        valid = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)(schema)
+        for _ in range(2):
+            text = write(automaton, max(automaton.cost(automaton.start), 20), draw)
+            valid.validate(json.loads(text))
+    assert count / 5 < written < count
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("a b", "#/$defs/a%20b"),
+        ("a b", "#/$defs/a b"),
+        ("a%20b", "#/$defs/a%2520b"),
+        ("a/~b", "#/$defs/a~1~0b"),
+        ("a/b", "#/$defs/a%7E1b"),
+        ("é", "#/%24defs/%C3%A9"),
+        ("", "#/$defs/"),
+        ("$id", "#/$defs/$id"),
+    ],
+)
+def test_references_name_any_part(name, target):
+    others = {other: {"const": 2} for other in NAMES}
+    schema = {"$ref": target, "$defs": {**others, name: {"const": 1}}}
+    automaton = automaton_of(add_schema, json.dumps(schema))
+    valid = jsonschema.Draft202012Validator(schema).is_valid
+    assert [accepts(automaton, text) for text in "12"] == [valid(1), valid(2)] == [True, False]
+
+
+PARTS = [
+    {"type": "object", "properties": {"p": {"type": "integer"}}},
+    {"type": "object", "properties": {"p": {"const": 1}}, "required": ["p"]},
+    {"properties": {"p": {"const": True}, "q": {"$ref": "#/properties/a"}}},
+    {"type": "object", "properties": {"q": {"type": "integer"}}, "required": ["q"]},
+    {"$ref": "#/properties/b"},
+    {"$ref": "#/allOf/0/properties/a"},
+]
+
+
+def joined_schema(draw):
+    """A schema of objects that `allOf` joins, some of whose properties are also referred to."""
+
+    def of_object():
+        names = draw.sample("abz", draw.randrange(1, 3))
+        required = [name for name in names if draw.random() < 0.7]
+        properties = {name: draw.choice(PARTS) for name in names}
+        return {"type": "object", "properties": properties, "required": required}
+
+    return {"allOf": [of_object() for _ in range(draw.randrange(1, 3))], **of_object()}
+
+
+@pytest.mark.parametrize("count", [80, pytest.param(10_000, marks=pytest.mark.long)])
+def test_what_is_joined_is_another_schema_than_its_parts(count):
+    draw, written = random.Random(8), 0
+    vocabulary = Vocabulary([*(bytes([byte]) for byte in range(256)), None])
+    for _ in range(count):
+        schema = joined_schema(draw)
+        try:
+            automaton = automaton_of(add_schema, json.dumps(schema), vocabulary)
+        except UsageError as error:
+            assert "\n" not in str(error)
+            continue
+        written += 1
+        text = write(automaton, max(automaton.cost(automaton.start), 40), draw)
+        jsonschema.Draft202012Validator(schema).validate(json.loads(text))
+    assert count / 5 < written < count
 
 
 def test_a_schema_that_refers_to_itself():
@@ -466,6 +607,25 @@ def test_a_schema_that_refers_to_itself():
         (add_schema, '{"allOf": [{"type": "object"}, {"type": "string"}]}', "open objects"),
         (add_schema, '{"allOf": [{"additionalProperties": false}, {}]}', "open objects"),
         (add_schema, '{"$ref": "#/no"}', "'#/no', which does not exist"),
+        (add_schema, '{"$ref": "#a", "$defs": {"a": {"$anchor": "a"}}}', "only # and #/... are"),
+        (add_schema, '{"$ref": "#$defs/a", "$defs": {"a": {}}}', "only # and #/... are"),
+        (add_schema, '{"$ref": "#/examples/00", "examples": [{}]}', "which does not exist"),
+        (
+            add_schema,
+            '{"$ref": "#/$defs/a/$defs/b", "$defs": {"a": {"$id": "b", "$defs": {"b": {}}}}}',
+            r"#/\$defs/a has \$id, which is only followed at the top",
+        ),
+        (
+            add_schema,
+            '{"anyOf": [{"$schema": "https://json-schema.org/draft/2020-12/schema", "const": 1}]}',
+            r"#/anyOf/0 has \$schema, which is only",
+        ),
+        (add_schema, '{"$schema": "http://json-schema.org/draft-04/schema#"}', "draft-04/schema'"),
+        (
+            add_schema,
+            '{"$schema": "http://json-schema.org/draft-07/schema#", "prefixItems": [{}]}',
+            r"# has prefixItems, which the draft of its \$schema has not",
+        ),
         (add_schema, '{"$ref": "#"}', "no text"),
         (add_schema, '{"type": "array", "items": {"$ref": "#"}, "minItems": 1}', "no text"),
         (add_schema, '{"type": "string", "pattern": "(a"}', "unterminated"),

@@ -3,6 +3,8 @@
 import itertools
 import random
 import re
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -60,6 +62,10 @@ def random_pattern(draw, depth, letters="abc"):
         (r"^(a|^b)$|^$", ["a", "b", "", "ab"]),
         (r"[^\s,]+(, [^\s,]+)*", ["né, 日本, x", "a,b", "a, "]),
         (r"(?s:.)x(?a:\w)", ["\nxa", "𝔘xz", "axé", "axb"]),
+        (r"(?a)\w(?u:\w)\w", ["aéa", "aéé", "aaa"]),
+        (r"(?a)(?u:\W)", ["-", "ſ", "é"]),
+        (r"(?u:(?a:\w(?u:\w)(?i:\w)))", ["aéa", "aéé", "éaa"]),
+        (r"(?i)(?a:k)(?ai:[^s])(?u-i:k)(?u:k)", ["ksk", "KſkK", "kakK", "kakk", "K\u017fkk"]),
         (r"[\u0400-\u04ff\U0001f600-\U0001f64f]{2,3}", ["жы", "😀ж😁", "ж", "жжжж", "ax"]),
         (r"(?x) a  b # c", ["ab", "a b"]),
     ],
@@ -68,6 +74,29 @@ def test_language_is_that_of_re(pattern, texts):
     automaton = automaton_of(pattern)
     assert [accepts(automaton, t) for t in texts] == [bool(re.fullmatch(pattern, t)) for t in texts]
     assert len({accepts(automaton, t) for t in texts}) == 2  # some match and some do not
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("--pattern", "(([[]a|[a&&b]|[||a]|[~~]|[--b]))"),
+        ("--grammar", "start: A\nA: /(([[]a|[a&&b]|[||a]|[~~]))/"),
+        ("--json-schema", '{"pattern": "^([[]|[a&&b])$"}'),
+    ],
+)
+def test_python_does_not_warn_of_sets(kind, text):
+    add = {"--pattern": "regex.add_pattern", "--grammar": "grammar.add_grammar"}
+    called = add.get(kind, "json_schema.add_schema")
+    module = called.partition(".")[0]
+    lines = [
+        f"from seqgen.plugins.patterns import network, {module}",
+        "network = network.CharacterNetwork(False)",
+        f"{called}(network, network.start, {text!r})",
+    ]
+    # What calls these functions is a part of seqgen, so the module has such a name.
+    code = f"exec({chr(10).join(lines)!r}, {{'__name__': 'seqgen.caller'}})"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stderr == ""
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(150, marks=pytest.mark.slow)])

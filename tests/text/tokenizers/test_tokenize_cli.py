@@ -258,9 +258,13 @@ def test_wrong_usage_is_one_line_and_exit_2(go, text, arguments, message):
 
 
 def test_other_problems_are_exit_1(go, text, tmp_path):
+    renamed = tmp_path / "no tokenizer" / "bl.json"
+    renamed.parent.mkdir()
+    renamed.write_text('{"version": "1.0", "model": {}}')
     for arguments, message in (
         ([text, "--tokenizer", tmp_path / "none"], "there is no tokenizer"),
         ([text, "--tokenizer", text], "is not a sentencepiece model"),
+        ([text, "--tokenizer", renamed], "must be named tokenizer.json"),
         ([text, "--tokenizer", tmp_path], "missing or damaged"),
         ([text, "-m", "none"], "there is no model named 'none'"),
         ([text, "--tokenizer", "byte", "--out", tmp_path / "no" / "x.tok"], "cannot be written"),
