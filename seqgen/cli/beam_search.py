@@ -58,7 +58,7 @@ def beam_search(
     texts, piped = prompts.texts(loaded, out)
     if tree.explain:
         for found in searching.explain(loaded, texts, search):
-            _put_tree(found, loaded.given.prompt, out)
+            _put_tree(found, loaded.conditioning.prompt, out)
         return
 
     def heading(beam: Beam) -> str:
@@ -69,7 +69,8 @@ def beam_search(
             yield beam
             if beam.missing:
                 names = ", ".join(map(repr, beam.missing))
-                out.notice(f"{loaded.given.prompt} {beam.index}, rank {beam.rank} lacks {names}")
+                which = f"{loaded.conditioning.prompt} {beam.index}"
+                out.notice(f"{which}, rank {beam.rank} lacks {names}")
 
     writing.put(beams(), writing.is_raw(texts, piped, search.nbest), "rank", heading)
 

@@ -101,7 +101,7 @@ class ComparedText(PairFiles, panel=Panel.TEXT):
         return self.data
 
 
-class Tests(Options, panel=Panel.SCORES):
+class ComparisonTests(Options, panel=Panel.SCORES):
     """What is compared beside bits per byte, and how sure the differences are."""
 
     bleu: bool = setting(
@@ -120,7 +120,7 @@ def compare(
     compared: Compared,
     looked_up: CacheOptions,
     files: ComparedText,
-    tests: Tests,
+    tests: ComparisonTests,
     translation: Translation,
     scoring: TextScoring,
     seed: FixedSeed,
@@ -147,7 +147,7 @@ def compare(
     text, what = _text(loaded, Inputs(out.quiet), files)
     _warn(loaded, text if what else None, scoring, out)
     by_bleu = None
-    if loaded[0].given.is_source and tests.bleu:
+    if loaded[0].conditioning.is_source and tests.bleu:
         by_bleu = translating(translation, TranslationScores(metric=("bleu",)), scoring.batch_size)
     records = compared_by(
         loaded,
@@ -177,7 +177,7 @@ def _text(
     from seqgen.scoring import compare as comparing
 
     check_translates(models[0], files.of_pairs)
-    if models[0].given.in_pairs:
+    if models[0].conditioning.in_pairs:
         given = given_pairs(inputs, files)
         newlines = "lf" if all(one.data.newlines == "lf" for one in models) else "keep"
         held_out = given or held_out_by(models, quiet=True)

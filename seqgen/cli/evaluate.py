@@ -152,7 +152,7 @@ def evaluate(
         out.record(evaluations[-1].record())
     if not out.json:
         _table(evaluations, asked.added_measures, out)
-    for one in evaluations if loaded[0].given.is_source else ():
+    for one in evaluations if loaded[0].conditioning.is_source else ():
         if made := one.translations:
             say_cut(one.model, made["cut"], made["pairs"], made["max_tokens"], out)
 
@@ -188,8 +188,8 @@ def _check_files(files: MeasuredText, asked: Measures) -> None:
 
 def _check_for_kind(loaded: LoadedModel, asked: Measures, of_pairs: str | None) -> None:
     """Refuse options that are for the other kind of model than those that are measured."""
-    if loaded.given.is_source and (asked.pairs or asked.added_flag):
-        loaded.given.require_nothing("--pairs" if asked.pairs else asked.added_flag)
+    if loaded.conditioning.is_source and (asked.pairs or asked.added_flag):
+        loaded.conditioning.require_nothing("--pairs" if asked.pairs else asked.added_flag)
     check_translates(loaded, of_pairs)
 
 
@@ -214,7 +214,7 @@ def _reader(
         if to_measure.needs_text:
             held_out_by(models, quiet=True)  # a model without any is refused before the work
         return lambda loaded: (None, None)
-    if models[0].given.in_pairs:
+    if models[0].conditioning.in_pairs:
         given = given_pairs(inputs, files) or held_out_by(models, quiet=True)
         # A model that does not read such pairs, or a line that is none, is refused before the work.
         pairs, *_ = [as_pairs(one, given, "keep") for one in models]

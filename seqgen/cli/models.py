@@ -54,7 +54,7 @@ app = typer.Typer(
 )
 
 
-class Listed(Options, panel=Panel.MODEL):
+class ListingOptions(Options, panel=Panel.MODEL):
     """What is listed in place of trained models."""
 
     architectures: str | None = setting(
@@ -66,7 +66,7 @@ class Listed(Options, panel=Panel.MODEL):
 
 @app.callback(invoke_without_command=True)
 @takes_options
-def models(context: typer.Context, listed: Listed, threads: Threads, out: Output) -> None:
+def models(context: typer.Context, listed: ListingOptions, threads: Threads, out: Output) -> None:
     """List trained models, the latest first."""
     if listed.architectures is not None:
         if context.invoked_subcommand:

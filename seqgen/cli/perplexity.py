@@ -103,7 +103,7 @@ class ScoredText(TextFiles, panel=Panel.TEXT):
     vectors: SourceVectorFile = group(SourceVectorFile)
 
 
-class Views(Options, panel=Panel.OUTPUT):
+class ScoreViews(Options, panel=Panel.OUTPUT):
     """What is shown of a scored text, in place of its figures."""
 
     per_line: bool = same(LineByLine, "per_line")
@@ -138,7 +138,7 @@ def perplexity(
     models: ModelNames,
     looked_up: CacheOptions,
     scoring: Scoring,
-    views: Views,
+    views: ScoreViews,
     look: LookOptions,
     picture: Picture,
     machine: Machine,
@@ -207,7 +207,11 @@ def _put_set(
 
 
 def _check(
-    models: ModelNames, scoring: Scoring, views: Views, look: LookOptions, looked_up: CacheOptions
+    models: ModelNames,
+    scoring: Scoring,
+    views: ScoreViews,
+    look: LookOptions,
+    looked_up: CacheOptions,
 ) -> None:
     """Refuse options of different groups that contradict each other.
 
@@ -235,7 +239,7 @@ def _load(
     models: ModelNames,
     looked_up: CacheOptions,
     scoring: Scoring,
-    views: Views,
+    views: ScoreViews,
     machine: Machine,
     files: Sequence[str],
 ) -> list[LoadedModel]:
@@ -282,7 +286,7 @@ def _two_sides(
         check_translates(loaded[0], flag)
     require(len(targets) == 1, f"{flag} goes with one FILE of targets, not {len(targets)}")
     for one in loaded if source is None else ():
-        one.given.require_vectors()
+        one.conditioning.require_vectors()
     return two_sides(None if source is None else inputs.open_one(source), vectors, targets[0])
 
 

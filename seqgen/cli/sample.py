@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from seqgen.generation.explain import Explanation
 
 
-class Instead(Options, panel=Panel.OUTPUT):
+class AlternativeOutput(Options, panel=Panel.OUTPUT):
     """What is shown in place of texts, and how prompts are typed."""
 
     interactive: bool = setting(
@@ -54,7 +54,7 @@ def sample(
     prompts: GivenPrompts,
     model: ReadModel,
     sampling: SampleOptions,
-    instead: Instead,
+    instead: AlternativeOutput,
     picture: Picture,
     echo: Echo,
     out: Output,
@@ -124,7 +124,7 @@ def _put_reasons(
     loaded, out = writing.loaded, writing.out
     if not suggest:
         tokens = explaining.explain(loaded, texts, sampling)
-        put_explanations(tokens, loaded.given.prompt, out)
+        put_explanations(tokens, loaded.conditioning.prompt, out)
         return
     for token in explaining.suggest(loaded, texts, suggest, sampling.batch_size):
         if not out.record(token):
@@ -171,7 +171,7 @@ def _streamed(writing: TextWriter, prompt: str, sampling: SampleOptions) -> Iter
 
 
 def _check_interactive(
-    prompts: GivenPrompts, instead: Instead, sampling: SampleOptions, out: Output
+    prompts: GivenPrompts, instead: AlternativeOutput, sampling: SampleOptions, out: Output
 ) -> None:
     """Refuse what has no meaning with typed prompts.
 

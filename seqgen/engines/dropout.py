@@ -17,7 +17,7 @@ LEVELS = 1 << 16
 
 
 @dataclass(frozen=True)
-class SomeRows:
+class RowSlice:
     """Rows `first` to `first + count - 1` of `total`; other processes or threads have the rest.
 
     Attributes:
@@ -33,7 +33,7 @@ class SomeRows:
 
 
 class _OfThread(threading.local):
-    rows: SomeRows | None = None
+    rows: RowSlice | None = None
 
 
 _thread = _OfThread()
@@ -46,7 +46,7 @@ class Draw(Protocol):
 
 
 @contextlib.contextmanager
-def drawing_for(rows: SomeRows | None) -> Iterator[None]:
+def drawing_for(rows: RowSlice | None) -> Iterator[None]:
     """Have this thread draw within what these rows would get if it had all rows; None for all."""
     before, _thread.rows = _thread.rows, rows
     try:

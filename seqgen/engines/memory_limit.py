@@ -31,7 +31,7 @@ def return_freed_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-class TooLarge(Exception):  # noqa: N818
+class SizeLimitExceeded(Exception):  # noqa: N818
     """More numbers are asked for than a `SizeLimit` allows."""
 
 
@@ -55,7 +55,7 @@ class SizeLimit(TorchFunctionMode):
         if func in _SIZES and args:
             self.left -= _SIZES[func](*args)
             if self.left < 0:
-                raise TooLarge
+                raise SizeLimitExceeded
         return func(*args, **(kwargs or {}))
 
 
@@ -87,7 +87,7 @@ def to_train(model_class: type[Any], config: Any, machines: int = 1) -> Any:
     try:
         with SizeLimit(machines * there // (BYTES * TRAINING_COPIES)):
             return model_class(config)
-    except TooLarge:
+    except SizeLimitExceeded:
         raise SeqgenError(
             f"out of memory: the model has more parameters than can be trained in the "
             f"{there / 1e9:,.1f} GB of this machine; make it smaller"

@@ -160,7 +160,7 @@ class Norm(Piece):
 
 
 @dataclass(frozen=True)
-class Drop(Piece):
+class DropoutPiece(Piece):
     """Dropout, which acts in training only.
 
     Attributes:
@@ -172,7 +172,7 @@ class Drop(Piece):
     shares: bool = False
 
     def over_arrays(self, weights: Weights, ops: Ops) -> Any:
-        return Kept()
+        return NoDropout()
 
     def module(self) -> nn.Module:
         from seqgen.engines.dropout import Dropout
@@ -180,7 +180,7 @@ class Drop(Piece):
         return Dropout(self.p, self.shares)
 
 
-class Kept:
+class NoDropout:
     """Dropout over arrays, where nothing is trained: it drops nothing."""
 
     def __call__(self, x: Leaf, mask: None = None) -> Leaf:

@@ -24,13 +24,13 @@ from seqgen.generation.beam_groups import (
     SearchPrompt,
 )
 from seqgen.generation.continuation import DEAD_END, LIMIT, EndIds, reasons_of
-from seqgen.generation.hypotheses import Best, Hypothesis
+from seqgen.generation.hypotheses import Hypothesis, NBest
 from seqgen.generation.processors import History, Processor, before_and_after, normalise
 from seqgen.generation.sampling import prefill
 from seqgen.generation.stochastic_beam import StochasticGroup
 from seqgen.hashing import hash64
 from seqgen.models.distributions import require_numbers
-from seqgen.models.inference import Reader, without_gradients
+from seqgen.models.inference import InferenceModel, without_gradients
 from seqgen.models.state import Opens
 from seqgen.settings.generation import BeamOptions
 
@@ -83,7 +83,7 @@ class Search:
         If no text could be finished, those that lack something required are returned, or else the
         best one that could not go on.
         """
-        best = Best(self.groups[0].best.n)
+        best = NBest(self.groups[0].best.n)
         for group in self.groups:
             for hypothesis in group.best.hypotheses:
                 best.add(hypothesis)
@@ -98,7 +98,7 @@ class Search:
 
 @without_gradients
 def search(
-    model: Reader,
+    model: InferenceModel,
     sources: Sequence[SearchPrompt],
     options: BeamOptions,
     processors: Sequence[Processor],

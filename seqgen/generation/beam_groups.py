@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from seqgen.generation.continuation import LIMIT, EndIds, reasons_of
-from seqgen.generation.hypotheses import Best, Hypothesis, LengthNorm
+from seqgen.generation.hypotheses import Hypothesis, LengthNorm, NBest
 from seqgen.generation.processors import IMPOSSIBLE
 from seqgen.settings.generation import BeamOptions
 
@@ -219,7 +219,7 @@ class Group:
     def __init__(self, options: BeamOptions, root: Hypothesis) -> None:
         self.diversity, self.size = options.diversity, options.beams // options.groups
         self.norm = LengthNorm.of(options)
-        self.live, self.best = [root], Best(options.nbest)
+        self.live, self.best = [root], NBest(options.nbest)
 
     @staticmethod
     def rank(
@@ -300,7 +300,7 @@ class RestrictedGroup(Group, ABC):
         failing: the best finished hypotheses that lack something, for want of any that does not.
     """
 
-    failing: Best
+    failing: NBest
 
     @abstractmethod
     def allow(self, hypothesis: Hypothesis, log_probs: np.ndarray, ending: Ending) -> None:

@@ -22,15 +22,15 @@ from seqgen.generation.continuation import Continuation
 from seqgen.generation.exhaustive import exhaustive
 from seqgen.generation.from_source import (
     AttentionToSource,
+    Generator,
     SourceReader,
-    TextMaker,
+    cached_property_without_lock,
     check_sources,
     coverage_penalty,
-    property_kept,
 )
 from seqgen.generation.hypotheses import Hypothesis, LengthNorm
 from seqgen.generation.processors import NoRepeatNgram, Processor
-from seqgen.generation.prompts import OfSource, Prompt, Written, batches, opening
+from seqgen.generation.prompts import Prompt, SourceFields, Written, batches, opening
 from seqgen.settings import require
 from seqgen.settings.generation import BeamOptions
 from seqgen.store.loaded import LoadedModel
@@ -56,7 +56,7 @@ class Beam(Written):
     finish_reason: str
     model: str
     seed: int | None
-    of_source: OfSource | None = None
+    of_source: SourceFields | None = None
     label: str | None = None
     missing: list[str] | None = None
 
@@ -103,7 +103,7 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Searcher(TextMaker):
+class Searcher(Generator):
     """A model and the options it searches with.
 
     Raises:
@@ -116,10 +116,10 @@ class Searcher(TextMaker):
     def __post_init__(self) -> None:
         covers = self.options.coverage_penalty > 0
         if covers:
-            self.loaded.given.require_sources("--coverage-penalty")
+            self.loaded.conditioning.require_sources("--coverage-penalty")
         check_sources(self.options.of_source, self.loaded, attention=covers)
 
-    @property_kept
+    @cached_property_without_lock
     def requirement(self) -> Requirement | None:
         """What texts must contain, if anything is asked for."""
         made = (filters.requirement(self) for filters in self.options.added_filters)
@@ -232,7 +232,7 @@ class Searcher(TextMaker):
 
     def _texts(
         self, prompt: Prompt, hypotheses: Sequence[Hypothesis]
-    ) -> Iterator[tuple[str, OfSource | None]]:
+    ) -> Iterator[tuple[str, SourceFields | None]]:
         """Yield the text of each hypothesis, and what its record has besides."""
         options, limit = self.options, self.limit(prompt)
 

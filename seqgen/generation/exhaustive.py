@@ -10,7 +10,7 @@ from seqgen.generation.beam_groups import Ending
 from seqgen.generation.hypotheses import Hypothesis, LengthNorm
 from seqgen.generation.processors import IMPOSSIBLE, History, Processor, before_and_after, normalise
 from seqgen.generation.sampling import prefill
-from seqgen.models.inference import Reader, without_gradients
+from seqgen.models.inference import InferenceModel, without_gradients
 from seqgen.models.state import Opens, State
 from seqgen.settings import require
 
@@ -19,7 +19,7 @@ MOST = 1_000_000
 
 @without_gradients
 def exhaustive(
-    model: Reader,
+    model: InferenceModel,
     nbest: int,
     norm: LengthNorm,
     processors: Sequence[Processor],

@@ -55,7 +55,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Removed:
+class FilteredTokens:
     """What one filter took away: how many tokens, of which mass, and the likeliest of them."""
 
     filter: str
@@ -76,7 +76,7 @@ class Explanation(ShortRepr):
     probability: float
     logprob: float
     candidates: list[Candidate]
-    removed: list[Removed]
+    removed: list[FilteredTokens]
     seed: int
     model: str
 
@@ -158,7 +158,8 @@ def _explained(
         if gone:
             first = sorted(gone, key=lambda v: (-before[v].item(), v))[:count]
             texts = [piece(writer.loaded, v) for v in first]
-            removed.append(Removed(name, len(gone), float(np.exp(before[gone]).sum()), texts))
+            mass = float(np.exp(before[gone]).sum())
+            removed.append(FilteredTokens(name, len(gone), mass, texts))
     shown = dict.fromkeys([*_likeliest(model_log_probs, count), *_likeliest(final, count), token])
     candidates = [
         Candidate(

@@ -17,7 +17,13 @@ from seqgen.engines.ops import ops_of
 from seqgen.generation.constraint import TextConstraint
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.processors import Forbid, Force, MinTokens, Processor
-from seqgen.generation.prompts import Look, OfSource, Prompt, first_unknown, read_prompt
+from seqgen.generation.prompts import (
+    AttentionRecord,
+    Prompt,
+    SourceFields,
+    first_unknown,
+    read_prompt,
+)
 from seqgen.generation.token_bytes import end_and_dead_end
 from seqgen.models.inference import without_gradients
 from seqgen.settings import Options, require
@@ -28,7 +34,7 @@ from seqgen.text.sources import Vectors, handles_of
 from seqgen.text.tokenizers import Decoder, Tokenizer
 
 
-class property_kept(cached_property):  # noqa: N801
+class cached_property_without_lock(cached_property):  # noqa: N801
     """A `cached_property` without the lock of Python before 3.12, which a class's objects share.
 
     A constraint that one request prepares would hold up the texts of all others.
@@ -74,7 +80,7 @@ def check_sources(options: LookOptions, loaded: LoadedModel, attention: bool = F
         UsageError: it is a model of text; it has no attention, or not that layer or head.
     """
     for flag in options.given:
-        loaded.given.require_sources(flag)
+        loaded.conditioning.require_sources(flag)
     words = [flag for flag in ("--align-words", "--copy-unknown") if flag in options.given]
     has_words = loaded.source_tokenizer is not None or not words
     name = loaded.stored.name
@@ -87,7 +93,7 @@ def check_sources(options: LookOptions, loaded: LoadedModel, attention: bool = F
 
 
 @dataclass(frozen=True)
-class TextMaker:
+class Generator:
     """A model, and what is asked of the texts that it draws, or searches for.
 
     Attributes:
@@ -105,7 +111,7 @@ class TextMaker:
         """The token that ends a text that cannot go on; None to leave it no token."""
         return end_and_dead_end(self.loaded.tokenizer)[1] if self.dead_ends else None
 
-    @property_kept
+    @cached_property_without_lock
     def constraint(self) -> TextConstraint | None:
         """What keeps texts in the form that is asked for."""
         made = (filters.constraint(self) for filters in self.options.added_filters)
@@ -116,7 +122,7 @@ class TextMaker:
         """What the form makes of steps, if one is asked for."""
         return None if self.constraint is None else self.constraint.outcomes
 
-    @property_kept
+    @cached_property_without_lock
     def added_filters(self) -> list[Processor]:
         """The filters of plugins that are asked for."""
         return [made for filters in self.options.added_filters for made in filters.filters(self)]
@@ -229,7 +235,7 @@ class SourceReader:
         prompt: Prompt,
         written: Sequence[Sequence[int]],
         begin: Callable[[Decoder], Continuation],
-    ) -> Iterator[tuple[str, OfSource]]:
+    ) -> Iterator[tuple[str, SourceFields]]:
         """Yield every text that was written from one source, and what its record has besides.
 
         Args:
@@ -258,7 +264,7 @@ class SourceReader:
 
     def look(
         self, prompt: Prompt, ids: Sequence[int], weights: np.ndarray, pieces: Sequence[bytes]
-    ) -> Look:
+    ) -> AttentionRecord:
         """Return what is asked for of a text's attention.
 
         Args:
@@ -276,7 +282,7 @@ class SourceReader:
                 of_source = word_numbers(pieces_of(self.loaded.source_tokenizer, prompt.source))
                 mean = by_words(mean, word_numbers(pieces[:written]), of_source)
             alignment = pharaoh(align(mean))
-        return Look(
+        return AttentionRecord(
             attention=weights if options.attention else None,
             target_pieces=self.loaded.tokenizer.pieces(ids),
             source_pieces=self.source_pieces(prompt),
@@ -289,7 +295,7 @@ class SourceReader:
             return [str(place) for place in range(prompt.places)]
         return self.loaded.source_tokenizer.pieces(prompt.source_tokens)
 
-    def look_at(self, pair: tuple[str | Vectors, str], ids: Sequence[int]) -> Look:
+    def look_at(self, pair: tuple[str | Vectors, str], ids: Sequence[int]) -> AttentionRecord:
         """Return what is asked for of the attention of a target that was given.
 
         Args:
@@ -331,8 +337,8 @@ def check_heads(heads: ChosenHeads, loaded: LoadedModel) -> None:
     """
     end = loaded.framing.end
     nothing: tuple[int, ...] | Vectors = (end,)
-    if loaded.given.features is not None:
-        nothing = Vectors(np.zeros((1, loaded.given.features), np.float32))
+    if loaded.conditioning.features is not None:
+        nothing = Vectors(np.zeros((1, loaded.conditioning.features), np.float32))
     (weights,) = AttentionToSource(loaded, nothing)([[end]])
     shape, name = weights.shape, loaded.stored.name
     for flag, given, there in (("layer", heads.layer, shape[0]), ("head", heads.head, shape[1])):

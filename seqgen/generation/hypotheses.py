@@ -74,7 +74,7 @@ class Hypothesis:
         return -(self.score or 0.0), self.tokens
 
 
-class Best:
+class NBest:
     """The n best finished hypotheses so far, all different."""
 
     def __init__(self, n: int) -> None:

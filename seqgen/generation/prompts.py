@@ -45,11 +45,11 @@ class Prompt:
     source_begin: int = 0
 
     @property
-    def of_source(self) -> OfSource | None:
+    def of_source(self) -> SourceFields | None:
         """What records of a model with sources have besides; None for a model of text."""
         if self.source is None:
             return None
-        return OfSource(source=str(self.source), source_unknown=self.source_unknown)
+        return SourceFields(source=str(self.source), source_unknown=self.source_unknown)
 
     @property
     def places(self) -> int:
@@ -106,7 +106,7 @@ def batches(
 def read_prompt(loaded: LoadedModel, index: int, text: str | Vectors) -> Prompt:
     """Return a prompt, or a source for a model that writes from those, as ids or vectors."""
     start = loaded.framing.start
-    tokenizer = loaded.source_tokenizer if loaded.given.is_source else None
+    tokenizer = loaded.source_tokenizer if loaded.conditioning.is_source else None
     if isinstance(text, Vectors):
         return Prompt(index, "", (start,), text, text)
     if tokenizer is None:
@@ -130,7 +130,7 @@ def opening(loaded: LoadedModel, batch: Sequence[Prompt]) -> tuple[Opens | None,
     Raises:
         UsageError: the model writes texts given labels, and none are chosen.
     """
-    return loaded.given.opens(loaded.model, [prompt.source_tokens for prompt in batch])
+    return loaded.conditioning.opens(loaded.model, [prompt.source_tokens for prompt in batch])
 
 
 def _as_read(loaded: LoadedModel, text: str, line: bool) -> str:
@@ -164,7 +164,7 @@ def _problem(
     loaded: LoadedModel, text: str | Vectors, index: int, prompts: Iterable[str | Vectors]
 ) -> SeqgenError | None:
     try:
-        loaded.given.check(features_of(text))
+        loaded.conditioning.check(features_of(text))
     except SeqgenError as error:
         return error
     if isinstance(text, Vectors):
@@ -172,7 +172,7 @@ def _problem(
     why = no_text(text)
     if why is not None:
         return SeqgenError(f"prompt {index} {why}")
-    if loaded.given.is_source:
+    if loaded.conditioning.is_source:
         if "\n" in text:
             return SeqgenError(f"prompt {index} has several lines; a source is one line")
         return None  # what is unknown in a source is read as <unk>
@@ -253,7 +253,7 @@ DIGITS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class AttentionRecord:
     """What a text read of its source.
 
     Attributes:
@@ -281,7 +281,7 @@ class Look:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfSource:
+class SourceFields:
     """What a record has besides when its text is written from a source; `prompt` is then empty.
 
     Attributes:
@@ -292,7 +292,7 @@ class OfSource:
 
     source: str
     source_unknown: int
-    look: Look | None = None
+    look: AttentionRecord | None = None
 
     def keys(self) -> dict[str, Any]:
         """Return its part of a record, in order, as JSON can hold it."""
@@ -301,13 +301,13 @@ class OfSource:
 
 
 class Written(ShortRepr):
-    """A dataclass of a text's figures, which may have an `OfSource`, or a label."""
+    """A dataclass of a text's figures, which may have an `SourceFields`, or a label."""
 
-    of_source: OfSource | None
+    of_source: SourceFields | None
     label: str | None
 
     @property
-    def look(self) -> Look | None:
+    def look(self) -> AttentionRecord | None:
         """What the text read of its source, if that is asked for."""
         return None if self.of_source is None else self.of_source.look
 

@@ -14,7 +14,12 @@ from seqgen.generation import sampling
 from seqgen.generation.backward import begin_continuation, decoder_of
 from seqgen.generation.continuation import DEAD_END, Continuation, reasons_of
 from seqgen.generation.draw import Choose, CounterDraw, greedy
-from seqgen.generation.from_source import SourceReader, TextMaker, check_sources, property_kept
+from seqgen.generation.from_source import (
+    Generator,
+    SourceReader,
+    cached_property_without_lock,
+    check_sources,
+)
 from seqgen.generation.processors import (
     Ban,
     MinP,
@@ -27,8 +32,8 @@ from seqgen.generation.processors import (
     TopP,
     Typical,
 )
-from seqgen.generation.prompts import OfSource, Prompt, Written, batches, opening
-from seqgen.generation.sampling import Manner, Row, Watch
+from seqgen.generation.prompts import Prompt, SourceFields, Written, batches, opening
+from seqgen.generation.sampling import Row, SamplingPolicy, Watch
 from seqgen.models.state import Opens
 from seqgen.settings import MOST_TOKENS
 from seqgen.settings.generation import SampleOptions
@@ -73,12 +78,12 @@ class Sample(Written):
     finish_reason: str
     seed: int | None
     model: str
-    of_source: OfSource | None = None
+    of_source: SourceFields | None = None
     label: str | None = None
 
 
 @dataclass(frozen=True)
-class Writer(TextMaker):
+class Writer(Generator):
     """A model and the options it writes with.
 
     Raises:
@@ -90,14 +95,14 @@ class Writer(TextMaker):
     def __post_init__(self) -> None:
         check_sources(self.options.of_source, self.loaded)
 
-    @property_kept
+    @cached_property_without_lock
     def ends(self) -> Mapping[int, str]:
         """The tokens that end a text, and why each does."""
         form, stops = self.constraint, self.loaded.framing.stops
         reasons = reasons_of(stops) if form is None else form.reasons
         return reasons | ({self.dead_id: DEAD_END} if self.added_filters else {})
 
-    @property_kept
+    @cached_property_without_lock
     def processors(self) -> list[Processor]:
         """Every filter in order, first the one for tokens that are never written."""
         options, processors = self.options, [self.possible]
@@ -109,7 +114,7 @@ class Writer(TextMaker):
     @property
     def batch_size(self) -> int:
         """How many texts are written side by side."""
-        quick = self.loaded.model.drawer and Manner(self.processors, self.choose).is_plain
+        quick = self.loaded.model.drawer and SamplingPolicy(self.processors, self.choose).is_plain
         return max(self.options.batch_size, QUICK_ROWS if quick else 1)
 
     @property

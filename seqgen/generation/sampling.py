@@ -17,7 +17,7 @@ from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import Choose, CounterDraw
 from seqgen.generation.processors import Forbid, History, Processor, normalise
 from seqgen.models.distributions import require_numbers
-from seqgen.models.inference import Reader, without_gradients
+from seqgen.models.inference import InferenceModel, without_gradients
 from seqgen.models.state import Opens, State
 
 
@@ -59,7 +59,7 @@ Watch = Callable[[Sequence[Row], int, Sequence[np.ndarray], Sequence[int]], None
 
 
 @dataclass(frozen=True, eq=False)
-class Manner:
+class SamplingPolicy:
     """How some texts are written.
 
     Attributes:
@@ -101,7 +101,7 @@ class BatchText:
         error: why its next token could not be drawn; it is dropped then.
     """
 
-    def __init__(self, row: Row, continuation: Continuation, manner: Manner) -> None:
+    def __init__(self, row: Row, continuation: Continuation, manner: SamplingPolicy) -> None:
         self.row, self.continuation, self.manner = row, continuation, manner
         self.history = History(row.tokens, len(row.tokens))
         self.dropped = False
@@ -122,7 +122,7 @@ class TextBatch:
         model: in evaluation mode.
     """
 
-    def __init__(self, model: Reader) -> None:
+    def __init__(self, model: InferenceModel) -> None:
         self.model = model
         self.texts: list[BatchText] = []
         # Of the texts in order, in parts that are joined at the next `draw`: logits (B, V) of the
@@ -331,7 +331,7 @@ def _choose(texts: Sequence[BatchText], log_probs: np.ndarray) -> tuple[list[int
 
 
 def sample(
-    model: Reader,
+    model: InferenceModel,
     rows: Sequence[Row],
     begin: Callable[[Row], Continuation],
     processors: Sequence[Processor],
@@ -346,7 +346,7 @@ def sample(
         model: in evaluation mode.
         rows: what to write.
         begin: opens a row's continuation.
-        processors: see `Manner`, also for the others.
+        processors: see `SamplingPolicy`, also for the others.
         choose: picks the tokens.
         watch: is called at every step.
         opens: opens a state for the rows' handles; None for a model that has no sources.
@@ -355,7 +355,7 @@ def sample(
     Yields:
         Every token as it is drawn. A row that is finished from the start yields one empty step.
     """
-    manner = Manner(processors, choose, watch, outcomes)
+    manner = SamplingPolicy(processors, choose, watch, outcomes)
     texts = [BatchText(row, begin(row), manner) for row in rows]
     for text in texts:
         if text.continuation.finish_reason:
@@ -369,14 +369,14 @@ def sample(
         batch.read()
 
 
-def without_sources(model: Reader) -> Opens:
+def without_sources(model: InferenceModel) -> Opens:
     """Return what opens the states of a model that writes from no source."""
     return lambda handles: model.start(len(handles))
 
 
 @without_gradients
 def prefill(
-    model: Reader,
+    model: InferenceModel,
     prompts: Sequence[tuple[int, ...]],
     opens: Opens | None = None,
     handles: Sequence[int] | None = None,

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from seqgen.engines.parts import Pieces, fill
 from seqgen.engines.weights import FLOATS, require_types
 from seqgen.models.array_network import Configured
-from seqgen.models.inference import OverFeatures, Reader
+from seqgen.models.inference import HiddenStateModel, InferenceModel
 from seqgen.models.low_rank import adapter_tensors, adapters_of
 from seqgen.models.network import Network
 from seqgen.models.state import State
@@ -99,8 +99,8 @@ class TorchModel(nn.Module, Configured):
         """
 
 
-class LanguageModel(TorchModel, Reader):
-    """A `Reader` that is a torch module.
+class LanguageModel(TorchModel, InferenceModel):
+    """A `InferenceModel` that is a torch module.
 
     Training calls it without a state: there is no past then, and no cache.
     """
@@ -122,7 +122,7 @@ class LanguageModel(TorchModel, Reader):
         """
 
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
-        """Read one token of each row; see `Reader.step`.
+        """Read one token of each row; see `InferenceModel.step`.
 
         A model with a faster way for one token than `forward` overrides this.
 
@@ -158,8 +158,8 @@ class Compilable:
         self._compiled = None
 
 
-class NeuralLanguageModel(Compilable, OverFeatures, LanguageModel, Network):
-    """`OverFeatures` of torch modules.
+class NeuralLanguageModel(Compilable, HiddenStateModel, LanguageModel, Network):
+    """`HiddenStateModel` of torch modules.
 
     Args:
         config: of the model.
@@ -172,7 +172,7 @@ class NeuralLanguageModel(Compilable, OverFeatures, LanguageModel, Network):
 
     trained_by: ClassVar[str] = "seqgen.training.objective:REGIMES"
     output_dropout: nn.Module
-    forward = OverFeatures.predict
+    forward = HiddenStateModel.predict
 
     def __init__(self, config: ModelConfig, pieces: Pieces | None = None) -> None:
         super().__init__()

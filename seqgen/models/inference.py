@@ -20,7 +20,7 @@ from seqgen.engines.ops import ArrayOps, Leaf, Ops
 from seqgen.engines.parts import fill_over_arrays
 from seqgen.engines.weights import Weights
 from seqgen.models.array_network import ArrayNetwork, Configured
-from seqgen.models.scores import Predictions, Scores, Want, WrittenOut
+from seqgen.models.scores import Predictions, ScoreDetail, Scores, WrittenOut
 from seqgen.settings import ModelConfig
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ LOGITS_AT_ONCE = 1 << 23
 F = TypeVar("F", bound=Callable)
 
 
-class Reader(Configured, ABC):
+class InferenceModel(Configured, ABC):
     """A distribution over the next token, given those before it.
 
     Attributes:
@@ -147,7 +147,7 @@ class Reader(Configured, ABC):
         return opened
 
     def score(
-        self, tokens: Leaf, targets: Leaf, state: State, want: Want = "log_probs"
+        self, tokens: Leaf, targets: Leaf, state: State, want: ScoreDetail = "log_probs"
     ) -> tuple[Scores, State]:
         """Score each target after its token. Ask for no more than you need: ranks are slow.
 
@@ -218,7 +218,7 @@ class Drawer(Protocol):
         """Return the state after one more token of each row."""
 
 
-class ArrayModel(ArrayNetwork, Reader):
+class ArrayModel(ArrayNetwork, InferenceModel):
     """A language model over NumPy arrays."""
 
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
@@ -226,7 +226,7 @@ class ArrayModel(ArrayNetwork, Reader):
         return logits[:, 0], state
 
 
-class OverFeatures(Reader):
+class HiddenStateModel(InferenceModel):
     """A model that makes features of the past and a linear `head` over them.
 
     Attributes:
@@ -261,7 +261,7 @@ class OverFeatures(Reader):
     def predict(
         self, tokens: Leaf, state: Any = None, last: int | None = None
     ) -> tuple[Leaf, State | None]:
-        """Predict the token after each; see `Reader.__call__`."""
+        """Predict the token after each; see `InferenceModel.__call__`."""
         features, after = self.hidden(tokens, state)
         return self.logits(features, tokens, state, last), after
 
@@ -274,15 +274,15 @@ class OverFeatures(Reader):
             features: (B, T, H) of `hidden`.
             tokens: (B, T), which `hidden` read.
             past: the state that `hidden` was given, which may be used up.
-            last: see `Reader.__call__`.
+            last: see `InferenceModel.__call__`.
         """
         return self.ops.wide(self.head(features if last is None else features[:, -last:]))
 
 
-class NeuralArrays(OverFeatures, ArrayModel):
-    """`OverFeatures` over arrays."""
+class NeuralArrays(HiddenStateModel, ArrayModel):
+    """`HiddenStateModel` over arrays."""
 
-    __call__ = OverFeatures.predict
+    __call__ = HiddenStateModel.predict
 
     def __init__(self, config: ModelConfig, weights: Weights, ops: Ops = ArrayOps) -> None:
         self.config = config

@@ -60,7 +60,7 @@ def score_each_line(loaded: LoadedModel, text: str | Pairs, scoring: Scoring) ->
     whole = whole_of(text)
     corpus = loaded.encode([whole], documents, unknowns)
     if isinstance(text, Pairs):
-        loaded.given.check(text.source_features)
+        loaded.conditioning.check(text.source_features)
         corpus = replace(corpus, sources=text.encoded_sources(loaded.source_tokenizer, None))
     if corpus.tokens.size == 0:
         raise SeqgenError(f"the text contains no token of {loaded.stored.name}: nothing to score")
@@ -271,7 +271,7 @@ def compare(
         SeqgenError: the text is empty, or holds no token of some model.
     """
     check_kinds(models, text)
-    translates = models[0].given.is_source
+    translates = models[0].conditioning.is_source
     if not whole_of(text):
         raise SeqgenError("the text is empty: there is nothing to score")
     each = [for_model(loaded, scoring) for loaded in models]
@@ -308,8 +308,8 @@ def check_kinds(models: Sequence[LoadedModel], text: str | Pairs) -> None:
         raise UsageError("a model is given twice")
     for loaded in models:
         if not isinstance(text, Pairs):
-            loaded.given.require_nothing("a text")
-        elif not loaded.given.in_pairs:
+            loaded.conditioning.require_nothing("a text")
+        elif not loaded.conditioning.in_pairs:
             raise UsageError(f"{loaded.stored.name} reads text, and cannot be compared on pairs")
 
 

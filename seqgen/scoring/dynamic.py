@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seqgen.errors import SeqgenError
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
-from seqgen.models.scores import Want, WrittenOut
+from seqgen.models.scores import ScoreDetail, WrittenOut
 from seqgen.scoring.loop import Scored, arrays_of, with_quick_ranks
 from seqgen.settings import MOST_NATS, require
 from seqgen.settings.scoring import Dynamic
@@ -29,7 +29,7 @@ def for_model(dynamic: Dynamic, loaded: LoadedModel, documents: str) -> Dynamic:
         UsageError: there are no weights to train, or no stream of text to train them on.
     """
     name, model = loaded.stored.name, loaded.model
-    loaded.given.require_nothing("--dynamic")
+    loaded.conditioning.require_nothing("--dynamic")
     require(loaded.cache is None, "give --dynamic or --cache, not both")
     trained = isinstance(model, NeuralLanguageModel)
     what = "estimated from counts" if model.counted else "a mixture"
@@ -50,7 +50,7 @@ def for_model(dynamic: Dynamic, loaded: LoadedModel, documents: str) -> Dynamic:
 
 
 def score_dynamically(
-    model: NeuralLanguageModel, corpus: Corpus, dynamic: Dynamic, want: Want = "hits"
+    model: NeuralLanguageModel, corpus: Corpus, dynamic: Dynamic, want: ScoreDetail = "hits"
 ) -> Iterator[Scored]:
     """Score a text segment by segment, and train the model on each once it is scored.
 
@@ -120,7 +120,7 @@ class _Segment:
     targets: Tensor
     logits: Tensor
 
-    def scored(self, want: Want) -> Scored:
+    def scored(self, want: ScoreDetail) -> Scored:
         scores = WrittenOut(self.logits.detach()).score(self.targets, want)
         tokens = self.targets[0].cpu().numpy()
         return Scored(np.zeros(tokens.size, dtype=np.int64), tokens, *arrays_of(scores, 0))

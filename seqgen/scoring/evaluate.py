@@ -147,7 +147,7 @@ def evaluate(
         score = attempt("perplexity", lambda: asdict(perplexity(loaded, scored, **how)))
     if to_measure.writes:
         what, write = "continuations", _continue
-        if loaded.given.is_source:
+        if loaded.conditioning.is_source:
             what, write = "translations", _translate
         written = attempt(what, lambda: write(loaded, text, to_measure)) or {}
     if to_measure.lenient and score is None and not written:
@@ -158,7 +158,7 @@ def evaluate(
         for pair_score in score_pairs(loaded, pair_texts, name, to_measure.scoring)
     ]
     kind, more = Evaluation, {}
-    if loaded.given.is_source:
+    if loaded.conditioning.is_source:
         kind, more = PairEvaluation, {"translations": written.get("translations")}
     return kind(
         model=loaded.stored.name,
@@ -183,11 +183,11 @@ def _read(
 ) -> tuple[str | TokenFile | Pairs | None, str | None]:
     """Return what a model is measured on, and its name; see `evaluate`."""
     if to_measure.pairs:
-        loaded.given.require_nothing("--pairs")
+        loaded.conditioning.require_nothing("--pairs")
     if text is None and to_measure.needs_text:
         return held_out(loaded), "validation"
-    if isinstance(text, Pairs) != loaded.given.in_pairs and text is not None:
-        reads = "pairs" if loaded.given.in_pairs else "text"
+    if isinstance(text, Pairs) != loaded.conditioning.in_pairs and text is not None:
+        reads = "pairs" if loaded.conditioning.in_pairs else "text"
         raise UsageError(f"{loaded.stored.name} is measured on {reads}: give that")
     if isinstance(text, str) and loaded.data.newlines == "lf":
         text = "".join(unix_newlines([text]))
@@ -258,7 +258,7 @@ def held_out(loaded: LoadedModel) -> str | TokenFile | Pairs:
     Raises:
         SeqgenError: it holds out nothing.
     """
-    if loaded.given.in_pairs:
+    if loaded.conditioning.in_pairs:
         return held_out_pairs(loaded)
     path = loaded.stored.validation_text
     if path is None:

@@ -10,8 +10,8 @@ import numpy as np
 
 from seqgen.engines.ops import ops_of
 from seqgen.metrics.perplexity import ScoreTotals
-from seqgen.models.inference import Reader, without_gradients
-from seqgen.models.scores import Scores, Want
+from seqgen.models.inference import InferenceModel, without_gradients
+from seqgen.models.scores import ScoreDetail, Scores
 from seqgen.models.state import State
 from seqgen.settings import Direction
 from seqgen.text.corpus import Corpus
@@ -85,11 +85,11 @@ def add_up(scored: Iterable[Scored], tokenizer: Tokenizer) -> ScoreTotals:
 
 
 def score_corpus(
-    model: Reader,
+    model: InferenceModel,
     corpus: Corpus,
     batch_size: int = 32,
     stride: int | None = None,
-    want: Want = "hits",
+    want: ScoreDetail = "hits",
     direction: Direction = "forward",
 ) -> Iterator[Scored]:
     """Score every document of a corpus, each from the start of a text.
@@ -102,8 +102,8 @@ def score_corpus(
         model: in evaluation mode; one that writes from sources where the corpus has them.
         corpus: documents of at least one token.
         batch_size: documents side by side, at most.
-        stride: see `Reader.start`.
-        want: see `Reader.score`; with hits come ranks where these are quick.
+        stride: see `InferenceModel.start`.
+        want: see `InferenceModel.score`; with hits come ranks where these are quick.
         direction: in which the model reads; the scores are in the order of the text either way.
 
     Yields:
@@ -120,7 +120,7 @@ def score_corpus(
 
 @without_gradients
 def _score_documents(
-    model: Reader, corpus: Corpus, batch_size: int, stride: int | None, want: Want
+    model: InferenceModel, corpus: Corpus, batch_size: int, stride: int | None, want: ScoreDetail
 ) -> Iterator[Scored]:
     """Score every document as it stands; see `score_corpus`."""
     batch_size = max(batch_size, model.rows_at_least)
@@ -134,7 +134,9 @@ def _score_documents(
             yield from _score_rows(model, corpus, documents, opens, want)
 
 
-def opener(model: Reader, corpus: Corpus, stride: int | None) -> Callable[[Sequence[int]], State]:
+def opener(
+    model: InferenceModel, corpus: Corpus, stride: int | None
+) -> Callable[[Sequence[int]], State]:
     """Return what opens a state for documents of a corpus, a row each, on their sources if any."""
     if corpus.sources is None:
         return lambda documents: model.start(len(documents), stride)
@@ -142,11 +144,11 @@ def opener(model: Reader, corpus: Corpus, stride: int | None) -> Callable[[Seque
 
 
 def _score_rows(
-    model: Reader,
+    model: InferenceModel,
     corpus: Corpus,
     documents: np.ndarray,
     opens: Callable[[Sequence[int]], State],
-    want: Want,
+    want: ScoreDetail,
 ) -> Iterator[Scored]:
     begin, end = corpus.starts[documents], corpus.ends[documents]
     state = opens(documents.tolist())
@@ -170,7 +172,7 @@ def _score_rows(
         before = targets[alive, -1]
 
 
-def with_quick_ranks(model: Reader, want: Want) -> Want:
+def with_quick_ranks(model: InferenceModel, want: ScoreDetail) -> ScoreDetail:
     """Return what a model is asked for: ranks where these are as quick as hits."""
     return "ranks" if want == "hits" and model.quick_ranks else want
 

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.inference import Reader
+from seqgen.models.inference import InferenceModel
 from seqgen.models.mixture.fitting import MatchedOrders, fit_by_order, fit_weights, mixed_log_probs
 from seqgen.models.mixture.gate import orders_of
 from seqgen.models.mixture.gate_fitting import Contexts, WholeDistributions, fit_gate
@@ -36,7 +36,7 @@ LEAST = 1e-300
 EXACT = 12
 
 # A model -> what `score` gives for each token of a text: (N,), or (N, 1 + F) with `flatnesses`.
-Columns = Callable[[Reader], np.ndarray]
+Columns = Callable[[InferenceModel], np.ndarray]
 # What the weights of a mixture depend on.
 By = Literal["order", "context"]
 
@@ -60,7 +60,7 @@ class FittedCache:
     rounds: int
 
 
-def fit_cache(parts: Sequence[Reader], size: int, columns: Columns) -> FittedCache:
+def fit_cache(parts: Sequence[InferenceModel], size: int, columns: Columns) -> FittedCache:
     """Find the strength, the flatness and the weights under which a text is most probable.
 
     For each flatness EM finds the rest, and all caches share one strength; flatnesses are tried
@@ -286,7 +286,7 @@ def require_fit_by(by: By | None, loaded: LoadedModel) -> int | None:
                 f"{size:,}: leave it out, or give --by order"
             )
         return None
-    loaded.given.require_nothing("--by order")
+    loaded.conditioning.require_nothing("--by order")
     try:
         return guide_of(loaded.model.parts)
     except ValueError:
@@ -346,7 +346,7 @@ def _corpus(
 
 
 def token_log_probs(
-    model: Reader,
+    model: InferenceModel,
     corpus: Corpus,
     batch_size: int = 32,
     direction: Direction = "forward",
@@ -394,7 +394,9 @@ class Distributions:
 
 
 def distributions(
-    parts: Sequence[Reader], columns: Callable[[Reader], np.ndarray], tokens: np.ndarray
+    parts: Sequence[InferenceModel],
+    columns: Callable[[InferenceModel], np.ndarray],
+    tokens: np.ndarray,
 ) -> Distributions:
     """Read a text by all parts.
 
@@ -453,7 +455,7 @@ def to_fit(held_out: Corpus) -> Corpus:
 
 
 def fit_on_half(
-    parts: Sequence[Reader], corpus: Corpus, direction: Direction = "forward"
+    parts: Sequence[InferenceModel], corpus: Corpus, direction: Direction = "forward"
 ) -> HalvesFit:
     """Fit the weights of models of one vocabulary, see `fit_columns`; or a gate if that is better.
 
@@ -466,7 +468,7 @@ def fit_on_half(
         direction: in which all read.
     """
 
-    def column(model: Reader) -> np.ndarray:
+    def column(model: InferenceModel) -> np.ndarray:
         return token_log_probs(model, corpus, direction=direction)
 
     guide, size = parts[-1], corpus.tokens.size

@@ -169,7 +169,7 @@ def tokenize_passages(loaded: LoadedModel, chunks: Iterable[str], max_tokens: in
         UsageError: the model writes from sources, or from labels.
         SeqgenError: the text is empty.
     """
-    loaded.given.require_nothing("this")
+    loaded.conditioning.require_nothing("this")
     text, whole = _beginning(chunks, CHARACTERS_OF_TOKEN * max_tokens)
     corpus = loaded.encode([text])
     if corpus.tokens.size == 0:

@@ -34,8 +34,8 @@ def for_model(loaded: LoadedModel, scoring: Scoring | None = None) -> Scoring:
         UsageError: the stride does not suit its window, or the model cannot learn so.
     """
     scoring = scoring or Scoring()
-    if loaded.given.in_pairs:
-        name, each = loaded.stored.name, loaded.given.noun
+    if loaded.conditioning.in_pairs:
+        name, each = loaded.stored.name, loaded.conditioning.noun
         fits = scoring.documents != "stream"
         require(fits, f"--documents stream has no meaning: {name} scores {each}, one by one")
     window, stride = loaded.model.window, scoring.stride
@@ -43,7 +43,7 @@ def for_model(loaded: LoadedModel, scoring: Scoring | None = None) -> Scoring:
     most = f"from 1 to {window}, the window of {loaded.stored.name}"
     require(fits, f"--stride must be {most}, not {stride}")
     documents, learning = scoring.documents or loaded.data.documents, scoring.learning
-    lines = documents == "line" or loaded.given.in_pairs
+    lines = documents == "line" or loaded.conditioning.in_pairs
     require(lines or not scoring.no_end, "--no-end goes with --documents line or --per-line")
     if scoring.learns:
         from seqgen.scoring import dynamic
@@ -125,10 +125,10 @@ def perplexity(
     """
     scoring = for_model(loaded, scoring)
     if not isinstance(text, Pairs):
-        loaded.given.require_nothing("the perplexity of a text")
+        loaded.conditioning.require_nothing("the perplexity of a text")
     totals, facts, unknown = totals_of(loaded, text, scoring)
     kind, more = Perplexity, {}
-    if loaded.given.is_source:
+    if loaded.conditioning.is_source:
         kind, more = PairPerplexity, {"source_unknown": unknown}
     if totals.tokens == 0:
         name = title_of(file) if file else "the text"
@@ -175,7 +175,7 @@ def totals_of(
 def score_held_out(loaded: LoadedModel) -> ScoreTotals:
     """Return the totals of a model's held-out text, which it must have."""
     path = loaded.stored.validation_text
-    if loaded.given.in_pairs:
+    if loaded.conditioning.in_pairs:
         text = held_out_pairs(loaded)
     else:
         text = open_token_file(path) if is_token_file(path) else Text((path,)).chunks()
@@ -199,7 +199,7 @@ def _score_pairs(
     loaded: LoadedModel, pairs: Pairs, scoring: Scoring
 ) -> tuple[ScoreTotals, Survey, int]:
     """Return the totals of the targets given their sources, and how many of these are unknown."""
-    loaded.given.check(pairs.source_features)
+    loaded.conditioning.check(pairs.source_features)
     sources = pairs.encoded_sources(loaded.source_tokenizer, None)
     by_line = replace(scoring, documents="line")
     totals, facts = _score_chunks(loaded, pairs.targets(), by_line, sources)
@@ -293,8 +293,8 @@ def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
     newline = loaded.framing_of("stream").start == loaded.tokenizer.newline_id
     start = "a newline" if newline else "BOS"
     way = f"each line alone, {end}" if line else f"one stream after {start}"
-    if loaded.given.each is not None:
-        way = f"each {loaded.given.each}, {end}"
+    if loaded.conditioning.each is not None:
+        way = f"each {loaded.conditioning.each}, {end}"
     parts = [
         f"{way}, from right to left" if loaded.backward else way,
         f"{loaded.tokenizer.kind} tokens",
@@ -339,7 +339,7 @@ def scoring_signature(
         number,
         model=short(loaded.stored.digest),
         data=short(data),
-        documents=loaded.given.signature or scoring.documents,
+        documents=loaded.conditioning.signature or scoring.documents,
         tokens=loaded.tokenizer.kind,
         unknowns=f"scored+{OOV_BITS}bits/byte",
         window="{}/{}".format(*_window(loaded, scoring)) if windowed else "none",

@@ -94,16 +94,16 @@ def _score_group(
     loaded: LoadedModel, items: Sequence[str | tuple[str | Vectors, str]], scoring: Scoring
 ) -> Iterator[ScoredLine]:
     """Score lines, or the targets of pairs, side by side."""
-    if not loaded.given.in_pairs:
+    if not loaded.conditioning.in_pairs:
         yield from _score_texts(loaded, items, None, scoring)
         return
-    sources = loaded.given.encode([source for source, _ in items])
+    sources = loaded.conditioning.encode([source for source, _ in items])
     lines_scored = _score_texts(loaded, [target + NEWLINE for _, target in items], sources, scoring)
     for line, (source, _), begin, end in zip(
         lines_scored, items, sources.starts, sources.ends, strict=True
     ):
         read = sources.values[begin:end]
-        yield replace(line, source=source, source_unknown=loaded.given.unknown_in(read))
+        yield replace(line, source=source, source_unknown=loaded.conditioning.unknown_in(read))
 
 
 def _score_texts(
@@ -224,7 +224,7 @@ def line_record(
         **figures(line.totals),
     )
     about = {"line": line.index, "text": line.text}
-    if line.source is not None and not loaded.given.is_source:
+    if line.source is not None and not loaded.conditioning.is_source:
         about |= {"label": line.source}
     elif line.source is not None:
         about |= {"source": str(line.source), "source_unknown": line.source_unknown}

@@ -133,7 +133,7 @@ class Scoring(TextScoring, panel=Panel.SCORES):
 
     @property
     def want(self) -> Literal["ranks", "hits"]:
-        """What a model is asked for beside log-probabilities, a `models.scores.Want`."""
+        """What a model is asked for beside log-probabilities, a `models.scores.ScoreDetail`."""
         return "ranks" if self.top5 else "hits"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from seqgen.engines.choice import EngineChoice
 from seqgen.errors import SeqgenError
-from seqgen.models.inference import Reader
+from seqgen.models.inference import InferenceModel
 from seqgen.settings import WHOLE_NUMBERS, DataConfig, Documents, require
 from seqgen.settings.scoring import CacheConfig
 from seqgen.store import StoredMixture, StoredModel, layout
@@ -65,7 +65,7 @@ class LoadedModel:
     """
 
     stored: StoredModel
-    model: Reader
+    model: InferenceModel
     tokenizer: Tokenizer
     data: DataConfig
     source_tokenizer: Tokenizer | Labels | None = None
@@ -91,16 +91,16 @@ class LoadedModel:
         return self.source_tokenizer if isinstance(self.source_tokenizer, Labels) else None
 
     @property
-    def given(self) -> Given:
+    def conditioning(self) -> Conditioning:
         """What its texts are given."""
         features = getattr(self.model.parts[0].config, "source_features", None)
         if self.labels is not None:
-            return GivenLabels(self.stored.name, self.labels, self.label)
+            return LabelConditioning(self.stored.name, self.labels, self.label)
         if features is not None:
-            return GivenVectors(self.stored.name, features)
+            return VectorConditioning(self.stored.name, features)
         if self.source_tokenizer is not None:
-            return GivenTokens(self.stored.name, self.source_tokenizer)
-        return Nothing(self.stored.name)
+            return TokenConditioning(self.stored.name, self.source_tokenizer)
+        return Unconditional(self.stored.name)
 
     def with_labels(self, names: Sequence[str]) -> LoadedModel:
         """Return the model with the labels of the texts that it is to write or to score.
@@ -182,7 +182,7 @@ class LoadedModel:
 
 
 @dataclass(frozen=True)
-class Given(ABC):
+class Conditioning(ABC):
     """What the texts of one model are given.
 
     Attributes:
@@ -292,7 +292,7 @@ class Given(ABC):
 
 
 @dataclass(frozen=True)
-class Nothing(Given):
+class Unconditional(Conditioning):
     """A model of text."""
 
     noun, model_is, each, signature = "text", "a model of text", None, None
@@ -306,7 +306,7 @@ class Nothing(Given):
 
 
 @dataclass(frozen=True)
-class GivenLabels(Given):
+class LabelConditioning(Conditioning):
     """Labels, the same for all texts that are written.
 
     Attributes:
@@ -339,7 +339,7 @@ class GivenLabels(Given):
 
 
 @dataclass(frozen=True)
-class GivenTokens(Given):
+class TokenConditioning(Conditioning):
     """A source of tokens each.
 
     Attributes:
@@ -358,7 +358,7 @@ class GivenTokens(Given):
 
 
 @dataclass(frozen=True)
-class GivenVectors(Given):
+class VectorConditioning(Conditioning):
     """Vectors each."""
 
     features: int

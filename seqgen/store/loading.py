@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from seqgen import registry, store
 from seqgen.engines.choice import NO_ARRAY_MODEL, EngineChoice, Workload, choose_engine
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.inference import ArrayModel, NeuralArrays, Reader
+from seqgen.models.inference import ArrayModel, InferenceModel, NeuralArrays
 from seqgen.settings import WHOLE_NUMBERS, DataConfig, Direction
 from seqgen.settings.scoring import CacheConfig
 from seqgen.store import StoredMixture, StoredModel
@@ -172,7 +172,7 @@ def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
         UsageError: the model writes from sources.
         SeqgenError: it is estimated from counts.
     """
-    loaded.given.require_nothing("--cache")
+    loaded.conditioning.require_nothing("--cache")
     parts = loaded.model.parts
     cached = [beside_caches(part, cache) for part in parts]
     if not any(cached):
@@ -188,8 +188,8 @@ def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
 
 
 def beside_caches(
-    model: Reader, cache: CacheConfig, flatnesses: Sequence[float] | None = None
-) -> Reader | None:
+    model: InferenceModel, cache: CacheConfig, flatnesses: Sequence[float] | None = None
+) -> InferenceModel | None:
     """Return a model with a cache beside it, or with several; None if it has no features."""
     if isinstance(model, ArrayModel):
         from seqgen.models.memory.continuous_cache import CachedArrays
@@ -228,7 +228,7 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
     return replace(loaded, model=in_precision(loaded.model.to(device), precision))
 
 
-def _assembled(stored: StoredModel, model: Reader, tokenizer: Tokenizer) -> LoadedModel:
+def _assembled(stored: StoredModel, model: InferenceModel, tokenizer: Tokenizer) -> LoadedModel:
     """Return a stored model with its tokenizers and the way its text is read.
 
     Raises:
@@ -287,7 +287,7 @@ def _mixed(stored: StoredMixture, parts: Sequence[LoadedModel]) -> LoadedModel:
     return replace(first, stored=stored, model=mixture_of([part.model for part in parts], stored))
 
 
-def mixture_of(parts: Sequence[Reader], stored: StoredMixture) -> Mixed:
+def mixture_of(parts: Sequence[InferenceModel], stored: StoredMixture) -> Mixed:
     """Return models of one engine as one, with the weights that a mixture is stored with.
 
     Raises:
@@ -301,7 +301,7 @@ def mixture_of(parts: Sequence[Reader], stored: StoredMixture) -> Mixed:
 
 
 def joined(
-    parts: Sequence[Reader],
+    parts: Sequence[InferenceModel],
     weights: Sequence[float],
     by_order: Sequence[Sequence[float]] | None = None,
     gate: Sequence[Sequence[float]] | None = None,
@@ -338,7 +338,7 @@ def require_alike(first: LoadedModel, other: LoadedModel) -> None:
 def _way_out(first: LoadedModel, other: LoadedModel) -> str:
     """Return how to train models with the same tokenizers; nothing if that would not help."""
     both, ways = (first, other), []
-    if first.given.is_source != other.given.is_source:
+    if first.conditioning.is_source != other.conditioning.is_source:
         return ""
     if different := _vocabulary(other) != _vocabulary(first):
         ways.append("--tokenizer pointing at the other")
@@ -358,8 +358,8 @@ def _vocabulary(loaded: LoadedModel) -> tuple[str, dict]:
 
 def _source_vocabulary(loaded: LoadedModel) -> tuple[str, Any] | None:
     """Return what a model's sources consist of; None for a model of text."""
-    if loaded.given.features is not None:
-        return "vectors", loaded.given.features
+    if loaded.conditioning.features is not None:
+        return "vectors", loaded.conditioning.features
     tokenizer = loaded.source_tokenizer
     return None if tokenizer is None else (tokenizer.kind, tokenizer.facts())
 

@@ -89,7 +89,7 @@ class Pairs(ABC):
         Args:
             keep: which, a bool for each.
         """
-        return SomePairs(self, keep)
+        return PairSubset(self, keep)
 
     def survey(self) -> Survey:
         """Return the characters, bytes, lines and hash of the pairs as lines with a tab."""
@@ -162,7 +162,7 @@ class FilePairs(Pairs):
 
 
 @dataclass(frozen=True)
-class SomePairs(Pairs):
+class PairSubset(Pairs):
     """Some of the pairs of others.
 
     Args:
@@ -178,7 +178,7 @@ class SomePairs(Pairs):
 
 
 @dataclass(frozen=True)
-class Fitting:
+class FittingPairs:
     """A corpus without the pairs that are too long, and how many those were."""
 
     corpus: Corpus
@@ -218,7 +218,9 @@ def encode_sources(
     return TokenSources(tokens, ends, read.oov, framing=2)
 
 
-def drop_long(corpus: Corpus, max_source_len: int | None, max_target_len: int | None) -> Fitting:
+def drop_long(
+    corpus: Corpus, max_source_len: int | None, max_target_len: int | None
+) -> FittingPairs:
     """Drop the pairs with a side that is too long; nothing is truncated.
 
     Args:
@@ -228,7 +230,7 @@ def drop_long(corpus: Corpus, max_source_len: int | None, max_target_len: int | 
     """
     kept = fitting(corpus, max_source_len, max_target_len)
     dropped = int(np.count_nonzero(~kept))
-    return Fitting(corpus.take(np.flatnonzero(kept)) if dropped else corpus, dropped)
+    return FittingPairs(corpus.take(np.flatnonzero(kept)) if dropped else corpus, dropped)
 
 
 def fitting(corpus: Corpus, max_source_len: int | None, max_target_len: int | None) -> np.ndarray:

@@ -194,7 +194,7 @@ def run_em(
 
     with stored.log(METRICS) as metrics:
 
-        def enough(done: baum_welch.Pass) -> str | None:
+        def enough(done: baum_welch.EMIteration) -> str | None:
             share = budget.share(Run(step=done.number, seconds=done.seconds))
             event = Iteration(
                 step=done.number,

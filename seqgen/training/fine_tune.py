@@ -36,7 +36,7 @@ TOKENIZER = ("tokenizer", "source_tokenizer", "vocab_size", "min_count")
 
 
 @dataclass(frozen=True)
-class Origin:
+class InitialModel:
     """A trained model whose weights a new one starts from.
 
     Attributes:
@@ -52,7 +52,7 @@ class Origin:
     source_tokenizer: Tokenizer | Labels | None
 
     @classmethod
-    def load(cls, name: str) -> Origin:
+    def load(cls, name: str) -> InitialModel:
         """Return the model that `--init-from` means.
 
         Raises:
@@ -270,7 +270,10 @@ class Origin:
 
 
 def architecture_of(
-    origin: Origin | None, architecture: str | None, config: Mapping[str, Any], task: str | None
+    origin: InitialModel | None,
+    architecture: str | None,
+    config: Mapping[str, Any],
+    task: str | None,
 ) -> str:
     """Return which architecture is meant: the user's, the file's, the origin's, or the default.
 

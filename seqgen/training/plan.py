@@ -32,7 +32,7 @@ from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import Tokenizer
 from seqgen.training.datasets.prepared import Prepared, VocabSizes
 from seqgen.training.events import Notice, Report
-from seqgen.training.fine_tune import FeatureSource, Origin, architecture_of, feature_source
+from seqgen.training.fine_tune import FeatureSource, InitialModel, architecture_of, feature_source
 from seqgen.training.regularising import Regularisation
 from seqgen.wording import plural
 
@@ -61,7 +61,7 @@ class Plan:
     """
 
     row: registry.Architecture
-    origin: Origin | None
+    origin: InitialModel | None
     given: dict[str, Any]
     model: dict[str, Any]
     training: TrainingConfig
@@ -244,7 +244,7 @@ def plan_of(
         SeqgenError: there is no such model to begin from.
     """
     begun = {**settings_of(config), **settings}.get("init_from")
-    origin = None if begun is None else Origin.load(begun)
+    origin = None if begun is None else InitialModel.load(begun)
     if preset is not None:
         needed = preset.needs_origin and origin is None
         require(not needed, f"--preset {preset.name} fine-tunes a model: add --init-from")

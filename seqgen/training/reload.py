@@ -20,7 +20,7 @@ from seqgen.training.events import Notice, Report
 
 
 @dataclass(frozen=True)
-class MovedData:
+class DataLocation:
     """Where a stored model's data is now.
 
     Attributes:
@@ -38,7 +38,7 @@ class MovedData:
 def reload_stored_data(
     stored: StoredModel,
     tokens: Tokenizers,
-    moved: MovedData = MovedData(),
+    moved: DataLocation = DataLocation(),
     report: Report = lambda event: None,
 ) -> Prepared:
     """Read a stored model's data again. Its held-out part stays as it was and is never trained on.
@@ -97,7 +97,7 @@ def _comparison(
     return is_changed
 
 
-def _find_files(stored: StoredModel, moved: MovedData) -> DataFiles:
+def _find_files(stored: StoredModel, moved: DataLocation) -> DataFiles:
     """Return where a stored model's data is: where the user says, or where it was.
 
     Raises:

@@ -23,7 +23,7 @@ from seqgen.training.estimate import Estimator
 from seqgen.training.events import Notice, Report
 from seqgen.training.family import NetworkToMix, family_of, new_family
 from seqgen.training.plan import check_members, override
-from seqgen.training.reload import MovedData, leaks, reload_stored_data, tokens_of
+from seqgen.training.reload import DataLocation, leaks, reload_stored_data, tokens_of
 from seqgen.training.run import Run
 from seqgen.training.session import (
     AddedOptions,
@@ -80,7 +80,7 @@ def resume(
         stored = _found(name)
         _check_resumable(stored, given)
         with restored_randomness(options.place), stored.locked():
-            result = _go_on(stored, MovedData(data, targets, changed_data), given, options)
+            result = _go_on(stored, DataLocation(data, targets, changed_data), given, options)
     options.conclude(result.name)
     return result
 
@@ -94,7 +94,7 @@ def _found(name: str | Path | None) -> StoredModel:
 
 
 def _go_on(
-    stored: StoredModel, data: MovedData, given: Mapping[str, Any], options: RunOptions
+    stored: StoredModel, data: DataLocation, given: Mapping[str, Any], options: RunOptions
 ) -> TrainingResult:
     """Go on with a stored model that is locked.
 
@@ -133,7 +133,7 @@ def _go_on(
 
 
 def _reloaded(
-    stored: StoredModel, data: MovedData, training: TrainingConfig, options: RunOptions
+    stored: StoredModel, data: DataLocation, training: TrainingConfig, options: RunOptions
 ) -> tuple[LoadedModel, Prepared, Unfilled | None]:
     """Return a stored model on its device, and its data; one that is divided has no content yet."""
     place, report = options.place, options.report

@@ -51,7 +51,7 @@ from seqgen.training.loop import Trainer
 from seqgen.training.regimes.base import TextRules
 from seqgen.training.regularising import Regularisation, take_dropout
 from seqgen.training.run import Budget, Diverged, Hooks, Listener, Run
-from seqgen.training.validating import SAMPLE_TOKENS, Final
+from seqgen.training.validating import SAMPLE_TOKENS, FinalValidation
 from seqgen.wording import ShortRepr, listed
 
 # The options that plugins add to `train`, groups of the class `ListenerOptions`.
@@ -409,7 +409,7 @@ class Session:
     def _result(self, run: Run) -> TrainingResult:
         finished = run.stopped in FINISHED
         members = self._fit_members() if finished else None
-        final = Final()
+        final = FinalValidation()
         if finished:  # what is stored has the best weights, not necessarily the last ones
             kept = as_stored(self.loaded)
             final = load_object(kept.stored.task.validation)(kept, self.prepared).final()

@@ -25,7 +25,7 @@ LEAST_OPERATIONS = 1e11
 
 
 @dataclass(frozen=True)
-class Final:
+class FinalValidation:
     """What a model achieves after its training.
 
     Attributes:
@@ -61,7 +61,7 @@ class Validation(ABC):
         """Return the loss on a small, fixed part of what is held out."""
 
     @abstractmethod
-    def final(self) -> Final:
+    def final(self) -> FinalValidation:
         """Measure the model on all that is held out, if anything is."""
 
     def steps(self, tokens_per_step: float, sample: bool) -> float:

@@ -15,7 +15,7 @@ from seqgen.training.validating import (
     SAMPLE_TOKENS,
     VALIDATION_LENGTH,
     VALIDATION_ROWS,
-    Final,
+    FinalValidation,
     Validation,
     final_validation,
 )
@@ -35,13 +35,13 @@ class TextValidation(Validation):
         totals = add_up(scored, self.prepared.tokenizer)
         return totals.nll_nats / totals.tokens
 
-    def final(self) -> Final:
+    def final(self) -> FinalValidation:
         totals, seconds = final_validation(self.loaded)
         text = fixed_sample(self.loaded, self.prepared.sample_prompt, SAMPLE_TOKENS)
         if totals is None:
-            return Final(about={"sample": text})
+            return FinalValidation(about={"sample": text})
         how = protocol(self.loaded, for_model(self.loaded))
-        return Final(totals.nats_per_token, seconds, {"protocol": how, "sample": text})
+        return FinalValidation(totals.nats_per_token, seconds, {"protocol": how, "sample": text})
 
 
 class OwnLossValidation(Validation):
@@ -66,11 +66,11 @@ class OwnLossValidation(Validation):
     def quick(self) -> float:
         return self.loss(self.little)
 
-    def final(self) -> Final:
+    def final(self) -> FinalValidation:
         if self.prepared.val is None:
-            return Final(about=self.about())
+            return FinalValidation(about=self.about())
         began = time.monotonic()
         loss = self.loss()
         figures = {f"val_{name}": value for name, value in self.figures.items()}
         about = {"protocol": self.how, **figures, **self.about()}
-        return Final(loss, time.monotonic() - began, about)
+        return FinalValidation(loss, time.monotonic() - began, about)

@@ -15,7 +15,7 @@ from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store.loading import load
 from seqgen.training.events import Notice
-from seqgen.training.fine_tune import Origin
+from seqgen.training.fine_tune import InitialModel
 from seqgen.training.session import Session
 from seqgen.training.train import train
 
@@ -73,9 +73,9 @@ def base(texts):
 def test_training_holds_one_copy_of_the_weights(lora, base, texts, monkeypatch):
     """Not those of the model it began from, nor those laid out to write samples."""
     origins, trained = [], []
-    load_origin, show = Origin.load, Session._show_sample
+    load_origin, show = InitialModel.load, Session._show_sample
     monkeypatch.setattr(
-        Origin, "load", lambda name: origins.append(load_origin(name)) or origins[0]
+        InitialModel, "load", lambda name: origins.append(load_origin(name)) or origins[0]
     )
 
     def shown(self, *about):

@@ -20,7 +20,7 @@ from seqgen.text.overlap import occurrences
 from seqgen.text.sources import content_of
 from seqgen.text.tokenizers import load_tokenizer
 from seqgen.training.datasets.dataset import Dataset
-from seqgen.training.reload import MovedData, reload_stored_data, tokens_of
+from seqgen.training.reload import DataLocation, reload_stored_data, tokens_of
 from seqgen.training.resume import resume
 from seqgen.training.train import train
 
@@ -152,7 +152,7 @@ def begun(kind: Kind, folder, words, steps=4, **settings) -> store.StoredModel:
 def read_again(stored, changed_data=False):
     tokenizer = load_tokenizer(stored.path / "tokenizer")
     tokens = tokens_of(stored, tokenizer)
-    moved = MovedData(may_differ=changed_data)
+    moved = DataLocation(may_differ=changed_data)
     return reload_stored_data(stored, tokens, moved)
 
 

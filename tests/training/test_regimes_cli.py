@@ -13,7 +13,7 @@ from training_runs import assert_same, both_ways
 
 from seqgen import store
 from seqgen.errors import UsageError
-from seqgen.models.inference import OverFeatures
+from seqgen.models.inference import HiddenStateModel
 from seqgen.settings import REGIMES, TrainingConfig
 from seqgen.training.events import Notice
 from seqgen.training.plan import plan_of
@@ -182,7 +182,7 @@ def test_a_counted_model_has_no_regime(arguments, text, capsys):
 
 
 def test_a_regime_that_needs_features_refuses_a_model_without(monkeypatch):
-    monkeypatch.delattr(OverFeatures, "hidden")
+    monkeypatch.delattr(HiddenStateModel, "hidden")
     monkeypatch.delattr("seqgen.models.recurrent.arrays.RecurrentStack.hidden")
     assert plan_of("lstm", None, {"regime": "scheduled"}, {}, ["regime"])
     with pytest.raises(UsageError, match="professor-forcing needs a model with hidden features"):

@@ -209,7 +209,7 @@ def _leaf(kind: Any) -> Any:
     return _leaf(parts[0])
 
 
-class OwnValue:
+class TypedOption:
     """What a parameter of Typer makes of its text: what its parser returns, or the text itself.
 
     Typer would have pydantic call the parser, which takes a tenth of a second to load and to set
@@ -244,7 +244,7 @@ def read_here(parameters: Iterable[Any]) -> None:
             about = parameter.type_descriptor
             parser = about.parameter_info.parser
             if parser is not None or about.annotation in (str, str | None, list[str], bool):
-                parameter._runtime_param = OwnValue(parser)
+                parameter._runtime_param = TypedOption(parser)
 
 
 # Options whose number may be left out, and what stands for it then.

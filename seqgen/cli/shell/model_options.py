@@ -155,7 +155,7 @@ class ReadModel(ModelName, panel=Panel.TEXT):
         work = Work(rows=rows, written=rows * max_tokens)
         loaded = load(self.model, machine.device, machine.precision, looked_up, work)
         loaded = loaded.with_labels(self.label)
-        loaded.given.require_chosen()
+        loaded.conditioning.require_chosen()
         return loaded
 
 

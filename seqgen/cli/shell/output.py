@@ -54,7 +54,7 @@ def can_redraw(stream: IO[Any] | None) -> bool:
 def say(message: str) -> None:
     """Write a line to standard error, if anybody still reads it."""
     if sys.stderr is not None:
-        stream = Unread(sys.stderr)
+        stream = FailingStream(sys.stderr)
         stream.write(as_shown(message, sys.stderr) + "\n")
         stream.flush()
 
@@ -82,7 +82,7 @@ def forget_announced() -> None:
     _announced.clear()
 
 
-class Unread:
+class FailingStream:
     """A stream that may fail: its reader leaves, its terminal hangs up, its disk is full.
 
     What is written to it from then on goes nowhere, also what Python writes at its exit.
@@ -308,7 +308,7 @@ def console(stream: IO[str]) -> Console:
 
     plain = not is_terminal(stream)
     return (Console if plain else Screen)(
-        file=Unread(stream) if stream is sys.stderr else stream,
+        file=FailingStream(stream) if stream is sys.stderr else stream,
         highlight=False,
         markup=False,
         emoji=False,

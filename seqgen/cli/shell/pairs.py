@@ -169,12 +169,12 @@ def check_one_kind(models: Sequence[LoadedModel]) -> bool:
     Raises:
         UsageError: there are both: no FILE is for both.
     """
-    kinds = {m.given.noun: m for m in models}
+    kinds = {m.conditioning.noun: m for m in models}
     if len(kinds) > 1:
         one, other, *_ = kinds.values()
-        apart = f"{other.stored.name} {other.given.noun}: score them apart"
-        raise UsageError(f"{one.stored.name} scores {one.given.noun} and {apart}")
-    return models[0].given.in_pairs
+        apart = f"{other.stored.name} {other.conditioning.noun}: score them apart"
+        raise UsageError(f"{one.stored.name} scores {one.conditioning.noun} and {apart}")
+    return models[0].conditioning.in_pairs
 
 
 def check_translates(loaded: LoadedModel, option: str | None) -> None:
@@ -183,9 +183,9 @@ def check_translates(loaded: LoadedModel, option: str | None) -> None:
     Raises:
         UsageError: it was given, and the model is another.
     """
-    if option is not None and not loaded.given.is_source:
+    if option is not None and not loaded.conditioning.is_source:
         name = loaded.stored.name
-        raise UsageError(f"{option} is for translators; {name} reads {loaded.given.noun}")
+        raise UsageError(f"{option} is for translators; {name} reads {loaded.conditioning.noun}")
 
 
 def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> ScoredInput:
@@ -197,10 +197,10 @@ def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> ScoredInput:
     from seqgen.scoring.compare import common_text, hold_out_alike
 
     names = " and ".join(loaded.stored.name for loaded in models)
-    if models[0].given.in_pairs:
+    if models[0].conditioning.in_pairs:
         pairs = held_out_pairs_by(models)
         if not quiet:
-            announce(f"scoring the held-out {models[0].given.noun} of {names}")
+            announce(f"scoring the held-out {models[0].conditioning.noun} of {names}")
         return pairs
     path = models[0].stored.validation_text
     if path is None:
@@ -219,14 +219,14 @@ def as_text(loaded: LoadedModel, given: ScoredInput) -> Iterable[str] | Pairs:
         UsageError: it is a token file, and the model reads pairs.
         SeqgenError: the model does not read such sources.
     """
-    if loaded.given.in_pairs or isinstance(given, PairsOf):
+    if loaded.conditioning.in_pairs or isinstance(given, PairsOf):
         return as_pairs(loaded, given, loaded.data.newlines)
     return given.chunks(loaded.data.newlines)
 
 
 def as_scored(loaded: LoadedModel, given: ScoredInput) -> Iterable[str] | TokenFile | Pairs:
     """Return the same, or the token file that a model of text is given."""
-    text_alone = isinstance(given, Input) and not loaded.given.in_pairs
+    text_alone = isinstance(given, Input) and not loaded.conditioning.in_pairs
     return (text_alone and given.token_file) or as_text(loaded, given)
 
 
@@ -244,12 +244,12 @@ def as_pairs(loaded: LoadedModel, given: ScoredInput, newlines: str) -> Pairs:
         SeqgenError: the model does not read such sources.
     """
     if isinstance(given, Input):
-        pairs = loaded.given.read(lines_of(given, newlines), given.title)
+        pairs = loaded.conditioning.read(lines_of(given, newlines), given.title)
     else:
         if given.vectors:
-            loaded.given.require_vectors()
+            loaded.conditioning.require_vectors()
         pairs = given.open(newlines)
-    loaded.given.check(pairs.source_features)
+    loaded.conditioning.check(pairs.source_features)
     return pairs
 
 

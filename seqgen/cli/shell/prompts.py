@@ -82,7 +82,7 @@ class GivenPrompts(Options, panel=Panel.TEXT):
             return piped_lines("no prompt, no text", out), True
         if self.prompt_file:
             text = self.files[0].text()
-            return [text.removesuffix("\n") if loaded.given.is_source else text], False
+            return [text.removesuffix("\n") if loaded.conditioning.is_source else text], False
         return self.prompts or ("",), False
 
     def check_for(self, loaded: LoadedModel) -> None:
@@ -92,12 +92,12 @@ class GivenPrompts(Options, panel=Panel.TEXT):
             UsageError: says which.
         """
         if self.source_vectors:
-            loaded.given.require_vectors()
+            loaded.conditioning.require_vectors()
         if self.source:
-            loaded.given.require_sources("--source")
-        if loaded.given.is_source and not self.given and piped_input() is None:
+            loaded.conditioning.require_sources("--source")
+        if loaded.conditioning.is_source and not self.given and piped_input() is None:
             name = loaded.stored.name
-            if loaded.given.features is not None:
+            if loaded.conditioning.features is not None:
                 raise UsageError(f"{name} writes from vectors: give --source-vectors FILE")
             raise UsageError(f"{name} writes from a source: give one, or pipe them in, a line each")
 

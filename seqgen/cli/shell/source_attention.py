@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.text import Text
 
-    from seqgen.generation.prompts import Look
+    from seqgen.generation.prompts import AttentionRecord
     from seqgen.scoring.surprisal import ScoredLine
     from seqgen.store.loaded import LoadedModel
 
@@ -68,7 +68,7 @@ class AttentionView:
         if self.plot is not None:
             self._place()
 
-    def at(self, loaded: LoadedModel, line: ScoredLine) -> Look | None:
+    def at(self, loaded: LoadedModel, line: ScoredLine) -> AttentionRecord | None:
         """Return what a scored target reads of its source; None where nothing is asked for."""
         if not self.options.shows_something:
             return None
@@ -77,7 +77,7 @@ class AttentionView:
         reader = SourceReader(loaded, self.options)
         return reader.look_at((line.source, line.text), line.scored.tokens.tolist())
 
-    def put(self, look: Look | None, title: str) -> None:
+    def put(self, look: AttentionRecord | None, title: str) -> None:
         """Show what a text read of its source.
 
         Args:

@@ -104,9 +104,9 @@ class TextWriter:
         looks = AttentionView(options.of_source, picture.plot, maps=out.draws, inputs=prompts.files)
         loaded = model.load(options.of_source, rows, options.max_tokens)
         out.uses([loaded], options.seed)
-        if echo.echo and loaded.given.is_source:
-            loaded.given.require_nothing("--echo")
-        return cls(loaded, looks, echo.on_this_terminal and not loaded.given.is_source, out)
+        if echo.echo and loaded.conditioning.is_source:
+            loaded.conditioning.require_nothing("--echo")
+        return cls(loaded, looks, echo.on_this_terminal and not loaded.conditioning.is_source, out)
 
     def is_raw(self, texts: Sequence[str], piped: bool, each: int) -> bool:
         """Return whether the one text that is written, `each` for a prompt, stands as it is."""
@@ -125,7 +125,7 @@ class TextWriter:
             number: the key of a record that tells apart the texts of a prompt.
             heading: what is said of a text beside its prompt's number.
         """
-        unknown, given = 0, self.loaded.given
+        unknown, given = 0, self.loaded.conditioning
         for record in records:
             text = self.loaded.echoed(record.prompt, record.text) if self.echoed else record.text
             which = getattr(record, number)

@@ -233,7 +233,7 @@ class Recording:
         self.instructions.append(row)
 
 
-class _Room(NamedTuple):
+class _ThreadBuffers(NamedTuple):
     """What a thread runs a program in.
 
     Attributes:
@@ -317,7 +317,7 @@ class Program:
         buffers = np.array([*begins], np.int64)
         return buffers, np.array([*begins.values()], np.int64) * FLOAT, size
 
-    def _room(self, rows: int) -> _Room:
+    def _room(self, rows: int) -> _ThreadBuffers:
         """Return a thread's memory for so many rows; new pages each time take longer than sums."""
         before = getattr(self._threads, "room", None)
         if before is not None and before.rows == rows:
@@ -329,8 +329,8 @@ class Program:
         table[self._temporary, 0] = memory.ctypes.data + rows * self._offsets
         shapes = [(rows, *shape) for shape in self._shapes]
         scratch = memory.ctypes.data + self._size * rows * FLOAT
-        room = self._threads.room = _Room(rows, memory, table, table.ctypes.data, scratch, shapes)
-        return room
+        self._threads.room = _ThreadBuffers(rows, memory, table, table.ctypes.data, scratch, shapes)
+        return self._threads.room
 
     def __call__(self, rows: int, inputs: Sequence[np.ndarray], past: int = 0) -> list[np.ndarray]:
         """Run it.

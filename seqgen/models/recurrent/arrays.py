@@ -14,7 +14,7 @@ import numpy as np
 from seqgen.engines.native.recording import Program, Recorded, recorded
 from seqgen.engines.ops import ArrayOps, Leaf, Ops
 from seqgen.engines.parts import (
-    Drop,
+    DropoutPiece,
     Linear,
     Made,
     Piece,
@@ -25,7 +25,7 @@ from seqgen.engines.parts import (
     glorot,
 )
 from seqgen.engines.weights import Shapes, Weights, is_buffer
-from seqgen.models.inference import NeuralArrays, OverFeatures
+from seqgen.models.inference import HiddenStateModel, NeuralArrays
 from seqgen.models.memory.pointer import Pointer
 from seqgen.models.memory.recent import Recent
 from seqgen.models.recurrent.array_layer import ArrayLayer, scale_and_shift
@@ -102,7 +102,7 @@ class Layer(Piece):
         return Cell(self.equation.input_size, self.equation.config)
 
 
-class RecurrentStack(OverFeatures):
+class RecurrentStack(HiddenStateModel):
     """A stack of recurrent layers between an embedding and a softmax."""
 
     config: RecurrentConfig
@@ -121,8 +121,11 @@ class RecurrentStack(OverFeatures):
             "embedding": embedding,
             "layers": Stack([*map(Layer, equations)]),
             "norms": Stack(norms),
-            "dropout": Drop(config.dropout, shares),
-            **{n: Drop(config.dropout if p is None else p, shares) for n, p in drops.items()},
+            "dropout": DropoutPiece(config.dropout, shares),
+            **{
+                name: DropoutPiece(config.dropout if p is None else p, shares)
+                for name, p in drops.items()
+            },
             "head": Linear(size, config.vocab_size, init=glorot),
             "pointer": Made(Pointer, size, config.pointer) if config.pointer else None,
         }

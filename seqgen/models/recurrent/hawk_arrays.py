@@ -10,8 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from seqgen.engines.ops import Leaf
-from seqgen.engines.parts import Drop, Linear, Made, Norm, Numbers, Part, Pieces, Stack, Table
-from seqgen.models.inference import NeuralArrays, OverFeatures
+from seqgen.engines.parts import (
+    DropoutPiece,
+    Linear,
+    Made,
+    Norm,
+    Numbers,
+    Part,
+    Pieces,
+    Stack,
+    Table,
+)
+from seqgen.models.inference import HiddenStateModel, NeuralArrays
 from seqgen.models.recurrent.settings import RecurrentConfig
 from seqgen.models.shared_settings import shared
 from seqgen.models.state import State
@@ -151,7 +161,7 @@ class HawkBlock(Part):
             "feed_forward": Made(FeedForward, *sizes, ACTIVATION, True),
             "recurrence_norm": Norm("rmsnorm", config.hidden_size, EPS),
             "feed_forward_norm": Norm("rmsnorm", config.hidden_size, EPS),
-            "dropout": Drop(config.dropout),
+            "dropout": DropoutPiece(config.dropout),
         }
 
     def run(self, x: Leaf, read: Leaf, h: Leaf) -> tuple[Leaf, Leaf, Leaf]:
@@ -160,7 +170,7 @@ class HawkBlock(Part):
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x))), read, h
 
 
-class HawkStack(OverFeatures):
+class HawkStack(HiddenStateModel):
     """The blocks between an embedding and a softmax."""
 
     config: HawkConfig
@@ -172,7 +182,7 @@ class HawkStack(OverFeatures):
             "embedding": Table(config.vocab_size, size),
             "blocks": Stack([Made(HawkBlock, config)] * config.num_layers),
             "final_norm": Norm("rmsnorm", size, EPS),
-            "dropout": Drop(config.dropout),
+            "dropout": DropoutPiece(config.dropout),
             "head": Linear(size, config.vocab_size, bias=False),
         }
 

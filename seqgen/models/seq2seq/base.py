@@ -6,14 +6,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
 from seqgen.engines.ops import Leaf
-from seqgen.models.inference import OverFeatures
+from seqgen.models.inference import HiddenStateModel
 from seqgen.models.seq2seq.memory import Memory
 from seqgen.models.seq2seq.settings import SourceConfig
 from seqgen.models.state import State
 from seqgen.text.sources import Source, Sources
 
 
-class FromSource(OverFeatures):
+class FromSource(HiddenStateModel):
     """A distribution over the next token of a target, given its source and the tokens before it.
 
     Its states are opened on a memory: `model.start(memory)` opens one for scoring and decoding.

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from seqgen.engines.ops import Leaf, padded
-from seqgen.engines.parts import Drop, Linear, Made, Pieces, Table, glorot
+from seqgen.engines.parts import DropoutPiece, Linear, Made, Pieces, Table, glorot
 from seqgen.errors import UsageError
 from seqgen.models.inference import NeuralArrays
 from seqgen.models.recurrent.equation import Parts
@@ -106,7 +106,7 @@ class RecurrentFromSource(FromSource):
             "bridge": Made(Bridge, layout.bridge) if layout.bridge else None,
             "alignment": score_of(layout),
             "fertility": Made(Fertility, layout.source_size) if config.coverage else None,
-            "output_dropout": Drop(config.dropout, config.dropout_shares),
+            "output_dropout": DropoutPiece(config.dropout, config.dropout_shares),
             "combine": layout.combined and Linear(*layout.combined, bias=False),
         }
 

@@ -146,7 +146,7 @@ class AnchoredContext:
         return attend
 
     def start(self, batch: int, stride: int | None = None) -> KVCache:
-        """Return the state of `batch` rows that have read nothing; see `Reader.start`."""
+        """Return the state of `batch` rows that have read nothing; see `InferenceModel.start`."""
         config = self.config
         stride = max(1, config.window // 2) if stride is None else stride
         if not 1 <= stride <= config.window:
@@ -185,7 +185,7 @@ class AnchoredContext:
         return seen_from(places, places, self.config.span(layer))
 
     def layer_features(self, tokens: Leaf) -> list[Leaf]:
-        """See `OverFeatures.layer_features`."""
+        """See `HiddenStateModel.layer_features`."""
         x, rotation = self.in_window(tokens)
         *features, x = stream(self, x, rotation, self.attend_within)
         return [*features, self.final_norm(x)]

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from seqgen.engines.ops import Leaf, Ops, ops_of
 from seqgen.engines.parts import (
-    Drop,
+    DropoutPiece,
     Linear,
     Made,
     Norm,
@@ -186,7 +186,7 @@ class Block(Part):
             "feed_forward": Made(FeedForward, *sizes, config.activation, config.bias),
             "attention_norm": norm_of(config),
             "feed_forward_norm": norm_of(config),
-            "dropout": Drop(config.dropout),
+            "dropout": DropoutPiece(config.dropout),
             "cross": None,
         }
 
@@ -241,7 +241,7 @@ def stack_pieces(config: TransformerConfig, kind: type[Block], layers: int, wind
         "blocks": Stack([Made(kind, config, i) for i in range(layers)]),
         "depth": Stack([Numbers((i + 2,), lambda w: w[-1].fill_(1)) for i in range(dense)]),
         "final_norm": norm_of(config) if config.norm_position == "pre" else Piece(),
-        "dropout": Drop(config.dropout),
+        "dropout": DropoutPiece(config.dropout),
     }
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from seqgen.engines.ops import Leaf
-from seqgen.engines.parts import Drop, Linear, Pieces, Table
-from seqgen.models.inference import NeuralArrays, OverFeatures
+from seqgen.engines.parts import DropoutPiece, Linear, Pieces, Table
+from seqgen.models.inference import HiddenStateModel, NeuralArrays
 from seqgen.models.shared_settings import shared
 from seqgen.models.state import State
 from seqgen.settings import MOST_WIDTH, Bounds, ModelConfig, ranges, require, setting
@@ -50,7 +50,7 @@ class WindowState(State):
     tokens: Leaf
 
 
-class OverWindow(OverFeatures):
+class OverWindow(HiddenStateModel):
     """A network over the last n tokens.
 
     x_t = (C(w_{t-n+1}), ..., C(w_t)),  logits = b + W x_t + U tanh(d + H x_t)
@@ -69,7 +69,7 @@ class OverWindow(OverFeatures):
         return {
             "embedding": Table(config.vocab_size + 1, config.embedding_size, lambda x: x.normal_()),
             "layer": Linear(inputs, size) if size else None,
-            "dropout": Drop(config.dropout),
+            "dropout": DropoutPiece(config.dropout),
             "head": Linear(size + inputs * config.direct, config.vocab_size),
         }
 

@@ -226,7 +226,7 @@ def require_lossless(loaded: LoadedModel) -> None:
     """
     require_packages("seqgen compress", "constriction")
     name = loaded.stored.name
-    loaded.given.require_nothing("compression")
+    loaded.conditioning.require_nothing("compression")
     require(not loaded.backward, f"{name} reads backward, and compression reads forward")
     lossless = loaded.tokenizer.lossless
     require(lossless, f"{name} cannot give a text back: {loaded.tokenizer.kind} tokens lose spaces")

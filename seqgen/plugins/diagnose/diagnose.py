@@ -84,7 +84,7 @@ def diagnose(
         SeqgenError: the text is too short.
     """
     name, model = loaded.stored.name, loaded.model
-    loaded.given.require_nothing("diagnose")
+    loaded.conditioning.require_nothing("diagnose")
     loaded.stored.require_network("diagnose")
     require(
         isinstance(model, NeuralLanguageModel),

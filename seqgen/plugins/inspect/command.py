@@ -165,7 +165,7 @@ def inspect(
         loaded = load_any(stored, machine.device, work=work)
     else:
         loaded = load(model.model, machine.device, work=work)
-    loaded.given.require_nothing("inspect")
+    loaded.conditioning.require_nothing("inspect")
     out.uses([loaded])
     source = looked.source(loaded, out)
     html = asked.html

@@ -14,7 +14,7 @@ from seqgen.engines.arrays import Arrays
 from seqgen.engines.ops import ArrayOps, Leaf, ops_of
 from seqgen.errors import named
 from seqgen.metrics.bootstrap import spearman
-from seqgen.models.inference import Reader, without_gradients
+from seqgen.models.inference import InferenceModel, without_gradients
 from seqgen.models.recurrent.array_layer import ArrayLayer
 from seqgen.models.recurrent.arrays import RecurrentArrays
 from seqgen.models.recurrent.equation import Equation
@@ -82,7 +82,7 @@ def require_recurrent(loaded: LoadedModel, flag: str) -> None:
     """
     name, config = loaded.stored.name, loaded.model.config
     require(
-        isinstance(config, RecurrentConfig) and isinstance(loaded.model, Reader),
+        isinstance(config, RecurrentConfig) and isinstance(loaded.model, InferenceModel),
         f"{flag} is for recurrent networks, such as rnn, gru and lstm, which {name} is not",
     )
 

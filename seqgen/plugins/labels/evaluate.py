@@ -11,7 +11,7 @@ import numpy as np
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.metrics.bootstrap import RESAMPLES, interval, p_value, wilson
 from seqgen.metrics.classification import (
-    WithInterval,
+    IntervalEstimate,
     confusion,
     entities,
     estimated,
@@ -320,10 +320,10 @@ def compare_labels(
     ]
 
 
-def _accuracy(correct: int, labels: int, samples: np.ndarray | None) -> WithInterval:
+def _accuracy(correct: int, labels: int, samples: np.ndarray | None) -> IntervalEstimate:
     """Return an accuracy with Wilson's interval, or with that of its bootstrap samples (R,)."""
     interval_of = wilson(correct, labels) if samples is None else interval(samples)
-    return WithInterval(correct / labels, *interval_of)
+    return IntervalEstimate(correct / labels, *interval_of)
 
 
 def _beside_best(

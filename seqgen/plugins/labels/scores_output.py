@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from seqgen.cli.compare import Compared, ComparedText, Tests
+from seqgen.cli.compare import Compared, ComparedText, ComparisonTests
 from seqgen.cli.evaluate import MeasuredFile
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs
@@ -141,7 +141,7 @@ class ComparedLabels(Options):
 
     models: tuple[str, ...] = same(Compared, "models")
     data: str | None = same(ComparedText, "data")
-    resamples: int = same(Tests, "resamples")
+    resamples: int = same(ComparisonTests, "resamples")
 
 
 @takes_options

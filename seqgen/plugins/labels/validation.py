@@ -14,7 +14,7 @@ from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.validating import (
     VALIDATION_LENGTH,
     VALIDATION_ROWS,
-    Final,
+    FinalValidation,
     Validation,
     final_validation,
 )
@@ -61,14 +61,14 @@ class BothWaysValidation(Validation):
         self.figures = dict(zip(("forward_loss", "backward_loss"), losses, strict=True))
         return sum(losses) / 2
 
-    def final(self) -> Final:
+    def final(self) -> FinalValidation:
         scored = [final_validation(one.loaded) for one in self._each]
         seconds = sum(seconds for _, seconds in scored)
         losses = [totals.nats_per_token for totals, _ in scored if totals is not None]
         if not losses:
-            return Final()
+            return FinalValidation()
         forwards = self._each[0].loaded
         how = f"{protocol(forwards, for_model(forwards))}; the mean of both directions"
         perplexities = dict(zip(("forward", "backward"), map(math.exp, losses), strict=True))
         about = {"protocol": how, "val_perplexities": perplexities}
-        return Final(sum(losses) / 2, seconds, about)
+        return FinalValidation(sum(losses) / 2, seconds, about)

@@ -148,7 +148,7 @@ def known_to(loaded: LoadedModel) -> KnownText:
         SeqgenError: the text is not known, or there is no index and it is gone or has changed; or
             the model learns from pairs or labels.
     """
-    if loaded.given.is_source or loaded.labels is not None:
+    if loaded.conditioning.is_source or loaded.labels is not None:
         raise SeqgenError(f"{loaded.stored.name} does not learn from text alone")
     data, known = loaded.data, _known(loaded.stored)
 

@@ -56,7 +56,7 @@ def constraint_for(
         raise UsageError(f"{said}: {error}") from None
 
 
-class Grams:
+class NGramContexts:
     """An n-gram model's contexts, of which texts that it cannot tell apart have the same."""
 
     def __init__(self, model: NGramArrays) -> None:
@@ -75,7 +75,7 @@ class Grams:
         return normalise(self._model.steps.row(context).astype(np.float64))
 
 
-class Hidden:
+class HMMBelief:
     """A hidden Markov model's tables, and what it believes of its state after tokens."""
 
     def __init__(self, model: HMMArrays) -> None:
@@ -98,9 +98,9 @@ def exactly(loaded: LoadedModel, form: Constraint) -> Exact:
     """
     model = getattr(loaded.model, "arrays", loaded.model)
     if isinstance(model, NGramArrays):
-        return Exact.of(form, Grams(model))
+        return Exact.of(form, NGramContexts(model))
     if isinstance(model, HMMArrays):
-        return ExactHidden.of(form, Hidden(model))
+        return ExactHidden.of(form, HMMBelief(model))
     raise UsageError(
         f"only what an n-gram or a hidden Markov model writes can be summed, and "
         f"{loaded.stored.name} is another kind; use --pattern-mode resample"

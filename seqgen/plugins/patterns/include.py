@@ -26,7 +26,7 @@ from seqgen.generation.beam_groups import (
 )
 from seqgen.generation.constraint import Requirement
 from seqgen.generation.continuation import end_ids
-from seqgen.generation.hypotheses import Best, Hypothesis
+from seqgen.generation.hypotheses import Hypothesis, NBest
 from seqgen.generation.processors import IMPOSSIBLE, History
 from seqgen.generation.prompts import Prompt
 from seqgen.plugins.patterns.constraint import Constraint
@@ -37,7 +37,7 @@ from seqgen.store.loaded import LoadedModel
 
 
 @dataclass(frozen=True)
-class Wanted:
+class IncludedTexts:
     """What a text must contain.
 
     Attributes:
@@ -74,9 +74,9 @@ class IncludingGroup(RestrictedGroup):
         wanted: what a text must contain.
     """
 
-    def __init__(self, options: BeamOptions, root: Hypothesis, wanted: Wanted) -> None:
+    def __init__(self, options: BeamOptions, root: Hypothesis, wanted: IncludedTexts) -> None:
         super().__init__(options, root)
-        self.wanted, self.failing = wanted, Best(options.nbest)
+        self.wanted, self.failing = wanted, NBest(options.nbest)
 
     def allow(self, hypothesis: Hypothesis, log_probs: np.ndarray, ending: Ending) -> None:
         """Remove what would leave too few tokens, or end the text early, from a row (V,)."""
@@ -217,7 +217,7 @@ class RequiredTexts(Requirement):
         """
         if self.terms_file is None:
             return None
-        self.loaded.given.require_sources("--terms")
+        self.loaded.conditioning.require_sources("--terms")
         require(self.loaded.source_tokenizer is not None, "--terms is for sources of text")
         return Terms(self.terms_file)
 
@@ -231,7 +231,7 @@ class RequiredTexts(Requirement):
         if not texts:
             return None
         languages = {text: containing(self.loaded, text, most, self.flag) for text in texts}
-        return IncludingGroup(self.options, root, Wanted(languages, prompt.tokens))
+        return IncludingGroup(self.options, root, IncludedTexts(languages, prompt.tokens))
 
     def missing(self, prompt: Prompt, text: str) -> list[str] | None:
         required = self.required(prompt)

@@ -159,11 +159,11 @@ class _Pages:
         when = model.written
         loaded = load(str(model.path), self.device)
         latest = None
-        if loaded.given.is_source and loaded.stored.holds_out:
+        if loaded.conditioning.is_source and loaded.stored.holds_out:
             held_out = held_out_by([loaded], quiet=True)
             pairs = as_pairs(loaded, held_out, loaded.data.newlines)
             latest = translated(loaded, pairs)
-        if not loaded.given.in_pairs:
+        if not loaded.conditioning.in_pairs:
             if self.source is None and loaded.stored.validation_text is None:
                 raise SeqgenError(f"{model.name} has no held-out text: give --file FILE")
             source = self.source or held_out_by([loaded], quiet=True)

@@ -47,8 +47,8 @@ from seqgen.plugins.serve.engine import (
     Event,
     Job,
     Late,
-    Noted,
     TextPiece,
+    TokenLogprob,
     Writing,
     note,
 )
@@ -375,7 +375,7 @@ class Answer:
         for task in self.tasks:
             task.cancelled = True
 
-    async def prompts(self) -> dict[int, list[Noted | int]]:
+    async def prompts(self) -> dict[int, list[TokenLogprob | int]]:
         """Return the scored tokens of every prompt, if they are to be sent."""
         if not self.asked.scores_prompts:
             return {}
@@ -397,8 +397,8 @@ class Answer:
 
     def written(
         self,
-        texts: dict[Row, tuple[Continuation, Sequence[Noted]]],
-        scored: dict[int, list[Noted | int]],
+        texts: dict[Row, tuple[Continuation, Sequence[TokenLogprob]]],
+        scored: dict[int, list[TokenLogprob | int]],
     ) -> str:
         """Return the answer; choice by choice, so that other threads get turns."""
         choices = []
@@ -416,8 +416,8 @@ class Answer:
         index: int,
         text: str,
         reason: str | None,
-        noted: Sequence[Noted],
-        scored: dict[int, list[Noted | int]],
+        noted: Sequence[TokenLogprob],
+        scored: dict[int, list[TokenLogprob | int]],
     ) -> dict[str, Any]:
         """Return one choice, or the next piece of one."""
         asked, logprobs, known = self.asked, None, self.offsets
@@ -487,10 +487,10 @@ class Answer:
         return {"prompt_tokens": read, "completion_tokens": self.tokens, "total_tokens": total}
 
 
-def score_prompts(asked: Query) -> Iterator[tuple[int, list[Noted | int]] | None]:
+def score_prompts(asked: Query) -> Iterator[tuple[int, list[TokenLogprob | int]] | None]:
     """Score the tokens of each prompt; yield its number and them, or None after a part of it."""
     for prompt in asked.prompts:
-        noted: list[Noted | int] = []
+        noted: list[TokenLogprob | int] = []
         shown = asked.shown(prompt)
         if len(shown) == len(prompt.tokens):
             noted.append(shown[0])  # what it begins with has no probability
@@ -500,7 +500,7 @@ def score_prompts(asked: Query) -> Iterator[tuple[int, list[Noted | int]] | None
         yield prompt.index, noted
 
 
-def _scored(asked: Query, prompt: Prompt) -> Iterator[list[Noted]]:
+def _scored(asked: Query, prompt: Prompt) -> Iterator[list[TokenLogprob]]:
     loaded, tokens = asked.loaded, np.array([prompt.tokens])
     opens, handles = opening(loaded, [prompt])
     state = loaded.model.start(1) if opens is None else opens(handles)
@@ -524,7 +524,7 @@ def check_lengths(
     """Raise `Refused` if a line or a source has more than `most` tokens."""
     lengths = {"lines": [len(loaded.tokenizer.encode(line)) for line in lines]}
     if sources:
-        encoded = loaded.given.encode(sources)
+        encoded = loaded.conditioning.encode(sources)
         lengths["sources"] = (encoded.ends - encoded.starts).tolist()
     for name, each in lengths.items():
         if max(each) > most:
@@ -542,7 +542,7 @@ async def score(server: Server, request: Request) -> Response:
         raise Refused("lines must be lines of text without newlines", param="lines")
     if len(lines) > MOST_LINES:
         raise Refused(f"lines may be {MOST_LINES:,} lines: send several requests", param="lines")
-    pairs = loaded.given.in_pairs and loaded.label is None
+    pairs = loaded.conditioning.in_pairs and loaded.label is None
     if pairs and (len(sources) != len(lines) or any("\t" in source for source in sources)):
         raise Refused("sources must be as many as lines, without tabs", param="sources")
     if sources and not pairs:
@@ -580,7 +580,7 @@ def score_each(loaded: LoadedModel, lines: Sequence[str]) -> Iterator[dict[str, 
     """Score lines one by one; yield the record of each."""
     scoring = Scoring()
     for index, text in enumerate(map(Line, lines)):
-        given = loaded.given
+        given = loaded.conditioning
         chunks = given.read(text, "lines") if given.in_pairs else text.chunks()
         for scored in score_lines(loaded, chunks, scoring):
             yield line_record(None, loaded, scored, scoring) | {"line": index}

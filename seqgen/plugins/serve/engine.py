@@ -26,8 +26,8 @@ from seqgen.generation.continuation import Continuation
 from seqgen.generation.processors import Processor, likeliest
 from seqgen.generation.prompts import Prompt, opening
 from seqgen.generation.sample import Writer
-from seqgen.generation.sampling import BatchText, Manner, Row, TextBatch
-from seqgen.models.inference import Reader
+from seqgen.generation.sampling import BatchText, Row, SamplingPolicy, TextBatch
+from seqgen.models.inference import InferenceModel
 from seqgen.models.state import Opens
 from seqgen.store.loaded import LoadedModel
 
@@ -51,7 +51,7 @@ class Late(SeqgenError):  # noqa: N818
 
 
 @dataclass(frozen=True)
-class Noted:
+class TokenLogprob:
     """A token that was drawn, with the likeliest in its place: ids and log-probabilities."""
 
     token: int
@@ -73,7 +73,7 @@ class TextPiece:
 
     row: Row
     text: str
-    noted: Sequence[Noted] = ()
+    noted: Sequence[TokenLogprob] = ()
     finished: Continuation | None = None
 
 
@@ -120,13 +120,14 @@ class Writing(Job):
     processors: Sequence[Processor]
     top: int | None = None
     streams: bool = False
-    noted: dict[Row, list[Noted]] = field(default_factory=dict)
+    noted: dict[Row, list[TokenLogprob]] = field(default_factory=dict)
     left: int = 0
 
     def __post_init__(self) -> None:
         self.left = len(self.prompts) * self.samples
         watch = None if self.top is None else self._note
-        self.manner = Manner(self.processors, self.writer.choose, watch, self.writer.outcomes)
+        choose, outcomes = self.writer.choose, self.writer.outcomes
+        self.manner = SamplingPolicy(self.processors, choose, watch, outcomes)
 
     def texts(self) -> Iterator[tuple[list[BatchText], Opens | None]]:
         """Yield the texts of one prompt after the other."""
@@ -150,10 +151,10 @@ class Writing(Job):
         return TextPiece(row, text, self.noted.pop(row, ()), finished)
 
 
-def note(log_probs: np.ndarray, token: int, top: int) -> Noted:
+def note(log_probs: np.ndarray, token: int, top: int) -> TokenLogprob:
     """Return a token with the `top` likeliest in its place, of the model's log_probs (V,)."""
     ids = likeliest(log_probs[None])[0, :top].tolist() if top else []
-    return Noted(token, float(log_probs[token]), ids, log_probs[ids].tolist())
+    return TokenLogprob(token, float(log_probs[token]), ids, log_probs[ids].tolist())
 
 
 class Engine:
@@ -443,7 +444,7 @@ class _Joining:
     They have one prompt, or several that are read `together`.
     """
 
-    model: Reader
+    model: InferenceModel
     opens: Opens | None
     together: bool
     requests: dict[BatchText, _Request] = field(default_factory=dict)

@@ -19,7 +19,7 @@ from seqgen.generation.processors import LogitBias, Processor
 from seqgen.generation.prompts import Prompt, batches
 from seqgen.generation.sample import Writer, filters
 from seqgen.generation.sampling import Row
-from seqgen.plugins.serve.engine import TIME, Noted
+from seqgen.plugins.serve.engine import TIME, TokenLogprob
 from seqgen.plugins.serve.settings import ServeOptions
 from seqgen.settings.generation import SampleOptions
 from seqgen.settings.setting import MOST_SEED, no_text, short
@@ -269,8 +269,8 @@ def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOp
     """
     options = read_options(fields, limits)
     loaded = read_label(fields, loaded)
-    loaded.given.require_chosen()
-    loaded.given.check(None)
+    loaded.conditioning.require_chosen()
+    loaded.conditioning.check(None)
     if "suffix" in fields:
         raise Refused("suffix is not supported", param="suffix")
     choices = within("n", fields.get("n", 1), 1, MOST_CHOICES)
@@ -285,7 +285,7 @@ def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOp
         raise Refused(
             f"{loaded.name} writes from right to left, without logprobs", param="logprobs"
         )
-    if flags["echo"] and loaded.given.is_source:
+    if flags["echo"] and loaded.conditioning.is_source:
         raise Refused(f"{loaded.name} has no prompt before its text to echo", param="echo")
     extra = fields.get("stream_options", {})
     if not (isinstance(extra, dict) and extra.keys() <= {"include_usage"}):
@@ -328,7 +328,7 @@ def read_prompts(
 
 def _prompt_of_ids(index: int, ids: list[Any], loaded: LoadedModel) -> tuple[Prompt, int]:
     """Return a prompt of ids, after the start symbol unless they begin with it."""
-    if loaded.given.is_source:
+    if loaded.conditioning.is_source:
         raise Refused(f"{loaded.name} writes from sources, which are text", param="prompt")
     size = loaded.tokenizer.vocab_size
     wrong = next((i for i in ids if type(i) is not int or not 0 <= i < size), None)
@@ -370,7 +370,7 @@ def with_bias(
 
 
 def best(
-    texts: Mapping[Row, tuple[Continuation, Sequence[Noted]]], asked: Query
+    texts: Mapping[Row, tuple[Continuation, Sequence[TokenLogprob]]], asked: Query
 ) -> Iterator[tuple[int, Row]]:
     """Yield the number and the row of every choice, in order.
 
@@ -408,7 +408,9 @@ class TextOffsets:
         # Bytes of a character, and white space that a line begins without, span several pieces.
         self._decoder = decoder_of(asked.loaded, prompt.tokens)
 
-    def push(self, echoed: Sequence[Noted | int], noted: Sequence[Noted]) -> list[int]:
+    def push(
+        self, echoed: Sequence[TokenLogprob | int], noted: Sequence[TokenLogprob]
+    ) -> list[int]:
         """Return where each of the prompt's tokens begins, then each of the next ones."""
         ids = [token if isinstance(token, int) else token.token for token in echoed]
         of_prompt = accumulate(map(len, map(self._asked.loaded.tokenizer.decoder().push, ids)))
@@ -421,7 +423,7 @@ class TextOffsets:
 
 
 def logprobs_of(
-    asked: Query, tokens: Sequence[Noted | int], offsets: Sequence[int]
+    asked: Query, tokens: Sequence[TokenLogprob | int], offsets: Sequence[int]
 ) -> dict[str, Any]:
     """Return the log-probabilities of tokens.
 
@@ -446,7 +448,7 @@ def logprobs_of(
     }
 
 
-def _candidates(asked: Query, noted: Noted) -> list[tuple[int, str, float]]:
+def _candidates(asked: Query, noted: TokenLogprob) -> list[tuple[int, str, float]]:
     """Return the likeliest tokens in order: ids, names and log-probabilities.
 
     A JSON object, which the protocol has for it, keeps neither their order nor equal names.

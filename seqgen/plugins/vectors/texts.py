@@ -10,7 +10,7 @@ import numpy as np
 
 from seqgen.engines.ops import ops_of
 from seqgen.errors import SeqgenError
-from seqgen.models.inference import Reader, without_gradients
+from seqgen.models.inference import InferenceModel, without_gradients
 from seqgen.plugins.vectors.words import WordVectors
 from seqgen.settings import require
 from seqgen.store.loaded import LoadedModel
@@ -80,8 +80,8 @@ def check_pooling(loaded: LoadedModel, pooling: str, layer: int | None = None) -
             "estimated from counts, nor a mixture"
         )
     name, model = loaded.stored.name, loaded.model
-    if isinstance(model, Reader):
-        loaded.given.require_nothing("--file")
+    if isinstance(model, InferenceModel):
+        loaded.conditioning.require_nothing("--file")
     else:
         require(pooling != "last", f"{name} has no state after a text: only --pool mean or none")
     if not knows_context:
@@ -152,7 +152,7 @@ def _features(loaded: LoadedModel, ids: Sequence[int], layer: int | None, index:
     else:
         row, inside = loaded.framing.opened(ids), slice(-max(1, len(ids)), None)
     tokens = model.ids(np.array([row], np.int64))
-    if layer is None and isinstance(model, Reader):
+    if layer is None and isinstance(model, InferenceModel):
         features, _ = model.hidden(tokens, model.start(1))  # (1, N, H)
     else:
         window = model.window

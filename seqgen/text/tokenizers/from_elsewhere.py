@@ -267,7 +267,7 @@ class WindowDecoder(Decoder):
         return added
 
 
-class ByLibrary(Tokenizer):
+class LibraryTokenizer(Tokenizer):
     """A tokenizer that cuts texts by the `tokenizers` library."""
 
     _library: Library
@@ -292,7 +292,7 @@ class ByLibrary(Tokenizer):
         return None if begin is None else (begin, text[begin:end])
 
 
-class HuggingFaceTokenizer(ByLibrary, TokenizerFromElsewhere):
+class HuggingFaceTokenizer(LibraryTokenizer, TokenizerFromElsewhere):
     """A `tokenizer.json`, by the `tokenizers` library.
 
     Args:

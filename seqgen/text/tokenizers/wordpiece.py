@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import UsageError
 from seqgen.text.tokenizers.base import SPECIALS, Decoder, line_blocks, room_for
-from seqgen.text.tokenizers.from_elsewhere import ByLibrary, open_library
+from seqgen.text.tokenizers.from_elsewhere import LibraryTokenizer, open_library
 from seqgen.text.tokenizers.interruptible import run_interruptible
 from seqgen.text.tokenizers.word import SpacedDecoder, WhitespaceTokenizer
 
@@ -25,7 +25,7 @@ LONGEST_WORD = 100
 REPEATED = 1 << 10
 
 
-class WordPieceTokenizer(ByLibrary):
+class WordPieceTokenizer(LibraryTokenizer):
     """WordPiece (Schuster and Nakajima 2012; Wu et al. 2016): words in pieces of a vocabulary.
 
     A word is cut from its beginning into the longest pieces that the vocabulary has; if it cannot

@@ -410,7 +410,7 @@ def _logits(ours: Model, prompt: str) -> Tensor:
     model, source = ours.loaded.model, ours.loaded.source_tokenizer
     memory = []
     if source is not None:
-        memory = [model.remember(ours.loaded.given.encode([prompt]).rows([0]))]
+        memory = [model.remember(ours.loaded.conditioning.encode([prompt]).rows([0]))]
     return model(_some(ours), *memory)[0]
 
 

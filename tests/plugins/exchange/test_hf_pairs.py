@@ -53,7 +53,7 @@ def assert_same_logits(theirs, tokenizer, loaded, tokens=40):
     read = torch.cat([torch.tensor([first] * len(ids), dtype=torch.int64), ids], 1)
     asked = tokenizer(list(SOURCES), return_tensors="pt", padding=True)
     wanted = theirs(**asked, decoder_input_ids=read).logits[:, len(first) :]
-    sources = loaded.given.encode(SOURCES)
+    sources = loaded.conditioning.encode(SOURCES)
     memory = model.remember(sources.rows(range(len(SOURCES))))
     assert (model(ids, memory)[0] - wanted).abs().max() < 1e-4
     logits, state = model(ids[:, :30], model.start(memory))
@@ -151,7 +151,7 @@ def test_what_is_exported_and_imported_again_has_equal_logits(kind, folders, tmp
     ids = torch.arange(3, 33)[None]
     with torch.no_grad():
         logits = [
-            one.model(ids, one.model.remember(one.given.encode(SOURCES[:1]).rows([0])))[0]
+            one.model(ids, one.model.remember(one.conditioning.encode(SOURCES[:1]).rows([0])))[0]
             for one in (first, again)
         ]
     assert torch.equal(*logits)

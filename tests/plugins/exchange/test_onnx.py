@@ -106,7 +106,7 @@ def test_logits_are_ours(case, tmp_path):
     draw, model = np.random.default_rng(1), loaded.model
     tokens = draw.integers(model.vocab_size, size=(3, 11))
     sources, fixed = {}, {}
-    if loaded.given.is_source:
+    if loaded.conditioning.is_source:
         lengths = np.array([7, 2, 9])
         values = draw.integers(model.vocab_size, size=(3, 9))
         sources = {"source": values, "source_lengths": lengths}

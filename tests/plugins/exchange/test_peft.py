@@ -122,7 +122,7 @@ def run_all(loaded):
     ids = torch.arange(3, 33)[None] % loaded.model.vocab_size
     memory = []
     if loaded.source_tokenizer is not None:
-        memory = [loaded.model.remember(loaded.given.encode(SOURCES[:1]).rows([0]))]
+        memory = [loaded.model.remember(loaded.conditioning.encode(SOURCES[:1]).rows([0]))]
     with torch.no_grad():
         return loaded.model(ids, *memory)[0]
 
@@ -166,7 +166,7 @@ def logits_of(theirs, ours, kind):
     """Return what transformers computes for the text of `run_all`."""
     ids, asked = torch.arange(3, 33)[None] % ours.model.vocab_size, {}
     if kind in PAIRS:
-        sources = ours.given.encode(SOURCES[:1]).rows([0])
+        sources = ours.conditioning.encode(SOURCES[:1]).rows([0])
         asked, ids = {"decoder_input_ids": ids}, torch.as_tensor(sources.values)
     with torch.no_grad():
         return theirs(ids, **asked).logits

@@ -19,7 +19,7 @@ from places import STORED
 import seqgen
 from seqgen import registry
 from seqgen.cli import run
-from seqgen.engines.memory_limit import SizeLimit, TooLarge, to_train
+from seqgen.engines.memory_limit import SizeLimit, SizeLimitExceeded, to_train
 from seqgen.errors import SeqgenError, first_line
 
 MODELS = STORED / "models"
@@ -146,9 +146,9 @@ def test_a_stored_run_without_a_budget_says_so(changed, capsys):
 def test_a_size_limit_counts_before_anything_is_made():
     with SizeLimit(100):
         torch.nn.Linear(9, 9)  # 90 numbers
-        with pytest.raises(TooLarge):
+        with pytest.raises(SizeLimitExceeded):
             torch.empty(1 << 50)
-    with SizeLimit(1 << 20), pytest.raises(TooLarge):
+    with SizeLimit(1 << 20), pytest.raises(SizeLimitExceeded):
         torch.nn.Embedding(1 << 30, 1 << 20)
     torch.empty(101)
 

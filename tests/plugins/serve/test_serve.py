@@ -297,8 +297,8 @@ def test_scores_are_those_of_perplexity(client, kind):
     read = [line + "\n" for line in lines]
     if kind == "pairs":
         read = [f"{a}\t{b}\n" for a, b in zip(more["sources"], lines, strict=True)]
-    if loaded.given.in_pairs:
-        read = loaded.given.read(SimpleNamespace(chunks=functools.partial(iter, read)), "x")
+    if loaded.conditioning.in_pairs:
+        read = loaded.conditioning.read(SimpleNamespace(chunks=functools.partial(iter, read)), "x")
     scored = score_lines(loaded, read, Scoring())
     expected = [line_record(None, loaded, line, Scoring()) for line in scored]
     for found, wanted in zip(answer.json()["data"], expected, strict=True):
