@@ -56,6 +56,11 @@ class Framing:
                 "no token of the tokenizer ends a line: name one in its files (eos_token), or use "
                 "--documents stream"
             )
+        if line and tokenizer.eos_id == tokenizer.unk_id and not tokenizer.complete:
+            raise SeqgenError(
+                "the tokenizer ends texts with its token of unknown words, so each of these would "
+                "end a line: name another eos_token in its files, or use --documents stream"
+            )
         end = tokenizer.eos_id if line else None
         never = [tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id]
         # A stream has no end; a line, which ends with EOS, holds no newline.

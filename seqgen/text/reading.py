@@ -272,9 +272,10 @@ def is_binary(path: Path) -> bool:
 def has_nul(path: Path) -> bool:
     """Return whether a text begins with NUL characters among others."""
     try:
-        return "\0" in next(decode_blocks([head_of(path)], str(path)), "")
+        text = next(decode_blocks([head_of(path)], str(path)), "")
     except SeqgenError:  # it is no text, which is an error where it is read
         return False
+    return 0 < text.count("\0") < len(text)
 
 
 def head_of(path: Path) -> bytes:

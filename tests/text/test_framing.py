@@ -36,6 +36,33 @@ def test_lines_under_a_model_of_a_stream_end_as_its_texts_do():
     assert ending.opened([7]) == (7,) and ending.opened([]) == (1,)
 
 
+@pytest.mark.parametrize("end", ["?", "<s>"])
+def test_an_unknown_word_ends_no_line(end, tmp_path, capsys):
+    library = pytest.importorskip("tokenizers")
+    folder, lines, pairs = (tmp_path / name for name in ("tokenizer", "lines.txt", "pairs.tsv"))
+    folder.mkdir()
+    lines.write_text("the cat\na new cat\n" * 9)
+    pairs.write_text("the cat\ta cat\na new cat\tthe cat\n" * 9)
+    words = {"?": 0, "<s>": 1, "the": 2, "a": 3, "cat": 4}
+    cut = library.Tokenizer(library.models.WordLevel(words, unk_token="?"))
+    cut.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    cut.add_special_tokens(["?", "<s>"])
+    cut.save(str(folder / "tokenizer.json"))
+    names = {"unk_token": "?", "bos_token": end, "eos_token": end}
+    (folder / "tokenizer_config.json").write_text(json.dumps(names))
+    how = ("--tokenizer", str(folder), "--name", "m", "--overwrite")
+    ngram = ("--model", "ngram", "--order", "2", "--val", "none")
+    assert run(["train", str(lines), *ngram, *how]) == 0
+    for command in (
+        ("train", lines, "--documents", "line", *ngram, *how),
+        ("train", pairs, "--model", "seq2seq", "--steps", "1", "--hidden-size", "4", *how),
+    ):
+        if end == "?":
+            assert "its token of unknown words" in refusal(capsys, *command)
+        else:
+            assert run([*map(str, command)]) == 0
+
+
 @pytest.mark.parametrize("documents", ["stream", "line"])
 def test_it_comes_back_as_it_was_stored(documents):
     char = CharTokenizer("ab\n")
