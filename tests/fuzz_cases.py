@@ -84,6 +84,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "models cache": [],
         "bench plan": [],
         "help": ["files"],
+        "plugins": [],
     }
     return {n: [*n.split(), *call, "--quiet"] for n, call in installed(calls).items()}
 

@@ -116,7 +116,7 @@ def stays(functions):
             held = fields(each.node)
         else:
             held = [x for x in parameters(each.node) if not looks_into(each.node, x)]
-            if all(isinstance(n, ast.Expr | ast.EMIteration) for n in each.node.body):
+            if all(isinstance(n, ast.Expr | ast.Pass) for n in each.node.body):
                 held = []  # an abstract method
         yield from ((each.module, each.name, one) for one in held)
 

@@ -23,7 +23,9 @@ import numpy as np
 Ops = type
 Leaf = Any
 # Damaged weights are an error of one line where probabilities are no numbers.
-warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"seqgen\.(models|decoding)\.")
+warnings.filterwarnings(
+    "ignore", category=RuntimeWarning, module=r"seqgen\.(engines|generation|models)\."
+)
 _erf = np.frompyfunc(math.erf, 1, 1)
 # From so many bytes on NumPy asks Linux for pages of 2 MB.
 HUGE_FROM = 1 << 22

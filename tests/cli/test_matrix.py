@@ -153,6 +153,7 @@ WITHOUT_MODEL = {
     "data",
     "find-lr",
     "help",
+    "plugins",
     "novelty",
     "replay",
     "serve",

@@ -95,7 +95,7 @@ def outside(tmp_path, monkeypatch, change_plugins):
     (package / "__init__.py").write_text('"""Letters."""\n')
     (package / "reading.py").write_text(CODE)
     monkeypatch.syspath_prepend(tmp_path)
-    one = Installed("outside", "outside_letters", "outside 1", Plugin(formats=FORMATS))
+    one = Installed("outside", "outside_letters", "outside", "1", Plugin(formats=FORMATS))
     change_plugins([*hooks.plugins(), one])
     monkeypatch.setattr(hooks, "problems", [])
 

@@ -47,7 +47,9 @@ def outside(tmp_path, monkeypatch, change_plugins):
     (package / "__init__.py").write_text('"""Vowels."""\n')
     (package / "kinds.py").write_text(CODE)
     monkeypatch.syspath_prepend(tmp_path)
-    change_plugins([*hooks.plugins(), Installed("outside", "outside_vowels", "outside 1", PLUGIN)])
+    change_plugins(
+        [*hooks.plugins(), Installed("outside", "outside_vowels", "outside", "1", PLUGIN)]
+    )
 
 
 def test_a_kind_of_a_plugin_is_trained_stored_and_read(outside, tmp_path, capfd):
@@ -66,7 +68,7 @@ def test_a_tokenizer_that_a_plugin_opens(outside, tmp_path):
 
 
 def test_kinds_are_listed_without_loading_them(change_plugins, capfd):
-    broken = Installed("outside", "no_such", "outside 1", Plugin(tokenizers={"x": "kinds:X"}))
+    broken = Installed("outside", "no_such", "outside", "1", Plugin(tokenizers={"x": "kinds:X"}))
     change_plugins([*hooks.plugins(), broken])
     assert "x" in [*KINDS]
     assert KINDS["char"].kind == "char" and "y" not in KINDS
