@@ -97,7 +97,8 @@ def outside(tmp_path, monkeypatch, change_plugins):
     monkeypatch.syspath_prepend(tmp_path)
     one = Installed("outside", "outside_letters", "outside", "1", Plugin(formats=FORMATS))
     change_plugins([*hooks.plugins(), one])
-    monkeypatch.setattr(hooks, "problems", [])
+    monkeypatch.setattr(hooks, "_problems", [])
+    monkeypatch.setattr(hooks, "_waiting", [])
 
 
 def test_a_file_of_another_plugin_is_imported_and_exported(outside, tmp_path, capfd):
@@ -126,7 +127,8 @@ def test_lines_of_another_plugin_are_imported(outside, tmp_path):
 def test_a_name_that_is_taken_stays(outside):
     assert hooks.formats()["arpa"][0].name == "exchange"
     assert [*exported_formats()][:5] == ["arpa", "gguf", "hf", "onnx", "peft"]
-    assert hooks.problems == ["plugin outside: its format arpa is one of exchange already"]
+    (problem,) = hooks.new_problems()
+    assert "its format arpa is left out: plugin exchange has one of this name" in problem
 
 
 def test_vectors_need_their_plugin(tmp_path, change_plugins, capfd):
