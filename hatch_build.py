@@ -7,7 +7,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FOLDER = Path("seqgen/models/engines/native")
+FOLDER = Path("seqgen/engines/native")
 # The texts of `seqgen course`. An editable install reads those of the checkout.
 TEXTS = ("exciting.tsv", "hello.txt", "hotel.txt", "fox.txt", "dates.tsv", "play.txt")
 TEXTS += ("reverse.tsv", "virus.tsv", "watch.txt", "watch.tsv", "xor.txt", "capitals.txt")
@@ -21,7 +21,9 @@ class CustomBuildHook(BuildHookInterface):
         """Compile; see hatchling for the arguments."""
         if version != "editable":
             for name in TEXTS:
-                build_data["force_include"][f"corpora/{name}"] = f"seqgen/cli/corpora/{name}"
+                build_data["force_include"][f"corpora/{name}"] = (
+                    f"seqgen/plugins/course/corpora/{name}"
+                )
         spec = importlib.util.spec_from_file_location(
             "compiling", Path(self.root) / FOLDER / "compiling.py"
         )

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from companion_pictures import draw
 
-from seqgen.cli.course import CourseStep, steps
+from seqgen.plugins.course.command import CourseStep, steps
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = Path(__file__).with_suffix(".md")

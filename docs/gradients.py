@@ -23,7 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from seqgen.cli import run
-from seqgen.report.pictures import save_picture
+from seqgen.cli.shell.pictures import save_picture
 
 SIZE = "--layers 1 --hidden-size 64 --seq-len 128 --batch-size 16 --set dropout=0"
 COMMON = "--seed 1 --precision float32 --val 0.01 --quiet"

@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from running import Figures, kept, line, records, run
 
-from seqgen.configs.regimes import REGIMES
 from seqgen.metrics.diversity import diversity
+from seqgen.settings.regimes import REGIMES
 
 TEXT = "--model lstm --hidden-size 256 --layers 1 --batch-size 32 --seq-len 64"
 PAIRS = "--model seq2seq --hidden-size 128 --layers 1 --batch-size 64"

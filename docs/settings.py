@@ -20,13 +20,15 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from seqgen import registry
-from seqgen.cli import beam_search, bleu, perplexity, sample, sweep, train, tune
-from seqgen.cli.flags import described
-from seqgen.configs import Config, DataConfig, TrainingConfig
-from seqgen.configs.model import LabellingConfig
-from seqgen.configs.options import Options
-from seqgen.configs.settings import NO_BOUNDS
-from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.cli import beam_search, bleu, perplexity, sample, train
+from seqgen.cli.shell.known_settings import described
+from seqgen.models.recurrent.settings import RecurrentConfig
+from seqgen.plugins.labels.settings import LabellingConfig
+from seqgen.plugins.tune import command as tune
+from seqgen.plugins.tune import sweep_command as sweep
+from seqgen.settings import Config, DataConfig, TrainingConfig
+from seqgen.settings.options import Options
+from seqgen.settings.setting import NO_BOUNDS
 
 # The commands whose options the page lists.
 DOCUMENTED = {
@@ -189,10 +191,12 @@ def page() -> str:
     return "\n".join(lines)
 
 
-def defaults() -> str:
-    """Return the file of the defaults that follow from the architecture, a line for each."""
+def defaults(folder: Path) -> str:
+    """Return the file of settings and defaults that a folder has, a line for each architecture."""
     lines = []
     for row in registry.ARCHITECTURES.values():
+        if row.folder != folder:
+            continue
         config = row.load_config()
         model = {name: field.default for name, field in config.fields().items()}
         groups = {"model": model, "training": dict(config.recipe), "settings": described(config)}
@@ -200,6 +204,12 @@ def defaults() -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
+def folders() -> list[Path]:
+    """Return the folders that have such a file: the package, and its plugins with architectures."""
+    return sorted({row.folder for row in registry.ARCHITECTURES.values()})
+
+
 if __name__ == "__main__":
-    registry.DEFAULTS.write_text(defaults(), encoding="utf-8")
+    for folder in folders():
+        (folder / registry.DEFAULTS).write_text(defaults(folder), encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")

@@ -15,7 +15,7 @@ import typer
 from mkdocs.structure.files import File, Files
 
 from seqgen.cli import make_app
-from seqgen.cli.help import command_rows, help_texts, option_rows, paragraphs, usage
+from seqgen.cli.shell.help import command_rows, help_texts, option_rows, paragraphs, usage
 
 ROOT = Path(__file__).resolve().parents[1]
 # Files outside docs/ that have a page of their own, by their path from the root.
@@ -41,11 +41,11 @@ underscores.
 
 ::: seqgen.load
 
-::: seqgen.commands.writing.model.Model
+::: seqgen.generation.model.Model
 
-::: seqgen.commands.training.train.train
+::: seqgen.training.train.train
 
-::: seqgen.commands.training.resume.resume
+::: seqgen.training.resume.resume
 
 ::: seqgen.errors
 """

@@ -37,8 +37,8 @@ from running import line
 from scipy.sparse import csr_matrix
 from scipy.sparse.linalg import svds
 
-from seqgen.commands.training.train import train
-from seqgen.commands.vectors.words import WordVectors, load_vectors
+from seqgen.plugins.vectors.words import WordVectors, load_vectors
+from seqgen.training.train import train
 
 CLASSES = [
     "january february march april june july august september october november december",

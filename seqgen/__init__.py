@@ -9,9 +9,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from seqgen.commands.writing.model import Model
-    from seqgen.configs.scoring import CacheConfig
-    from seqgen.models.engines.precision import Precision
+    from seqgen.engines.precision import Precision
+    from seqgen.generation.model import Model
+    from seqgen.settings.scoring import CacheConfig
 
 __version__ = "0.1.0"
 
@@ -34,6 +34,6 @@ def load(
         SeqgenError: there is no such model, or it is damaged, or it can have no cache.
     """
     # Only now, so that `import seqgen` loads no torch.
-    from seqgen.commands.writing import model
+    from seqgen.generation import model
 
     return model.load(name, device, precision, cache)

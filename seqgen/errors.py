@@ -78,6 +78,7 @@ def named(kind: str, name: str, rows: Mapping[str, Row]) -> Row:
         UsageError: there is none; says what it would be, and names the nearest.
     """
     if name not in rows:
-        hint = did_you_mean(name, rows) or f"; there are {', '.join(rows)}"
+        listed = f"; there are {', '.join(rows)}" if rows else ""
+        hint = did_you_mean(name, rows) or listed
         raise UsageError(f"no {kind} is called {name!r}{hint}")
     return rows[name]

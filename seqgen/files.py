@@ -359,6 +359,12 @@ def regular(path: Path) -> Path:
     return path
 
 
+def begins_with(path: Path, signature: bytes) -> bool:
+    """Return whether a file begins with these bytes."""
+    with path.open("rb") as file:
+        return file.read(len(signature)) == signature
+
+
 def title_of(name: str) -> str:
     """Return what messages call a file, by the name that it was given by."""
     return "standard input" if name == "-" else name

@@ -1,14 +1,18 @@
-"""The most that is read into memory at once, so that any file is read in bounded memory.
+"""The most that is read into memory at once, so that any file is read in bounded memory; and time.
 
 Texts are read in pieces. What has to be in memory whole (a line where lines are the unit, a word,
 a text that a command compares or continues) has a limit, which `SEQGEN_MAX_LINE_MB` sets.
+Options that strangers give a server are prepared in bounded time (`seconds_at_most`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import IO
 
 from seqgen.errors import SeqgenError, UsageError
@@ -16,6 +20,25 @@ from seqgen.errors import SeqgenError, UsageError
 VARIABLE = "SEQGEN_MAX_LINE_MB"
 DEFAULT_MB = 64.0
 MB = 1_000_000
+# When this thread gives up what it prepares, in its own processor time.
+_gives_up: ContextVar[float] = ContextVar("gives_up", default=math.inf)
+
+
+@contextlib.contextmanager
+def seconds_at_most(seconds: float) -> Iterator[None]:
+    """Refuse options, such as patterns, that take more of this thread's time to prepare."""
+    before = _gives_up.set(time.thread_time() + seconds)
+    try:
+        yield
+    finally:
+        _gives_up.reset(before)
+
+
+def require_time() -> None:
+    """Raise a `UsageError` if that time has passed."""
+    limit = _gives_up.get()
+    if limit != math.inf and time.thread_time() >= limit:
+        raise UsageError("it takes too long; write a simpler one")
 
 
 def max_line_mb() -> float:

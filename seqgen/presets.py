@@ -1,4 +1,7 @@
-"""Settings of known models, by name. A new preset is a table of `presets.toml`."""
+"""Settings of known models, by name.
+
+A new preset is a table of `presets.toml`, or of a file of that name beside a plugin for its models.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqgen.configs.config_files import parse_toml
+from seqgen import hooks
 from seqgen.errors import named
+from seqgen.settings.config_files import parse_toml
 
 
 @dataclass(frozen=True)
@@ -27,21 +31,52 @@ class Preset:
     needs_origin: bool = False
 
     @classmethod
-    def read(cls, name: str, table: Mapping[str, Any]) -> Preset:
-        """Return the preset that a table of the file describes."""
+    def read(
+        cls, name: str, table: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]
+    ) -> Preset:
+        """Read the preset that a table of a file describes.
+
+        Args:
+            name: what it is called.
+            table: of the file.
+            shared: the settings that it may be `like`, by name.
+        """
         own = dict(table)
         facts = {key: own.pop(key) for key in ("architecture", "summary")}
         needs_origin = own.pop("needs_origin", False)
         settings: dict[str, Any] = {}
         for like in own.pop("like", ()):
-            settings |= SHARED[like]
+            settings |= shared[like]
         return cls(name, settings=settings | own, needs_origin=needs_origin, **facts)
 
 
-_TABLES = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-# Settings that several presets have, by name.
+def _tables(folder: Path) -> dict[str, Any]:
+    """Read the file of presets in a folder, if it has one."""
+    path = folder / "presets.toml"
+    return parse_toml(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def _presets() -> dict[str, Preset]:
+    """Return the presets of the core, then those of plugins; a name's first one counts."""
+    found = _read_all(_TABLES)
+    for plugin in hooks.plugins():
+        with plugin.guarded("presets.toml"):
+            found = found | _read_all(_tables(plugin.folder)) | found
+    return found
+
+
+def _read_all(tables: Mapping[str, Any]) -> dict[str, Preset]:
+    """Read the presets of a file, which may be like each other and like the core's."""
+    shared = SHARED | tables.get("shared", {})
+    return {
+        name: Preset.read(name, table, shared) for name, table in tables.get("preset", {}).items()
+    }
+
+
+_TABLES = _tables(Path(__file__).parent)
+# Settings that several presets of the core have, by name.
 SHARED: dict[str, Mapping[str, Any]] = _TABLES["shared"]
-PRESETS: dict[str, Preset] = {name: Preset.read(name, t) for name, t in _TABLES["preset"].items()}
+PRESETS: dict[str, Preset] = _presets()
 
 
 def preset(name: str) -> Preset:

@@ -1,7 +1,12 @@
-"""The architectures seqgen knows. A new one: a file in `models/`, a row in `architectures.json`."""
+"""The architectures that seqgen knows: those of the core's families, and those of plugins.
+
+A family, a folder of `models/`, has a file `architectures.json` with a row for each of its
+architectures; so has a plugin that adds some.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 from collections.abc import Iterator
@@ -9,21 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from seqgen.configs.model import LabellingConfig, labelling_config
+from seqgen import hooks
 from seqgen.errors import UsageError, named
-from seqgen.tasks.bidirectional import BIDIRECTIONAL
-from seqgen.tasks.classification import ON_FEATURES
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
-from seqgen.tasks.masked_lm import MASKED_LM
-from seqgen.tasks.memory import ASSOCIATIVE_MEMORY
 from seqgen.tasks.task import Task
 from seqgen.tasks.translation import TRANSLATION
-from seqgen.tasks.word_vectors import WORD_VECTORS
 
-# The settings of each architecture and their defaults; `python docs/settings.py` writes them.
-DEFAULTS = Path(__file__).with_name("defaults.json")
-# A row for each architecture.
-ROWS = Path(__file__).with_name("architectures.json")
+HERE = Path(__file__).parent
+# The rows of a family or a plugin; and the settings of each architecture with their defaults, which
+# `python docs/settings.py` writes: those of the core beside this file, those of a plugin in it.
+ROWS, DEFAULTS = "architectures.json", "defaults.json"
+# The order of history. Families that are not named here come after these.
+FAMILIES = ("ngram", "hmm", "window", "recurrent", "transformer", "seq2seq")
 
 
 @dataclass(frozen=True)
@@ -31,25 +33,32 @@ class Architecture:
     """A kind of model: its name, where its classes live, what it is in one line, its tasks.
 
     `model` and `config` are "module:Class", imported only when used, so that listing
-    architectures loads no torch; a module that begins with a dot is one of `seqgen.models`. The
-    configuration of a class X is XConfig beside it, unless `config` says otherwise. `tasks` are
-    those that it can serve, the first by default. `estimator` is the "module:name" of the
-    `Estimator` of one that is not trained by gradients, `arrays` the "module:Class" of its
-    `ArrayModel`, if it has one.
+    architectures loads no torch. The configuration of a class X is XConfig beside it, unless
+    `config` says otherwise. `tasks` are those that it can serve, the first by default. `estimator`
+    is the "module:name" of the `Estimator` of one that is not trained by gradients, `arrays` the
+    "module:Class" of its `ArrayModel`, if it has one. `folder` has the file of its defaults;
+    `is_cell` says that it is a recurrent cell, which `RecurrentLM` runs.
     """
 
     name: str
     model: str
     summary: str
-    tasks: tuple[Task, ...] = (LANGUAGE_MODELING, *ON_FEATURES)
+    tasks: tuple[Task, ...]
     config: str | None = None
     estimator: str | None = None
     arrays: str | None = None
+    folder: Path = HERE
+    is_cell: bool = False
 
     @property
     def task(self) -> Task:
         """What its models learn."""
         return self.tasks[0]
+
+    @property
+    def plugin(self) -> str | None:
+        """The plugin that it needs, if it needs one."""
+        return hooks.plugin_of(self.config or self.model)
 
     @property
     def is_encoder(self) -> bool:
@@ -72,9 +81,21 @@ class Architecture:
         """Return its default settings without importing its code, and so without torch.
 
         `model` has all settings that a user may set, `training` those of its own recipe, and
-        `settings` what there is to say of each of the former.
+        `settings` what there is to say of each of the former. One that no file has the defaults of
+        loads its code for them, and has no `settings`.
         """
-        return json.loads(DEFAULTS.read_text(encoding="utf-8"))[self.name]
+        path = self.folder / DEFAULTS
+        stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return stored.get(self.name) or self._defaults_in_code()
+
+    def _defaults_in_code(self) -> dict[str, dict[str, Any]]:
+        config = self.load_config()
+        fields = config.fields()
+        model = {
+            name: None if field.default is dataclasses.MISSING else field.default
+            for name, field in fields.items()
+        }
+        return {"model": model, "training": dict(config.recipe)}
 
     def for_task(self, task: str) -> Architecture:
         """Return the architecture that learns a task, one of `ON_FEATURES`, on this one's features.
@@ -82,12 +103,12 @@ class Architecture:
         Raises:
             UsageError: there is no such task, or it has no features to learn from.
         """
-        chosen = named("task", task, {one.name: one for one in ON_FEATURES})
+        chosen = task_on_features(task)
         if chosen not in self.tasks:
             more = " with --features" if self.task.gives_features else ""
             raise UsageError(
                 f"--task is for encoders and for networks that model text, and {self.name} is "
-                f"neither; try --model birnn{more}"
+                f"neither; try --model {chosen.default_trunk}{more}"
             )
         summary = f"{chosen.called} on the features of {self.name}"
         about = f"{self.name}-{chosen.called}", self.model, summary, (chosen,)
@@ -101,6 +122,10 @@ class TaskArchitecture(Architecture):
     trunk: Architecture | None = None
     is_encoder: ClassVar[bool] = False
 
+    @property
+    def plugin(self) -> str | None:
+        return hooks.plugin_of(self.task.head) or self.trunk.plugin
+
     def load_model(self) -> Any:
         """Import and return the class of the models with a head on the trunk."""
         return load_object(self.task.head)(self.trunk.load_model())
@@ -112,60 +137,123 @@ class TaskArchitecture(Architecture):
 
     def load_config(self) -> Any:
         """Import and return the class of their configuration."""
-        return labelling_config(self.trunk.load_config())
+        return load_object(self.task.head_config)(self.trunk.load_config())
 
     def defaults(self) -> dict[str, dict[str, Any]]:
         """Return its default settings, also without importing its code."""
-        model = {**self.trunk.defaults()["model"], "pooling": None}
+        model = {**self.trunk.defaults()["model"], **self.task.head_settings}
         training = self.trunk.defaults()["training"] if self.trunk.is_encoder else None
-        return {"model": model, "training": training or dict(LabellingConfig.recipe)}
+        return {"model": model, "training": training or dict(self.task.head_recipe)}
 
 
 def load_object(target: str) -> Any:
-    """Import a "module:name" and return what it names; ".module" is one of `seqgen.models`."""
+    """Import a "module:name" and return what it names."""
     module, name = target.split(":")
-    return getattr(importlib.import_module(module, "seqgen.models"), name)
+    return getattr(importlib.import_module(module), name)
 
 
-# What all recurrent cells are run by, each with a configuration that names its equation.
-RECURRENT = {
-    "model": ".recurrent.model:RecurrentLM",
-    "arrays": ".recurrent.array_model:RecurrentArrays",
+TASKS: dict[str, Task] = {
+    task.name: task for task in (LANGUAGE_MODELING, TRANSLATION, *hooks.tasks())
 }
-KINDS = (LANGUAGE_MODELING, TRANSLATION, WORD_VECTORS, MASKED_LM, BIDIRECTIONAL, ASSOCIATIVE_MEMORY)
+# What is learned on the features of an architecture (`--task`).
+ON_FEATURES = tuple(task for task in TASKS.values() if task.head)
 
 
-def _rows() -> Iterator[Architecture]:
-    """Yield the architectures of `architectures.json`.
+def _architectures() -> dict[str, Architecture]:
+    """Return the architectures of all families, then those of plugins; a name's first one counts.
 
-    A row has the fields of an `Architecture`, `tasks` by their names; or the `cell` of a recurrent
-    network: its configuration, in a file of the cell's name.
+    Rows of a plugin that are wrong are left out with a warning.
     """
-    kinds = {task.name: task for task in (*KINDS, *ON_FEATURES)}
-    for name, row in json.loads(ROWS.read_text(encoding="utf-8")).items():
+    order = {name: place for place, name in enumerate(FAMILIES)}
+    families = sorted(path.parent for path in (HERE / "models").glob(f"*/{ROWS}"))
+    known: dict[str, Architecture] = {}
+    for folder in sorted(families, key=lambda folder: order.get(folder.name, len(order))):
+        known |= {row.name: row for row in _rows(folder, f"seqgen.models.{folder.name}", HERE)}
+    for plugin in hooks.plugins():
+        with plugin.guarded(ROWS):
+            for row in _rows(plugin.folder, plugin.module, plugin.folder):
+                with plugin.guarded(f"its architecture {row.name}"):
+                    if row.name in known:
+                        raise UsageError("there is another one of this name")
+                    known[row.name] = row
+    return known
+
+
+def architectures_of(plugin: hooks.Installed) -> list[str]:
+    """Return the names of the architectures that a plugin adds."""
+    return [row.name for row in ARCHITECTURES.values() if row.folder == plugin.folder]
+
+
+def _rows(folder: Path, package: str, of_defaults: Path) -> Iterator[Architecture]:
+    """Yield the architectures whose rows a folder has.
+
+    A row has the fields of an `Architecture`, `tasks` by their names: without them, it is a
+    language model, whose features others may learn from. A module that begins with a dot is one of
+    the package. A recurrent network may have its `cell` alone: the configuration that names its
+    equation, in a file of the architecture's name unless it is "module:name".
+
+    Args:
+        folder: that may have a file of rows.
+        package: of the modules in it.
+        of_defaults: where the file of its defaults is.
+    """
+    if not (folder / ROWS).exists():
+        return
+    for name, row in json.loads((folder / ROWS).read_text(encoding="utf-8")).items():
         if cell := row.pop("cell", None):
-            row |= {**RECURRENT, "config": f".recurrent.cells.{name}:{cell}"}
-        if "tasks" in row:
-            row["tasks"] = tuple(kinds[task] for task in row["tasks"])
-        yield Architecture(name, **row)
+            place = f".{cell}" if ":" in cell else f".cells.{name}:{cell}"
+            row |= RECURRENT | {"config": place, "is_cell": True}
+        parts = {
+            key: package + value if key in TARGETS and value.startswith(".") else value
+            for key, value in row.items()
+        }
+        names = parts.pop("tasks", None)
+        known = [task for task in (TASKS.get(one) for one in names or ()) if task is not None]
+        tasks = (LANGUAGE_MODELING, *ON_FEATURES) if names is None else tuple(known)
+        yield Architecture(name, **parts, tasks=tasks, folder=of_defaults)
 
 
-ARCHITECTURES: dict[str, Architecture] = {row.name: row for row in _rows()}
-DEFAULT, DEFAULT_ENCODER = "lstm", "birnn"
+TARGETS = ("model", "config", "arrays", "estimator")
+# What all recurrent cells are run by.
+RECURRENT = {
+    "model": "seqgen.models.recurrent.model:RecurrentLM",
+    "arrays": "seqgen.models.recurrent.arrays:RecurrentArrays",
+}
+ARCHITECTURES: dict[str, Architecture] = _architectures()
+DEFAULT = "lstm"
 # The name of no architecture: `train` is to choose what suits the text.
 AUTO = "auto"
 
 
-def architecture(name: str) -> Architecture:
-    """Return the architecture called `name`; of a classifier or tagger such as lstm-tagger, too.
+def task_on_features(name: str) -> Task:
+    """Return the task of `ON_FEATURES` called `name`.
 
     Raises:
-        UsageError: there is none; names the nearest.
+        UsageError: there is none; names the nearest, or the plugin that is missing.
+    """
+    if (plugin := hooks.missing_plugin(name)) is not None:
+        raise UsageError(f"--task {name} needs the plugin {plugin}, which is not installed")
+    return named("task", name, {task.name: task for task in ON_FEATURES})
+
+
+def missing_plugin(architecture: str) -> str | None:
+    """Return the plugin of seqgen that an architecture needs and that is not installed, if any."""
+    parts = architecture, architecture.rpartition("-")[2]
+    return next(filter(None, map(hooks.missing_plugin, parts)), None)
+
+
+def architecture(name: str) -> Architecture:
+    """Return the architecture called `name`; of a model with a head, such as lstm-tagger, too.
+
+    Raises:
+        UsageError: there is none; names the nearest, or the plugin that is missing.
     """
     trunk, _, ending = str(name).rpartition("-")
     task = next((task for task in ON_FEATURES if task.called == ending), None)
     if task is not None and trunk in ARCHITECTURES:
         return ARCHITECTURES[trunk].for_task(task.name)
+    if name not in ARCHITECTURES and (plugin := missing_plugin(str(name))) is not None:
+        raise UsageError(f"{name} needs the plugin {plugin}, which is not installed")
     return named("architecture", name, ARCHITECTURES)
 
 
@@ -190,7 +278,7 @@ def to_train(name: str | None) -> str | None:
     """
     if name is None or name == AUTO:
         return None
-    if known_architecture(name) is None:
+    if known_architecture(name) is None and missing_plugin(name) is None:
         named("architecture", name, {**ARCHITECTURES, AUTO: None})
     return name
 
@@ -204,7 +292,7 @@ def for_task(name: str, task: str | None) -> Architecture:
     """Return the architecture of that name, learning labels if there is a task.
 
     Args:
-        name: of an architecture, or already of a classifier or a tagger.
+        name: of an architecture, or already of one with a head.
         task: the name of one of `ON_FEATURES`; None leaves it as it is.
 
     Raises:

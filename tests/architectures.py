@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from seqgen import registry
-from seqgen.configs import ModelConfig
-from seqgen.configs.scoring import CacheConfig
-from seqgen.data.corpus import Corpus
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
 from seqgen.models.memory.cached import Cached
 from seqgen.models.mixture.model import Mixture
 from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.settings import ModelConfig
+from seqgen.settings.scoring import CacheConfig
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
+from seqgen.text.corpus import Corpus
 from seqgen.training import baum_welch, counting
 
 VOCAB = 7

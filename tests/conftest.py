@@ -16,9 +16,8 @@ import pytest
 import torch
 from places import ROOT
 
-from seqgen.commands.training import session
-from seqgen.models.engines.native.library import VARIABLE, library
-from seqgen.tasks import validations
+from seqgen.engines.native.library import VARIABLE, library
+from seqgen.training import session, validations
 
 # Programs that tests start, and the other processes of pytest, find compiled modules.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

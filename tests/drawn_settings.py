@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args, get_origin
 from hypothesis import strategies as st
 
 from seqgen import registry
-from seqgen.configs.settings import Bounds
 from seqgen.errors import UsageError
+from seqgen.settings.setting import Bounds
 
 # Numbers are drawn from their lowest value on, so that models stay small.
 MOST_ABOVE_LOWEST = 7

@@ -200,7 +200,7 @@ def training_processes() -> ForkServerContext:
     Unlike forks of this process, they may use autograd, whose threads it has.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["seqgen.commands.training.train", "torch.distributed.fsdp"])
+    context.set_forkserver_preload(["seqgen.training.train", "torch.distributed.fsdp"])
     return context
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from helpers_cli import installed
 from places import STORED
 
 KINDS = STORED / "kinds"
@@ -83,8 +84,9 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "models cache": [],
         "bench plan": [],
         "help": ["files"],
+        "plugins": [],
     }
-    return {name: [*name.split(), *call, "--quiet"] for name, call in calls.items()}
+    return {n: [*n.split(), *call, "--quiet"] for n, call in installed(calls).items()}
 
 
 def leaves(command: Any, *before: str) -> Iterator[tuple[str, Any]]:
@@ -163,7 +165,7 @@ def option_cases(draw: random.Random, folder: Path, count: int) -> list[list[str
 def _settings(draw: random.Random) -> Iterator[list[str]]:
     """Yield `--set` of every setting of every architecture, twice."""
     from seqgen import registry
-    from seqgen.configs import DataConfig, TrainingConfig
+    from seqgen.settings import DataConfig, TrainingConfig
 
     kinds = {name: row.load_config() for name, row in registry.ARCHITECTURES.items()}
     for name, kind in kinds.items():
@@ -287,10 +289,10 @@ def model_commands(draw: random.Random, path: Path) -> list[list[str]]:
         ["export", model],
         ["sample", "-m", f"{model}+{STORED / 'models' / 'lstm-char'}", "--max-tokens", "3"],
     ]
-    return [["sample", "-m", model, "--max-tokens", "5", "--json"], draw.choice(every)]
+    return [["sample", "-m", model, "--max-tokens", "5", "--json"], draw.choice(installed(every))]
 
 
-# As in seqgen.data.tokenfile: a magic word, the table's offset, length and SHA-256.
+# As in seqgen.text.tokenfile: a magic word, the table's offset, length and SHA-256.
 HEAD = struct.Struct("<16sQQ32s")
 
 

@@ -3,9 +3,63 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
-from seqgen.cli import run
+import pytest
+from places import STORED
+
+from seqgen import hooks, registry
+from seqgen.cli import all_commands, run
+
+Calls = TypeVar("Calls", Mapping[Any, Any], Sequence[Any])
+
+
+def installed(calls: Calls) -> Calls:
+    """Return the calls, or what there is by call, of commands whose plugin is there.
+
+    Args:
+        calls: texts or parts, that begin with the name of a command.
+    """
+
+    def is_there(call: str | Sequence[str]) -> bool:
+        line = call if isinstance(call, str) else call[0]
+        return line.split()[0] in all_commands()
+
+    if isinstance(calls, Mapping):
+        return {call: about for call, about in calls.items() if is_there(call)}
+    return [call for call in calls if is_there(call)]
+
+
+def needs(*plugins: str) -> pytest.MarkDecorator:
+    """Return the mark of a test, or of a case, that is skipped without one of these plugins."""
+    gone = sorted({*plugins} - {one.name for one in hooks.plugins()})
+    return pytest.mark.skipif(bool(gone), reason=f"without the plugin {', '.join(gone)}")
+
+
+def known_kinds(names: Iterable[str]) -> list[str]:
+    """Return the stored models of `kinds` whose plugins are there, and those of their questions.
+
+    Args:
+        names: of the models.
+    """
+    from make_kinds import KINDS, RECIPES
+
+    def is_known(name: str) -> bool:
+        path = STORED / "kinds" / "models" / name / "config.json"
+        architecture = json.loads(path.read_text())["architecture"]
+        known = architecture == "mixture" or registry.known_architecture(architecture) is not None
+        questions = [*KINDS[RECIPES[name].kind].questions.values()]
+        return known and len(installed(questions)) == len(questions)
+
+    return [name for name in names if is_known(name)]
+
+
+def require_command(name: str) -> None:
+    """Skip the rest of a test where the plugin of a command is not there."""
+    if name not in all_commands():
+        pytest.skip(f"no plugin has the command {name}")
 
 
 def records(capsys, *arguments, by=run) -> list[dict]:

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from helpers_cli import installed
 from places import STORED
 
 # What a console script does, with a byte to the test once Ctrl-C is caught.
@@ -22,7 +23,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
     """Return a call of each command, by name; what they write goes into `folder`."""
     model, text = str(STORED / "models" / "lstm-char"), str(STORED / "tiny.txt")
     counted = str(STORED / "models" / "ngram-whitespace")
-    return {
+    calls = {
         "sample": ["sample", "-m", model, "--max-tokens", "20000", "--quiet"],
         "beam-search": ["beam-search", "-m", model, "--max-tokens", "2000", "-q"],
         "perplexity": ["perplexity", text, "-m", model, "-q"],
@@ -36,6 +37,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "export": ["export", counted, "--out", str(folder / "out.arpa"), "--overwrite", "-q"],
         "import": ["import", str(folder / "in.arpa"), "--name", "imported", "--overwrite", "-q"],
     }
+    return {name: call for name, call in calls.items() if installed([call])}
 
 
 def interrupted(arguments: list[str], after: float, home: Path) -> tuple[int, str]:

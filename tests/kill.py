@@ -33,10 +33,10 @@ from safetensors.torch import load_file
 
 from seqgen import registry, store
 from seqgen.cli import run
-from seqgen.commands.loading import load
-from seqgen.commands.training import session
 from seqgen.errors import SeqgenError
 from seqgen.store import StoredModel
+from seqgen.store.loading import load
+from seqgen.training import session
 
 TEXT = "so it goes on and on, and it ends so.\n" * 12
 NAMES = ("a", "b", "c")

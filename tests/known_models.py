@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from seqgen import registry
-from seqgen.commands.loaded import LoadedModel
-from seqgen.configs import DataConfig, ModelConfig
 from seqgen.hashing import uniforms
 from seqgen.models.base import LanguageModel
 from seqgen.models.state import State
+from seqgen.settings import DataConfig, ModelConfig
 from seqgen.store import StoredModel
-from seqgen.tokenizers import KINDS
+from seqgen.store.loaded import LoadedModel
+from seqgen.text.tokenizers import KINDS
 
 ALPHABET = KINDS["char"]("abc \n")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import html.parser
 import os
+import re
 import shutil
 
 import pytest
@@ -41,3 +43,9 @@ def browser():
     if found is None:
         pytest.skip("no Chromium on the PATH; name one by SEQGEN_BROWSER")
     return found
+
+
+def commands_of(page):
+    """Return the command lines that a page shows."""
+    found = re.findall('aria-label="Commands">(.*?)</pre>', page, re.DOTALL)
+    return [line for part in found for line in html.unescape(part).splitlines()]

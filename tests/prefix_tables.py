@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from seqgen.configs import ModelConfig
-from seqgen.configs.decoding import BeamOptions
-from seqgen.decoding.hypotheses import LengthNorm
+from seqgen.generation.hypotheses import LengthNorm
 from seqgen.models.base import LanguageModel
 from seqgen.models.state import State
+from seqgen.settings import ModelConfig
+from seqgen.settings.generation import BeamOptions
 
 
 @dataclass

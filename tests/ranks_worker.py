@@ -18,13 +18,13 @@ import numpy as np
 import torch
 
 from seqgen import ranks, registry
-from seqgen.configs import TrainingConfig
-from seqgen.data.batches import training_batches
-from seqgen.data.corpus import Corpus
-from seqgen.data.sources import TokenSources
-from seqgen.models.engines.deferred_init import Unfilled
-from seqgen.models.engines.precision import parameter_type
+from seqgen.engines.precision import parameter_type
+from seqgen.models.deferred_init import Unfilled
 from seqgen.ranks.group import together
+from seqgen.settings import TrainingConfig
+from seqgen.text.batches import training_batches
+from seqgen.text.corpus import Corpus
+from seqgen.text.sources import TokenSources
 from seqgen.training import loop
 from seqgen.training.events import Progress
 from seqgen.training.regimes.base import TextRules

@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 from seqgen import store
-from seqgen.commands.loading import load
-from seqgen.commands.training.train import train
+from seqgen.store.loading import load
+from seqgen.training.train import train
 
 TINY = {"hidden_size": 16, "num_layers": 1, "steps": 4, "seed": 1, "precision": "float32"}
 

@@ -10,29 +10,31 @@ from pathlib import Path
 import pytest
 
 import seqgen
-from seqgen import formats, registry
-from seqgen.cli import KNOWN, place_of
+from seqgen import hooks
+from seqgen.cli import all_commands
 
 PACKAGE = Path(seqgen.__file__).parent
 # From the top. What stands on one line does not import its neighbours either.
 LAYERS = [
     {"__main__"},
+    {"plugins"},
     {"cli"},
-    {"report", "serve"},
-    {"tasks.validations"},
-    {"commands"},
-    {"tasks.datasets"},
-    {"formats"},
+    {"cli.shell"},
+    {"training"},
+    {"scoring"},
+    {"generation"},
     {"store"},
-    {"training", "decoding", "scoring"},
     {"models"},
-    {"data"},
-    {"tokenizers"},
-    {"metrics", "patterns"},
+    {"engines"},
+    {"text"},
+    {"text.tokenizers"},
+    {"metrics"},
     {"registry", "presets"},
     {"tasks"},
-    {"configs"},
-    {"files", "hashing", "limits", "packages", "ranks"},
+    {"settings"},
+    {"hooks"},
+    {"hashing", "interrupts", "limits", "mapped_tensors", "packages"},
+    {"files", "ranks"},
     {"errors", "white_space", "wording"},
     {"__init__"},
 ]
@@ -54,6 +56,22 @@ def layer(module):
     parts = module.split(".")[1:]
     inner = ".".join(parts[:2])
     return inner if inner in LEVEL else parts[0] if parts else "__init__"
+
+
+def plugin_of(module):
+    """Return the plugin that a module belongs to; None for one of the core."""
+    parts = module.split(".")
+    return parts[2] if parts[1:2] == ["plugins"] and len(parts) > 2 else None
+
+
+def test_no_plugin_imports_another():
+    found = [
+        f"{module} imports {target}"
+        for module, path in MODULES.items()
+        for target in imports(path, at_load_only=False)
+        if plugin_of(module) and plugin_of(target) not in (None, plugin_of(module))
+    ]
+    assert found == []
 
 
 def for_types_only(node):
@@ -125,8 +143,8 @@ def at_load(*starts):
 
 
 def test_nothing_the_command_line_loads_imports_torch():
-    commands = [f"seqgen.cli.{place_of(name).partition(':')[0]}" for name in KNOWN]
-    found = at_load("seqgen.cli", "seqgen.store", "seqgen.formats", *commands)
+    commands = [command.target.partition(":")[0] for command in all_commands().values()]
+    found = at_load("seqgen.cli", "seqgen.store", "seqgen.store.formats", *commands)
     assert "seqgen.registry" in found and found >= {*commands}
     heavy = ("torch", "numpy", "safetensors", "sacrebleu")
     assert not {m for m in found if m.split(".")[0] in heavy}
@@ -138,13 +156,15 @@ def test_the_entry_point_loads_next_to_nothing():
     assert found == {"__future__", "_signal", "os", "sys"}
 
 
-@pytest.mark.parametrize("table", [formats.IMPORTERS, formats.EXPORTERS, formats.RECOGNISERS])
-def test_every_format_has_what_its_row_names(table):
-    assert table and all(callable(registry.load_object(row)) for row in table.values())
+@pytest.mark.parametrize("part", ["importer", "exporter", "recogniser"])
+def test_every_format_has_what_its_row_names(part):
+    rows = [(plugin, getattr(row, part)) for plugin, row in hooks.formats().values()]
+    functions = [plugin.load(target) for plugin, target in rows if target]
+    assert functions and all(map(callable, functions))
 
 
 def test_the_walk_would_find_torch():
-    assert "torch" in at_load("seqgen.commands.training.train")
+    assert "torch" in at_load("seqgen.training.train")
 
 
 LOADS = """
@@ -215,9 +235,15 @@ def test_only_the_command_that_is_called_is_loaded(command):
     asked = [sys.executable, "-c", program, *command.split()]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True)
     loaded = done.stdout.splitlines()[-1].split()
-    called = {f"seqgen.cli.{name}" for name in ("train", "models", "sample", "vectors")}
+    called = {
+        "train": "seqgen.cli.train",
+        "models": "seqgen.cli.models",
+        "sample": "seqgen.cli.sample",
+        "vectors": "seqgen.plugins.vectors.command",
+    }
     name = command.split()[0]
-    wanted = called if name == "nothing" else called & {f"seqgen.cli.{name}"}
+    wanted = {*called.values()} if name == "nothing" else {called.get(name)} - {None}
+    called = {*called.values()}
     assert called & {*loaded} == wanted
 
 

@@ -10,12 +10,11 @@ from benchmarks.baselines import PlainGPT
 
 from seqgen import presets
 from seqgen.cli import run
-from seqgen.commands.training.plan import plan_of
-from seqgen.commands.training.train import train
 from seqgen.errors import UsageError
-from seqgen.formats import hf_pairs
-from seqgen.tasks.datasets.prepared import VocabSizes
+from seqgen.training.datasets.prepared import VocabSizes
 from seqgen.training.optimizers import rate
+from seqgen.training.plan import plan_of
+from seqgen.training.train import train
 
 TEXT = "the cat sat on the mat.\nA dog ran; it was fun!\n" * 12
 
@@ -168,6 +167,7 @@ def test_the_translator_that_can_be_exported():
     decoder = 3 * (2 * attention + feed_forward + 3 * norm) + norm
     assert parameters == 6000 * 256 + encoder + decoder
     config = plan.model_config(VocabSizes(6000), 513)
+    hf_pairs = pytest.importorskip("seqgen.plugins.exchange.hf_pairs")
     assert hf_pairs.write(config, "m")["model_type"] == "pegasus"
 
 
@@ -339,7 +339,7 @@ def test_the_gpt_preset_steps_as_its_baseline(text):
     """The same rate at the same step as nanoGPT's schedule, of which bench has its own copy."""
     from benchmarks.gpt import PEAK, _rate
 
-    from seqgen.configs import TrainingConfig
+    from seqgen.settings import TrainingConfig
     from seqgen.training.optimizers import rate
 
     _, config = trained(text, preset="gpt")

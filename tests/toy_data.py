@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 from seqgen import store
-from seqgen.cli.inputs import Inputs
-from seqgen.cli.output import put_record
-from seqgen.cli.reading import OwnWay
-from seqgen.commands.labelling.predict import label_totals
-from seqgen.configs import DataConfig
-from seqgen.data.examples import TEXTS, ExampleEncoder
+from seqgen.cli.shell.inputs import Inputs
+from seqgen.cli.shell.model_options import CommandVariant
+from seqgen.cli.shell.output import put_record
 from seqgen.errors import SeqgenError
-from seqgen.tasks.datasets.examples import ExampleDataset
+from seqgen.plugins.labels.datasets import ExampleDataset
+from seqgen.plugins.labels.examples import TEXTS, ExampleEncoder
+from seqgen.plugins.labels.predict import label_totals
+from seqgen.settings import DataConfig
 
 
 class PairEncoder(ExampleEncoder):
@@ -45,4 +45,4 @@ def put_accuracy(model, file, json, quiet):
         put_record({"model": stored.name, "accuracy": totals.accuracy})
 
 
-EVAL = OwnWay(put_accuracy, "models that compare sentences")
+EVAL = CommandVariant(put_accuracy, "models that compare sentences")

@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from seqgen.configs import ModelConfig, setting
-from seqgen.models.encoders.labeller import Predictor
+from seqgen.plugins.labels.models.labeller import Predictor
+from seqgen.settings import ModelConfig, setting
 
 
 @dataclass(frozen=True, kw_only=True)

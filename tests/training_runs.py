@@ -8,16 +8,16 @@ from architectures import ids
 from safetensors.torch import load_file
 
 from seqgen import registry, store
-from seqgen.commands.training.resume import resume
-from seqgen.commands.training.train import train
-from seqgen.configs import TrainingConfig
-from seqgen.data.batches import Overlapping, training_batches
-from seqgen.data.corpus import Corpus
+from seqgen.settings import TrainingConfig
 from seqgen.store import StoredModel
+from seqgen.text.batches import Overlapping, training_batches
+from seqgen.text.corpus import Corpus
 from seqgen.training import loop
 from seqgen.training.events import Progress
 from seqgen.training.loop import Trainer
+from seqgen.training.resume import resume
 from seqgen.training.run import Hooks
+from seqgen.training.train import train
 
 
 def settings_of(**more):

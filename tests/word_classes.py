@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import words as corpus
 
-from seqgen.commands.vectors.words import WordVectors
+from seqgen.plugins.vectors.words import WordVectors
 
 
 def right_neighbours(vectors: WordVectors) -> float:

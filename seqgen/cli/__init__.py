@@ -8,43 +8,41 @@ import io
 import os
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
 import typer
 
-from seqgen import __version__, ranks
-from seqgen.cli import recording
-from seqgen.cli.flags import fill_in_numbers, takes_options
-from seqgen.cli.help import (
+from seqgen import __version__, hooks, ranks
+from seqgen.cli.shell import recording
+from seqgen.cli.shell.flags import fill_in_numbers, takes_options
+from seqgen.cli.shell.help import (
     ABOUT,
     MEASURE,
     STORED,
     TEXTS,
     TRAIN,
     WRITE,
-    Command,
     CommandGroup,
+    CommandWithHelp,
     manual_page,
     width_of,
 )
-from seqgen.cli.output import announce, forget_announced, is_terminal, put, say, say_announced
-from seqgen.cli.process import prepare
-from seqgen.configs import Options, Panel, setting
+from seqgen.cli.shell.output import announce, forget_announced, is_terminal, put, say, say_announced
+from seqgen.cli.shell.process import prepare
 from seqgen.errors import Interrupted, SeqgenError, UsageError, first_line, ran_out_of_memory
+from seqgen.hooks import Command
+from seqgen.registry import load_object
+from seqgen.settings import Options, Panel, setting
 
 # Characters of a message, which may name a file or repeat an argument.
 LONGEST = 1000
 # A variable of the environment that a report of a fault is written with.
 SHOW_TRACEBACK = "SEQGEN_TRACEBACK"
 
-# Commands that have flags of settings.
-SETTING_COMMANDS = ("train", "find-lr", "tune", "sweep")
-# Flags that have become commands: the command, and the flag that it has instead.
-FORMER_FLAGS = {
-    ("train", "--find-lr"): ("find-lr", ""),
-    ("compare", "--sweep"): ("sweep", "--models"),
-}
+# A variable that a shell sets when it asks for completions.
+COMPLETION = "_SEQGEN_COMPLETE"
 
 # What does here what other tools have a command for.
 COMMANDS_ELSEWHERE = {
@@ -59,35 +57,39 @@ COMMANDS_ELSEWHERE = {
 _UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
-# The commands, under the headings of help. Only those that are asked for are imported.
+# The commands of the core. Those of plugins stand beside them; only what is called is imported.
 COMMANDS = {
-    TRAIN: ("train", "find-lr", "tune", "sweep", "mix"),
-    WRITE: ("sample", "beam-search", "fill", "restore", "serve"),
-    MEASURE: (
-        *("perplexity", "eval", "compare", "replay", "bleu", "predict", "vectors", "diagnose"),
-        *("inspect", "report", "novelty", "bench"),
-    ),
-    TEXTS: ("data", "tokenize", "compress", "decompress"),
-    STORED: ("import", "export", "models"),
-    ABOUT: ("course", "help"),
-}
-KNOWN = {name for commands in COMMANDS.values() for name in commands}
-# Where a command is, "module:name" in this package, if its own name does not say so.
-PLACES = {
-    "eval": "evaluate:evaluate",
-    "bench": "bench:app",
-    "decompress": "compress:decompress",
-    "import": "exchange:import_",
-    "export": "exchange:export",
-    "models": "models:app",
-    "help": "topics:help_",
+    "train": Command("train:train", TRAIN, work="steps"),
+    "mix": Command("mix:mix", TRAIN),
+    "sample": Command("sample:sample", WRITE, work="tokens"),
+    "beam-search": Command("beam_search:beam_search", WRITE, work="tokens"),
+    "perplexity": Command("perplexity:perplexity", MEASURE, work="steps"),
+    "eval": Command("evaluate:evaluate", MEASURE, work="steps"),
+    "compare": Command("compare:compare", MEASURE, work="steps"),
+    "bleu": Command("bleu:bleu", MEASURE),
+    "tokenize": Command("tokenize:tokenize", TEXTS, work="reads"),
+    "models": Command("models:app", STORED),
+    "plugins": Command("plugins:plugins", ABOUT),
+    "help": Command("help:help_", ABOUT),
 }
 
 
-def place_of(name: str) -> str:
-    """Return where a command is, as "module:name"."""
-    own = name.replace("-", "_")
-    return PLACES.get(name, f"{own}:{own}")
+def all_commands() -> dict[str, Command]:
+    """Return the commands of the core and those of plugins, by name.
+
+    The target of each is "module:name", with the whole name of the module.
+    """
+    own = {name: replace(one, target=f"seqgen.cli.{one.target}") for name, one in COMMANDS.items()}
+    added = {}
+    for name, (plugin, one) in hooks.commands().items():
+        if name in own:
+            hooks.note_problem(
+                f"plugin {plugin.title}: its command {name} is left out: seqgen has one of this "
+                "name"
+            )
+        else:
+            added[name] = replace(one, target=f"{plugin.module}.{one.target}")
+    return own | added
 
 
 class ProgramOptions(Options, panel=Panel.OTHER):
@@ -130,16 +132,34 @@ def make_app(only: str | None = None) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_program)
-    for panel, commands in COMMANDS.items():
-        for name in commands:
-            if only in (None, name):
-                module, _, attribute = place_of(name).partition(":")
-                command = getattr(importlib.import_module(f"seqgen.cli.{module}"), attribute)
-                if isinstance(command, typer.Typer):
-                    app.add_typer(command, name=name, rich_help_panel=panel)
-                else:
-                    app.command(name, cls=Command, rich_help_panel=panel)(command)
+    for name, row in all_commands().items():
+        if only in (None, name) and (command := _loaded(name, row, only)) is not None:
+            if isinstance(command, typer.Typer):
+                app.add_typer(command, name=name, rich_help_panel=row.panel)
+            else:
+                app.command(name, cls=CommandWithHelp, rich_help_panel=row.panel)(command)
     return app
+
+
+def _loaded(name: str, row: Command, only: str | None) -> Any:
+    """Import a command; None if it is of a plugin and cannot be imported.
+
+    Raises:
+        SeqgenError: the same, and it is the one that is called.
+    """
+    if name in COMMANDS:
+        return load_object(row.target)
+    plugin, command = hooks.commands()[name]
+    try:
+        return plugin.load(command.target)
+    except hooks.FAULTS as error:
+        if only is not None and os.environ.get(SHOW_TRACEBACK):
+            raise
+        problem = plugin.problem(f"its command {name}", error)
+        if only is not None:
+            raise SeqgenError(problem) from None
+        hooks.note_problem(problem)
+        return None
 
 
 @functools.cache
@@ -153,7 +173,7 @@ def _tree_for(arguments: list[str]) -> Any:
     first = next(iter(arguments), None)
     if first in COMMANDS_ELSEWHERE:
         raise UsageError(f"there is no command {first!r}: {COMMANDS_ELSEWHERE[first]}")
-    known = first in {"--version", "--man", *KNOWN}
+    known = first in {"--version", "--man", *all_commands()}
     return _tree(first if known else None)
 
 
@@ -180,8 +200,7 @@ def typed_values(arguments: list[str]) -> dict[str, Any]:
 
 def outputs_of(name: str) -> dict[str, str]:
     """Return the flags of a command that name what it writes, by the name of each option."""
-    module, _, attribute = place_of(name).partition(":")
-    command = getattr(importlib.import_module(f"seqgen.cli.{module}"), attribute)
+    command = load_object(all_commands()[name].target)
     return {
         name: f"--{name.replace('_', '-')}"
         for group in command.groups
@@ -192,7 +211,8 @@ def outputs_of(name: str) -> dict[str, str]:
 
 def main() -> int:
     """Run the command that the process was started with, and return its exit code."""
-    prepare(next(iter(sys.argv[1:]), None))
+    called = all_commands().get(next(iter(sys.argv[1:]), ""))
+    prepare(called.work if called else "")
     return run(sys.argv[1:])
 
 
@@ -208,6 +228,7 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
         arguments = as_spelled_now(arguments)
         recording.begin(arguments)
         command = _tree_for(arguments) if tree is None else tree
+        _say_problems_of_plugins(arguments)
         code = command(arguments, prog_name=name, standalone_mode=False)
         say_announced()
         if sys.stdout is not None:
@@ -245,7 +266,16 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
         say(f"seqgen: {_unforeseen(error)}")
         return 1
     finally:
+        _say_problems_of_plugins(arguments)
         forget_announced()
+
+
+def _say_problems_of_plugins(arguments: list[str]) -> None:
+    """Say what is wrong with plugins and was not said yet: a warning, which --quiet leaves out."""
+    quiet = bool({"-q", "--quiet"} & {*arguments}) or COMPLETION in os.environ
+    for problem in hooks.new_problems():
+        if not quiet and ranks.leads():
+            say(f"seqgen: {_line(problem)}")
 
 
 def as_spelled_now(arguments: list[str]) -> list[str]:
@@ -254,13 +284,13 @@ def as_spelled_now(arguments: list[str]) -> list[str]:
     `help COMMAND` is COMMAND --help.
     """
     command, *rest = arguments or [""]
-    if command == "help" and rest and rest[0] in KNOWN:
+    if command == "help" and rest and rest[0] in all_commands():
         return [*rest, "--help"]
     for at, (flag, equals, value) in enumerate(one.partition("=") for one in rest):
         if flag == "--":
             break
-        if (command, flag) in FORMER_FLAGS:
-            name, renamed = FORMER_FLAGS[command, flag]
+        if (command, flag) in hooks.former_flags():
+            name, renamed = hooks.former_flags()[command, flag]
             if not {"-q", "--quiet"} & {*rest}:
                 announce(
                     f"seqgen {command} {flag} is now seqgen {f'{name} {renamed}'.strip()}; "
@@ -314,12 +344,16 @@ def _unforeseen(error: Exception) -> str:
     )
 
 
+def _takes_settings(command: Any) -> bool:
+    return any("--set" in parameter.opts for parameter in command.params)
+
+
 def _setting_meant(context: Any, option: str) -> str:
     """Return how to set what another tool has the option for, such as --learning-rate."""
-    from seqgen.cli.flags import SETTING_OF
-    from seqgen.configs import TrainingConfig
-    from seqgen.configs.config_files import setting_meant
+    from seqgen.cli.shell.flags import SETTING_OF
     from seqgen.registry import SHARED_DOCS
+    from seqgen.settings import TrainingConfig
+    from seqgen.settings.config_files import setting_meant
 
     meant = setting_meant(option)
     short = {setting: flag for flag, setting in SETTING_OF.items()}.get(meant, meant)
@@ -332,7 +366,7 @@ def _setting_meant(context: Any, option: str) -> str:
 
 def _show_usage_problem(error: Exception) -> None:
     context = getattr(error, "ctx", None)
-    if hasattr(error, "option_name") and context and context.info_name in SETTING_COMMANDS:
+    if hasattr(error, "option_name") and context and _takes_settings(context.command):
         error.message += _setting_meant(context, error.option_name or "")
     if is_terminal(sys.stderr):
         shown = io.StringIO()

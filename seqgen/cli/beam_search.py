@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from seqgen.cli.flags import takes_options
-from seqgen.cli.output import Output, console, standard_output
-from seqgen.cli.prompts import GivenPrompts
-from seqgen.cli.reading import ReadModel
-from seqgen.cli.source_attention import Picture
-from seqgen.cli.tables import figure
-from seqgen.cli.writing import Echo, TextWriter, drawn
-from seqgen.configs import Options, Panel, setting
-from seqgen.configs.decoding import BeamOptions
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.model_options import ReadModel
+from seqgen.cli.shell.output import Output, console, standard_output
+from seqgen.cli.shell.prompts import GivenPrompts
+from seqgen.cli.shell.source_attention import Picture
+from seqgen.cli.shell.tables import figure
+from seqgen.cli.shell.writing import Echo, TextWriter, drawn, lists_filters
+from seqgen.settings import Options, Panel, setting
+from seqgen.settings.generation import BeamOptions
 
 if TYPE_CHECKING:
-    from seqgen.commands.writing.beam_search import Beam, Tree
+    from seqgen.generation.beam_search import Beam, Tree
 
 
 class Explain(Options, panel=Panel.OUTPUT):
@@ -26,6 +26,7 @@ class Explain(Options, panel=Panel.OUTPUT):
 
 
 @takes_options
+@lists_filters(BeamOptions)
 def beam_search(
     prompts: GivenPrompts,
     model: ReadModel,
@@ -39,9 +40,9 @@ def beam_search(
 
     A model of pairs takes sources instead of prompts, and writes their targets.
 
-    Filters apply in this order: tokens that are never written, --min-tokens, --force,
-    --pattern, --no-repeat-ngram, --max-copy. The search stops when no live hypothesis can still
-    beat the n-th best finished one.
+    Filters apply in this order: tokens that are never written, --min-tokens,
+    --force{constraints}, --no-repeat-ngram{filters}. The search stops when no live hypothesis can
+    still beat the n-th best finished one.
     """
     announced = search.stochastic and search.seed is None
     search = drawn(search, picture)
@@ -52,12 +53,12 @@ def beam_search(
     prompts.check_for(loaded)
     if announced:
         out.announce_seed(search.seed)
-    from seqgen.commands.writing import beam_search as searching
+    from seqgen.generation import beam_search as searching
 
     texts, piped = prompts.texts(loaded, out)
     if tree.explain:
         for found in searching.explain(loaded, texts, search):
-            _put_tree(found, loaded.given.prompt, out)
+            _put_tree(found, loaded.conditioning.prompt, out)
         return
 
     def heading(beam: Beam) -> str:
@@ -68,7 +69,8 @@ def beam_search(
             yield beam
             if beam.missing:
                 names = ", ".join(map(repr, beam.missing))
-                out.notice(f"{loaded.given.prompt} {beam.index}, rank {beam.rank} lacks {names}")
+                which = f"{loaded.conditioning.prompt} {beam.index}"
+                out.notice(f"{which}, rank {beam.rank} lacks {names}")
 
     writing.put(beams(), writing.is_raw(texts, piped, search.nbest), "rank", heading)
 

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqgen.cli.flags import takes_options
-from seqgen.cli.inputs import Inputs, piped_input
-from seqgen.cli.output import Output, put, put_record, say
-from seqgen.cli.reading import Threads
-from seqgen.cli.tables import figure, interval, put_table
-from seqgen.configs import Options, file_argument
-from seqgen.configs.scoring import BleuTest, MetricOptions
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.inputs import Inputs, piped_input
+from seqgen.cli.shell.model_options import Threads
+from seqgen.cli.shell.output import Output, put, put_record, say
+from seqgen.cli.shell.tables import figure, interval, put_table
 from seqgen.errors import UsageError
+from seqgen.settings import Options, file_argument
+from seqgen.settings.scoring import BleuTest, MetricOptions
 
 if TYPE_CHECKING:
-    from seqgen.commands.scoring.bleu import ComparedTexts
-    from seqgen.configs.scoring import BleuOptions
+    from seqgen.scoring.bleu import ComparedTexts
+    from seqgen.settings.scoring import BleuOptions
 
 
 class ScoredFiles(Options):
@@ -64,7 +64,7 @@ def _read(files: list[str], against: list[str]) -> ComparedTexts:
     Raises:
         UsageError: there is no reference, standard input is wanted twice, or a file is several.
     """
-    from seqgen.commands.scoring.bleu import read_texts
+    from seqgen.scoring.bleu import read_texts
 
     if len(files) == 1 and files != ["-"] and piped_input() is not None:
         files = ["-", *files]
@@ -85,7 +85,7 @@ def _read(files: list[str], against: list[str]) -> ComparedTexts:
 
 def _put_corpus(texts: ComparedTexts, options: BleuOptions, test: BleuTest, out: Output) -> None:
     """Write the score of a whole text, with its interval if one is asked for."""
-    from seqgen.commands.scoring import bleu as scoring
+    from seqgen.scoring import bleu as scoring
 
     score = scoring.bleu(texts, options, test.samples if test.confidence else 0, test.seed)
     if not out.record(scoring.record_of(score)):
@@ -94,7 +94,7 @@ def _put_corpus(texts: ComparedTexts, options: BleuOptions, test: BleuTest, out:
 
 def _put_sentences(texts: ComparedTexts, metrics: Sequence[BleuOptions], out: Output) -> None:
     """Write a line's scores a line, to be pasted beside the lines; signatures are progress."""
-    from seqgen.commands.scoring.bleu import record_of, sentence_bleu
+    from seqgen.scoring.bleu import record_of, sentence_bleu
 
     scores = zip(*(sentence_bleu(texts, one) for one in metrics), strict=True)
     for number, of_line in enumerate(scores):
@@ -110,7 +110,7 @@ def _put_sentences(texts: ComparedTexts, metrics: Sequence[BleuOptions], out: Ou
 
 def _put_paired(texts: ComparedTexts, options: BleuOptions, test: BleuTest, out: Output) -> None:
     """Write the scores of several systems, and how sure it is that they differ from the first."""
-    from seqgen.commands.scoring.bleu import paired_bleu, record_of
+    from seqgen.scoring.bleu import paired_bleu, record_of
 
     rows = []
     for name, score in paired_bleu(texts, options, test.paired_test, test.samples, test.seed):

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seqgen.cli.flags import takes_options
-from seqgen.cli.inputs import Inputs
-from seqgen.cli.output import Output, say
-from seqgen.cli.pairs import (
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.inputs import Inputs
+from seqgen.cli.shell.model_options import FixedSeed, Machine, served
+from seqgen.cli.shell.output import Output, say
+from seqgen.cli.shell.pairs import (
     PairFiles,
     as_pairs,
     check_one_kind,
@@ -21,8 +22,7 @@ from seqgen.cli.pairs import (
     say_cut,
     translating,
 )
-from seqgen.cli.reading import FixedSeed, Machine, served
-from seqgen.cli.tables import (
+from seqgen.cli.shell.tables import (
     MISSING,
     byte_size,
     count,
@@ -33,16 +33,16 @@ from seqgen.cli.tables import (
     put_columns,
     short_count,
 )
-from seqgen.configs import NumberFormat, Options, Panel, argument, require, setting
-from seqgen.configs.decoding import Translation
-from seqgen.configs.scoring import CacheOptions, Scoring, TextScoring, TranslationScores
 from seqgen.errors import UsageError
+from seqgen.settings import NumberFormat, Options, Panel, argument, require, setting
+from seqgen.settings.generation import Translation
+from seqgen.settings.scoring import CacheOptions, Scoring, TextScoring, TranslationScores
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.commands.loaded import LoadedModel
-    from seqgen.commands.scoring.compare import Comparison
-    from seqgen.data.pairs import Pairs
+    from seqgen.scoring.compare import Comparison
+    from seqgen.store.loaded import LoadedModel
+    from seqgen.text.pairs import Pairs
 
 
 class Compared(Options, panel=Panel.MODEL):
@@ -68,8 +68,8 @@ class Compared(Options, panel=Panel.MODEL):
             UsageError: there is none, or a number format is unknown or given twice.
             SeqgenError: a model cannot be loaded.
         """
-        from seqgen.commands.loading import Work, load
-        from seqgen.commands.scoring.compare import all_models
+        from seqgen.scoring.compare import all_models
+        from seqgen.store.loading import Work, load
 
         if bool(self.models) == self.all_:
             raise UsageError("give the models to compare, or --all")
@@ -101,7 +101,7 @@ class ComparedText(PairFiles, panel=Panel.TEXT):
         return self.data
 
 
-class Tests(Options, panel=Panel.SCORES):
+class ComparisonTests(Options, panel=Panel.SCORES):
     """What is compared beside bits per byte, and how sure the differences are."""
 
     bleu: bool = setting(
@@ -120,7 +120,7 @@ def compare(
     compared: Compared,
     looked_up: CacheOptions,
     files: ComparedText,
-    tests: Tests,
+    tests: ComparisonTests,
     translation: Translation,
     scoring: TextScoring,
     seed: FixedSeed,
@@ -137,7 +137,7 @@ def compare(
     """
     if compared.models and served(context, compared.models):
         return
-    from seqgen.commands.scoring.compare import compare as compared_by
+    from seqgen.scoring.compare import compare as compared_by
 
     given = files.data, files.source, files.target
     loaded = compared.load(machine, looked_up, [file for file in given if file is not None])
@@ -147,7 +147,7 @@ def compare(
     text, what = _text(loaded, Inputs(out.quiet), files)
     _warn(loaded, text if what else None, scoring, out)
     by_bleu = None
-    if loaded[0].given.is_source and tests.bleu:
+    if loaded[0].conditioning.is_source and tests.bleu:
         by_bleu = translating(translation, TranslationScores(metric=("bleu",)), scoring.batch_size)
     records = compared_by(
         loaded,
@@ -174,10 +174,10 @@ def _text(
         UsageError: files are given that models of this kind do not read.
         SeqgenError: they cannot be read; or nothing is given and models hold out other texts.
     """
-    from seqgen.commands.scoring import compare as comparing
+    from seqgen.scoring import compare as comparing
 
     check_translates(models[0], files.of_pairs)
-    if models[0].given.in_pairs:
+    if models[0].conditioning.in_pairs:
         given = given_pairs(inputs, files)
         newlines = "lf" if all(one.data.newlines == "lf" for one in models) else "keep"
         held_out = given or held_out_by(models, quiet=True)
@@ -192,8 +192,8 @@ def _warn(
     models: list[LoadedModel], given: str | Pairs | None, scoring: Scoring, out: Output
 ) -> None:
     """Say which models have seen a given text, and which cannot read it in this way."""
-    from seqgen.commands.scoring.compare import newlines_warning, trained_on
-    from seqgen.commands.scoring.perplexity import warning_of
+    from seqgen.scoring.compare import newlines_warning, trained_on
+    from seqgen.scoring.perplexity import warning_of
 
     for warning in filter(None, (warning_of(loaded, scoring) for loaded in models)):
         out.announce(warning)

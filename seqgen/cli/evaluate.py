@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seqgen.cli.flags import takes_options
-from seqgen.cli.inputs import Input, Inputs
-from seqgen.cli.label_scores import MeasuredFile
-from seqgen.cli.output import Output, say
-from seqgen.cli.pairs import (
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.inputs import Input, Inputs
+from seqgen.cli.shell.model_options import FixedSeed, Machine, ModelNames, served
+from seqgen.cli.shell.output import Output, say
+from seqgen.cli.shell.pairs import (
     PairFiles,
     as_pairs,
     check_one_kind,
@@ -24,24 +24,43 @@ from seqgen.cli.pairs import (
     score_rows,
     translating,
 )
-from seqgen.cli.reading import FixedSeed, Machine, ModelNames, served
-from seqgen.cli.tables import MISSING, count, figure, interval, percentage, put_table
-from seqgen.configs import Options, Panel, same, setting
-from seqgen.configs.decoding import WeighedTranslation
-from seqgen.configs.scoring import CacheOptions, Scoring, TextScoring, TranslationScores
+from seqgen.cli.shell.tables import MISSING, count, figure, interval, percentage, put_table
 from seqgen.errors import UsageError
+from seqgen.settings import Options, Panel, file_argument, same, setting
+from seqgen.settings.generation import WeighedTranslation
+from seqgen.settings.options import added_options, group
+from seqgen.settings.scoring import (
+    CacheOptions,
+    Scoring,
+    TextMeasure,
+    TextScoring,
+    TranslationScores,
+)
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.commands.loaded import LoadedModel
-    from seqgen.commands.scoring.evaluate import Evaluation, Measurements
-    from seqgen.commands.scoring.minimal_pairs import Pair
+    from seqgen.scoring.evaluate import Evaluation, Measurements
+    from seqgen.scoring.minimal_pairs import Pair
+    from seqgen.store.loaded import LoadedModel
+
+
+class MeasuredFile(Options):
+    """The file that models are measured on."""
+
+    file: str | None = file_argument(
+        "Text to measure on, pairs for translators, or labelled examples for classifiers and "
+        "taggers; - is standard input. Without a FILE, each model's held-out part is used."
+    )
 
 
 class MeasuredText(PairFiles):
     """The text, or the pairs, that models are measured on."""
 
     file: str | None = same(MeasuredFile, "file")
+
+
+# The measures that plugins add, groups of the class `TextMeasure`.
+Added = added_options("eval")
 
 
 class Measures(Options, panel=Panel.SCORES):
@@ -58,11 +77,6 @@ class Measures(Options, panel=Panel.SCORES):
         "exponent.",
         common=True,
     )
-    novelty: bool = setting(
-        "Measure how much the texts written have in common with the training text, as `seqgen "
-        "novelty` does.",
-        common=True,
-    )
     pairs: tuple[str, ...] = setting(
         "Count how often the first text of a pair is more probable: lines "
         "better<TAB>worse[<TAB>group]; - is standard input.",
@@ -70,11 +84,22 @@ class Measures(Options, panel=Panel.SCORES):
         common=True,
     )
     passages: int = setting("Largest number of passages to continue.", 100, low=1)
+    added: Added = group(Added)
+
+    @property
+    def added_measures(self) -> list[TextMeasure]:
+        """Those that plugins add, asked for or not."""
+        return self.added.groups
+
+    @property
+    def added_flag(self) -> str | None:
+        """The first flag of such a measure that was given."""
+        return next(iter(self.added.given), None)
 
     @property
     def writes(self) -> bool:
         """Whether it is asked for something that the model writes."""
-        return self.bleu or self.diversity or self.novelty
+        return self.bleu or self.diversity or self.added_flag is not None
 
 
 @takes_options
@@ -94,7 +119,7 @@ def evaluate(
     """Measure everything that applies to a model, or only what is asked for.
 
     Several models are shown side by side. --bleu, --diversity and
-    --novelty use passages of 64 words, taken
+    other measures of what a model writes use passages of 64 words, taken
     evenly from the text: the model reads the first 32 words and writes as many tokens as the
     other 32 have, at temperature 1. A model of lines continues the first half of a line. A
     translator translates the sources by beam search. Of a classifier or a tagger, accuracy, F1
@@ -102,8 +127,8 @@ def evaluate(
     """
     if served(context, models.names):
         return
-    from seqgen.commands.loading import Work, load
-    from seqgen.commands.scoring.evaluate import evaluate as measure
+    from seqgen.scoring.evaluate import evaluate as measure
+    from seqgen.store.loading import Work, load
 
     asked = replace(asked, bleu=asked.bleu or bool(scores.given))
     _check_files(files, asked)
@@ -124,10 +149,10 @@ def evaluate(
     for one in loaded:
         _announce(one, to_measure, out)
         evaluations.append(measure(one, *read(one), to_measure))
-        out.record(evaluations[-1])
+        out.record(evaluations[-1].record())
     if not out.json:
-        _table(evaluations, out)
-    for one in evaluations if loaded[0].given.is_source else ():
+        _table(evaluations, asked.added_measures, out)
+    for one in evaluations if loaded[0].conditioning.is_source else ():
         if made := one.translations:
             say_cut(one.model, made["cut"], made["pairs"], made["max_tokens"], out)
 
@@ -136,15 +161,15 @@ def _measurements(
     asked: Measures, inputs: Inputs, scoring: TextScoring, seed: FixedSeed
 ) -> Measurements:
     """Return what is to be measured; everything that applies if nothing is asked for."""
-    from seqgen.commands.scoring.evaluate import Measurements
-    from seqgen.commands.writing.continuations import Protocol
+    from seqgen.generation.continuations import Protocol
+    from seqgen.scoring.evaluate import Measurements
 
     everything = not (asked.perplexity or asked.writes or asked.pairs)
     return Measurements(
         perplexity=asked.perplexity or everything,
         bleu=asked.bleu or everything,
         diversity=asked.diversity or everything,
-        novelty=asked.novelty,
+        added=asked.added_measures,
         pairs=_pairs(inputs.open(asked.pairs)),
         scoring=Scoring(**asdict(scoring)),
         protocol=Protocol(passages=asked.passages, seed=seed.seed, batch_size=scoring.batch_size),
@@ -163,8 +188,8 @@ def _check_files(files: MeasuredText, asked: Measures) -> None:
 
 def _check_for_kind(loaded: LoadedModel, asked: Measures, of_pairs: str | None) -> None:
     """Refuse options that are for the other kind of model than those that are measured."""
-    if loaded.given.is_source and (asked.pairs or asked.novelty):
-        loaded.given.require_nothing("--pairs" if asked.pairs else "--novelty")
+    if loaded.conditioning.is_source and (asked.pairs or asked.added_flag):
+        loaded.conditioning.require_nothing("--pairs" if asked.pairs else asked.added_flag)
     check_translates(loaded, of_pairs)
 
 
@@ -189,7 +214,7 @@ def _reader(
         if to_measure.needs_text:
             held_out_by(models, quiet=True)  # a model without any is refused before the work
         return lambda loaded: (None, None)
-    if models[0].given.in_pairs:
+    if models[0].conditioning.in_pairs:
         given = given_pairs(inputs, files) or held_out_by(models, quiet=True)
         # A model that does not read such pairs, or a line that is none, is refused before the work.
         pairs, *_ = [as_pairs(one, given, "keep") for one in models]
@@ -206,7 +231,7 @@ def _reader(
 
 def _announce(loaded: LoadedModel, to_measure: Measurements, out: Output) -> None:
     """Refuse a way to score that does not suit a model; say what is being measured."""
-    from seqgen.commands.scoring.perplexity import for_model, warning_of
+    from seqgen.scoring.perplexity import for_model, warning_of
 
     for_model(loaded, to_measure.scoring)
     out.notice(f"measuring {loaded.stored.name}")
@@ -215,7 +240,7 @@ def _announce(loaded: LoadedModel, to_measure: Measurements, out: Output) -> Non
 
 
 def _pairs(sources: list[Input]) -> dict[str, list[Pair]]:
-    from seqgen.commands.scoring.minimal_pairs import read_pairs
+    from seqgen.scoring.minimal_pairs import read_pairs
 
     return {source.title: read_pairs(source.chunks(), source.title) for source in sources}
 
@@ -246,17 +271,7 @@ DIVERSITY: tuple[Row, ...] = tuple(
 )
 
 
-# What texts have copied, in characters: the longest part, and the shares of n-grams.
-NOVELTY: tuple[Row, ...] = (
-    ("longest copy, characters", lambda r: count(r["longest"])),
-    *(
-        (f"{n} characters copied", lambda r, n=n: percentage(r["share"]["characters"][n]))
-        for n in ("10", "20", "50")
-    ),
-)
-
-
-def _table(evaluations: list[Evaluation], out: Output) -> None:
+def _table(evaluations: list[Evaluation], added: Sequence[TextMeasure], out: Output) -> None:
     """Write a row a figure and a column a model; what the text itself has stands in the last."""
     rows: list[list[str]] = []
     of_pairs = [one for one in evaluations if hasattr(one, "translations")]
@@ -269,12 +284,13 @@ def _table(evaluations: list[Evaluation], out: Output) -> None:
         records = [one.bleu for one in evaluations]
         text = _row("", lambda r: figure(r["text_score"], 2), (), records)[-1]
         rows.append([*_row("BLEU of continuations", _bleu, records)[:-1], text])
-    for key, figures in (("diversity", DIVERSITY), ("novelty", NOVELTY)):
-        made = [getattr(one, key) for one in evaluations]
+    of_texts = [([one.diversity for one in evaluations], DIVERSITY)]
+    of_texts += [([one.added[each.key] for one in evaluations], each.rows) for each in added]
+    for made, figures in of_texts:
         of_models, texts = ([(one or {}).get(whose) for one in made] for whose in ("model", "text"))
         rows += [_row(*row, of_models, texts) for row in figures if any(made)]
     rows += _pair_rows(evaluations)
-    of_text = any(one.diversity or one.novelty for one in evaluations)
+    of_text = any(any(made) for made, _ in of_texts)
     if not of_text and not any(one.bleu and one not in of_pairs for one in evaluations):
         rows = [row[:-1] for row in rows]
     names = ["", *(one.model for one in evaluations)]
@@ -326,7 +342,7 @@ def _share_preferred(record: dict[str, Any]) -> str:
 
 def _signatures(one: Evaluation) -> list[str]:
     made = getattr(one, "translations", None)
-    written = made or one.bleu or one.diversity or one.novelty
+    written = made or one.bleu or one.diversity or next(filter(None, one.added.values()), None)
     parts = [one.perplexity, written, *(one.pairs or [])]
     signatures = [part["signature"] for part in parts if part]
     if made:

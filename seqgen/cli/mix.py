@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from seqgen.cli.flags import takes_options
-from seqgen.cli.inputs import Inputs
-from seqgen.cli.output import Output, say
-from seqgen.cli.output_files import check_replaced_model
-from seqgen.cli.pairs import HELD_OUT, ScoredInput, as_scored, held_out_by
-from seqgen.cli.reading import ExactMachine
-from seqgen.cli.tables import figure, weight
-from seqgen.configs import REQUIRED, Options, Panel, argument, ranges, setting, with_default
-from seqgen.configs.decoding import WritingOptions
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.inputs import Inputs
+from seqgen.cli.shell.model_options import ExactMachine
+from seqgen.cli.shell.output import Output, say
+from seqgen.cli.shell.output_files import check_replaced_model
+from seqgen.cli.shell.pairs import HELD_OUT, ScoredInput, as_scored, held_out_by
+from seqgen.cli.shell.tables import figure, weight
 from seqgen.errors import UsageError
+from seqgen.settings import REQUIRED, Options, Panel, argument, ranges, setting, with_default
+from seqgen.settings.generation import WritingOptions
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.commands.loaded import LoadedModel
-    from seqgen.commands.mixing import MixtureRecord
+    from seqgen.scoring.mixing import MixtureRecord
+    from seqgen.store.loaded import LoadedModel
 
 
 class Mixing(Options, panel=Panel.SAVING):
@@ -72,8 +72,8 @@ def mix(mixing: Mixing, machine: ExactMachine, out: Output) -> None:
     The probability of a token is the weighted sum of what the parts give it. They must have the
     same tokenizer. The new model refers to its parts; with --copy it keeps copies.
     """
-    from seqgen.commands.loading import Work
-    from seqgen.commands.mixing import combine, store_mixture
+    from seqgen.scoring.mixing import combine, store_mixture
+    from seqgen.store.loading import Work
 
     fit = mixing.fit
     if mixing.overwrite and fit not in (None, "-", HELD_OUT):

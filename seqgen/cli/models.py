@@ -8,13 +8,20 @@ from typing import Any
 import typer
 
 from seqgen import registry, store
-from seqgen.cli.flags import takes_options
-from seqgen.cli.help import Command, CommandGroup, put_panels
-from seqgen.cli.model_facts import describe, losses_by_step, mixture_facts, put_model, unit_of_loss
-from seqgen.cli.output import Output, one_line, put, put_record
-from seqgen.cli.output_files import Curves, check_picture, confirm_deleting
-from seqgen.cli.reading import StoredName, Threads
-from seqgen.cli.tables import (
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.help import CommandGroup, CommandWithHelp
+from seqgen.cli.shell.known_settings import put_settings
+from seqgen.cli.shell.model_facts import (
+    describe,
+    losses_by_step,
+    mixture_facts,
+    put_model,
+    unit_of_loss,
+)
+from seqgen.cli.shell.model_options import StoredName, Threads
+from seqgen.cli.shell.output import Output, one_line, put, put_record
+from seqgen.cli.shell.output_files import Curves, check_picture, confirm_deleting
+from seqgen.cli.shell.tables import (
     MISSING,
     age,
     byte_size,
@@ -24,8 +31,8 @@ from seqgen.cli.tables import (
     put_facts,
     short_count,
 )
-from seqgen.configs import REQUIRED, Options, Panel, argument, setting
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.settings import REQUIRED, Options, Panel, argument, setting
 from seqgen.wording import first_names, plural
 
 
@@ -47,7 +54,7 @@ app = typer.Typer(
 )
 
 
-class Listed(Options, panel=Panel.MODEL):
+class ListingOptions(Options, panel=Panel.MODEL):
     """What is listed in place of trained models."""
 
     architectures: str | None = setting(
@@ -59,7 +66,7 @@ class Listed(Options, panel=Panel.MODEL):
 
 @app.callback(invoke_without_command=True)
 @takes_options
-def models(context: typer.Context, listed: Listed, threads: Threads, out: Output) -> None:
+def models(context: typer.Context, listed: ListingOptions, threads: Threads, out: Output) -> None:
     """List trained models, the latest first."""
     if listed.architectures is not None:
         if context.invoked_subcommand:
@@ -72,7 +79,7 @@ def models(context: typer.Context, listed: Listed, threads: Threads, out: Output
         _list(out)
 
 
-@app.command("list", cls=Command)
+@app.command("list", cls=CommandWithHelp)
 @takes_options
 def list_models(threads: Threads, out: Output) -> None:
     """List trained models, the latest first."""
@@ -110,35 +117,6 @@ def _list_architectures(out: Output) -> None:
         put_facts({kind.name: kind.summary for kind in known})
 
 
-def put_presets(out: Output) -> None:
-    """Write what each preset is."""
-    from seqgen.presets import PRESETS
-
-    facts = "name", "architecture", "summary"
-    if not out.records({f: getattr(one, f) for f in facts} for one in PRESETS.values()):
-        put_facts({one.name: one.summary for one in PRESETS.values()})
-
-
-def put_settings(architecture: str, out: Output, only: str | None = None) -> None:
-    """Write the settings of an architecture, of training and of the data, all or those searched.
-
-    Raises:
-        UsageError: there is no such architecture or setting.
-    """
-    from seqgen.cli.flags import facts_line, settings_of
-
-    records = settings_of(architecture, only)
-    if out.records(records):
-        return
-    panels: dict[str, list[tuple[str, str]]] = {
-        architecture if record["group"] == "model" else record["group"]: [] for record in records
-    }
-    for record in sorted(records, key=lambda record: record["setting"]):
-        heading = architecture if record["group"] == "model" else record["group"]
-        panels[heading].append((record["setting"], facts_line(record)))
-    put_panels(panels.items())
-
-
 class Details(Options, panel=Panel.OUTPUT):
     """What is shown of a model."""
 
@@ -146,7 +124,7 @@ class Details(Options, panel=Panel.OUTPUT):
     samples: bool = setting("Show what the model wrote while it learned, step by step.")
 
 
-@app.command(cls=Command)
+@app.command(cls=CommandWithHelp)
 @takes_options
 def show(name: StoredName, details: Details, curves: Curves, threads: Threads, out: Output) -> None:
     """Show what a model is and how its training went, also during training.
@@ -154,7 +132,7 @@ def show(name: StoredName, details: Details, curves: Curves, threads: Threads, o
     Prints six facts, the loss curve, and the settings that differ from the defaults of the
     model's architecture.
     """
-    from seqgen.tokenizers import load_tokenizer
+    from seqgen.text.tokenizers import load_tokenizer
 
     model = store.find(name.name)
     if curves.plot is not None:
@@ -184,7 +162,7 @@ def _draw_losses(model: store.StoredModel, plot: Path) -> None:
     Raises:
         SeqgenError: none were logged.
     """
-    from seqgen.report.pictures import draw_lines
+    from seqgen.cli.shell.pictures import draw_lines
 
     losses = {name: points for name, points in losses_by_step(model).items() if points}
     if not losses:
@@ -209,7 +187,7 @@ class Renamed(Options):
     new: str = argument("Its new name.", "NEW")
 
 
-@app.command(cls=Command)
+@app.command(cls=CommandWithHelp)
 @takes_options
 def rename(renamed: Renamed, threads: Threads, out: Output) -> None:
     """Give a trained model another name."""
@@ -228,7 +206,7 @@ class ModelsToRemove(Options, panel=Panel.OTHER):
     yes: bool = setting("Do not ask for confirmation.", names=("--yes", "-y"))
 
 
-@app.command(cls=Command)
+@app.command(cls=CommandWithHelp)
 @takes_options
 def remove(removed: ModelsToRemove, threads: Threads, out: Output) -> None:
     """Delete trained models. Files that seqgen did not write are never deleted."""
@@ -242,7 +220,7 @@ def remove(removed: ModelsToRemove, threads: Threads, out: Output) -> None:
         out.notice(f"removed {place}")
 
 
-@app.command(cls=Command)
+@app.command(cls=CommandWithHelp)
 @takes_options
 def path(name: StoredName, threads: Threads, out: Output) -> None:
     """Print the folder of a model."""
@@ -259,7 +237,7 @@ class Clearing(Options, panel=Panel.OTHER):
     )
 
 
-@app.command(cls=Command)
+@app.command(cls=CommandWithHelp)
 @takes_options
 def cache(clearing: Clearing, threads: Threads, out: Output) -> None:
     """List the cache: encoded texts, texts from standard input, measured speeds.

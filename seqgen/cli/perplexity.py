@@ -1,4 +1,4 @@
-"""`seqgen perplexity`: score text, also under masked models; fit mixtures and caches to it."""
+"""`seqgen perplexity`: score text; fit mixtures and caches to it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from seqgen.cli.flags import takes_options
-from seqgen.cli.inputs import Input, Inputs, piped_input
-from seqgen.cli.output import Output, one_line, put, put_record, say, say_protocols
-from seqgen.cli.pairs import (
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.inputs import Input, Inputs, piped_input
+from seqgen.cli.shell.model_options import Machine, ModelNames, served
+from seqgen.cli.shell.output import Output, one_line, put, put_record, say, say_protocols
+from seqgen.cli.shell.pairs import (
     HELD_OUT,
     PairsOf,
     ScoredInput,
@@ -24,10 +25,11 @@ from seqgen.cli.pairs import (
     held_out_by,
     two_sides,
 )
-from seqgen.cli.reading import ExactMachine, Machine, ModelNames, OwnWay, served
-from seqgen.cli.source_attention import AttentionView, Picture
-from seqgen.cli.tables import count, figure, percentage, put_columns, weight
-from seqgen.configs import (
+from seqgen.cli.shell.source_attention import AttentionView, Picture
+from seqgen.cli.shell.tables import count, figure, percentage, put_columns, weight
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.files import title_of
+from seqgen.settings import (
     Documents,
     Options,
     Panel,
@@ -36,16 +38,15 @@ from seqgen.configs import (
     require,
     same,
     setting,
-    with_default,
 )
-from seqgen.configs.decoding import LookOptions, WritingOptions
-from seqgen.configs.scoring import CacheOptions, Scoring, TextScoring
-from seqgen.errors import SeqgenError, UsageError
-from seqgen.files import title_of
+from seqgen.settings.filters import TextSet
+from seqgen.settings.generation import LookOptions
+from seqgen.settings.options import added_options
+from seqgen.settings.scoring import CacheOptions, Scoring, TextScoring
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.commands.loaded import LoadedModel
+    from seqgen.store.loaded import LoadedModel
 
 T = TypeVar("T")
 
@@ -102,7 +103,7 @@ class ScoredText(TextFiles, panel=Panel.TEXT):
     vectors: SourceVectorFile = group(SourceVectorFile)
 
 
-class Views(Options, panel=Panel.OUTPUT):
+class ScoreViews(Options, panel=Panel.OUTPUT):
     """What is shown of a scored text, in place of its figures."""
 
     per_line: bool = same(LineByLine, "per_line")
@@ -125,33 +126,19 @@ class Views(Options, panel=Panel.OUTPUT):
             raise UsageError(f"give {self.given[0]} or {self.given[-1]}, not both")
 
 
-class Language(Options, panel=Panel.TEXT):
-    """A pattern whose texts are scored all together."""
-
-    pattern: str | None = setting(
-        "Print the log-probability that an n-gram model or HMM writes a text that matches this "
-        "regular expression, in place of scoring a text.",
-        metavar="REGEX",
-    )
-    max_tokens: int = with_default(
-        WritingOptions,
-        "max_tokens",
-        100,
-        panel=Panel.TEXT,
-        without="with --pattern: 100",
-        common=False,
-    )
+# The sets of texts that plugins describe, groups of the class `TextSet`.
+TextSets = added_options("perplexity")
 
 
 @takes_options
 def perplexity(
     context: typer.Context,
     text: ScoredText,
-    language: Language,
+    text_sets: TextSets,
     models: ModelNames,
     looked_up: CacheOptions,
     scoring: Scoring,
-    views: Views,
+    views: ScoreViews,
     look: LookOptions,
     picture: Picture,
     machine: Machine,
@@ -164,7 +151,7 @@ def perplexity(
     is preceded by the name of the model that predicts it best. --attention and --align are of
     single pairs and imply --per-line. Masked models have a pseudo-perplexity.
     """
-    from seqgen.commands.writing.from_source import check_sources
+    from seqgen.generation.from_source import check_sources
 
     if served(context, models.names):
         return
@@ -176,8 +163,8 @@ def perplexity(
     loaded = [one.with_labels(text.label) for one in loaded]
     if views.per_line:
         scoring = replace(scoring, documents="line")
-    if language.given:
-        _of_pattern(loaded, text, language, out)
+    if text_sets.given:
+        _put_set(loaded, text, text_sets, out)
         return
     _check_scoring(loaded, scoring, out)
     check_one_kind(loaded)
@@ -204,24 +191,27 @@ def perplexity(
         scores.whole(sources)
 
 
-def _of_pattern(
-    loaded: Sequence[LoadedModel], text: ScoredText, language: Language, out: Output
+def _put_set(
+    loaded: Sequence[LoadedModel], text: ScoredText, text_sets: Options, out: Output
 ) -> None:
-    """Write how probable it is that each model writes a text of a pattern."""
-    from seqgen.commands.writing.forms import log_prob_of
-
-    language.refuse_without("--pattern", *([] if language.pattern else ["--max-tokens"]))
+    """Write how probable it is that each model writes a text of a set."""
+    flag = text_sets.given[0]
     if text.given:
-        raise UsageError(f"give --pattern or {text.given[0]}, not both")
+        raise UsageError(f"give {flag} or {text.given[0]}, not both")
+    described: TextSet = next(each for each in text_sets.groups if each.given)
+    about = {name: getattr(described, name) for name in described.fields()}
     for one in loaded:
-        log_prob = log_prob_of(one, language.pattern, language.max_tokens)
-        facts = {"model": one.name, "pattern": language.pattern, "max_tokens": language.max_tokens}
-        if not out.record({**facts, "logprob": log_prob}):
+        log_prob = described.log_prob(one)
+        if not out.record({"model": one.name, **about, "logprob": log_prob}):
             put(f"{figure(log_prob)}\t{one.name}\n")
 
 
 def _check(
-    models: ModelNames, scoring: Scoring, views: Views, look: LookOptions, looked_up: CacheOptions
+    models: ModelNames,
+    scoring: Scoring,
+    views: ScoreViews,
+    look: LookOptions,
+    looked_up: CacheOptions,
 ) -> None:
     """Refuse options of different groups that contradict each other.
 
@@ -249,12 +239,12 @@ def _load(
     models: ModelNames,
     looked_up: CacheOptions,
     scoring: Scoring,
-    views: Views,
+    views: ScoreViews,
     machine: Machine,
     files: Sequence[str],
 ) -> list[LoadedModel]:
     """Return the models; one that reads both ways as two, where that is possible."""
-    from seqgen.commands.loading import Work, load, load_directions
+    from seqgen.store.loading import Work, load, load_directions
 
     fit = views.fit
     work = Work.of_files([] if fit == HELD_OUT else files if fit is None else [*files, fit])
@@ -273,7 +263,7 @@ def _check_scoring(models: Sequence[LoadedModel], scoring: Scoring, out: Output)
     Raises:
         UsageError: see `for_model`.
     """
-    from seqgen.commands.scoring.perplexity import for_model, warning_of
+    from seqgen.scoring.perplexity import for_model, warning_of
 
     for loaded in models:
         for_model(loaded, scoring)
@@ -296,7 +286,7 @@ def _two_sides(
         check_translates(loaded[0], flag)
     require(len(targets) == 1, f"{flag} goes with one FILE of targets, not {len(targets)}")
     for one in loaded if source is None else ():
-        one.given.require_vectors()
+        one.conditioning.require_vectors()
     return two_sides(None if source is None else inputs.open_one(source), vectors, targets[0])
 
 
@@ -316,7 +306,7 @@ class ScoreOutput:
 
     def whole(self, sources: list[ScoredInput]) -> None:
         """Write a record, or a row, for each model and each text."""
-        from seqgen.commands.scoring.perplexity import perplexity as score
+        from seqgen.scoring.perplexity import perplexity as score
 
         records = []
         for loaded in self.models:
@@ -324,11 +314,11 @@ class ScoreOutput:
                 text = as_scored(loaded, source)
                 records.append(score(loaded, text, file=source.name, scoring=self.scoring))
                 self.out.record(records[-1])
-        _table(COLUMNS, records, self.out)
+        put_figures(COLUMNS, records, self.out)
 
     def per_line(self, sources: list[ScoredInput], looks: AttentionView) -> None:
         """Write the figures of each line, of several models with the one that likes it best."""
-        from seqgen.commands.scoring.surprisal import line_record, whose_line
+        from seqgen.scoring.surprisal import line_record, whose_line
 
         models, names = self.models, [loaded.stored.name for loaded in self.models]
         several = len(models) > 1
@@ -336,7 +326,7 @@ class ScoreOutput:
             self.out.notice("\t".join(["best", *(f"bits/char {name}" for name in names), "line"]))
         for source in sources:
             text = as_text(models[0], source)
-            for liked in _some(whose_line(models, text, self.scoring), source.name):
+            for liked in at_least_one(whose_line(models, text, self.scoring), source.name):
                 best, lines = liked.best, liked.lines
                 look = looks.at(models[0], lines[0])
                 looks.put(look, f"line {lines[0].index}")
@@ -357,16 +347,16 @@ class ScoreOutput:
 
     def per_token(self, sources: list[ScoredInput], show: bool) -> None:
         """Write the bits of each token under the one model, or the text coloured by them."""
-        from seqgen.cli.coloured import put_coloured
-        from seqgen.commands.scoring.perplexity import for_model, protocol
-        from seqgen.commands.scoring.surprisal import score_tokens
+        from seqgen.cli.shell.coloured import put_coloured
+        from seqgen.scoring.perplexity import for_model, protocol
+        from seqgen.scoring.surprisal import score_tokens
 
         (loaded,) = self.models
         scoring = for_model(loaded, self.scoring)
         about = protocol(loaded, scoring)
         for source in sources:
             tokens = score_tokens(loaded, as_text(loaded, source), scoring)
-            tokens = _some(tokens, source.name)
+            tokens = at_least_one(tokens, source.name)
             if show and not self.out.json:
                 put_coloured(tokens, self.out)
                 tokens = ()
@@ -378,9 +368,9 @@ class ScoreOutput:
 
     def _sign(self, source: ScoredInput) -> None:
         """Say how the figures of a text were made, with --verbose exactly."""
-        from seqgen.commands.scoring.perplexity import for_model, protocol, scoring_signature
-        from seqgen.data.pairs import Pairs
-        from seqgen.data.text import survey
+        from seqgen.scoring.perplexity import for_model, protocol, scoring_signature
+        from seqgen.text.pairs import Pairs
+        from seqgen.text.reading import survey
 
         text = as_text(self.models[0], source) if self.out.explains else ()
         facts = text.survey() if isinstance(text, Pairs) else survey(text)
@@ -392,7 +382,7 @@ class ScoreOutput:
                 say(f"{source.name}: {signature}")
 
 
-def _some(records: Iterator[T], file: str) -> Iterator[T]:
+def at_least_one(records: Iterator[T], file: str) -> Iterator[T]:
     """Yield what was scored; refuse nothing at all, as perplexity does.
 
     Raises:
@@ -420,7 +410,9 @@ COLUMNS = {
 }
 
 
-def _table(columns: dict[str, Callable[[Any], str]], records: Sequence[Any], out: Output) -> None:
+def put_figures(
+    columns: dict[str, Callable[[Any], str]], records: Sequence[Any], out: Output
+) -> None:
     """Write a row a record, without the columns that say nothing; JSON has its records already."""
     if out.json:
         return
@@ -437,7 +429,7 @@ def _table(columns: dict[str, Callable[[Any], str]], records: Sequence[Any], out
 
 def fit_on(source: ScoredInput, loaded: LoadedModel, scoring: Scoring, out: Output) -> LoadedModel:
     """Fit a mixture's weights and a cache to a text; print them, and return the model with them."""
-    from seqgen.commands.scoring.mix import fit
+    from seqgen.scoring.mixture_fitting import fit
 
     by = getattr(loaded.stored, "by", None)
     if by is not None:
@@ -458,58 +450,3 @@ def fit_on(source: ScoredInput, loaded: LoadedModel, scoring: Scoring, out: Outp
     tokens = plural(result.tokens, "token")
     out.notice(f"mixed: perplexity {figure(result.perplexity)} on {tokens} of {source.name}")
     return mixed
-
-
-@takes_options
-def put_pseudo_perplexity(
-    text: TextFiles, models: ModelNames, by_line: LineByLine, machine: ExactMachine, out: Output
-) -> None:
-    """Score files, standard input or what masked models hold out, and show the figures."""
-    from seqgen.commands.loading import Work
-    from seqgen.commands.masked.scores import load_masked, pseudo_perplexity
-
-    files = text.or_piped
-    work = Work.of_files(files) if files else None
-    how = machine.device, machine.precision, work
-    loaded = [load_masked(name, *how) for name in models.names]
-    sources = Inputs(out.quiet).open(files) or [held_out_by(loaded, out.quiet)]
-    records = []
-    for one in loaded:
-        for source in sources:
-            if by_line.per_line:
-                _put_pseudo_lines(one, source, out)
-                continue
-            chunks = source.chunks(one.data.newlines)
-            documents = by_line.documents
-            records.append(pseudo_perplexity(one, chunks, file=source.name, documents=documents))
-            out.record(records[-1])
-    if not by_line.per_line:
-        _table(PSEUDO_COLUMNS, records, out)
-
-
-def _put_pseudo_lines(loaded: LoadedModel, source: Input, out: Output) -> None:
-    """Write the pseudo-log-likelihood of each line, a tab and the line."""
-    from seqgen.commands.masked.scores import pseudo_lines
-
-    lines = pseudo_lines(loaded, source.chunks(loaded.data.newlines), file=source.name)
-    for record in _some(lines, source.name):
-        if out.record(record):
-            continue
-        put(f"{figure(record.pseudo_log_likelihood)}\t{one_line(record.text)}\n")
-        if out.explains:
-            say(record.signature)
-    out.notice(f"{loaded.stored.name}: {record.protocol}")
-
-
-PSEUDO_PERPLEXITY = OwnWay(put_pseudo_perplexity, "masked models")
-
-
-PSEUDO_COLUMNS = {
-    "file": lambda r: r.file,
-    "model": lambda r: r.model,
-    "tokens": lambda r: count(r.tokens),
-    "pseudo-nats/token": lambda r: figure(r.pseudo_nats_per_token),
-    "pseudo-perplexity": lambda r: figure(r.pseudo_perplexity),
-    "accuracy": lambda r: percentage(r.accuracy),
-    "oov": lambda r: count(r.oov),
-}

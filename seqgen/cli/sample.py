@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from seqgen.cli.flags import takes_options
-from seqgen.cli.output import (
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.model_options import ReadModel
+from seqgen.cli.shell.output import (
     Output,
     console,
     is_terminal,
@@ -18,22 +19,21 @@ from seqgen.cli.output import (
     say,
     standard_output,
 )
-from seqgen.cli.prompts import GivenPrompts, say_unknown
-from seqgen.cli.reading import ReadModel
-from seqgen.cli.source_attention import Picture
-from seqgen.cli.tables import MISSING, count, figure, table
-from seqgen.cli.writing import Echo, TextWriter, drawn
-from seqgen.configs import Options, Panel, setting
-from seqgen.configs.decoding import SampleOptions
+from seqgen.cli.shell.prompts import GivenPrompts, say_unknown
+from seqgen.cli.shell.source_attention import Picture
+from seqgen.cli.shell.tables import MISSING, count, figure, table
+from seqgen.cli.shell.writing import Echo, TextWriter, drawn, lists_filters
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.settings import Options, Panel, setting
+from seqgen.settings.generation import SampleOptions
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from seqgen.commands.writing.explain import Explanation
+    from seqgen.generation.explain import Explanation
 
 
-class Instead(Options, panel=Panel.OUTPUT):
+class AlternativeOutput(Options, panel=Panel.OUTPUT):
     """What is shown in place of texts, and how prompts are typed."""
 
     interactive: bool = setting(
@@ -49,11 +49,12 @@ class Instead(Options, panel=Panel.OUTPUT):
 
 
 @takes_options
+@lists_filters(SampleOptions)
 def sample(
     prompts: GivenPrompts,
     model: ReadModel,
     sampling: SampleOptions,
-    instead: Instead,
+    instead: AlternativeOutput,
     picture: Picture,
     echo: Echo,
     out: Output,
@@ -63,11 +64,10 @@ def sample(
     Without a prompt, the model writes from the start of a text. A model of pairs takes sources
     instead of prompts, and writes their targets.
 
-    Filters apply in this order: tokens that are never written, --ban, --min-tokens, --force,
-    --pattern, --max-copy, repetition, presence and frequency penalties, --no-repeat-ngram,
+    Filters apply in this order: tokens that are never written, --ban, --min-tokens,
+    --force{constraints}{filters}, repetition, presence and frequency penalties, --no-repeat-ngram,
     --temperature, --top-k, --top-p, --min-p, --typical. Then a token is drawn. A filter that would
-    remove every token keeps the most probable one; only --pattern and --max-copy end the text
-    instead.
+    remove every token keeps the most probable one{endings}.
     """
     if instead.interactive:
         _check_interactive(prompts, instead, sampling, out)
@@ -76,8 +76,8 @@ def sample(
     for flag in instead.given:
         if flag != "--interactive":
             sampling.of_source.refuse_shown(flag)
-    if instead.suggest and (form := next(iter(sampling.form.given), None)):
-        raise UsageError(f"--suggest writes no text, so it takes no {form}")
+    if instead.suggest and sampling.form is not None:
+        raise UsageError(f"--suggest writes no text, so it takes no {sampling.form}")
     rows = sampling.num_samples * sampling.best_of
     writing = TextWriter.open(sampling, rows, model, prompts, picture, echo, out)
     loaded = writing.loaded
@@ -96,7 +96,7 @@ def sample(
     if raw and not sampling.of_source.shows_something:
         _put_one(writing, texts[0], sampling)
         return
-    from seqgen.commands.writing.sample import sample as write
+    from seqgen.generation.sample import sample as write
 
     several = sampling.num_samples > 1
     records = write(loaded, texts, sampling)
@@ -119,12 +119,12 @@ def _put_reasons(
     writing: TextWriter, texts: Iterable[str], sampling: SampleOptions, suggest: int | None
 ) -> None:
     """Write the most probable next tokens, or how every token of a text was chosen."""
-    from seqgen.commands.writing import explain as explaining
+    from seqgen.generation import explain as explaining
 
     loaded, out = writing.loaded, writing.out
     if not suggest:
         tokens = explaining.explain(loaded, texts, sampling)
-        put_explanations(tokens, loaded.given.prompt, out)
+        put_explanations(tokens, loaded.conditioning.prompt, out)
         return
     for token in explaining.suggest(loaded, texts, suggest, sampling.batch_size):
         if not out.record(token):
@@ -133,7 +133,7 @@ def _put_reasons(
 
 def _put_one(writing: TextWriter, prompt: str, sampling: SampleOptions) -> None:
     """Write one text as it is, piece by piece."""
-    from seqgen.commands.writing.prompts import unknown_in_source
+    from seqgen.generation.prompts import unknown_in_source
 
     for piece in _streamed(writing, prompt, sampling):
         put(piece)
@@ -148,7 +148,7 @@ def _looked(
 
     Attention is read when a text is finished, so that the text comes in one piece.
     """
-    from seqgen.commands.writing.sample import sample as write
+    from seqgen.generation.sample import sample as write
 
     (record,) = write(writing.loaded, [prompt], sampling)
     yield record.text if record.alignment is None else f"{record.text}\n{record.alignment}"
@@ -159,7 +159,7 @@ def _looked(
 
 def _streamed(writing: TextWriter, prompt: str, sampling: SampleOptions) -> Iterator[str]:
     """Yield the pieces of a text with its prompt, before the first or after the last."""
-    from seqgen.commands.writing.sample import stream
+    from seqgen.generation.sample import stream
 
     backward, echo = writing.loaded.backward, prompt if writing.echoed else ""
     pieces = stream(writing.loaded, prompt, sampling)
@@ -171,7 +171,7 @@ def _streamed(writing: TextWriter, prompt: str, sampling: SampleOptions) -> Iter
 
 
 def _check_interactive(
-    prompts: GivenPrompts, instead: Instead, sampling: SampleOptions, out: Output
+    prompts: GivenPrompts, instead: AlternativeOutput, sampling: SampleOptions, out: Output
 ) -> None:
     """Refuse what has no meaning with typed prompts.
 

@@ -10,19 +10,20 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from seqgen.cli.flags import takes_options
-from seqgen.cli.inputs import Input, Inputs, given_or_piped, join
-from seqgen.cli.output import Output, one_line, put
-from seqgen.cli.output_files import (
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.inputs import Input, Inputs, given_or_piped, join
+from seqgen.cli.shell.model_options import ModelName, Threads
+from seqgen.cli.shell.output import Output, one_line, put
+from seqgen.cli.shell.output_files import (
     Overwrite,
     check_out,
     check_out_folder,
     check_tokenizer_folder,
     is_token_file,
 )
-from seqgen.cli.reading import ModelName, Threads
-from seqgen.cli.tables import count, figure, percentage, put_facts
-from seqgen.configs import (
+from seqgen.cli.shell.tables import count, figure, percentage, put_facts
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.settings import (
     DataConfig,
     Documents,
     Options,
@@ -32,14 +33,13 @@ from seqgen.configs import (
     same,
     setting,
 )
-from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.commands.tokenize import TokenizedLine
-    from seqgen.data.token_writing import WrittenTokens
-    from seqgen.data.tokenfile import TokenFile
-    from seqgen.tokenizers import Tokenizer
+    from seqgen.text.token_writing import WrittenTokens
+    from seqgen.text.tokenfile import TokenFile
+    from seqgen.text.tokenizers import Tokenizer
+    from seqgen.training.datasets.tokenizing import TokenizedLine
 
 # Tokens of a stream that are decoded at once.
 PIECE = 1 << 16
@@ -143,7 +143,7 @@ def tokenize(
     The ids of a line include its newline, so that decoded lines concatenate to the text. --pieces
     shows a space as U+2581 and a newline as \n.
     """
-    from seqgen.commands.tokenize import (
+    from seqgen.training.datasets.tokenizing import (
         find_tokenizer,
         newlines_of,
         pair_tokenizer,
@@ -186,7 +186,7 @@ def tokenize(
 
 def _trained_on(names: Sequence[str], as_text: bool, out: Output) -> list[str]:
     """Return the files that a tokenizer is trained on; see `training_files`."""
-    from seqgen.data.training_files import notices_of, training_files
+    from seqgen.text.training_files import notices_of, training_files
 
     files = [name for name in names if name != "-"]
     texts = {name: list(map(str, training_files([name], as_text))) for name in files}
@@ -199,8 +199,8 @@ def _train(
     encoder: Encoder, sources: list[Input], texts: TokenizedFiles, saved: TokenFiles, out: Output
 ) -> None:
     """Train a tokenizer on texts, and say what it is."""
-    from seqgen.commands.tokenize import train_tokenizer
-    from seqgen.data.text import ending_of
+    from seqgen.text.reading import ending_of
+    from seqgen.training.datasets.tokenizing import train_tokenizer
 
     folder = saved.out
     check_tokenizer_folder(folder, sources, saved.overwrite)
@@ -237,13 +237,13 @@ class Read:
 
     @property
     def _ending(self) -> str:
-        from seqgen.data.text import LINE_END, ending_of
+        from seqgen.text.reading import LINE_END, ending_of
 
         return ending_of(self.documents) if self.of_sources is None else LINE_END
 
     def _token_file(self) -> TokenFile | None:
         """Return the one token file that is given, whose tokens must be the tokenizer's."""
-        from seqgen.data.tokenfile import check_tokenizer
+        from seqgen.text.tokenfile import check_tokenizer
 
         file = self.sources[0].token_file if len(self.sources) == 1 else None
         if file is not None:
@@ -252,7 +252,7 @@ class Read:
 
     def put_lines(self, pieces: bool) -> None:
         """Write the ids, or the pieces, of each line."""
-        from seqgen.commands.tokenize import tokenize as encode
+        from seqgen.training.datasets.tokenizing import tokenize as encode
 
         unknown = 0
         of_sources = self.of_sources or self.tokenizer
@@ -268,8 +268,8 @@ class Read:
 
     def put_decoded(self) -> None:
         """Write the text of ids."""
-        from seqgen.commands.tokenize import detokenize
-        from seqgen.data.text import unix_newlines
+        from seqgen.text.reading import unix_newlines
+        from seqgen.training.datasets.tokenizing import detokenize
 
         file = self._token_file()
         documents = self.documents if file is None else file.documents
@@ -286,8 +286,8 @@ class Read:
 
     def _rows(self) -> Iterator[list[int]]:
         """Read lines of ids, or of `--json`'s records; refuse the ids of pairs."""
-        from seqgen.commands.tokenize import without_pairs
-        from seqgen.data.text import LINE_END, lines
+        from seqgen.text.reading import LINE_END, lines
+        from seqgen.training.datasets.tokenizing import without_pairs
 
         text = join(self.sources, "lf", LINE_END)
         if self.of_sources is not None:
@@ -297,7 +297,7 @@ class Read:
 
     def put_statistics(self) -> None:
         """Write how well the vocabulary fits the texts."""
-        from seqgen.commands.tokenize import statistics, without_pairs
+        from seqgen.training.datasets.tokenizing import statistics, without_pairs
 
         text = self._token_file() or self.text
         if self.of_sources is not None:
@@ -327,9 +327,9 @@ class Read:
             UsageError: the place is an input, or holds something else, or is not to be replaced.
             SeqgenError: it cannot be written, or the text not be read.
         """
-        from seqgen.data.shards import SHARDS, shard_path, write_shards
-        from seqgen.data.text import join_files
-        from seqgen.data.token_writing import write_token_file
+        from seqgen.text.reading import join_files
+        from seqgen.text.shards import SHARDS, shard_path, write_shards
+        from seqgen.text.token_writing import write_token_file
 
         shards, sources = saved.shards, self.sources
         how = self.tokenizer, self.documents
@@ -406,7 +406,7 @@ def _put_written(path: Path, done: WrittenTokens, out: Output) -> None:
 @contextlib.contextmanager
 def _progress(sources: list[Input], out: Output) -> Iterator[Callable[[int], None]]:
     """Open a bar on a terminal that takes the bytes of text done, where their number is known."""
-    from seqgen.cli.progress import display
+    from seqgen.cli.shell.progress import display
     from seqgen.training.events import EncodingProgress
 
     size = _size(sources)

@@ -5,24 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from seqgen import ranks, store
-from seqgen.cli.flags import takes_options
-from seqgen.cli.inputs import Inputs, given_or_piped
-from seqgen.cli.output import Output
-from seqgen.cli.output_files import Curves, check_picture, check_replaced_model
-from seqgen.cli.process import keep_freed_memory
-from seqgen.cli.progress import LastLook, how_to_resume, summarise
-from seqgen.cli.train_flags import Recipe, SeededDevice, TrainingFiles, check_no_model_name, refuse
-from seqgen.configs import Options, Panel, setting
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.inputs import Inputs, given_or_piped
+from seqgen.cli.shell.output import Output
+from seqgen.cli.shell.output_files import check_replaced_model
+from seqgen.cli.shell.process import keep_freed_memory
+from seqgen.cli.shell.progress import how_to_resume, summarise
+from seqgen.cli.shell.train_options import (
+    Recipe,
+    SeededDevice,
+    TrainingFiles,
+    check_no_model_name,
+    refuse,
+)
 from seqgen.errors import Interrupted, UsageError
+from seqgen.settings import Options, Panel, setting
+from seqgen.settings.options import added_options
+
+# What plugins add, groups of the class `ListenerOptions`.
+Added = added_options("train")
 
 
 class RunFlags(Options, panel=Panel.SAVING):
-    """Where a run is stored, how it continues and ends, and what it logs."""
+    """Where a run is stored, how it continues and ends."""
 
     data_option: tuple[str, ...] = setting(
         "The same as DATA; for --resume, its new place.",
@@ -44,20 +53,6 @@ class RunFlags(Options, panel=Panel.SAVING):
         "Continue a stopped run: a name, a path or latest.", completes="models", common=True
     )
     changed_data: bool = setting("Resume even if the text has changed.", panel=Panel.MORE)
-    tensorboard: bool = setting(
-        "Also write logs for TensorBoard (needs the package tensorboard).", panel=Panel.OUTPUT
-    )
-    diagnose: bool = setting(
-        "Also log how every layer is doing, how far gradients reach (--plot draws it), and how "
-        "widely attention spreads.",
-        panel=Panel.OUTPUT,
-    )
-
-    @property
-    def during(self) -> dict[str, Any]:
-        """What holds for new and for resumed runs."""
-        names = ("stop_after", "tensorboard", "diagnose")
-        return {name: getattr(self, name) for name in names}
 
 
 class Ranks(Options, panel=Panel.PROCESSES):
@@ -79,7 +74,7 @@ def train(
     recipe: Recipe,
     files: TrainingFiles,
     run: RunFlags,
-    curves: Curves,
+    added: Added,
     processes: Ranks,
     machine: SeededDevice,
     out: Output,
@@ -90,10 +85,9 @@ def train(
     """
     if recipe.put_help(out):
         return
-    if curves.plot is not None and not run.diagnose:
-        raise UsageError("--plot is for --diagnose; seqgen models show draws the losses of a run")
-    from seqgen.cli.progress import display
+    from seqgen.cli.shell.progress import display
     from seqgen.ranks.group import together
+    from seqgen.training.listeners import LastEvents
 
     data = files.named(recipe.given_settings, run.data_option)
     settings = recipe.settings(machine)
@@ -105,33 +99,32 @@ def train(
     inputs = files.inputs(recipe.given_settings, out)
     # Connected before files are looked at, so that one line says what all processes miss.
     with together(processes.timeout), display(out) as shown:
-        report = LastLook(shown)
+        report = LastEvents(shown)
         settings |= files.held_out(recipe.given_settings, inputs)
-        place = None if curves.plot is None else check_picture(curves.plot, inputs.open(data))
+        for group in added.groups:
+            group.check_outputs(lambda: inputs.open(data))
         how = {"targets": inputs.keep(files.target), "settings": settings, "report": report}
-        how |= {"device": machine.device, **run.during, **processes.to_dict()}
+        how |= {"device": machine.device, "stop_after": run.stop_after}
+        how |= processes.to_dict() | added.keywords
         if run.resume is not None:
             _check_resuming(recipe, run)
-            from seqgen.commands.training.resume import resume
+            from seqgen.training.resume import resume
 
             kept = inputs.keep(data)
             result = resume(run.resume, data=kept, changed_data=run.changed_data, **how)
         else:
             sources = _checked(files, recipe, run, data, inputs)
-            from seqgen.commands.training.train import train as begin
+            from seqgen.training.train import train as begin
 
             name, overwrite = run.name, run.overwrite
             result = begin(sources, name=name, overwrite=overwrite, **recipe.asked, **how)
     if not ranks.leads():  # the first process says what came of it
         raise typer.Exit(Interrupted.exit_code if result.stopped == "interrupted" else 0)
-    if place is not None:
-        report.draw(place, result.name)
     out.record(result)
     if result.stopped == "interrupted":
         raise Interrupted(how_to_resume(result))
     if not out.quiet:
-        summarise(result)
-        report.put()
+        summarise(result, report.events)
 
 
 def _checked(

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from seqgen.configs import require
-from seqgen.configs.scoring import BleuOptions, BleuTest
 from seqgen.errors import SeqgenError
+from seqgen.settings import require
+from seqgen.settings.scoring import BleuOptions, BleuTest
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric

@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from seqgen import __version__
-from seqgen.configs import Bounds
-from seqgen.configs.scoring import MOST_RESAMPLES
 from seqgen.hashing import uniforms
+from seqgen.settings import Bounds
+from seqgen.settings.scoring import MOST_RESAMPLES
 
 BLOCKS = 200
 RESAMPLES = 2000

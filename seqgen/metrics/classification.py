@@ -75,7 +75,7 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
 
 
 @dataclass(frozen=True)
-class WithInterval:
+class IntervalEstimate:
     """A figure and its 95 % interval.
 
     Attributes:
@@ -120,6 +120,6 @@ def resampled(counts: np.ndarray, seed: int = 0, resamples: int = RESAMPLES) -> 
     return draws(len(counts), seed, resamples) @ counts
 
 
-def estimated(value: float, samples: np.ndarray) -> WithInterval:
+def estimated(value: float, samples: np.ndarray) -> IntervalEstimate:
     """Return a figure with the interval of its bootstrap samples (R,)."""
-    return WithInterval(value, *interval(samples))
+    return IntervalEstimate(value, *interval(samples))

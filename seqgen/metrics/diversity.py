@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seqgen.configs.scoring import BleuOptions
 from seqgen.metrics.bleu import sentence_scores
+from seqgen.settings.scoring import BleuOptions
 
 # Beyond these ranks a short text's words are seen once, and no exponent can be estimated.
 ZIPF_RANKS = 500

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from seqgen.configs import ModelConfig
-from seqgen.models.engines.parts import shapes_of
-from seqgen.models.engines.weights import Shapes, Weights, parameter_count
+from seqgen.engines.parts import shapes_of
+from seqgen.engines.weights import Shapes, Weights, parameter_count
+from seqgen.settings import ModelConfig
 
 
 class Configured:

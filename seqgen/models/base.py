@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import ModelConfig
+from seqgen.engines.parts import Pieces, fill
+from seqgen.engines.weights import FLOATS, require_types
 from seqgen.models.array_network import Configured
-from seqgen.models.engines.parts import Pieces, fill
-from seqgen.models.engines.weights import FLOATS, require_types
+from seqgen.models.inference import HiddenStateModel, InferenceModel
 from seqgen.models.low_rank import adapter_tensors, adapters_of
 from seqgen.models.network import Network
-from seqgen.models.reader import OverFeatures, Reader
 from seqgen.models.state import State
+from seqgen.settings import ModelConfig
 
 
 class TorchModel(nn.Module, Configured):
@@ -74,6 +74,19 @@ class TorchModel(nn.Module, Configured):
             UsageError: it reads words, and these are none.
         """
 
+    def begin_from(self, origin: TorchModel, same_labels: bool) -> None:
+        """Take over the weights of a trained model, which is of the same shape.
+
+        Args:
+            origin: the trained model.
+            same_labels: whether it predicts the same labels as this one, if it predicts any. A
+                network with a head on features overrides this.
+
+        Raises:
+            RuntimeError: its weights do not fit this model.
+        """
+        load_weights(self, weights_of(origin))
+
     def survey(
         self, tokens: np.ndarray, no_words: Sequence[int], ends: np.ndarray | None = None
     ) -> None:
@@ -86,8 +99,8 @@ class TorchModel(nn.Module, Configured):
         """
 
 
-class LanguageModel(TorchModel, Reader):
-    """A `Reader` that is a torch module.
+class LanguageModel(TorchModel, InferenceModel):
+    """A `InferenceModel` that is a torch module.
 
     Training calls it without a state: there is no past then, and no cache.
     """
@@ -109,7 +122,7 @@ class LanguageModel(TorchModel, Reader):
         """
 
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
-        """Read one token of each row; see `Reader.step`.
+        """Read one token of each row; see `InferenceModel.step`.
 
         A model with a faster way for one token than `forward` overrides this.
 
@@ -145,8 +158,8 @@ class Compilable:
         self._compiled = None
 
 
-class NeuralLanguageModel(Compilable, OverFeatures, LanguageModel, Network):
-    """`OverFeatures` of torch modules.
+class NeuralLanguageModel(Compilable, HiddenStateModel, LanguageModel, Network):
+    """`HiddenStateModel` of torch modules.
 
     Args:
         config: of the model.
@@ -159,7 +172,7 @@ class NeuralLanguageModel(Compilable, OverFeatures, LanguageModel, Network):
 
     trained_by: ClassVar[str] = "seqgen.training.objective:REGIMES"
     output_dropout: nn.Module
-    forward = OverFeatures.predict
+    forward = HiddenStateModel.predict
 
     def __init__(self, config: ModelConfig, pieces: Pieces | None = None) -> None:
         super().__init__()

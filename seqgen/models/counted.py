@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.data.corpus import Gathered
+from seqgen.engines.ops import ops_of
 from seqgen.models.base import LanguageModel
-from seqgen.models.engines.ops import ops_of
-from seqgen.models.reader import ArrayModel
-from seqgen.models.scores import Predictions, Scores, Want
+from seqgen.models.inference import ArrayModel
+from seqgen.models.scores import Predictions, ScoreDetail, Scores
 from seqgen.models.state import State
+from seqgen.text.corpus import Gathered
 
 
 class CountedModel(LanguageModel):
@@ -129,7 +129,7 @@ class _OverTensors(Predictions):
     def ranks(self, targets: Tensor) -> Tensor:
         return self.tensor(self.inner.ranks(_array(targets)))
 
-    def score(self, targets: Tensor, want: Want) -> Scores:
+    def score(self, targets: Tensor, want: ScoreDetail) -> Scores:
         found = self.inner.score(_array(targets), want)
         columns = found.log_probs, found.hits, found.ranks
         return Scores(*(None if x is None else self.tensor(x) for x in columns))

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from seqgen.engines.native.library import library
+from seqgen.engines.native.softmax import log_softmax
 from seqgen.errors import SeqgenError
-from seqgen.models.engines.native.library import library
-from seqgen.models.engines.native.softmax import log_softmax
 
 DAMAGED = "the model's probabilities are not numbers: its weights are damaged"
 

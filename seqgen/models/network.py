@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import ModelConfig
-from seqgen.data.corpus import Joined
+from seqgen.settings import ModelConfig
+from seqgen.text.corpus import Joined
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 

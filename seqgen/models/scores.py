@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from seqgen.models.engines.ops import Leaf, ops_of
+from seqgen.engines.ops import Leaf, ops_of
 
-Want = Literal["log_probs", "hits", "ranks"]
+ScoreDetail = Literal["log_probs", "hits", "ranks"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Predictions(ABC):
         """Return whether each target (B, T) is the most probable token, of equals the first."""
         return self.best() == targets
 
-    def score(self, targets: Leaf, want: Want) -> Scores:
+    def score(self, targets: Leaf, want: ScoreDetail) -> Scores:
         """Return what is wanted of the targets (B, T)."""
         log_probs = self.log_probs(targets)
         if want == "log_probs":

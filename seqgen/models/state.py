@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from seqgen.models.engines.ops import Leaf, is_leaf, ops_of
+from seqgen.engines.ops import Leaf, is_leaf, ops_of
 
 S = TypeVar("S", bound="State")
 # Metadata of a field that is no leaf, though it is an array: a note of the state's own.
@@ -128,3 +128,8 @@ def _join(values: Sequence[Any]) -> Any:
     if isinstance(first, tuple):
         return tuple(_join(column) for column in zip(*values, strict=True))
     return first
+
+
+# Handles of sources, one a row, to a state whose rows are written from those sources and hold no
+# past yet. Decoding knows a source by its handle alone.
+Opens = Callable[[Rows], State]

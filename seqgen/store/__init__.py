@@ -21,7 +21,7 @@ from seqgen.store.kept_data import (
     data_of,
     foreign_files,
     keep_text,
-    kept_index,
+    kept_index_files,
     measurements,
     text_of,
     tokens_folder,

@@ -22,35 +22,35 @@ from seqgen.store.layout import home
 
 NAME = re.compile(r"[0-9a-f]{32}(\.[a-z.]+)")
 BLOCK = 1 << 20
+# What a text that is indexed ends with.
+PADDING = bytes(8)
 # The parts of the names of token files, before their ending.
 TOKENS = "", ".val", ".source", ".target"
 
 
 def _is_token_file(path: Path, file: IO[bytes]) -> bool:
-    from seqgen.data.tokenfile import MAGIC
+    from seqgen.text.tokenfile import MAGIC
 
     return file.read(len(MAGIC)) == MAGIC
 
 
 def _has_facts(path: Path, file: IO[bytes]) -> bool:
     """Return whether a file says of a text what a survey does, and nothing else."""
-    from seqgen.data.text import Survey
+    from seqgen.text.reading import Survey
 
     return parse_json(file.read()).keys() == {field.name for field in dataclasses.fields(Survey)}
 
 
 def _is_held_out_text(path: Path, file: IO[bytes]) -> bool:
     """Return whether a text is the one that the token file beside it was made of."""
-    from seqgen.data.tokenfile import open_token_file
+    from seqgen.text.tokenfile import open_token_file
 
     return open_token_file(path.with_suffix(".tok")).facts.sha256 == _sha256(file)
 
 
 def _is_indexed_text(path: Path, file: IO[bytes]) -> bool:
-    from seqgen.data.suffix_index import EMPTY
-
-    file.seek(-len(EMPTY), os.SEEK_END)
-    return file.read() == EMPTY
+    file.seek(-len(PADDING), os.SEEK_END)
+    return file.read() == PADDING
 
 
 def _is_order(path: Path, file: IO[bytes]) -> bool:
@@ -69,12 +69,10 @@ def _indexed_bytes(path: Path) -> int:
     Raises:
         OSError, ValueError: there is none.
     """
-    from seqgen.data.suffix_index import EMPTY
-
     with open_file(path.with_suffix(".text"), "rb") as text:
         if not _is_indexed_text(path, text):
             raise ValueError("it is no indexed text")
-        return text.tell() - len(EMPTY)
+        return text.tell() - len(PADDING)
 
 
 def _is_measurement(path: Path, file: IO[bytes]) -> bool:

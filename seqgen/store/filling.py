@@ -8,11 +8,11 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from seqgen.configs import ModelConfig
+from seqgen.engines.memory_limit import SizeLimit, SizeLimitExceeded, undrawn
 from seqgen.errors import SeqgenError, first_line
 from seqgen.files import regular
 from seqgen.models.base import LanguageModel, take_weights
-from seqgen.models.engines.memory_limit import SizeLimit, TooLarge, undrawn
+from seqgen.settings import ModelConfig
 from seqgen.store.layout import CONFIG, WEIGHTS
 
 # Elements that a model may compute besides its stored ones, such as the angles of positions.
@@ -44,7 +44,7 @@ def fill(
         with SizeLimit(UNSTORED + 2 * elements):
             model = undrawn(model_class, config)
         take_weights(model, tensors)
-    except TooLarge:
+    except SizeLimitExceeded:
         raise SeqgenError(
             f"{folder / CONFIG} is damaged: it is of a larger model than {WEIGHTS}"
         ) from None

@@ -32,7 +32,7 @@ from seqgen.store.ownership import contents, is_written_by_seqgen, require_model
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from seqgen.data.sources import VectorSources
+    from seqgen.text.sources import VectorSources
 
 
 @contextlib.contextmanager

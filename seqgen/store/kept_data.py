@@ -8,25 +8,21 @@ import json
 import os
 import platform
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seqgen.errors import SeqgenError, reported
 from seqgen.files import (
+    Piece,
     is_temporary,
     json_bytes,
     make_listed_folder,
     named_when_written,
-    parse_json,
-    replacing,
     write_bytes,
 )
 from seqgen.store.cache_ownership import CacheFolder, name_of_measurement
 from seqgen.store.layout import home
-
-if TYPE_CHECKING:
-    from seqgen.data.suffix_index import SuffixIndex
 
 # The name of a text while it is being received.
 ARRIVING = "arriving"
@@ -68,32 +64,29 @@ def indexes_folder() -> Path:
     return home() / "cache" / "index"
 
 
-def kept_index(
-    about: dict[str, Any], text: Callable[[], tuple[bytes, dict[str, Any]]]
-) -> tuple[SuffixIndex, dict[str, Any]]:
-    """Return the index of a text, which is made once, and what is kept beside it.
+def kept_index_files(
+    about: dict[str, Any], content: Callable[[], Mapping[str, Sequence[Piece]]], *endings: str
+) -> list[Path]:
+    """Return the files of a text's index, which are made once.
 
     Args:
         about: what identifies the text, as JSON can hold it.
-        text: reads it, as UTF-8, and what is kept beside it.
+        content: reads the text; returns what the files hold, by the endings of their names and in
+            the order in which they are written.
+        endings: of those files.
 
     Raises:
         SeqgenError: the cache cannot be written, or the text cannot be read.
     """
-    from seqgen.data.suffix_index import EMPTY, SuffixIndex, order_of
-
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
     folder = indexes_folder()
-    facts, texts, orders = (folder / f"{key}.{end}" for end in ("json", "text", "order"))
-    if not all(path.exists() for path in (facts, texts, orders)):
-        content, beside = text()
+    if not all((folder / f"{key}.{ending}").exists() for ending in endings):
+        made = content()
         with reported(f"{folder} cannot be written"):
             make_listed_folder(folder)
-            with replacing(orders) as file:
-                order_of(content).tofile(file)
-            write_bytes(texts, content, EMPTY)
-            write_bytes(facts, json_bytes(beside))
-    return SuffixIndex.open(texts, orders), parse_json(facts.read_bytes())
+            for ending, pieces in made.items():
+                write_bytes(folder / f"{key}.{ending}", *pieces)
+    return [folder / f"{key}.{ending}" for ending in endings]
 
 
 def measurements_folder() -> Path:

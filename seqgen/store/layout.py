@@ -34,8 +34,8 @@ FOLDERS = (TOKENIZER, SOURCE_TOKENIZER, VALIDATION_FOLDER, CHECKPOINTS, TENSORBO
 @cache
 def known_files() -> tuple[str, ...]:
     """Return the paths of all that seqgen writes into a model's folder, as patterns."""
-    from seqgen.data.labels import Classes, Labels
-    from seqgen.tokenizers import STORED
+    from seqgen.text.labels import Classes, Labels
+    from seqgen.text.tokenizers import STORED
 
     tokenizers = {name for kind in STORED.values() for name in kind.files}
     return (

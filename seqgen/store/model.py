@@ -11,10 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seqgen import __version__
-from seqgen.configs import Config
+from seqgen import __version__, hooks
 from seqgen.errors import SeqgenError, UsageError, first_line
 from seqgen.files import json_bytes
+from seqgen.settings import Config, short
 from seqgen.store import layout
 from seqgen.store.folder import MetricsLog, TrainingFolder, is_whole, tensor_pieces
 from seqgen.store.layout import models_folder
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from seqgen.configs import ModelConfig
-    from seqgen.data.framing import Framing
-    from seqgen.data.labels import Labels
     from seqgen.models.array_network import ArrayNetwork
     from seqgen.models.base import LanguageModel
     from seqgen.registry import Architecture
+    from seqgen.settings import ModelConfig
     from seqgen.tasks.task import Task
-    from seqgen.tokenizers import Tokenizer
+    from seqgen.text.framing import Framing
+    from seqgen.text.labels import Labels
+    from seqgen.text.tokenizers import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ class StoredModel(TrainingFolder):
     @property
     def loadable(self) -> bool:
         """Whether the folder has all files that a model needs; checked without torch."""
-        from seqgen.tokenizers import load_tokenizer
+        from seqgen.text.tokenizers import load_tokenizer
 
         try:
             _ = self.config
@@ -342,7 +342,7 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: what is stored is damaged.
         """
-        from seqgen.data.framing import Framing
+        from seqgen.text.framing import Framing
 
         if "framing" not in self.config:
             return Framing.of(tokenizer, self.config["data"].get("documents", "stream"))
@@ -358,7 +358,7 @@ class StoredModel(TrainingFolder):
             SeqgenError: a part is missing or damaged, or does not fit the others.
         """
         from seqgen.store.filling import fill
-        from seqgen.tokenizers import load_tokenizer
+        from seqgen.text.tokenizers import load_tokenizer
 
         model = fill(*self.shape(), self.weights, self.path)
         tokenizer = load_tokenizer(self.path / layout.TOKENIZER)
@@ -376,8 +376,8 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: see `load`.
         """
-        from seqgen.models.engines.weights import Weights
-        from seqgen.tokenizers import load_tokenizer
+        from seqgen.engines.weights import Weights
+        from seqgen.text.tokenizers import load_tokenizer
 
         kind = self.architecture.load_arrays()
         if kind is None or self.is_adapter:
@@ -441,12 +441,30 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: the configuration is missing or damaged.
         """
-        from seqgen.registry import architecture
-
         try:
-            return architecture(self.config["architecture"])
+            return self._known_architecture()
         except UsageError as error:
             raise self._damaged(error) from None
+
+    def _known_architecture(self) -> Architecture:
+        """Return its row in the registry.
+
+        Raises:
+            UsageError: the registry has none.
+            SeqgenError: it needs a plugin that is not installed.
+        """
+        from seqgen.registry import architecture, missing_plugin
+
+        config = self.config
+        name = config["architecture"]
+        try:
+            return architecture(name)
+        except UsageError:
+            plugin = config.get("plugin") or missing_plugin(name)
+            if plugin is None or plugin in {one.name for one in hooks.plugins()}:
+                raise
+            needs = f"{self.name} needs the plugin {short(plugin)}, which is not installed"
+            raise SeqgenError(needs) from None
 
     def weights(self) -> dict[str, Tensor]:
         """Return every weight by name; if only adapters are stored, those of their base with them.
@@ -470,7 +488,7 @@ class StoredModel(TrainingFolder):
 
     def arrays(self, whole: bool = False) -> dict[str, np.ndarray] | None:
         """Return the arrays of `model.safetensors`; see `mapped_arrays`."""
-        from seqgen.data.mapped import mapped_arrays
+        from seqgen.mapped_tensors import mapped_arrays
 
         return mapped_arrays(self.path / layout.WEIGHTS, whole)
 
@@ -542,10 +560,10 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: it is damaged.
         """
-        from seqgen.tokenizers import load_tokenizer
+        from seqgen.text.tokenizers import load_tokenizer
 
         if self.config["data"].get("labels"):
-            from seqgen.data.labels import Labels
+            from seqgen.text.labels import Labels
 
             return Labels.load(self.path / layout.SOURCE_TOKENIZER)
         if self.config["model"].get("source_features") is not None or not self.task.takes_targets:
@@ -558,26 +576,32 @@ class StoredModel(TrainingFolder):
         """What the model has learned; of a mixture, what its parts have.
 
         Raises:
-            SeqgenError: its architecture is not known.
+            SeqgenError: its architecture is not known, or needs a plugin that is not installed.
         """
-        from seqgen.registry import architecture, task_of_mixture
+        from seqgen.registry import task_of_mixture
 
         config = self.config
         mixed = config["architecture"] == layout.MIXTURE
         stored_as = config["model"].get("reads")
-        task = task_of_mixture(stored_as) if mixed else architecture(config["architecture"]).task
+        task = task_of_mixture(stored_as) if mixed else self._known_architecture().task
         return task.of(labels=bool(config["data"].get("labels")))
 
     def write_config(self, architecture: str, preset: str | None = None, **groups: Any) -> None:
         """Write `config.json`: the architecture's name and the resolved settings by group.
+
+        The name of the plugin that it needs stands beside it, if it needs one.
 
         Args:
             architecture: its name.
             preset: the name of the preset beneath the settings, if any.
             groups: the settings; of a mixture, also its parts.
         """
+        from seqgen.registry import known_architecture
+
         about = {"format": layout.FORMAT, "seqgen_version": __version__}
         about |= {"architecture": architecture, "preset": preset}
+        if (row := known_architecture(architecture)) is not None and row.plugin is not None:
+            about["plugin"] = row.plugin
         self.replace_part(layout.CONFIG, json_bytes({**about, **groups}))
 
     def write_weights(self, model: LanguageModel) -> None:

@@ -67,11 +67,11 @@ def _held_out(stored: StoredModel) -> ScoreTotals | None:
     Raises:
         SeqgenError, OSError: the text, the tokenizer or a mixture's part cannot be read.
     """
-    from seqgen.data.corpus import unknown_bytes
-    from seqgen.data.text import Surveyor, Text
-    from seqgen.data.tokenfile import is_token_file
     from seqgen.metrics.perplexity import ScoreTotals
-    from seqgen.tokenizers import load_tokenizer
+    from seqgen.text.corpus import unknown_bytes
+    from seqgen.text.reading import Surveyor, Text
+    from seqgen.text.tokenfile import is_token_file
+    from seqgen.text.tokenizers import load_tokenizer
 
     if stored.is_mixture:  # all parts hold out the same text
         parts = [part for _, part in parts_now(stored) if part is not None]

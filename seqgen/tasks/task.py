@@ -37,10 +37,19 @@ class Task:
         gives_features: an encoder can read the features of its models (`--features`).
         takes_targets: each text is a target with a source, and targets may come in files of their
             own (`--target`).
+        shows_attention: its models, though no language models, have attention that can be shown.
         stored_as: what the configuration of a mixture calls it.
         head: "module:name" of what makes a model class of the class whose features it learns on;
             None where a model learns by itself.
         array_head: the same of array models.
+        head_config: "module:name" of what makes its configuration class of that of the features.
+        default_trunk: the architecture that has these features, if none is named.
+        features: "module:name" of the `training.fine_tune.FeatureSource` of its models: another
+            model whose features they read too (`--features`); None where they read none.
+        example_format: how its examples stand in files, for the help of `--task`.
+        head_settings: the settings that such a model has besides those of the features, with their
+            defaults.
+        head_recipe: the training settings that are its defaults on a language model's features.
         called: what a model with such a head is called: it ends the name of the architecture.
         dataset: "module:name" of the `Dataset` that reads what it learns from.
         validation: "module:name" of the `Validation` of its models.
@@ -50,8 +59,8 @@ class Task:
     name: str
     learns: str
     try_it: str
-    dataset: str = "seqgen.tasks.datasets.text:TextDataset"
-    validation: str = "seqgen.tasks.validations:TextValidation"
+    dataset: str = "seqgen.training.datasets.text:TextDataset"
+    validation: str = "seqgen.training.validations:TextValidation"
     serves: Mapping[str, str] = field(default_factory=dict)
     model_is: str | None = None
     unit: str = "token"
@@ -64,9 +73,16 @@ class Task:
     beside_ngrams: bool = False
     gives_features: bool = False
     takes_targets: bool = False
+    shows_attention: bool = False
     stored_as: str | None = None
     head: str | None = None
     array_head: str | None = None
+    head_config: str | None = None
+    default_trunk: str | None = None
+    features: str | None = None
+    example_format: str = ""
+    head_settings: Mapping[str, Any] = field(default_factory=dict)
+    head_recipe: Mapping[str, Any] = field(default_factory=dict)
     called: str | None = None
     labelled: Task | None = None
 

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.data.batches import spans_of
-from seqgen.data.corpus import Corpus
-from seqgen.models.hmm.array_model import HMMConfig
+from seqgen.models.hmm.arrays import HMMConfig
 from seqgen.models.hmm.model import HMM
+from seqgen.text.batches import spans_of
+from seqgen.text.corpus import Corpus
 
 # Tokens of a piece: each is a sequence of its own, so that pieces can be read side by side.
 PIECE = 256
@@ -31,7 +31,7 @@ class Tables:
 
 
 @dataclass
-class Expected:
+class ExpectedCounts:
     """Expected counts under some tables, summed over sequences; float64.
 
     Attributes:
@@ -47,14 +47,14 @@ class Expected:
     log_likelihood: float = 0.0
 
     @classmethod
-    def none(cls, tables: Tables) -> Expected:
+    def none(cls, tables: Tables) -> ExpectedCounts:
         """Return counts of nothing."""
         of = (tables.initial, tables.transition, tables.emission.T)
         return cls(*(torch.zeros_like(table) for table in of))
 
 
 @dataclass(frozen=True)
-class Pass:
+class EMIteration:
     """One iteration of EM.
 
     Attributes:
@@ -77,7 +77,7 @@ class EMFit:
         stopped: "converged", or what `enough` gave.
     """
 
-    passes: list[Pass] = field(default_factory=list)
+    passes: list[EMIteration] = field(default_factory=list)
     stopped: str = "converged"
 
 
@@ -86,7 +86,7 @@ def fit(
     corpus: Corpus,
     impossible: Sequence[int],
     seed: int,
-    enough: Callable[[Pass], str | None],
+    enough: Callable[[EMIteration], str | None],
 ) -> EMFit:
     """Fill a model with what the EM algorithm finds from a random start.
 
@@ -109,7 +109,7 @@ def fit(
         expected = expected_counts(tables, corpus)
         nats = -expected.log_likelihood / corpus.tokens.size
         tables = maximise(expected, tables, config.delta * possible)
-        now = Pass(len(result.passes) + 1, time.perf_counter() - began, nats)
+        now = EMIteration(len(result.passes) + 1, time.perf_counter() - began, nats)
         result.passes.append(now)
         if reason := enough(now):
             result.stopped = reason
@@ -143,9 +143,9 @@ def random_tables(config: HMMConfig, corpus: Corpus, possible: Tensor, seed: int
     )
 
 
-def expected_counts(tables: Tables, corpus: Corpus) -> Expected:
+def expected_counts(tables: Tables, corpus: Corpus) -> ExpectedCounts:
     """Return the expected counts of a corpus: the E step, in bounded memory."""
-    total = Expected.none(tables)
+    total = ExpectedCounts.none(tables)
     for tokens, inside in batches(corpus, ELEMENTS // tables.initial.numel()):
         add_counts(total, tables, tokens, inside)
     return total
@@ -174,7 +174,7 @@ def batches(corpus: Corpus, most: int) -> Iterator[tuple[Tensor, Tensor]]:
         yield torch.from_numpy(tokens), torch.from_numpy(inside)
 
 
-def add_counts(total: Expected, tables: Tables, tokens: Tensor, inside: Tensor) -> None:
+def add_counts(total: ExpectedCounts, tables: Tables, tokens: Tensor, inside: Tensor) -> None:
     """Add the expected counts of sequences side by side: forward and backward, scaled.
 
     alpha_t is divided by its sum c_t and beta_t by c_{t+1}, so that neither underflows, and
@@ -220,7 +220,7 @@ def _forward(tables: Tables, b: Tensor) -> tuple[Tensor, Tensor]:
     return alpha, c
 
 
-def maximise(expected: Expected, before: Tables, added: Tensor) -> Tables:
+def maximise(expected: ExpectedCounts, before: Tables, added: Tensor) -> Tables:
     """Return the tables that expected counts make most probable: the M step.
 
     Args:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from seqgen.configs import require
-from seqgen.data.corpus import Corpus, Gathered, span
-from seqgen.models.ngram.array_model import NOTHING, Level, NGramState
-from seqgen.models.ngram.config import NGramConfig
+from seqgen.models.ngram.arrays import NOTHING, Level, NGramState
 from seqgen.models.ngram.model import NGram
+from seqgen.models.ngram.settings import NGramConfig
+from seqgen.settings import require
+from seqgen.text.corpus import Corpus, Gathered, span
 from seqgen.training.sorted_runs import (
     NO_LIMIT,
     Counts,

@@ -6,16 +6,9 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from seqgen.configs import TrainingConfig
 from seqgen.metrics.perplexity import ScoreTotals
-
-if TYPE_CHECKING:
-    from seqgen.models.transformer.attention_figures import HeadFigures
-    from seqgen.training.diagnosis.distance import Distance
-    from seqgen.training.diagnosis.layers import LayerFigures
-
+from seqgen.settings import TrainingConfig
 
 # Where a line of a sample is cut on the screen, in characters.
 SAMPLE_WIDTH = 80
@@ -102,23 +95,15 @@ class Validated:
     figures: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Diagnosed:
-    """What `--diagnose` sees of an update.
+class ListenerEvent:
+    """An event of a plugin's listener: a dataclass of figures, which is logged as a record.
 
-    Attributes:
-        step: steps done, this one included.
-        share: how much of the budget was spent before it, 0 to 1.
-        layers: every layer's figures, in the order of use.
-        distances: the gradient of a loss by distance, from 0; of models that read sources none.
-        heads: how widely each head attends, of a transformer.
+    Subclasses have the field `step`, which says how many steps are done.
     """
 
-    step: int
-    share: float
-    layers: list[LayerFigures]
-    distances: list[Distance] = field(default_factory=list)
-    heads: list[HeadFigures] = field(default_factory=list)
+    def summary(self) -> list[str]:
+        """Return the lines to show of the last such event below the summary of a run."""
+        return []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +139,7 @@ class SampleLine:
         return next((line for line in self.text.split("\n") if line.strip()), "")[:SAMPLE_WIDTH]
 
 
-Event = Started | Iteration | Validated | Diagnosed | Notice | EncodingProgress | SampleLine
+Event = Started | Iteration | Validated | ListenerEvent | Notice | EncodingProgress | SampleLine
 Report = Callable[[Event], None]
 
 

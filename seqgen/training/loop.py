@@ -15,15 +15,15 @@ import torch
 from torch import Tensor
 
 from seqgen import ranks
-from seqgen.configs import MOST_NATS, TrainingConfig
-from seqgen.configs.regimes import READING_REGIMES
-from seqgen.data.batches import Batch, Batches, Portion, portions
+from seqgen.engines.arrays import products_in_use
+from seqgen.engines.precision import restored_randomness, step_arithmetic
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.engines.arrays import products_in_use
-from seqgen.models.engines.deferred_init import Unfilled, lend_memory
-from seqgen.models.engines.precision import restored_randomness, step_arithmetic
+from seqgen.models.deferred_init import Unfilled, lend_memory
 from seqgen.models.mixture.members import Members, members_of
 from seqgen.models.state import State
+from seqgen.settings import MOST_NATS, TrainingConfig
+from seqgen.settings.regimes import READING_REGIMES
+from seqgen.text.batches import Batch, Batches, Portion, portions
 from seqgen.training.events import Progress, Validated
 from seqgen.training.members import JointObjective, MemberThreads
 from seqgen.training.objective import Objective
@@ -134,7 +134,7 @@ class Trainer:
             loss, norm, tokens = self._step(StepProgress(run.step, decision.share))
             self._require_sane(loss, norm)
             self._count(loss, tokens)
-            self.hooks.watch.stepped(run, loss, norm)
+            self.hooks.listener.stepped(run, loss, norm)
             window.losses.add(loss, tokens)
             run.seconds = time.monotonic() - began
             decision = self._decide()
@@ -227,7 +227,7 @@ class Trainer:
         with step_arithmetic(self.config.precision, self.model.device):
             total = self._add_gradients(batch, progress)
         self.parallel.add_up_others()
-        with self.hooks.watch.updating(self.run, batch):
+        with self.hooks.listener.updating(self.run, batch):
             each = [clip(one.parameters(), self.config) for one in members_of(self.model)]
             norm = torch.stack(each).max()
             self.rule.step(self.rate(progress.share, progress.step))
@@ -418,9 +418,9 @@ class Trainer:
         }
         if self.average is not None:
             parts["average"] = self.average
-        parts |= self.hooks.watch.parts()
         # Random states last, so that restoring another part could draw without harm.
-        return parts | self.objective.parts() | {"random": RandomStates(self.model.device)}
+        parts |= self.objective.parts() | {"random": RandomStates(self.model.device)}
+        return {**self.hooks.listener.parts(), **parts}
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what a checkpoint holds, for `restore`: tensors by name, and facts for JSON.

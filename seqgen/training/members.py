@@ -14,12 +14,12 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from seqgen.configs import TrainingConfig
-from seqgen.data.batches import Batch, Portion, portions
-from seqgen.models.dropout import SomeRows, drawing_for
+from seqgen.engines.dropout import RowSlice, drawing_for
 from seqgen.models.mixture.members import SEEDS, Members
 from seqgen.models.mixture.mixed import MixtureState
 from seqgen.models.state import State
+from seqgen.settings import TrainingConfig
+from seqgen.text.batches import Batch, Portion, portions
 from seqgen.training.objective import Objective
 from seqgen.training.parts import CheckpointPart
 from seqgen.training.regimes.base import Loss, StepProgress, TextRules
@@ -51,7 +51,7 @@ class JointObjective(nn.Module):
         rows = len(batch.tokens)
         losses = []
         for one, past, generator in zip(self.each, pasts, generators, strict=True):
-            with drawing_for(generator and SomeRows(0, rows, rows, generator=generator)):
+            with drawing_for(generator and RowSlice(0, rows, rows, generator=generator)):
                 losses.append(one(batch, past, progress))
         return joined(losses)
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from torch import nn
 
-from seqgen.configs import TrainingConfig
-from seqgen.configs.regimes import DEFAULT_REGIME
-from seqgen.data.batches import Batch
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.state import State
 from seqgen.registry import load_object
+from seqgen.settings import TrainingConfig
+from seqgen.settings.regimes import DEFAULT_REGIME
+from seqgen.text.batches import Batch
 from seqgen.training.parts import CheckpointPart
 from seqgen.training.reading import TrainingReader
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules

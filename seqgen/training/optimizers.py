@@ -21,13 +21,13 @@ from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_no
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from seqgen.configs import TrainingConfig
 from seqgen.models.network import Network, hidden_matrices
+from seqgen.settings import TrainingConfig
 from seqgen.training.parts import OptimizerState, require_like
 from seqgen.training.sharding import divided_as, is_divided, on_first, part_of, whole_of
 
 
-class Lean(Optimizer):
+class FastImportOptimizer(Optimizer):
     """An optimizer that does not load torch's compiler, which takes over a second.
 
     torch's own load it with the first call, only to keep it out of these methods.
@@ -41,12 +41,12 @@ class Lean(Optimizer):
 
 @functools.cache
 def lean(kind: type[Optimizer]) -> Any:
-    """Return a class of torch as a `Lean` one."""
+    """Return a class of torch as a `FastImportOptimizer` one."""
     step = torch.no_grad()(inspect.unwrap(kind.step))
-    return type(kind.__name__, (Lean, kind), {"step": step})
+    return type(kind.__name__, (FastImportOptimizer, kind), {"step": step})
 
 
-class Preconditioned(Lean):
+class Preconditioned(FastImportOptimizer):
     """The update that all share; a rule says what m and v are.
 
     Args:
@@ -134,7 +134,7 @@ class TextbookAdam(Preconditioned):
         return corrected[0], corrected[1]
 
 
-class Muon(Lean):
+class Muon(FastImportOptimizer):
     """Momentum whose update is made orthogonal, matrix by matrix (Jordan et al. 2024).
 
     m <- mu m + g;  u = g + mu m;  W <- W - lr sqrt(max(1, rows / columns)) orth(u)

@@ -11,8 +11,8 @@ import torch.distributed as dist
 from torch import nn
 
 from seqgen import ranks
-from seqgen.data.batches import Portion
-from seqgen.models.dropout import SomeRows, drawing_for
+from seqgen.engines.dropout import RowSlice, drawing_for
+from seqgen.text.batches import Portion
 from seqgen.training.objective import Objective
 from seqgen.training.sharding import Shards
 
@@ -75,7 +75,7 @@ class Parallel:
             return
         first = portion.rows.start - portion.piece.start
         total = portion.piece.stop - portion.piece.start
-        rows = SomeRows(first, portion.count, total, portion.blank)
+        rows = RowSlice(first, portion.count, total, portion.blank)
         with contextlib.ExitStack() as held:
             held.enter_context(drawing_for(rows))
             if portion.blank:

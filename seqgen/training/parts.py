@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from seqgen import ranks
-from seqgen.data.batches import places, portions
 from seqgen.models.base import LanguageModel, load_weights, weights_of
 from seqgen.models.state import State
+from seqgen.text.batches import places, portions
 from seqgen.training.sharding import divided_as, on_first
 
 

@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from seqgen.configs import TrainingConfig
-from seqgen.data.batches import IGNORED, Batch
-from seqgen.data.sources import Source
+from seqgen.engines.precision import arithmetic
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.engines.precision import arithmetic
 from seqgen.models.state import State
+from seqgen.settings import TrainingConfig
+from seqgen.text.batches import IGNORED, Batch
+from seqgen.text.sources import Source
 
 # In each call, features (B, T, H) before their dropout and after it.
 Seen = list[tuple[Tensor, Tensor]]

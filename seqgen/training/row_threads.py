@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from seqgen import ranks
-from seqgen.configs import TrainingConfig
-from seqgen.configs.regimes import READING_REGIMES
-from seqgen.data.batches import Batch, Portion, portions
-from seqgen.models.dropout import SomeRows, drawing_for
+from seqgen.engines.dropout import RowSlice, drawing_for
 from seqgen.models.network import Network, copied
 from seqgen.models.recurrent.batch_norm import BatchNorm
 from seqgen.models.state import State
+from seqgen.settings import TrainingConfig
+from seqgen.settings.regimes import READING_REGIMES
+from seqgen.text.batches import Batch, Portion, portions
 from seqgen.training.objective import Objective
 from seqgen.training.regimes.base import Loss, StepProgress, TextRules
 
@@ -128,7 +128,7 @@ def gradients_of(
     portion = part.portion
     total = portion.piece.stop - portion.piece.start
     first = portion.rows.start - portion.piece.start
-    with drawing_for(SomeRows(first, portion.count, total, generator=generator)):
+    with drawing_for(RowSlice(first, portion.count, total, generator=generator)):
         place = replace(part.progress, first_row=portion.rows.start)
         loss = objective(portion.of(batch), part.past, place)
     gradients = torch.autograd.grad(loss.minimised / batch.count, trained, allow_unused=True)

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from seqgen import ranks
-from seqgen.configs import FINISHED, TrainingConfig
 from seqgen.errors import SeqgenError
+from seqgen.settings import FINISHED, TrainingConfig
 from seqgen.training.events import Event, Report
 
 if TYPE_CHECKING:
-    from seqgen.data.batches import Batch
+    from seqgen.text.batches import Batch
     from seqgen.training.parts import CheckpointPart
 
 # The number of validations during a run: the most, and with a budget in minutes the first comes
@@ -116,8 +116,8 @@ class Run:
         return cls(**{**facts, "epoch": Losses(**facts.get("epoch", {}))})
 
 
-class Watch:
-    """Looks at every step without changing anything; this one looks away."""
+class Listener:
+    """Sees the events and steps of a run, and never changes it; this one ignores them."""
 
     def updating(self, run: Run, batch: Batch) -> AbstractContextManager[None]:
         """Return a context for an update, from its gradients to the new weights.
@@ -128,15 +128,21 @@ class Watch:
         """
         return contextlib.nullcontext()
 
-    def parts(self) -> Mapping[str, CheckpointPart]:
-        """Return what it knows and a resumed run needs, by its name in a checkpoint."""
-        return {}
-
     def stepped(self, run: Run, loss: float, norm: float) -> None:
         """Take a step's loss, in nats per token, and its gradient's norm before clipping."""
 
     def take(self, event: Event) -> None:
-        """Look at an event of the run."""
+        """Take an event of the run."""
+
+    def parts(self) -> Mapping[str, CheckpointPart]:
+        """Return its state that a resumed run needs, by name in a checkpoint.
+
+        A name is a word that no other part of a checkpoint has, such as the plugin's.
+        """
+        return {}
+
+    def close(self) -> None:
+        """End what it has begun: training is over, or has failed."""
 
 
 @dataclass(kw_only=True)
@@ -153,7 +159,7 @@ class Hooks:
             first at the first validation at the latest.
         report: takes events.
         stop: returns a reason to stop before the budget is spent, or None.
-        watch: looks at every step.
+        listener: sees every step; events that it takes are passed on by the caller.
         revise: takes a run and the tokens that its budget is enough for at the speed so far;
             returns other settings to go on with, of its learning rate or patience, or None.
     """
@@ -165,7 +171,7 @@ class Hooks:
     checkpoint: Callable[[], None] = lambda: None
     report: Report = lambda event: None
     stop: Callable[[Run], str | None] = lambda run: None
-    watch: Watch = field(default_factory=Watch)
+    listener: Listener = field(default_factory=Listener)
     revise: Callable[[Run, float], TrainingConfig | None] = lambda run, tokens: None
 
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from seqgen import ranks
+from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import TorchModel
-from seqgen.models.engines.array_steps import ArraySteps
-from seqgen.models.engines.deferred_init import Unfilled, lend_memory, take_content
+from seqgen.models.deferred_init import Unfilled, lend_memory, take_content
 
 if TYPE_CHECKING:  # over a second, which only a run that divides a model takes
     from torch.distributed.tensor import DTensor

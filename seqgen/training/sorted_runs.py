@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from seqgen.configs import require
-from seqgen.data.corpus import Corpus, Gathered, forget
-from seqgen.models.ngram.array_model import NOTHING
-from seqgen.models.ngram.config import NGramConfig
+from seqgen.models.ngram.arrays import NOTHING
+from seqgen.models.ngram.settings import NGramConfig
+from seqgen.settings import require
+from seqgen.text.corpus import Corpus, Gathered, forget
 
 # N-grams are counted in a table of all possible ones if it is at most this many times as long as
 # the text, and by sorting otherwise.

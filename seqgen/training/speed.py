@@ -10,15 +10,15 @@ from dataclasses import replace
 import torch
 
 from seqgen import ranks
-from seqgen.configs import TrainingConfig
-from seqgen.data.batches import Batches, FirstTokens
+from seqgen.engines.precision import Precision, restored_randomness
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.engines.precision import Precision, restored_randomness
 from seqgen.models.network import copied
+from seqgen.settings import TrainingConfig
+from seqgen.text.batches import Batches, FirstTokens
 from seqgen.training.loop import Trainer
 from seqgen.training.row_threads import can_divide_rows
-from seqgen.training.run import Hooks, Run, Watch
+from seqgen.training.run import Hooks, Listener, Run
 
 # Speeds are measured in slices of a trial, each of at least a step, until the two fastest of every
 # way to train agree to within a share of them, or the trial has been long.
@@ -190,7 +190,7 @@ def row_threads_speedup(
     return by_rows / within
 
 
-class _Curve(Watch):
+class _Curve(Listener):
     """Keeps the loss of every step."""
 
     def __init__(self) -> None:
@@ -241,6 +241,6 @@ def _trainer(
     model: NeuralLanguageModel,
     batches: Batches,
     training: TrainingConfig,
-    watch: Watch | None = None,
+    listener: Listener | None = None,
 ) -> Trainer:
-    return Trainer(model, batches, training, Hooks(watch=watch or Watch()))
+    return Trainer(model, batches, training, Hooks(listener=listener or Listener()))

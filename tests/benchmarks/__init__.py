@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seqgen.configs import require
+from seqgen.settings import require
 
 
 def cases_with(only: str | None, names: Sequence[str]) -> list[str]:

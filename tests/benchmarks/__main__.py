@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from seqgen import cli
-from seqgen.cli.flags import takes_options
-from seqgen.cli.help import Command, CommandGroup
-from seqgen.cli.output import Output, put, put_record
-from seqgen.cli.output_files import Curves, check_picture
-from seqgen.cli.reading import ExactMachine, FixedSeed, Threads
-from seqgen.cli.tables import byte_size, count, curve, duration, figure, percentage, put_table
-from seqgen.configs import MOST_RATE, require
-from seqgen.configs.options import Options, Panel
-from seqgen.configs.settings import setting
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.help import CommandGroup, CommandWithHelp
+from seqgen.cli.shell.model_options import ExactMachine, FixedSeed, Threads
+from seqgen.cli.shell.output import Output, put, put_record
+from seqgen.cli.shell.output_files import Curves, check_picture
+from seqgen.cli.shell.tables import byte_size, count, curve, duration, figure, percentage, put_table
+from seqgen.settings import MOST_RATE, require
+from seqgen.settings.options import Options, Panel
+from seqgen.settings.setting import setting
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Written(Options, panel=Panel.LENGTH):
     )
 
 
-@app.command("decode", cls=Command)
+@app.command("decode", cls=CommandWithHelp)
 @takes_options
 def decode(written: Written, cases: Cases, threads: Threads, out: Output) -> None:
     """Compare the writing speed of seqgen with plain baselines, in float32, bf16, int8 and int4.
@@ -72,8 +72,8 @@ def decode(written: Written, cases: Cases, threads: Threads, out: Output) -> Non
 
     import torch
 
-    from seqgen.commands.machine import choose_products
-    from seqgen.models.engines.native.library import library
+    from seqgen.engines.native.library import library
+    from seqgen.store.machine import choose_products
 
     from .decode import measure
 
@@ -138,7 +138,7 @@ class Trained(Options, panel=Panel.MEASURED):
     )
 
 
-@app.command("train", cls=Command)
+@app.command("train", cls=CommandWithHelp)
 @takes_options
 def train(trained: Trained, cases: Cases, machine: ExactMachine, out: Output) -> None:
     """Compare the training speed of seqgen with plain PyTorch in float32, at equal sizes.
@@ -153,8 +153,8 @@ def train(trained: Trained, cases: Cases, machine: ExactMachine, out: Output) ->
         _recipe(text, trained.steps, out)
         return
     require(text is None, "TEXT is for --recipe; the timings use random tokens")
-    from seqgen.commands.machine import choose_products
-    from seqgen.models.engines.precision import choose_device
+    from seqgen.engines.precision import choose_device
+    from seqgen.store.machine import choose_products
 
     from .train import measure
 
@@ -178,7 +178,7 @@ class Loaded(Options, panel=Panel.MEASURED):
     )
 
 
-@app.command("hopfield", cls=Command)
+@app.command("hopfield", cls=CommandWithHelp)
 @takes_options
 def hopfield(loaded: Loaded, seed: FixedSeed, threads: Threads, out: Output) -> None:
     """Measure how many random patterns a Hopfield network restores, by its load.
@@ -217,7 +217,7 @@ class Sizes(Options, panel=Panel.MEASURED):
     repeats: int = setting("Number of runs of each case.", 3, low=1, panel=Panel.LENGTH)
 
 
-@app.command("hmm", cls=Command)
+@app.command("hmm", cls=CommandWithHelp)
 @takes_options
 def hmm(sizes: Sizes, threads: Threads, out: Output) -> None:
     """Measure what a token costs a hidden Markov model, by its number of states.
@@ -276,7 +276,7 @@ class Ruled(Options, panel=Panel.MEASURED):
     lr: float = setting("The rate alpha_0 of every rule.", 0.5, low=1e-9, high=MOST_RATE)
 
 
-@app.command("points", cls=Command)
+@app.command("points", cls=CommandWithHelp)
 @takes_options
 def points(ruled: Ruled, curves: Curves, seed: FixedSeed, threads: Threads, out: Output) -> None:
     """Watch every update rule on a problem of one number: the mean of 21 points.
@@ -289,7 +289,7 @@ def points(ruled: Ruled, curves: Curves, seed: FixedSeed, threads: Threads, out:
     place = None if curves.plot is None else check_picture(curves.plot, [])
     paths_taken = measure(ruled.steps, ruled.lr, seed.seed)
     if place is not None:
-        from seqgen.report.pictures import draw_lines
+        from seqgen.cli.shell.pictures import draw_lines
 
         paths = {_told(path): list(enumerate(path.path)) for path in paths_taken}
         draw_lines(place, paths, "step", "theta", log="", marker="")

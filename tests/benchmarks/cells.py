@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from seqgen import registry
-from seqgen.configs import MOST_WIDTH
-from seqgen.models.engines.memory_limit import nearest_widths
+from seqgen.engines.memory_limit import nearest_widths
 from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.settings import MOST_WIDTH
 
 # The cases of cells are measured where `--only` begins with this word.
 CELL = "cell"

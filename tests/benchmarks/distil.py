@@ -18,15 +18,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from seqgen.cli.output import put_record
-from seqgen.commands.machine import choose_products
-from seqgen.configs import TrainingConfig
-from seqgen.data.batches import Batches, training_batches
-from seqgen.data.corpus import Corpus
-from seqgen.models.engines.precision import arithmetic
+from seqgen.cli.shell.output import put_record
+from seqgen.engines.precision import arithmetic
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM
-from seqgen.scoring import score_corpus
+from seqgen.scoring.loop import score_corpus
+from seqgen.settings import TrainingConfig
+from seqgen.store.machine import choose_products
+from seqgen.text.batches import Batches, training_batches
+from seqgen.text.corpus import Corpus
 from seqgen.training.loop import Trainer
 from seqgen.training.optimizers import UpdateRule, clip, rate
 from seqgen.training.run import Hooks

@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seqgen.data.text import decoded
 from seqgen.errors import SeqgenError
+from seqgen.text.reading import decoded
 
 from .baselines import PlainGPT, plain_step
 

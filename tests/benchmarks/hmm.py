@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from seqgen.data.corpus import Corpus
-from seqgen.models.hmm.array_model import HMMConfig
+from seqgen.models.hmm.arrays import HMMConfig
 from seqgen.models.hmm.model import HMM
+from seqgen.text.corpus import Corpus
 from seqgen.training.baum_welch import expected_counts, random_tables
 
 # As many as the characters of a text; rows that are scored side by side, and tokens of each.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seqgen.models.memory.hopfield_arrays import hebbian, recall
+from seqgen.plugins.hopfield.arrays import hebbian, recall
 
 # Patterns for each unit.
 LOADS = (0.02, 0.05, 0.08, 0.10, 0.12, 0.14, 0.16, 0.20)

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqgen.cli.output import put_record
+from seqgen.cli.shell.output import put_record
 
 WORK = "import numpy as n; a = n.ones((256, 256))\nwhile True: a @ a"
 TRAINED = ("tokens", "val_loss", "seconds")

@@ -11,12 +11,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from seqgen.data.framing import Framing
-from seqgen.data.sources import TokenSources
-from seqgen.formats import ModelToExport
-from seqgen.formats.gguf_models import write_model
 from seqgen.models.transformer.model import Transformer
-from seqgen.tokenizers.char import CharTokenizer
+from seqgen.store.formats import ModelToExport
+from seqgen.text.framing import Framing
+from seqgen.text.sources import TokenSources
+from seqgen.text.tokenizers.char import CharTokenizer
 
 from .shapes import BEAMS, BOS, PAD, PAIR_VOCAB, WINDOW, Run, Shape, Texts, gpt2
 
@@ -75,10 +74,12 @@ def llama_cpp_gpt2(shape: Shape, vocab_size: int, texts: Texts, precision: str) 
     """Return what writes one text with llama.cpp's server, in float32, Q8_0 or Q4_0.
 
     Raises:
-        ImportError: xllamacpp or gguf is not installed.
+        ImportError: xllamacpp, gguf or the plugin exchange is not installed.
     """
     import gguf  # noqa: F401
     import xllamacpp
+
+    from seqgen.plugins.exchange.gguf_models import write_model
 
     tokenizer = CharTokenizer(shape.alphabet)
     framing = Framing.of(tokenizer, "stream")

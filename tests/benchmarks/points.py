@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from seqgen.configs import TrainingConfig
 from seqgen.hashing import uniforms
+from seqgen.settings import TrainingConfig
 from seqgen.training.optimizers import OPTIMIZERS, ParameterGroup
 
 POINTS = np.arange(-10.0, 11.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from seqgen.models.transformer.config import TransformerConfig
+from seqgen.models.transformer.settings import TransformerConfig
 
 ALPHABET = "".join(map(chr, range(32, 93)))
 WINDOW = 256

@@ -21,13 +21,13 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from seqgen import registry
-from seqgen.cli.output import put
-from seqgen.commands.machine import choose_products
-from seqgen.configs import TrainingConfig
-from seqgen.data.batches import Batch, training_batches
-from seqgen.models.engines.precision import parameter_type
+from seqgen.cli.shell.output import put
+from seqgen.engines.precision import parameter_type
+from seqgen.settings import TrainingConfig
+from seqgen.store.machine import choose_products
+from seqgen.text.batches import Batch, training_batches
 from seqgen.training.loop import Trainer
-from seqgen.training.run import Hooks, Run, Watch
+from seqgen.training.run import Hooks, Listener, Run
 from seqgen.training.speed import speed
 
 from . import cases_with
@@ -43,7 +43,7 @@ PRODUCTS = "mm", "bmm", "addmm", "baddbmm", "linear", "matmul"
 SOFTMAX = "log_softmax", "nll_loss", "cross_entropy", "logsumexp"
 
 
-class Marked(Watch):
+class Marked(Listener):
     """Has a profile show updates, clipping included, as `UPDATE`."""
 
     def updating(self, run: Run, batch: Batch) -> AbstractContextManager[None]:
@@ -115,7 +115,7 @@ def row(case: Case, kind: str, seconds: float, repeats: int) -> list[str]:
     batches = training_batches(*how, seed=0)
     _, *speeds = (speed(model, batches, training) for _ in range(1 + repeats))
     reached = statistics.median(speeds)
-    hooks = Hooks(keep_best=bool, checkpoint=bool, report=lambda event: None, watch=Marked())
+    hooks = Hooks(keep_best=bool, checkpoint=bool, report=lambda event: None, listener=Marked())
     batches.batch = record_function(DATA)(batches.batch)
     trainer = Trainer(model, batches, replace(training, minutes=None, steps=STEPS), hooks)
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiled:

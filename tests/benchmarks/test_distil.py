@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from seqgen.configs import TrainingConfig
-from seqgen.data.batches import training_batches
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.settings import TrainingConfig
+from seqgen.text.batches import training_batches
 
 from . import distil
 

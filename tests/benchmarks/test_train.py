@@ -14,16 +14,16 @@ from benchmarks import gpt, train
 from benchmarks.__main__ import run
 from benchmarks.baselines import PlainGPT, PlainWindow
 from benchmarks.pair_baselines import PlainSeq2Seq, PlainTranslator
-from seqgen.data.sources import TokenSources
 from seqgen.errors import SeqgenError
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.seq2seq.model import Seq2Seq, Seq2SeqConfig, Seq2SeqTransformer
-from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
-from seqgen.models.transformer.config import TransformerConfig
+from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
 from seqgen.models.transformer.model import Transformer
-from seqgen.models.window import Window, WindowConfig
+from seqgen.models.transformer.settings import TransformerConfig
+from seqgen.models.window.model import Window, WindowConfig
 from seqgen.presets import SHARED
+from seqgen.text.sources import TokenSources
 
 
 def test_operations_by_hand():

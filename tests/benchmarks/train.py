@@ -15,21 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from seqgen import registry
-from seqgen.configs import TrainingConfig
-from seqgen.data.batches import Batch, Batches, training_batches
-from seqgen.data.corpus import Corpus
-from seqgen.data.sources import TokenSources
+from seqgen.engines.precision import Precision, choose_device, choose_precision, parameter_type
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.engines.precision import (
-    Precision,
-    choose_device,
-    choose_precision,
-    parameter_type,
-)
 from seqgen.models.network import hidden_matrices
 from seqgen.models.seq2seq.transformer_arrays import SourceAttention
 from seqgen.models.transformer.equations import Attention
 from seqgen.presets import SHARED
+from seqgen.settings import TrainingConfig
+from seqgen.text.batches import Batch, Batches, training_batches
+from seqgen.text.corpus import Corpus
+from seqgen.text.sources import TokenSources
 from seqgen.training.speed import bf16_speedup, faster_precision, speed
 
 from . import cases_with, cells

@@ -8,25 +8,25 @@ import numpy as np
 import torch
 from torch import nn
 
-from seqgen.configs.decoding import BeamOptions
-from seqgen.data.sources import TokenSources
-from seqgen.decoding.beam import search
-from seqgen.decoding.beam_groups import SearchPrompt
-from seqgen.decoding.continuation import Continuation
-from seqgen.decoding.draw import CounterDraw
-from seqgen.decoding.processors import Forbid
-from seqgen.decoding.sampling import Row, sample
+from seqgen.engines.precision import in_precision
+from seqgen.engines.quantized import OF_HEAD
+from seqgen.generation.beam import search
+from seqgen.generation.beam_groups import SearchPrompt
+from seqgen.generation.continuation import Continuation
+from seqgen.generation.draw import CounterDraw
+from seqgen.generation.processors import Forbid
+from seqgen.generation.sampling import Row, sample
 from seqgen.models.base import LanguageModel
-from seqgen.models.engines.precision import in_precision
-from seqgen.models.engines.quantized import OF_HEAD
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.seq2seq.model import Seq2SeqTransformer
-from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
+from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
 from seqgen.models.transformer.model import Transformer
 from seqgen.presets import SHARED
-from seqgen.tokenizers import Tokenizer
-from seqgen.tokenizers.char import CharTokenizer
+from seqgen.settings.generation import BeamOptions
+from seqgen.text.sources import TokenSources
+from seqgen.text.tokenizers import Tokenizer
+from seqgen.text.tokenizers.char import CharTokenizer
 
 from . import cells
 from .peers import ctranslate2_gpt2, llama_cpp_gpt2, marian, transformers_gpt2

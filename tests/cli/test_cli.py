@@ -9,11 +9,12 @@ from pathlib import Path
 
 import forked
 import pytest
+from helpers_cli import installed
 from places import ROOT
 
 from seqgen import __version__
 from seqgen.cli import run
-from seqgen.cli.output import one_line, unescape
+from seqgen.cli.shell.output import one_line, unescape
 
 TEXT = "the cat sat on the mat.\nA dog ran; it was fun!\n" * 12
 TINY = ["--hidden-size", "8", "--layers", "1", "--seed", "1", "--precision", "float32"]
@@ -248,7 +249,8 @@ def test_a_home_that_is_a_file_is_named_before_any_work(cli, text, tmp_path, mon
     (tmp_path / "file").write_text("not an ARPA file")
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "file"))
     counted = ["--model", "ngram", "--minutes", "1"]  # which a note says are ignored
-    for command in (["train", text, *counted], ["import", tmp_path / "file"], ["sample"]):
+    calls = [["train", text, *counted], ["import", tmp_path / "file"], ["sample"]]
+    for command in installed(calls):
         refused(cli(*command), 1, "^seqgen: SEQGEN_HOME=.* is a file; set it to a folder")
 
 
@@ -386,9 +388,7 @@ def test_resuming_another_text_is_refused(own, cli, tmp_path):
 
 def test_an_interrupt_before_the_first_step_leaves_nothing(own, cli, text, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "seqgen.commands.training.session.Session._reason_to_stop", lambda *_: "interrupted"
-        )
+        patch.setattr("seqgen.training.session.Session._reason_to_stop", lambda *_: "interrupted")
         outcome = cli("train", text, "--name", "x", "--json", "--quiet", *SHORT)
     refused(outcome, 130, "stopped before the first step: nothing was saved$")
     assert list(own.iterdir()) == []
@@ -779,7 +779,7 @@ def test_architectures(cli):
         "transformer",
         "seq2seq",
         "seq2seq-transformer",
-        *["word2vec", "glove", "bert", "elmo", "bag", "birnn", "encoder", "hopfield"],
+        *["hopfield", "bert", "elmo", "bag", "birnn", "encoder", "word2vec", "glove"],
     ]
 
 

@@ -6,9 +6,8 @@ import pytest
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.commands.exchange import export_model, import_model
-from seqgen.commands.loading import load
 from seqgen.errors import SeqgenError
+from seqgen.store.loading import load
 
 
 def replaced_by_fifos(folder):
@@ -46,13 +45,14 @@ def test_a_fifo_in_the_place_of_a_file_of_a_model_is_not_waited_for(tmp_path, ca
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs")
 def test_a_fifo_in_an_imported_folder_is_not_waited_for(tmp_path):
+    exchange = pytest.importorskip("seqgen.plugins.exchange.exchange")
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat\n" * 40)
     how = ("--model", "transformer", "--tokenizer", "byte", "--hidden-size", "8", "--heads", "2")
     assert run(["train", str(text), *how, "--steps", "2", "--name", "m", "-q"]) == 0
     folder = tmp_path / "exported"
-    export_model(load("m"), "hf", folder)
+    exchange.export_model(load("m"), "hf", folder)
     for path in replaced_by_fifos(folder):
         if path.name in ("config.json", "model.safetensors"):
             with pytest.raises(SeqgenError, match=path.name):
-                import_model(folder, name="i")
+                exchange.import_model(folder, name="i")

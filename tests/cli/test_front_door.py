@@ -19,26 +19,20 @@ from typing import get_args, get_type_hints
 import pytest
 import torch
 import typer
-from places import STORED
+from places import ROOT, STORED
 from rich.console import Console
 
 from seqgen import registry, store
-from seqgen.cli import (
-    completion,
-    make_app,
-    model_facts,
-    progress,
-    run,
-    tables,
-)
-from seqgen.cli import help as help_page
-from seqgen.cli.flags import SETTING_OF
-from seqgen.cli.output import Output
-from seqgen.cli.process import MOST_THREADS
-from seqgen.cli.reading import Threads
-from seqgen.configs import DataConfig, TrainingConfig
+from seqgen.cli import make_app, run
+from seqgen.cli.shell import completion, model_facts, progress, tables
+from seqgen.cli.shell import help as help_page
+from seqgen.cli.shell.flags import SETTING_OF
+from seqgen.cli.shell.model_options import Threads
+from seqgen.cli.shell.output import Output
+from seqgen.cli.shell.process import MOST_THREADS
 from seqgen.metrics.perplexity import ScoreTotals
-from seqgen.tokenizers import KINDS
+from seqgen.settings import DataConfig, TrainingConfig
+from seqgen.text.tokenizers import KINDS
 from seqgen.training.events import Notice, Progress, Started, Validated
 from seqgen.wording import plural
 
@@ -284,8 +278,12 @@ def test_numbers_for_people():
 
 def test_numbers_are_formatted_in_one_place():
     """No command has decimals, thousands or a percent sign of its own."""
-    own = []
-    for path in sorted(Path(tables.__file__).parent.glob("*.py")):
+    own, package = [], ROOT / "seqgen"
+    commands = {*package.glob("cli/**/*.py"), *package.glob("plugins/*/*command.py")}
+    drawings = {
+        package / "cli" / "shell" / name for name in ("coloured_text.py", "page.py", "pictures.py")
+    }
+    for path in sorted(commands - drawings):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             spec = getattr(node, "format_spec", None)
             if spec and re.search(r"[,%_eEfgG]|\.\d", _literal(spec)):
@@ -302,7 +300,7 @@ def _literal(format_spec):
 
 
 def test_a_table_that_does_not_fit_is_turned(cli, monkeypatch, capfd):
-    for module in (tables, sys.modules["seqgen.cli.output"]):
+    for module in (tables, sys.modules["seqgen.cli.shell.output"]):
         monkeypatch.setattr(module, "is_terminal", lambda stream: True)
     names, rows = ["model", *(f"figure-{n}" for n in range(9))], [["m" * 30, *["1.2345"] * 9]]
     monkeypatch.setenv("COLUMNS", "80")
@@ -377,7 +375,7 @@ def started():
 def test_the_first_line_names_the_vocabulary_of_sources_of_their_own():
     from dataclasses import replace
 
-    from seqgen.cli.progress import describe, describe_further
+    from seqgen.cli.shell.progress import describe, describe_further
 
     assert "1 parameter; 1,000 tokens to train on, 100 held out; 1 minute" in describe(started())
     assert describe_further(started()) == "1 token in the vocabulary; auto on cpu"
@@ -386,7 +384,7 @@ def test_the_first_line_names_the_vocabulary_of_sources_of_their_own():
 
 
 def test_only_verbose_runs_say_how_choices_were_made(capfd):
-    from seqgen.cli.progress import LineDisplay
+    from seqgen.cli.shell.progress import LineDisplay
 
     said = []
     for verbose in (False, True):
@@ -518,7 +516,7 @@ def typing(monkeypatch, *lines):
         return line
 
     monkeypatch.setattr(builtins, "input", answer)
-    for module in ("sample", "writing"):
+    for module in ("sample", "shell.writing"):
         monkeypatch.setattr(f"seqgen.cli.{module}.is_terminal", lambda stream: True)
     yield
 
@@ -537,7 +535,7 @@ def test_interactive_sampling(there, cli, monkeypatch):
 
 
 def test_ctrl_c_stops_the_text_and_not_the_session(there, cli, monkeypatch):
-    from seqgen.commands.writing import sample as task
+    from seqgen.generation import sample as task
 
     def stream(loaded, prompt, options):
         yield "begun"

@@ -9,8 +9,8 @@ import pytest
 import typer
 
 import seqgen.cli
-from seqgen.cli import help as help_page
 from seqgen.cli import make_app, run
+from seqgen.cli.shell import help as help_page
 
 
 def commands(command, name=""):

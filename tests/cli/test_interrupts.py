@@ -14,8 +14,8 @@ from interrupts import commands, interrupted
 from places import STORED
 
 from seqgen.cli import run
-from seqgen.tokenizers import tokenizer_kind
-from seqgen.tokenizers.interruptible import run_interruptible
+from seqgen.text.tokenizers import tokenizer_kind
+from seqgen.text.tokenizers.interruptible import run_interruptible
 
 NAMES = tuple(commands(STORED))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import shutil
 import stat
 from collections.abc import Iterator
@@ -10,15 +9,14 @@ from pathlib import Path
 
 import pytest
 import typer
-from helpers_cli import refusal
+from helpers_cli import installed, refusal
 from helpers_io import state
 from places import STORED
 
-from seqgen.cli import KNOWN, make_app, place_of, run
-from seqgen.commands.exchange import _clear
-from seqgen.data.shards import write_shards
-from seqgen.formats import EXPORTED_FILES
-from seqgen.tokenizers import load_tokenizer
+from seqgen.cli import all_commands, make_app, run
+from seqgen.registry import load_object
+from seqgen.text.shards import write_shards
+from seqgen.text.tokenizers import load_tokenizer
 
 NET = (
     "--model",
@@ -34,22 +32,24 @@ NET = (
 )
 # Every option that writes, and a call with it: whether it replaces what carries seqgen's mark, or
 # needs --overwrite for what is of its kind; what it writes; the call, without the option.
-TABLE = {
-    ("beam-search", "--plot"): ("marked", "a.svg", "one -m pairs --max-tokens 2"),
-    ("diagnose", "--plot"): ("marked", "a.png", "t.txt -m net --distance 3"),
-    ("find-lr", "--plot"): ("marked", "a.svg", f"t.txt {' '.join(NET)}"),
-    ("models show", "--plot"): ("marked", "a.PNG", "fresh"),
-    ("perplexity", "--plot"): ("marked", "a.png", "p.tsv -m pairs"),
-    ("sample", "--plot"): ("marked", "a.svg", "one -m pairs --max-tokens 2"),
-    ("sweep", "--plot"): ("marked", "a.svg", "t.txt --models rnn --parameters 2000 --steps 1"),
-    ("train", "--plot"): ("marked", "a.png", f"t.txt --diagnose --steps 2 {' '.join(NET)}"),
-    ("vectors", "--plot"): ("marked", "a.svg", "-m net"),
-    ("inspect", "--html"): ("marked", "a.html", "t.txt -m net --max-tokens 3"),
-    ("report", "--out"): ("marked", "a.html", "-m net"),
-    ("vectors", "--out"): ("overwrite", "a.txt", "-m net"),
-    ("tokenize", "--out"): ("overwrite", "a.tok", "t.txt -m net"),
-    ("export", "--out"): ("overwrite", "a.arpa", "grams"),
-}
+TABLE = installed(
+    {
+        ("beam-search", "--plot"): ("marked", "a.svg", "one -m pairs --max-tokens 2"),
+        ("diagnose", "--plot"): ("marked", "a.png", "t.txt -m net --distance 3"),
+        ("find-lr", "--plot"): ("marked", "a.svg", f"t.txt {' '.join(NET)}"),
+        ("models show", "--plot"): ("marked", "a.PNG", "fresh"),
+        ("perplexity", "--plot"): ("marked", "a.png", "p.tsv -m pairs"),
+        ("sample", "--plot"): ("marked", "a.svg", "one -m pairs --max-tokens 2"),
+        ("sweep", "--plot"): ("marked", "a.svg", "t.txt --models rnn --parameters 2000 --steps 1"),
+        ("train", "--plot"): ("marked", "a.png", f"t.txt --diagnose --steps 2 {' '.join(NET)}"),
+        ("vectors", "--plot"): ("marked", "a.svg", "-m net"),
+        ("inspect", "--html"): ("marked", "a.html", "t.txt -m net --max-tokens 3"),
+        ("report", "--out"): ("marked", "a.html", "-m net"),
+        ("vectors", "--out"): ("overwrite", "a.txt", "-m net"),
+        ("tokenize", "--out"): ("overwrite", "a.tok", "t.txt -m net"),
+        ("export", "--out"): ("overwrite", "a.arpa", "grams"),
+    }
+)
 # What others may have written, as far as an ending tells.
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(17) + b"\0\0\0\x11tEXtSoftware\0Matplotlib"
 SVG = b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"><!-- seqgen 0.1 --></svg>\n'
@@ -58,9 +58,8 @@ FOREIGN = {".png": PNG, ".svg": SVG, ".html": b"<!DOCTYPE html><title>seqgen</ti
 
 def functions() -> Iterator[tuple[str, object]]:
     """Yield every command, and the function that takes its options."""
-    for name in sorted(KNOWN):
-        module, _, attribute = place_of(name).partition(":")
-        command = getattr(importlib.import_module(f"seqgen.cli.{module}"), attribute)
+    for name, row in sorted(all_commands().items()):
+        command = load_object(row.target)
         if isinstance(command, typer.Typer):
             for info in command.registered_commands:
                 yield f"{name} {info.name or info.callback.__name__}", info.callback
@@ -177,7 +176,9 @@ FOLDERS = {
 }
 
 
-@pytest.mark.parametrize("kind", FOLDERS)
+@pytest.mark.parametrize(
+    "kind", [kind for kind, (command, _) in FOLDERS.items() if installed([command])]
+)
 def test_a_folder_with_files_of_others_stays(place, capsys, kind):
     """Beside or below what looks like an export; also with --overwrite."""
     command, own = FOLDERS[kind]
@@ -190,17 +191,6 @@ def test_a_folder_with_files_of_others_stays(place, capsys, kind):
         for more in ([], ["--overwrite"]):
             said = refusal(capsys, *command.split(), "--out", folder, "--quiet", *more)
             assert "give another --out" in said and state(place / folder) == before
-
-
-def test_an_earlier_export_is_deleted_without_following_links(tmp_path):
-    out, outside = tmp_path / "out", tmp_path / "outside"
-    (out / "tokenizer").mkdir(parents=True)
-    outside.mkdir()
-    for path in (out / "step.onnx", out / "tokenizer/tokenizer.json", outside / "tokenizer.json"):
-        path.write_bytes(b"x")
-    (out / "source_tokenizer").symlink_to(outside)
-    _clear(out, EXPORTED_FILES["onnx"])
-    assert list(out.iterdir()) == [] and (outside / "tokenizer.json").exists()
 
 
 def test_of_earlier_shards_only_token_files_are_deleted(place):

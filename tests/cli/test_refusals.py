@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers_cli import refusal
+from helpers_cli import installed, needs, refusal
 
+from seqgen import registry
 from seqgen.cli import run
 
 SMALL = ("--layers", "1", "--hidden-size", "4", "--steps", "1", "--seed", "1", "--quiet")
@@ -23,9 +24,10 @@ def folder(tmp_path_factory):
     (folder / "v.txt").write_text("".join(f"line {n}\n" for n in range(20)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SEQGEN_HOME", str(folder / "home"))
+        tagger = ("tagger", "g.txt", "--task", "tag")
         for name, *how in (
             ("net", "t.txt", "--model", "lstm"),
-            ("tagger", "g.txt", "--task", "tag"),
+            *([tagger] if registry.ON_FEATURES else ()),
             ("vec", "--source-vectors", "v.npy", "--target", "v.txt", "--model", "seq2seq"),
         ):
             files = [str(folder / a) if "." in a else a for a in how]
@@ -39,15 +41,22 @@ def folder(tmp_path_factory):
         ("sample one -m vec", "reads vectors"),
         ("sample the -m net --force \u00e9", "does not know"),
         ("beam-search one -m vec --stochastic", "reads vectors"),
-        ("inspect -m net --attention", "is for transformers and masked"),
-        (
+        pytest.param(
+            "inspect -m net --attention", "is for transformers and masked", marks=needs("inspect")
+        ),
+        pytest.param(
             "inspect t.txt -m net --attention --max-tokens 5",
             "is for transformers and masked",
+            marks=needs("inspect"),
         ),
-        ("eval c.txt -m tagger", "unknown label"),
+        pytest.param("eval c.txt -m tagger", "unknown label", marks=needs("labels")),
         ("compare net net --data t.txt", "given twice"),
         ("sample the -m tagger -m net", "--model is given twice"),
-        ("inspect -m net --text the --model=tagger", "--model is given twice"),
+        pytest.param(
+            "inspect -m net --text the --model=tagger",
+            "--model is given twice",
+            marks=needs("inspect"),
+        ),
         ("train t.txt --model rnn --model lstm", "--model is given twice"),
         ("train p.tsv --init-from vec --steps 1", "reads vectors"),
     ],
@@ -63,5 +72,6 @@ def test_a_notice_is_said_before_the_first_result(folder, monkeypatch, capfd):
     assert run(["sample", "the", "-m", "net", "--max-tokens", "3", "--verbose"]) == 0
     out, said = capfd.readouterr()
     assert out and said.splitlines()[1].startswith("seed ") and said.count("\n") == 2
-    assert run(["inspect", "-m", "net", "--max-tokens", "3"]) == 0
-    assert "looking at the held-out text of net" in capfd.readouterr().err
+    for looked in installed([["inspect", "-m", "net", "--max-tokens", "3"]]):
+        assert run(looked) == 0
+        assert "looking at the held-out text of net" in capfd.readouterr().err

@@ -12,9 +12,9 @@ from places import ROOT
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.cli.output import Output
-from seqgen.cli.progress import display
-from seqgen.commands.training import train as training
+from seqgen.cli.shell.output import Output
+from seqgen.cli.shell.progress import display
+from seqgen.training import train as training
 from seqgen.training.events import Notice, Progress
 
 TINY = ["--hidden-size", "8", "--layers", "1", "--seed", "1", "--precision", "float32"]
@@ -42,7 +42,7 @@ def signalled(monkeypatch):
                 signal.raise_signal(number)
 
         monkeypatch.setattr("seqgen.training.loop.LOG_SECONDS", 0.0)
-        monkeypatch.setattr("seqgen.cli.progress.LineDisplay.take", take)
+        monkeypatch.setattr("seqgen.cli.shell.progress.LineDisplay.take", take)
 
     return when
 

@@ -19,8 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqgen.cli import run
-from seqgen.cli.output import put_record
-from seqgen.cli.serve import SaidLog
+from seqgen.cli.shell.output import put_record
 from seqgen.wording import harmless
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
@@ -160,9 +159,10 @@ def test_no_word_about_a_model_moves_the_cursor(name, folder, tmp_path, monkeypa
 
 
 def test_no_log_of_the_server_moves_the_cursor(monkeypatch):
+    serve = pytest.importorskip("seqgen.plugins.serve.command")
     stream = SeenStream(io.BytesIO(), encoding="utf-8")
     monkeypatch.setattr(sys, "stderr", stream)
-    SaidLog().emit(logging.makeLogRecord({"msg": f"{FOREIGN}{JOINED}"}))
+    serve.SaidLog().emit(logging.makeLogRecord({"msg": f"{FOREIGN}{JOINED}"}))
     seen = stream.buffer.getvalue().decode()
     assert not raw_controls(seen) and "\\x1b" in seen and JOINED in seen
 

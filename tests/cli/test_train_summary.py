@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from seqgen.cli.progress import _put_mixture, _table
-from seqgen.commands.training.session import TrainingResult
+from seqgen.cli.shell.progress import _put_mixture, _table
+from seqgen.training.session import TrainingResult
 
 RESULT = TrainingResult(
     name="book",

@@ -6,6 +6,7 @@ import os
 import shutil
 
 import pytest
+from helpers_cli import installed, known_kinds
 from make_kinds import EXACT, PAIRS_FILE, RECIPES, TARGETS, VECTORS, filled_in
 from places import STORED
 from stored_answers import records
@@ -13,9 +14,10 @@ from without_torch import assert_alike, without_torch
 
 from seqgen import registry, store
 from seqgen.cli import run
-from seqgen.commands.loading import Work, load_over_arrays
-from seqgen.models.recurrent.array_model import RecurrentArrays
-from seqgen.models.transformer.array_model import TransformerArrays
+from seqgen.engines.choice import ASKED_FOR
+from seqgen.models.recurrent.arrays import RecurrentArrays
+from seqgen.models.transformer.arrays import TransformerArrays
+from seqgen.store.loading import Work, engine_of, load_over_arrays
 
 TEXT = "{}/tiny.txt"
 WRITE = [
@@ -68,7 +70,7 @@ def questions(name, model, loaded):
     others = set()
     if kind == "vectors":
         others = {"eval", "compare", "tokenize", "--copy-unknown", "--force"}
-    for command in commands:
+    for command in installed(commands):
         told = [part.replace("{model}", model) for part in command]
         if not others.intersection(command):
             yield filled_in(told if "{model}" in command else [*told, "-m", model], STORED)
@@ -88,7 +90,7 @@ def questions(name, model, loaded):
     "mixture",
     "imported-gpt2",
 )
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", known_kinds(RECIPES))
 def test_the_answers_are_those_of_torch(name, home, monkeypatch):
     for one in (name, *RECIPES[name].needs):
         shutil.copytree(STORED / "kinds" / "models" / one, home / "models" / one)
@@ -97,7 +99,7 @@ def test_the_answers_are_those_of_torch(name, home, monkeypatch):
     model = str(home / "models" / name)
     commands = list(questions(name, model, loaded))
     found = without_torch(commands)
-    monkeypatch.setattr(Work, "suits_arrays", lambda *_: False)
+    monkeypatch.setattr("seqgen.store.loading.engine_of", lambda *_: ASKED_FOR)
     for command, answer in zip(commands, found, strict=True):
         exact = EXACT if command[0] in WITH_PRECISION else ()
         assert_alike(answer, records(*command, *exact))
@@ -105,7 +107,7 @@ def test_the_answers_are_those_of_torch(name, home, monkeypatch):
 
 def test_those_that_need_no_torch_are_of_every_such_kind(home):
     shutil.copytree(STORED / "kinds" / "models", home / "models")
-    found = {name for name in RECIPES if over_arrays(name) is not None}
+    found = {name for name in known_kinds(RECIPES) if over_arrays(name) is not None}
     rows = registry.ARCHITECTURES.items()
     kinds = {name for name, row in rows if row.arrays and not row.task.model_is}
     assert found >= {"mixture", "mixture-by-order", "lstm-labels", "imported-arpa"}
@@ -143,7 +145,8 @@ def test_verbose_says_which_engine_runs(flags, engine, home, capsys):
 def test_much_to_read_is_pytorchs_but_for_counts(names, read, arrays, home):
     for name in names:
         shutil.copytree(STORED / "kinds" / "models" / name, home / "models" / name)
-    assert Work(read=read).suits_arrays(store.find_all("+".join(names))) == arrays
+    choice = engine_of(store.find_all("+".join(names)), Work(read=read))
+    assert choice.over_arrays == arrays
 
 
 def test_what_is_to_be_read_is_the_size_of_files_and_of_standard_input(tmp_path):
@@ -172,6 +175,6 @@ def test_mixing_needs_no_torch(home, monkeypatch):
     commands = [mixing, [*mixing, "--by", "order"], ["perplexity", text, "-m", "N", "--fit", text]]
     commands += [cached, [*cached, "--fit", text]]
     found = without_torch(commands)
-    monkeypatch.setattr(Work, "suits_arrays", lambda *_: False)
+    monkeypatch.setattr("seqgen.store.loading.engine_of", lambda *_: ASKED_FOR)
     for command, answer in zip(commands, found, strict=True):
         assert_alike(answer, records(*command))

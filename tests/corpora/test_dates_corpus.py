@@ -8,8 +8,8 @@ import dates
 import pytest
 from places import CORPORA
 
-from seqgen.data.pairs import TabPairs
-from seqgen.data.text import Text
+from seqgen.text.pairs import TabPairs
+from seqgen.text.reading import Text
 
 
 def test_the_script_gives_the_same_bytes():

@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 from places import CORPORA
 
-from seqgen.commands.loading import load
-from seqgen.commands.scoring.minimal_pairs import read_pairs, score_pairs
-from seqgen.commands.training.train import train
-from seqgen.configs.scoring import Scoring
+from seqgen.scoring.minimal_pairs import read_pairs, score_pairs
+from seqgen.settings.scoring import Scoring
+from seqgen.store.loading import load
+from seqgen.training.train import train
 
 KINDS = ("agreement", "order", "recall")
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 from places import CORPORA
 
-from seqgen.commands.loading import load
-from seqgen.commands.scoring.perplexity import held_out_pairs
-from seqgen.commands.training.train import train
-from seqgen.commands.writing.beam_search import beam_search
-from seqgen.configs.decoding import BeamOptions
-from seqgen.data.pairs import open_pairs
+from seqgen.generation.beam_search import beam_search
+from seqgen.scoring.perplexity import held_out_pairs
+from seqgen.settings.generation import BeamOptions
+from seqgen.store.loading import load
+from seqgen.text.pairs import open_pairs
+from seqgen.training.train import train
 
 VECTORS, SENTENCES = CORPORA / "scenes.npy", CORPORA / "scenes.txt"
 SHAPES = ("circle", "square", "triangle", "star")

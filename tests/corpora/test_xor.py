@@ -9,10 +9,10 @@ import pytest
 from places import CORPORA
 
 from seqgen.cli import run
-from seqgen.commands.loading import load
-from seqgen.data.corpus import encode_corpus
 from seqgen.metrics.perplexity import LN2
-from seqgen.scoring import score_corpus
+from seqgen.scoring.loop import score_corpus
+from seqgen.store.loading import load
+from seqgen.text.corpus import encode_corpus
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from said import differences
 from test_docs import NAMES, PAGES, blocks, shell  # noqa: F401
 
 NEAR = {"shown": 0.0, "shown: near": 0.05, "shown: form": None}
-COMPANION = PAGES[NAMES.index("docs/companion.md")]  # by tests/cli/test_companion.py
+COMPANION = PAGES[NAMES.index("docs/companion.md")]  # by tests/plugins/course/test_companion.py
 SHOWN = [
     pytest.param(page, marks=pytest.mark.slow if name == "docs/scale.md" else pytest.mark.long)
     for page, name in zip(PAGES, NAMES, strict=True)

@@ -15,19 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqgen import registry
-from seqgen.commands.loading import beside_caches
-from seqgen.configs.scoring import CacheConfig
-from seqgen.data.sources import TokenSources, VectorSources
+from seqgen.engines.arrays import each_row_alone
+from seqgen.engines.native.library import library
+from seqgen.engines.tensor_ops import TensorOps
+from seqgen.engines.weights import Weights
 from seqgen.errors import UsageError
 from seqgen.models.base import weights_of
-from seqgen.models.engines.arrays import each_row_alone
-from seqgen.models.engines.native.library import library
-from seqgen.models.engines.tensor_ops import TensorOps
-from seqgen.models.engines.weights import Weights
 from seqgen.models.mixture.mixed import MixtureArrays
 from seqgen.models.mixture.model import Mixture
 from seqgen.models.seq2seq import encoding
 from seqgen.models.seq2seq.base import FromSource
+from seqgen.settings.scoring import CacheConfig
+from seqgen.store.loading import beside_caches
+from seqgen.text.sources import TokenSources, VectorSources
 
 CASES = [
     case

@@ -14,14 +14,14 @@ from helpers_cli import records, refusal
 
 import seqgen
 from seqgen.cli import run
-from seqgen.commands.loading import load
-from seqgen.commands.scoring.mix import fit
-from seqgen.commands.scoring.perplexity import perplexity
-from seqgen.commands.training.train import train
-from seqgen.configs.scoring import CacheConfig
 from seqgen.errors import UsageError
 from seqgen.models.memory.cached import Cached
 from seqgen.models.memory.recent import Recent, recall, with_weights
+from seqgen.scoring.mixture_fitting import fit
+from seqgen.scoring.perplexity import perplexity
+from seqgen.settings.scoring import CacheConfig
+from seqgen.store.loading import load
+from seqgen.training.train import train
 
 TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 8
 HELD_OUT = "a cat and a mat\na cat and a mat\na dog and a mat\na cat and a mat\n" * 3

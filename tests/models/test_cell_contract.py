@@ -12,8 +12,8 @@ from torch.autograd import gradcheck
 from torch.func import functional_call
 
 from seqgen import registry
-from seqgen.models.engines.ops import ArrayOps
-from seqgen.models.engines.tensor_ops import TensorOps
+from seqgen.engines.ops import ArrayOps
+from seqgen.engines.tensor_ops import TensorOps
 from seqgen.models.recurrent import array_layer
 from seqgen.models.recurrent.cell import Cell
 from seqgen.models.recurrent.linear_maps import over_loop, over_tensors

@@ -11,8 +11,8 @@ import torch
 from architectures import FORM_OF_2017, GPT2, Case, from_scratch, ids
 from torch import nn
 
+from seqgen.engines.tensor_ops import TensorOps
 from seqgen.errors import UsageError
-from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.recurrent.cell import Cell
 from seqgen.models.recurrent.cells.gru import GRUConfig
 from seqgen.models.recurrent.cells.lstm import LSTMConfig

@@ -24,8 +24,9 @@ from architectures import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqgen.models import base, reader
-from seqgen.models.engines import arrays
+from seqgen.engines import arrays
+from seqgen.models import base
+from seqgen.models import inference as reader
 from seqgen.models.mixture import mixed as mixture_model
 from seqgen.models.ngram import look_ups
 from seqgen.models.seq2seq.memory import Memory

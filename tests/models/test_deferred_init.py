@@ -8,7 +8,7 @@ from architectures import CASES, PAIRS, STANDING, Case, over
 from torch import nn
 
 from seqgen import registry
-from seqgen.models.engines.deferred_init import Recorder, Unfilled, lend_memory
+from seqgen.models.deferred_init import Recorder, Unfilled, lend_memory
 
 BUILT = [
     case

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seqgen.models.dropout import Dropout
+from seqgen.engines.dropout import Dropout
 
 SIZE = 400_000
 

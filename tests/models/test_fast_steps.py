@@ -11,16 +11,16 @@ import torch.nn.functional as F
 from torch import nn
 from torch.autograd import gradcheck
 
-from seqgen.models.engines import arrays, tensor_products
-from seqgen.models.engines.precision import choose_precision, step_arithmetic
-from seqgen.models.engines.rms_norm import Normalisation, RMSNorm
+from seqgen.engines import arrays, tensor_products
+from seqgen.engines.precision import choose_precision, step_arithmetic
+from seqgen.engines.rms_norm import Normalisation, RMSNorm
 from seqgen.models.recurrent.bptt import GRURecurrence
 from seqgen.models.recurrent.cell import Cell
 from seqgen.models.recurrent.cells.gru import GRUConfig
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.cells.rnn import RNNConfig
 from seqgen.models.transformer.attention import causal_attention
-from seqgen.models.transformer.config import TransformerConfig
+from seqgen.models.transformer.settings import TransformerConfig
 from seqgen.training.optimizers import Muon
 
 B, T, E, H = 3, 7, 5, 16

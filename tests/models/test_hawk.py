@@ -9,8 +9,8 @@ import pytest
 import torch
 from architectures import Case, ids
 
+from seqgen.engines.parts import Made
 from seqgen.errors import UsageError
-from seqgen.models.engines.parts import Made
 from seqgen.models.recurrent.hawk import Hawk
 from seqgen.models.recurrent.hawk_arrays import DECAYS, LEAST, RGLRU, HawkConfig
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from seqgen import registry
 from seqgen.cli import run
-from seqgen.commands.training.estimate import Estimator
-from seqgen.data.corpus import Corpus
 from seqgen.errors import UsageError
-from seqgen.models.hmm.array_model import HMMConfig
+from seqgen.models.hmm.arrays import HMMConfig
 from seqgen.models.hmm.model import HMM
+from seqgen.text.corpus import Corpus
 from seqgen.training import baum_welch
 from seqgen.training.baum_welch import Tables, expected_counts, fit, maximise, random_tables
+from seqgen.training.estimate import Estimator
 
 K, V = 3, 4
 quick = settings(deadline=None, max_examples=10, derandomize=True)

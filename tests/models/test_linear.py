@@ -6,12 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seqgen.models.engines import arrays, onednn_linear
-from seqgen.models.engines.arrays import Products
-from seqgen.models.engines.onednn_linear import FastLinear
-from seqgen.models.engines.tensor_products import has_packed
+from seqgen.engines import arrays, onednn_linear
+from seqgen.engines.arrays import Products
+from seqgen.engines.onednn_linear import FastLinear
+from seqgen.engines.tensor_products import has_packed
 from seqgen.models.seq2seq.model import Seq2Seq, Seq2SeqConfig, Seq2SeqTransformer
-from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
+from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
 
 needs_onednn = pytest.mark.skipif(not has_packed(), reason="torch has no such product here")
 

@@ -13,15 +13,15 @@ from safetensors.torch import load_file, save_file
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.commands.loading import load
-from seqgen.commands.training.resume import resume
-from seqgen.commands.training.session import RunOptions
-from seqgen.commands.training.train import train
-from seqgen.configs import TrainingConfig
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import load_weights, weights_of
 from seqgen.models.low_rank import adapt, adapter_tensors, merged
 from seqgen.models.network import hidden_matrices
+from seqgen.settings import TrainingConfig
+from seqgen.store.loading import load
+from seqgen.training.resume import resume
+from seqgen.training.session import RunOptions
+from seqgen.training.train import train
 
 SETTINGS = {"seed": 3, "precision": "float32", "batch_size": 3, "val": "none"}
 SHAPE = {"hidden_size": 16, "num_layers": 2, "seq_len": 6}
@@ -227,8 +227,7 @@ def test_adapters_on_adapters(base, text):
 
 
 def test_export_merges(base, text, tmp_path, capsys):
-    from seqgen.commands.exchange import import_model
-
+    exchange = pytest.importorskip("seqgen.plugins.exchange.exchange")
     adapters(text)
     out = str(tmp_path / "hf")
     assert run(["export", "tuned", "--format", "hf", "--out", out]) == 1
@@ -236,7 +235,7 @@ def test_export_merges(base, text, tmp_path, capsys):
     assert run(["export", "base", "--format", "hf", "--out", out, "--merge"]) == 2
     assert run(["export", "tuned", "--format", "hf", "--out", out, "--merge", "-q"]) == 0
     pytest.importorskip("tokenizers")
-    import_model(out, name="back")
+    exchange.import_model(out, name="back")
     tokens = torch.arange(5)[None]
     with torch.no_grad():
         logits = [load(name).model(tokens)[0] for name in ("tuned", "back")]

@@ -15,25 +15,25 @@ from hypothesis import strategies as st
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.commands.loading import load
-from seqgen.commands.scoring.mix import fit, rounded
-from seqgen.commands.scoring.perplexity import perplexity
-from seqgen.commands.training.train import train
-from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.distributions import weighted_sum_of
 from seqgen.models.mixture.fitting import fit_by_order, fit_weights
 from seqgen.models.mixture.gate_fitting import PRIOR, Contexts, fit_gate
 from seqgen.models.mixture.mixed import weighted_sum
 from seqgen.models.mixture.model import Mixture
-from seqgen.models.ngram.array_model import NGramArrays
-from seqgen.models.ngram.config import NGramConfig
+from seqgen.models.ngram.arrays import NGramArrays
 from seqgen.models.ngram.model import NGram
+from seqgen.models.ngram.settings import NGramConfig
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM
-from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.model import Transformer
+from seqgen.models.transformer.settings import TransformerConfig
+from seqgen.scoring.mixture_fitting import fit, rounded
+from seqgen.scoring.perplexity import perplexity
+from seqgen.store.loading import load
+from seqgen.text.corpus import Corpus
 from seqgen.training.counting import fit as fit_counts
+from seqgen.training.train import train
 
 V = 7
 TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 8

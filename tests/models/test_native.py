@@ -19,16 +19,16 @@ import torch
 from architectures import Case
 from places import ROOT
 
-from seqgen.cli.output import Output, say_announced
-from seqgen.decoding.processors import Forbid
+from seqgen.cli.shell.output import Output, say_announced
+from seqgen.engines.arrays import Affine, Product, Products, attend, use_products
+from seqgen.engines.native import compiling
+from seqgen.engines.native.library import VARIABLE, library
+from seqgen.engines.native.maps import BLOCK, NativeInt4Map, NativeInt8Map, NativeMap
+from seqgen.engines.native.recording import Recording, past_of, recorded
+from seqgen.engines.native.softmax import draw, log_softmax
+from seqgen.engines.ops import ArrayOps
+from seqgen.generation.processors import Forbid
 from seqgen.models.distributions import normalise
-from seqgen.models.engines.arrays import Affine, Product, Products, attend, use_products
-from seqgen.models.engines.native import compiling
-from seqgen.models.engines.native.library import VARIABLE, library
-from seqgen.models.engines.native.maps import BLOCK, NativeInt4Map, NativeInt8Map, NativeMap
-from seqgen.models.engines.native.recording import Recording, past_of, recorded
-from seqgen.models.engines.native.softmax import draw, log_softmax
-from seqgen.models.engines.ops import ArrayOps
 from seqgen.models.transformer.kv_cache import empty_cache
 
 needs_library = pytest.mark.skipif(library() is None, reason="the kernels are not compiled here")
@@ -58,7 +58,7 @@ def test_kernels_of_another_version_are_named(tmp_path, monkeypatch, capsys):
     source, made = tmp_path / "other.c", tmp_path / "other.so"
     source.write_text("unsigned mark(void) { return 1; } int suits(void) { return 1; }")
     subprocess.run([*compiling.compiler(), "-shared", "-fPIC", source, "-o", made], check=True)
-    monkeypatch.setattr("seqgen.models.engines.native.library.outdated", [])
+    monkeypatch.setattr("seqgen.engines.native.library.outdated", [])
     for named, said in (("0", ""), (str(made), "install seqgen again")):
         monkeypatch.setenv(VARIABLE, named)
         library.cache_clear()
@@ -500,7 +500,7 @@ def test_a_library_of_another_source_or_none_is_not_used(tmp_path, monkeypatch, 
         library.cache_clear()
         assert library() is None
     monkeypatch.delenv(VARIABLE)
-    monkeypatch.setattr("seqgen.models.engines.native.library.mark_of", lambda source: 1)
+    monkeypatch.setattr("seqgen.engines.native.library.mark_of", lambda source: 1)
     library.cache_clear()
     assert library() is None
 
@@ -596,8 +596,8 @@ def test_a_wheel_has_the_library_or_works_without_it(compiles, tmp_path):
     assert wheel.name.endswith("-none-any.whl") != compiles
     zipfile.ZipFile(wheel).extractall(place)
     code = (
-        "import numpy as np; from seqgen.models.engines.arrays import Affine;"
-        "from seqgen.models.engines.native.library import library;"
+        "import numpy as np; from seqgen.engines.arrays import Affine;"
+        "from seqgen.engines.native.library import library;"
         "y = Affine(np.eye(3, dtype=np.float32), None)(np.ones((2, 3), np.float32));"
         f"assert (y == 1).all() and (library() is not None) == {compiles}"
     )
@@ -622,7 +622,7 @@ from pathlib import Path
 from seqgen.__main__ import set_up_numpy
 set_up_numpy()
 import numpy as np
-from seqgen.models.engines.native.maps import NativeMap
+from seqgen.engines.native.maps import NativeMap
 kept = [NativeMap(np.ones((3072, 768), np.float32), None) for _ in range(5)]
 lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
 print(next(line.split()[1] for line in lines if line.startswith("AnonHugePages")))
@@ -643,7 +643,7 @@ print(next(line.split()[1] for line in lines if line.startswith("AnonHugePages")
 def test_numpy_does_not_warn_of_damaged_weights(equation):
     code = "; ".join(
         [
-            "import numpy as np; from seqgen.models.engines.ops import ArrayOps",
+            "import numpy as np; from seqgen.engines.ops import ArrayOps",
             "x = np.zeros((1, 4), np.float32)",
             "infinite = np.full(4, np.inf, np.float32)",
             f"assert np.isnan(ArrayOps.{equation}).any()",

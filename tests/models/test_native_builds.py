@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqgen.models.engines.native import compiling
+from seqgen.engines.native import compiling
 
 DRIVER = Path(__file__).with_name("every_kernel.c")
 NOT_OF_THIS_PROCESSOR = 77

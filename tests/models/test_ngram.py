@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from places import ROOT
 
 from seqgen.cli import run
-from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.ngram.config import NGramConfig
 from seqgen.models.ngram.model import NGram
-from seqgen.scoring import add_up, score_corpus
+from seqgen.models.ngram.settings import NGramConfig
+from seqgen.scoring.loop import add_up, score_corpus
 from seqgen.store import StoredModel
-from seqgen.tokenizers import CharTokenizer, WhitespaceTokenizer
+from seqgen.text.corpus import Corpus, encode_corpus
+from seqgen.text.tokenizers import CharTokenizer, WhitespaceTokenizer
 from seqgen.training.counting import count, fit, order_weights, unseen_fractions
 
 SMOOTHINGS = (

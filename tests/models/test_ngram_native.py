@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from seqgen.data.corpus import Corpus
-from seqgen.decoding.continuation import Continuation
-from seqgen.decoding.draw import CounterDraw
-from seqgen.decoding.processors import Forbid, Temperature
-from seqgen.decoding.sampling import Row, sample
+from seqgen.engines.native.library import library
+from seqgen.generation.continuation import Continuation
+from seqgen.generation.draw import CounterDraw
+from seqgen.generation.processors import Forbid, Temperature
+from seqgen.generation.sampling import Row, sample
 from seqgen.models.distributions import normalise
-from seqgen.models.engines.native.library import library
-from seqgen.models.ngram.array_model import NGramArrays
-from seqgen.models.ngram.config import NGramConfig
+from seqgen.models.ngram.arrays import NGramArrays
 from seqgen.models.ngram.model import NGram
-from seqgen.tokenizers import Decoder
+from seqgen.models.ngram.settings import NGramConfig
+from seqgen.text.corpus import Corpus
+from seqgen.text.tokenizers import Decoder
 from seqgen.training.counting import fit
 
 SMOOTHINGS = (

@@ -13,12 +13,12 @@ from places import STORED
 from torch.nn import functional as F
 
 from seqgen import store
-from seqgen.commands import machine
-from seqgen.models.engines import onednn_linear
-from seqgen.models.engines.arrays import Affine, Products, each_row_alone, use_products
-from seqgen.models.engines.tensor_products import has_packed
+from seqgen.engines import onednn_linear
+from seqgen.engines.arrays import Affine, Products, each_row_alone, use_products
+from seqgen.engines.tensor_products import has_packed
 from seqgen.models.recurrent import linear_maps
 from seqgen.models.recurrent.linear_maps import over_loop
+from seqgen.store import machine
 
 needs_onednn = pytest.mark.skipif(not has_packed(), reason="torch has no oneDNN here")
 

@@ -24,25 +24,25 @@ from prefix_tables import search_options
 from torch import nn
 
 from seqgen.cli import run
-from seqgen.data.sources import TokenSources
-from seqgen.decoding.beam import search
-from seqgen.decoding.beam_groups import SearchPrompt as Searched
-from seqgen.decoding.continuation import Continuation
-from seqgen.decoding.draw import greedy
-from seqgen.decoding.sampling import Row, sample
+from seqgen.engines.parts import Made, Piece
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.generation.beam import search
+from seqgen.generation.beam_groups import SearchPrompt as Searched
+from seqgen.generation.continuation import Continuation
+from seqgen.generation.draw import greedy
+from seqgen.generation.sampling import Row, sample
 from seqgen.models.base import load_weights, weights_of
-from seqgen.models.engines.parts import Made, Piece
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.seq2seq import scores as scoring
 from seqgen.models.seq2seq.memory import Memory
 from seqgen.models.seq2seq.model import Reading, Seq2Seq, Seq2SeqConfig, Seq2SeqTransformer
-from seqgen.models.seq2seq.recurrent_config import stacked
+from seqgen.models.seq2seq.recurrent_settings import stacked
 from seqgen.models.seq2seq.scores import SCORES, read
 from seqgen.models.seq2seq.source_layers import SourceLayers
-from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
+from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
 from seqgen.presets import SHARED
-from seqgen.tokenizers import CharTokenizer
+from seqgen.text.sources import TokenSources
+from seqgen.text.tokenizers import CharTokenizer
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 SOURCES = [[3, 1, 4], [1], [5, 2, 6, 5, 3, 5], [2, 6], [6, 6, 6, 1, 2]]

@@ -12,7 +12,7 @@ from seqgen.errors import SeqgenError
 from seqgen.models.base import load_weights, weights_of
 from seqgen.models.network import hidden_matrices
 from seqgen.store import StoredModel
-from seqgen.tokenizers.char import CharTokenizer
+from seqgen.text.tokenizers.char import CharTokenizer
 
 # Characters have a padding row and a table of how tokens are spelled: see test_spelled.py.
 UNSPELLED = [case for case in NEURAL if case.config().to_dict().get("input") != "char-cnn"]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from seqgen.models.engines.native.library import library
-from seqgen.models.transformer.config import TransformerConfig
+from seqgen.engines.native.library import library
 from seqgen.models.transformer.model import Transformer
+from seqgen.models.transformer.settings import TransformerConfig
 
 VOCAB, LENGTHS = 17, (3, 1, 60, 31, 128, 2, 90, 31)
 FORMS = {

@@ -11,14 +11,14 @@ from architectures import RECURRENT, Case
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.commands.loading import load
-from seqgen.commands.training.train import train
+from seqgen.engines.arrays import attend, attend_each
+from seqgen.engines.onednn_linear import FastLinear
+from seqgen.engines.precision import in_precision
+from seqgen.engines.quantized import OF_HEAD, QUANTIZED, Bf16Map, Int4Map, Int8Map
 from seqgen.errors import UsageError
-from seqgen.models.engines.array_steps import ArraySteps
-from seqgen.models.engines.arrays import attend, attend_each
-from seqgen.models.engines.onednn_linear import FastLinear
-from seqgen.models.engines.precision import in_precision
-from seqgen.models.engines.quantized import OF_HEAD, QUANTIZED, Bf16Map, Int4Map, Int8Map
+from seqgen.models.array_steps import ArraySteps
+from seqgen.store.loading import load
+from seqgen.training.train import train
 
 
 def numbers(*shape, seed=0):
@@ -86,7 +86,7 @@ def test_whole_numbers_by_numpy_are_those_by_the_library(kind, monkeypatch):
     x[1] = 0
     tensors = torch.from_numpy(weight), torch.from_numpy(bias)
     mapped = kind(*tensors)
-    monkeypatch.setattr("seqgen.models.engines.quantized.library", lambda: None)
+    monkeypatch.setattr("seqgen.engines.quantized.library", lambda: None)
     np.testing.assert_allclose(kind(*tensors)(x), mapped(x), rtol=0, atol=1e-5)
 
 

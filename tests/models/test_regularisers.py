@@ -9,8 +9,8 @@ from architectures import PAIRS, RECURRENT, Case, ids
 from training_runs import corpus_of, run_loop
 
 from seqgen import registry
+from seqgen.engines.dropout import Dropout, WordDropout, kept
 from seqgen.errors import UsageError
-from seqgen.models.dropout import Dropout, WordDropout, kept
 from seqgen.models.recurrent.batch_norm import BatchNorm
 from seqgen.models.recurrent.cell import Cell
 from seqgen.models.recurrent.noise import Noise

@@ -11,10 +11,10 @@ from architectures import Case
 from helpers_cli import records, refusal
 
 from seqgen.cli import run
-from seqgen.commands.loading import load
 from seqgen.models.recurrent.cells.gru import GRUConfig
+from seqgen.models.recurrent.char_cnn import BEGIN, BYTES, END, SpelledEmbedding
 from seqgen.models.recurrent.model import RecurrentLM
-from seqgen.models.words.char_cnn import BEGIN, BYTES, END, SpelledEmbedding
+from seqgen.store.loading import load
 
 SETTINGS = {
     **{"input": "char-cnn", "hidden_size": 6, "num_layers": 1, "vocab_size": 7, "dropout": 0.0},

@@ -11,12 +11,12 @@ from helpers_cli import records, refusal
 from places import STORED
 
 from seqgen import registry, store
-from seqgen.commands.training import choosing
-from seqgen.commands.training import choosing as solving
-from seqgen.commands.training.choosing import TOLERANCE, with_open_width
-from seqgen.commands.training.plan import plan_of, preset_of
-from seqgen.configs import UsageError
-from seqgen.tasks.datasets.prepared import VocabSizes
+from seqgen.settings import UsageError
+from seqgen.training import choosing
+from seqgen.training import choosing as solving
+from seqgen.training.choosing import TOLERANCE, with_open_width
+from seqgen.training.datasets.prepared import VocabSizes
+from seqgen.training.plan import plan_of, preset_of
 
 TEXT = STORED / "tiny.txt"
 # Vectors of words have no hidden layer, and so no width of one.

@@ -7,13 +7,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seqgen.configs import UsageError
-from seqgen.data.corpus import Corpus
-from seqgen.models.ngram.config import NGramConfig
 from seqgen.models.ngram.model import NGram
-from seqgen.models.window import Window, WindowConfig
+from seqgen.models.ngram.settings import NGramConfig
+from seqgen.models.window.model import Window, WindowConfig
+from seqgen.settings import UsageError
 from seqgen.store import StoredModel
-from seqgen.tokenizers import CharTokenizer
+from seqgen.text.corpus import Corpus
+from seqgen.text.tokenizers import CharTokenizer
 from seqgen.training.counting import fit
 
 V = 7

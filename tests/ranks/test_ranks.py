@@ -14,9 +14,9 @@ from forked import training_processes
 from helpers_cli import refusal
 from ranks_worker import ARCHITECTURES, CASES, SHARDED, be_rank
 
-from seqgen.data.batches import IGNORED, Batch, places, portions
-from seqgen.data.sources import Source
-from seqgen.models.dropout import Dropout, SomeRows, drawing_for
+from seqgen.engines.dropout import Dropout, RowSlice, drawing_for
+from seqgen.text.batches import IGNORED, Batch, places, portions
+from seqgen.text.sources import Source
 
 
 def free_port():
@@ -151,11 +151,11 @@ def test_masks_are_those_of_the_rows():
     whole, after = dropout(x), torch.get_rng_state()
     for first, count in ((0, 2), (2, 3), (5, 2)):
         torch.manual_seed(1)
-        with drawing_for(SomeRows(first, count, 7)):
+        with drawing_for(RowSlice(first, count, 7)):
             assert torch.equal(dropout(x[:count]), whole[first : first + count])
         assert torch.equal(torch.get_rng_state(), after)
     torch.manual_seed(1)
-    with drawing_for(SomeRows(1, 2, 7)):  # three texts of each row, one below the other
+    with drawing_for(RowSlice(1, 2, 7)):  # three texts of each row, one below the other
         tripled = dropout(x[:6])
     torch.manual_seed(1)
     assert torch.equal(tripled, dropout(x.repeat(3, 1, 1))[3:9])

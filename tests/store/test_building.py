@@ -17,16 +17,14 @@ from places import ROOT, TESTS
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.commands.exchange import export_model, import_model
-from seqgen.commands.loading import load
-from seqgen.commands.training import session
-from seqgen.commands.training.resume import resume
-from seqgen.commands.training.train import train
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.store import StoredModel
+from seqgen.store.loading import load
 from seqgen.store.ownership import mark, mark_ready
-from seqgen.training import loop
+from seqgen.training import loop, session
 from seqgen.training.events import Notice, Progress, SampleLine, Started, Validated
+from seqgen.training.resume import resume
+from seqgen.training.train import train
 
 FULL = r"cannot be written: .*; m is as it was"
 TEXT = "so it goes on and on, and it ends so.\n" * 20
@@ -50,9 +48,14 @@ def text(tmp_path) -> Path:
 
 
 @pytest.fixture
-def arpa(text, tmp_path) -> Path:
+def exchange():
+    return pytest.importorskip("seqgen.plugins.exchange.exchange")
+
+
+@pytest.fixture
+def arpa(exchange, text, tmp_path) -> Path:
     train([text], architecture="ngram", name="source", settings={"order": 2})
-    export_model(load("source"), "arpa", tmp_path / "m.arpa")
+    exchange.export_model(load("source"), "arpa", tmp_path / "m.arpa")
     store.remove(store.find("source"))
     return tmp_path / "m.arpa"
 
@@ -127,15 +130,15 @@ def test_a_new_run_that_finds_the_disk_full(old, text, size, architecture):
 
 
 @pytest.mark.parametrize("size", [30, 300])
-def test_an_import_that_finds_the_disk_full(arpa, text, old, size):
+def test_an_import_that_finds_the_disk_full(exchange, arpa, text, old, size):
     with full_disk(size), pytest.raises(SeqgenError, match=FULL):
-        import_model(arpa, name="m", overwrite=True)
+        exchange.import_model(arpa, name="m", overwrite=True)
 
 
-def test_an_import_of_a_broken_file(arpa, text, old):
+def test_an_import_of_a_broken_file(exchange, arpa, text, old):
     arpa.write_text(arpa.read_text().replace("\\2-grams:", "\\3-grams:"))
     with pytest.raises(SeqgenError):
-        import_model(arpa, name="m", overwrite=True)
+        exchange.import_model(arpa, name="m", overwrite=True)
 
 
 def test_a_folder_with_strangers_is_not_replaced(old, text):
@@ -199,12 +202,12 @@ def test_when_a_model_takes_its_place(more, first, overwrite, text, monkeypatch)
 
 
 @pytest.mark.parametrize("how", ["count", "import"])
-def test_counted_and_imported_models_take_their_place(how, arpa, text):
+def test_counted_and_imported_models_take_their_place(how, exchange, arpa, text):
     trained(text)
     if how == "count":
         train([text], architecture="ngram", name="m", overwrite=True, settings={"order": 2})
     else:
-        import_model(arpa, name="m", overwrite=True)
+        exchange.import_model(arpa, name="m", overwrite=True)
     assert load("m").architecture == "ngram"
     store.find("m").check()
     assert entries() == ["m"]
@@ -379,7 +382,7 @@ def test_a_kill_while_a_hidden_folder_gets_or_loses_its_mark(content, text):
 
 def test_resuming_from_the_cache_of_another_run_keeps_the_best(text, monkeypatch, tmp_path):
     """Of the same large text, which one run has read whole and the other with held-out text."""
-    monkeypatch.setattr("seqgen.tasks.datasets.text.LARGE", 1)
+    monkeypatch.setattr("seqgen.training.datasets.text.LARGE", 1)
     held_out = tmp_path / "val.txt"
     held_out.write_text("it ends, and so it goes.\n" * 3)
     trained(text, "a", val="none")
@@ -397,7 +400,7 @@ def test_resuming_from_the_cache_of_another_run_keeps_the_best(text, monkeypatch
 
 
 def test_what_was_held_out_then_counts_although_the_file_is_another(text, monkeypatch, tmp_path):
-    monkeypatch.setattr("seqgen.tasks.datasets.text.LARGE", 1)
+    monkeypatch.setattr("seqgen.training.datasets.text.LARGE", 1)
     held_out = tmp_path / "val.txt"
     held_out.write_text("it ends, and so it goes.\n" * 3)
     more = {**TINY, "val": str(held_out)}

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.commands.training.train import train
 from seqgen.files import LIST, delete_own, make_listed_folder, unlink_within, write_bytes
 from seqgen.store.kept_data import (
     clear_cache,
     clear_leftovers,
     keep_measurement,
-    kept_index,
+    kept_index_files,
     kept_measurement,
 )
+from seqgen.training.train import train
 
 TEXT = "so it goes on and on, and it ends so.\n" * 30
 TINY = {"hidden_size": 4, "num_layers": 1, "steps": 1}
@@ -52,11 +52,17 @@ def filled(tmp_path_factory) -> Path:
     pairs.write_text("one\to\ntwo\tt\n" * 20)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SEQGEN_HOME", str(folder / "home"))
-        patch.setattr("seqgen.tasks.datasets.text.LARGE", 1)
+        patch.setattr("seqgen.training.datasets.text.LARGE", 1)
         train([text], architecture="rnn", name="m", settings={**TINY, "seq_len": 6})
         train([pairs], architecture="seq2seq", name="p", settings=TINY)
         store.keep_text(iter([b"by standard input\n"]))
-        kept_index({"of": "this test"}, lambda: (b"a text", {"files": [], "lines": 1}))
+        kept_index_files(
+            {"of": "this test"},
+            lambda: {"order": (bytes(4 * 6),), "text": (b"a text", bytes(8)), "json": (b"{}",)},
+            "order",
+            "text",
+            "json",
+        )
         keep_measurement({"what": "this test"}, {"a": 1})
     return folder
 
@@ -170,7 +176,7 @@ def test_a_link_that_leads_out_of_the_home_is_not_followed(
     clear()
     assert state(outside) == before
     assert f"so it stays: {real}\n" in capfd.readouterr().err
-    monkeypatch.setattr("seqgen.tasks.datasets.text.LARGE", 1)
+    monkeypatch.setattr("seqgen.training.datasets.text.LARGE", 1)
     how = {**TINY, "seq_len": 6}
     train([filled / "text.txt"], architecture="rnn", name="n", settings=how)  # reads it
     assert {*outside.rglob("*.tok")} == {*map(Path, before)} & {*outside.rglob("*.tok")}

@@ -17,14 +17,14 @@ from forked import training_processes
 from safetensors.torch import load_file
 
 from seqgen import store
-from seqgen.commands.loading import load
-from seqgen.commands.training import session
-from seqgen.commands.training.resume import resume
-from seqgen.commands.training.train import train
 from seqgen.errors import SeqgenError
 from seqgen.store import StoredModel, manifest
-from seqgen.tasks.validations import TextValidation
+from seqgen.store.loading import load
+from seqgen.training import session
 from seqgen.training.events import Notice, SampleLine
+from seqgen.training.resume import resume
+from seqgen.training.train import train
+from seqgen.training.validations import TextValidation
 
 TEXT = "so it goes on and on, and it ends so.\n" * 40
 SETTINGS = {

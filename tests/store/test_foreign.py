@@ -13,9 +13,9 @@ from places import STORED
 
 from seqgen import store
 from seqgen.cli import make_app, run
-from seqgen.commands.training.train import train
 from seqgen.errors import SeqgenError
 from seqgen.store import StoredModel
+from seqgen.training.train import train
 
 MODEL = STORED / "models" / "lstm-char"
 TEXT = "so it goes on and on, and it ends so.\n" * 12

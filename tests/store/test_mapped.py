@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from seqgen.data import mapped
-from seqgen.data.mapped import forget_pages, mapped_arrays
-from seqgen.models.engines.native.library import library
+from seqgen import mapped_tensors as mapped
+from seqgen.engines.native.library import library
+from seqgen.mapped_tensors import forget_pages, mapped_arrays
 
 ARRAYS = {
     "a.weight": np.arange(12, dtype=np.float32).reshape(3, 4),
@@ -153,8 +153,8 @@ def test_any_bytes_are_read_or_refused(content, tmp_path_factory):
 
 READ_WHAT_IS_GONE = """
 import os, pathlib, sys
-from seqgen.cli.process import prepare
-from seqgen.data import mapped
+from seqgen.cli.shell.process import prepare
+import seqgen.mapped_tensors as mapped
 mapped.READ_UP_TO = 0
 prepare("perplexity")
 path = pathlib.Path(sys.argv[1])

@@ -16,13 +16,13 @@ import torch
 
 from seqgen import registry, store
 from seqgen.cli import run
-from seqgen.commands.loading import load
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import make_listed_folder, replacing, write_bytes, write_json
 from seqgen.store import StoredModel
 from seqgen.store.folder import TYPES, tensor_pieces
-from seqgen.tokenizers import KINDS
-from seqgen.tokenizers.char import CharTokenizer
+from seqgen.store.loading import load
+from seqgen.text.tokenizers import KINDS
+from seqgen.text.tokenizers.char import CharTokenizer
 
 
 @pytest.fixture(autouse=True)

@@ -7,17 +7,18 @@ import shutil
 from pathlib import Path
 
 import pytest
+from helpers_cli import known_kinds
 from make_kinds import EXACT, KINDS, RECIPES, answers, resume
 from places import STORED
 from stored_answers import FLOAT32, FLOAT64, TABLES, WEIGHTS, WEIGHTS_OF_FLOAT32, require_same
 
 from seqgen import registry, store
-from seqgen.commands.loading import Work, load_any
 from seqgen.errors import SeqgenError
+from seqgen.store.loading import Work, load_any
 
 BY_KIND = STORED / "kinds"
 EXPECTED = json.loads((BY_KIND / "expected.json").read_text(encoding="utf-8"))
-TRAINED = [name for name, recipe in RECIPES.items() if recipe.trained]
+TRAINED = [name for name in known_kinds(RECIPES) if RECIPES[name].trained]
 
 
 def configuration(name: str) -> dict:
@@ -87,7 +88,7 @@ of_some = pytest.mark.fast_for(
 
 
 @of_some
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", known_kinds(RECIPES))
 def test_a_stored_model_answers_as_it_did(name, stored):
     found = answers(name, stored(name), STORED)
     from_tables = any("ngram" in each or "arpa" in each for each in (name, *RECIPES[name].needs))

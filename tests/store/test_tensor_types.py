@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers_cli import records
+from helpers_cli import known_kinds, records
 from make_kinds import RECIPES
 from places import STORED
 from safetensors import safe_open
 
 from seqgen import registry, store
 from seqgen.cli import run
-from seqgen.commands.loading import Work, load_any
+from seqgen.engines.weights import FLOATS, type_of
 from seqgen.errors import SeqgenError
 from seqgen.files import tensor_header
-from seqgen.models.engines.weights import FLOATS, type_of
+from seqgen.store.loading import Work, load_any
 
 FLOAT_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": None}
 WHOLE_TYPES = {"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "<i1", "U8": "|u1", "BOOL": "|b1"}
@@ -121,7 +121,7 @@ of_some = pytest.mark.fast_for(
 
 
 @of_some
-@pytest.mark.parametrize("name", [*RECIPES, "ngram-backoff", "ngram-kn"])
+@pytest.mark.parametrize("name", [*known_kinds(RECIPES), "ngram-backoff", "ngram-kn"])
 def test_a_tensor_of_another_type_shape_or_order_is_refused_or_converted(name, stored):
     """By every engine."""
     path = stored(name) / "model.safetensors"
@@ -158,7 +158,7 @@ def one_type(tensor: str) -> bool:
 @pytest.mark.parametrize("native", ["1", "0"])
 def test_tables_of_other_types_are_one_line_of_the_command(native, stored, monkeypatch, capsys):
     if native == "0":
-        monkeypatch.setattr("seqgen.models.ngram.array_model.library", lambda: None)
+        monkeypatch.setattr("seqgen.models.ngram.arrays.library", lambda: None)
     path = stored("ngram") / "model.safetensors"
     whole = read(path)
     ask = ("perplexity", STORED / "tiny.txt", "-m", path.parent)

@@ -9,15 +9,15 @@ from helpers_cli import records, refusal
 
 from seqgen import registry, store
 from seqgen.cli import run
-from seqgen.commands.loading import load
-from seqgen.configs import read_config
-from seqgen.data.batches import IGNORED, DocumentBatches
-from seqgen.data.corpus import Corpus
-from seqgen.data.labels import Labels, with_labels_read
-from seqgen.data.sources import TokenSources
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.settings import read_config
+from seqgen.store.loading import load
 from seqgen.store.ownership import strangers
-from seqgen.tokenizers import KINDS
+from seqgen.text.batches import IGNORED, DocumentBatches
+from seqgen.text.corpus import Corpus
+from seqgen.text.labels import Labels, with_labels_read
+from seqgen.text.sources import TokenSources
+from seqgen.text.tokenizers import KINDS
 
 LINES = "a\taaaa\nb\tbbbb\na|long\taaaaaaaa\nlong | b\tbbbbbbbb\n" * 12
 TINY = ("--steps", 40, "--layers", 1, "--hidden-size", 12, "--batch-size", 8, "--lr", 0.03)

@@ -7,11 +7,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seqgen.data.batches import IGNORED, PairBatches
-from seqgen.data.corpus import Corpus
-from seqgen.data.sources import TokenSources
 from seqgen.models.seq2seq.model import EncoderDecoder, Seq2Seq, Seq2SeqConfig, Seq2SeqTransformer
-from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
+from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
+from seqgen.text.batches import IGNORED, PairBatches
+from seqgen.text.corpus import Corpus
+from seqgen.text.sources import TokenSources
 
 EOS, START = 2, 1
 SIZE = {"vocab_size": 12, "hidden_size": 32, "dropout": 0.0}

@@ -1,4 +1,7 @@
-"""A kind of task has one home: nothing outside `seqgen/tasks` names one or asks which it is."""
+"""A kind of task has one home: nothing outside it names the kind or asks which it is.
+
+That is a file of `seqgen/tasks`, or one of a plugin that its `Plugin.tasks` names.
+"""
 
 import ast
 from importlib import import_module
@@ -6,21 +9,26 @@ from importlib import import_module
 import pytest
 from test_layers import MODULES, layer, parsed
 
-from seqgen import registry
+from seqgen import hooks, registry
 from seqgen.registry import load_object
 from seqgen.tasks.task import Task
 
-OUTSIDE = [m for m in MODULES if layer(m).split(".")[0] != "tasks"]
+HOMES = {
+    f"{one.module}.{target.partition(':')[0]}"
+    for one in hooks.plugins()
+    for target in one.plugin.tasks
+} | {module for module in MODULES if layer(module).split(".")[0] == "tasks"}
+OUTSIDE = [module for module in MODULES if module not in HOMES]
 ROWS = registry.ARCHITECTURES.values()
 NAMED = {task for row in ROWS for task in (*row.tasks, row.task.labelled) if task is not None}
 TASKS = sorted(NAMED, key=lambda task: task.name)
 NAMES = {name for task in TASKS for name in (task.name, task.called) if name is not None}
-# The registry's rows are where architectures and kinds of task meet.
-MAY_NAME_KINDS = {"seqgen.registry"}
+# The registry's rows are where architectures and kinds of task meet; the table of the plugins says
+# which of them brings what.
+MAY_NAME_KINDS = {"seqgen.registry", "seqgen.plugins"}
 CONSTANTS = {
     name
-    for module in MODULES
-    if layer(module) == "tasks"
+    for module in HOMES
     for name, value in vars(import_module(module)).items()
     if isinstance(value, Task)
 }
@@ -59,7 +67,7 @@ def test_no_module_outside_tasks_names_a_kind():
 def test_the_walk_finds_a_kind_that_is_named():
     """The registry's module has all of the ways in which one can be named."""
     tree = ast.parse(MODULES["seqgen.registry"].read_text(encoding="utf-8"))
-    assert {"seqgen.tasks.memory", "ASSOCIATIVE_MEMORY"} <= {*named_kinds(tree)}
+    assert {"seqgen.tasks.translation", "TRANSLATION"} <= {*named_kinds(tree)}
     asks = "if row.task.name == 'tag' or task is registry.ASSOCIATIVE_MEMORY: pass"
     assert {*named_kinds(ast.parse(asks))} == {"tag", "registry.ASSOCIATIVE_MEMORY"}
     assert [*compared_tasks(ast.parse(asks))] == ["row.task.name == 'tag'"]
@@ -68,5 +76,7 @@ def test_the_walk_finds_a_kind_that_is_named():
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_the_parts_of_every_kind_are_there(task: Task):
     parts = [task.dataset, task.validation, *task.serves.values()]
-    assert all(callable(load_object(part)) for part in [*parts, *filter(None, [task.head])])
+    parts += filter(None, [task.head, task.array_head, task.head_config, task.features])
+    assert all(callable(load_object(part)) for part in parts)
+    assert task.default_trunk is None or registry.architecture(task.default_trunk)
     assert task.learns and task.try_it

@@ -4,12 +4,13 @@ import json
 import random
 
 import pytest
-from helpers_cli import refusal
+from helpers_cli import needs, refusal
 from toy_task import PAIRS_WITH_LABEL
 
 from seqgen import registry, store
 from seqgen.cli import run
 
+pytestmark = needs("labels")  # whose parts the task's are made of
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
 TRAIN = ("--model", "matcher", "--seed", "1", "--precision", "float32", "--val", "0.25")
 

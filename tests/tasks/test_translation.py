@@ -15,15 +15,15 @@ from small_pairs import HEADS, TINY, pairs_of, trained
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.commands.loading import load
-from seqgen.commands.scoring.perplexity import held_out_pairs, perplexity
-from seqgen.commands.training.resume import resume
-from seqgen.commands.training.train import train
-from seqgen.data.pairs import TabPairs
-from seqgen.data.text import Text
 from seqgen.errors import SeqgenError
+from seqgen.scoring.perplexity import held_out_pairs, perplexity
 from seqgen.store import StoredModel, cached_files
-from seqgen.tokenizers import load_tokenizer
+from seqgen.store.loading import load
+from seqgen.text.pairs import TabPairs
+from seqgen.text.reading import Text
+from seqgen.text.tokenizers import load_tokenizer
+from seqgen.training.resume import resume
+from seqgen.training.train import train
 
 NAMES = ("seq2seq", "seq2seq-transformer")
 
@@ -188,7 +188,7 @@ def test_the_source_tokenizer_of_a_model_is_that_of_its_sources(tsv):
 def test_headings_name_sources(tsv, capsys, monkeypatch):
     trained(tsv)
     train([tsv], architecture="ngram", name="text", settings={"order": 2})
-    monkeypatch.setattr("seqgen.cli.output.is_terminal", lambda stream: True)
+    monkeypatch.setattr("seqgen.cli.shell.output.is_terminal", lambda stream: True)
     for model, called in (("t", "source"), ("text", "prompt")):
         for more in ((), ("--explain",)):
             for command in ("sample", "beam-search"):
@@ -279,7 +279,7 @@ def test_large_pairs_are_encoded_once(tsv, monkeypatch):
     """The cache changes no weight, is used again by --resume, and mends itself."""
     more = {"source_tokenizer": "word", "max_target_len": 2, "steps": 6}
     small = trained(tsv, "small", **more)
-    monkeypatch.setattr("seqgen.tasks.datasets.text.LARGE", 1)
+    monkeypatch.setattr("seqgen.training.datasets.text.LARGE", 1)
     said = []
 
     def notice(event):

@@ -9,16 +9,11 @@ import pytest
 import sacrebleu
 
 from seqgen.cli import run
-from seqgen.commands.loading import load
-from seqgen.commands.scoring.evaluate import Measurements, evaluate
-from seqgen.commands.scoring.translations import (
-    Translating,
-    Translations,
-    by_source_length,
-    paired_records,
-)
-from seqgen.configs.scoring import BleuOptions
 from seqgen.errors import UsageError
+from seqgen.scoring.evaluate import Measurements, evaluate
+from seqgen.scoring.translations import Translating, Translations, by_source_length, paired_records
+from seqgen.settings.scoring import BleuOptions
+from seqgen.store.loading import load
 
 WORDS = ("one", "two", "three", "four", "five", "six")
 SMALL = ["--hidden-size", "16", "--layers", "1", "--seed", "1", "--precision", "float32", "--quiet"]

@@ -11,22 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqgen import registry
-from seqgen.commands.training import choosing
-from seqgen.commands.training.train import train
-from seqgen.configs import DataConfig
-from seqgen.data.corpus import Corpus
-from seqgen.data.pairs import TabPairs
-from seqgen.data.sources import TokenSources
-from seqgen.tasks.datasets import pairs
-from seqgen.tasks.datasets.pairs import (
+from seqgen.settings import DataConfig
+from seqgen.text.corpus import Corpus
+from seqgen.text.pairs import TabPairs
+from seqgen.text.sources import TokenSources
+from seqgen.training import choosing
+from seqgen.training.datasets import pairs
+from seqgen.training.datasets.pairs import (
     WordUse,
     choose_tokenizer,
     vocab_size_for,
     word_use,
     words_in,
 )
-from seqgen.tasks.datasets.prepared import rows_of_pairs
+from seqgen.training.datasets.prepared import rows_of_pairs
 from seqgen.training.events import Notice
+from seqgen.training.train import train
 
 TINY = {"hidden_size": 8, "num_layers": 1, "steps": 1}
 

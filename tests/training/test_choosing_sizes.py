@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from seqgen import registry
-from seqgen.commands.training import choosing
-from seqgen.commands.training.plan import plan_of
-from seqgen.configs import DataConfig
-from seqgen.data.corpus import Corpus
-from seqgen.data.text import Survey
-from seqgen.models.engines.memory_limit import parameter_count
-from seqgen.tasks.datasets.prepared import Prepared, VocabSizes
-from seqgen.tokenizers.char import CharTokenizer
+from seqgen.engines.memory_limit import parameter_count
+from seqgen.settings import DataConfig
+from seqgen.text.corpus import Corpus
+from seqgen.text.reading import Survey
+from seqgen.text.tokenizers.char import CharTokenizer
+from seqgen.training import choosing
+from seqgen.training.datasets.prepared import Prepared, VocabSizes
 from seqgen.training.events import Notice
+from seqgen.training.plan import plan_of
 
 CPU = torch.device("cpu")
 ALPHABET = "".join(map(chr, range(32, 102)))

@@ -15,13 +15,13 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from seqgen.cli import run
-from seqgen.commands.training import choosing
-from seqgen.commands.training.resume import resume
-from seqgen.commands.training.train import train
-from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.model import Transformer
+from seqgen.models.transformer.settings import TransformerConfig
 from seqgen.presets import SHARED
+from seqgen.training import choosing
 from seqgen.training.events import Notice
+from seqgen.training.resume import resume
+from seqgen.training.train import train
 
 TINY = {"hidden_size": 8, "num_layers": 1, "num_heads": 2, "seq_len": 6, "batch_size": 3, "seed": 5}
 needs_compiler = pytest.mark.skipif(

@@ -12,13 +12,12 @@ from safetensors.torch import load_file
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.cli.report import training_commands
-from seqgen.commands.loading import load
-from seqgen.commands.training.fine_tune import Origin
-from seqgen.commands.training.session import Session
-from seqgen.commands.training.train import train
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.store.loading import load
 from seqgen.training.events import Notice
+from seqgen.training.fine_tune import InitialModel
+from seqgen.training.session import Session
+from seqgen.training.train import train
 
 SETTINGS = {"seed": 3, "precision": "float32", "batch_size": 3}
 SHAPE = {"hidden_size": 8, "num_layers": 2, "seq_len": 6}
@@ -74,9 +73,9 @@ def base(texts):
 def test_training_holds_one_copy_of_the_weights(lora, base, texts, monkeypatch):
     """Not those of the model it began from, nor those laid out to write samples."""
     origins, trained = [], []
-    load_origin, show = Origin.load, Session._show_sample
+    load_origin, show = InitialModel.load, Session._show_sample
     monkeypatch.setattr(
-        Origin, "load", lambda name: origins.append(load_origin(name)) or origins[0]
+        InitialModel, "load", lambda name: origins.append(load_origin(name)) or origins[0]
     )
 
     def shown(self, *about):
@@ -190,6 +189,7 @@ def test_on_the_command_line(base, texts, capfd):
 
 
 def test_the_record_names_what_a_model_began_from(base, texts, capfd):
+    report = pytest.importorskip("seqgen.plugins.report.command")
     """By name and hash: renamed it is found, trained again it is another."""
     tuned(texts[1])
     known = {"init_from": {"name": "base", "digest": base.digest}}
@@ -199,7 +199,8 @@ def test_the_record_names_what_a_model_began_from(base, texts, capfd):
 
     def shown():
         model = store.StoredModel(store.find("tuned").path)
-        trained = [line for line in training_commands(model, "tuned") if "seqgen train" in line]
+        lines = report.training_commands(model, "tuned")
+        trained = [line for line in lines if "seqgen train" in line]
         capfd.readouterr()
         assert run(["models", "show", "tuned"]) == 0
         (line,) = re.findall("^began from +(.*)$", capfd.readouterr().out, re.M)
@@ -219,6 +220,7 @@ def test_the_record_names_what_a_model_began_from(base, texts, capfd):
 
 
 def test_a_record_without_origins_is_read(base, texts):
+    report = pytest.importorskip("seqgen.plugins.report.command")
     """Earlier versions kept the name alone, in the configuration."""
     tuned(texts[1])
     model = store.find("tuned")
@@ -228,4 +230,4 @@ def test_a_record_without_origins_is_read(base, texts):
     (model.path / "manifest.json").unlink()
     model = store.StoredModel(model.path)
     assert store.origins_of(model)["init_from"].path == base.path
-    assert " --init-from base " in training_commands(model, "tuned")[0]
+    assert " --init-from base " in report.training_commands(model, "tuned")[0]

@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqgen import store
-from seqgen.commands.training.reload import MovedData, reload_stored_data, tokens_of
-from seqgen.commands.training.resume import resume
-from seqgen.commands.training.train import train
-from seqgen.data.overlap import occurrences
-from seqgen.data.sources import content_of
 from seqgen.errors import SeqgenError
 from seqgen.store.manifest import MANIFEST
-from seqgen.tasks.datasets.dataset import Dataset
-from seqgen.tokenizers import load_tokenizer
+from seqgen.text.overlap import occurrences
+from seqgen.text.sources import content_of
+from seqgen.text.tokenizers import load_tokenizer
+from seqgen.training.datasets.dataset import Dataset
+from seqgen.training.reload import DataLocation, reload_stored_data, tokens_of
+from seqgen.training.resume import resume
+from seqgen.training.train import train
 
 TINY = {"num_layers": 1, "hidden_size": 4, "batch_size": 4, "seed": 1, "precision": "float32"}
 COUNT = 60
@@ -152,7 +152,7 @@ def begun(kind: Kind, folder, words, steps=4, **settings) -> store.StoredModel:
 def read_again(stored, changed_data=False):
     tokenizer = load_tokenizer(stored.path / "tokenizer")
     tokens = tokens_of(stored, tokenizer)
-    moved = MovedData(may_differ=changed_data)
+    moved = DataLocation(may_differ=changed_data)
     return reload_stored_data(stored, tokens, moved)
 
 

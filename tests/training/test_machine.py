@@ -13,23 +13,22 @@ import pytest
 import torch
 
 from seqgen import store
-from seqgen.commands import machine
-from seqgen.commands.training import choosing
-from seqgen.commands.training.resume import resume
-from seqgen.commands.training.train import train
-from seqgen.configs import TrainingConfig
-from seqgen.data.batches import Batches, training_batches
-from seqgen.data.corpus import Corpus
+from seqgen.engines import arrays, tensor_products
+from seqgen.engines.arrays import Products
 from seqgen.errors import SeqgenError
-from seqgen.models.engines import arrays, tensor_products
-from seqgen.models.engines.arrays import Products
 from seqgen.models.network import copied
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.settings import TrainingConfig
 from seqgen.store import kept_data as kept
+from seqgen.store import machine
 from seqgen.store.kept_data import keep_measurement, kept_measurement
-from seqgen.training import speed
+from seqgen.text.batches import Batches, training_batches
+from seqgen.text.corpus import Corpus
+from seqgen.training import choosing, speed
 from seqgen.training.events import Notice
+from seqgen.training.resume import resume
+from seqgen.training.train import train
 
 CPU = torch.device("cpu")
 LARGE = {"num_layers": 1, "hidden_size": 64, "batch_size": 32, "seq_len": 4}

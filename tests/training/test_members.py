@@ -9,22 +9,21 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from helpers_cli import records, refusal
+from helpers_cli import installed, records, refusal
 from training_runs import both_ways, corpus_of, run_loop, settings_for
 
 from seqgen import registry, store
 from seqgen.cli import run as command
-from seqgen.commands.loading import Work, load
-from seqgen.commands.scoring import mix
-from seqgen.commands.scoring.mix import token_log_probs
-from seqgen.commands.training import session
-from seqgen.commands.training.resume import resume
-from seqgen.commands.training.train import train
-from seqgen.data.corpus import encode_corpus
 from seqgen.errors import Interrupted
 from seqgen.models.mixture.members import Members, side_by_side
+from seqgen.scoring import mixture_fitting as mix
+from seqgen.scoring.mixture_fitting import token_log_probs
 from seqgen.store import StoredModel
-from seqgen.training import members
+from seqgen.store.loading import Work, load
+from seqgen.text.corpus import encode_corpus
+from seqgen.training import members, session
+from seqgen.training.resume import resume
+from seqgen.training.train import train
 
 SEED, STEPS = 3, 4
 
@@ -200,14 +199,15 @@ def test_the_summary_says_what_each_gave(text, tmp_path, monkeypatch, capsys):
     for line in ("t-1  ", "t-2  ", "together; each token that it writes takes 2 steps"):
         assert line in said
     assert math.isfinite(store.find("t").record["result"]["members"]["loss"])
-    for arguments, why in {
+    refused = {
         ("export", "t", "--out", "x"): "export takes one network",
         ("train", str(text), "--init-from", "t"): "--init-from takes one network",
         ("mix", "t", "t", "--name", "u"): "mixing takes one network",
         ("vectors", "-m", "t"): "vectors takes one network",
         ("diagnose", str(text), "-m", "t"): "diagnose takes one network",
         ("predict", str(text), "-m", "t"): "predict takes one network",
-    }.items():
+    }
+    for arguments, why in installed(refused).items():
         assert why in refusal(capsys, *arguments)
 
 

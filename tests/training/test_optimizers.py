@@ -14,8 +14,8 @@ from architectures import NEURAL, Case, first_of_each, over
 from places import ROOT
 from torch import nn
 
-from seqgen.configs import TrainingConfig
 from seqgen.models.network import hidden_matrices
+from seqgen.settings import TrainingConfig
 from seqgen.training.optimizers import DECAYS, OPTIMIZERS, Muon, UpdateRule, orthogonalised, rate
 
 LSTM = Case("lstm", "plain", {})

@@ -13,19 +13,18 @@ import torch
 from architectures import NEURAL, VOCAB, first_of_each, over, representatives
 
 from seqgen import registry
-from seqgen.commands.training import choosing
-from seqgen.commands.training import train as task
-from seqgen.configs import TrainingConfig
-from seqgen.data.batches import training_batches
-from seqgen.data.corpus import Corpus
-from seqgen.data.token_writing import write_token_file
 from seqgen.errors import SeqgenError
 from seqgen.models.recurrent.cells import lstm
 from seqgen.models.recurrent.cells.gru import GRUConfig
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
-from seqgen.models.transformer.config import TransformerConfig
-from seqgen.tokenizers.char import CharTokenizer
-from seqgen.training import speed
+from seqgen.models.transformer.settings import TransformerConfig
+from seqgen.settings import TrainingConfig
+from seqgen.text.batches import training_batches
+from seqgen.text.corpus import Corpus
+from seqgen.text.token_writing import write_token_file
+from seqgen.text.tokenizers.char import CharTokenizer
+from seqgen.training import choosing, speed
+from seqgen.training import train as task
 from seqgen.training.events import Notice
 
 TEXT = "the cat sat on the mat.\n" * 400

@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from training_runs import corpus_of
 
-from seqgen.configs import TrainingConfig
-from seqgen.data.batches import IGNORED, Batch, portions, training_batches
-from seqgen.data.corpus import Corpus
-from seqgen.data.sources import TokenSources
 from seqgen.hashing import uniforms
+from seqgen.settings import TrainingConfig
+from seqgen.text.batches import IGNORED, Batch, portions, training_batches
+from seqgen.text.corpus import Corpus
+from seqgen.text.sources import TokenSources
 from seqgen.training import loop
 from seqgen.training.events import Progress
 from seqgen.training.loop import Trainer

@@ -12,13 +12,13 @@ from small_pairs import pairs_of
 from training_runs import assert_same, both_ways
 
 from seqgen import store
-from seqgen.commands.training.plan import plan_of
-from seqgen.commands.training.resume import resume
-from seqgen.commands.training.train import train
-from seqgen.configs import REGIMES, TrainingConfig
 from seqgen.errors import UsageError
-from seqgen.models.reader import OverFeatures
+from seqgen.models.inference import HiddenStateModel
+from seqgen.settings import REGIMES, TrainingConfig
 from seqgen.training.events import Notice
+from seqgen.training.plan import plan_of
+from seqgen.training.resume import resume
+from seqgen.training.train import train
 
 REGIME_SETTINGS = {
     "scheduled": {"sampling_decay": "exponential", "sampling_k": 0.99},
@@ -182,8 +182,8 @@ def test_a_counted_model_has_no_regime(arguments, text, capsys):
 
 
 def test_a_regime_that_needs_features_refuses_a_model_without(monkeypatch):
-    monkeypatch.delattr(OverFeatures, "hidden")
-    monkeypatch.delattr("seqgen.models.recurrent.array_model.RecurrentStack.hidden")
+    monkeypatch.delattr(HiddenStateModel, "hidden")
+    monkeypatch.delattr("seqgen.models.recurrent.arrays.RecurrentStack.hidden")
     assert plan_of("lstm", None, {"regime": "scheduled"}, {}, ["regime"])
     with pytest.raises(UsageError, match="professor-forcing needs a model with hidden features"):
         plan_of("lstm", None, {"regime": "professor-forcing"}, {}, ["regime"])

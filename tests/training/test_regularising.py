@@ -8,18 +8,17 @@ from types import SimpleNamespace
 import pytest
 
 from seqgen import store
-from seqgen.commands.training import choosing
-from seqgen.commands.training.regularising import Regularisation, take_dropout
-from seqgen.commands.training.resume import resume
-from seqgen.commands.training.train import train
-from seqgen.configs import TrainingConfig
-from seqgen.models.dropout import Dropout
+from seqgen.engines.dropout import Dropout
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM
-from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.model import Transformer
-from seqgen.training import loop
+from seqgen.models.transformer.settings import TransformerConfig
+from seqgen.settings import TrainingConfig
+from seqgen.training import choosing, loop
 from seqgen.training.events import Notice
+from seqgen.training.regularising import Regularisation, take_dropout
+from seqgen.training.resume import resume
+from seqgen.training.train import train
 
 BUDGET = {"minutes": 1.0, "precision": "float32", "seq_len": 32, "batch_size": 8, "seed": 1}
 SMALL = {"hidden_size": 16, "num_layers": 1}

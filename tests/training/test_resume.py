@@ -15,18 +15,17 @@ from safetensors.torch import load_file
 from training_runs import assert_same, both_ways, everything, settings_for
 
 from seqgen import registry, store
-from seqgen.commands.loading import load
-from seqgen.commands.scoring.perplexity import perplexity
-from seqgen.commands.training import validating
-from seqgen.commands.training.resume import resume
-from seqgen.commands.training.train import train
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.scoring.perplexity import perplexity
 from seqgen.store import StoredModel
+from seqgen.store.loading import load
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
-from seqgen.tasks.validations import TextValidation
-from seqgen.training import loop
+from seqgen.training import loop, validating
 from seqgen.training.events import Notice, Progress, Validated
 from seqgen.training.optimizers import OPTIMIZERS
+from seqgen.training.resume import resume
+from seqgen.training.train import train
+from seqgen.training.validations import TextValidation
 
 # Regularisers of matrices that read the past.
 PAST = "state_dropout", "weight_drop"

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqgen.cli import run
-from seqgen.data.corpus import Corpus, Gathered, Joined
-from seqgen.models.ngram.config import NGramConfig
 from seqgen.models.ngram.model import NGram
+from seqgen.models.ngram.settings import NGramConfig
+from seqgen.text.corpus import Corpus, Gathered, Joined
 from seqgen.training import counting, sorted_runs
 from seqgen.training.counting import fit, unseen_fractions
 from seqgen.training.sorted_runs import FramedText, MemoryBudget
@@ -154,7 +154,7 @@ def test_a_full_disk_is_one_line(text, capfd, monkeypatch):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(MemoryBudget, "of", lambda *_: MemoryBudget(2000, 0))
-    monkeypatch.setattr("seqgen.data.corpus.tempfile.TemporaryFile", Full)
+    monkeypatch.setattr("seqgen.text.corpus.tempfile.TemporaryFile", Full)
     assert count_words(text, "it", "--memory", "1G") == 1
     where = f"the temporary files in {tempfile.gettempdir()} cannot be written"
     assert f"{where}: No space left on device" in capfd.readouterr().err

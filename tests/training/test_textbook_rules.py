@@ -7,8 +7,8 @@ import torch
 from architectures import Case as ModelCase
 from torch import nn
 
-from seqgen.configs import TrainingConfig
 from seqgen.errors import UsageError
+from seqgen.settings import TrainingConfig
 from seqgen.training.optimizers import OPTIMIZERS, ParameterGroup, UpdateRule
 
 TEXTBOOK = {

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from architectures import NEURAL, VOCAB, Case, first_of_each, ids, over, representatives
 from training_runs import corpus_of, run_loop, settings_of
 
-from seqgen.configs import TrainingConfig
-from seqgen.data.batches import training_batches
-from seqgen.data.corpus import Corpus
 from seqgen.errors import UsageError
+from seqgen.settings import TrainingConfig
+from seqgen.text.batches import training_batches
+from seqgen.text.corpus import Corpus
 from seqgen.training.events import Validated
 from seqgen.training.loop import Trainer
 from seqgen.training.run import Budget, Hooks, Run

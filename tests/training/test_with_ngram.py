@@ -14,17 +14,16 @@ from helpers_cli import records, refusal
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.cli.flags import fill_in_numbers
-from seqgen.commands.loading import load
-from seqgen.commands.scoring import mix
-from seqgen.commands.scoring.mix import LEAST_QUARTER, fit_columns, token_log_probs
-from seqgen.commands.training import choosing, with_ngram
-from seqgen.commands.training.resume import resume
-from seqgen.commands.training.train import train
+from seqgen.cli.shell.flags import fill_in_numbers
 from seqgen.models.mixture.fitting import fit_weights
+from seqgen.scoring import mixture_fitting as mix
+from seqgen.scoring.mixture_fitting import LEAST_QUARTER, fit_columns, token_log_probs
 from seqgen.store import StoredModel
-from seqgen.training import events
+from seqgen.store.loading import load
+from seqgen.training import choosing, events, with_ngram
 from seqgen.training.events import Notice
+from seqgen.training.resume import resume
+from seqgen.training.train import train
 
 TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 20
 SHAPE = {"hidden_size": 8, "num_layers": 1, "seq_len": 16, "batch_size": 4, "seed": 1}
@@ -75,7 +74,7 @@ def test_both_models_and_their_mixture_are_stored(text, capsys):
 
 
 def _corpus(loaded, text):
-    from seqgen.data.corpus import encode_corpus
+    from seqgen.text.corpus import encode_corpus
 
     return encode_corpus([text], loaded.tokenizer, loaded.data.documents)
 
@@ -247,7 +246,7 @@ def test_a_new_network_under_an_old_name_takes_free_names(text):
 
 
 def test_mixtures_made_by_hand_are_neither_replaced_nor_broken(text):
-    from seqgen.commands.mixing import combine, store_mixture
+    from seqgen.scoring.mixing import combine, store_mixture
 
     trained(text, "a", with_ngram=2)
     trained(text, "b", seed=2)
@@ -277,7 +276,7 @@ def test_what_cannot_be_mixed_is_refused_in_one_line(text, capsys):
 
 def test_adapters_are_refused_before_training_and_mixed_by_hand(text, capsys):
     """A mixture by `seqgen mix` refers to its parts, so that adapters keep their base."""
-    from seqgen.commands.mixing import combine
+    from seqgen.scoring.mixing import combine
 
     trained(text, "net")
     tiny = ("--init-from", "net", "--set", "lora=2", "--seed", 1, "-q")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from seqgen.models.counted import CountedModel
-from seqgen.models.hmm.array_model import HMMArrays, HMMConfig
+from seqgen.models.hmm.arrays import HMMArrays, HMMConfig
 
 
 class HMM(CountedModel):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seqgen.configs.scoring import CacheConfig
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
 from seqgen.models.memory.continuous_cache import OverCache
+from seqgen.settings.scoring import CacheConfig
 
 
 class Cached(OverCache, LanguageModel):

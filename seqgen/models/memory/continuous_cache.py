@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from seqgen.configs.scoring import CacheConfig
-from seqgen.models.engines.ops import Leaf, ops_of
+from seqgen.engines.ops import Leaf, ops_of
+from seqgen.models.inference import ArrayModel, InferenceModel, NeuralArrays
 from seqgen.models.memory.recent import (
     FEWEST_TOGETHER,
     NOTHING,
@@ -22,9 +22,9 @@ from seqgen.models.memory.recent import (
     recall,
     with_weights,
 )
-from seqgen.models.reader import ArrayModel, NeuralArrays, Reader
-from seqgen.models.scores import Predictions, Scores, Want, WrittenOut, first_best, ranks_in
+from seqgen.models.scores import Predictions, ScoreDetail, Scores, WrittenOut, first_best, ranks_in
 from seqgen.models.state import State
+from seqgen.settings.scoring import CacheConfig
 
 # Scoring compares at most so many pairs of positions at a time (16 MB in float32).
 PAIRS_AT_ONCE = 1 << 22
@@ -38,7 +38,7 @@ class CacheState(State):
     recent: Recent
 
 
-class OverCache(Reader):
+class OverCache(InferenceModel):
     """p(w | past) = (1 - lambda) p_model(w | past) + lambda p_cache(w | past).
 
     p_cache(w | x_1 .. x_t) is proportional to sum_i 1[w = x_{i+1}] exp(theta h_t . h_i) over the
@@ -65,7 +65,7 @@ class OverCache(Reader):
         self.window, self.rows_at_least = inner.window, inner.rows_at_least
 
     @property
-    def parts(self) -> Sequence[Reader]:
+    def parts(self) -> Sequence[InferenceModel]:
         return [self.inner]
 
     def parameter_count(self) -> int:
@@ -106,9 +106,9 @@ class OverCache(Reader):
         return logits, recalled, after
 
     def score(
-        self, tokens: Leaf, targets: Leaf, state: State, want: Want = "log_probs"
+        self, tokens: Leaf, targets: Leaf, state: State, want: ScoreDetail = "log_probs"
     ) -> tuple[Scores, State]:
-        """Score each target; see `Reader.score`.
+        """Score each target; see `InferenceModel.score`.
 
         With `flatnesses`, what fitting needs in one pass, the log-probabilities are (B, T, 1 + F):
         the model's, then that of the cache at each flatness. An empty cache says what the model

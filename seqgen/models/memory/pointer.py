@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from seqgen.models.engines.ops import Leaf
-from seqgen.models.engines.parts import Linear, Numbers, Part, Pieces, glorot
+from seqgen.engines.ops import Leaf
+from seqgen.engines.parts import Linear, Numbers, Part, Pieces, glorot
 from seqgen.models.memory.recent import Recent, recall, with_weights
 
 

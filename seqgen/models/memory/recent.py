@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seqgen.models.engines.ops import Leaf, ops_of, shifted
+from seqgen.engines.ops import Leaf, ops_of, shifted
 from seqgen.models.state import State
 
 # Where a row has no position yet.

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from seqgen.models.engines.ops import ArrayOps, Leaf, ops_of
-from seqgen.models.reader import Reader
-from seqgen.models.scores import Scores, Want
+from seqgen.engines.ops import ArrayOps, Leaf, ops_of
+from seqgen.models.inference import InferenceModel
+from seqgen.models.scores import ScoreDetail, Scores
 from seqgen.models.state import State
 
 # Contexts of an order that has fewer held-out tokens get the weights of all contexts.
@@ -20,14 +20,14 @@ LEAST_TOKENS = 50
 class MatchedOrders:
     """An n-gram model whose `score` gives, for each token, the order matched before it."""
 
-    def __init__(self, inner: Reader) -> None:
+    def __init__(self, inner: InferenceModel) -> None:
         self.inner = inner
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
     def score(
-        self, tokens: Leaf, targets: Leaf, state: State, want: Want = "log_probs"
+        self, tokens: Leaf, targets: Leaf, state: State, want: ScoreDetail = "log_probs"
     ) -> tuple[Scores, State]:
         """See the class; and return the state after the tokens."""
         matched = self.inner.matched(tokens, state)

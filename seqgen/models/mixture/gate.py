@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seqgen.models.engines.ops import Leaf, ops_of
-from seqgen.models.reader import Reader
+from seqgen.engines.ops import Leaf, ops_of
+from seqgen.models.inference import InferenceModel
 
 # Log-probabilities are raised to this, so that no part rules a token out for all: exp(-20) is 2e-9.
 LEAST = -20.0
@@ -34,7 +34,7 @@ class Gate:
         ValueError: the table does not fit the parts.
     """
 
-    def __init__(self, table: Sequence[Sequence[float]], parts: Sequence[Reader]) -> None:
+    def __init__(self, table: Sequence[Sequence[float]], parts: Sequence[InferenceModel]) -> None:
         self.guide, orders = orders_of(parts)
         table = np.array(table, np.float64)
         if table.shape != (orders + len(parts) ** 2, len(parts)):
@@ -60,7 +60,7 @@ class Gate:
             return (exponents @ log_probs)[..., 0, :]
 
 
-def orders_of(parts: Sequence[Reader]) -> tuple[int | None, int]:
+def orders_of(parts: Sequence[InferenceModel]) -> tuple[int | None, int]:
     """Return the number of the first part that matches orders, or None, and how many it has."""
     guide = next((n for n, part in enumerate(parts) if part.orders is not None), None)
     return guide, 1 if guide is None else parts[guide].orders

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from seqgen.models.engines.ops import ArrayOps, Leaf, ops_of
+from seqgen.engines.ops import ArrayOps, Leaf, ops_of
 from seqgen.models.mixture.gate import LEAST, means_of, orders_of
 from seqgen.models.mixture.mixed import Mixed, MixtureState
-from seqgen.models.scores import Scores, Want
+from seqgen.models.scores import ScoreDetail, Scores
 
 # Half of this times the squared distance from what is believed beforehand is added to the nats of
 # the whole text, so that coefficients that few tokens determine stay where they are.
@@ -44,7 +44,7 @@ class WholeDistributions:
         return getattr(self.inner, name)
 
     def score(
-        self, tokens: Leaf, targets: Leaf, state: MixtureState, want: Want = "log_probs"
+        self, tokens: Leaf, targets: Leaf, state: MixtureState, want: ScoreDetail = "log_probs"
     ) -> tuple[Scores, MixtureState]:
         """Return (B, T, K + 2), and the state after.
 

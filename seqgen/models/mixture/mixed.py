@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seqgen.configs import ModelConfig
-from seqgen.data.sources import Source, Sources
+from seqgen.engines.ops import Leaf, ops_of
 from seqgen.models.distributions import normalise, weighted_sum_of
-from seqgen.models.engines.ops import Leaf, ops_of
+from seqgen.models.inference import LOGITS_AT_ONCE, ArrayModel, InferenceModel
 from seqgen.models.mixture.gate import Gate
-from seqgen.models.reader import LOGITS_AT_ONCE, ArrayModel, Reader
 from seqgen.models.scores import Predictions, first_best, ranks_in
 from seqgen.models.state import State
+from seqgen.settings import ModelConfig
+from seqgen.text.sources import Source, Sources
 
 
 @dataclass
@@ -25,7 +25,7 @@ class MixtureState(State):
     children: tuple[State, ...]
 
 
-class Mixed(Reader):
+class Mixed(InferenceModel):
     """p(w | past) = sum over components k of weight_k p_k(w | past), whichever engine runs them.
 
     With a table of weights by order, they are weight_(m, k), where m, the order matched, is how
@@ -41,11 +41,11 @@ class Mixed(Reader):
     """
 
     normalised = True
-    components: Sequence[Reader]
+    components: Sequence[InferenceModel]
 
     def mix(
         self,
-        components: Sequence[Reader],
+        components: Sequence[InferenceModel],
         weights: Sequence[float],
         by_order: Sequence[Sequence[float]] | None = None,
         gate: Sequence[Sequence[float]] | None = None,
@@ -82,7 +82,7 @@ class Mixed(Reader):
                 self.log_table = np.log(self.table)
 
     @property
-    def parts(self) -> Sequence[Reader]:
+    def parts(self) -> Sequence[InferenceModel]:
         return [part for component in self.components for part in component.parts]
 
     def parameter_count(self) -> int:
@@ -311,7 +311,7 @@ def weighted_sum(log_probs: Sequence[Leaf], log_weights: Sequence[float | Leaf])
     return ops.log_of_sum(*terms)
 
 
-def guide_of(components: Sequence[Reader]) -> int:
+def guide_of(components: Sequence[InferenceModel]) -> int:
     """Return the number of the first component that reports which order it matches.
 
     Raises:

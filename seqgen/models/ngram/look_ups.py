@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqgen.models.reader import LOGITS_AT_ONCE, ArrayModel
-from seqgen.models.scores import Predictions, Scores, Want, WrittenOut
+from seqgen.models.inference import LOGITS_AT_ONCE, ArrayModel
+from seqgen.models.scores import Predictions, ScoreDetail, Scores, WrittenOut
 
 
 class LookUps(Predictions):
@@ -44,7 +44,7 @@ class LookUps(Predictions):
     def ranks(self, targets: np.ndarray) -> np.ndarray:
         return self.score(targets, "ranks").ranks
 
-    def score(self, targets: np.ndarray, want: Want) -> Scores:
+    def score(self, targets: np.ndarray, want: ScoreDetail) -> Scores:
         if want != "ranks":
             return super().score(targets, want)
         # Ranks need whole rows, so score with those: they are normalised, unlike rounded tables.

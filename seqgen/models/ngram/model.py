@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.data.corpus import Gathered
 from seqgen.models.counted import CountedModel
-from seqgen.models.ngram.array_model import Level, NGramArrays, NGramState
-from seqgen.models.ngram.config import NGramConfig
+from seqgen.models.ngram.arrays import Level, NGramArrays, NGramState
+from seqgen.models.ngram.settings import NGramConfig
+from seqgen.text.corpus import Gathered
 
 
 class NGram(CountedModel):

@@ -11,8 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from seqgen.models.engines.native.library import address, library
-from seqgen.models.reader import ArrayModel
+from seqgen.engines.native.library import address, library
+from seqgen.models.inference import ArrayModel
 
 
 class NativeTables:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seqgen.models.reader import LOGITS_AT_ONCE, ArrayModel
+from seqgen.models.inference import LOGITS_AT_ONCE, ArrayModel
 
 # The ids of the n-grams that a text ends with, of orders 1 to N - 1; -1 for what is not stored.
 Ids = Sequence[int]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from seqgen import ranks
-from seqgen.models.dropout import rows_are_blank
+from seqgen.engines.dropout import rows_are_blank
 from seqgen.models.recurrent.array_layer import EPS, scale_and_shift
 
 

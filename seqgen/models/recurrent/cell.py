@@ -8,16 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqgen.models.dropout import Dropout, kept, scaled_mask
-from seqgen.models.engines.onednn_linear import linear
-from seqgen.models.engines.tensor_ops import TensorOps
-from seqgen.models.engines.tensor_products import weights_as_arrays
+from seqgen.engines.dropout import Dropout, kept, scaled_mask
+from seqgen.engines.onednn_linear import linear
+from seqgen.engines.tensor_ops import TensorOps
+from seqgen.engines.tensor_products import weights_as_arrays
 from seqgen.models.recurrent.array_layer import ArrayLayer
 from seqgen.models.recurrent.batch_norm import BatchNorm
-from seqgen.models.recurrent.config import RecurrentConfig
 from seqgen.models.recurrent.equation import GLOROT, IDENTITY, Maps, Parameter
 from seqgen.models.recurrent.linear_maps import over_loop, over_tensors
 from seqgen.models.recurrent.noise import Noise
+from seqgen.models.recurrent.settings import RecurrentConfig
 
 # The parts of a cell's state, each (B, its width); the output h is first.
 LayerState = tuple[Tensor, ...]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from seqgen.configs import require
-from seqgen.models.engines.ops import Leaf, Ops
+from seqgen.engines.ops import Leaf, Ops
+from seqgen.settings import require
 
 # By name, W (O, I) and b (O,), or no b.
 Maps = Mapping[str, tuple[Leaf, Leaf | None]]

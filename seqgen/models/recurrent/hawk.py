@@ -6,10 +6,10 @@ import math
 
 from torch import nn
 
+from seqgen.engines.choice import MOST_ROWS_OF_NUMPY
+from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.recurrent.hawk_arrays import HawkArrays, HawkConfig, HawkStack, Recurrence
-from seqgen.models.recurrent.model import FEW_ROWS
 
 
 class Hawk(HawkStack, ArraySteps, NeuralLanguageModel):
@@ -40,5 +40,4 @@ class Hawk(HawkStack, ArraySteps, NeuralLanguageModel):
                 nn.init.normal_(part.filters, std=len(part.filters) ** -0.5)
         nn.init.xavier_uniform_(self.head.weight)
 
-    def takes_arrays_for(self, rows: int) -> bool:
-        return rows <= FEW_ROWS
+    most_array_rows = MOST_ROWS_OF_NUMPY

@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from seqgen.configs import MOST_WIDTH, ModelConfig, Size, ranges, setting
-from seqgen.models.engines.ops import Leaf
-from seqgen.models.engines.parts import (
-    Drop,
+from seqgen.engines.ops import Leaf
+from seqgen.engines.parts import (
+    DropoutPiece,
     Linear,
     Made,
     Norm,
@@ -22,11 +21,12 @@ from seqgen.models.engines.parts import (
     Stack,
     Table,
 )
-from seqgen.models.reader import NeuralArrays, OverFeatures
-from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.models.inference import HiddenStateModel, NeuralArrays
+from seqgen.models.recurrent.settings import RecurrentConfig
 from seqgen.models.shared_settings import shared
 from seqgen.models.state import State
 from seqgen.models.transformer.equations import FeedForward
+from seqgen.settings import MOST_WIDTH, ModelConfig, Size, ranges, setting
 
 # Of the feed-forward layers (Shazeer 2020), and of the norms.
 ACTIVATION, EPS = "geglu", 1e-5
@@ -161,7 +161,7 @@ class HawkBlock(Part):
             "feed_forward": Made(FeedForward, *sizes, ACTIVATION, True),
             "recurrence_norm": Norm("rmsnorm", config.hidden_size, EPS),
             "feed_forward_norm": Norm("rmsnorm", config.hidden_size, EPS),
-            "dropout": Drop(config.dropout),
+            "dropout": DropoutPiece(config.dropout),
         }
 
     def run(self, x: Leaf, read: Leaf, h: Leaf) -> tuple[Leaf, Leaf, Leaf]:
@@ -170,7 +170,7 @@ class HawkBlock(Part):
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x))), read, h
 
 
-class HawkStack(OverFeatures):
+class HawkStack(HiddenStateModel):
     """The blocks between an embedding and a softmax."""
 
     config: HawkConfig
@@ -182,7 +182,7 @@ class HawkStack(OverFeatures):
             "embedding": Table(config.vocab_size, size),
             "blocks": Stack([Made(HawkBlock, config)] * config.num_layers),
             "final_norm": Norm("rmsnorm", size, EPS),
-            "dropout": Drop(config.dropout),
+            "dropout": DropoutPiece(config.dropout),
             "head": Linear(size, config.vocab_size, bias=False),
         }
 

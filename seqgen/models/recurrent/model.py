@@ -11,21 +11,18 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from seqgen.configs import require
+from seqgen.engines.choice import MOST_ROWS_OF_NUMPY
+from seqgen.engines.dropout import WordDropout
+from seqgen.engines.native.library import library
+from seqgen.engines.parts import Piece
+from seqgen.engines.tensor_products import as_array, as_tensor
+from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.dropout import WordDropout
-from seqgen.models.engines.array_steps import ArraySteps
-from seqgen.models.engines.native.library import library
-from seqgen.models.engines.parts import Piece
-from seqgen.models.engines.tensor_products import as_array, as_tensor
-from seqgen.models.recurrent.array_model import RecurrentArrays, RecurrentStack, RecurrentState
+from seqgen.models.recurrent.arrays import RecurrentArrays, RecurrentStack, RecurrentState
 from seqgen.models.recurrent.cell import Cell, LayerState
-from seqgen.models.recurrent.config import RecurrentConfig
-from seqgen.models.words.char_cnn import SpelledEmbedding
-
-# So few rows step faster in NumPy, whose calls cost a fraction of torch's; any number does where
-# the kernels are compiled.
-FEW_ROWS = 8
+from seqgen.models.recurrent.char_cnn import SpelledEmbedding
+from seqgen.models.recurrent.settings import RecurrentConfig
+from seqgen.settings import require
 
 
 @dataclass(frozen=True)
@@ -107,5 +104,6 @@ class RecurrentLM(RecurrentStack, ArraySteps, NeuralLanguageModel):
         layers = (torch.from_numpy(np.stack(layer, 1)) for layer in zip(*steps, strict=True))
         return [None, *layers], state.map(as_tensor).layers
 
-    def takes_arrays_for(self, rows: int) -> bool:
-        return rows <= FEW_ROWS or bool(self.quantized) or library() is not None
+    @property
+    def most_array_rows(self) -> int | None:
+        return None if self.quantized or library() is not None else MOST_ROWS_OF_NUMPY

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from seqgen.models.dropout import masked
+from seqgen.engines.dropout import masked
 from seqgen.models.recurrent.equation import Maps, unchanged
 
 # Cuts an update vector (B, H), or (T, B, H) of a linear cell.

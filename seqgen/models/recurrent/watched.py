@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.models.engines.tensor_ops import TensorOps
+from seqgen.engines.tensor_ops import TensorOps
 from seqgen.models.recurrent.cell import Cell, LayerState, Watch
 from seqgen.models.recurrent.equation import Equation
 from seqgen.models.recurrent.linear_maps import over_tensors

@@ -5,15 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
-from seqgen.data.sources import Source, Sources
-from seqgen.models.engines.ops import Leaf
-from seqgen.models.reader import OverFeatures
-from seqgen.models.seq2seq.config import SourceConfig
+from seqgen.engines.ops import Leaf
+from seqgen.models.inference import HiddenStateModel
 from seqgen.models.seq2seq.memory import Memory
+from seqgen.models.seq2seq.settings import SourceConfig
 from seqgen.models.state import State
+from seqgen.text.sources import Source, Sources
 
 
-class FromSource(OverFeatures):
+class FromSource(HiddenStateModel):
     """A distribution over the next token of a target, given its source and the tokens before it.
 
     Its states are opened on a memory: `model.start(memory)` opens one for scoring and decoding.

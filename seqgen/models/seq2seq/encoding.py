@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from seqgen.engines.arrays import attend_to_all
+from seqgen.engines.ops import Leaf
+from seqgen.engines.parts import Part, Piece, Pieces
 from seqgen.errors import SeqgenError
-from seqgen.models.engines.arrays import attend_to_all
-from seqgen.models.engines.ops import Leaf
-from seqgen.models.engines.parts import Part, Piece, Pieces
-from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
+from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
 from seqgen.models.transformer.equations import Attend, Block, placed, stack_pieces, stream
 from seqgen.models.transformer.positions import sinusoids, waves_of
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from seqgen.models.engines.ops import Leaf, ops_of, padded
+from seqgen.engines.ops import Leaf, ops_of, padded
 from seqgen.models.state import Rows, State
 
 

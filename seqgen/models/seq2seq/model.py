@@ -5,19 +5,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.engines.array_steps import ArraySteps
 from seqgen.models.seq2seq.base import FromSource, require_memory
 from seqgen.models.seq2seq.memory import Memory
 from seqgen.models.seq2seq.recurrent_arrays import RecurrentFromSource, Seq2SeqArrays
-from seqgen.models.seq2seq.recurrent_config import Seq2SeqConfig
+from seqgen.models.seq2seq.recurrent_settings import Seq2SeqConfig
 from seqgen.models.seq2seq.transformer_arrays import (
     ContextFromSource,
     MemoryCache,
     Reading,
     Seq2SeqTransformerArrays,
 )
-from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
+from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
 from seqgen.models.transformer.model import Transformer, initialise
 
 

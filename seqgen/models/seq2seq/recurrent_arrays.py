@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+from seqgen.engines.ops import Leaf, padded
+from seqgen.engines.parts import DropoutPiece, Linear, Made, Pieces, Table, glorot
 from seqgen.errors import UsageError
-from seqgen.models.engines.ops import Leaf, padded
-from seqgen.models.engines.parts import Drop, Linear, Made, Pieces, Table, glorot
-from seqgen.models.reader import NeuralArrays
+from seqgen.models.inference import NeuralArrays
 from seqgen.models.recurrent.equation import Parts
 from seqgen.models.seq2seq.base import FromSource, require_memory
 from seqgen.models.seq2seq.memory import Memory
-from seqgen.models.seq2seq.recurrent_config import Layout, Seq2SeqConfig
+from seqgen.models.seq2seq.recurrent_settings import Layout, Seq2SeqConfig
 from seqgen.models.seq2seq.scores import Fertility, read, score_of
 from seqgen.models.seq2seq.source_layers import (
     Bridge,
@@ -106,7 +106,7 @@ class RecurrentFromSource(FromSource):
             "bridge": Made(Bridge, layout.bridge) if layout.bridge else None,
             "alignment": score_of(layout),
             "fertility": Made(Fertility, layout.source_size) if config.coverage else None,
-            "output_dropout": Drop(config.dropout, config.dropout_shares),
+            "output_dropout": DropoutPiece(config.dropout, config.dropout_shares),
             "combine": layout.combined and Linear(*layout.combined, bias=False),
         }
 

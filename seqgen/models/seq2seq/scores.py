@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from seqgen.configs import require
-from seqgen.models.engines.ops import Leaf
-from seqgen.models.engines.parts import Linear, Made, Numbers, Part, Piece, Pieces
+from seqgen.engines.ops import Leaf
+from seqgen.engines.parts import Linear, Made, Numbers, Part, Piece, Pieces
 from seqgen.models.seq2seq.memory import Memory
-from seqgen.models.seq2seq.recurrent_config import Layout
+from seqgen.models.seq2seq.recurrent_settings import Layout
+from seqgen.settings import require
 
 # Intermediate numbers of scores that are held at once; more are computed in pieces.
 MOST_NUMBERS = 1 << 26

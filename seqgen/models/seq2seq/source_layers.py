@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from seqgen.models.engines.ops import Leaf, ops_of, padded
-from seqgen.models.engines.parts import Drop, Linear, Part, Piece, Pieces, Stack
-from seqgen.models.recurrent.array_model import Layer
+from seqgen.engines.ops import Leaf, ops_of, padded
+from seqgen.engines.parts import DropoutPiece, Linear, Part, Piece, Pieces, Stack
+from seqgen.models.recurrent.arrays import Layer
 from seqgen.models.recurrent.equation import Equation, Parts
-from seqgen.models.seq2seq.recurrent_config import Widths
+from seqgen.models.seq2seq.recurrent_settings import Widths
 
 
 class SourceLayers(Part):
@@ -45,7 +45,7 @@ class SourceLayers(Part):
         self.directions, self.residual = directions, cell.residual
         return {
             "inputs": inputs,
-            "dropout": Drop(cell.dropout, cell.dropout_shares),
+            "dropout": DropoutPiece(cell.dropout, cell.dropout_shares),
             "layers": Stack([Stack([*map(Layer, each)]) for each in equations]),
         }
 
@@ -124,8 +124,8 @@ class TargetLayers(Part):
         """Return the layers, given the equation of each."""
         cell, self.input_size = equations[0].config, equations[0].input_size
         self.residual = cell.residual
-        layers, dropout = Stack([*map(Layer, equations)]), Drop(cell.dropout, cell.dropout_shares)
-        return {"layers": layers, "dropout": dropout}
+        dropout = DropoutPiece(cell.dropout, cell.dropout_shares)
+        return {"layers": Stack([*map(Layer, equations)]), "dropout": dropout}
 
     def noise(self, rows: int) -> Sequence[tuple[Any, Any]]:
         """Return what a call drops in `rows` rows: of each layer's input a mask, and in it."""

@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from seqgen.models.engines.ops import ArrayOps, Leaf, Ops
-from seqgen.models.engines.parts import Linear, Made, Part, Piece, Pieces
-from seqgen.models.engines.weights import Weights
+from seqgen.engines.ops import ArrayOps, Leaf, Ops
+from seqgen.engines.parts import Linear, Made, Part, Piece, Pieces
+from seqgen.engines.weights import Weights
 from seqgen.models.seq2seq.base import FromSource, require_memory
 from seqgen.models.seq2seq.encoding import SourceBlocks
 from seqgen.models.seq2seq.memory import Memory
-from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
+from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
 from seqgen.models.state import Rows
-from seqgen.models.transformer.array_model import TransformerArrays
-from seqgen.models.transformer.config import TransformerConfig
+from seqgen.models.transformer.arrays import TransformerArrays
 from seqgen.models.transformer.context import AnchoredContext
 from seqgen.models.transformer.equations import (
     Attend,
@@ -31,6 +30,7 @@ from seqgen.models.transformer.equations import (
     together,
 )
 from seqgen.models.transformer.kv_cache import KVCache
+from seqgen.models.transformer.settings import TransformerConfig
 
 
 @dataclass

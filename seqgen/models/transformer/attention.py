@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from seqgen.models.dropout import drawn, draws_for_some_rows
+from seqgen.engines.dropout import drawn, draws_for_some_rows
 from seqgen.models.transformer.equations import full_weights, seen_from
 
 # A longer window's (T, T) matrices would take more memory than the products are worth.

@@ -12,10 +12,10 @@ from typing import Protocol
 
 import numpy as np
 
-from seqgen.models.engines.ops import Leaf, ops_of
-from seqgen.models.reader import without_gradients
-from seqgen.models.transformer.config import TransformerConfig
+from seqgen.engines.ops import Leaf, ops_of
+from seqgen.models.inference import without_gradients
 from seqgen.models.transformer.equations import Attend, full_weights, query_gain
+from seqgen.models.transformer.settings import TransformerConfig
 
 LEAST = 1e-37  # whose logarithm is finite in float32
 

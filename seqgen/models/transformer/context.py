@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from seqgen.models.engines.ops import Leaf
-from seqgen.models.engines.parts import Linear, Pieces, Table
-from seqgen.models.transformer.config import TransformerConfig
+from seqgen.engines.ops import Leaf
+from seqgen.engines.parts import Linear, Pieces, Table
 from seqgen.models.transformer.equations import (
     Attend,
     Block,
@@ -18,6 +17,7 @@ from seqgen.models.transformer.equations import (
     stream,
 )
 from seqgen.models.transformer.kv_cache import KVCache, empty_cache
+from seqgen.models.transformer.settings import TransformerConfig
 
 # Tokens, over all windows, that a long text is worked through at a time.
 SKIMMED = 8192
@@ -146,7 +146,7 @@ class AnchoredContext:
         return attend
 
     def start(self, batch: int, stride: int | None = None) -> KVCache:
-        """Return the state of `batch` rows that have read nothing; see `Reader.start`."""
+        """Return the state of `batch` rows that have read nothing; see `InferenceModel.start`."""
         config = self.config
         stride = max(1, config.window // 2) if stride is None else stride
         if not 1 <= stride <= config.window:
@@ -185,7 +185,7 @@ class AnchoredContext:
         return seen_from(places, places, self.config.span(layer))
 
     def layer_features(self, tokens: Leaf) -> list[Leaf]:
-        """See `OverFeatures.layer_features`."""
+        """See `HiddenStateModel.layer_features`."""
         x, rotation = self.in_window(tokens)
         *features, x = stream(self, x, rotation, self.attend_within)
         return [*features, self.final_norm(x)]

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from seqgen.models.engines.ops import Leaf, Ops, ops_of
-from seqgen.models.engines.parts import (
-    Drop,
+from seqgen.engines.ops import Leaf, Ops, ops_of
+from seqgen.engines.parts import (
+    DropoutPiece,
     Linear,
     Made,
     Norm,
@@ -25,8 +25,8 @@ from seqgen.models.engines.parts import (
     Stack,
     Table,
 )
-from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.positions import rotate
+from seqgen.models.transformer.settings import TransformerConfig
 
 # (layer, queries, keys, values), each (B, heads, T, D), to what the queries read (B, heads, T, D);
 # keys and values may have fewer heads.
@@ -186,7 +186,7 @@ class Block(Part):
             "feed_forward": Made(FeedForward, *sizes, config.activation, config.bias),
             "attention_norm": norm_of(config),
             "feed_forward_norm": norm_of(config),
-            "dropout": Drop(config.dropout),
+            "dropout": DropoutPiece(config.dropout),
             "cross": None,
         }
 
@@ -241,7 +241,7 @@ def stack_pieces(config: TransformerConfig, kind: type[Block], layers: int, wind
         "blocks": Stack([Made(kind, config, i) for i in range(layers)]),
         "depth": Stack([Numbers((i + 2,), lambda w: w[-1].fill_(1)) for i in range(dense)]),
         "final_norm": norm_of(config) if config.norm_position == "pre" else Piece(),
-        "dropout": Drop(config.dropout),
+        "dropout": DropoutPiece(config.dropout),
     }
 
 

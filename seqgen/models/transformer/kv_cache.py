@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from seqgen.models.engines.native.library import address, library
-from seqgen.models.engines.ops import Leaf, ops_of
+from seqgen.engines.native.library import address, library
+from seqgen.engines.ops import Leaf, ops_of
 from seqgen.models.state import NOTE, Rows, State
 
 # Room for a short text, so that it never moves; the machine lends it page by page.

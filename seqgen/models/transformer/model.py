@@ -11,20 +11,16 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from seqgen.engines.tensor_ops import TensorOps
+from seqgen.engines.tensor_products import FusedArrayOps, as_tensor, weights_as_arrays
+from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.engines.array_steps import ArraySteps
-from seqgen.models.engines.tensor_ops import TensorOps
-from seqgen.models.engines.tensor_products import (
-    FusedArrayOps,
-    as_tensor,
-    weights_as_arrays,
-)
-from seqgen.models.transformer.array_model import TransformerArrays
+from seqgen.models.transformer.arrays import TransformerArrays
 from seqgen.models.transformer.attention import causal_attention, for_each_query
-from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.context import AnchoredContext
 from seqgen.models.transformer.kv_cache import KVCache
 from seqgen.models.transformer.positions import waves_of
+from seqgen.models.transformer.settings import TransformerConfig
 
 
 def initialise(network: nn.Module, config: TransformerConfig) -> None:

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from seqgen.models.engines.ops import Leaf, Ops, ops_of
+from seqgen.engines.ops import Leaf, Ops, ops_of
 
 if TYPE_CHECKING:
-    from seqgen.models.transformer.config import TransformerConfig
+    from seqgen.models.transformer.settings import TransformerConfig
 
 
 def waves_of(ops: Ops, config: TransformerConfig, length: int) -> Leaf:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from seqgen import ranks
-from seqgen.data.batches import IGNORED, Batch
 from seqgen.models.state import State
+from seqgen.text.batches import IGNORED, Batch
 from seqgen.training.parts import CheckpointPart
 from seqgen.training.reading import TrainingOutput, TrainingReader, sent
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import torch
 
-from seqgen.data.batches import IGNORED
 from seqgen.hashing import uniforms
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.state import State
+from seqgen.text.batches import IGNORED
 from seqgen.training.regimes.base import Rows, StepProgress
 
 REGIME = 6  # the first word of the hash that draws tokens and coins

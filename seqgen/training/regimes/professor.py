@@ -7,7 +7,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from seqgen.models.engines.precision import restored_randomness
+from seqgen.engines.precision import restored_randomness
 from seqgen.training.optimizers import lean
 from seqgen.training.parts import CheckpointPart, ModelWeights, OptimizerState
 from seqgen.training.reading import TrainingReader, sent

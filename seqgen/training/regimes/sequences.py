@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from seqgen import ranks
-from seqgen.configs.scoring import BleuOptions
-from seqgen.data.batches import IGNORED
 from seqgen.metrics.bleu import metric_of
+from seqgen.settings.scoring import BleuOptions
+from seqgen.text.batches import IGNORED
 from seqgen.training.reading import TrainingOutput, TrainingReader, sent
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
 from seqgen.training.regimes.drawing import Pick, continued, greedy, opened, sampler, writing

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from seqgen.configs.regimes import DEFAULT_REGIME
-from seqgen.data.batches import IGNORED
+from seqgen.settings.regimes import DEFAULT_REGIME
+from seqgen.text.batches import IGNORED
 from seqgen.training.reading import TrainingReader, sent
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
 

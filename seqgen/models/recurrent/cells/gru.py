@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from seqgen.configs import setting
-from seqgen.models.engines.ops import Leaf, Ops
-from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.engines.ops import Leaf, Ops
 from seqgen.models.recurrent.equation import Equation, Maps, Parameter, Parts
+from seqgen.models.recurrent.settings import RecurrentConfig
+from seqgen.settings import setting
 
 
 class GRU(Equation):
@@ -63,7 +63,7 @@ class GRU(Equation):
             return None
         import torch
 
-        from seqgen.models.engines.precision import kernel_arithmetic, trains_on_cpu
+        from seqgen.engines.precision import kernel_arithmetic, trains_on_cpu
         from seqgen.models.recurrent.bptt import GRURecurrence
 
         of_past, bias = noise.maps["hh"]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
-from seqgen.configs import ranges, require, setting
-from seqgen.models.engines.ops import Ops
-from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.engines.ops import Ops
 from seqgen.models.recurrent.equation import GLOROT, ORTHOGONAL, Equation, Maps, Parameter
+from seqgen.models.recurrent.settings import RecurrentConfig
+from seqgen.settings import ranges, require, setting
 
 
 class Jordan(Equation):

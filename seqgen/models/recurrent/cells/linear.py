@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-from seqgen.models.engines.ops import Leaf, Ops
+from seqgen.engines.ops import Leaf, Ops
 from seqgen.models.recurrent.equation import Equation, Maps, Parameter, Parts
 
 
@@ -39,7 +39,7 @@ class LinearEquation(Equation):
     def fast_sequence(self, cell: Any, x: Leaf, state: Parts, noise: Any) -> tuple[Leaf, Parts]:
         import torch
 
-        from seqgen.models.engines.tensor_ops import TensorOps
+        from seqgen.engines.tensor_ops import TensorOps
         from seqgen.models.recurrent.linear_maps import over_tensors
         from seqgen.models.recurrent.scan import linear_scan
 

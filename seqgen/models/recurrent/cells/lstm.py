@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from seqgen.configs import by_ratio, ranges, require, setting
-from seqgen.models.engines.ops import Leaf, Ops
-from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.engines.ops import Leaf, Ops
 from seqgen.models.recurrent.equation import GLOROT, Equation, Maps, Parameter, Parts
+from seqgen.models.recurrent.settings import RecurrentConfig
+from seqgen.settings import by_ratio, ranges, require, setting
 
 # From this ratio on (`ModelConfig.regularised`) the learning rate is doubled, and dropout is by
 # these rows: found by runs on texts of 20 kB to 1 MB (docs/experiments.md).
@@ -143,7 +143,7 @@ class LSTM(Equation):
             return None
         import torch
 
-        from seqgen.models.engines.precision import kernel_arithmetic
+        from seqgen.engines.precision import kernel_arithmetic
 
         past = [part[None] for part in state]
         of_past, _ = noise.maps["hh"]

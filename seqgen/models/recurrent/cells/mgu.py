@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from seqgen.models.engines.ops import Ops
-from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.engines.ops import Ops
 from seqgen.models.recurrent.equation import Equation, Maps
+from seqgen.models.recurrent.settings import RecurrentConfig
 
 
 class MGU(Equation):

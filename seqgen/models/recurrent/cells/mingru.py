@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from seqgen.configs import setting
-from seqgen.models.engines.ops import Ops
+from seqgen.engines.ops import Ops
 from seqgen.models.recurrent.cells.linear import LinearEquation
-from seqgen.models.recurrent.config import RecurrentConfig
 from seqgen.models.recurrent.equation import Equation
+from seqgen.models.recurrent.settings import RecurrentConfig
+from seqgen.settings import setting
 
 
 class MinGRU(LinearEquation):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from seqgen.configs import ranges, setting
-from seqgen.models.engines.ops import Ops
+from seqgen.engines.ops import Ops
 from seqgen.models.recurrent.cells.linear import LinearEquation
 from seqgen.models.recurrent.cells.mingru import MinGRUConfig, made_positive
 from seqgen.models.recurrent.equation import Equation, Parameter
+from seqgen.settings import ranges, setting
 
 
 class MinLSTM(LinearEquation):

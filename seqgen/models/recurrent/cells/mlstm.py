@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from seqgen.configs import ranges, setting
-from seqgen.models.engines.ops import Ops
-from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.engines.ops import Ops
 from seqgen.models.recurrent.equation import ORTHOGONAL, Equation, Maps, Parameter
+from seqgen.models.recurrent.settings import RecurrentConfig
+from seqgen.settings import ranges, setting
 
 
 class MLSTM(Equation):

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from seqgen.configs import ranges, setting
-from seqgen.models.engines.ops import Leaf, Ops, ops_of
-from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.engines.ops import Leaf, Ops, ops_of
 from seqgen.models.recurrent.equation import IDENTITY, ORTHOGONAL, Equation, Parameter, Parts
+from seqgen.models.recurrent.settings import RecurrentConfig
+from seqgen.settings import ranges, setting
 
 # phi' where phi has the value h.
 SLOPES = {
@@ -43,7 +43,7 @@ class RNN(Equation):
     ) -> tuple[Leaf, Parts] | None:
         import torch
 
-        from seqgen.models.engines.precision import kernel_arithmetic, trains_on_cpu
+        from seqgen.engines.precision import kernel_arithmetic, trains_on_cpu
 
         kernels = {"tanh": torch.rnn_tanh, "relu": torch.rnn_relu}
         kernel = kernels.get(self.config.activation)

@@ -1,0 +1,105 @@
+"""`seqgen plugins`: what is added to seqgen, where it is from, and what could not be used."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from seqgen import hooks, registry
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.model_options import Threads
+from seqgen.cli.shell.output import Output
+from seqgen.cli.shell.tables import MISSING, put_columns
+from seqgen.settings import Options, Panel, setting
+
+# Fields of a `hooks.Plugin` that say something else than what it adds.
+ABOUT = ("version", "former_flags")
+
+
+class Chosen(Options, panel=Panel.OUTPUT):
+    """Which plugins are listed."""
+
+    others: bool = setting("List only those of other distributions, and those that are left out.")
+
+
+@takes_options
+def plugins(chosen: Chosen, threads: Threads, out: Output) -> None:
+    """List plugins: what each is, where it is from, and what it adds.
+
+    A plugin that cannot be used is listed with the reason.
+    """
+    found = [*map(_record, hooks.plugins()), *map(_left_out, hooks.left_out)]
+    records = [
+        one
+        for one in found
+        if not chosen.others or one["problem"] or one["distribution"] != hooks.DISTRIBUTION
+    ]
+    if out.records(records):
+        return
+    if records:
+        put_columns(COLUMNS, records, left=len(COLUMNS))
+    else:
+        out.notice("there are no plugins of other distributions")
+
+
+COLUMNS = {
+    "name": lambda r: r["name"],
+    "from": lambda r: f"{r['distribution']} {r['version']}",
+    "adds": lambda r: "; ".join(_in_words(r["adds"])) or MISSING,
+    "what it is": lambda r: r["summary"] or f"left out: {r['problem']}",
+}
+
+
+def _record(plugin: hooks.Installed) -> dict[str, Any]:
+    """Return what is said of a plugin."""
+    return {
+        "name": plugin.name,
+        "version": plugin.release,
+        "distribution": plugin.distribution,
+        "summary": plugin.summary,
+        "adds": additions(plugin),
+        "problem": None,
+    }
+
+
+def _left_out(plugin: hooks.LeftOut) -> dict[str, Any]:
+    """Return the same of one that cannot be used."""
+    return {
+        "name": plugin.name,
+        "version": plugin.release,
+        "distribution": plugin.distribution,
+        "summary": "",
+        "adds": {},
+        "problem": plugin.reason,
+    }
+
+
+def additions(plugin: hooks.Installed) -> dict[str, list[str]]:
+    """Return the names of what a plugin adds, by the hook; options by their flags."""
+    kinds = [one.name for one in dataclasses.fields(plugin.plugin) if one.name not in ABOUT]
+    added = {kind: _names(getattr(plugin.plugin, kind)) for kind in kinds}
+    added["tasks"] = [task.name for task in plugin.load_all(plugin.plugin.tasks)]
+    added["options"] = list(dict.fromkeys(_flags(plugin)))
+    return {"architectures": registry.architectures_of(plugin), **added}
+
+
+def _names(field: Any) -> list[str]:
+    """Return the names in a field of a plugin: of a mapping its keys; targets are their own."""
+    return list(field)
+
+
+def _flags(plugin: hooks.Installed) -> Iterator[str]:
+    """Yield the flags of the options that a plugin adds to commands of the core."""
+    for group in plugin.load_all(plugin.plugin.options.values()):
+        for name, field, _ in group.flags():
+            flag = field.metadata["flag"]
+            yield flag.names[0].partition("/")[0] if flag.names else f"--{name.replace('_', '-')}"
+
+
+def _in_words(adds: Mapping[str, list[str]]) -> Iterator[str]:
+    """Yield what a plugin adds, in words: "commands fill, predict"."""
+    for kind, names in adds.items():
+        if names:
+            word = kind.replace("_", " ")
+            yield f"{word if len(names) > 1 else word.removesuffix('s')} {', '.join(names)}"

@@ -1,0 +1,359 @@
+"""How help looks: options in panels, whole sentences, three examples; and the manual page of it.
+
+`-h` shows the examples first, and then what most runs need; `--help` shows everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import inspect
+import io
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from typer.core import TyperCommand, TyperGroup
+
+from seqgen import __version__, hooks
+from seqgen.cli.shell.flags import fill_in_numbers, read_here
+from seqgen.cli.shell.output import is_terminal, standard_output
+from seqgen.errors import UsageError
+from seqgen.settings import PANELS, Panel, parse_toml
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# Panels of commands, in order.
+TRAIN, WRITE, MEASURE, TEXTS, STORED = "Train", "Write", "Measure", "Text", "Models"
+ABOUT = "Help"
+COMMAND_PANELS = (TRAIN, WRITE, MEASURE, TEXTS, STORED, ABOUT, "Commands")
+WIDEST, USUAL = 100, 80
+# The short help of a command with at most so many options lists them all.
+MOST_SHORT = 24
+# The file of examples and topics.
+HELP = "help.toml"
+HELP_NAMES = ("help", "short_help")
+# Columns of an option's name and value.
+NAME_WIDTH = 29
+
+Rows = list[tuple[str, str]]
+
+
+@functools.cache
+def help_texts() -> dict[str, Any]:
+    """Return the examples of each command, and the topics: the core's, then those of plugins.
+
+    Each has its own in a file `help.toml`.
+    """
+    texts = parse_toml(Path(__file__).with_name(HELP).read_text(encoding="utf-8"))
+    for plugin in hooks.plugins():
+        path = plugin.folder / HELP
+        if path.exists():
+            with plugin.guarded(HELP):
+                added = parse_toml(path.read_text(encoding="utf-8"))
+                for kind, known in texts.items():
+                    texts[kind] = {**known, **added.get(kind, {}), **known}
+    return texts
+
+
+class _Help:
+    """Help of a command, and the reading of its arguments, in the place of Typer's."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments of the command line; see `read_here`."""
+        read_here(self.get_params(ctx))
+        return super().parse_args(ctx, args)
+
+    _short: Any = None
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters: those of the command, -h, and --help, which shows more."""
+        *params, whole = super().get_params(ctx)
+        if self._short is None:
+            whole.help = "Show all options, and exit."
+            self._short = copy.copy(whole)  # made by a class that differs between versions of Typer
+            self._short.name, self._short.opts = "short_help", ["-h"]
+            self._short.callback = _show_short
+            self._short.help = "Show the options that most runs need, and exit."
+        return [*params, self._short, whole]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the whole help: to a terminal in boxes, elsewhere plainly."""
+        _put_page(self, ctx)
+
+
+def _show_short(ctx: Any, parameter: Any, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        _put_page(ctx.command, ctx, short=True)
+        ctx.exit()
+
+
+def width_of(stream: IO[str] | None) -> int:
+    """Return how many columns help and messages may take."""
+    columns = shutil.get_terminal_size((USUAL, 24)).columns
+    return min(columns, WIDEST) if is_terminal(stream) else USUAL
+
+
+@contextlib.contextmanager
+def _page() -> Iterator[tuple[Console, bool]]:
+    """Yield a console whose text is put out at the end, and whether a terminal shows it."""
+    from rich.console import Console
+
+    terminal = is_terminal(sys.stdout)
+    out = Console(
+        file=io.StringIO(),
+        width=width_of(sys.stdout),
+        force_terminal=terminal,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
+    yield out, terminal
+    lines = out.file.getvalue().lstrip("\n").splitlines()
+    screen = standard_output()  # whose styles `put` would escape
+    screen.write("".join(line.rstrip() + "\n" for line in lines))
+    screen.flush()
+
+
+def put_panels(panels: Iterable[tuple[str, Rows]]) -> None:
+    """Write lists of names and what they mean, each under its title."""
+    with _page() as (out, terminal):
+        for title, rows in panels:
+            _print_panel(out, title, rows, terminal)
+
+
+def _put_page(command: Any, ctx: Any, short: bool = False) -> None:
+    about, examples = paragraphs(command.help), help_texts()["examples"].get(_name(ctx), ())
+    with _page() as (out, terminal):
+        out.print(f"Usage: {ctx.command_path} {usage(command)}", soft_wrap=True)
+        for paragraph in about[:1] if short else about:
+            out.print()
+            out.print(paragraph)
+        if short:
+            _print_examples(out, examples)
+        for title, rows in [*command_rows(command, ctx), *option_rows(command, ctx, short)]:
+            _print_panel(out, title, rows, terminal)
+        if not short:
+            _print_examples(out, examples)
+            return
+        number = sum(one.param_type_name == "option" for one in command.get_params(ctx))
+        what = "lists the options" if number <= MOST_SHORT else f"lists all {number} options"
+        out.print(f"\n{ctx.command_path} --help {what}.")
+
+
+class CommandWithHelp(_Help, TyperCommand):
+    """A command with this help, some of whose options may stand without a number."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments of the command line.
+
+        Raises:
+            UsageError: several models are named where one is meant.
+        """
+        args = fill_in_numbers(args)
+        if not ctx.resilient_parsing:
+            _, _, given = self.make_parser(ctx).parse_args(list(args))
+            models = [one for one in given if one.name == "model" and not one.multiple]
+            if len(models) > 1:
+                raise UsageError(
+                    f"{max(models[0].opts, key=len)} is given twice; it takes one name"
+                )
+        return super().parse_args(ctx, args)
+
+
+class CommandGroup(_Help, TyperGroup):
+    """A command that has commands of its own."""
+
+
+def _name(ctx: Any) -> str:
+    """Return a command's name without that of the program: "models show", "" for the program."""
+    return ctx.command_path.partition(" ")[2]
+
+
+def paragraphs(text: str | None) -> list[str]:
+    """Return the paragraphs of a docstring, a line each."""
+    return [" ".join(part.split()) for part in inspect.cleandoc(text or "").split("\n\n") if part]
+
+
+def usage(command: Any) -> str:
+    """Return what follows a command's name: its options, arguments and commands."""
+    parts = ["[OPTIONS]"]
+    for parameter in command.params:
+        if parameter.param_type_name == "argument":
+            name = parameter.metavar or parameter.name.upper()
+            name = name if parameter.required or name[0] == "[" else f"[{name}]"
+            parts.append(name + ("..." if parameter.nargs == -1 and name[-3:] != "..." else ""))
+    if isinstance(command, TyperGroup):
+        parts.append("[COMMAND]" if command.invoke_without_command else "COMMAND")
+        parts.append("[ARGS]...")
+    return " ".join(parts)
+
+
+def command_rows(command: Any, ctx: Any) -> list[tuple[str, Rows]]:
+    """Return the panels of a group's commands: each command, and what it does."""
+    rows: dict[str, Rows] = {}
+    for name in command.list_commands(ctx) if isinstance(command, TyperGroup) else ():
+        subcommand = command.get_command(ctx, name)
+        panel = getattr(subcommand, "rich_help_panel", None)
+        summary = next(iter(paragraphs(subcommand.help)), "")
+        rows.setdefault(panel if panel in COMMAND_PANELS else "Commands", []).append(
+            (name, summary)
+        )
+    return [(title, rows[title]) for title in COMMAND_PANELS if title in rows]
+
+
+def option_rows(command: Any, ctx: Any, short: bool = False) -> list[tuple[str, Rows]]:
+    """Return the panels of a command's arguments and options: each name, and what it means.
+
+    The short help has the common options alone, in one panel, with the first sentence of each.
+    """
+    rows: dict[str, Rows] = {}
+    known = _common_options(command)
+    options = [one for one in command.get_params(ctx) if not getattr(one, "hidden", False)]
+    whole = not known or len(options) <= MOST_SHORT
+    for parameter in options:
+        if parameter.param_type_name == "argument":
+            row = parameter.metavar or parameter.name.upper(), parameter.help or ""
+            rows.setdefault(Panel.ARGUMENTS, []).append(row)
+        elif not short or parameter.name in known or (whole and parameter.name not in HELP_NAMES):
+            panel = getattr(parameter, "rich_help_panel", None)
+            row = _names(parameter), _with_default(parameter, short)
+            rows.setdefault(panel if panel in PANELS else Panel.OTHER, []).append(row)
+    panels = [(title, rows[title]) for title in PANELS if title in rows]
+    if not short:
+        return panels
+    flat = [row for title, panel in panels if title != Panel.ARGUMENTS for row in panel]
+    own = [(title, panel) for title, panel in panels if title == Panel.ARGUMENTS]
+    return [*own, ("Options", flat)] if flat and known else own
+
+
+def _common_options(command: Any) -> set[str]:
+    """Return the names of the options that most runs of a command need."""
+    groups = getattr(command.callback, "groups", ())
+    return {name for one in groups for name, f, _ in one.flags() if f.metadata["flag"].common}
+
+
+def _names(option: Any) -> str:
+    """Return an option as it is typed: "-m, --model NAME", "    --greedy"."""
+    longs = [name for name in option.opts if name.startswith("--")]
+    long = " / ".join([*longs[:1], *option.secondary_opts])  # further ones are old spellings
+    short = "".join(f"{name}, " for name in option.opts if name not in longs)
+    short = short if long else f"  {short.removesuffix(', ')}"
+    return f"{short:>4}{long}" + ("" if option.is_flag else f" {option.metavar or 'VALUE'}")
+
+
+def _with_default(parameter: Any, short: bool = False) -> str:
+    """Return an option's help with its default, unless that is off or nothing."""
+    shown, default = parameter.show_default, parameter.default
+    text = parameter.help or ""
+    text = re.split(r"(?<=\w)[.;] ", text)[0].removesuffix(".") + "." if short else text
+    if isinstance(shown, str):
+        value = shown
+    elif shown is False or parameter.is_flag or default is None or callable(default):
+        return text
+    else:
+        value = str(default)
+    return f"{text} [default: {value}]"
+
+
+def _print_panel(out: Console, title: str, rows: Rows, terminal: bool) -> None:
+    from rich.padding import Padding
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    width = min(NAME_WIDTH, max(len(name) for name, _ in rows))
+    grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    grid.add_column(width=width, style="bold cyan" if terminal else "", overflow="fold")
+    grid.add_column(ratio=1, overflow="fold")
+    for name, text in rows:
+        if len(name) > width:
+            # Only the value's choices are too long: they go below the name.
+            name, _, choices = name.rpartition(" ")
+            name = f"{name}\n{'':6}{choices}"
+        grid.add_row(Text(name), Text(text))
+    if terminal:
+        out.print(Panel(grid, title=title, title_align="left", border_style="dim"))
+        return
+    out.print()
+    out.print(f"{title}:")
+    out.print(Padding(grid, (0, 0, 0, 2)))
+
+
+def _print_examples(out: Console, examples: Iterable[tuple[str, str]]) -> None:
+    if examples:
+        out.print("\nExamples:")
+    for line, comment in examples:
+        out.print(f"  # {comment}", style="dim")
+        out.print(f"  {line}")
+
+
+def manual_page(tree: Any) -> str:
+    """Return the manual page in the language of man(7).
+
+    Args:
+        tree: the commands, of Click.
+    """
+    top = _context(tree, None, "seqgen")
+    lines = [
+        f'.TH SEQGEN 1 "" "seqgen {__version__}" "User Commands"',
+        ".SH NAME",
+        "seqgen \\- train, sample and score language models of text",
+        ".SH SYNOPSIS",
+        ".B seqgen",
+        ".I COMMAND",
+        "[options] [arguments]",
+        ".SH DESCRIPTION",
+        _troff(tree.help),
+        *_examples(""),
+    ]
+    for title, rows in command_rows(tree, top):
+        lines += [f'.SH "{title.upper()} COMMANDS"']
+        for name, _ in rows:
+            lines += _command(tree.get_command(top, name), top, name)
+    for name, topic in help_texts()["topics"].items():
+        about = topic["about"]
+        lines += [f'.SH "{name.upper()}"', _troff(about[0].upper() + about[1:] + ".")]
+        lines += _as_typed(topic["text"].splitlines())
+    return "\n".join(lines) + "\n"
+
+
+def _context(command: Any, parent: Any, name: str) -> Any:
+    return command.make_context(name, [], parent=parent, resilient_parsing=True)
+
+
+def _command(command: Any, parent: Any, name: str) -> Iterator[str]:
+    """Yield the lines of a command, and of its own commands."""
+    ctx = _context(command, parent, name)
+    yield f'.SS "{_troff(ctx.command_path)} {_troff(usage(command))}"'
+    for paragraph in paragraphs(command.help):
+        yield from (".PP", _troff(paragraph))
+    for _, rows in option_rows(command, ctx):
+        for option, text in rows:
+            if option.strip() not in ("-h", "--help"):
+                yield from (".TP", f".B {_troff(option.strip())}", _troff(text))
+    yield from _examples(_name(ctx))
+    for inner in command.list_commands(ctx) if isinstance(command, TyperGroup) else ():
+        yield from _command(command.get_command(ctx, inner), ctx, inner)
+
+
+def _examples(name: str) -> Iterator[str]:
+    for line, comment in help_texts()["examples"].get(name, ()):
+        yield from (".PP", _troff(comment), *_as_typed([line], 2))
+
+
+def _as_typed(lines: list[str], indent: int = 0) -> Iterator[str]:
+    """Yield lines as they are, not filled, from a column on: the widest fit 80 columns."""
+    yield from (f".RS {indent - 7}n", ".nf", *map(_troff, lines), ".fi", ".RE")
+
+
+def _troff(text: str) -> str:
+    """Return text that troff shows as it is."""
+    text = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
+    text = text.replace("'", "\\(aq").replace("`", "\\(ga").replace("~", "\\(ti")
+    return f"\\&{text}" if text.startswith(".") else text

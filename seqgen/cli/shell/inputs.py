@@ -1,0 +1,436 @@
+"""The files that a command reads: regular files, pipes and standard input, all in one way."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from seqgen.cli.shell import recording
+from seqgen.cli.shell.output import announce
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.files import title_of
+from seqgen.limits import whole
+from seqgen.wording import first_names, plural
+
+if TYPE_CHECKING:
+    from seqgen.settings import Documents
+    from seqgen.text.tokenfile import TokenFile
+
+BLOCK = 1 << 20
+# A pipe that is shorter than this is kept in memory.
+IN_MEMORY = 1 << 24
+# Identifies a file whatever it is called: its device and its inode.
+Identity = tuple[int, int]
+
+
+def file_name(name: str) -> str:
+    """Return the name of a FILE as it was given; the parser of every such argument and option.
+
+    Raises:
+        UsageError: it is empty, as it is where a shell's variable is not set.
+    """
+    if not name:
+        raise UsageError("a file has no name: the argument is empty (is a shell variable unset?)")
+    return name
+
+
+def file_path(name: str) -> Path:
+    """Return the path of a FILE; see `file_name`."""
+    return Path(file_name(name))
+
+
+def piped_input() -> IO[bytes] | None:
+    """Return standard input if something is to be read from it: a pipe, a file, a socket.
+
+    None for no input, a terminal, or a character device such as /dev/null.
+    """
+    status = _standard_input()
+    return None if status is None or stat.S_ISCHR(status.st_mode) else sys.stdin.buffer
+
+
+def input_bytes() -> Iterator[bytes]:
+    """Yield standard input in blocks, as they come.
+
+    Raises:
+        SeqgenError: there is no standard input.
+    """
+    if sys.stdin is None:
+        raise SeqgenError("there is no standard input to read")
+    recording.run.stdin = True
+    # Past Python's buffer, whose lock a thread that waits for input would hold when the program
+    # ends: Python then aborts.
+    descriptor = sys.stdin.fileno()
+    yield from iter(lambda: os.read(descriptor, BLOCK), b"")
+
+
+def given_or_piped(names: Iterable[str | None], usage: str) -> list[str]:
+    """Return the names that are given, or `-` where something is piped in.
+
+    Raises:
+        UsageError: there is neither; says `usage`.
+    """
+    given = [name for name in names if name is not None]
+    if not given and piped_input() is None:
+        raise UsageError(f"give a text file: {usage}")
+    return given or ["-"]
+
+
+class Pipe:
+    """Bytes that can be read only once from where they come, and any number of times from here."""
+
+    def __init__(self, coming: Iterator[bytes]) -> None:
+        self._coming = coming
+        self._kept = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
+        self._size = 0
+        self._passed = False
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield all blocks from the first on; they are kept, so that it can be called again."""
+        assert not self._passed, "what was passed on was not kept"
+        at = 0
+        while block := self._block(at):
+            at += len(block)
+            yield block
+
+    def _block(self, at: int) -> bytes:
+        if at < self._size:
+            self._kept.seek(at)
+            return self._kept.read(BLOCK)
+        block = next(self._coming, b"")
+        self._kept.seek(0, os.SEEK_END)
+        self._kept.write(block)
+        self._size += len(block)
+        return block
+
+    def pass_on(self) -> Iterator[bytes]:
+        """Yield all blocks from the first on, and keep no more of them: for the last reader."""
+        kept = list(self._blocks_kept())
+        self._passed = True
+        return chain(kept, self._coming)
+
+    def _blocks_kept(self) -> Iterator[bytes]:
+        self._kept.seek(0)
+        yield from iter(lambda: self._kept.read(BLOCK), b"")
+
+    def begins_with(self, word: bytes) -> bool:
+        """Return whether the first bytes are `word`; waits for no more than it takes to know."""
+        head = b""
+        for block in self.blocks():
+            head += block
+            if len(head) >= len(word) or not word.startswith(head):
+                break
+        return head.startswith(word)
+
+
+@dataclass(frozen=True)
+class Input:
+    """A text, or a token file, that can be read as often as needed.
+
+    Attributes:
+        name: as it was given; of a file in a folder, its path; `-` for standard input.
+        identity: equal for the same file under another name.
+        content: a regular file, or what comes by a pipe.
+    """
+
+    name: str
+    identity: Identity | None
+    content: Path | Pipe
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return title_of(self.name)
+
+    @cached_property
+    def token_file(self) -> TokenFile | None:
+        """The token file that it is, opened and checked; None for a text.
+
+        Raises:
+            SeqgenError: it is a damaged token file.
+        """
+        from seqgen.text.tokenfile import MAGIC, is_token_file, open_token_file
+
+        if isinstance(self.content, Path):
+            return open_token_file(self.content) if is_token_file(self.content) else None
+        if not self.content.begins_with(MAGIC):
+            return None
+        with tempfile.NamedTemporaryFile(suffix=".tok") as kept:  # tokens are mapped from a file
+            kept.writelines(self.content.blocks())
+            kept.flush()
+            try:
+                return replace(open_token_file(kept.name), path=Path(self.title))
+            except SeqgenError as error:
+                raise SeqgenError(str(error).replace(kept.name, self.title)) from None
+
+    def chunks(self, newlines: str = "keep") -> Iterator[str]:
+        """Yield the text in pieces, from its start; of a token file, what it was made from.
+
+        Args:
+            newlines: "keep", or "lf" for LF instead of CRLF.
+
+        Raises:
+            SeqgenError: it cannot be read, is no UTF-8, or is a token file that has lost its text.
+        """
+        return self._read(newlines, Pipe.blocks)
+
+    def pass_on(self) -> Iterator[str]:
+        """Yield the text in pieces, for the only time: what comes by a pipe is not kept."""
+        return self._read("keep", Pipe.pass_on)
+
+    def _read(self, newlines: str, read: Callable[[Pipe], Iterator[bytes]]) -> Iterator[str]:
+        from seqgen.text.reading import decode_blocks, decoded, unix_newlines
+
+        if self.token_file is not None:
+            if not self.token_file.tells_text:
+                raise SeqgenError(
+                    f"{self.title} is a token file that has lost its text (unknowns, or white "
+                    "space): give the text itself"
+                )
+            chunks = self.token_file.text()
+        elif isinstance(self.content, Path):
+            chunks = decoded(self.content)
+        else:
+            chunks = decode_blocks(read(self.content), self.title)
+        return unix_newlines(chunks) if newlines == "lf" else chunks
+
+    def text(self, newlines: str = "keep") -> str:
+        """Return the whole text.
+
+        Raises:
+            SeqgenError: as `chunks`; or it is longer than `limits.max_line_bytes`.
+        """
+        return whole(self.chunks(newlines), self.title)
+
+    def text_or_tokens(self) -> str | TokenFile:
+        """Return the whole text, or the token file that has lost it."""
+        tokens = self.token_file
+        return self.text() if tokens is None or tokens.tells_text else tokens
+
+
+class Inputs:
+    """The files of one command. A pipe that is named in two places is read once.
+
+    Args:
+        quiet: say nothing.
+        field: what is read of files of records; see `keep`.
+        one_line: write each of those texts on a line of its own.
+    """
+
+    def __init__(
+        self, quiet: bool = False, field: str | None = None, one_line: bool = False
+    ) -> None:
+        self._quiet, self._field, self._one_line = quiet, field, one_line
+        self._known: dict[Identity | None, Input] = {}
+        self._kept_texts: dict[Identity | None, Path] = {}
+        self._told: set[str] = set()
+        self._folders: list[tempfile.TemporaryDirectory] = []
+
+    def open(self, names: Iterable[str]) -> list[Input]:
+        """Return what names of files, folders and patterns mean, a file each, in order.
+
+        A file that is named twice is read once, and that is said.
+
+        Raises:
+            UsageError: a name is empty.
+            SeqgenError: a name is not there, or a folder or a pattern has no file.
+        """
+        by_identity: dict[Identity | None, Input] = {}
+        for name in names:
+            for source in self._named(name):
+                self._say_if_known(source, by_identity)
+                by_identity.setdefault(source.identity, source)
+        return list(by_identity.values())
+
+    def open_one(self, name: str) -> Input:
+        """Return the one file that a name means.
+
+        Raises:
+            UsageError: it is a folder or a pattern of several.
+        """
+        source, *others = self._named(name)
+        if others:
+            raise UsageError(f"{name} is {1 + len(others)} files: give one")
+        return source
+
+    def read_text(self, name: str, documents: Documents) -> str:
+        """Return the text of a file or of a folder, whole, if it is not too long to be held."""
+        from seqgen.text.reading import ending_of, join_files
+
+        files = (source.chunks() for source in self.open([name]))
+        return whole(join_files(files, ending_of(documents)), title_of(name))
+
+    def read_text_or_tokens(self, name: str, documents: Documents) -> str | TokenFile:
+        """Return the same, or the one token file that has lost its text."""
+        sources = self.open([name])
+        return sources[0].text_or_tokens() if len(sources) == 1 else self.read_text(name, documents)
+
+    def keep(self, names: Iterable[str]) -> list[str | Path]:
+        """Return names that can be read again and again, now and when training is resumed.
+
+        What comes by a pipe is kept in the cache, and so are the texts of records. A file that is
+        named twice is left out the second time, and that is said.
+
+        Raises:
+            UsageError: there is a field, and a file is not one of records.
+        """
+        kept: list[str | Path] = []
+        by_identity: dict[Identity | None, Input] = {}
+        for name in names:
+            sources = self._named(name)
+            new = [source for source in sources if not self._say_if_known(source, by_identity)]
+            by_identity.update((source.identity, source) for source in new)
+            if self._field is not None:
+                kept += [self._kept_texts_of(source) for source in new]
+            elif isinstance(sources[0].content, Pipe):
+                kept += [self._kept(source) for source in new]
+            else:  # a folder's own name, from which the model's is made, unless a part was read
+                kept += [name] if len(new) == len(sources) else [source.name for source in new]
+        return kept
+
+    def keep_held_out(self, val: str) -> str:
+        """Return what `--val` means, where it can be read again: a share, a file, or "none"."""
+        if val != "-" and not Path(val).exists():  # a share, none, or refused where it is read
+            return val
+        from seqgen import store
+
+        kept, *more = map(Path, self.keep([val]))
+        if more:  # texts of the records of a folder, each of which ends with a newline
+            blocks = chain.from_iterable(map(_blocks_of, [kept, *more]))
+            kept = self._linked(store.keep_text(blocks), f"{Path(val).stem}.txt")
+        return str(kept.resolve())
+
+    def _say_if_known(self, source: Input, by_identity: dict[Identity | None, Input]) -> bool:
+        known = source.identity in by_identity
+        if known and not self._quiet:
+            announce(f"{source.title} is given twice; it is read once")
+        return known
+
+    def _named(self, name: str) -> list[Input]:
+        from seqgen.text.reading import binary_files, text_files
+        from seqgen.text.records import holds_records
+
+        if name == "-":
+            return [self._pipe(name, _identity(_standard_input()))]
+        if self._field is not None and Path(file_name(name)).is_dir():
+            paths = sorted(p for p in Path(name).rglob("*") if p.is_file() and holds_records(p))
+            if not paths:
+                raise SeqgenError(f"{name} has no .jsonl and no .parquet file")
+            return [self._at(path) for path in paths]
+        paths = text_files([file_name(name)])
+        others = binary_files(name)
+        if others and not self._quiet and name not in self._told:
+            self._told.add(name)
+            left_out = f"{plural(len(others), 'file')} of {name} left out"
+            announce(f"{left_out}: not text ({first_names([*map(str, others)], 3)})")
+        return [self._at(path) for path in paths]
+
+    def _at(self, path: Path) -> Input:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            device = stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode)
+            if device and _identity(status) != _identity(_standard_input()):  # it may have no end
+                raise SeqgenError(f"{path} is a device, and seqgen reads files and pipes")
+            return self._pipe(str(path), _identity(status))
+        recording.run.read(path)
+        source = Input(str(path), _identity(status), path)
+        self._known.setdefault(source.identity, source)
+        return source
+
+    def _pipe(self, name: str, identity: Identity | None) -> Input:
+        if identity not in self._known:
+            standard = name == "-" or identity == _identity(_standard_input())
+            coming = input_bytes() if standard else _blocks_of(Path(name))
+            self._known[identity] = Input(name, identity, Pipe(coming))
+        return self._known[identity]
+
+    def _kept(self, source: Input) -> Path:
+        """Keep what comes by a pipe in the cache, once; return where it is."""
+        from seqgen import store
+        from seqgen.text.file_kinds import ending_of_text
+        from seqgen.text.tokenfile import MAGIC
+
+        if source.identity not in self._kept_texts:
+            ending = ".txt"
+            if not source.content.begins_with(MAGIC):
+                # Names what it is, if it begins as no text does.
+                ending = ending_of_text(next(source.chunks(), ""))
+            kept = store.keep_text(source.content.pass_on())
+            self._kept_texts[source.identity] = self._linked(kept, _stem(source) + ending)
+        return self._kept_texts[source.identity]
+
+    def _kept_texts_of(self, source: Input) -> Path:
+        """Keep the texts of a file of records in the cache, and say what was left out."""
+        from seqgen import store
+        from seqgen.text.reading import CHUNK_BYTES, joined_blocks
+        from seqgen.text.records import Texts, holds_records, is_parquet
+
+        path = source.content if isinstance(source.content, Path) else None
+        if path is not None and not holds_records(path):
+            raise UsageError(f"--field reads .jsonl and .parquet files, and not {source.title}")
+        found = Texts(source.title, self._field, self._one_line)
+        of_parquet = path is not None and is_parquet(path)
+        texts = found.of_parquet(path) if of_parquet else found.of_json(source.pass_on())
+        kept = store.keep_text(joined_blocks((text.encode() for text in texts), CHUNK_BYTES))
+        if found.notice and not self._quiet:
+            announce(found.notice)
+        return self._linked(kept, f"{_stem(source)}.txt")
+
+    def _linked(self, kept: Path, name: str) -> Path:
+        """Return a link to a file of the cache, whose own name is a hash.
+
+        A model is called by the name of its text, and a person must be able to say it.
+        """
+        folder = tempfile.TemporaryDirectory(prefix="seqgen-")
+        self._folders.append(folder)  # which is there for as long as this object is
+        link = Path(folder.name) / name
+        try:
+            link.symlink_to(kept.resolve())
+        except (OSError, NotImplementedError):  # a platform without links
+            return kept
+        return link
+
+
+def _stem(source: Input) -> str:
+    if source.name == "-" or Path(source.name) == Path("/dev/stdin"):
+        return "stdin"
+    # A shell's <(command) is called /dev/fd/63 or so.
+    return "pipe" if Path(source.name).stem.isdecimal() else Path(source.name).stem
+
+
+def _identity(status: os.stat_result | None) -> Identity | None:
+    return None if status is None else (status.st_dev, status.st_ino)
+
+
+def _standard_input() -> os.stat_result | None:
+    """Return what standard input is; None where there is none, or it is no file."""
+    if sys.stdin is None or sys.stdin.closed:
+        return None
+    try:
+        return os.fstat(sys.stdin.fileno())
+    except (OSError, ValueError):
+        return None
+
+
+def _blocks_of(path: Path) -> Iterator[bytes]:
+    """Yield what comes by a FIFO, which is opened when it is first read."""
+    try:
+        with path.open("rb", buffering=0) as pipe:
+            yield from iter(lambda: pipe.read(BLOCK), b"")
+    except OSError as error:
+        raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def join(sources: Iterable[Input], newlines: str, ending: str = "") -> Iterator[str]:
+    """Yield the texts of several files as one, for the only time; see `data.text.join_files`."""
+    from seqgen.text.reading import join_files, unix_newlines
+
+    chunks = join_files((source.pass_on() for source in sources), ending)
+    return unix_newlines(chunks) if newlines == "lf" else chunks  # a CRLF may stand across two

@@ -1,0 +1,116 @@
+"""The settings of an architecture, of training and of the data; and presets: as help lists them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from seqgen import registry
+from seqgen.cli.shell.flags import choices_of
+from seqgen.cli.shell.help import put_panels
+from seqgen.cli.shell.output import Output
+from seqgen.cli.shell.tables import put_facts
+from seqgen.settings import Config, DataConfig, TrainingConfig, no_such_setting
+
+NAMES_OF_TYPES = {int: "whole number", float: "number", bool: "true or false", str: "text"}
+
+
+def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
+    """Return every setting that `train --model NAME` takes, as `models --architectures` shows it.
+
+    The architecture's own come from `registry.DEFAULTS` where that file has them, so that its code,
+    and torch, is not loaded.
+
+    Args:
+        name: of the architecture.
+        only: the one setting to return, or a part of the names or help of several.
+
+    Raises:
+        UsageError: there is no such architecture or setting.
+    """
+    row = registry.architecture(name)
+    stored = row.defaults()
+    groups = {
+        "model": stored.get("settings") or described(row.load_config()),
+        "training": described(TrainingConfig),
+        "data": described(DataConfig),
+    }
+    chosen = None if only is None else only.replace("-", "_")
+    known = [setting for group in groups.values() for setting in group]
+    found = known if chosen is None else {chosen} & {*known}
+    if not found:
+        found = {
+            setting
+            for group in groups.values()
+            for setting, facts in group.items()
+            if chosen in setting or only.lower() in facts["doc"].lower()
+        }
+    if not found:
+        raise no_such_setting(chosen, name, known)
+    recipe = stored["training"]
+    return [
+        {"architecture": name, "group": group, "setting": setting}
+        | {**facts, "default": recipe.get(setting, facts["default"])}
+        for group, settings in groups.items()
+        for setting, facts in settings.items()
+        if setting in found
+    ]
+
+
+def described(config: type[Config]) -> dict[str, dict[str, Any]]:
+    """Return what records say of each setting of a configuration, by its name."""
+    kinds = config.types()
+    return {
+        name: {
+            "doc": field.metadata["doc"],
+            "type": _type_name(kinds[name]),
+            "choices": list(choices_of(kinds[name])) or None,
+            "default": None if field.default is dataclasses.MISSING else field.default,
+            "bounds": str(field.metadata["bounds"].without_sanity_limit()) or None,
+        }
+        for name, field in config.fields().items()
+    }
+
+
+def _type_name(kind: Any) -> str:
+    """Return the name of a type for help; for `T | None`, that of T."""
+    base = next((part for part in get_args(kind) if part in NAMES_OF_TYPES), kind)
+    return "choice" if choices_of(kind) else NAMES_OF_TYPES[base]
+
+
+def facts_line(setting: Mapping[str, Any]) -> str:
+    """Return a setting in a sentence: what it means, its allowed values, and its default."""
+    choices = setting["choices"]
+    allowed = f"one of {', '.join(choices)}" if choices else setting["type"]
+    bounds = f", {setting['bounds']}" if setting["bounds"] else ""
+    default = setting["default"]
+    shown = str(default).lower() if default is None or isinstance(default, bool) else default
+    return f"{setting['doc']} ({allowed}{bounds}) [default: {shown}]"
+
+
+def put_presets(out: Output) -> None:
+    """Write what each preset is."""
+    from seqgen.presets import PRESETS
+
+    facts = "name", "architecture", "summary"
+    if not out.records({f: getattr(one, f) for f in facts} for one in PRESETS.values()):
+        put_facts({one.name: one.summary for one in PRESETS.values()})
+
+
+def put_settings(architecture: str, out: Output, only: str | None = None) -> None:
+    """Write the settings of an architecture, of training and of the data, all or those searched.
+
+    Raises:
+        UsageError: there is no such architecture or setting.
+    """
+    records = settings_of(architecture, only)
+    if out.records(records):
+        return
+    panels: dict[str, list[tuple[str, str]]] = {
+        architecture if record["group"] == "model" else record["group"]: [] for record in records
+    }
+    for record in sorted(records, key=lambda record: record["setting"]):
+        heading = architecture if record["group"] == "model" else record["group"]
+        panels[heading].append((record["setting"], facts_line(record)))
+    put_panels(panels.items())

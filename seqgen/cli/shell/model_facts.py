@@ -1,0 +1,272 @@
+"""What `seqgen models` shows of one model: a record, six facts, a curve, or everything."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from seqgen import registry, store
+from seqgen.cli.shell.output import one_line, put
+from seqgen.cli.shell.tables import (
+    MISSING,
+    age,
+    count,
+    curve,
+    duration,
+    figure,
+    named_figures,
+    percentage,
+    put_facts,
+    significant,
+    weight,
+)
+from seqgen.errors import SeqgenError
+from seqgen.settings import DataConfig, TrainingConfig, recipe_of
+from seqgen.wording import plural
+
+
+def describe(model: store.StoredModel) -> dict[str, Any]:
+    """Return the keys of `seqgen models --json`; null where a model does not tell."""
+    from seqgen.text.tokenizers import kind_in
+
+    config, record, result, tokenizer = {}, {}, {}, None
+    with contextlib.suppress(SeqgenError):
+        config, record, result = model.config, model.record, store.result_of(model)
+        # The configuration may name the tokenizer by a path.
+        tokenizer = kind_in(model.path / "tokenizer") or config["data"].get("tokenizer")
+    return {
+        "name": model.name,
+        "path": str(model.path),
+        "architecture": config.get("architecture"),
+        "parameters": record.get("parameters"),
+        "tokenizer": tokenizer,
+        "val_bits_per_char": result.get("val_bits_per_char"),
+        "created": record.get("created"),
+        "val_oov_bits_per_byte": result.get("val_oov_bits_per_byte"),
+    }
+
+
+def put_model(model: store.StoredModel, tokenizer: dict[str, Any], everything: bool) -> None:
+    """Write what a model is: six facts, the curve and the settings; or all there is."""
+    put_facts(_all_facts(model, tokenizer) if everything else six_facts(model, tokenizer))
+    for line in _loss_curve(model):
+        put(f"{line}\n")
+    if not everything:
+        put("\n")
+        put_facts(settings_apart(model.config))
+
+
+def _all_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, str]:
+    config, record = model.config, model.record
+    facts = {
+        **describe(model),
+        **dict(_named_facts("mixture", mixture_facts(model) or {})),
+        **{k: v for part in ("model", "training", "data") for k, v in config[part].items()},
+        **{f"tokenizer: {k}": v for k, v in tokenizer.items()},
+        **dict(_named_facts("result", store.result_of(model))),
+        **{f"{grams['order']}-grams": _ngrams(grams) for grams in record.get("ngrams") or ()},
+    }
+    return {key: _in_line(value) for key, value in facts.items() if value is not None}
+
+
+def _named_facts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the facts of a table under its name, and those of tables within it."""
+    if not isinstance(value, dict):
+        yield name, value
+        return
+    for key, inner in value.items():
+        yield from _named_facts(f"{name}: {key}", inner)
+
+
+def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, str]:
+    """Return what a person asks first of a model, and what some models alone have."""
+    config, record = model.config, model.record
+    result, data = store.result_of(model), store.data_of(record)
+    training = config.get("training") or {}
+    parameters = plural(record.get("parameters") or 0, "parameter")
+    facts = {"model": f"{model.name}: {config['architecture']}, {parameters}"}
+    if adapter := config.get("adapter"):
+        facts["adapters"] = f"of rank {adapter['rank']} on {adapter['base']['name']}"
+    if began := training.get("init_from"):
+        facts["began from"] = began + _since(model, "init_from")
+    if data:  # neither a mixture nor an imported model is of a text that is known here
+        files = ", ".join(Path(file).name for file in data.get("files") or ())
+        characters = plural(data.get("characters") or 0, "character")
+        facts["text"] = f"{files or MISSING}, {characters}"
+    size = data.get("vocab_size") or tokenizer.get("vocab_size")
+    size = size or config["model"].get("vocab_size")
+    facts["tokenizer"] = f"{tokenizer['kind']}, {plural(size or 0, 'token')}"
+    if "labels" in tokenizer:
+        facts["labels"] = tokenizer["labels"]
+    place = record.get("imported")
+    facts |= _mixed(model) or {
+        "training": f"imported from {place}" if place else _training(model, result)
+    }
+    facts["validation"] = _validation(result)
+    loss = record.get("held_out_loss")
+    if loss is not None:  # of a mixture, on the held-out half that its weights were not fitted on
+        facts["validation"] += f"; {figure(loss)} nats/token on the half that fitted no weights"
+    if features := training.get("features"):
+        weights = result.get("layer_weights")
+        facts["features"] = features + _since(model, "features")
+        facts["features"] += f": {named_figures(weights)}" if weights else ""
+    facts["written"] = f"{age(record.get('created'))}, {model.path}"
+    return facts
+
+
+def _since(model: store.StoredModel, setting: str) -> str:
+    """Say what has become of the model that a setting of training names, if it has changed."""
+    origin = store.origins_of(model)[setting]
+    if origin is None:
+        return ", which is gone or has been trained again"
+    renamed = origin.name != Path(model.config["training"][setting]).name
+    return f", now called {origin.name}" if renamed else ""
+
+
+def mixture_facts(model: store.StoredModel) -> dict[str, Any] | None:
+    """Return the key `mixture` of `seqgen models show --json`; None for any other model.
+
+    `parts` has the `name` of each when it was mixed, and its `path` now: null if it is gone or has
+    changed since. A copy is in the mixture's folder.
+    """
+    if not model.is_mixture:
+        return None
+    weights, by_order, gate = store.mixture_weights(model)
+    parts = [
+        {"name": reference.name, "path": None if part is None else str(part.path.resolve())}
+        for reference, part in store.parts_now(model)
+    ]
+    tables = {"by_order": by_order, "gate": gate}
+    each = {name: list(map(list, table)) or None for name, table in tables.items()}
+    return {"parts": parts, "weights": list(weights), **each}
+
+
+def _mixed(model: store.StoredModel) -> dict[str, str]:
+    """Return what a mixture consists of; nothing for any other model."""
+    facts = mixture_facts(model)
+    if facts is None:
+        return {}
+    names = [part["name"] for part in facts["parts"]]
+
+    def weighted(weights: Sequence[float]) -> str:
+        return " + ".join(f"{n}:{weight(w)}" for n, w in zip(names, weights, strict=True))
+
+    coefficients = plural(sum(map(len, facts["gate"] or ())), "coefficient")
+    return {
+        "parts": ", ".join(_part(model, **part) for part in facts["parts"]),
+        "weights": weighted(facts["weights"]),
+        **{
+            f"after {order} matched": weighted(row)
+            for order, row in enumerate(facts["by_order"] or ())
+        },
+        **({"gate": f"{coefficients}, used instead of the weights"} if facts["gate"] else {}),
+    }
+
+
+def _part(mixture: store.StoredModel, name: str, path: str | None) -> str:
+    """Say where a part of a mixture is."""
+    if path is None:
+        return f"{name} (gone or changed since: mix again with seqgen mix)"
+    if Path(path) == mixture.path.resolve():
+        return f"{name} (trained with the others)"
+    if Path(path).is_relative_to(mixture.path.resolve()):
+        return f"{name} (a copy in the mixture's folder)"
+    now = Path(path).name
+    return f"{name} (referred to)" if now == name else f"{name} (referred to, now called {now})"
+
+
+def _training(model: store.StoredModel, result: dict[str, Any]) -> str:
+    if not result:
+        last = next((r for r in reversed(model.logged(store.METRICS)) if "step" in r), None)
+        so_far = f"{plural(last['step'], 'step')} so far" if last else "no result"
+        return f"{so_far}; resume with: seqgen train --resume {model.name}"
+    seen = plural(result.get("tokens") or 0, registry.unit_of(model.config["architecture"]))
+    steps = result.get("steps")
+    work = f"{seen} counted" if steps is None else f"{plural(steps, 'step')}, {seen}"
+    return f"{work} in {duration(result.get('seconds'))}"
+
+
+def _validation(result: dict[str, Any]) -> str:
+    if result.get("val_loss") is None:
+        return MISSING
+    best = result.get("best_step")
+    of = "" if best is None else f", best at step {count(best)}"
+    bits, nats = result.get("val_bits_per_char"), figure(result["val_loss"])
+    if result.get("val_accuracy") is not None:
+        return f"{percentage(result['val_accuracy'])} right, {nats} nats/label{of}"
+    in_bits = "" if bits is None else f"{figure(bits)} bits/char, "
+    if store.leaves_unknowns_out(result):
+        in_bits = f"over {figure(bits)} bits/char (unknown tokens left out), "
+    return f"{in_bits}{nats} nats/token{of}"
+
+
+def settings_apart(config: dict[str, Any]) -> dict[str, str]:
+    """Return by group the settings of a model that are not the defaults of its architecture."""
+    lines = {}
+    for group, defaults in _defaults(config).items():
+        apart = [
+            f"{name} {_in_line(value)}"
+            for name, value in (config.get(group) or {}).items()
+            # What has no default follows from the data, such as the size of the vocabulary.
+            if value != defaults.get(name, value)
+        ]
+        lines[group] = ", ".join(apart) or "all as by default"
+    return lines
+
+
+def _defaults(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return by group the defaults of the architecture, as its optimizer and schedule set them."""
+    row = registry.known_architecture(config["architecture"])
+    # A later version may have stored an architecture that this one does not know.
+    defaults = row.defaults() if row else {"model": dict.fromkeys(config["model"]), "training": {}}
+    given = config.get("training") or {}
+    recipe = {"schedule": TrainingConfig.schedule, **defaults["training"]}
+    chosen = {"schedule": given.get("schedule", recipe["schedule"])}
+    training = TrainingConfig(**{**recipe_of(given, recipe), **chosen}).to_dict()
+    data = DataConfig(**(row.task.data_defaults if row else {}))
+    return {
+        "model": defaults["model"],
+        "training": {**training, "schedule": recipe["schedule"]},
+        "data": data.to_dict(),
+    }
+
+
+def _in_line(value: Any) -> str:
+    """Return a value on one line; of a setting, as `--set` takes it."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return one_line(value) if isinstance(value, str) else str(value)
+
+
+def losses_by_step(model: store.StoredModel) -> dict[str, list[tuple[float, float]]]:
+    """Return the losses of a model in training and in validation, by step; none if it has none."""
+    records = model.logged(store.METRICS)
+    return {
+        name: [(record["step"], record[key]) for record in records if key in record]
+        for name, key in (("training", "train_loss"), ("validation", "val_loss"))
+    }
+
+
+def unit_of_loss(model: store.StoredModel) -> str:
+    """Return what the losses of a model are: nats per token, or per label."""
+    return f"nats/{registry.unit_of(model.config['architecture'])}"
+
+
+def _loss_curve(model: store.StoredModel) -> list[str]:
+    """Return the picture of a model's losses by step, if it was trained by steps."""
+    losses = losses_by_step(model)
+    lines = curve([(".", losses["training"]), ("o", losses["validation"])])
+    title = f"{unit_of_loss(model)} by step: . in training, o in validation (during training)"
+    return ["", title, *lines] if lines else []
+
+
+def _ngrams(grams: dict[str, Any]) -> str:
+    """Say what is stored of the n-grams of one order."""
+    parts = [f"{count(grams['stored'])} stored of {significant(grams['possible'], 4)} possible"]
+    if grams["held_out_unseen"] is not None:
+        parts.append(f"{percentage(grams['held_out_unseen'])} of the held-out ones never seen")
+    if grams["discounts"]:
+        parts.append("discounts " + " ".join(significant(d, 6) for d in grams["discounts"]))
+    return "; ".join(parts)

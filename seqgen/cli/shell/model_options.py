@@ -1,0 +1,214 @@
+"""The trained model that a command reads with, and the machine; kinds with ways of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import TYPE_CHECKING
+
+import typer
+
+from seqgen import store
+from seqgen.cli.shell.process import MOST_THREADS
+from seqgen.errors import UsageError
+from seqgen.registry import load_object
+from seqgen.settings import (
+    MOST_SEED,
+    Options,
+    Panel,
+    Precision,
+    ReadingPrecision,
+    argument,
+    group,
+    setting,
+)
+from seqgen.settings.generation import LookOptions
+from seqgen.settings.scoring import CacheOptions
+
+if TYPE_CHECKING:
+    from seqgen.store.loaded import LoadedModel
+
+
+class Threads(Options, panel=Panel.MACHINE):
+    """How many processor cores a command takes."""
+
+    threads: int | None = setting(
+        "Number of CPU threads.", low=1, high=MOST_THREADS, without="one per core", reads="threads"
+    )
+
+
+class Device(Threads, panel=Panel.MACHINE):
+    """Where to compute."""
+
+    device: str = setting(
+        "Where to compute; auto uses a GPU if there is one.",
+        "auto",
+        metavar="auto|cpu|cuda|mps",
+        completes="devices",
+        common=True,
+    )
+
+
+class ExactMachine(Device, panel=Panel.MACHINE):
+    """Where to compute, and in which floating-point numbers."""
+
+    precision: Precision = setting(
+        "Number format: auto, float32, float64 or bf16.",
+        "auto",
+        metavar="KIND",
+    )
+
+
+class Machine(ExactMachine, panel=Panel.MACHINE):
+    """Where to compute, and in which numbers; matrices may be reduced to bf16, int8 or int4."""
+
+    precision: ReadingPrecision = setting(
+        "Number format: auto (float32), float32, float64, or for matrices bf16, int8 or int4.",
+        "auto",
+        metavar="KIND",
+    )
+
+
+class ModelNames(Options, panel=Panel.MODEL):
+    """The trained models that a command measures."""
+
+    model: tuple[str, ...] = setting(
+        "Trained model: a name or a path. A+B mixes several. Repeat the option to compare models.",
+        names=("--model", "-m"),
+        without="the latest",
+        completes="models",
+        common=True,
+    )
+
+    @property
+    def names(self) -> Sequence[str | None]:
+        """The names; None for the latest model."""
+        return self.model or (None,)
+
+
+class ModelName(Options, panel=Panel.MODEL):
+    """The trained model that a command reads."""
+
+    model: str | None = setting(
+        "Trained model: a name or a path. A+B or A:0.7+B:0.3 mixes several.",
+        names=("--model", "-m"),
+        without="the latest",
+        completes="models",
+        common=True,
+    )
+
+
+class StoredName(Options):
+    """The model that a command is about."""
+
+    name: str | None = argument(
+        "Trained model: a name or a path; the latest if none is given.",
+        "[NAME]",
+        completes="models",
+    )
+
+
+class FixedSeed(Options, panel=Panel.MACHINE):
+    """The seed of a command whose figures are compared between runs."""
+
+    seed: int = setting(
+        "Random seed; fixed by default, so that figures can be compared.",
+        0,
+        low=0,
+        high=MOST_SEED,
+        common=True,
+    )
+
+
+class ReadModel(ModelName, panel=Panel.TEXT):
+    """The trained model that a command writes or scores with."""
+
+    looked_up: CacheOptions = group(CacheOptions)
+    label: tuple[str, ...] = setting(
+        "Of a model trained with --labels: the label of the text; give it again for a text with "
+        "several.",
+        metavar="NAME",
+        common=True,
+    )
+    machine: Machine = group(Machine)
+
+    def load(self, of_source: LookOptions, rows: int, max_tokens: int) -> LoadedModel:
+        """Return the model, with its cache and the labels of its texts.
+
+        Args:
+            of_source: what is asked of a model that writes from sources, which others refuse
+                before they are loaded.
+            rows: how many texts are written side by side.
+            max_tokens: at most so many tokens of each.
+
+        Raises:
+            SeqgenError: there is none, or it cannot be loaded.
+            UsageError: it needs a label and none is given, or the other way round.
+        """
+        from seqgen.generation.from_source import check_stored
+        from seqgen.store.loading import Work, load
+
+        machine = self.machine
+        looked_up = self.looked_up.config
+        check_stored(of_source, self.model)
+        work = Work(rows=rows, written=rows * max_tokens)
+        loaded = load(self.model, machine.device, machine.precision, looked_up, work)
+        loaded = loaded.with_labels(self.label)
+        loaded.conditioning.require_chosen()
+        return loaded
+
+
+@dataclass(frozen=True)
+class CommandVariant:
+    """What a command does for a kind of model; `Task.serves` names one.
+
+    Attributes:
+        put: does it; takes those options of the command that have a meaning.
+        models: what such models are called.
+    """
+
+    put: Callable[..., None]
+    models: str
+
+    def __call__(self, context: typer.Context) -> None:
+        """Do it with the options of a command.
+
+        Raises:
+            UsageError: names the first option that was given and has no meaning.
+        """
+        meant = signature(self.put).parameters
+        for name in typed(context):
+            if name not in meant:
+                flag = name.rstrip("_").replace("_", "-")
+                raise UsageError(f"--{flag} has no meaning for {self.models}")
+        self.put(**{name: context.params[name] for name in meant})
+
+
+def served(context: typer.Context, names: Sequence[str | None]) -> bool:
+    """Serve models in a way of their own, if their task has one for this command.
+
+    Args:
+        context: of the command.
+        names: of the models; None for the latest.
+
+    Returns:
+        Whether they were served.
+
+    Raises:
+        UsageError: they are, and others are of another kind; or an option has no meaning.
+    """
+    tasks = {store.find_all(name).task: name for name in names}
+    ways = [task.serves[context.info_name] for task in tasks if context.info_name in task.serves]
+    if ways and len(tasks) > 1:
+        different = " and ".join(str(name) for name in list(tasks.values())[:2])
+        raise UsageError(f"{different} are models of different kinds; measure each by itself")
+    for way in ways:
+        load_object(way)(context)
+    return bool(ways)
+
+
+def typed(context: typer.Context) -> list[str]:
+    """Return the names of the parameters that the user gave, in the order of the command's."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]

@@ -1,0 +1,317 @@
+"""What goes to standard output, and what to standard error."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+from seqgen.cli.shell import recording
+from seqgen.errors import SeqgenError
+from seqgen.settings import Options, Panel, setting
+from seqgen.wording import harmless
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from seqgen.store.loaded import LoadedModel
+
+
+# Off a terminal no column is shortened or wrapped to fit.
+ANY_WIDTH = 1 << 16
+
+
+def is_terminal(stream: IO[Any] | None) -> bool:
+    """Return whether a person looks at this stream."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def as_shown(text: str, stream: IO[Any] | None) -> str:
+    """Return a text as a stream takes it: a terminal harmless, anything else as it is."""
+    return harmless(text) if is_terminal(stream) else text
+
+
+def can_redraw(stream: IO[Any] | None) -> bool:
+    """Return whether a stream is a terminal that can write over what it shows.
+
+    One without a name, or called dumb, cannot; nor the one that `!` in a Jupyter notebook opens.
+    """
+    kind = os.environ.get("TERM", "" if os.name == "posix" else "windows")
+    plain = kind in ("", "dumb", "unknown") or "JPY_PARENT_PID" in os.environ
+    return is_terminal(stream) and not plain
+
+
+def say(message: str) -> None:
+    """Write a line to standard error, if anybody still reads it."""
+    if sys.stderr is not None:
+        stream = FailingStream(sys.stderr)
+        stream.write(as_shown(message, sys.stderr) + "\n")
+        stream.flush()
+
+
+# Notices that wait until it is certain that the command is not refused.
+_announced: list[str] = []
+
+
+def announce(message: str) -> None:
+    """Say a line right before the first result, or at the end of a command that has none.
+
+    A command that is refused before does not say it: then the problem is the only line.
+    """
+    _announced.append(message)
+
+
+def say_announced() -> None:
+    """Say what has been announced so far."""
+    while _announced:
+        say(_announced.pop(0))
+
+
+def forget_announced() -> None:
+    """Drop what has been announced and not said."""
+    _announced.clear()
+
+
+class FailingStream:
+    """A stream that may fail: its reader leaves, its terminal hangs up, its disk is full.
+
+    What is written to it from then on goes nowhere, also what Python writes at its exit.
+    """
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write text."""
+        with self._failing_quietly():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Send it off."""
+        with self._failing_quietly():
+            self._stream.flush()
+
+    @contextlib.contextmanager
+    def _failing_quietly(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
+
+
+class Output(Options, panel=Panel.OUTPUT):
+    """Where a command's results and notices go: what every command is handed.
+
+    Results are data on standard output; what is said about them goes to standard error.
+    """
+
+    json: bool = setting("Write JSON Lines, with unrounded numbers.", common=True)
+    quiet: bool = setting(
+        "Write only errors to standard error.", names=("--quiet", "-q"), common=True
+    )
+    verbose: bool = setting(
+        "Say more, such as the signatures that record exactly how each figure was made.",
+        names=("--verbose", "-v"),
+    )
+    record_run: bool = setting(
+        "Write JSON Lines, each with how it was made, so that seqgen replay can make it again.",
+        names=("--record",),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "json", self.json or self.record_run)
+
+    def record(self, record: Any) -> bool:
+        """Write a record if records are asked for; return whether they are."""
+        return self.records((record,))
+
+    def records(self, records: Iterable[Any]) -> bool:
+        """Write records, each as it comes, if they are asked for; return whether they are."""
+        for record in records if self.json else ():
+            put_record(record)
+        return self.json
+
+    def announce(self, message: str) -> None:
+        """Say something before the first result, unless the user wants nothing but errors."""
+        if not self.quiet:
+            announce(message)
+
+    def announce_seed(self, seed: int) -> None:
+        """Say a seed that was drawn, on a terminal or with --verbose; records have it anyway."""
+        if self.explains or (is_terminal(sys.stdout) and not self.json):
+            self.announce(f"seed {seed}")
+
+    def notice(self, message: str) -> None:
+        """Say something about the results, unless the user wants nothing but errors."""
+        if not self.quiet:
+            say(message)
+
+    def uses(self, models: Iterable[LoadedModel], seed: int | None = None) -> None:
+        """Note models, and a seed that was drawn, for --record; say engines with --verbose."""
+        from seqgen.engines.native.library import library, outdated
+
+        models = list(models)
+        recording.run.use(models)
+        recording.run.seed = recording.run.seed if seed is None else seed
+        if library() is None and outdated:
+            said = "the compiled kernels are those of another version, so that models run slowly"
+            self.announce(f"{said}; install seqgen again")
+        if not self.explains:
+            return
+        from seqgen.models.array_network import ArrayNetwork
+
+        kernels = "without" if library() is None else "with"
+        for loaded in models:
+            arrays = isinstance(loaded.model, ArrayNetwork)
+            engine = f"NumPy arrays {kernels} compiled kernels" if arrays else "PyTorch"
+            choice = getattr(loaded, "engine", None)
+            why = "" if choice is None else f" ({choice.reason})"
+            self.announce(f"{loaded.stored.name}: run by {engine}{why}")
+
+    @property
+    def explains(self) -> bool:
+        """Whether it is said how each figure was made."""
+        return self.verbose and not self.quiet
+
+    @property
+    def draws(self) -> bool:
+        """Whether pictures are drawn with characters on standard error."""
+        return not (self.json or self.quiet)
+
+
+def write_utf8() -> None:
+    """Have both standard streams take any text, in UTF-8, whatever the locale is.
+
+    The names of files may hold bytes that are not UTF-8; those are written as they are.
+    """
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
+        if stream is not None and hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors=errors)
+
+
+def standard_output() -> IO[str]:
+    """Return standard output, after what has been announced.
+
+    Raises:
+        SeqgenError: it is closed.
+    """
+    if sys.stdout is None:
+        raise SeqgenError("there is no standard output to write to")
+    say_announced()
+    return sys.stdout
+
+
+def put(text: str) -> None:
+    """Write data to standard output, now.
+
+    Raises:
+        SeqgenError: there is no standard output.
+    """
+    put_bytes([text.encode("utf-8", "surrogateescape")])
+
+
+def put_bytes(chunks: Iterable[bytes]) -> None:
+    """Write data as it is, but to a terminal as `harmless` text; see `put`."""
+    out = standard_output()
+    out.flush()
+    if is_terminal(out):
+        texts = codecs.iterdecode(chunks, "utf-8", "surrogateescape")
+        chunks = (harmless(text).encode() for text in texts)
+    out.buffer.writelines(chunks)
+    out.buffer.flush()
+
+
+def put_record(record: Any) -> None:
+    r"""Write a dataclass, or a dictionary, as a line of JSON in UTF-8.
+
+    What is not finite is null. A byte of a file's name that is not UTF-8 is written as `\xe9`.
+    """
+    values = record if isinstance(record, dict) else dataclasses.asdict(record)
+    if recording.run.recording:
+        values = {**values, "run": recording.run.facts()}
+    line = json.dumps(_as_json(values), ensure_ascii=False)
+    if is_terminal(sys.stdout):
+        line = harmless(line, "\\u{:04x}")
+    put_bytes([line.encode() + b"\n"])
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _as_json(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(part) for part in value]
+    if isinstance(value, str) and not value.isascii():
+        # Bytes that Python took for no text may be UTF-8 in another locale.
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def one_line(text: str) -> str:
+    r"""Write a newline as `\n` and a backslash as `\\`, so that a text takes one line."""
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def say_protocols(records: Iterable[Any], out: Output) -> None:
+    """Say how records were made: their protocols, once a model; with --verbose each signature."""
+    for model, protocol in dict.fromkeys((r.model, r.protocol) for r in records):
+        out.notice(f"{model}: {protocol}")
+    for record in records if out.explains else ():
+        say(f"{record.file}: {record.signature}")
+
+
+def shown(text: str, heading: str, alignment: str | None = None) -> str:
+    """Return one of several texts as standard output takes it: a line, or a headed block.
+
+    Args:
+        text: it.
+        heading: which it is.
+        alignment: follows it after a tab, or on a line of its own.
+    """
+    if not is_terminal(sys.stdout):
+        return "\t".join([one_line(text), *([] if alignment is None else [alignment])]) + "\n"
+    below = "" if alignment is None else f"\n{alignment}"
+    return f"── {heading} ──\n{text}{below}\n\n"
+
+
+def unescape(text: str) -> str:
+    r"""Read `\n`, `\t` and `\\` in an argument."""
+    meant = {"n": "\n", "t": "\t", "\\": "\\"}
+    return re.sub(r"\\([nt\\])", lambda found: meant[found[1]], text)
+
+
+def console(stream: IO[str]) -> Console:
+    """Return a rich console; it has colour and width only where `stream` is a terminal.
+
+    What it prints is text, and no markup: a file may be called `[b].txt`. On a terminal, control
+    characters of the text are escaped.
+    """
+    from rich.console import Console
+
+    from seqgen.cli.shell.screen import Screen
+
+    plain = not is_terminal(stream)
+    return (Console if plain else Screen)(
+        file=FailingStream(stream) if stream is sys.stderr else stream,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=plain,
+        width=ANY_WIDTH if plain else None,
+    )

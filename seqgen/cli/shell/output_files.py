@@ -1,0 +1,189 @@
+"""Where a command writes: never over what it reads, nor over what something else has written."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from itertools import chain
+from pathlib import Path, PurePath
+
+import typer
+
+from seqgen import store
+from seqgen.cli.shell.inputs import Identity, Input
+from seqgen.cli.shell.output import as_shown, is_terminal
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.files import begins_with
+from seqgen.settings import Options, Panel, setting
+
+
+class Curves(Options, panel=Panel.OUTPUT):
+    """Where curves are drawn."""
+
+    plot: Path | None = setting(
+        "Draw the curves into an .svg or .png file as well. Needs matplotlib.",
+        reads="path",
+        writes=True,
+    )
+
+
+class Overwrite(Options, panel=Panel.SAVING):
+    """Whether a file that an earlier run has written is replaced."""
+
+    overwrite: bool = setting("Replace the output of an earlier run.")
+
+
+def check_out(
+    out: Path,
+    sources: Iterable[Input],
+    overwrite: bool,
+    kind: str,
+    is_kind: Callable[[Path], bool],
+    flag: str = "--out",
+) -> Path:
+    """Return the file to write, with links followed.
+
+    Args:
+        out: where the user wants it; an empty file may stand there already.
+        sources: what the command reads.
+        overwrite: replace what an earlier run has written.
+        kind: what is written, as "a token file".
+        is_kind: whether a file is one.
+        flag: what the user gave it by.
+
+    Raises:
+        UsageError: it is an input, or something else, or an earlier output and not to be
+            replaced.
+    """
+    out = out.resolve()
+    if not out.exists():
+        return out
+    if not out.is_file():
+        raise UsageError(f"{out} is not a regular file: give another {flag}")
+    _refuse_inputs(out, sources, flag)
+    if out.stat().st_size == 0:
+        return out
+    if not is_kind(out):
+        raise UsageError(f"{out} exists and is not {kind}: give another {flag}")
+    if not overwrite:
+        raise UsageError(f"{out} exists: add --overwrite to replace it, or give another {flag}")
+    return out
+
+
+def check_out_folder(out: Path, is_own: Callable[[PurePath], bool], overwrite: bool) -> Path:
+    """Return the folder to write, with links followed.
+
+    Args:
+        out: where the user wants it.
+        is_own: whether the folder may have such a file, or a folder in it, by its path inside.
+        overwrite: replace what an earlier run has written.
+
+    Raises:
+        UsageError: it is no folder, or has other files, or some that are not to be replaced.
+    """
+    out = out.resolve()
+    if not out.exists():
+        return out
+    if not out.is_dir():
+        raise UsageError(f"{out} is not a folder: give another --out")
+    there = sorted(out.iterdir())
+    folders = [path for path in there if path.is_dir() and not path.is_symlink()]
+    parts = (path.relative_to(out) for path in chain(there, *(f.iterdir() for f in folders)))
+    if strange := next((part for part in parts if not is_own(part)), None):
+        raise UsageError(f"{out} has other files ({strange}): give another --out")
+    if there and not overwrite:
+        raise UsageError(f"{out} exists: add --overwrite to replace it, or give another --out")
+    return out
+
+
+def check_picture(plot: Path, inputs: Iterable[Input]) -> Path:
+    """Refuse a picture that cannot be drawn, or that would replace another file; return its place.
+
+    Raises:
+        UsageError: see `check_out`; or its name has another ending.
+        SeqgenError: matplotlib is not installed.
+    """
+    from seqgen.cli.shell.pictures import check_plot, is_picture
+
+    check_plot(plot)
+    return check_out(plot, inputs, True, "a picture of seqgen", is_picture, "--plot")
+
+
+def check_html(html: Path, inputs: Iterable[Input], flag: str) -> Path:
+    """Refuse a page that would replace another file; return its place.
+
+    Raises:
+        UsageError: see `check_out`; or its name has another ending.
+    """
+    from seqgen.cli.shell.page import check_page, is_page
+
+    check_page(html, flag)
+    return check_out(html, inputs, True, "a page of seqgen", is_page, flag)
+
+
+def check_tokenizer_folder(out: Path, sources: Iterable[Input], overwrite: bool) -> None:
+    """Refuse a folder whose tokenizer is not seqgen's, or is not to be replaced.
+
+    Raises:
+        UsageError: says what is there.
+    """
+    from seqgen.text.tokenizers import STORED, kind_in
+    from seqgen.text.tokenizers.sentencepiece import MODEL_FILE
+
+    written = [out / name for name in ("tokenizer.json", MODEL_FILE) if (out / name).exists()]
+    for path in written:
+        _refuse_inputs(path.resolve(), sources)
+    if not written:
+        return
+    if kind_in(out) not in STORED:
+        raise UsageError(f"{written[0]} is not a tokenizer of seqgen: give another --out")
+    if (out.resolve().parent / store.CONFIG).exists():
+        raise UsageError(f"{out} is the tokenizer of a model: give another --out")
+    if not overwrite:
+        raise UsageError(f"{out} has a tokenizer: add --overwrite, or give another --out")
+
+
+def _refuse_inputs(out: Path, sources: Iterable[Input], flag: str = "--out") -> None:
+    status = out.stat()
+    identity: Identity = (status.st_dev, status.st_ino)
+    if any(source.identity == identity for source in sources):
+        raise UsageError(f"{out} is an input and cannot be the output: give another {flag}")
+
+
+def check_replaced_model(name: str | None, sources: Iterable[str | Path]) -> None:
+    """Refuse to replace a model by what is read from its folder.
+
+    Raises:
+        UsageError: an input would be gone.
+    """
+    if name is None:
+        return
+    folder = (store.models_folder() / name).resolve()
+    for source in sources:
+        if Path(source).resolve().is_relative_to(folder):
+            raise UsageError(f"{source} is in the model {name}, which --overwrite would replace")
+
+
+def is_token_file(path: Path) -> bool:
+    """Return whether a file begins as a token file does, whatever its name."""
+    from seqgen.text.tokenfile import MAGIC
+
+    return begins_with(path, MAGIC)
+
+
+def confirm_deleting(paths: Iterable[Path], yes: bool) -> None:
+    """Ask whether folders may be deleted, unless that is clear.
+
+    Raises:
+        UsageError: nobody can be asked.
+        SeqgenError: they are to stay.
+    """
+    if yes:
+        return
+    if not is_terminal(sys.stdin):
+        raise UsageError(
+            "removing asks for confirmation, which needs a terminal; add --yes to go ahead"
+        )
+    question = f"Delete {', '.join(map(str, paths))}?"
+    if not typer.confirm(as_shown(question, sys.stderr), err=True):
+        raise SeqgenError("nothing was removed")

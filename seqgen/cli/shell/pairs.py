@@ -1,0 +1,338 @@
+"""Pairs of a source and a target: from FILEs, or held out by a model; how they are translated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from seqgen.cli.shell.inputs import Input, Inputs, Pipe
+from seqgen.cli.shell.output import Output, announce
+from seqgen.cli.shell.tables import count, figure, interval, percentage
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.settings import Options, Panel, same, setting
+from seqgen.settings.generation import Translation
+from seqgen.settings.scoring import TranslationScores
+from seqgen.wording import plural
+
+if TYPE_CHECKING:
+    from seqgen.scoring.evaluate import Evaluation
+    from seqgen.scoring.translations import Translating
+    from seqgen.store.loaded import LoadedModel
+    from seqgen.text.pairs import Pairs
+    from seqgen.text.tokenfile import TokenFile
+
+
+# The value of --fit that means no file.
+HELD_OUT = "held-out"
+
+
+class SourceVectorFile(Options, panel=Panel.TEXT):
+    """The vectors that a model writes from."""
+
+    source_vectors: str | None = setting(
+        "The .npy or .safetensors file of the vectors that a model of vectors writes from.",
+        reads="file",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.source_vectors is not None:
+            check_vectors(self.source_vectors)
+
+
+@dataclass(frozen=True)
+class TextOf:
+    """A FILE as a text that can be read any number of times."""
+
+    source: Input
+    newlines: str
+
+    def chunks(self) -> Iterator[str]:
+        """Yield the text in pieces, from its start."""
+        return self.source.chunks(self.newlines)
+
+
+@dataclass(frozen=True)
+class PairsOf:
+    """Pairs in the place of one FILE: of two files, or held out.
+
+    Attributes:
+        name: what records call them.
+        open: returns them, for a value of `newlines`.
+        vectors: whether their sources are a file of vectors.
+    """
+
+    name: str
+    open: Callable[[str], Pairs]
+    vectors: bool = False
+
+
+ScoredInput = Input | PairsOf
+
+
+def held_out_pairs_by(models: Sequence[LoadedModel]) -> PairsOf:
+    """Return the pairs that all of some models hold out.
+
+    Raises:
+        SeqgenError: a model holds out none, or other pairs than another.
+    """
+    from seqgen.scoring.perplexity import held_out_pairs
+
+    first, *others = [held_out_pairs(loaded) for loaded in models]
+    for loaded, pairs in zip(models[1:], others, strict=True):
+        if list(pairs) != list(first):
+            names = f"{models[0].stored.name} and {loaded.stored.name}"
+            raise SeqgenError(f"{names} hold out different pairs: give a FILE")
+    return PairsOf("validation", lambda newlines: first)
+
+
+def two_sides(source: Input | None, vectors: str | None, target: Input) -> PairsOf:
+    """Return the pairs of a file of sources, or of vectors, and a file of targets.
+
+    Raises:
+        UsageError: as they are opened: one is a token file.
+        SeqgenError: likewise: the file of vectors is damaged.
+    """
+
+    def opened(newlines: str) -> Pairs:
+        from seqgen.text.pairs import FilePairs, VectorPairs
+        from seqgen.text.vector_files import open_vectors
+
+        targets = lines_of(target, newlines)
+        if source is None:
+            return VectorPairs(open_vectors(vectors), targets, target.title)
+        return FilePairs(lines_of(source, newlines), targets, (source.title, target.title))
+
+    return PairsOf(target.name, opened, vectors=source is None)
+
+
+def lines_of(source: Input, newlines: str) -> TextOf:
+    """Return a FILE whose lines are one side of pairs, or pairs.
+
+    Raises:
+        UsageError: it is a token file.
+    """
+    if source.token_file is not None:
+        raise UsageError(f"{source.title} is a token file; pairs are read as text")
+    return TextOf(source, newlines)
+
+
+class PairFiles(Options, panel=Panel.TEXT):
+    """The files of pairs that a command is given: of both sides, or one, which a subclass adds."""
+
+    source: str | None = setting(
+        "For pairs in two files: the sources, a line each; needs --target.", reads="file"
+    )
+    source_vectors: str | None = same(SourceVectorFile, "source_vectors")
+    target: str | None = setting(
+        "For pairs in two files: the targets; line n belongs to line n of --source, or to source n "
+        "of --source-vectors.",
+        reads="file",
+    )
+
+    @property
+    def file(self) -> str | None:
+        """The one file of pairs, or of text."""
+        return None
+
+    @property
+    def of_pairs(self) -> str | None:
+        """The option of a side that was given, if one was: those are for models of pairs."""
+        sides = ("--source", "--source-vectors", "--target")
+        return next((option for option in sides if option in self.given), None)
+
+    @property
+    def any(self) -> bool:
+        """Whether anything was given."""
+        return self.file is not None or self.of_pairs is not None
+
+
+def given_pairs(inputs: Inputs, files: PairFiles) -> ScoredInput | None:
+    """Return what was given of pairs: a FILE, or one for each side; None if nothing was.
+
+    Raises:
+        UsageError: there is one side alone, or both a FILE and sides.
+    """
+    file, source, target = files.file, files.source, files.target
+    sides = source and [source], files.source_vectors, target and [target]
+    check_sides([file] if file else [], *sides, data_name="FILE")
+    if target is None:
+        return None if file is None else inputs.open_one(file)
+    sources = None if source is None else inputs.open_one(source)
+    return two_sides(sources, files.source_vectors, inputs.open_one(target))
+
+
+def check_one_kind(models: Sequence[LoadedModel]) -> bool:
+    """Refuse models of text beside models of pairs; return whether these are of pairs.
+
+    Raises:
+        UsageError: there are both: no FILE is for both.
+    """
+    kinds = {m.conditioning.noun: m for m in models}
+    if len(kinds) > 1:
+        one, other, *_ = kinds.values()
+        apart = f"{other.stored.name} {other.conditioning.noun}: score them apart"
+        raise UsageError(f"{one.stored.name} scores {one.conditioning.noun} and {apart}")
+    return models[0].conditioning.in_pairs
+
+
+def check_translates(loaded: LoadedModel, option: str | None) -> None:
+    """Refuse an option that is for models that write from sources, for any other model.
+
+    Raises:
+        UsageError: it was given, and the model is another.
+    """
+    if option is not None and not loaded.conditioning.is_source:
+        name = loaded.stored.name
+        raise UsageError(f"{option} is for translators; {name} reads {loaded.conditioning.noun}")
+
+
+def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> ScoredInput:
+    """Return the text that one model holds out, or that several do.
+
+    Raises:
+        SeqgenError: a model holds out nothing, or other text than another.
+    """
+    from seqgen.scoring.compare import common_text, hold_out_alike
+
+    names = " and ".join(loaded.stored.name for loaded in models)
+    if models[0].conditioning.in_pairs:
+        pairs = held_out_pairs_by(models)
+        if not quiet:
+            announce(f"scoring the held-out {models[0].conditioning.noun} of {names}")
+        return pairs
+    path = models[0].stored.validation_text
+    if path is None:
+        raise SeqgenError(f"{models[0].stored.name} has no held-out text; give a FILE")
+    alike = len(models) == 1 or hold_out_alike(models)
+    held_out = path if alike else Pipe(iter([common_text(models).encode()]))
+    if not quiet:
+        announce(f"scoring the held-out text of {names}")
+    return Input("validation", None, held_out)
+
+
+def as_text(loaded: LoadedModel, given: ScoredInput) -> Iterable[str] | Pairs:
+    """Return what a model scores of a FILE: a text in pieces, or pairs if it reads those.
+
+    Raises:
+        UsageError: it is a token file, and the model reads pairs.
+        SeqgenError: the model does not read such sources.
+    """
+    if loaded.conditioning.in_pairs or isinstance(given, PairsOf):
+        return as_pairs(loaded, given, loaded.data.newlines)
+    return given.chunks(loaded.data.newlines)
+
+
+def as_scored(loaded: LoadedModel, given: ScoredInput) -> Iterable[str] | TokenFile | Pairs:
+    """Return the same, or the token file that a model of text is given."""
+    text_alone = isinstance(given, Input) and not loaded.conditioning.in_pairs
+    return (text_alone and given.token_file) or as_text(loaded, given)
+
+
+def as_pairs(loaded: LoadedModel, given: ScoredInput, newlines: str) -> Pairs:
+    """Return the pairs of a FILE, or of what stands in its place.
+
+    Args:
+        loaded: what reads them: one with labels reads lines that have some, or that have those
+            which it was told.
+        given: the FILE.
+        newlines: "keep", or "lf" for LF instead of CRLF.
+
+    Raises:
+        UsageError: a FILE is a token file.
+        SeqgenError: the model does not read such sources.
+    """
+    if isinstance(given, Input):
+        pairs = loaded.conditioning.read(lines_of(given, newlines), given.title)
+    else:
+        if given.vectors:
+            loaded.conditioning.require_vectors()
+        pairs = given.open(newlines)
+    loaded.conditioning.check(pairs.source_features)
+    return pairs
+
+
+def check_vectors(name: str) -> None:
+    """Refuse a file that contains no vectors, by its name, before anything is read.
+
+    Raises:
+        UsageError: it does not end as such files do.
+    """
+    from seqgen.text.vector_files import ENDINGS, is_vector_file
+
+    if not is_vector_file(name):
+        raise UsageError(f"--source-vectors takes a file that ends in {' or '.join(ENDINGS)}")
+
+
+def check_sides(
+    data: list[str],
+    source: list[str] | None,
+    source_vectors: str | None,
+    target: list[str] | None,
+    data_name: str = "DATA",
+) -> None:
+    """Refuse one side of pairs without the other, or both ways to give them.
+
+    Raises:
+        UsageError: says which.
+    """
+    if source and source_vectors:
+        raise UsageError("give --source or --source-vectors, not both")
+    flag = "--source-vectors" if source_vectors else "--source"
+    sources = source or source_vectors
+    if bool(sources) != bool(target):
+        raise UsageError(f"{flag} and --target go together; line n of --target is of source n")
+    if [*(source or ()), *(target or ())].count("-") > 1:
+        raise UsageError("standard input can be only one of the files")
+    if sources and data:
+        raise UsageError(f"give {data_name}, or {flag} and --target, not both")
+    if source_vectors:
+        check_vectors(source_vectors)
+
+
+def translating(
+    translation: Translation, scores: TranslationScores, batch_size: int
+) -> Translating:
+    """Return how sources are translated and scored, as options say.
+
+    Raises:
+        UsageError: an option is wrong.
+    """
+    from seqgen.scoring.translations import METRICS, Translating
+    from seqgen.settings.scoring import MetricOptions
+
+    return Translating(
+        search=translation.search(batch_size),
+        fit_targets=translation.max_tokens is None,
+        metrics=tuple(MetricOptions(metric=scores.metric).by_metric(METRICS)),
+        lengths=scores.by_length or None,
+    )
+
+
+def score_rows(evaluations: Sequence[Evaluation]) -> Iterator[list[str]]:
+    """Yield the rows of a table of evaluations: a metric each, then the classes of length.
+
+    Args:
+        evaluations: of models of pairs, by the same metrics on the same pairs.
+    """
+    records = [one.translations for one in evaluations]
+    for scores in zip(*(record["metrics"] for record in records), strict=True):
+        shown = (interval(one["score"], one.get("confidence_interval"), 2) for one in scores)
+        yield [scores[0]["metric"], *shown]
+    yield ["exact match", *(percentage(record["exact_match"]) for record in records)]
+    for scores in zip(*(record["by_length"] for record in records), strict=True):
+        first = scores[0]
+        to = "" if first["least"] == first["most"] else f" to {first['most']}"
+        lengths = f"{first['least']}{to} {first['unit']}"
+        yield [
+            f"{first['metric']}, {lengths} ({count(first['pairs'])})",
+            *(figure(one["score"], 2) for one in scores),
+        ]
+
+
+def say_cut(model: str, cut: int, pairs: int, most: int, out: Output) -> None:
+    """Say how many translations reached the greatest length, if any."""
+    if cut:
+        of = f"{count(cut)} of {plural(pairs, 'translation')}"
+        out.notice(f"{model}: {of} cut at {most} tokens (--max-tokens)")

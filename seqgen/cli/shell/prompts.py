@@ -1,0 +1,149 @@
+"""What a command that writes continues: arguments, a file, or standard input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+from seqgen.cli.shell.inputs import Input, Inputs, input_bytes, piped_input
+from seqgen.cli.shell.output import Output
+from seqgen.cli.shell.pairs import SourceVectorFile, check_vectors
+from seqgen.errors import UsageError
+from seqgen.settings import Options, Panel, argument, same, setting
+from seqgen.wording import plural
+
+if TYPE_CHECKING:
+    from seqgen.store.loaded import LoadedModel
+    from seqgen.text.sources import Vectors
+
+T = TypeVar("T")
+
+
+class GivenPrompts(Options, panel=Panel.TEXT):
+    """What the command line has of prompts: arguments, a file that is one, a file of sources.
+
+    Raises:
+        UsageError: there are two of them.
+    """
+
+    prompts: tuple[str, ...] = argument(
+        "Text to continue; each argument is a prompt of its own. If text is piped in, each line is "
+        "a prompt.",
+        "PROMPT",
+        names=("prompts",),
+    )
+    prompt_file: str | None = setting(
+        "Use a whole file as one prompt; - is standard input.", reads="file", common=True
+    )
+    source: str | None = setting(
+        "Read sources from this file, one a line, for a model that writes from sources; - is "
+        "standard input.",
+        reads="file",
+    )
+    source_vectors: str | None = same(SourceVectorFile, "source_vectors")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_two()
+        if self.source_vectors:
+            check_vectors(self.source_vectors)
+
+    @cached_property
+    def files(self) -> list[Input]:
+        """The file that is read, if there is one."""
+        name = self.source or self.prompt_file
+        return [Inputs().open_one(name)] if name else []
+
+    def texts(
+        self, loaded: LoadedModel, out: Output
+    ) -> tuple[Iterable[str] | Sequence[Vectors], bool]:
+        """Return the prompts, and whether they are the lines of a file or of standard input.
+
+        Given ones are a sequence: the default prompt, which is empty, if there is none. A file is
+        one prompt; as a source, without the newline at its end.
+
+        Args:
+            loaded: what reads them.
+            out: where to say that there is nothing.
+
+        Raises:
+            SeqgenError: the file of vectors is damaged.
+        """
+        if self.source_vectors:
+            from seqgen.text.vector_files import open_vectors
+
+            file = open_vectors(self.source_vectors)
+            return [file.vectors(number) for number in range(len(file))], True
+        if self.source:
+            (file,) = self.files
+            return _lines_of(file.title, file.chunks(), "no source, no text", out), True
+        if not self.given and piped_input() is not None:
+            return piped_lines("no prompt, no text", out), True
+        if self.prompt_file:
+            text = self.files[0].text()
+            return [text.removesuffix("\n") if loaded.conditioning.is_source else text], False
+        return self.prompts or ("",), False
+
+    def check_for(self, loaded: LoadedModel) -> None:
+        """Refuse sources for a model that writes from none, and no source for one that does.
+
+        Raises:
+            UsageError: says which.
+        """
+        if self.source_vectors:
+            loaded.conditioning.require_vectors()
+        if self.source:
+            loaded.conditioning.require_sources("--source")
+        if loaded.conditioning.is_source and not self.given and piped_input() is None:
+            name = loaded.stored.name
+            if loaded.conditioning.features is not None:
+                raise UsageError(f"{name} writes from vectors: give --source-vectors FILE")
+            raise UsageError(f"{name} writes from a source: give one, or pipe them in, a line each")
+
+
+def say_unknown(count: int, out: Output, texts: str = "sources") -> None:
+    """Say how much of the sources, or of other texts, the model does not know, if anything."""
+    if count:
+        unknown = plural(count, "token")
+        out.notice(f"{unknown} of the {texts} unknown to the model, and read as <unk>")
+
+
+def piped_lines(
+    nothing: str, out: Output, read: Callable[[Iterable[str]], Iterable[str]] = iter
+) -> Iterable[str]:
+    """Return the lines of standard input, as they come.
+
+    Args:
+        nothing: what follows if there is none, in words.
+        out: where to say so.
+        read: what a command makes of the text first, which comes in pieces.
+    """
+    from seqgen.text.reading import decode_blocks
+
+    chunks = decode_blocks(input_bytes(), "standard input")
+    return _lines_of("standard input", read(chunks), nothing, out)
+
+
+def _lines_of(name: str, chunks: Iterable[str], nothing: str, out: Output) -> Iterable[str]:
+    """Return the lines of a text as prompts, one each, as they come."""
+    from seqgen.generation.prompts import Lines
+
+    return Lines(name, content_of(name, without_newlines(name, chunks), nothing, out))
+
+
+def without_newlines(name: str, chunks: Iterable[str]) -> Iterator[str]:
+    """Return the lines of a text, without the LF that ends each."""
+    from seqgen.text.reading import lines
+
+    return (line.removesuffix("\n") for line in lines(chunks, name))
+
+
+def content_of(name: str, content: Iterable[T], nothing: str, out: Output) -> Iterator[T]:
+    """Yield what a text has; if that is nothing, say so in the words of `nothing`."""
+    empty = True
+    for part in content:
+        empty = False
+        yield part
+    if empty:
+        out.notice(f"{name} is empty: {nothing}")

@@ -1,0 +1,269 @@
+"""What `seqgen train`, `tune`, `sweep` and `find-lr` are given: files, a model, its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from seqgen import presets, registry
+from seqgen.cli.shell.flags import SETTING_OF, assignment
+from seqgen.cli.shell.inputs import Inputs
+from seqgen.cli.shell.model_options import Device
+from seqgen.cli.shell.output import Output
+from seqgen.cli.shell.pairs import check_sides
+from seqgen.errors import UsageError
+from seqgen.registry import SHARED_DOCS
+from seqgen.settings import (
+    CHOSEN,
+    DataConfig,
+    Options,
+    Panel,
+    TrainingConfig,
+    file_argument,
+    group,
+    read_config,
+    require,
+    same,
+    setting,
+    settings_group,
+)
+from seqgen.settings.generation import SampleOptions
+from seqgen.settings.model import Smoothing
+from seqgen.settings.options import added_options
+
+SettingFlags = settings_group(TrainingConfig, DataConfig)
+# Of plugins. Each gives the setting of its name.
+AddedFlags = added_options("recipe")
+
+
+def task_help() -> str:
+    """Return the help of `--task`, which lists the tasks that are learned on features."""
+    formats = "; ".join(f"{task.name} reads {task.example_format}" for task in registry.ON_FEATURES)
+    default = next((task.default_trunk for task in registry.ON_FEATURES), None)
+    encoders = "".join(
+        f"{row.name}{' (the default)' * (row.name == default)}, "
+        for row in registry.ARCHITECTURES.values()
+        if row.is_encoder
+    )
+    return (
+        f"Learn labels on the model's features: {formats}. Then --model is "
+        f"{encoders.removesuffix(', ')} or a network that models text."
+    )
+
+
+def task_option() -> Any:
+    """Return the option `--task`; without a plugin that has such tasks, help leaves it out."""
+    return setting(
+        task_help(),
+        metavar="|".join(task.name for task in registry.ON_FEATURES),
+        completes="tasks",
+        hidden=not registry.ON_FEATURES,
+    )
+
+
+class TrainingFiles(Options, panel=Panel.WHAT):
+    """The files of a training text, or of pairs."""
+
+    data: tuple[str, ...] = file_argument(
+        "Text files, folders or patterns, - for standard input, or one token file.",
+        "DATA",
+        common=True,
+    )
+    source: tuple[str, ...] = setting(
+        "Sources of pairs in two files, one per line; needs --target. Pairs in one file are DATA: "
+        "a source, a tab and a target on each line.",
+        reads="file",
+        panel=Panel.PAIRS,
+    )
+    source_vectors: str | None = setting(
+        "Train on pairs of vectors and texts: a .npy or .safetensors file with a vector, a "
+        "sequence or a grid of vectors for each target; needs --target.",
+        reads="file",
+        panel=Panel.PAIRS,
+    )
+    target: tuple[str, ...] = setting(
+        "Targets of pairs in two files, in the order of --source or --source-vectors.",
+        reads="file",
+        panel=Panel.PAIRS,
+    )
+    field: str | None = setting(
+        "Read this key of each record of .jsonl files, or this column of .parquet files (needs "
+        "pyarrow), as a text.",
+        metavar="NAME",
+    )
+    val_source: str | None = setting(
+        "Held-out sources of pairs in two files; needs --val-target.",
+        panel=Panel.PAIRS,
+        reads="file",
+    )
+
+    def named(self, settings: Any, more: Iterable[str] = ()) -> list[str]:
+        """Return the files that training reads, targets left out.
+
+        Args:
+            settings: the flags of settings, which say what is held out.
+            more: files besides DATA.
+
+        Raises:
+            UsageError: one side of pairs is given without the other, or both ways to give them.
+        """
+        data = [*self.data, *more]
+        sides = list(self.source), self.source_vectors, list(self.target)
+        check_sides(data, *sides)
+        source = self.val_source is not None
+        together = source == (settings.val_target is not None)
+        require(together, "--val-source and --val-target go together")
+        both = source and settings.val is not None
+        require(not both, "give --val, or --val-source and --val-target, not both")
+        vectors = [] if self.source_vectors is None else [self.source_vectors]
+        return data or [*self.source] or vectors
+
+    def inputs(self, settings: Any, out: Output) -> Inputs:
+        """Return the files of the command, records read by their field."""
+        one = self.field is None or not settings.as_text
+        require(one, "give --field, which reads the texts of records, or --as-text, not both")
+        return Inputs(out.quiet, self.field, settings.documents == "line")
+
+    def held_out(self, settings: Any, inputs: Inputs) -> dict[str, str]:
+        """Return the settings `val` and `val_target`, as far as flags give them.
+
+        Their files are kept, so that they can be read again.
+        """
+        val = settings.val if settings.val is not None else self.val_source
+        given = {"val": val, "val_target": settings.val_target}
+        return {
+            name: inputs.keep_held_out(file) for name, file in given.items() if file is not None
+        }
+
+
+class ModelKind(Options, panel=Panel.WHAT):
+    """What is trained."""
+
+    model: str | None = setting(
+        "Architecture, such as lstm, gru, transformer, ngram or seq2seq; `seqgen models "
+        "--architectures` lists all. auto is lstm, with n-grams if the text is small, and a "
+        "translator for pairs.",
+        metavar="NAME",
+        without=registry.DEFAULT,
+        completes="architectures",
+        common=True,
+    )
+    task: str | None = task_option()
+    preset: str | None = setting(
+        f"Use the settings of a known model: {', '.join(presets.PRESETS)}. Your own flags override "
+        "them; --preset help describes them.",
+        completes="presets",
+    )
+
+    @property
+    def asked(self) -> dict[str, str | None]:
+        """The same, as a `RunRequest` has it."""
+        return {"architecture": self.model, "task": self.task, "preset": self.preset}
+
+
+class MoreSettings(Options, panel=Panel.OPTIMISATION):
+    """Settings that have no flag, or come from a file."""
+
+    config: Path | None = setting(
+        "Read settings from a TOML file, or from a model's config.json.", reads="path"
+    )
+    set_: tuple[str, ...] = setting(
+        "Set any other setting; can be repeated. `seqgen train --set help` lists them all, --set "
+        "help=KEY explains one.",
+        names=("--set",),
+        metavar="KEY=VALUE",
+        common=True,
+    )
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        """The file's settings, as nested tables."""
+        return read_config(self.config) if self.config else {}
+
+    @property
+    def assigned(self) -> dict[str, str]:
+        """What `--set` gives, by setting."""
+        return dict(map(assignment, self.set_))
+
+
+class Recipe(Options, panel=Panel.WHAT):
+    """What is trained, and with which settings."""
+
+    kind: ModelKind = group(ModelKind)
+
+    layers: int | None = setting(SHARED_DOCS["num_layers"], without=CHOSEN, common=True)
+    hidden_size: int | None = setting(SHARED_DOCS["hidden_size"], without=CHOSEN, common=True)
+    parameters: int | None = setting(
+        "Choose the hidden size at which the model has about this many parameters, embedding and "
+        "softmax layer included: 30000, 3e4, 100k, 1.5M.",
+        reads="count",
+    )
+    heads: int | None = setting(SHARED_DOCS["num_heads"], without=CHOSEN)
+    dropout: float | None = setting(SHARED_DOCS["dropout"], without=CHOSEN)
+    order: int | None = setting(SHARED_DOCS["order"], without="5", common=True, panel=Panel.NGRAM)
+    smoothing: Smoothing | None = setting(
+        SHARED_DOCS["smoothing"], metavar="KIND", without="modified-kneser-ney", panel=Panel.NGRAM
+    )
+    given_settings: SettingFlags = group(SettingFlags)
+    added: AddedFlags = group(AddedFlags)
+    more: MoreSettings = group(MoreSettings)
+
+    def settings(self, machine: SeededDevice) -> dict[str, Any]:
+        """Return the settings that flags and `--set` give, by name."""
+        own = ("layers", "hidden_size", "heads", "dropout", "order", "smoothing")
+        flags = {SETTING_OF.get(name, name): getattr(self, name) for name in own}
+        for part in (self.given_settings, *self.added.groups):
+            flags |= part.to_dict()
+        flags["seed"] = machine.seed
+        given = {name: value for name, value in flags.items() if value is not None}
+        return given | self.more.assigned
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What is trained, as a `RunRequest` has it, its settings left out."""
+        return {**self.kind.asked, "config": self.more.tables, "parameters": self.parameters}
+
+    def put_help(self, out: Output) -> bool:
+        """Write what `--preset help` or `--set help` asks for; return whether one was given."""
+        from seqgen.cli.shell.known_settings import put_presets, put_settings
+
+        if self.kind.preset == "help":
+            put_presets(out)
+            return True
+        for key, _, name in (text.partition("=") for text in self.more.set_):
+            if key == "help":
+                architecture = None if self.kind.model == registry.AUTO else self.kind.model
+                if architecture is None and self.kind.preset:
+                    architecture = presets.preset(self.kind.preset).architecture
+                put_settings(architecture or registry.DEFAULT, out, name or None)
+                return True
+        return False
+
+
+class SeededDevice(Device, panel=Panel.MACHINE):
+    """Where to compute, and from which seed."""
+
+    seed: int | None = same(SampleOptions, "seed", panel=Panel.MACHINE)
+
+
+def refuse(given: Iterable[str], what: str, *flags: str) -> None:
+    """Refuse flags that were given and have no meaning with something else.
+
+    Raises:
+        UsageError: names the first of `flags` that is among `given`.
+    """
+    given = set(given)
+    wrong = next((flag for flag in flags if flag in given), None)
+    if wrong is not None:
+        raise UsageError(f"{wrong} has no meaning with {what}")
+
+
+def check_no_model_name(data: Iterable[str]) -> None:
+    """Refuse `seqgen train gru book.txt` with the flag that was meant."""
+    for name in data:
+        for flag, known in (("model", registry.ARCHITECTURES), ("preset", presets.PRESETS)):
+            if name in known and not Path(name).exists():
+                raise UsageError(
+                    f"there is no file {name}; to train that {flag}, give --{flag} {name}"
+                )

@@ -1,0 +1,142 @@
+"""How `seqgen sample` and `seqgen beam-search` write: with a model, and to standard output."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from seqgen.cli.shell.model_options import ReadModel
+from seqgen.cli.shell.output import Output, is_terminal, put, put_record, shown
+from seqgen.cli.shell.prompts import GivenPrompts, say_unknown
+from seqgen.cli.shell.source_attention import AttentionView, Picture
+from seqgen.settings import Options, Panel, is_group, setting
+from seqgen.settings.generation import WritingOptions
+
+if TYPE_CHECKING:
+    from seqgen.generation.prompts import Written
+    from seqgen.store.loaded import LoadedModel
+
+W = TypeVar("W", bound=WritingOptions)
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+class Echo(Options, panel=Panel.OUTPUT):
+    """Whether a prompt stands before its text."""
+
+    echo: bool | None = setting(
+        "Print the prompt before the text.",
+        names=("--echo/--no-echo",),
+        without="on a terminal",
+        common=True,
+    )
+
+    @property
+    def on_this_terminal(self) -> bool:
+        """Whether it does on the standard output there is."""
+        return is_terminal(sys.stdout) if self.echo is None else self.echo
+
+
+def lists_filters(options: type[WritingOptions]) -> Callable[[C], C]:
+    """Write the filters that plugins add into the docstring of a command, which lists all.
+
+    They take the place of `{constraints}`, `{filters}` and `{endings}` (those that may end texts).
+    """
+    added = [kind for kind in options.types()["added"].types().values() if is_group(kind)]
+    constraints = [kind.constraint_flag for kind in added if kind.constraint_flag]
+    filters = [kind.filter_flag for kind in added if kind.filter_flag]
+    endings = [*constraints, *filters]
+    end = "end" if len(endings) > 1 else "ends"
+    names = {
+        "constraints": "".join(f", {flag}" for flag in constraints),
+        "filters": "".join(f", {flag}" for flag in filters),
+        "endings": f"; only {' and '.join(endings)} {end} the text instead" if endings else "",
+    }
+
+    def listed(command: C) -> C:
+        command.__doc__ = (command.__doc__ or "").format(**names)
+        return command
+
+    return listed
+
+
+def drawn(options: W, picture: Picture) -> W:
+    """Return how texts are written: with a seed, and with the attention that a picture needs."""
+    seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
+    return replace(options, of_source=picture.of(options.of_source), seed=seed)
+
+
+@dataclass(frozen=True)
+class TextWriter:
+    """A model that writes, and how its texts are shown.
+
+    Attributes:
+        loaded: the model.
+        looks: shows the attention of texts.
+        echoed: whether a text is shown with its prompt.
+        out: takes texts.
+    """
+
+    loaded: LoadedModel
+    looks: AttentionView
+    echoed: bool
+    out: Output
+
+    @classmethod
+    def open(
+        cls,
+        options: WritingOptions,
+        rows: int,
+        model: ReadModel,
+        prompts: GivenPrompts,
+        picture: Picture,
+        echo: Echo,
+        out: Output,
+    ) -> TextWriter:
+        """Load a model that writes as `options` say, `rows` texts side by side.
+
+        Raises:
+            UsageError: a source is to be written before its text, or see `ReadModel.load`.
+            SeqgenError: there is no such model.
+        """
+        looks = AttentionView(options.of_source, picture.plot, maps=out.draws, inputs=prompts.files)
+        loaded = model.load(options.of_source, rows, options.max_tokens)
+        out.uses([loaded], options.seed)
+        if echo.echo and loaded.conditioning.is_source:
+            loaded.conditioning.require_nothing("--echo")
+        return cls(loaded, looks, echo.on_this_terminal and not loaded.conditioning.is_source, out)
+
+    def is_raw(self, texts: Sequence[str], piped: bool, each: int) -> bool:
+        """Return whether the one text that is written, `each` for a prompt, stands as it is."""
+        of_source = self.looks.options
+        marked = self.out.json or piped or of_source.align or of_source.align_words
+        return not marked and len(texts) == each == 1
+
+    def put(
+        self, records: Iterable[Written], raw: bool, number: str, heading: Callable[[Any], str]
+    ) -> None:
+        """Write texts, a line or a JSON record each; a raw one as it is.
+
+        Args:
+            records: of texts.
+            raw: see `is_raw`.
+            number: the key of a record that tells apart the texts of a prompt.
+            heading: what is said of a text beside its prompt's number.
+        """
+        unknown, given = 0, self.loaded.conditioning
+        for record in records:
+            text = self.loaded.echoed(record.prompt, record.text) if self.echoed else record.text
+            which = getattr(record, number)
+            if self.out.json:
+                put_record(record.record())
+            elif raw:
+                put(text + "\n")
+            else:
+                title = f"{given.prompt} {record.index}{heading(record)}"
+                put(shown(text, title, record.alignment))
+            self.looks.put(record.look, f"source {record.index}, {number} {which}")
+            if given.is_source and which == 0:
+                unknown += record.of_source.source_unknown
+        say_unknown(unknown, self.out)

@@ -1,1 +1,0 @@
-"""The Python API: one function for each thing the command line does. None of them prints."""

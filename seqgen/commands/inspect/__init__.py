@@ -1,1 +1,0 @@
-"""What a model does with a text, token by token."""

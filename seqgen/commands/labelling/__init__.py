@@ -1,1 +1,0 @@
-"""Classifying texts and tagging sentences."""

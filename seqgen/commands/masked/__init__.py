@@ -1,1 +1,0 @@
-"""Masked models: filling in what is hidden, and scoring by it."""

@@ -1,1 +1,0 @@
-"""What a page about a model shows: its training, and how well it predicts."""

@@ -1,1 +1,0 @@
-"""Training a model: the plan, the data, what is chosen, the run."""

@@ -1,1 +1,0 @@
-"""A search for settings: what it tries, its trials on disk, and their training."""

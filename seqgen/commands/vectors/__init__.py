@@ -1,1 +1,0 @@
-"""Vectors of words and of texts from a trained model."""

@@ -1,1 +1,0 @@
-"""Writing with a model: samples, beams, what explains them."""

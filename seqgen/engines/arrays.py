@@ -1,0 +1,322 @@
+"""Products and attention of a few rows over NumPy arrays; a call takes a fraction of torch's."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from seqgen.engines.native.library import library
+from seqgen.engines.native.maps import NativeMap
+from seqgen.engines.native.recording import LibraryMap
+from seqgen.mapped_tensors import forget_pages
+
+Arrays = tuple[np.ndarray, ...]
+# One step of a layer: its input (B, E), or the ids (B,) of its inputs, and the past state's
+# arrays (B, H), to the next ones; h is first.
+ArrayStep = Callable[[np.ndarray, Arrays], Arrays]
+ArrayMap = Callable[[np.ndarray], np.ndarray]
+# W (O, I) and b (O,), or none, to W x + b.
+Way = Callable[[np.ndarray, np.ndarray | None], ArrayMap]
+# For more inputs than these, a table of what each comes to is slow to make and large.
+MOST_KNOWN = 2048
+# So few rows take less time one by one: OpenBLAS packs a matrix for any product of several.
+FEW_ROWS = 3
+# Weights of attention that are held at a time, in 16 MB of float32.
+WEIGHTS_AT_ONCE = 1 << 22
+ONE_ROW, SOME_ROWS = ("single", "threaded"), ("whole", "packed")
+# A block of a matrix that several rows are multiplied with in turn, in numbers: half an L2 cache.
+BLOCK = 1 << 15
+_alone: ContextVar[bool] = ContextVar("each row alone", default=False)
+
+
+@contextlib.contextmanager
+def each_row_alone() -> Iterator[None]:
+    """Have what runs within give every row of a batch what it would get alone, bit for bit.
+
+    The compiled library does so anyway. Of NumPy's products, a row's last bits may differ by how
+    many rows are beside it; each for itself takes about 1.7 times as long.
+    """
+    token = _alone.set(True)
+    try:
+        yield
+    finally:
+        _alone.reset(token)
+
+
+def unchanged(x: np.ndarray, *noise: None) -> np.ndarray:
+    """Return x, of which nothing is dropped and which nothing normalises."""
+    return x
+
+
+class Affine:
+    """W x + b, for weights that do not change.
+
+    How the product is asked for follows from `use_products`, or from `in_fewer_bits`, and the rows
+    alone, so that a seed gives the same text each time. What each way needs is laid out when it is
+    first taken.
+
+    Attributes:
+        quantized: the precision that W is kept in, a key of `QUANTIZED`; None for its own.
+    """
+
+    def __init__(
+        self, weight: np.ndarray, bias: np.ndarray | None, quantized: str | None = None
+    ) -> None:
+        """Take W (O, I) and b (O,), or no b; and in which precision, if not as is set."""
+        self._pair: tuple[np.ndarray, np.ndarray | None] | None = weight, bias
+        self.quantized = quantized or _Settings.quantized
+        self._ways = _Settings.products
+        self._made: dict[Way, ArrayMap] = {}
+
+    def __call__(self, *parts: np.ndarray) -> np.ndarray:
+        """Return W x + b (..., O), x being the `parts` (..., I_1) ... side by side."""
+        x = parts[0] if len(parts) == 1 else np.concatenate(parts, -1)
+        alone = _alone.get()
+        if x.ndim == 2:
+            return self._of_rows(x, alone)
+        if alone and x.shape[-2] > 1:  # whole texts of several rows
+            return np.stack([self._of_rows(text, False) for text in x])
+        return self._of_rows(x.reshape(-1, x.shape[-1]), alone).reshape(*x.shape[:-1], -1)
+
+    def _of_rows(self, x: np.ndarray, alone: bool) -> np.ndarray:
+        """Return W x + b (B, O) of rows (B, I), each of which stands alone or not."""
+        one = len(x) == 1 or alone
+        way = WAYS[self.quantized or (self._ways.one if one else self._ways.some)]
+        pair, made = self._pair, self._made.get(way)  # in this order: another thread may make it
+        if made is None:
+            made = self._made[way] = way(*pair)
+            self._let_go(pair[0])
+        if len(x) == 1 or not alone or isinstance(made, LibraryMap):
+            return made(x)
+        if isinstance(made, Product):
+            return made.of_each(x)
+        return np.concatenate([made(row) for row in x[:, None]])
+
+    def _let_go(self, weight: np.ndarray) -> None:
+        """Let W as it was given go, once what was made of it serves any number of rows."""
+        names = [self.quantized] if self.quantized else [self._ways.one, self._ways.some]
+        if all(WAYS[name] in self._made for name in names):
+            self._pair = None
+            forget_pages(weight)
+
+
+class Product:
+    """W x + b (B, O) of x (B, I) by NumPy; W^T lies ready, which takes a row half the time."""
+
+    def __init__(self, weight: np.ndarray, bias: np.ndarray | None) -> None:
+        self.transposed, self.bias = np.ascontiguousarray(weight.T), bias  # (I, O)
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        if 1 < len(x) <= FEW_ROWS:
+            y = np.concatenate([row @ self.transposed for row in x[:, None]])
+        else:
+            y = x @ self.transposed
+        return y if self.bias is None else np.add(y, self.bias, out=y)
+
+    @cached_property
+    def _blocks(self) -> np.ndarray | None:
+        """W^T in blocks of columns (N, I, w); None where those round otherwise than the whole.
+
+        BLAS libraries take the first and last columns of some matrices in other ways than the
+        rest, so that this is tried.
+        """
+        inputs, outputs = self.transposed.shape
+        width = max(16, BLOCK // inputs // 16 * 16)
+        width = next((w for w in range(width, 15, -16) if outputs % w == 0), outputs)
+        if width == outputs:
+            return None
+        blocks = np.ascontiguousarray(self.transposed.reshape(inputs, -1, width).swapaxes(0, 1))
+        probe = np.cos(np.arange(inputs))[None].astype(blocks.dtype)
+        alike = np.matmul(probe[None], blocks)[:, 0].ravel() == (probe @ self.transposed)[0]
+        return blocks if alike.all() else None
+
+    def of_each(self, x: np.ndarray) -> np.ndarray:
+        """Return for each row of x what a call for it alone gives."""
+        blocks = self._blocks
+        if blocks is None:
+            y = np.matmul(x[:, None], self.transposed)[:, 0]
+        else:
+            y = np.empty((len(x), self.transposed.shape[1]), x.dtype)
+            by_block = y.reshape(len(x), len(blocks), -1).swapaxes(0, 1)[:, :, None]
+            np.matmul(x[None, :, None], blocks[:, None], out=by_block)  # (N, B, 1, w)
+        return y if self.bias is None else np.add(y, self.bias, out=y)
+
+
+def times(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """Return x (B, I) times a matrix (I, O) that does not change."""
+    return np.matmul(x[:, None], matrix)[:, 0] if _alone.get() else x @ matrix
+
+
+def by_one_thread(weight: np.ndarray, bias: np.ndarray | None) -> ArrayMap:
+    """Return W x + b by the compiled library where there is one, or else by NumPy."""
+    native = weight.dtype == np.float32 and library() is not None
+    return (NativeMap if native else Product)(weight, bias)
+
+
+# By name; `tensor_products.py` adds those that need torch.
+WAYS: dict[str, Way] = {"single": by_one_thread, "whole": by_one_thread}
+
+
+@dataclass(frozen=True)
+class Products:
+    """How W x + b is asked for. Which way is fastest differs by processor, and so does rounding.
+
+    Attributes:
+        one: for one row, by one thread ("single") or by all ("threaded", torch).
+        some: for several, by one thread ("whole") or over oneDNN's packed weights ("packed",
+            float32 only), which recurrent layers are then trained with, too
+            (`engines/onednn_linear.py`).
+
+    Raises:
+        ValueError: there is no such way.
+    """
+
+    one: Literal["single", "threaded"] = "single"
+    some: Literal["whole", "packed"] = "whole"
+
+    def __post_init__(self) -> None:
+        if self.one not in ONE_ROW or self.some not in SOME_ROWS:
+            raise ValueError(f"there are no products {self.one!r} and {self.some!r}")
+
+
+class _Settings:
+    """What models made from now on use."""
+
+    products = Products()
+    quantized: str | None = None
+
+
+@contextlib.contextmanager
+def in_fewer_bits(quantized: str | None) -> Iterator[None]:
+    """Have what is made within keep its matrices so: a key of `quantized.QUANTIZED`, or None."""
+    before, _Settings.quantized = _Settings.quantized, quantized
+    try:
+        yield
+    finally:
+        _Settings.quantized = before
+
+
+def use_products(products: Products) -> None:
+    """Have models that are made from now on ask for their products so."""
+    _Settings.products = products
+
+
+def products_in_use() -> Products:
+    """Return how models that are made now ask for their products."""
+    return _Settings.products
+
+
+def attend(
+    q: np.ndarray, keys: np.ndarray, values: np.ndarray, seen: np.ndarray | None = None
+) -> np.ndarray:
+    """Return softmax(Q K^T / sqrt(D)) V (B, heads, T, D).
+
+    Args:
+        q: (B, heads, T, D).
+        keys: (B, heads, n, D), or fewer heads, each read by several of the queries'.
+        values: as keys.
+        seen: which keys a query sees, (B, 1, T, n) or what fits that shape; None where each sees
+            all.
+    """
+    rows, heads, length, width = q.shape
+    of_keys, count = keys.shape[1:3]
+    grouped = q.reshape(rows, of_keys, -1, width)  # (B, heads of keys, G T, D)
+    weights = grouped @ keys.swapaxes(2, 3)  # (B, heads of keys, G T, n)
+    weights *= 1 / math.sqrt(width)
+    if seen is not None:
+        by_head = weights.reshape(rows, heads, length, count)
+        np.copyto(by_head, -np.inf, where=~seen)
+    weights -= np.maximum.reduce(weights, -1, keepdims=True)
+    np.exp(weights, out=weights)
+    weights /= np.add.reduce(weights, -1, keepdims=True)
+    return (weights @ values).reshape(q.shape)
+
+
+def attend_to_past(
+    q: np.ndarray, keys: np.ndarray, values: np.ndarray, seen: np.ndarray | None
+) -> np.ndarray:
+    """Return what `attend` does for the last T of n positions, none of which sees later ones.
+
+    Many queries are taken in pieces, so that their weights take bounded memory, and what comes
+    after a piece is not computed.
+    """
+    rows, heads, length, _ = q.shape
+    count = keys.shape[2]
+    if seen is not None and len(seen) == rows > length == 1 and _alone.get():
+        return attend_each(q, keys, values, seen)
+    size = max(1, WEIGHTS_AT_ONCE // (rows * heads * count))
+    if length <= size:
+        return attend(q, keys, values, seen)
+    pieces = []
+    for begin in range(0, length, size):
+        end = min(begin + size, length)
+        past = count - length + end
+        of_piece = q[:, :, begin:end], keys[:, :, :past], values[:, :, :past]
+        pieces.append(attend(*of_piece, seen[:, :, begin:end, :past]))
+    return np.concatenate(pieces, 2)
+
+
+def attend_to_all(
+    q: np.ndarray, keys: np.ndarray, values: np.ndarray, there: np.ndarray | None
+) -> np.ndarray:
+    """Return what `attend` does where each query sees every key that is there, (B, n) or all.
+
+    Many queries are taken in pieces, so that their weights take bounded memory.
+    """
+    size = max(1, WEIGHTS_AT_ONCE // (q.shape[0] * q.shape[1] * keys.shape[2]))
+    seen = None if there is None else there[:, None, None]
+    pieces = [
+        attend(q[:, :, begin : begin + size], keys, values, seen)
+        for begin in range(0, q.shape[2], size)
+    ]
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, 2)
+
+
+def attend_each(
+    q: np.ndarray, keys: np.ndarray, values: np.ndarray, seen: np.ndarray | None
+) -> np.ndarray:
+    """Return what `attend` does for one query a row, bit for bit what it would be for each alone.
+
+    Args:
+        q: (B, heads, 1, D).
+        keys: (B, heads, n, D), or fewer heads.
+        values: as keys.
+        seen: (B, 1, 1, n), of which each row has the last ones; None for all.
+    """
+    if seen is None:
+        return attend(q, keys, values)
+    starts = seen.argmax(-1).ravel()
+    read = np.empty_like(q)
+    for start in np.unique(starts).tolist():
+        rows = np.flatnonzero(starts == start)
+        if len(rows) == 1:  # which is no copy
+            rows = slice(rows[0], rows[0] + 1)
+        read[rows] = attend(q[rows], *(x[rows, :, start:] for x in (keys, values)))
+    return read
+
+
+def input_map(weight: np.ndarray, bias: np.ndarray, inputs: np.ndarray | None) -> ArrayMap:
+    """Return W x + b as a function of x (B, I), or of the ids (B,) of vectors `inputs` (V, I)."""
+    affine = Affine(weight, bias)
+    if inputs is None:
+        return affine
+    if len(inputs) <= MOST_KNOWN:
+        return _rows_of(inputs @ weight.T + bias)
+    return lambda ids: affine(inputs[ids])
+
+
+def input_map_of_ids(weight: np.ndarray, bias: np.ndarray) -> ArrayMap:
+    """Return W x + b as a function of the ids (B,) of one-hot vectors x."""
+    return _rows_of(weight.T + bias)
+
+
+def _rows_of(table: np.ndarray) -> ArrayMap:
+    """Return what takes ids (B,) to copies of a table's rows, that of one id by a slice."""
+    return lambda ids: table[ids[0] : ids[0] + 1].copy() if len(ids) == 1 else table[ids]

@@ -1,0 +1,449 @@
+"""Steps over arrays as programs, which the compiled library runs in one call.
+
+An equation is run once over `Recorded` arrays, which compute nothing but remember what is asked of
+them. It acts on each row of its inputs by itself, so it is recorded for one row and run for any
+number. What cannot be recorded, such as a choice by a value, raises `Unrecordable`, and is left to
+NumPy.
+"""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seqgen.engines.native.library import address, library
+
+# By the library's numbers.
+NAMES = (
+    *("positive", "tanh", "exp", "sqrt", "negative", "expm1", "log", "erf", "absolute"),
+    *("add", "subtract", "multiply", "divide", "maximum", "minimum"),
+)
+SUM, MOST, PRODUCT, ATTEND, SOURCE = range(len(NAMES), len(NAMES) + 5)
+CODES = {name: code for code, name in enumerate(NAMES)} | {"erf (vectorized)": NAMES.index("erf")}
+COPY = CODES["positive"]
+REDUCTIONS = {np.add: SUM, np.maximum: MOST}
+# Of an operand: its buffer, offset and three strides.
+Operand = tuple[int, int, int, int, int]
+NO_OPERAND = (0,) * 5
+FLOAT = 4
+# How many parts the library divides work into at most.
+MOST_PARTS = 16
+
+
+class Unrecordable(Exception):  # noqa: N818
+    """What was asked of a recorded array has no place in a program."""
+
+
+class LibraryMap:
+    """A linear map that the library knows.
+
+    Attributes:
+        outputs: O.
+        inputs: I.
+        address: where the library finds it.
+        scratch: how many bytes the library needs on the way, for each row.
+    """
+
+    outputs: int
+    inputs: int
+    address: int
+    scratch: int = 0
+
+
+class Recorded(np.ndarray):
+    """An array (1, ...) of one row, of which views are taken as of any; numbers it has none."""
+
+    recording: Recording
+
+    def __array_finalize__(self, source: Any) -> None:
+        self.recording = getattr(source, "recording", None)
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (None,), **options: Any
+    ) -> Recorded:
+        recording = next(x.recording for x in (*inputs, *out) if isinstance(x, Recorded))
+        if method == "reduce":
+            return recording.reduced(ufunc, *inputs, out[0], **options)
+        if method != "__call__" or options:
+            raise Unrecordable(f"{ufunc.__name__}.{method}")
+        return recording.elementwise(ufunc.__name__, inputs, out[0])
+
+    def __array_function__(self, function: Callable, types: Any, args: Any, kwargs: Any) -> Any:
+        if function is np.concatenate:
+            return self.recording.joined(*args, **kwargs)
+        return super().__array_function__(function, types, args, kwargs)
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        self.recording.elementwise("positive", (value,), self[place])
+
+
+class Recording:
+    """What has been asked of recorded arrays so far."""
+
+    def __init__(self) -> None:
+        self.roots: list[np.ndarray] = []  # each array that has memory of its own
+        self.constants: dict[int, tuple[int, np.ndarray]] = {}
+        self.widths: list[int] = []  # of a buffer's rows; 0 of a constant
+        self.instructions: list[tuple[int, ...]] = []
+        self.maps: list[LibraryMap] = []
+        self._begins: list[tuple[int, int]] = []  # addresses, and which buffer begins there
+
+    def array(self, *shape: int) -> Recorded:
+        """Return an array that is yet to be filled, or an input."""
+        # Not a number: what is computed from it behind our back is noticed.
+        memory = np.full(shape, np.nan, np.float32)
+        root = memory.view(Recorded)
+        root.recording = self
+        bisect.insort(self._begins, (root.ctypes.data, len(self.widths)))
+        self.widths.append(root.size)
+        # Not what refers back: such a cycle would keep a model's matrices until it is collected.
+        self.roots.append(memory)
+        return root
+
+    def elementwise(self, name: str, inputs: Sequence[Any], out: np.ndarray | None) -> Recorded:
+        """Record a function of each number, or of pairs."""
+        if name == "square":
+            name, inputs = "multiply", (*inputs, *inputs)
+        if name not in CODES:
+            raise Unrecordable(name)
+        arrays = [np.asarray(x).view(np.ndarray) if np.isscalar(x) else x for x in inputs]
+        shape = np.broadcast_shapes(*(x.shape for x in arrays))
+        if out is None:
+            out = self._result(shape)
+        elif not isinstance(out, Recorded) or (out.shape != shape and name != "positive"):
+            raise Unrecordable("another output")
+        self._record(CODES[name], out.shape, out, *arrays)
+        return out
+
+    def reduced(
+        self,
+        ufunc: np.ufunc,
+        x: Recorded,
+        out: None = None,
+        axis: int = 0,
+        keepdims: bool = False,
+        **options: Any,
+    ) -> Recorded:
+        """Record a sum, or the largest, of the last axis."""
+        if ufunc not in REDUCTIONS or axis not in (-1, x.ndim - 1) or out is not None or options:
+            raise Unrecordable(f"{ufunc.__name__}.reduce")
+        y = self._result((*x.shape[:-1], 1))
+        self._record(REDUCTIONS[ufunc], x.shape, y, x)
+        return y if keepdims else y[..., 0]
+
+    def joined(self, parts: Sequence[np.ndarray], axis: int = 0) -> Recorded:
+        """Record how arrays come to lie side by side."""
+        first = parts[0]
+        if axis not in (-1, first.ndim - 1) or first.ndim < 2:
+            raise Unrecordable("arrays below one another")
+        y, begin = self._result((*first.shape[:-1], sum(x.shape[-1] for x in parts))), 0
+        for x in parts:
+            y[..., begin : begin + x.shape[-1]] = x
+            begin += x.shape[-1]
+        return y
+
+    def product(self, map_: LibraryMap, x: Recorded) -> Recorded:
+        """Record W x + b (1, O) of x (1, I)."""
+        y = self._result((*x.shape[:-1], map_.outputs))
+        if x.size != map_.inputs or x.strides[-1] != FLOAT:
+            raise Unrecordable("a product of several rows")
+        self.maps.append(map_)
+        shape = 1, 1, map_.inputs
+        operands = [(*self._place(one), 0, 0, 1) for one in (y, x)]
+        self._add(PRODUCT, shape, *operands, about=(map_.address, 0))
+        return y
+
+    def __call__(self, layer: int, q: Recorded, k: Recorded, v: Recorded) -> Recorded:
+        """Record what q (1, heads, 1, D) reads of a layer's past, which k and v are added to."""
+        return self._attend(ATTEND, layer, q, k, v)
+
+    def source(self, layer: int, q: Recorded) -> Recorded:
+        """Record what q (1, heads, 1, D) reads of a layer's keys and values of the source."""
+        return self._attend(SOURCE, layer, q)
+
+    def _attend(self, code: int, layer: int, *qkv: Recorded) -> Recorded:
+        if any(x.shape[2] != 1 or x.strides[3] != FLOAT for x in qkv):
+            raise Unrecordable("several queries")
+        q, of_keys = qkv[0], qkv[-1]
+        out = self._result(q.shape)
+        operands = [(*self._place(x), x.strides[1] // FLOAT, 0, 1) for x in (out, *qkv)]
+        shape = q.shape[1], 1, q.shape[3]
+        self._add(code, shape, *operands, about=(layer, of_keys.shape[1]))
+        return out
+
+    def _result(self, shape: tuple[int, ...]) -> Recorded:
+        if len(shape) < 2 or shape[0] != 1:
+            raise Unrecordable("rows that are mixed")
+        return self.array(*shape)
+
+    def _record(
+        self, code: int, shape: tuple[int, ...], out: np.ndarray, *inputs: np.ndarray
+    ) -> None:
+        """Record an instruction for arrays of a shape, or that are repeated to it."""
+        arrays = [out, *inputs]
+        reduces = code in REDUCTIONS.values()
+        views = [
+            np.broadcast_to(x.view(np.ndarray), shape if i or not reduces else out.shape)
+            for i, x in enumerate(arrays)
+        ]
+        strides = [[step // FLOAT for step in x.strides] for x in views]
+        if reduces:
+            strides[0][-1] = 0
+        axes = _merged(shape, strides, keep_last=reduces)
+        if len(axes) > 3:
+            raise Unrecordable("more than three axes")
+        axes = [(1, (0,) * len(arrays))] * (3 - len(axes)) + axes
+        sizes, steps = zip(*axes, strict=True)
+        operands = [(*self._place(x), *(step[i] for step in steps)) for i, x in enumerate(arrays)]
+        same = [x for x in operands[1:] if x[0] == operands[0][0] and x != operands[0]]
+        if same and any(np.may_share_memory(out, x) for x in inputs):
+            raise Unrecordable("an output that overlaps an input")
+        self._add(code, sizes, *operands)
+
+    def _place(self, x: np.ndarray) -> tuple[int, int]:
+        """Return the buffer of an array, and where it begins there."""
+        address = x.ctypes.data
+        at = bisect.bisect_right(self._begins, (address, len(self.widths))) - 1
+        if at >= 0:
+            begin, buffer = self._begins[at]
+            offset = (address - begin) // FLOAT
+            if offset < self.widths[buffer]:
+                return buffer, offset
+        if isinstance(x, Recorded) or (x.dtype != np.float32 and x.size != 1):
+            raise Unrecordable("a copy, or an array of another type")
+        constant = np.asarray(x, np.float32)
+        if np.isnan(constant).any():
+            raise Unrecordable("numbers that were made of recorded arrays")
+        known = self.constants.get(address)
+        if known is None or x.size == 1:
+            known = self.constants[constant.ctypes.data] = len(self.widths), constant
+            self.widths.append(0)
+            self.roots.append(constant)
+        return known[0], 0
+
+    def _add(
+        self, code: int, shape: Sequence[int], *operands: Operand, about: tuple[int, int] = (0, 0)
+    ) -> None:
+        padded = [*operands, *[NO_OPERAND] * (4 - len(operands))]
+        row = code, *shape, *(number for operand in padded for number in operand), *about
+        self.instructions.append(row)
+
+
+class _ThreadBuffers(NamedTuple):
+    """What a thread runs a program in.
+
+    Attributes:
+        rows: B.
+        memory: of the arrays that last within a run only.
+        table: where each buffer is, and the width of its rows; its address is `at`.
+        scratch: the address of what products need on the way.
+        shapes: of the outputs.
+    """
+
+    rows: int
+    memory: np.ndarray
+    table: np.ndarray
+    at: int
+    scratch: int
+    shapes: list[tuple[int, ...]]
+
+
+class Program:
+    """Instructions that the library runs for any number of rows.
+
+    Args:
+        recording: of an equation.
+        inputs: the arrays that it was run on.
+        outputs: what it returned.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        inputs: Sequence[Recorded],
+        outputs: Sequence[Recorded],
+    ) -> None:
+        self._run = library().run
+        self._kept = recording.maps, recording.roots  # the library reads their memory
+        begun = [recording._place(x)[0] for x in inputs]
+        made, self._shapes = [], [x.shape[1:] for x in outputs]
+        for x in outputs:
+            if x.ndim < 2 or x.shape[0] != 1:
+                raise Unrecordable("rows that are mixed")
+            buffer, _ = recording._place(x)
+            if buffer in (*begun, *made) or recording.widths[buffer] != x.size:
+                x = recording.elementwise("positive", (x,), recording.array(*x.shape))
+                buffer, _ = recording._place(x)
+            made.append(buffer)
+        self._instructions = np.array(recording.instructions, np.int64)
+        self._begun, self._made = begun, made
+        self._table = np.zeros((len(recording.widths), 2), np.int64)
+        self._table[:, 1] = recording.widths
+        for buffer, constant in recording.constants.values():
+            self._table[buffer] = constant.ctypes.data, 0
+        self._temporary, self._offsets, self._size = self._arranged({*begun, *made})
+        self._begun_widths = self._table[begun, 1].tolist()
+        self._code = self._instructions.ctypes.data, len(self._instructions)
+        self._scratch = max((map_.scratch for map_ in recording.maps), default=0)
+        self._threads = threading.local()
+
+    def _arranged(self, others: set[int]) -> tuple[np.ndarray, np.ndarray, int]:
+        """Return which buffers last within a run only, where each begins, and what they take.
+
+        Memory is used again once nothing reads it any more, so that it stays in the cache.
+        """
+        operands = self._instructions[:, 4:24].reshape(-1, 4, 5)[:, :, 0].tolist()
+        last = {buffer: i for i, row in enumerate(operands) for buffer in row}
+        begins: dict[int, int] = {}
+        free: list[tuple[int, int]] = []  # size and begin
+        size = 0
+        for i, row in enumerate(operands):
+            out = row[0]
+            width = int(self._table[out, 1])
+            if out not in others and out not in begins and width:
+                fitting = min((x for x in free if x[0] == width), default=None)
+                if fitting is None:
+                    begins[out], size = size, size + width
+                else:
+                    free.remove(fitting)
+                    begins[out] = fitting[1]
+            free += [
+                (int(self._table[b, 1]), begins[b]) for b in {*row} if b in begins and last[b] == i
+            ]
+        buffers = np.array([*begins], np.int64)
+        return buffers, np.array([*begins.values()], np.int64) * FLOAT, size
+
+    def _room(self, rows: int) -> _ThreadBuffers:
+        """Return a thread's memory for so many rows; new pages each time take longer than sums."""
+        before = getattr(self._threads, "room", None)
+        if before is not None and before.rows == rows:
+            return before
+        size = (self._size + self._scratch // FLOAT + 1) * rows
+        fits = before is not None and before.memory.size >= size
+        memory = before.memory if fits else np.empty(size, np.float32)
+        table = self._table.copy()
+        table[self._temporary, 0] = memory.ctypes.data + rows * self._offsets
+        shapes = [(rows, *shape) for shape in self._shapes]
+        scratch = memory.ctypes.data + self._size * rows * FLOAT
+        self._threads.room = _ThreadBuffers(rows, memory, table, table.ctypes.data, scratch, shapes)
+        return self._threads.room
+
+    def __call__(self, rows: int, inputs: Sequence[np.ndarray], past: int = 0) -> list[np.ndarray]:
+        """Run it.
+
+        Args:
+            rows: B.
+            inputs: (B, ...) of float32; one (1, ...) is every row's.
+            past: the address of what `attend` reads, `struct past` of the library.
+
+        Returns:
+            The outputs, (B, ...) each.
+        """
+        room = self._room(rows)
+        table = room.table
+        outputs = [np.empty(shape, np.float32) for shape in room.shapes]
+        kept = [np.ascontiguousarray(x, np.float32) for x in inputs]
+        for buffer, width, x in zip(self._begun, self._begun_widths, kept, strict=True):
+            table[buffer, 0] = address(x)
+            table[buffer, 1] = width if len(x) == rows else 0
+        for buffer, x in zip(self._made, outputs, strict=True):
+            table[buffer, 0] = address(x)
+        self._run(*self._code, rows, room.at, past, room.scratch)
+        return outputs
+
+
+def past_of(
+    places: np.ndarray,
+    slots: int,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    rows: Sequence[int] | None = None,
+    origins: tuple[np.ndarray, np.ndarray] | None = None,
+    sources: tuple[Sequence[np.ndarray], Sequence[int], Sequence[int]] | None = None,
+) -> tuple[np.ndarray, ...]:
+    """Return `struct past` of the library, and what must live as long.
+
+    Args:
+        places: the addresses of the keys (B, heads, slots, D) of each layer, then of its values.
+        slots: of each row.
+        starts: the first slot that each token sees, one or several tokens for a row.
+        ends: what follows each token's own slot.
+        rows: the row of each token, those of one row in order; by default one for each row.
+        origins: an earlier row for each, (B,), and the slot before which both hold the same, (B,):
+            such slots are read there, by one token for each row.
+        sources: the keys (S, heads, L, D) of each layer, then the values; which source each row
+            has, B of them; and their lengths, S of them.
+    """
+    leaves, owners, lengths = sources or ((), (), ())
+    width = leaves[0].shape[2] if leaves else 0
+    leaves = [np.ascontiguousarray(x, np.float32) for x in leaves]
+    room = max(*ends, width)
+    order = of_tokens = range(len(starts))
+    if leaves:
+        owners = owners if rows is None else [owners[row] for row in rows]
+        order = np.argsort(owners, kind="stable")  # tokens that read the same
+    elif origins is not None:
+        groups = np.where(origins[1] > 0, origins[0], of_tokens)
+        for _ in range(4):  # from row to row, 16 of them
+            groups = groups[groups]
+        order = np.argsort(groups, kind="stable")
+    tokens = np.array([of_tokens if rows is None else rows, starts, ends, order], np.int64)
+    integers = [[x.ctypes.data for x in leaves], owners, lengths, *(origins or ())]
+    kept = [np.array(x, np.int64) for x in integers]
+    weights = np.empty(MOST_PARTS * room, np.float32)
+    at, begins = places.ctypes.data, [x.ctypes.data for x in kept]
+    by_token = (tokens.ctypes.data + i * tokens.strides[0] for i in range(4))
+    own = at, at + places.nbytes // 2, *by_token, *(begins[3:] or (0, 0)), slots
+    of_sources = begins[0], begins[0] + kept[0].nbytes // 2, *begins[1:3], width
+    numbers = *own, room, weights.ctypes.data, *of_sources
+    return np.array(numbers, np.int64), places, weights, tokens, *kept, *leaves
+
+
+def _merged(
+    shape: Sequence[int], strides: Sequence[Sequence[int]], keep_last: bool
+) -> list[tuple[int, tuple[int, ...]]]:
+    """Return sizes and strides of as few axes as do: those of one element go, neighbours join.
+
+    Args:
+        shape: of what all arrays are repeated to.
+        strides: of each array.
+        keep_last: the last axis stays by itself.
+    """
+    axes: list[tuple[int, tuple[int, ...]]] = []
+    last = len(shape) - 1
+    for i, size in enumerate(shape):
+        steps = tuple(of_array[i] for of_array in strides)
+        if size == 1 and not (keep_last and i == last):
+            continue
+        joins = axes and all(a == b * size for a, b in zip(axes[-1][1], steps, strict=True))
+        if joins and not (keep_last and i == last):
+            axes[-1] = axes[-1][0] * size, steps
+        else:
+            axes.append((size, steps))
+    return axes
+
+
+def recorded(
+    equation: Callable[..., Sequence[Recorded]],
+    shapes: Sequence[tuple[int, ...]],
+    recording: Recording | None = None,
+) -> Program | None:
+    """Return a step as a program; None where the library, or a way to record it, is missing.
+
+    Args:
+        equation: takes an array (1, ...) of each shape to all outputs.
+        shapes: of a row of each input, without the row.
+        recording: what is used to record; a new one by default.
+    """
+    if library() is None:
+        return None
+    recording = recording or Recording()
+    inputs = [recording.array(1, *shape) for shape in shapes]
+    try:
+        return Program(recording, inputs, equation(*inputs))
+    except Unrecordable:
+        return None

@@ -1,0 +1,110 @@
+"""Products of float32 matrices in training, by the library that is fastest on this machine.
+
+PyTorch asks MKL for them, which takes twice as long as oneDNN on some processors. oneDNN's
+product has no gradient of its own, so it is written out here. Which of both is taken follows from
+`arrays.use_products` and the shapes alone: they differ in rounding, and a resumed run is to go on
+as if it had never stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from seqgen.engines.quantized import OF_HEAD, QUANTIZED, QuantizedMap
+from seqgen.engines.tensor_products import asks_onednn
+
+# Multiplications from which oneDNN's product takes less time, with its call of some microseconds.
+LEAST_MULTIPLICATIONS = 1 << 21
+# The same for maps of sequences. oneDNN makes code for each new shape, which takes it most of a
+# millisecond, and pieces of sources of different lengths have hundreds of small ones.
+LEAST_OF_SEQUENCES = 1 << 24
+
+
+def suits_onednn(rows: int, weight: Tensor) -> bool:
+    """Return whether x W^T of `rows` rows x is to be asked of oneDNN."""
+    plain = weight.dtype == torch.float32 and weight.device.type == "cpu"
+    large = rows * weight.numel() >= LEAST_MULTIPLICATIONS
+    traced = torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling()
+    return plain and large and not traced and asks_onednn()
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return x W^T + b (R, O) of x (R, I) by oneDNN, outside any graph; W may lie transposed."""
+    ask = torch.ops.mkldnn._linear_pointwise.default
+    return ask(x.contiguous(), weight, bias, "none", [], "")
+
+
+class FastLinear(nn.Linear):
+    """`nn.Linear`, by whichever library is faster here.
+
+    Attributes:
+        quantized: the map in fewer bits, for writing and scoring; None for the weights as they are.
+    """
+
+    quantized: QuantizedMap | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.quantized is not None:
+            return self.quantized.over(x)
+        return linear(x, self.weight, self.bias)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return x W^T + b (..., O) of x (..., I), with its gradients."""
+    rows = x.numel() // x.shape[-1]
+    large = rows * weight.numel() >= LEAST_OF_SEQUENCES
+    if large and x.dtype == weight.dtype and suits_onednn(rows, weight):
+        return _Linear.apply(x, weight, bias)
+    return F.linear(x, weight, bias)
+
+
+class _Linear(Function):
+    """x W^T + b, whose gradients are products of oneDNN, too."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        flat = x.reshape(-1, x.shape[-1])
+        ctx.shape = x.shape
+        ctx.save_for_backward(flat, weight)
+        bias = None if bias is None else bias.detach()
+        return product(flat, weight.detach(), bias).view(*x.shape[:-1], -1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        d_y = d_y.reshape(-1, d_y.shape[-1])
+        of_x, of_weight, of_bias = ctx.needs_input_grad
+        return (
+            product(d_y, weight.T).view(ctx.shape) if of_x else None,
+            product(d_y.T, x.T) if of_weight else None,
+            d_y.sum(0) if of_bias else None,
+        )
+
+
+def quantize_linear_layers(model: nn.Module, precision: str) -> None:
+    """Keep weights of every `FastLinear` in fewer bits, a key of `QUANTIZED`; none is trained.
+
+    The head may be kept in more of them (`OF_HEAD`).
+
+    Weights that nothing else reads, as an embedding reads those of a head tied to it, are let go.
+    In their place is one number, of their shape and type: not a number, so that no mistake is
+    silent.
+    """
+    layers = [module for module in model.modules() if isinstance(module, FastLinear)]
+    others = [module for module in model.modules() if not isinstance(module, FastLinear)]
+    read = {id(p) for module in others for p in module.parameters(recurse=False)}
+    for layer in layers:
+        kind = OF_HEAD.get(precision, precision) if layer is model.head else precision
+        layer.quantized = QUANTIZED[kind](layer.weight, layer.bias)
+        own = layer._parameters.get("weight")  # none where it is computed, as with adapters
+        if own is not None and id(own) not in read:
+            nothing = own.new_full((1, 1), math.nan).expand(own.shape)
+            layer.weight = nn.Parameter(nothing, requires_grad=False)

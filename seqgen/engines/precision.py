@@ -1,0 +1,157 @@
+"""Where a model computes, and in which arithmetic."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from seqgen import ranks
+from seqgen.engines.quantized import QUANTIZED
+from seqgen.engines.tensor_products import has_packed
+from seqgen.errors import SeqgenError, UsageError
+
+# int8 and int4 are for writing and scoring alone.
+Precision = Literal["auto", "float32", "float64", "bf16", "int8", "int4"]
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device called `name`; "auto" is CUDA, then MPS, then the CPU.
+
+    On CUDA float32 is float32 from then on: cuDNN's RNNs would take TF32.
+
+    Raises:
+        UsageError: no such device is known.
+        SeqgenError: this machine has none.
+    """
+    device = _device(name)
+    if device.type == "cuda":
+        if device.index is None and ranks.launched():
+            device = torch.device("cuda", ranks.local_rank())
+            torch.cuda.set_device(device)  # which NCCL takes
+        # The weights are laid out anew, which costs little; TF32 is off on purpose, and some
+        # releases speak of a newer setting for it.
+        for message in ("RNN module weights are not part of single", ".*TF32", "TensorFloat32"):
+            warnings.filterwarnings("ignore", message=message)
+        torch.backends.cudnn.allow_tf32 = False
+    return device
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    kind, colon, index = name.partition(":")
+    if kind not in ("cpu", "cuda", "mps") or (colon and not index.isdigit()):
+        raise UsageError(f"--device is auto, cpu, cuda or mps, not {name!r}")
+    there = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }[kind]
+    if not there:
+        raise SeqgenError(f"this machine has no {kind} device; use --device cpu")
+    return torch.device(name)
+
+
+def choose_precision(precision: Precision, device: torch.device, large: bool = True) -> Precision:
+    """Resolve "auto" for training on `device`, as far as no trial is needed.
+
+    Args:
+        precision: what was asked for.
+        device: where training is.
+        large: the model's products may be worth casting for on a CPU (`suits_bf16`).
+
+    Returns:
+        float32, float64 or bf16; or "auto" on a CPU that may be faster in bf16, which only a
+        trial shows (`training.speed`).
+    """
+    if precision != "auto":
+        return precision
+    if device.type == "cuda":
+        return "bf16" if torch.cuda.get_device_capability(device) >= (8, 0) else "float32"
+    return "auto" if device.type == "cpu" and large else "float32"
+
+
+def wide_device(device: torch.device) -> torch.device:
+    """Return where float64 is computed for a device: there, or on the CPU if it has none (MPS)."""
+    return torch.device("cpu") if device.type == "mps" else device
+
+
+def in_float64(tensor: Tensor) -> Tensor:
+    """Return a tensor in float64, where its device has that; see `wide_device`."""
+    return tensor.to(wide_device(tensor.device)).double()
+
+
+def parameter_type(precision: Precision) -> torch.dtype:
+    """Return the type that parameters are kept in; under bf16 they stay float32."""
+    return torch.float64 if precision == "float64" else torch.float32
+
+
+def in_precision(model: nn.Module, precision: Precision) -> nn.Module:
+    """Return a model that computes in some precision on the device that it is on.
+
+    On a CPU, where matrices in fewer bits are a form of their own, other models than those that
+    have it get bf16 numbers everywhere, and keep float32 for int8 and int4. So does a CPU without
+    oneDNN.
+    """
+    quantizes = model.device.type == "cpu" and getattr(model, "quantizable", False)
+    quantizes = quantizes and (precision != "bf16" or has_packed())
+    if precision in QUANTIZED and quantizes:
+        model.quantize(precision)
+        return model
+    return model.to(torch.bfloat16 if precision == "bf16" else parameter_type(precision))
+
+
+def arithmetic(precision: Precision, device: torch.device) -> AbstractContextManager:
+    """Return the autocast that `precision` asks for, or a context that does nothing."""
+    if precision == "bf16":
+        return torch.autocast(device.type, dtype=torch.bfloat16)
+    return contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def step_arithmetic(precision: Precision, device: torch.device) -> Iterator[None]:
+    """Let cuDNN's RNNs take TF32 within, forward and backward, where bf16 is asked for."""
+    reduced = precision == "bf16" and device.type == "cuda"
+    if reduced:
+        torch.backends.cudnn.allow_tf32 = True
+    try:
+        yield
+    finally:
+        if reduced:
+            torch.backends.cudnn.allow_tf32 = False
+
+
+def kernel_arithmetic(device: torch.device) -> AbstractContextManager:
+    """Return what leaves the autocast where a fused recurrent kernel does not follow it in bf16.
+
+    oneDNN has no bf16 LSTM on many CPUs. On CUDA torch casts to float16 for cuDNN, whatever was
+    asked for, in which small gradients vanish; a step has TF32 instead (`step_arithmetic`).
+    """
+    if not torch.is_autocast_enabled(device.type):
+        return contextlib.nullcontext()
+    follows = device.type != "cuda"
+    if device.type == "cpu" and torch.backends.mkldnn.is_available():
+        follows = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return contextlib.nullcontext() if follows else torch.autocast(device.type, enabled=False)
+
+
+def restored_randomness(device: torch.device) -> AbstractContextManager:
+    """Return what gives torch's generators, the CPU's and `device`'s, their states back."""
+    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
+
+
+def trains_on_cpu(x: Tensor) -> bool:
+    """Return whether a gradient written out by hand is worth it: one is wanted, and on a CPU.
+
+    A compiler fuses what automatic differentiation records better than what is written out.
+    """
+    compiling = torch.compiler.is_compiling()
+    return torch.is_grad_enabled() and x.device.type == "cpu" and not compiling

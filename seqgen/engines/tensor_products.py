@@ -1,0 +1,157 @@
+"""Products of a few rows that only torch has: by all threads, packed by oneDNN, in fewer bits."""
+
+from __future__ import annotations
+
+import functools
+import math
+import platform
+import time
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seqgen.engines.arrays import (
+    ONE_ROW,
+    SOME_ROWS,
+    WAYS,
+    ArrayMap,
+    Products,
+    Way,
+    by_one_thread,
+    products_in_use,
+)
+from seqgen.engines.native.recording import Recorded
+from seqgen.engines.ops import ArrayOps
+from seqgen.engines.quantized import QUANTIZED, QuantizedMap
+from seqgen.engines.tensor_ops import TensorOps
+from seqgen.engines.weights import Weights
+
+
+def own_tensor(x: np.ndarray) -> Tensor:
+    """Return an array as a tensor; a copy of one that must not be written to, as mapped ones."""
+    return torch.from_numpy(x if x.flags.writeable else x.copy())
+
+
+class _Threaded:
+    """W x + b (1, O) of x (1, I), by all threads: each core's cache then holds its part of W."""
+
+    def __init__(self, weight: np.ndarray, bias: np.ndarray | None) -> None:
+        self.weight, self.bias = own_tensor(weight), None if bias is None else bias[None]
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        y = torch.mv(self.weight, torch.from_numpy(x)[0]).numpy()[None]
+        return y if self.bias is None else np.add(y, self.bias, out=y)
+
+
+class _Packed:
+    """W x + b (B, O) of x (B, I) by oneDNN, W being laid out in the blocks its kernels read."""
+
+    def __init__(self, weight: np.ndarray, bias: np.ndarray | None) -> None:
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(own_tensor(weight))
+        self.bias = None if bias is None else own_tensor(bias)
+        self.linear = torch.ops.mkldnn._linear_pointwise.default
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        return self.linear(torch.from_numpy(x), self.weight, self.bias, "none", [], "").numpy()
+
+
+def _packed(weight: np.ndarray, bias: np.ndarray | None) -> ArrayMap:
+    """Return `_Packed`, where it is to be had."""
+    return (_Packed if weight.dtype == np.float32 and has_packed() else by_one_thread)(weight, bias)
+
+
+def _in_fewer_bits(kind: type[QuantizedMap]) -> Way:
+    return lambda weight, bias: kind(
+        *(None if x is None else torch.from_numpy(x) for x in (weight, bias))
+    )
+
+
+WAYS |= {"threaded": _Threaded, "packed": _packed}
+WAYS |= {name: _in_fewer_bits(kind) for name, kind in QUANTIZED.items()}
+
+
+def _over_arrays(name: str) -> staticmethod:
+    plain, f = getattr(ArrayOps, name), getattr(TensorOps, name)
+
+    def fused(x: np.ndarray) -> np.ndarray:
+        return plain(x) if isinstance(x, Recorded) else f(torch.from_numpy(x)).numpy()
+
+    return staticmethod(fused)
+
+
+class FusedArrayOps(ArrayOps):
+    """NumPy's arrays, by kernels of torch where it is loaded anyway and they are faster."""
+
+    gelu, gelu_exact, silu = map(_over_arrays, ("gelu", "gelu_exact", "silu"))
+
+
+def as_array(x: Tensor | np.ndarray | None) -> np.ndarray | None:
+    """Return a tensor as the array of the same memory; an array, or None, as it is."""
+    return x if x is None or isinstance(x, np.ndarray) else x.detach().numpy()
+
+
+def as_tensor(x: Tensor | np.ndarray) -> Tensor:
+    """Return an array as the tensor of the same memory; a tensor as it is."""
+    return torch.from_numpy(x) if isinstance(x, np.ndarray) else x
+
+
+def weights_as_arrays(module: nn.Module) -> Weights:
+    """Return all weights of a module as they are used: adapters added, or in fewer bits."""
+    arrays, maps = {}, {}
+    for path, part in module.named_modules():
+        prefix = f"{path}." if path else ""
+        for name in (*part._parameters, *part._buffers, *getattr(part, "parametrizations", ())):
+            if getattr(part, name) is not None:
+                arrays[prefix + name] = as_array(getattr(part, name))
+        if (quantized := getattr(part, "quantized", None)) and isinstance(part, nn.Linear):
+            maps[prefix] = quantized
+    return Weights(arrays, maps=maps)
+
+
+def asks_onednn() -> bool:
+    """Return whether products of several rows are asked of oneDNN."""
+    return products_in_use().some == "packed" and has_packed()
+
+
+# What is measured: the product for the gates of 256 units with inputs of 256; the number of rows;
+# for how many seconds, and the least number of calls.
+MEASURED_SHAPE, MEASURED_ROWS, MEASURED_SECONDS, LEAST_CALLS = (1024, 512), 8, 0.02, 3
+# The default is replaced only by a way at least this many times as fast.
+LEAST_GAIN = 1.1
+
+
+def fastest_products() -> Products:
+    """Measure which ways are fastest here, in some milliseconds."""
+    weight, bias = (np.ones(shape, np.float32) for shape in (MEASURED_SHAPE, MEASURED_SHAPE[0]))
+    some = SOME_ROWS if has_packed() else SOME_ROWS[:1]
+    with torch.inference_mode():
+        return Products(
+            one=_fastest({way: WAYS[way] for way in ONE_ROW}, weight, bias, rows=1),
+            some=_fastest({way: WAYS[way] for way in some}, weight, bias, rows=MEASURED_ROWS),
+        )
+
+
+def _fastest(ways: Mapping[str, Way], weight: np.ndarray, bias: np.ndarray, rows: int) -> str:
+    """Return the name of the fastest way; the first one's, unless another is much faster."""
+    x = np.ones((rows, weight.shape[1]), dtype=np.float32)
+    functions = {name: way(weight, bias) for name, way in ways.items()}
+    seconds = dict.fromkeys(functions, math.inf)
+    until, calls = time.perf_counter() + MEASURED_SECONDS, 0
+    while calls < LEAST_CALLS or time.perf_counter() < until:
+        for name, way in functions.items():  # in turn; the fastest call is the least disturbed one
+            began = time.perf_counter()
+            way(x)
+            seconds[name] = min(seconds[name], time.perf_counter() - began)
+        calls += 1
+    default, best = next(iter(seconds)), min(seconds, key=seconds.__getitem__)
+    return best if seconds[default] >= LEAST_GAIN * seconds[best] else default
+
+
+@functools.cache
+def has_packed() -> bool:
+    """Return whether this build of torch has what its own compiler uses for packed weights."""
+    names = "_reorder_linear_weight", "_linear_pointwise"
+    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    return x86 and all(hasattr(torch.ops.mkldnn, name) for name in names)

@@ -1,0 +1,114 @@
+"""Texts that are written from their end to their beginning; and texts in a model's direction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seqgen.generation.continuation import Continuation, EndIds
+from seqgen.store.loaded import LoadedModel
+from seqgen.text.tokenizers import Decoder, Tokenizer
+
+UNFINISHED = "\ufffd"
+# A character has so many bytes at most: tokens further apart are decoded on their own.
+REACH = 4
+
+
+class BackwardDecoder(Decoder):
+    """Decodes tokens that come from right to left; returns the text mirrored, as it comes.
+
+    What is certain of a text is then never taken back, and a stop string is found by its mirror
+    image, as forwards. Only the tokens whose text is not certain yet are decoded again, together
+    with a few to the right of them, which a tokenizer may need to know.
+
+    Args:
+        tokenizer: whose ids they are.
+        history: the ids that were read before, in that order: what stands to the right.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, history: Sequence[int] = ()) -> None:
+        self.tokenizer = tokenizer
+        self._right = [*reversed(history[-REACH:])]  # ids whose text is certain
+        self._open: list[int] = []  # ids to the left of them, whose text is not
+        self._sent = 0  # characters that were returned of the text of `_open`
+
+    def push(self, token: int) -> str:
+        self._open.insert(0, token)
+        text = self._text(self._open)
+        # A character may lack its first bytes, which come next.
+        certain = text.lstrip(UNFINISHED)
+        if certain == text:
+            return self._settle(0)
+        return self._new(certain) + self._settle(self._cut(text))
+
+    def flush(self) -> str:
+        return self._settle(0)
+
+    def _text(self, ids: list[int]) -> str:
+        whole = self.tokenizer.decode(ids + self._right)
+        return whole[: len(whole) - len(self.tokenizer.decode(self._right))]
+
+    def _new(self, text: str) -> str:
+        piece = text[::-1][self._sent :]
+        self._sent += len(piece)
+        return piece
+
+    def _cut(self, text: str) -> int:
+        """Return how many open ids are to stay open: those that bytes on the left may change.
+
+        What follows them must be decoded alike with them and without them, as the bytes of a
+        character that lacks its last one are not.
+
+        Args:
+            text: of all open ids.
+        """
+        for keep in range(REACH - 1, min(2 * REACH, len(self._open))):
+            if self.tokenizer.decode(self._open[:keep]) + self._text(self._open[keep:]) == text:
+                return keep
+        return len(self._open)
+
+    def _settle(self, keep: int) -> str:
+        """Return what is new of the text of all open ids but the first `keep`; close these."""
+        settled = self._open[keep:]
+        if not settled:
+            return ""
+        text = self._text(settled)
+        piece = self._new(text)
+        self._sent -= len(text)
+        self._open, self._right = self._open[:keep], [*settled, *self._right][:REACH]
+        return piece
+
+
+def decoder_of(loaded: LoadedModel, history: Sequence[int]) -> Decoder:
+    """Return what decodes the tokens that a model writes after those of `history`."""
+    if loaded.backward:
+        return BackwardDecoder(loaded.tokenizer, history)
+    return loaded.tokenizer.decoder(history)
+
+
+class BackwardContinuation(Continuation):
+    """A text that grows to the left. It is shown when it is finished, as it is read.
+
+    A stop string ends it as it does forwards: what is to the right of it remains.
+    """
+
+    reads = -1
+
+    def push(self, token: int, logprob: float = 0.0) -> str:
+        super().push(token, logprob)
+        if self.finish_reason is None:
+            return ""
+        self.text = self.text[::-1]
+        return self.text
+
+
+def begin_continuation(
+    loaded: LoadedModel,
+    decoder: Decoder,
+    stops: Sequence[str],
+    max_tokens: int,
+    min_tokens: int,
+    ends: EndIds,
+) -> Continuation:
+    """Begin a text of a model; see `Continuation`. Without `ends`, the model's own end it."""
+    kind = BackwardContinuation if loaded.backward else Continuation
+    return kind(decoder, stops, max_tokens, ends or loaded.framing.stops, min_tokens)

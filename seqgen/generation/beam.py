@@ -1,0 +1,205 @@
+"""Beam search: plain, in diverse groups, and stochastic. Knows models and states.
+
+At every step each live hypothesis is extended by every token that the filters leave. Of these
+candidates, ranked by total log-probability, the `beams` best that do not end become the live
+hypotheses of the next step. Candidates that end (by EOS or a stop string) are finished if they are
+among the `beams` best. At `max_tokens` the live ones are finished too. A search stops when no live
+hypothesis can still beat the n-th best finished one, whatever length it may reach. With as many
+beams as there are texts it is exhaustive search.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+
+from seqgen.generation.beam_groups import (
+    Ending,
+    Ends,
+    Expansion,
+    Fate,
+    Group,
+    Penalty,
+    RestrictedGroup,
+    SearchPrompt,
+)
+from seqgen.generation.continuation import DEAD_END, LIMIT, EndIds, reasons_of
+from seqgen.generation.hypotheses import Hypothesis, NBest
+from seqgen.generation.processors import History, Processor, before_and_after, normalise
+from seqgen.generation.sampling import prefill
+from seqgen.generation.stochastic_beam import StochasticGroup
+from seqgen.hashing import hash64
+from seqgen.models.distributions import require_numbers
+from seqgen.models.inference import InferenceModel, without_gradients
+from seqgen.models.state import Opens
+from seqgen.settings.generation import BeamOptions
+
+# The prompt's place, the group, and the fates of its best candidates.
+Watch = Callable[[int, int, Sequence[Fate]], None]
+# The beam of a prompt's texts that must contain something, from its first hypothesis on, or None.
+Restrict = Callable[[SearchPrompt, Hypothesis], RestrictedGroup | None]
+
+
+class Search:
+    """The groups of one prompt, of which a batch has several."""
+
+    def __init__(
+        self, ending: Ending, place: int, options: BeamOptions, restrict: Restrict | None = None
+    ) -> None:
+        self.ending, self.place = ending, place
+        digest = int(hash64(options.seed or 0, ending.source.number))
+        root = Hypothesis(row=place, digest=digest)
+        self.restricted = None if restrict is None else restrict(ending.source, root)
+        if self.restricted is not None:
+            self.groups: list[Group] = [self.restricted]
+            return
+        kind = StochasticGroup if options.stochastic else Group
+        self.groups = [
+            kind(options, Hypothesis(row=place, digest=digest)) for _ in range(options.groups)
+        ]
+
+    @property
+    def live(self) -> list[Hypothesis]:
+        """Every live hypothesis, group after group."""
+        return [hypothesis for group in self.groups for hypothesis in group.live]
+
+    def advance(self, expansion: Expansion, watch: Watch | None) -> None:
+        """Take one step in every group; later ones see what earlier ones took."""
+        taken: dict[int, int] = {}
+        self._before = self.live
+        for number, group in enumerate(self.groups):
+            if not group.live:
+                continue
+            considered, others = group.advance(expansion, taken, self.ending)
+            if watch is not None:
+                watch(self.place, number, [*considered, *others])
+            for _, token, _, fate in considered:
+                if fate == "live":
+                    taken[token] = taken.get(token, 0) + 1
+
+    def hypotheses(self) -> list[Hypothesis]:
+        """Return the n best, the best first; groups may have found the same text.
+
+        If no text could be finished, those that lack something required are returned, or else the
+        best one that could not go on.
+        """
+        best = NBest(self.groups[0].best.n)
+        for group in self.groups:
+            for hypothesis in group.best.hypotheses:
+                best.add(hypothesis)
+        if not best.hypotheses and self.restricted is not None:
+            best = self.restricted.failing
+        if not best.hypotheses:
+            dead = max(self._before, key=lambda hypothesis: hypothesis.logprob)
+            self.ending.finish(dead, DEAD_END, self.groups[0].norm)
+            best.add(dead)
+        return best.hypotheses
+
+
+@without_gradients
+def search(
+    model: InferenceModel,
+    sources: Sequence[SearchPrompt],
+    options: BeamOptions,
+    processors: Sequence[Processor],
+    eos_id: EndIds,
+    ends: Ends | None = None,
+    watch: Watch | None = None,
+    opens: Opens | None = None,
+    penalty: Penalty | None = None,
+    outcomes: Processor | None = None,
+    restrict: Restrict | None = None,
+) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """Search for the most probable texts after several prompts at once.
+
+    Args:
+        model: in evaluation mode.
+        sources: the prompts.
+        options: how to search.
+        processors: applied in this order; what they leave is possible. Plain searches rank by
+            the model's own log-probabilities all the same, stochastic ones sample from theirs.
+        eos_id: the token, or the tokens, that end a text; None if none does.
+        ends: finds stop strings.
+        watch: is shown the best candidates of every step.
+        opens: opens a state for the sources' handles; None for a model that has no sources.
+        penalty: added to the score of a text that plain searches have finished.
+        outcomes: makes one outcome of several tokens; see `constraint.TextConstraint.outcomes`.
+        restrict: makes the beam of a prompt whose texts must contain something.
+
+    Yields:
+        The place of a prompt in `sources` and its hypotheses, the best first, as soon as they
+        are certain.
+    """
+    if options.max_tokens == 0:
+        for place in range(len(sources)):
+            reason = reasons_of(eos_id).get(LIMIT, "length")
+            yield place, [Hypothesis(score=0.0, finish_reason=reason)]
+        return
+    endings = [Ending.of(source, options, eos_id, ends, penalty) for source in sources]
+    searches = [Search(ending, place, options, restrict) for place, ending in enumerate(endings)]
+    width = 2 * options.beams // options.groups + (options.beams if options.groups > 1 else 0)
+    prompts, handles = [s.tokens for s in sources], [s.handle for s in sources]
+    logits, state = prefill(model, prompts, opens, handles)
+    # Before the first step the groups of a prompt share its one row.
+    rows = [(owner, owner.groups[0].live[0]) for owner in searches]
+    while True:
+        log_probs = require_numbers(normalise(logits))  # (R, V)
+        how = processors, _Histories(rows), log_probs, outcomes
+        model_log_probs, filtered = before_and_after(*how)
+        for row, (owner, hypothesis) in enumerate(rows):
+            if owner.restricted is not None:
+                owner.restricted.allow(hypothesis, filtered[row], owner.ending)
+        rank = searches[0].groups[0].rank([row for _, row in rows], model_log_probs, filtered)
+        expansion = Expansion(rank, model_log_probs, filtered, width)
+        expansion.order([group for owner in searches for group in owner.groups])
+        for owner in searches:
+            owner.advance(expansion, watch)
+            if not owner.live:
+                yield owner.place, owner.hypotheses()
+        searches = [owner for owner in searches if owner.live]
+        if not searches:
+            return
+        rows = [(owner, row) for owner in searches for row in owner.live]
+        rows = _kept_in_place(rows)
+        state = state.select([row.row for _, row in rows])
+        for place, (_, row) in enumerate(rows):
+            row.row = place
+        logits, state = model.step([row.tokens[-1] for _, row in rows], state)
+
+
+class _Histories(Sequence[History]):
+    """The rows' histories, built only if a processor reads them, as few do."""
+
+    def __init__(self, rows: Sequence[tuple[Search, Hypothesis]]) -> None:
+        self._rows = rows
+
+    @functools.cached_property
+    def _read(self) -> list[History]:
+        prompts = [owner.ending.source.tokens for owner, _ in self._rows]
+        return [
+            History(prompt + row.tokens, len(prompt))
+            for prompt, (_, row) in zip(prompts, self._rows, strict=True)
+        ]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, row: int) -> History:
+        return self._read[row]
+
+
+def _kept_in_place(rows: list[tuple[Search, Hypothesis]]) -> list[tuple[Search, Hypothesis]]:
+    """Reorder the new rows so that as many as possible keep their parents' places.
+
+    A state whose rows keep their places copies little (see `KVCache.select`).
+    """
+    placed: list[tuple[Search, Hypothesis] | None] = [None] * len(rows)
+    others = []
+    for row in rows:
+        place = row[1].row
+        if place < len(placed) and placed[place] is None:
+            placed[place] = row
+        else:
+            others.append(row)
+    rest = iter(others)
+    return [row or next(rest) for row in placed]

@@ -1,0 +1,313 @@
+"""One beam of one prompt: how candidates are ranked, kept in the beam, or finished."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from seqgen.generation.continuation import LIMIT, EndIds, reasons_of
+from seqgen.generation.hypotheses import Hypothesis, LengthNorm, NBest
+from seqgen.generation.processors import IMPOSSIBLE
+from seqgen.settings.generation import BeamOptions
+
+# The least log-probability of an allowed token, so that totals stay finite and can be compared.
+LEAST = -1e30
+# What became of a candidate: its parent, its token, the token's log-probability, and "live",
+# "finished" or "pruned".
+Fate = tuple[Hypothesis, int, float, str]
+# The fates of the candidates that were considered, and those of all others, which are computed only
+# if a search tree is drawn.
+Fates = tuple[list[Fate], Iterable[Fate]]
+# A parent and a token: minus their total, which sorts the best first; the parent's place among the
+# live hypotheses; the token; the total that ranks it; and the token's log-probability, first under
+# the model, then after the filters.
+Candidate = tuple[float, int, int, float, float, float]
+
+
+@dataclass(frozen=True)
+class SearchPrompt:
+    """What one search is for.
+
+    Attributes:
+        number: the prompt's number i, which stochastic noise depends on.
+        tokens: the prompt's ids, with the start symbol first.
+        handle: the number of the source that it is written from; equal sources have the same.
+        max_tokens: at most so many tokens of this text; None for no limit of its own.
+    """
+
+    number: int
+    tokens: tuple[int, ...]
+    handle: int = 0
+    max_tokens: int | None = None
+
+
+# Whether the tokens written after a prompt end the text by what they say (a stop string).
+Ends = Callable[[SearchPrompt, Sequence[int]], bool]
+# What the score of a finished text gains by its tokens: never above 0, or a search that stops
+# when nothing can be better any more would stop too early.
+Penalty = Callable[[SearchPrompt, Sequence[int]], float]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What ends a text after a prompt, and what a text that has ended scores.
+
+    A text ends by a token, by what the tokens say, or by their number.
+
+    Attributes:
+        source: the prompt.
+        eos_id: the token, or the tokens, that end a text; None if none does.
+        ends: finds stop strings.
+        max_tokens: tokens of a text at most.
+        penalty: added to the score of a finished text.
+    """
+
+    source: SearchPrompt
+    eos_id: EndIds
+    ends: Ends | None
+    max_tokens: int
+    penalty: Penalty | None = None
+
+    @cached_property
+    def _reasons(self) -> Mapping[int, str]:
+        return reasons_of(self.eos_id)
+
+    @property
+    def at_limit(self) -> str:
+        """Why the last token that is allowed ends a text."""
+        return self._reasons.get(LIMIT, "length")
+
+    def __call__(self, parent: Hypothesis, token: int) -> str | None:
+        """Return why `parent` with `token` ends but for its length, or None."""
+        if token in self._reasons:
+            return self._reasons[token]
+        if self.ends is not None and self.ends(self.source, (*parent.tokens, token)):
+            return "stop"
+        return None
+
+    @classmethod
+    def of(
+        cls,
+        source: SearchPrompt,
+        options: BeamOptions,
+        eos_id: EndIds,
+        ends: Ends | None = None,
+        penalty: Penalty | None = None,
+    ) -> Ending:
+        """Return the end of a prompt's texts; a limit of its own counts if it is lower."""
+        most = options.max_tokens if source.max_tokens is None else source.max_tokens
+        return cls(source, eos_id, ends, min(most, options.max_tokens), penalty)
+
+    def finish(self, hypothesis: Hypothesis, reason: str, norm: LengthNorm) -> None:
+        """Give a hypothesis that has ended its score, but for the penalty."""
+        hypothesis.finish_reason = reason
+        hypothesis.score = hypothesis.logprob / norm(max(1, len(hypothesis.tokens)))
+
+    def penalise(self, hypothesis: Hypothesis) -> None:
+        """Add the penalty to the score of a hypothesis that has ended."""
+        if self.penalty is not None:
+            hypothesis.score += self.penalty(self.source, hypothesis.tokens)
+
+
+class Expansion:
+    """Every row's likeliest next tokens, and the order in which groups consider them."""
+
+    def __init__(
+        self, rank: np.ndarray, model_log_probs: np.ndarray, filtered: np.ndarray, width: int
+    ) -> None:
+        """Take what ranks a row's candidates, and both log-probabilities, each (R, V)."""
+        self._rank, self._model_log_probs, self._filtered = rank, model_log_probs, filtered
+        self.widen(width)
+
+    def widen(self, width: int) -> None:
+        """Take `width` tokens of each row, and those equal to the last of them."""
+        self.width = min(width, self._rank.shape[-1])
+        rows, tokens = likeliest_of_rows(self._rank, self.width)
+        at = rows, tokens
+        self._tokens = tokens  # (N,), row after row
+        self._values = self._rank[at], self._model_log_probs[at], self._filtered[at]  # (N,) each
+        edges = np.searchsorted(rows, np.arange(len(self._rank) + 1))
+        self._begins, self._counts = edges[:-1], np.diff(edges)  # (R,) each
+        self._known: dict[int, list[Candidate]] = {}
+
+    @property
+    def complete(self) -> bool:
+        """Whether every possible token is there."""
+        return self.width == self._rank.shape[-1]
+
+    def order(self, groups: Sequence[Group]) -> None:
+        """Put the candidates of all groups in order at once, which `candidates` then gives."""
+        live = [(number, h) for number, group in enumerate(groups) for h in group.live]
+        rows = [h.row for _, h in live]
+        counts = self._counts[rows]
+        parent = np.repeat(np.arange(len(live)), counts)  # (M,), of each candidate
+        first = np.repeat(self._begins[rows] - counts.cumsum() + counts, counts)
+        at = first + np.arange(parent.size)  # its place among the N
+        tokens = self._tokens[at]
+        rank, logprob, filtered = (values[at] for values in self._values)
+        score = np.array([-h.logprob for _, h in live])[parent] - rank.astype(np.float64)
+        of_parent = np.array([number for number, _ in live])
+        order = np.lexsort((tokens, parent, score, of_parent[parent]))
+        places = np.array([place for group in groups for place in range(len(group.live))])
+        columns = score, places[parent], tokens, rank, logprob, filtered
+        ordered = list(zip(*(column[order].tolist() for column in columns), strict=True))
+        ends = np.bincount(of_parent, counts, len(groups)).astype(int).cumsum().tolist()
+        for group, begin, end in zip(groups, [0, *ends], ends, strict=False):
+            self._known[id(group)] = ordered[begin:end]
+
+    def best(self, hypothesis: Hypothesis, among: np.ndarray) -> int | None:
+        """Return the best of a hypothesis' next tokens, of those that `among` (V,) marks."""
+        rank = np.where(among, self._rank[hypothesis.row], IMPOSSIBLE)
+        token = int(rank.argmax())
+        return token if rank[token] > IMPOSSIBLE else None
+
+    def candidate(self, hypothesis: Hypothesis, place: int, token: int) -> Candidate:
+        """Return what a live hypothesis, which stands at `place`, becomes by a token."""
+        arrays = self._rank, self._model_log_probs, self._filtered
+        rank, *others = (values[hypothesis.row, token].item() for values in arrays)
+        return -hypothesis.logprob - rank, place, token, rank, *others
+
+    def candidates(self, group: Group) -> list[Candidate]:
+        """Return what the group's live hypotheses may become, the best first."""
+        if id(group) not in self._known:
+            self.order([group])
+        return self._known[id(group)]
+
+
+# How many blocks a row is cut into for each token that is wanted of it.
+BLOCKS = 3
+
+
+def likeliest_of_rows(rank: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which are the `width` largest of each row, and those equal to the last of them.
+
+    The largest values of any `width` blocks of a row are at most its `width` largest, so most
+    of a large vocabulary is compared with a bound, and not sorted.
+
+    Args:
+        rank: (R, V); `IMPOSSIBLE` is never among them.
+        width: from 1 to V.
+
+    Returns:
+        Their rows, which ascend, and their columns.
+    """
+    vocab_size = rank.shape[1]
+    size = max(1, vocab_size // (BLOCKS * width))
+    count = vocab_size // size
+    blocks = rank[:, : count * size].reshape(len(rank), count, size)
+    largest = np.maximum.reduce(blocks, -1)  # (R, blocks)
+    bound = np.partition(largest, -width, axis=-1)[:, -width, None]  # (R, 1)
+    chosen = np.flatnonzero(rank >= np.maximum(bound, np.finfo(rank.dtype).min))
+    rows, columns = np.divmod(chosen, vocab_size)
+    values = rank[rows, columns]
+    # Which of equals a partition takes is chance, so all of them are taken.
+    order = np.lexsort((-values, rows))
+    edges = np.searchsorted(rows, np.arange(len(rank) + 1))
+    last = np.minimum(edges[:-1] + width, edges[1:]) - 1  # (R,); one before for an empty row
+    least = values[order][last] if values.size else values[:0]
+    kept = values >= least[rows] if values.size else slice(None)
+    return rows[kept], columns[kept]
+
+
+class Group:
+    """One beam of one prompt: its live hypotheses and those that are finished."""
+
+    def __init__(self, options: BeamOptions, root: Hypothesis) -> None:
+        self.diversity, self.size = options.diversity, options.beams // options.groups
+        self.norm = LengthNorm.of(options)
+        self.live, self.best = [root], NBest(options.nbest)
+
+    @staticmethod
+    def rank(
+        rows: Sequence[Hypothesis], model_log_probs: np.ndarray, filtered: np.ndarray
+    ) -> np.ndarray:
+        """Return what ranks the next tokens (R, V) of each row among themselves."""
+        ranks = np.maximum(model_log_probs, LEAST)
+        np.copyto(ranks, IMPOSSIBLE, where=filtered == IMPOSSIBLE)
+        return ranks
+
+    def advance(self, expansion: Expansion, taken: dict[int, int], ending: Ending) -> Fates:
+        """Take one step; return the fates of the best candidates, the best first.
+
+        Args:
+            expansion: of the rows.
+            taken: how many hypotheses of earlier groups took each token at this step.
+            ending: what finishes a hypothesis.
+        """
+        candidates = expansion.candidates(self)
+        if taken:
+            candidates = self._diverse(candidates, taken)
+        parents, self.live, fates = self.live, [], []
+        for order, (_, place, token, _, logprob, _) in enumerate(candidates):
+            if order >= self.size and len(self.live) == self.size:
+                break
+            parent, fate = parents[place], "pruned"
+            reason = ending(parent, token)
+            if reason is None and len(self.live) < self.size:
+                self.live.append(extended(parent, token, logprob))
+                fate = "live"
+            elif reason is not None and order < self.size:
+                self._finish(extended(parent, token, logprob), reason, ending)
+                fate = "finished"
+            fates.append((parent, token, logprob, fate))
+        if len(self.live) < self.size and not expansion.complete:
+            # Stop strings ended too many of them: start again from more.
+            self.live = parents
+            expansion.widen(4 * expansion.width)
+            return self.advance(expansion, taken, ending)
+        self._stop_if_certain(ending)
+        others = candidates[len(fates) :]
+        pruned = ((parents[at], token, logprob, "pruned") for _, at, token, _, logprob, _ in others)
+        return fates, pruned
+
+    def _diverse(self, candidates: list[Candidate], taken: dict[int, int]) -> list[Candidate]:
+        """Return the candidates in the order in which they stand less what was taken."""
+        return sorted(
+            (score + self.diversity * taken.get(token, 0), place, token, *rest)
+            for score, place, token, *rest in candidates
+        )
+
+    def _stop_if_certain(self, ending: Ending) -> None:
+        if not self.live:
+            return
+        length = len(self.live[0].tokens)
+        if length == ending.max_tokens:
+            for hypothesis in self.live:
+                self._finish(hypothesis, ending.at_limit, ending)
+            self.live = []
+        elif self.best.full:
+            likeliest = max(hypothesis.logprob for hypothesis in self.live)
+            if self.best.beats(self.norm.bound(likeliest, length, ending.max_tokens)):
+                self.live = []
+
+    def _finish(self, hypothesis: Hypothesis, reason: str, ending: Ending) -> None:
+        ending.finish(hypothesis, reason, self.norm)
+        # A penalty may need a pass over the whole text, and it only lowers the score. A hypothesis
+        # that is worse than the n best without it needs none.
+        if not self.best.beats(hypothesis.score):
+            ending.penalise(hypothesis)
+            self.best.add(hypothesis)
+
+
+class RestrictedGroup(Group, ABC):
+    """A beam of texts that must contain something; see `constraint.Requirement`.
+
+    Attributes:
+        failing: the best finished hypotheses that lack something, for want of any that does not.
+    """
+
+    failing: NBest
+
+    @abstractmethod
+    def allow(self, hypothesis: Hypothesis, log_probs: np.ndarray, ending: Ending) -> None:
+        """Remove the tokens that would make the requirement impossible from a row (V,)."""
+
+
+def extended(parent: Hypothesis, token: int, logprob: float) -> Hypothesis:
+    """Return `parent` with one more token; its state is still in the parent's row."""
+    tokens = (*parent.tokens, token)
+    return Hypothesis(tokens=tokens, logprob=parent.logprob + logprob, row=parent.row)

@@ -1,0 +1,335 @@
+"""Searching for the most probable texts with a trained model."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from seqgen.generation import beam
+from seqgen.generation.backward import begin_continuation, decoder_of
+from seqgen.generation.beam_groups import (
+    Ending,
+    Ends,
+    Fate,
+    Penalty,
+    RestrictedGroup,
+    SearchPrompt,
+)
+from seqgen.generation.constraint import Requirement
+from seqgen.generation.continuation import Continuation
+from seqgen.generation.exhaustive import exhaustive
+from seqgen.generation.from_source import (
+    AttentionToSource,
+    Generator,
+    SourceReader,
+    cached_property_without_lock,
+    check_sources,
+    coverage_penalty,
+)
+from seqgen.generation.hypotheses import Hypothesis, LengthNorm
+from seqgen.generation.processors import NoRepeatNgram, Processor
+from seqgen.generation.prompts import Prompt, SourceFields, Written, batches, opening
+from seqgen.settings import require
+from seqgen.settings.generation import BeamOptions
+from seqgen.store.loaded import LoadedModel
+from seqgen.text.sources import Vectors
+from seqgen.text.tokenizers import Decoder
+
+
+@dataclass(frozen=True, repr=False)
+class Beam(Written):
+    """A text, and what `seqgen beam-search --json` says of it; see `Written.record`.
+
+    `seed` is None where none is used. `missing` lists what had to occur in the text and does not;
+    the key is there where something had to.
+    """
+
+    index: int
+    rank: int
+    prompt: str
+    text: str
+    tokens: int
+    logprob: float
+    score: float
+    finish_reason: str
+    model: str
+    seed: int | None
+    of_source: SourceFields | None = None
+    label: str | None = None
+    missing: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """One candidate of a search: a record of `seqgen beam-search --explain --json`.
+
+    Attributes:
+        index: the prompt's number.
+        group: of diverse beams; 0 otherwise.
+        step: how many tokens stand before it in the text.
+        node: its own number, from 1 for each prompt; what it extends has number `parent`.
+        parent: 0 is the prompt.
+        token: its id.
+        text: what a person sees of the token.
+        logprob: of the token, in nats.
+        total: of all tokens so far, in nats.
+        fate: "live", "finished" or "pruned".
+        rank: of the hypothesis it ends, among those found.
+    """
+
+    index: int
+    group: int
+    step: int
+    node: int
+    parent: int
+    token: int
+    text: str
+    logprob: float
+    total: float
+    fate: str
+    rank: int | None
+
+
+@dataclass
+class Tree:
+    """The search for one prompt: its candidates in order, and what it found."""
+
+    index: int
+    prompt: str
+    nodes: list[Node] = field(default_factory=list)
+    hypotheses: list[Beam] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Searcher(Generator):
+    """A model and the options it searches with.
+
+    Raises:
+        UsageError: it cannot do what is asked of it.
+    """
+
+    options: BeamOptions
+    dead_ends = False
+
+    def __post_init__(self) -> None:
+        covers = self.options.coverage_penalty > 0
+        if covers:
+            self.loaded.conditioning.require_sources("--coverage-penalty")
+        check_sources(self.options.of_source, self.loaded, attention=covers)
+
+    @cached_property_without_lock
+    def requirement(self) -> Requirement | None:
+        """What texts must contain, if anything is asked for."""
+        made = (filters.requirement(self) for filters in self.options.added_filters)
+        return next((one for one in made if one is not None), None)
+
+    def restrict(self, prompts: Sequence[Prompt]) -> beam.Restrict | None:
+        """Return a function that makes the beam of a prompt whose texts must contain something."""
+        required, given = self.requirement, {prompt.index: prompt for prompt in prompts}
+        if required is None:
+            return None
+
+        def restrict(source: SearchPrompt, root: Hypothesis) -> RestrictedGroup | None:
+            return required.group(given[source.number], root)
+
+        return restrict
+
+    @cached_property
+    def processors(self) -> list[Processor]:
+        """What is possible: first without what can never be written."""
+        processors, ngram = [self.possible, *self.formed], self.options.no_repeat_ngram
+        if ngram is not None:
+            processors.append(NoRepeatNgram(ngram))
+        return [*processors, *self.added_filters]
+
+    @property
+    def ends(self) -> Ends | None:
+        """A function that says whether ids have written a stop string, decoded as `_texts` does."""
+        options, loaded = self.options, self.loaded
+        if not options.stop:
+            return None
+        # A text that is written from right to left is decoded mirrored.
+        stops = [stop[::-1] if loaded.backward else stop for stop in options.stop]
+
+        def ends(source: SearchPrompt, tokens: Sequence[int]) -> bool:
+            decoder = decoder_of(loaded, source.tokens)
+            pieces = [decoder.push(token) for token in tokens]
+            if len(tokens) == source.max_tokens:
+                pieces.append(decoder.flush())
+            text = "".join(pieces[options.min_tokens :])
+            return any(stop in text for stop in stops)
+
+        return ends
+
+    def penalty(self, prompts: Sequence[Prompt]) -> Penalty | None:
+        """Return what a finished text loses by what it has not read of its source."""
+        options, given = self.options, {prompt.index: prompt for prompt in prompts}
+        if not options.coverage_penalty:
+            return None
+
+        @functools.cache
+        def attention(number: int) -> AttentionToSource:
+            return AttentionToSource(self.loaded, given[number].source_tokens)
+
+        def penalty(source: SearchPrompt, tokens: Sequence[int]) -> float:
+            (weights,) = attention(source.number)([tokens])
+            mean = options.of_source.heads.mean(weights)
+            return coverage_penalty(mean[:, given[source.number].content], options.coverage_penalty)
+
+        return penalty
+
+    def search(
+        self, prompts: Sequence[Prompt], watch: beam.Watch | None = None
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Search after all prompts side by side; see `seqgen.generation.beam.search`."""
+        opens, handles = opening(self.loaded, prompts)
+        sources = [
+            SearchPrompt(prompt.index, prompt.tokens, handle, self.limit(prompt))
+            for prompt, handle in zip(prompts, handles, strict=True)
+        ]
+        model, ends, options = self.loaded.model, self.loaded.framing.stops, self.options
+        penalty, outcomes = self.penalty(prompts), self.outcomes
+        if self.constraint is not None:
+            ends = self.constraint.reasons
+        if not options.exhaustive:
+            how = (options, self.processors, ends, self.ends, watch, opens, penalty)
+            return beam.search(model, sources, *how, outcomes, self.restrict(prompts))
+        how = (options, ends, self.ends, penalty)
+        endings = [Ending.of(source, *how) for source in sources]
+        norm = LengthNorm.of(options)
+        return (
+            (
+                place,
+                exhaustive(model, options.nbest, norm, self.processors, ending, opens, outcomes),
+            )
+            for place, ending in enumerate(endings)
+        )
+
+    def beams(self, prompt: Prompt, hypotheses: list[Hypothesis]) -> list[Beam]:
+        """Return what was found as records."""
+        texts = zip(hypotheses, self._texts(prompt, hypotheses), strict=True)
+        required = self.requirement
+        return [
+            Beam(
+                index=prompt.index,
+                rank=rank,
+                prompt=prompt.text,
+                text=text,
+                tokens=len(hypothesis.tokens),
+                logprob=hypothesis.logprob,
+                score=hypothesis.score,
+                finish_reason=hypothesis.finish_reason,
+                model=self.loaded.stored.name,
+                seed=self.options.seed if self.options.stochastic else None,
+                of_source=of_source,
+                missing=None if required is None else required.missing(prompt, text),
+                label=self.loaded.label,
+            )
+            for rank, (hypothesis, (text, of_source)) in enumerate(texts)
+        ]
+
+    def _texts(
+        self, prompt: Prompt, hypotheses: Sequence[Hypothesis]
+    ) -> Iterator[tuple[str, SourceFields | None]]:
+        """Yield the text of each hypothesis, and what its record has besides."""
+        options, limit = self.options, self.limit(prompt)
+
+        def begin(decoder: Decoder) -> Continuation:
+            ends = None if self.constraint is None else self.constraint.reasons
+            least = options.min_tokens
+            return begin_continuation(self.loaded, decoder, options.stop, limit, least, ends)
+
+        written = [hypothesis.tokens for hypothesis in hypotheses]
+        if prompt.source is not None:
+            reader = SourceReader(self.loaded, options.of_source)
+            yield from reader.finish(prompt, written, begin)
+            return
+        for tokens in written:
+            text = begin(decoder_of(self.loaded, prompt.tokens))
+            for token in tokens:
+                text.push(token)
+            yield text.text, None
+
+
+def beam_search(
+    loaded: LoadedModel, prompts: Iterable[str | Vectors], options: BeamOptions
+) -> Iterator[Beam]:
+    """Search for the `options.nbest` best texts after each prompt; yield them in order.
+
+    Prompts may come slowly: a batch takes those that are there and never waits to fill.
+
+    Raises:
+        SeqgenError: a prompt has something the model does not know; the texts of the prompts
+            before it have been yielded.
+        UsageError: an exhaustive search would have too much to try.
+    """
+    searcher = Searcher(loaded, options)
+    for batch in batches(loaded, prompts, options.batch_size):
+        finished: dict[int, list[Beam]] = {}
+        place = 0
+        for at, hypotheses in searcher.search(batch):
+            finished[at] = searcher.beams(batch[at], hypotheses)
+            while place in finished:
+                yield from finished.pop(place)
+                place += 1
+
+
+def explain(
+    loaded: LoadedModel, prompts: Iterable[str | Vectors], options: BeamOptions
+) -> Iterator[Tree]:
+    """Search as `beam_search` does, one prompt at a time, and yield the tree of each search.
+
+    Raises:
+        UsageError: the search is exhaustive, and has no tree to prune.
+        SeqgenError: a prompt has something the model does not know.
+    """
+    require(
+        not options.exhaustive,
+        "--explain cannot be combined with --exhaustive, which prunes nothing",
+    )
+    searcher = Searcher(loaded, options)
+    for (prompt,) in batches(loaded, prompts, 1):
+        log: list[tuple[int, Sequence[Fate]]] = []
+        searches = searcher.search([prompt], lambda _, group, fates: log.append((group, fates)))  # noqa: B023
+        ((_, hypotheses),) = searches
+        yield _tree(searcher, prompt, log, hypotheses)
+
+
+def _tree(
+    searcher: Searcher,
+    prompt: Prompt,
+    log: Sequence[tuple[int, Sequence[Fate]]],
+    hypotheses: list[Hypothesis],
+) -> Tree:
+    options = searcher.options
+    ranks = {hypothesis.tokens: rank for rank, hypothesis in enumerate(hypotheses)}
+    limit = searcher.limit(prompt)
+    given = prompt.text if prompt.source is None else prompt.source
+    tree = Tree(prompt.index, given, hypotheses=searcher.beams(prompt, hypotheses))
+    numbers: dict[tuple[int, tuple[int, ...]], int] = {}
+    for group, fates in log:
+        for place, (parent, token, logprob, fate) in enumerate(fates):
+            if fate == "pruned" and place >= 2 * options.beams:
+                continue
+            tokens = (*parent.tokens, token)
+            finished = fate == "live" and len(tokens) == limit
+            fate = "finished" if finished else fate
+            numbers[group, tokens] = len(tree.nodes) + 1
+            tree.nodes.append(
+                Node(
+                    index=prompt.index,
+                    group=group,
+                    step=len(parent.tokens),
+                    node=len(tree.nodes) + 1,
+                    parent=numbers[group, parent.tokens] if parent.tokens else 0,
+                    token=token,
+                    text=searcher.loaded.tokenizer.pieces([token])[0],
+                    logprob=logprob,
+                    total=parent.logprob + logprob,
+                    fate=fate,
+                    rank=ranks.get(tokens) if fate == "finished" else None,
+                )
+            )
+    return tree

@@ -1,0 +1,148 @@
+"""From tokens to text that can be shown: whole characters, and stop strings held back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar
+
+from seqgen.text.tokenizers import Decoder
+
+# The tokens that end a text: one, several, or None where none does; or why each of them does.
+EndIds = int | Collection[int] | Mapping[int, str] | None
+# Among the reasons, in the place of a token: why the last token that is allowed ends a text.
+LIMIT = -1
+# Why a text ends that no token can continue. The token that says so is no part of it.
+DEAD_END = "dead-end"
+
+
+def end_ids(ends: EndIds) -> frozenset[int]:
+    """Return the tokens that end a text as a set."""
+    if ends is None:
+        return frozenset()
+    return frozenset((ends,) if isinstance(ends, int) else ends)
+
+
+def reasons_of(ends: EndIds) -> Mapping[int, str]:
+    """Return the reason why each token that ends a text does."""
+    return ends if isinstance(ends, Mapping) else dict.fromkeys(end_ids(ends), "eos")
+
+
+class StopStrings:
+    """Finds the first of some stop strings in text that comes in pieces.
+
+    The first is the one that is complete first (the longest, if several are then), so that it
+    does not depend on the pieces. What might be the beginning of one is held back until it is
+    certain that it is not.
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = tuple(stops)
+        self._begun = [0] * len(self._stops)  # how much of each stands at the end of the text
+        self._held = ""
+        self.matched = False
+
+    def push(self, text: str) -> str:
+        """Return the text that may be shown; after a stop string nothing more comes."""
+        if not self._stops:
+            return text
+        # Only what is new is searched: a stop grows by so much, or begins there.
+        new, text = len(text), self._held + text
+        places = []
+        for stop, begun in zip(self._stops, self._begun, strict=True):
+            at = text.find(stop, len(text) - new - begun)
+            if at >= 0:
+                places.append((at + len(stop), at))
+        if places:
+            self.matched, self._held = True, ""
+            return text[: min(places)[1]]
+        pairs = zip(self._stops, self._begun, strict=True)
+        self._begun = [_overlap(text, stop, begun + new) for stop, begun in pairs]
+        keep = max(self._begun)
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep]
+
+    def flush(self) -> str:
+        """Return what was held back, now that nothing more comes."""
+        text, self._held = self._held, ""
+        return text
+
+
+def _overlap(text: str, stop: str, most: int) -> int:
+    """Return the length, at most `most`, of the longest end of `text` that begins `stop`."""
+    longest = min(most, len(text), len(stop) - 1)
+    while longest and not text.endswith(stop[:longest]):
+        longest -= 1
+    return longest
+
+
+class Continuation:
+    """One text in the making.
+
+    Attributes:
+        text: what is certain so far.
+        ids: the tokens that were drawn, EOS and a trimmed stop's included.
+        logprob: their total log-probability under the model, in nats.
+        weight: the log of what a draw among several texts weighs it by.
+        finish_reason: None while it grows, then "eos", "stop" or "length", or what `eos_id` says.
+        reads: 1, or -1 where what comes next stands to the left.
+
+    Args:
+        decoder: of the row's ids.
+        stops: what ends the text, and is no part of it.
+        max_tokens: at most so many tokens.
+        eos_id: the token, or the tokens, that end it; None if none does.
+        min_tokens: stop strings are not looked for in the text of the first so many tokens.
+    """
+
+    reads: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        stops: Sequence[str],
+        max_tokens: int,
+        eos_id: EndIds,
+        min_tokens: int = 0,
+    ) -> None:
+        self._decoder = decoder
+        self._stops = StopStrings([stop[:: self.reads] for stop in stops])
+        self._max_tokens, self._reasons = max_tokens, reasons_of(eos_id)
+        self._at_limit = self._reasons.get(LIMIT, "length")
+        self._min_tokens = min_tokens
+        self.text, self.logprob, self.weight = "", 0.0, 0.0
+        self.ids: list[int] = []
+        self.finish_reason: str | None = None
+        if max_tokens == 0:
+            self.finish_reason = self._at_limit
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens were drawn."""
+        return len(self.ids)
+
+    def push(self, token: int, logprob: float = 0.0) -> str:
+        """Take the next token; return the text that it makes certain."""
+        reason = self._reasons.get(token)
+        if reason == DEAD_END:
+            return self._finish(reason)
+        self.ids.append(token)
+        self.logprob += logprob
+        if reason is not None:
+            return self._finish(reason)
+        piece = self._decoder.push(token)
+        # What the first `min_tokens` tokens write is not searched: it ends nothing.
+        if self.tokens > self._min_tokens:
+            piece = self._stops.push(piece)
+        if self._stops.matched:
+            self.finish_reason = "stop"
+        elif self.tokens == self._max_tokens:
+            return self._finish(self._at_limit, piece)
+        self.text += piece
+        return piece
+
+    def _finish(self, reason: str, piece: str = "") -> str:
+        piece += self._stops.push(self._decoder.flush())
+        self.finish_reason = "stop" if self._stops.matched else reason
+        piece += self._stops.flush()
+        self.text += piece
+        return piece

@@ -1,0 +1,478 @@
+"""What a model is asked of its sources, and what its texts read of them: attention, alignment."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from seqgen import registry, store
+from seqgen.engines.ops import ops_of
+from seqgen.generation.constraint import TextConstraint
+from seqgen.generation.continuation import Continuation
+from seqgen.generation.processors import Forbid, Force, MinTokens, Processor
+from seqgen.generation.prompts import (
+    AttentionRecord,
+    Prompt,
+    SourceFields,
+    first_unknown,
+    read_prompt,
+)
+from seqgen.generation.token_bytes import end_and_dead_end
+from seqgen.models.inference import without_gradients
+from seqgen.settings import Options, require
+from seqgen.settings.generation import ChosenHeads, LookOptions, SourceOptions, WritingOptions
+from seqgen.store.loaded import LoadedModel
+from seqgen.store.loading import parts_of
+from seqgen.text.sources import Vectors, handles_of
+from seqgen.text.tokenizers import Decoder, Tokenizer
+
+
+class cached_property_without_lock(cached_property):  # noqa: N801
+    """A `cached_property` without the lock of Python before 3.12, which a class's objects share.
+
+    A constraint that one request prepares would hold up the texts of all others.
+    """
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        super().__init__(function)
+        self.lock = contextlib.nullcontext()
+
+
+def check_stored(options: Options, model: str | Path | None) -> None:
+    """Refuse a stored model of text before it is loaded; see `check_sources`.
+
+    Args:
+        options: what is asked of a model that writes from sources.
+        model: its name or path, a mixture, or None for the latest.
+
+    Raises:
+        UsageError: it is one, and something is asked of its sources.
+    """
+    if not options.given:
+        return
+    stored = store.find_all(model)
+    first = parts_of(stored)[0]
+    row = registry.known_architecture(first.config["architecture"])
+    labels = " with labels" if first.config["data"].get("labels") else ""
+    require(
+        row is None or row.task.takes_targets or row.task.model_is is not None,
+        f"{options.given[0]} is for models that write from sources; {stored.name} is a model of "
+        f"text{labels}",
+    )
+
+
+def check_sources(options: LookOptions, loaded: LoadedModel, attention: bool = False) -> None:
+    """Refuse a model that cannot do what is asked.
+
+    Args:
+        options: what is asked of its sources.
+        loaded: the model.
+        attention: something else needs its attention.
+
+    Raises:
+        UsageError: it is a model of text; it has no attention, or not that layer or head.
+    """
+    for flag in options.given:
+        loaded.conditioning.require_sources(flag)
+    words = [flag for flag in ("--align-words", "--copy-unknown") if flag in options.given]
+    has_words = loaded.source_tokenizer is not None or not words
+    name = loaded.stored.name
+    require(has_words, f"{words and words[0]} is for sources of words; {name} reads vectors")
+    if attention or options.looks:
+        check_heads(options.heads, loaded)
+    else:
+        chosen = options.heads != ChosenHeads()
+        require(not chosen, "--layer and --head are for --attention: add that, or --align")
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A model, and what is asked of the texts that it draws, or searches for.
+
+    Attributes:
+        loaded: the model.
+        options: what is asked.
+        dead_ends: a token ends a text that cannot go on; otherwise no token is left to it.
+    """
+
+    loaded: LoadedModel
+    options: WritingOptions
+    dead_ends: ClassVar[bool] = True
+
+    @property
+    def dead_id(self) -> int | None:
+        """The token that ends a text that cannot go on; None to leave it no token."""
+        return end_and_dead_end(self.loaded.tokenizer)[1] if self.dead_ends else None
+
+    @cached_property_without_lock
+    def constraint(self) -> TextConstraint | None:
+        """What keeps texts in the form that is asked for."""
+        made = (filters.constraint(self) for filters in self.options.added_filters)
+        return next((one for one in made if one is not None), None)
+
+    @property
+    def outcomes(self) -> Processor | None:
+        """What the form makes of steps, if one is asked for."""
+        return None if self.constraint is None else self.constraint.outcomes
+
+    @cached_property_without_lock
+    def added_filters(self) -> list[Processor]:
+        """The filters of plugins that are asked for."""
+        return [made for filters in self.options.added_filters for made in filters.filters(self)]
+
+    @property
+    def possible(self) -> Forbid:
+        """The filter without what can never be written."""
+        copies, loaded = self.options.of_source.copy_unknown, self.loaded
+        unknown = loaded.tokenizer.unk_id if copies else None
+        never = tuple(token for token in loaded.never if token != unknown)
+        return Forbid(never if self.constraint is None else self.constraint.never)
+
+    @property
+    def formed(self) -> list[Processor]:
+        """The filters that keep texts from ending too early, begin them, and form them.
+
+        Raises:
+            UsageError: the model does not know what every text is to begin with, or no text of the
+                form begins with it.
+        """
+        options, loaded, form = self.options, self.loaded, self.constraint
+        ends, processors = loaded.framing.stops, []
+        if options.min_tokens and ends:
+            processors.append(MinTokens(options.min_tokens, ends))
+        if force := options.force:
+            unknown = first_unknown(loaded, force)
+            require(unknown is None, f"--force: the model does not know {unknown and unknown[0]!r}")
+            ids = loaded.ids(force)
+            said = f"--force: no text of the form that is asked for begins with {force!r}"
+            require(form is None or form.can_begin(ids), said)
+            processors.append(Force(ids))
+        return processors if form is None else [*processors, form]
+
+    def limit(self, prompt: Prompt) -> int:
+        """Return how many tokens a text may have."""
+        return self.options.of_source.limit(prompt.places, self.options.max_tokens)
+
+
+class CopyingDecoder(Decoder):
+    """Writes a word in the place of each unknown token.
+
+    Args:
+        inner: decodes all tokens.
+        tokenizer: whose ids they are.
+        words: one for each unknown token, in order.
+    """
+
+    def __init__(self, inner: Decoder, tokenizer: Tokenizer, words: Sequence[str]) -> None:
+        self.inner, self.tokenizer, self.words = inner, tokenizer, iter(words)
+        self.stand_in = tokenizer.decode([tokenizer.unk_id])
+        self.text = ""
+
+    def push(self, token: int) -> str:
+        piece = self.inner.push(token)
+        if token == self.tokenizer.unk_id:
+            before, _, after = piece.partition(self.stand_in)
+            word = self.tokenizer.copied(next(self.words), self.text + before)
+            piece = before + word + after
+        self.text += piece
+        return piece
+
+    def flush(self) -> str:
+        return self.inner.flush()
+
+
+def written_pieces(
+    decoder: Decoder, ids: Sequence[int], ends: Collection[int], text: str
+) -> list[bytes]:
+    """Return the UTF-8 bytes that each token adds to a text; none past the text's end.
+
+    The tokens of one character have a byte each, but for the last one, which has the rest.
+
+    Args:
+        decoder: of the tokens.
+        ids: the tokens, with the end and a stop string's, if there are any.
+        ends: the ids that end a text.
+        text: what is shown of them.
+    """
+    pieces, waiting, room = [], 0, len(text.encode())
+    for token in ids:
+        piece = b"" if token in ends else decoder.push(token).encode()
+        piece = piece[:room]
+        room -= len(piece)
+        if not piece:
+            waiting += 1
+            pieces.append(piece)
+            continue
+        for place in range(len(pieces) - waiting, len(pieces)):
+            if len(piece) > 1:
+                pieces[place], piece = piece[:1], piece[1:]
+        pieces.append(piece)
+        waiting = 0
+    return pieces
+
+
+@dataclass(frozen=True)
+class SourceReader:
+    """Reads finished texts once more, with their source: one pass for all texts of a source.
+
+    Args:
+        loaded: the model.
+        options: what is asked.
+    """
+
+    loaded: LoadedModel
+    options: LookOptions
+
+    def finish(
+        self,
+        prompt: Prompt,
+        written: Sequence[Sequence[int]],
+        begin: Callable[[Decoder], Continuation],
+    ) -> Iterator[tuple[str, SourceFields]]:
+        """Yield every text that was written from one source, and what its record has besides.
+
+        Args:
+            prompt: the source.
+            written: the ids of the texts, as they were drawn.
+            begin: opens a text over a decoder.
+        """
+        read: list[np.ndarray | None] = [None] * len(written)
+        if self.options.looks:
+            read = AttentionToSource(self.loaded, prompt.source_tokens)(written)
+        tokenizer = self.loaded.tokenizer
+        for ids, weights in zip(written, read, strict=True):
+            decoders = [tokenizer.decoder(prompt.tokens) for _ in range(2)]
+            if isinstance(self.options, SourceOptions) and self.options.copy_unknown:
+                words = list(self.words_for_unknown(prompt.source, ids, weights))
+                decoders = [CopyingDecoder(inner, tokenizer, words) for inner in decoders]
+            text = begin(decoders[0])
+            for token in ids:
+                if not text.finish_reason:  # words that were copied may end the text before
+                    text.push(token)
+            look = None
+            if weights is not None:
+                pieces = written_pieces(decoders[1], ids, self.loaded.framing.stops, text.text)
+                look = self.look(prompt, ids, weights, pieces)
+            yield text.text, replace(prompt.of_source, look=look)
+
+    def look(
+        self, prompt: Prompt, ids: Sequence[int], weights: np.ndarray, pieces: Sequence[bytes]
+    ) -> AttentionRecord:
+        """Return what is asked for of a text's attention.
+
+        Args:
+            prompt: the source.
+            ids: T tokens of the text.
+            weights: (layers, heads, T, L).
+            pieces: what each token adds to the text, in UTF-8.
+        """
+        options = self.options
+        alignment = None
+        if options.align or options.align_words:
+            written = sum(token not in self.loaded.framing.stops for token in ids)
+            mean = options.heads.mean(weights)[:written, prompt.content]
+            if options.align_words:
+                of_source = word_numbers(pieces_of(self.loaded.source_tokenizer, prompt.source))
+                mean = by_words(mean, word_numbers(pieces[:written]), of_source)
+            alignment = pharaoh(align(mean))
+        return AttentionRecord(
+            attention=weights if options.attention else None,
+            target_pieces=self.loaded.tokenizer.pieces(ids),
+            source_pieces=self.source_pieces(prompt),
+            alignment=alignment,
+        )
+
+    def source_pieces(self, prompt: Prompt) -> list[str]:
+        """Return what a source's places are called: its tokens, or the numbers of its vectors."""
+        if isinstance(prompt.source_tokens, Vectors):
+            return [str(place) for place in range(prompt.places)]
+        return self.loaded.source_tokenizer.pieces(prompt.source_tokens)
+
+    def look_at(self, pair: tuple[str | Vectors, str], ids: Sequence[int]) -> AttentionRecord:
+        """Return what is asked for of the attention of a target that was given.
+
+        Args:
+            pair: a source, and the target.
+            ids: the target's tokens, with its end.
+        """
+        source, target = pair
+        prompt = read_prompt(self.loaded, 0, source)
+        (weights,) = AttentionToSource(self.loaded, prompt.source_tokens)([ids])
+        return self.look(prompt, ids, weights, pieces_of(self.loaded.tokenizer, target))
+
+    def words_for_unknown(
+        self, source: str, ids: Sequence[int], weights: np.ndarray
+    ) -> Iterator[str]:
+        """Yield for each `<unk>` of a text the source word that it reads most.
+
+        The word is all that the target's tokenizer would take as one token, so that a source of
+        characters or subwords is not copied in parts. White space and the source's end are not
+        copied; a source that is empty gives nothing.
+        """
+        own, other = self.loaded.source_tokenizer, self.loaded.tokenizer
+        words = whole_words(pieces_of(own, source), pieces_of(other, source))
+        places = [place for place, word in enumerate(words) if word]
+        mean = self.options.heads.mean(weights)[:, int(own.source_bos_id is not None) :]
+        for row, token in zip(mean, ids, strict=True):
+            if token == other.unk_id:
+                yield words[max(places, key=row.__getitem__)] if places else ""
+
+
+# What a place is covered at least, so that the logarithm of its coverage is finite.
+LEAST_COVERAGE = float(np.finfo(np.float32).tiny)
+
+
+def check_heads(heads: ChosenHeads, loaded: LoadedModel) -> None:
+    """Refuse a model that has no attention over its source, or not this layer or head.
+
+    Raises:
+        UsageError: says what is missing.
+    """
+    end = loaded.framing.end
+    nothing: tuple[int, ...] | Vectors = (end,)
+    if loaded.conditioning.features is not None:
+        nothing = Vectors(np.zeros((1, loaded.conditioning.features), np.float32))
+    (weights,) = AttentionToSource(loaded, nothing)([[end]])
+    shape, name = weights.shape, loaded.stored.name
+    for flag, given, there in (("layer", heads.layer, shape[0]), ("head", heads.head, shape[1])):
+        fits = given is None or 0 <= given < there
+        require(fits, f"--{flag} is from 0 to {there - 1} for {name}, not {given}")
+
+
+class AttentionToSource:
+    """How texts read one source, which is encoded once.
+
+    Args:
+        loaded: the model.
+        source: the ids of L tokens, the end included; or L vectors.
+    """
+
+    @without_gradients
+    def __init__(self, loaded: LoadedModel, source: Sequence[int] | Vectors) -> None:
+        self.model, self.start = loaded.model, loaded.framing.start
+        sources, _ = handles_of([source if isinstance(source, Vectors) else tuple(source)])
+        self.memory = self.model.remember(sources.rows([0]))
+
+    @without_gradients
+    def __call__(self, targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        """Return how much each token of some targets reads of each place of the source.
+
+        Args:
+            targets: ids of whole texts, without the start symbol.
+
+        Returns:
+            For each target (layers, heads, T, L) float32: what the model reads to predict each of
+            its T tokens. Every row of L sums to one.
+
+        Raises:
+            UsageError: the model has no attention.
+        """
+        longest = max(1, *map(len, targets))
+        # What stands past a row's end is read by nothing before it, and is cut off.
+        read = np.full((len(targets), longest), self.start, np.int64)
+        for row, target in zip(read, targets, strict=True):
+            row[1 : len(target)] = target[:-1]
+        memory = self.memory.select([0] * len(targets))
+        weights = self.model.attend(self.model.ids(read), memory)  # (B, layers, heads, T, L)
+        weights = ops_of(weights).array(weights).astype(np.float32)
+        return [one[:, :, : len(target)] for one, target in zip(weights, targets, strict=True)]
+
+
+def coverage_penalty(weights: np.ndarray, beta: float) -> float:
+    """Return beta sum_i log(min(sum_j p_ij, 1)), at most 0 (Wu et al. 2016, equation 14).
+
+    Args:
+        weights: (T, L), p_ij with target token j in row j and source token i in column i. The
+            source's end is no token of it and is left out.
+        beta: at least 0.
+    """
+    covered = weights.sum(0, dtype=np.float64).clip(LEAST_COVERAGE, 1.0)  # (L,)
+    return beta * float(np.log(covered).sum())
+
+
+def align(weights: np.ndarray) -> list[tuple[int, int]]:
+    """Return for each target token the source token that it reads most, as (source, target).
+
+    Args:
+        weights: (T, L), without the ends of source and target.
+    """
+    if weights.shape[1] == 0:
+        return []
+    return [(place, token) for token, place in enumerate(weights.argmax(1).tolist())]
+
+
+def by_words(
+    weights: np.ndarray, target_words: Sequence[int | None], source_words: Sequence[int | None]
+) -> np.ndarray:
+    """Add up attention between words, (target words, source words).
+
+    Args:
+        weights: (T, L), without the ends of source and target.
+        target_words: for each target token the number of its word; None for white space.
+        source_words: the same of the source's tokens.
+    """
+    sides = target_words, source_words
+    summed = np.zeros([1 + max((w for w in side if w is not None), default=-1) for side in sides])
+    rows, columns = ([n for n, word in enumerate(side) if word is not None] for side in sides)
+    for row in rows:
+        for column in columns:
+            summed[target_words[row], source_words[column]] += weights[row, column]
+    return summed
+
+
+def pharaoh(alignment: Sequence[tuple[int, int]]) -> str:
+    """Return an alignment as `i-j` pairs, source before target, both counted from 0."""
+    return " ".join(f"{place}-{token}" for place, token in alignment)
+
+
+def pieces_of(tokenizer: Tokenizer, text: str) -> list[bytes]:
+    """Return the UTF-8 bytes that each token of a text stands for, those of unknowns as well."""
+    raw, ends = text.encode(), tokenizer.byte_ends(text).tolist()
+    return [raw[begin:end] for begin, end in pairwise([0, *ends])]
+
+
+def word_numbers(pieces: Sequence[bytes]) -> list[int | None]:
+    """Return for each piece of a text the number of the word that it is in, or begins first.
+
+    Words are what white space separates; None for pieces that are white space, or nothing.
+    """
+    of_bytes: list[int | None] = []
+    word, inside = -1, False
+    for character in b"".join(pieces).decode():
+        begins = not character.isspace() and not inside
+        inside = not character.isspace()
+        word += begins
+        of_bytes += [word if inside else None] * len(character.encode())
+    ends = np.cumsum([0, *map(len, pieces)]).tolist()
+    spans = (of_bytes[begin:end] for begin, end in pairwise(ends))
+    return [next((word for word in span if word is not None), None) for span in spans]
+
+
+def whole_words(pieces: Sequence[bytes], words: Sequence[bytes]) -> list[str]:
+    """Return for each piece of a text the words that it is a part of, or that are parts of it.
+
+    Args:
+        pieces: the UTF-8 bytes of the text's pieces.
+        words: those of the words that the same text is cut into.
+
+    Returns:
+        A text for each piece, without white space around it; empty for white space, or nothing.
+    """
+    raw = b"".join(pieces)
+    ends, borders = (np.cumsum([0, *map(len, of)]).tolist() for of in (pieces, words))
+    found = []
+    for piece, number, (begin, end) in zip(
+        pieces, word_numbers(pieces), pairwise(ends), strict=True
+    ):
+        begin += len(piece) - len(piece.lstrip())
+        spans = [(a, b) for a, b in pairwise(borders) if a < end and b > begin]
+        first, last = min([begin, *(a for a, _ in spans)]), max([end, *(b for _, b in spans)])
+        found.append("" if number is None else raw[first:last].decode(errors="ignore").strip())
+    return found

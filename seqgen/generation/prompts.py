@@ -1,0 +1,326 @@
+"""Prompts on their way to a model, in batches, as ids; and what records say of their texts."""
+
+from __future__ import annotations
+
+import dataclasses
+import queue
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from seqgen.errors import SeqgenError
+from seqgen.models.state import Opens
+from seqgen.settings import no_text
+from seqgen.store.loaded import LoadedModel
+from seqgen.text.sources import Vectors, features_of
+from seqgen.wording import ShortRepr
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt, its number, and its ids with what stands before them.
+
+    What a model that writes from sources is prompted with is a source: `text` is then empty, and
+    `tokens` is the start symbol alone.
+
+    Attributes:
+        index: its number.
+        text: what the text continues.
+        tokens: its ids.
+        source: what the text is written from; None for a model of text.
+        source_tokens: its ids, with EOS at the end; or its vectors.
+        source_unknown: how many of them are `<unk>`.
+        source_begin: how many of them stand before the source's content.
+    """
+
+    index: int
+    text: str
+    tokens: tuple[int, ...]
+    source: str | Vectors | None = None
+    source_tokens: tuple[int, ...] | Vectors = ()
+    source_unknown: int = 0
+    source_begin: int = 0
+
+    @property
+    def of_source(self) -> SourceFields | None:
+        """What records of a model with sources have besides; None for a model of text."""
+        if self.source is None:
+            return None
+        return SourceFields(source=str(self.source), source_unknown=self.source_unknown)
+
+    @property
+    def places(self) -> int:
+        """How many tokens or vectors the source has, its beginning and end not counted."""
+        if isinstance(self.source_tokens, Vectors):
+            return len(self.source_tokens.values)
+        return len(self.source_tokens) - self.source_begin - 1
+
+    @property
+    def content(self) -> slice:
+        """Where the source stands among what the model reads."""
+        return slice(self.source_begin, self.source_begin + self.places)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Prompts that are the lines of one text, such as standard input: problems name the line."""
+
+    source: str
+    lines: Iterable[str]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.lines)
+
+
+def batches(
+    loaded: LoadedModel, prompts: Iterable[str | Vectors], size: int
+) -> Iterator[list[Prompt]]:
+    """Yield prompts, up to `size` at a time: those that are there, without waiting for more.
+
+    Raises:
+        SeqgenError: a prompt is no text, or has something the model does not know; says what
+            and where, after the prompts before it have been yielded.
+    """
+    index = 0
+    for texts in ready(prompts, size):
+        batch: list[Prompt] = []
+        for text in texts:
+            if isinstance(text, str):
+                text = _as_read(loaded, text, isinstance(prompts, Lines))
+            problem = _problem(loaded, text, index, prompts)
+            if problem is None:
+                prompt = read_prompt(loaded, index, text)
+                problem = _too_long(loaded, prompt, prompts)
+            if problem is not None:
+                if batch:
+                    yield batch
+                raise problem
+            batch.append(prompt)
+            index += 1
+        yield batch
+
+
+def read_prompt(loaded: LoadedModel, index: int, text: str | Vectors) -> Prompt:
+    """Return a prompt, or a source for a model that writes from those, as ids or vectors."""
+    start = loaded.framing.start
+    tokenizer = loaded.source_tokenizer if loaded.conditioning.is_source else None
+    if isinstance(text, Vectors):
+        return Prompt(index, "", (start,), text, text)
+    if tokenizer is None:
+        return Prompt(index, text, loaded.framing.opened(loaded.ids(text)))
+    ids = tuple(tokenizer.encode(text).tolist())
+    unknown = ids.count(tokenizer.unk_id)
+    begin = int(tokenizer.source_bos_id is not None)
+    return Prompt(index, "", (start,), text, tokenizer.as_source(ids), unknown, begin)
+
+
+def unknown_in_source(loaded: LoadedModel, source: str | Vectors) -> int:
+    """Return how many tokens of a source the model does not know; 0 for a model of text."""
+    return read_prompt(loaded, 0, source).source_unknown
+
+
+def opening(loaded: LoadedModel, batch: Sequence[Prompt]) -> tuple[Opens | None, list[int]]:
+    """Return a function that opens states for sources, and the handle of each prompt's source.
+
+    None for a model of text, whose handles mean nothing; with labels, all texts have the same.
+
+    Raises:
+        UsageError: the model writes texts given labels, and none are chosen.
+    """
+    return loaded.conditioning.opens(loaded.model, [prompt.source_tokens for prompt in batch])
+
+
+def _as_read(loaded: LoadedModel, text: str, line: bool) -> str:
+    """Return a prompt with the newlines that the model was trained on; a line has lost its own."""
+    if loaded.data.newlines != "lf" or "\r" not in text:
+        return text
+    return (text + "\n").replace("\r\n", "\n")[:-1] if line else text.replace("\r\n", "\n")
+
+
+def _too_long(
+    loaded: LoadedModel, prompt: Prompt, prompts: Iterable[str | Vectors]
+) -> SeqgenError | None:
+    """Return what to say of a source that the model has no positions for."""
+    most = loaded.model.source_window
+    if most is None:
+        return None
+    vectors = isinstance(prompt.source_tokens, Vectors)  # which have no end
+    most -= 0 if vectors else 1 + prompt.source_begin
+    if prompt.places <= most:
+        return None
+    what = f"prompt {prompt.index}"
+    if isinstance(prompts, Lines):
+        what = f"{prompts.source}: line {prompt.index + 1}"
+    return SeqgenError(
+        f"{what} has {prompt.places:,} {'vectors' if vectors else 'tokens'}, and "
+        f"{loaded.stored.name} reads sources of at most {most:,}; give a shorter one"
+    )
+
+
+def _problem(
+    loaded: LoadedModel, text: str | Vectors, index: int, prompts: Iterable[str | Vectors]
+) -> SeqgenError | None:
+    try:
+        loaded.conditioning.check(features_of(text))
+    except SeqgenError as error:
+        return error
+    if isinstance(text, Vectors):
+        return None
+    why = no_text(text)
+    if why is not None:
+        return SeqgenError(f"prompt {index} {why}")
+    if loaded.conditioning.is_source:
+        if "\n" in text:
+            return SeqgenError(f"prompt {index} has several lines; a source is one line")
+        return None  # what is unknown in a source is read as <unk>
+    unknown = first_unknown(loaded, text)
+    if unknown is None:
+        return None
+    piece, line, column = unknown
+    if isinstance(prompts, Lines):
+        what, where = prompts.source, f"line {index + 1}, column {column}"
+    else:
+        what, where = f"prompt {index}", f"line {line}, column {column} of the prompt"
+    return SeqgenError(f"{what}: the model does not know {piece!r} ({where})")
+
+
+def first_unknown(loaded: LoadedModel, text: str) -> tuple[str, int, int] | None:
+    """Return the first thing in a text that the model does not know, its line and its column."""
+    unknown = loaded.tokenizer.first_unknown(text)
+    if unknown is None:
+        return None
+    at, piece = unknown
+    return piece, text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+
+
+@dataclass(frozen=True)
+class _End:
+    """What comes after the last item: the error that ended the reading, if one did."""
+
+    error: BaseException | None = None
+
+
+def ready(items: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Yield lists of up to `size` items: those that are there, without waiting for more.
+
+    A sequence is there at once. Anything else is read ahead in a thread, by a bounded amount,
+    and no further once the caller has stopped.
+    """
+    if isinstance(items, Sequence):
+        for at in range(0, len(items), size):
+            yield list(items[at : at + size])
+        return
+    waiting: queue.Queue = queue.Queue(maxsize=4 * size)
+    closed = threading.Event()
+    threading.Thread(target=_read_ahead, args=(items, waiting, closed), daemon=True).start()
+    end: _End | None = None
+    try:
+        while end is None:
+            batch = [waiting.get()]
+            while len(batch) < size and not waiting.empty():
+                batch.append(waiting.get())
+            if isinstance(batch[-1], _End):
+                end = batch.pop()
+            if batch:
+                yield batch
+    finally:
+        # A thread that waits for room in the queue finds some, and then that it is closed.
+        closed.set()
+        while not waiting.empty():
+            waiting.get()
+    if end.error is not None:
+        raise end.error
+
+
+def _read_ahead(items: Iterable[str], waiting: queue.Queue, closed: threading.Event) -> None:
+    """Put every item, then the end, unless `closed` is set before."""
+    try:
+        for item in items:
+            waiting.put(item)
+            if closed.is_set():
+                return
+    except BaseException as error:  # raised again where the items are used
+        waiting.put(_End(error))
+    else:
+        waiting.put(_End())
+
+
+# Attention in records: a millionth is finer than any picture, and rows still sum to one.
+DIGITS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionRecord:
+    """What a text read of its source.
+
+    Attributes:
+        attention: (layers, heads, T, L), by all layers and heads; None if it is not asked for.
+        target_pieces: the T tokens of the text, its end included, as a person sees them.
+        source_pieces: the L tokens of the source, its end included.
+        alignment: pairs `i-j` of places, the source's first; None if it is not asked for.
+    """
+
+    attention: np.ndarray | None = field(compare=False)  # arrays have no one answer to ==
+    target_pieces: list[str]
+    source_pieces: list[str]
+    alignment: str | None
+
+    def keys(self) -> dict[str, Any]:
+        """Return its part of a record, in order, as JSON can hold it."""
+        keys: dict[str, Any] = {}
+        if self.attention is not None:
+            keys["attention"] = self.attention.astype(np.float64).round(DIGITS).tolist()
+            keys["target_pieces"] = self.target_pieces
+            keys["source_pieces"] = self.source_pieces
+        if self.alignment is not None:
+            keys["alignment"] = self.alignment
+        return keys
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceFields:
+    """What a record has besides when its text is written from a source; `prompt` is then empty.
+
+    Attributes:
+        source: what the text is written from.
+        source_unknown: how many of its tokens the model does not know.
+        look: what the text read of it; None if nothing is asked for.
+    """
+
+    source: str
+    source_unknown: int
+    look: AttentionRecord | None = None
+
+    def keys(self) -> dict[str, Any]:
+        """Return its part of a record, in order, as JSON can hold it."""
+        of_source = {"source": self.source, "source_unknown": self.source_unknown}
+        return of_source if self.look is None else {**of_source, **self.look.keys()}
+
+
+class Written(ShortRepr):
+    """A dataclass of a text's figures, which may have an `SourceFields`, or a label."""
+
+    of_source: SourceFields | None
+    label: str | None
+
+    @property
+    def look(self) -> AttentionRecord | None:
+        """What the text read of its source, if that is asked for."""
+        return None if self.of_source is None else self.of_source.look
+
+    @property
+    def alignment(self) -> str | None:
+        """Which source tokens its tokens read most, if that is asked for."""
+        return None if self.look is None else self.look.alignment
+
+    def record(self) -> dict[str, Any]:
+        """Return the keys of `--json`, in order: its own, then those of its source."""
+        optional = ("label", "missing")
+        names = [field.name for field in dataclasses.fields(self)]
+        keys = {name: getattr(self, name) for name in names if name not in ("of_source", *optional)}
+        extra = {name: getattr(self, name, None) for name in optional}
+        keys |= {name: value for name, value in extra.items() if value is not None}
+        return keys if self.of_source is None else {**keys, **self.of_source.keys()}

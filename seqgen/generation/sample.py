@@ -1,0 +1,297 @@
+"""Writing text with a trained model."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, islice
+
+import numpy as np
+
+from seqgen.generation import sampling
+from seqgen.generation.backward import begin_continuation, decoder_of
+from seqgen.generation.continuation import DEAD_END, Continuation, reasons_of
+from seqgen.generation.draw import Choose, CounterDraw, greedy
+from seqgen.generation.from_source import (
+    Generator,
+    SourceReader,
+    cached_property_without_lock,
+    check_sources,
+)
+from seqgen.generation.processors import (
+    Ban,
+    MinP,
+    NoRepeatNgram,
+    PresenceAndFrequency,
+    Processor,
+    RepetitionPenalty,
+    Temperature,
+    TopK,
+    TopP,
+    Typical,
+)
+from seqgen.generation.prompts import Prompt, SourceFields, Written, batches, opening
+from seqgen.generation.sampling import Row, SamplingPolicy, Watch
+from seqgen.models.state import Opens
+from seqgen.settings import MOST_TOKENS
+from seqgen.settings.generation import SampleOptions
+from seqgen.store.loaded import LoadedModel
+from seqgen.text.sources import Vectors
+from seqgen.text.tokenizers import Decoder
+
+# Texts to write side by side where a token costs less than a call.
+QUICK_ROWS = 256
+
+
+def filters(options: SampleOptions) -> list[Processor]:
+    """Return the filters asked for that need no tokenizer, in the order they apply in."""
+    presence, frequency = options.presence_penalty, options.frequency_penalty
+    ngram, penalty = options.no_repeat_ngram, options.repetition_penalty
+    processors: list[Processor | None] = [
+        RepetitionPenalty(penalty) if penalty != 1 else None,
+        PresenceAndFrequency(presence, frequency) if presence or frequency else None,
+        NoRepeatNgram(ngram) if ngram is not None else None,
+        Temperature(options.temperature) if options.temperature != 1 else None,
+        TopK(options.top_k) if options.top_k is not None else None,
+        TopP(options.top_p) if options.top_p != 1 else None,
+        MinP(options.min_p) if options.min_p != 0 else None,
+        Typical(options.typical) if options.typical != 1 else None,
+    ]
+    return [processor for processor in processors if processor is not None]
+
+
+@dataclass(frozen=True, repr=False)
+class Sample(Written):
+    """A text, and what `seqgen sample --json` says of it; see `Written.record`.
+
+    `seed` is None where nothing is drawn.
+    """
+
+    index: int
+    sample: int
+    prompt: str
+    text: str
+    tokens: int
+    logprob: float
+    finish_reason: str
+    seed: int | None
+    model: str
+    of_source: SourceFields | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True)
+class Writer(Generator):
+    """A model and the options it writes with.
+
+    Raises:
+        UsageError: it cannot do what is asked of it.
+    """
+
+    options: SampleOptions
+
+    def __post_init__(self) -> None:
+        check_sources(self.options.of_source, self.loaded)
+
+    @cached_property_without_lock
+    def ends(self) -> Mapping[int, str]:
+        """The tokens that end a text, and why each does."""
+        form, stops = self.constraint, self.loaded.framing.stops
+        reasons = reasons_of(stops) if form is None else form.reasons
+        return reasons | ({self.dead_id: DEAD_END} if self.added_filters else {})
+
+    @cached_property_without_lock
+    def processors(self) -> list[Processor]:
+        """Every filter in order, first the one for tokens that are never written."""
+        options, processors = self.options, [self.possible]
+        if options.ban:
+            known = [t for t in options.ban if self.loaded.tokenizer.first_unknown(t) is None]
+            processors.append(Ban(tuple(map(self.loaded.ids, known))))
+        return [*processors, *self.formed, *self.added_filters, *filters(options)]
+
+    @property
+    def batch_size(self) -> int:
+        """How many texts are written side by side."""
+        quick = self.loaded.model.drawer and SamplingPolicy(self.processors, self.choose).is_plain
+        return max(self.options.batch_size, QUICK_ROWS if quick else 1)
+
+    @property
+    def choose(self) -> Choose:
+        """What picks a token from log-probabilities."""
+        return greedy if self.options.greedy else CounterDraw(self.options.seed)
+
+    def row(self, prompt: Prompt, sample: int, handle: int) -> Row:
+        """Return what identifies one of the texts to write, and where it begins."""
+        return Row(prompt.index, sample, prompt.tokens, handle, self.limit(prompt))
+
+    def begin(self, row: Row) -> Continuation:
+        """Begin a text after its prompt."""
+        return self.open(row, decoder_of(self.loaded, row.tokens))
+
+    def open(self, row: Row, decoder: Decoder) -> Continuation:
+        """Begin a text, whose tokens `decoder` turns into characters."""
+        options = self.options
+        limit = options.max_tokens if row.max_tokens is None else row.max_tokens
+        return begin_continuation(
+            self.loaded, decoder, options.stop, limit, options.min_tokens, self.ends
+        )
+
+    @cached_property
+    def name(self) -> str:
+        """The model's name."""
+        return self.loaded.stored.name
+
+    @cached_property
+    def weights(self) -> dict[Row, float]:
+        """The log of the probability that masks have kept, of each text."""
+        return {}
+
+    def weigh(
+        self, rows: Sequence[Row], _: int, stages: Sequence[np.ndarray], chosen: Sequence[int]
+    ) -> None:
+        """Add what a step has kept to the weight of each text."""
+        for number, (row, token) in enumerate(zip(rows, chosen, strict=True)):
+            kept = float(stages[0][number, token]) - float(stages[-1][number, token])
+            if token == self.constraint.dead_id:
+                kept = -1e9  # it counts only beside others that could not go on either
+            self.weights[row] = self.weights.get(row, 0.0) + kept
+
+    def record(self, prompt: Prompt, row: Row, text: Continuation) -> Sample:
+        """Return the record of a finished text."""
+        written, of_source = text.text, None
+        if prompt.source is not None:
+            reader = SourceReader(self.loaded, self.options.of_source)
+            begin = functools.partial(self.open, row)
+            ((written, of_source),) = reader.finish(prompt, [text.ids], begin)
+        return Sample(
+            index=row.prompt,
+            sample=row.sample // self.options.candidates,
+            prompt=prompt.text,
+            text=written,
+            tokens=text.tokens,
+            logprob=text.logprob,
+            finish_reason=str(text.finish_reason),
+            seed=self.options.seed if self.options.draws else None,
+            model=self.name,
+            of_source=of_source,
+            label=self.loaded.label,
+        )
+
+    def steps(
+        self, rows: Sequence[Row], watch: Watch | None = None, opens: Opens | None = None
+    ) -> Iterator[sampling.Step]:
+        """Write `rows` side by side; yield every token."""
+        how = (self.begin, self.processors, self.choose)
+        return sampling.sample(self.loaded.model, rows, *how, watch, opens, self.outcomes)
+
+
+def stream(loaded: LoadedModel, prompt: str | Vectors, options: SampleOptions) -> Iterator[str]:
+    """Write one text; yield each piece of it as soon as it is certain.
+
+    The best of several is certain only when all are written, and what stands for an unknown
+    token when the whole text is.
+
+    Raises:
+        SeqgenError: the prompt has something the model does not know.
+    """
+    if options.candidates > 1 or options.of_source.copy_unknown:
+        yield next(sample(loaded, [prompt], options)).text
+        return
+    writer = Writer(loaded, options)
+    ((prompt,),) = batches(loaded, [prompt], 1)
+    opens, (handle,) = opening(loaded, [prompt])
+    for step in writer.steps([writer.row(prompt, 0, handle)], opens=opens):
+        if step.text:
+            yield step.text
+
+
+def sample(
+    loaded: LoadedModel, prompts: Iterable[str | Vectors], options: SampleOptions
+) -> Iterator[Sample]:
+    """Write `options.num_samples` texts for each prompt; yield them in order.
+
+    Prompts may come slowly: a batch takes those that are there and never waits to fill.
+
+    Raises:
+        SeqgenError: a prompt has something the model does not know; the texts of the prompts
+            before it have been yielded.
+    """
+    writer = Writer(loaded, options)
+    each = options.num_samples * options.candidates
+    for batch in batches(loaded, prompts, max(1, writer.batch_size // each)):
+        opens, handles = opening(loaded, batch)
+        rows = (
+            writer.row(prompt, j, handle)
+            for prompt, handle in zip(batch, handles, strict=True)
+            for j in range(each)
+        )
+        given = {prompt.index: prompt for prompt in batch}
+        texts = finished(writer, rows, opens)
+        keep = _resampled if options.resampled > 1 else _best
+        for row, text in keep(texts, options):
+            yield writer.record(given[row.prompt], row, text)
+
+
+def finished(
+    writer: Writer, rows: Iterable[Row], opens: Opens | None = None
+) -> Iterator[tuple[Row, Continuation]]:
+    """Write rows, a batch at a time; yield a text when it and all before it are finished.
+
+    There may be many millions of rows: only those of one batch are in memory.
+    """
+    rows, weighed = iter(rows), writer.options.resampled > 1
+    while batch := list(islice(rows, writer.batch_size)):
+        done: dict[Row, Continuation] = {}
+        waiting = iter(batch)
+        row = next(waiting)
+        for step in writer.steps(batch, writer.weigh if weighed else None, opens):
+            if step.continuation.finish_reason is None:
+                continue
+            step.continuation.weight = writer.weights.pop(step.row, 0.0)
+            done[step.row] = step.continuation
+            while row in done:
+                yield row, done.pop(row)
+                row = next(waiting, row)
+
+
+def _best(
+    texts: Iterable[tuple[Row, Continuation]], options: SampleOptions
+) -> Iterator[tuple[Row, Continuation]]:
+    """Of every `best_of` texts in a row yield the likeliest by token; of equals the first."""
+    texts = iter(texts)
+    for first in texts:
+        group = chain(
+            [first], islice(texts, options.best_of - 1)
+        )  # none of which is kept but the best
+        yield max(group, key=lambda candidate: candidate[1].logprob / max(1, candidate[1].tokens))
+
+
+def _resampled(
+    texts: Iterable[tuple[Row, Continuation]], options: SampleOptions
+) -> Iterator[tuple[Row, Continuation]]:
+    """Of every `resampled` texts in a row draw one by their weights: the masses that were kept."""
+    texts = iter(texts)
+    for first in texts:
+        group = [first, *islice(texts, options.resampled - 1)]
+        row = first[0]
+        weights = np.array([[text.weight for _, text in group]])
+        # Tokens draw with the steps from 0 on.
+        place = [(row.prompt, row.sample // options.resampled)]
+        (kept,) = CounterDraw(options.seed)(place, MOST_TOKENS + 1, weights - weights.max())
+        yield group[kept]
+
+
+def fixed_sample(loaded: LoadedModel, prompt: str | Vectors = "", tokens: int = 160) -> str:
+    """Return a text that the model writes now, always from the same prompt and draws."""
+    if loaded.labels is not None:
+        loaded = loaded.with_labels(loaded.labels.names[:1])
+    options = SampleOptions(seed=0, temperature=0.8, max_tokens=tokens)
+    return "".join(islice(stream(loaded, prompt, options), tokens))
+
+
+def texts_of(loaded: LoadedModel) -> list[str]:
+    """Return 16 texts that a model writes from the start of a text, always the same."""
+    options = SampleOptions(num_samples=16, max_tokens=200, seed=0)
+    return [record.text for record in sample(loaded, [""], options)]

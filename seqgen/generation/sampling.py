@@ -1,0 +1,426 @@
+"""Sampling: many prompts, many samples of each, in one batch, each as if it were alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+
+from seqgen.engines.native.library import library
+from seqgen.engines.native.softmax import draw
+from seqgen.engines.ops import ops_of
+from seqgen.generation.continuation import Continuation
+from seqgen.generation.draw import Choose, CounterDraw
+from seqgen.generation.processors import Forbid, History, Processor, normalise
+from seqgen.models.distributions import require_numbers
+from seqgen.models.inference import InferenceModel, without_gradients
+from seqgen.models.state import Opens, State
+
+
+@dataclass(frozen=True)
+class Row:
+    """One text to be written.
+
+    Attributes:
+        prompt: the prompt's number i, which the draws depend on.
+        sample: the sample's number j of that prompt.
+        tokens: the prompt's ids, with the start symbol first.
+        handle: the number of the source that it is written from; equal sources have the same.
+        max_tokens: at most so many tokens of this text; None for no limit of its own.
+    """
+
+    prompt: int
+    sample: int
+    tokens: tuple[int, ...]
+    handle: int = 0
+    max_tokens: int | None = None
+
+
+class Step(NamedTuple):
+    """What one token added to one text."""
+
+    row: Row
+    text: str
+    continuation: Continuation
+
+
+# In the place of a token that a drawer is not sure of.
+UNSURE = -1
+
+# Tokens of a prompt that are read at a time, to limit the memory that activations take.
+PIECE = 4096
+
+# The rows, the step t, the log-probabilities (B, V) before and after each processor, the choices.
+Watch = Callable[[Sequence[Row], int, Sequence[np.ndarray], Sequence[int]], None]
+
+
+@dataclass(frozen=True, eq=False)
+class SamplingPolicy:
+    """How some texts are written.
+
+    Attributes:
+        processors: applied in this order at every step.
+        choose: picks the tokens.
+        watch: is called at every step with how the tokens were chosen.
+        outcomes: makes one outcome of several tokens; see `constraint.Constraint.outcomes`.
+    """
+
+    processors: Sequence[Processor]
+    choose: Choose
+    watch: Watch | None = None
+    outcomes: Processor | None = None
+
+    @cached_property
+    def alike(self) -> object:
+        """What is equal for manners whose texts are drawn together, with a seed and step each."""
+        seeded = isinstance(self.choose, CounterDraw)
+        apart = self.watch is not None or self.outcomes is not None or not seeded
+        return id(self) if apart else tuple(self.processors)
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether tokens are drawn from the model's own distribution, but for a few of them."""
+        only_forbidden = [type(processor) for processor in self.processors] == [Forbid]
+        unwatched = self.watch is None and self.outcomes is None
+        return only_forbidden and unwatched and isinstance(self.choose, CounterDraw)
+
+
+class BatchText:
+    """One text in a batch.
+
+    Attributes:
+        row: what identifies it.
+        manner: how it is written.
+        continuation: what is written so far.
+        history: its tokens, the prompt's first.
+        dropped: nobody wants the rest of it.
+        error: why its next token could not be drawn; it is dropped then.
+    """
+
+    def __init__(self, row: Row, continuation: Continuation, manner: SamplingPolicy) -> None:
+        self.row, self.continuation, self.manner = row, continuation, manner
+        self.history = History(row.tokens, len(row.tokens))
+        self.dropped = False
+        self.error: Exception | None = None
+
+    @property
+    def step(self) -> int:
+        """How many tokens have been drawn."""
+        return len(self.history) - self.history.prompt
+
+
+class TextBatch:
+    """Texts that are written side by side, and may join and leave at any step.
+
+    `draw` and `read` take turns; texts join before a `draw`.
+
+    Args:
+        model: in evaluation mode.
+    """
+
+    def __init__(self, model: InferenceModel) -> None:
+        self.model = model
+        self.texts: list[BatchText] = []
+        # Of the texts in order, in parts that are joined at the next `draw`: logits (B, V) of the
+        # next token, unless there is a drawer, and the states after what was read.
+        self._parts: list[tuple[np.ndarray | None, State]] = []
+        self.drawer = model.drawer
+
+    @without_gradients
+    def join(self, texts: Sequence[BatchText], opens: Opens | None = None) -> None:
+        """Read the prompts of some texts, and write these from now on.
+
+        Args:
+            texts: none of them finished.
+            opens: opens a state for the rows' handles; None for a model that has no sources.
+        """
+        prompts = [text.row.tokens for text in texts]
+        handles = [text.row.handle for text in texts]
+        logits, state = prefill(self.model, prompts, opens, handles)
+        self._parts.append((None if self.drawer else logits, state))
+        self.texts = [*self.texts, *texts]
+
+    @without_gradients
+    def last_read(self) -> tuple[np.ndarray | None, State]:
+        """Return the logits and the state after the one prompt of the texts that joined last."""
+        logits, state = self._parts[-1]
+        return _rows_of(logits, [0]), state.copy().select([0]).copy()
+
+    @without_gradients
+    def join_after(self, texts: Sequence[BatchText], read: tuple[np.ndarray | None, State]) -> None:
+        """Write some texts whose prompt has been read; see `last_read`."""
+        logits, state = read
+        rows = [0] * len(texts)
+        self._parts.append((_rows_of(logits, rows), state.copy().select(rows)))
+        self.texts = [*self.texts, *texts]
+
+    @without_gradients
+    def split(self, texts: Collection[BatchText]) -> TextBatch:
+        """Move some texts to a batch of their own, before a `draw`."""
+        other, moved = TextBatch(self.model), {id(text) for text in texts}
+        leaves = [place for place, text in enumerate(self.texts) if id(text) in moved]
+        stays = [place for place, text in enumerate(self.texts) if id(text) not in moved]
+        if not stays:
+            return self._give_all(other)
+        if len(self._parts) > 1:
+            self._join_parts()
+        ((logits, state),) = self._parts
+        other.texts = [self.texts[place] for place in leaves]
+        self.texts = [self.texts[place] for place in stays]
+        # Copied twice, since rows that are selected may keep the memory of all of them.
+        other._parts = [(_rows_of(logits, leaves), state.copy().select(leaves).copy())]
+        self._parts = [(_rows_of(logits, stays), state.select(stays))]
+        return other
+
+    def merge(self, other: TextBatch) -> None:
+        """Take all texts of another batch, before a `draw`."""
+        other._give_all(self)
+
+    def _give_all(self, other: TextBatch) -> TextBatch:
+        other.texts, self.texts = [*other.texts, *self.texts], []
+        other._parts, self._parts = [*other._parts, *self._parts], []
+        return other
+
+    def draw(self) -> list[Step]:
+        """Draw the next token of every text.
+
+        An error is that of the texts whose manner has caused it; it is raised if the batch has
+        none of another manner.
+        """
+        if len(self._parts) > 1:
+            self._join_parts()
+        return [step for places in self._written_alike() for step in self._draw_alike(places)]
+
+    def _draw_alike(self, places: Sequence[int]) -> list[Step]:
+        """Draw the next token of the texts in some places, which are written alike."""
+        texts, steps = [self.texts[place] for place in places], []
+        try:
+            drawn = self._drawn(texts, *self._rows(places))
+        except Exception as error:
+            by_manner: dict[int, list[int]] = {}
+            for place, text in zip(places, texts, strict=True):
+                by_manner.setdefault(id(text.manner), []).append(place)
+            if len(by_manner) > 1:
+                return [step for own in by_manner.values() for step in self._draw_alike(own)]
+            self._fail(texts, error)
+            return []
+        for text, token, logprob in zip(texts, *drawn, strict=True):
+            text.history.append(token)
+            try:
+                piece = text.continuation.push(token, logprob)
+            except Exception as error:
+                self._fail([text], error)
+            else:
+                steps.append(Step(text.row, piece, text.continuation))
+        return steps
+
+    def _rows(self, places: Sequence[int]) -> tuple[np.ndarray | None, State]:
+        """Return the logits and, for a drawer, the states of the texts in some places."""
+        ((logits, state),) = self._parts
+        if len(places) == len(self.texts):
+            return logits, state
+        return (None, state.copy().select(places)) if self.drawer else (logits[places], state)
+
+    def _fail(self, texts: Sequence[BatchText], error: Exception) -> None:
+        if all(text.manner is texts[0].manner for text in self.texts):
+            raise error
+        for text in texts:
+            text.error, text.dropped = error, True
+
+    @without_gradients
+    def _join_parts(self) -> None:
+        logits, states = zip(*self._parts, strict=True)
+        joined = None if self.drawer else np.concatenate(logits)
+        self._parts = [(joined, type(states[0]).cat(states))]
+
+    def _written_alike(self) -> list[Sequence[int]]:
+        """Return the places of texts that are written alike."""
+        first = self.texts[0].manner
+        if all(text.manner is first for text in self.texts):
+            return [range(len(self.texts))]
+        alike: dict[object, list[int]] = {}
+        for place, text in enumerate(self.texts):
+            alike.setdefault(text.manner.alike, []).append(place)
+        return [*alike.values()]
+
+    def _own(self, logits: np.ndarray) -> np.ndarray:
+        """Return the model's own log-probabilities (B, V)."""
+        return require_numbers(logits if self.model.normalised else normalise(logits))
+
+    def _drawn(
+        self, texts: Sequence[BatchText], logits: np.ndarray | None, state: State
+    ) -> tuple[list[int], list[float]]:
+        """Return the next tokens of texts that are written alike, and their log-probabilities.
+
+        Rows (V) are computed only where they are needed.
+        """
+        drawer, manner = self.drawer, texts[0].manner
+        if not manner.is_plain or not (drawer or self._can_draw(logits)):
+            rows = drawer.logits(state) if drawer else logits
+            return _choose(texts, self._own(rows))
+        choose, steps = _draws_of(texts)
+        about = choose.uniforms(_identities(texts), steps), manner.processors[0].distinct
+        found = drawer.draw(state, *about) if drawer else draw(logits, *about)
+        tokens, log_probs = (x.tolist() for x in found)
+        if UNSURE in tokens:
+            places = [place for place, token in enumerate(tokens) if token == UNSURE]
+            rows = drawer.logits(state.copy().select(places)) if drawer else logits[places]
+            chosen = _choose([texts[place] for place in places], self._own(rows))
+            for place, token, log_prob in zip(places, *chosen, strict=True):
+                tokens[place], log_probs[place] = token, log_prob
+        return tokens, log_probs
+
+    def _can_draw(self, logits: np.ndarray) -> bool:
+        """Return whether the compiled library draws from logits."""
+        return logits.dtype == np.float32 and not self.model.normalised and library() is not None
+
+    @without_gradients
+    def read(self) -> None:
+        """Let finished and dropped texts go; have the model read what was drawn for the others."""
+        unfinished = [
+            place
+            for place, text in enumerate(self.texts)
+            if not (text.continuation.finish_reason or text.dropped)
+        ]
+        ((_, state),), self._parts = self._parts, []
+        if len(unfinished) < len(self.texts):
+            self.texts = [self.texts[place] for place in unfinished]
+            state = state.select(unfinished) if unfinished else state
+        if self.texts:
+            last = [text.history[-1] for text in self.texts]
+            read = self.drawer and (None, self.drawer.read(last, state))
+            self._parts = [read or self.model.step(last, state)]
+
+
+def _rows_of(logits: np.ndarray | None, places: Sequence[int]) -> np.ndarray | None:
+    return None if logits is None else logits[places]
+
+
+def _identities(texts: Sequence[BatchText]) -> list[tuple[int, int]]:
+    """Return what each text's draws depend on beside seed and step."""
+    return [(text.row.prompt, text.row.sample) for text in texts]
+
+
+def _draws_of(texts: Sequence[BatchText]) -> tuple[Choose, int | np.ndarray]:
+    """Return what picks the next token of texts that are written alike, and at which step."""
+    manner, step = texts[0].manner, texts[0].step
+    seeded = isinstance(manner.choose, CounterDraw)
+    if seeded and any(text.manner is not manner or text.step != step for text in texts):
+        seeds = np.array([text.manner.choose.seed for text in texts])
+        return CounterDraw(seeds), np.array([text.step for text in texts])
+    return manner.choose, step
+
+
+def _choose(texts: Sequence[BatchText], log_probs: np.ndarray) -> tuple[list[int], list[float]]:
+    """Choose the next token of texts that are written alike, and return its log-probability."""
+    manner, histories = texts[0].manner, [text.history for text in texts]
+    if manner.outcomes is not None:
+        log_probs = manner.outcomes(histories, log_probs)
+    stages = [log_probs]
+    for processor in manner.processors:
+        stages.append(processor(histories, stages[-1]))
+    choose, steps = _draws_of(texts)
+    chosen = choose(_identities(texts), steps, stages[-1])
+    if manner.watch is not None:
+        manner.watch([text.row for text in texts], texts[0].step, stages, chosen)
+    return chosen, log_probs[range(len(texts)), chosen].tolist()
+
+
+def sample(
+    model: InferenceModel,
+    rows: Sequence[Row],
+    begin: Callable[[Row], Continuation],
+    processors: Sequence[Processor],
+    choose: Choose,
+    watch: Watch | None = None,
+    opens: Opens | None = None,
+    outcomes: Processor | None = None,
+) -> Iterator[Step]:
+    """Write all rows side by side; a finished row is removed from the batch.
+
+    Args:
+        model: in evaluation mode.
+        rows: what to write.
+        begin: opens a row's continuation.
+        processors: see `SamplingPolicy`, also for the others.
+        choose: picks the tokens.
+        watch: is called at every step.
+        opens: opens a state for the rows' handles; None for a model that has no sources.
+        outcomes: makes one outcome of several tokens.
+
+    Yields:
+        Every token as it is drawn. A row that is finished from the start yields one empty step.
+    """
+    manner = SamplingPolicy(processors, choose, watch, outcomes)
+    texts = [BatchText(row, begin(row), manner) for row in rows]
+    for text in texts:
+        if text.continuation.finish_reason:
+            yield Step(text.row, "", text.continuation)
+    texts = [text for text in texts if not text.continuation.finish_reason]
+    batch = TextBatch(model)
+    if texts:
+        batch.join(texts, opens)
+    while batch.texts:
+        yield from batch.draw()
+        batch.read()
+
+
+def without_sources(model: InferenceModel) -> Opens:
+    """Return what opens the states of a model that writes from no source."""
+    return lambda handles: model.start(len(handles))
+
+
+@without_gradients
+def prefill(
+    model: InferenceModel,
+    prompts: Sequence[tuple[int, ...]],
+    opens: Opens | None = None,
+    handles: Sequence[int] | None = None,
+) -> tuple[np.ndarray, State]:
+    """Read every prompt once, and return logits (B, V) and state.
+
+    Those of equal length are read together, or all where the model does that. Prompts are never
+    padded, since their state is used again. Rows with the same prompt and the same source are read
+    as one.
+
+    Args:
+        model: in evaluation mode.
+        prompts: B prompts, each of at least one id.
+        opens: opens a state for the rows' handles; None for a model that has no sources.
+        handles: B handles of sources, where there are sources.
+    """
+    keys = list(zip(handles or [0] * len(prompts), prompts, strict=True))
+    distinct = sorted(dict.fromkeys(keys), key=_length)
+    logits, states, groups = [], [], groupby(distinct, key=_length)
+    shortest, longest = _length(distinct[0]), _length(distinct[-1])
+    if opens is None and shortest < longest <= model.most_together:
+        after, state = model.read_together([tokens for _, tokens in distinct])
+        logits, states, groups = [after], [state], ()
+    opens = opens or without_sources(model)
+    for length, of_equal_length in groups:
+        source_handles, rows = map(list, zip(*of_equal_length, strict=True))
+        state = opens(source_handles)
+        if length == 1:
+            after, state = model.step([token for (token,) in rows], state)
+        else:
+            ids = model.ids(np.array(rows))
+            for first in range(0, length, PIECE):
+                called, state = model(ids[:, first : first + PIECE], state, last=1)
+            after = ops_of(called).array(called)[:, 0]
+        logits.append(after)
+        states.append(state)
+    state = type(states[0]).cat(states) if len(states) > 1 else states[0]
+    if distinct == keys:
+        return np.concatenate(logits), state
+    number = {key: i for i, key in enumerate(distinct)}
+    row_of_each = [number[key] for key in keys]
+    return np.concatenate(logits)[row_of_each], state.select(row_of_each)
+
+
+def _length(key: tuple[int, tuple[int, ...]]) -> int:
+    """Return the number of ids in the prompt of a (handle, prompt) pair."""
+    return len(key[1])

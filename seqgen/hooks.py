@@ -1,0 +1,425 @@
+"""What a plugin may add to seqgen, and how plugins are found.
+
+A plugin is a module with a `PLUGIN`, of the class `Plugin`; the module's docstring says what it is.
+
+    from seqgen.hooks import Command, Plugin
+
+    PLUGIN = Plugin(
+        commands={"count": Command("command:count", panel="Text")},
+    )
+
+The plugins of seqgen are the folders of `seqgen/plugins`. Other distributions name theirs in their
+`pyproject.toml`:
+
+    [project.entry-points."seqgen.plugins"]
+    count = "seqgen_count"
+
+Everything that a plugin adds is named by strings, "module:name" with a module of the plugin, and is
+imported when it is used. So a command pays for the plugins that it needs, and for no other. A
+plugin that cannot be imported, or that is for another version of these hooks, is left out with one
+line of warning (`new_problems`); so is any one thing of a plugin that cannot be imported.
+
+Examples of a plugin's commands, for their help, stand beside it in a file `help.toml`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from seqgen import __version__
+
+# The version of what this module offers. A plugin for another one is not used.
+VERSION = 1
+GROUP = "seqgen.plugins"
+# What installs this package, whose name differs.
+DISTRIBUTION = "seqgen-lm"
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a plugin.
+
+    Attributes:
+        target: "module:name" of the function, or of the Typer application of a command that has
+            commands of its own.
+        panel: the heading that `seqgen --help` lists it under.
+        work: what it does most of the time, for the set-up of the process: "tokens" if it reads or
+            writes one token after another, "steps" if it trains or scores, "reads" if it may read
+            large files for long; "" for anything else.
+    """
+
+    target: str
+    panel: str
+    work: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFormat:
+    """A format of another tool, which `seqgen import` reads, `seqgen export` writes, or both do.
+
+    What its functions are called with, and what they return, is in `seqgen.store.formats`. So a
+    plugin adds fastText's files of vectors:
+
+        formats={
+            "fasttext": ModelFormat(
+                form="file", importer="reading:read_model", recogniser="reading:is_fasttext"
+            ),
+        }
+
+    Attributes:
+        form: what a model is in it: a "folder"; a "file", which the importer opens; or "lines", a
+            file that is read line by line, which may be compressed or piped in.
+        importer: "module:name" of a `FolderImporter`, or of a `LineImporter` for "lines"; "" if
+            the format is not imported.
+        recogniser: "module:name" of the function that says whether something is in this format. It
+            is called with the path of a folder or a file or, for "lines", with the first line. The
+            first format that recognises what is imported reads it; and an export replaces only a
+            file that its own format recognises.
+        exporter: "module:name" of an `Exporter`, or of a `FolderExporter` for a "folder"; "" if
+            the format is not exported.
+        noun: what messages call a file in it, such as "an ARPA file".
+        files: the names of the files and folders in an exported folder. An export replaces a folder
+            that has no others.
+    """
+
+    form: Literal["folder", "file", "lines"]
+    importer: str = ""
+    recogniser: str = ""
+    exporter: str = ""
+    noun: str = "a file of that format"
+    files: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plugin:
+    """All that one plugin adds. Targets are "module:name", of modules in the plugin's package.
+
+    Attributes:
+        version: of these hooks, that the plugin was written for.
+        commands: by name.
+        former_flags: flags of other commands that are commands of this plugin now: by command and
+            flag, the command, and the flag that it has instead ("" for none).
+        tasks: kinds of task (`seqgen.tasks.task.Task`): what its models learn. The rows of its
+            architectures are in a file `architectures.json` beside the plugin, their settings and
+            defaults in `defaults.json`, and presets of them in `presets.toml`.
+        options: groups of options (`seqgen.settings.options.Options`) that commands of the core
+            take besides their own, by the place where they are added. Each place takes a class,
+            whose methods say what is called when: "train"
+            (`seqgen.settings.listening.ListenerOptions`); "eval"
+            (`seqgen.settings.scoring.TextMeasure`); "writing" for `sample` and `beam-search`, and
+            "sample" or "beam-search" for one of them, where it replaces the plugin's group of
+            "writing" (`seqgen.settings.filters.FilterOptions`); "perplexity" (`TextSet`, there)
+            and "fill" (`WordFilter`, there). Those at "recipe" (of `train`, `tune` and `sweep`)
+            need no methods: each option gives the setting of its name.
+        formats: of other tools, that models are imported from and exported to, by name.
+        tokenizers: kinds of tokenizer, by the name that `--tokenizer` and stored models give them:
+            classes derived from `seqgen.text.tokenizers.Tokenizer`, whose `kind` is that name.
+        tokenizer_readers: functions that open tokenizers of other tools. Each is called with the
+            path that `--tokenizer` names, a file or a folder, until one returns a `Tokenizer`; it
+            returns None for a path that is none of its own.
+        listeners: to training: functions that are called when a run begins, each with the
+            `seqgen.training.listeners.RunFacts`; each returns a `seqgen.training.run.Listener`, or
+            None. A listener that fails is left out with a warning, and training goes on.
+        sections: of the page that `seqgen report` writes about models of text: objects of the
+            class `seqgen.cli.shell.page.ReportSection`, which says when which method is called.
+    """
+
+    version: int = VERSION
+    commands: Mapping[str, Command] = field(default_factory=dict)
+    former_flags: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    tasks: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    formats: Mapping[str, ModelFormat] = field(default_factory=dict)
+    tokenizers: Mapping[str, str] = field(default_factory=dict)
+    tokenizer_readers: tuple[str, ...] = ()
+    listeners: tuple[str, ...] = ()
+    sections: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A plugin that was found.
+
+    Attributes:
+        name: what it is called.
+        module: of its `PLUGIN`.
+        distribution: what installed it.
+        release: the version of that.
+        plugin: what it adds.
+    """
+
+    name: str
+    module: str
+    distribution: str
+    release: str
+    plugin: Plugin
+
+    def load(self, target: str) -> Any:
+        """Import a "module:name" of this plugin, and return what it names."""
+        module, _, name = target.partition(":")
+        return getattr(importlib.import_module(f"{self.module}.{module}"), name)
+
+    def load_all(self, targets: Iterable[str]) -> list[Any]:
+        """Import several targets; those that fail are left out with a warning each."""
+        found = []
+        for target in targets:
+            with self.guarded(target):
+                found.append(self.load(target))
+        return found
+
+    @contextlib.contextmanager
+    def guarded(self, what: str) -> Iterator[None]:
+        """Turn an error into a warning that names what of this plugin is left out."""
+        try:
+            yield
+        except FAULTS as error:
+            note_problem(self.problem(what, error))
+
+    def problem(self, what: str, error: BaseException) -> str:
+        """Return a line that says what of this plugin is left out, and why."""
+        return f"plugin {self.title}: {what} is left out: {_reason(error)}"
+
+    @property
+    def title(self) -> str:
+        """Its name, and where it is from, as warnings have them."""
+        return f"{self.name} ({self.distribution} {self.release})"
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return Path(sys.modules[self.module].__file__ or "").parent
+
+    @property
+    def summary(self) -> str:
+        """What it is, in one line: the first of its docstring."""
+        return (sys.modules[self.module].__doc__ or "").strip().partition("\n")[0]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A plugin that was found and cannot be used.
+
+    Attributes:
+        name: what it is called.
+        distribution: what installed it.
+        release: the version of that.
+        reason: why it cannot be used.
+    """
+
+    name: str
+    distribution: str
+    release: str
+    reason: str
+
+
+# What a stranger's module may raise when it is imported; an interrupt is none of it.
+FAULTS = (Exception, SystemExit)
+left_out: list[LeftOut] = []
+_problems: list[str] = []
+_waiting: list[str] = []
+
+
+def note_problem(problem: str) -> None:
+    """Note what is wrong with a plugin, in a line; the same is noted once."""
+    if problem not in _problems:
+        _problems.append(problem)
+        _waiting.append(problem)
+
+
+def new_problems() -> list[str]:
+    """Return the problems that were noted since this was last called."""
+    found = [*_waiting]
+    _waiting.clear()
+    return found
+
+
+def _reason(error: BaseException) -> str:
+    """Return an error as part of a line."""
+    return f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+
+
+@functools.cache
+def plugins() -> tuple[Installed, ...]:
+    """Return all plugins: those of seqgen by name, then those of other distributions."""
+    found: dict[str, Installed] = {}
+    for name, module, distribution, release in (*_own(), *_of_others()):
+        plugin, reason = _opened(module)
+        if name in found:
+            reason = f"{found[name].title} has the same name"
+        if plugin is None or reason:
+            left_out.append(LeftOut(name, distribution, release, reason))
+            note_problem(f"plugin {name} ({distribution} {release}) is left out: {reason}")
+        else:
+            found[name] = Installed(name, module, distribution, release, plugin)
+    return tuple(found.values())
+
+
+def _own() -> Iterator[tuple[str, str, str, str]]:
+    """Yield the name, module, distribution and its version of each plugin of this package."""
+    package = importlib.import_module("seqgen.plugins")
+    for folder in package.__path__:
+        for path in sorted(Path(folder).glob("*/__init__.py")):
+            name = path.parent.name
+            yield name, f"seqgen.plugins.{name}", DISTRIBUTION, __version__
+
+
+def _of_others() -> list[tuple[str, str, str, str]]:
+    """Return the same of the plugins that other distributions have, by distribution.
+
+    `importlib.metadata`, which also reads entry points, takes 20 ms to load.
+    """
+    mark = f"[{GROUP}]".encode()
+    found: dict[str, list[tuple[str, str, str, str]]] = {}
+    for folder in dict.fromkeys(sys.path):
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(folder or "."):
+                if entry.name.endswith((".dist-info", ".egg-info")):
+                    with contextlib.suppress(OSError):
+                        content = _content(f"{entry.path}/entry_points.txt")
+                        if mark in content:
+                            about = _about(entry.path)
+                            rows = [(*names, *about) for names in _entries(content.decode())]
+                            found.setdefault(about[0], rows)
+    return [row for name in sorted(found) for row in found[name]]
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123  (a Path takes as long as the reading)
+        return file.read()
+
+
+def _about(folder: str) -> tuple[str, str]:
+    """Return the name and version of the distribution whose metadata a folder has."""
+    name = "METADATA" if folder.endswith(".dist-info") else "PKG-INFO"
+    text = _content(f"{folder}/{name}").decode(errors="replace")
+    lines = [line.partition(": ") for line in text.partition("\n\n")[0].splitlines()]
+    fields = {key: value.strip() for key, _, value in lines}
+    return fields.get("Name", "unknown"), fields.get("Version", "unknown")
+
+
+def _entries(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and modules that `entry_points.txt` has for plugins of seqgen."""
+    section = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif section == GROUP and "=" in line and line[0] not in "#;":
+            name, _, module = line.partition("=")
+            yield name.strip(), module.strip()
+
+
+def _opened(module: str) -> tuple[Plugin | None, str]:
+    """Return the plugin of a module, or None; and why it cannot be used."""
+    try:
+        plugin = importlib.import_module(module).PLUGIN
+        version = plugin.version
+    except FAULTS as error:
+        return None, _reason(error)
+    if version != VERSION:
+        return None, f"it is for version {version} of seqgen's hooks, and this is {VERSION}"
+    return plugin, ""
+
+
+@functools.cache
+def commands() -> Mapping[str, tuple[Installed, Command]]:
+    """Return the commands of all plugins, by name; of two with one name, the first counts."""
+    return _by_name("command", ((one, one.plugin.commands) for one in plugins()))
+
+
+def _by_name(
+    noun: str, added: Iterable[tuple[Installed, Mapping[str, Row]]]
+) -> dict[str, tuple[Installed, Row]]:
+    """Return what plugins add, with its plugin, by name; of two with one name, the first counts."""
+    found: dict[str, tuple[Installed, Row]] = {}
+    for one, rows in added:
+        for name, row in rows.items():
+            if name in found:
+                other = found[name][0].name
+                note_problem(
+                    f"plugin {one.title}: its {noun} {name} is left out: "
+                    f"plugin {other} has one of this name"
+                )
+            else:
+                found[name] = one, row
+    return found
+
+
+def former_flags() -> Mapping[tuple[str, str], tuple[str, str]]:
+    """Return the flags that have become commands of plugins."""
+    return {key: now for one in plugins() for key, now in one.plugin.former_flags.items()}
+
+
+def tasks() -> list[Any]:
+    """Return the kinds of task of all plugins."""
+    return [task for _, task in _all("tasks")]
+
+
+def _all(field: str) -> list[tuple[str, Any]]:
+    """Return what all plugins name in a field that lists targets, each with its plugin's name."""
+    return [
+        (one.name, loaded)
+        for one in plugins()
+        for loaded in one.load_all(getattr(one.plugin, field))
+    ]
+
+
+def plugin_of(target: str) -> str | None:
+    """Return the plugin that a "module:name" is of; None if it is of no plugin."""
+    owned = (one for one in plugins() if target.startswith((f"{one.module}.", f"{one.module}:")))
+    return next((one.name for one in owned), None)
+
+
+def missing_plugin(name: str) -> str | None:
+    """Return the plugin of seqgen that an architecture or a task needs and that is not installed.
+
+    None if it needs none, or is unknown.
+    """
+    brought = importlib.import_module("seqgen.plugins").BROUGHT
+    owner = next((plugin for plugin, names in brought.items() if name in names), None)
+    return None if owner in {one.name for one in plugins()} else owner
+
+
+def options(place: str) -> dict[str, Any]:
+    """Return the groups of options that plugins add at a place, by the plugin's name."""
+    return {
+        one.name: group
+        for one in plugins()
+        if place in one.plugin.options
+        for group in one.load_all([one.plugin.options[place]])
+    }
+
+
+@functools.cache
+def formats() -> Mapping[str, tuple[Installed, ModelFormat]]:
+    """Return the formats of all plugins, by name; of two with one name, the first counts."""
+    return _by_name("format", ((one, one.plugin.formats) for one in plugins()))
+
+
+@functools.cache
+def tokenizers() -> Mapping[str, tuple[Installed, str]]:
+    """Return the kinds of tokenizer of all plugins, by name: the plugin, and its class there."""
+    return _by_name("tokenizer", ((one, one.plugin.tokenizers) for one in plugins()))
+
+
+def tokenizer_readers() -> Iterator[Callable[[Path], Any]]:
+    """Return what opens tokenizers of other tools, of all plugins."""
+    return (reader for _, reader in _all("tokenizer_readers"))
+
+
+def listeners() -> list[tuple[str, Any]]:
+    """Return the functions of all plugins that make listeners, each with its plugin's name."""
+    return _all("listeners")
+
+
+def sections() -> list[Any]:
+    """Return the sections of a report that all plugins add."""
+    return [section for _, section in _all("sections")]

@@ -1,0 +1,289 @@
+"""Models that are built without memory, whose tensors are made later, one at a time.
+
+So no process ever holds the whole of a model that is to be divided among several.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils import swap_tensors
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map_only
+
+from seqgen.models.array_steps import ArraySteps
+from seqgen.models.network import copied
+
+
+@dataclass(frozen=True)
+class Place:
+    """A tensor without content, as it was when it was used: a parameter may get another storage."""
+
+    storage: torch.UntypedStorage
+    dtype: torch.dtype
+    offset: int
+    shape: torch.Size
+    stride: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Place:
+        """Return where a tensor is."""
+        layout = tensor.storage_offset(), tensor.shape, tensor.stride()
+        return cls(tensor.untyped_storage(), tensor.dtype, *layout)
+
+    @property
+    def key(self) -> int:
+        """What identifies the storage."""
+        return self.storage._cdata
+
+    def within(self, storages: Mapping[int, torch.UntypedStorage]) -> Tensor:
+        """Return the tensor in memory that stands for this one."""
+        empty = torch.empty(0, dtype=self.dtype, device="cpu")
+        return empty.set_(storages[self.key], self.offset, self.shape, self.stride)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation on tensors without content.
+
+    Attributes:
+        call: what torch calls.
+        args: its arguments, with places in the place of tensors without content.
+        kwargs: and those by name.
+        results: where its results are.
+        needs: the storages that it reads or writes.
+        random: the generator's state before it; None if it draws nothing.
+    """
+
+    call: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    results: list[Place]
+    needs: frozenset[int]
+    random: Tensor | None
+
+
+class _AsInMemory(TorchFunctionMode):
+    """Within it models are built as in memory, where torch treats its meta device otherwise.
+
+    It would skip `orthogonal_` for a tensor that says that it has no content, and lose the numbers
+    that `torch.tensor` is given.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if func == torch.Tensor.is_meta.__get__:  # made anew each time
+            return False
+        kwargs = dict(kwargs or {})
+        if func is torch.tensor and kwargs.get("device") is None:
+            kwargs["device"] = "cpu"
+        return func(*args, **kwargs)
+
+
+class Recorder(TorchDispatchMode):
+    """Builds on torch's meta device within, and records how; `made` makes a tensor later.
+
+    Numbers are drawn within too, into a buffer that is given up at once, so that the generator goes
+    on as it would. `made` draws them again from the states that are recorded: bit for bit what a
+    model that is built in memory would hold.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._operations: list[Operation] = []
+        self._writers: dict[int, list[int]] = defaultdict(list)  # of each storage, by number
+        self._entered = contextlib.ExitStack()
+
+    def __enter__(self) -> Recorder:
+        for mode in (torch.device("meta"), _AsInMemory()):
+            self._entered.enter_context(mode)
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._entered.close()
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        random = torch.Tag.nondeterministic_seeded in func.tags
+        before = torch.get_rng_state() if random else None
+        drawn_into = args[0] if random and args and isinstance(args[0], Tensor) else None
+        # To draw what has no content, torch would load half its compiler.
+        skips = drawn_into is not None and drawn_into.device.type == "meta"
+        result = drawn_into if skips and _is_in_place(func) else func(*args, **kwargs)
+        args, kwargs = _placed((args, dict(kwargs)))
+        results, given = _places(_placed(result)), _places((args, kwargs))
+        if not results and not given:
+            return result
+        if random:
+            func(*_in_memory(args), **_in_memory(kwargs))
+        written = {place.key for place in _written(func, args, kwargs)}
+        read = {place.key for place in given}
+        written |= {place.key for place in results} - read  # others are views
+        if written:
+            for storage in written:
+                self._writers[storage].append(len(self._operations))
+            needs = frozenset(read | written)
+            operation = Operation(func, args, kwargs, results, needs, before)
+            self._operations.append(operation)
+        return result
+
+    @torch.no_grad()
+    def made(self, tensor: Tensor) -> Tensor:
+        """Return what a tensor without content would hold, in the memory of the CPU."""
+        if not tensor.is_meta:
+            return tensor
+        place, storages = Place.of(tensor), {}
+        with torch.random.fork_rng(devices=[]):
+            for number in self._needed(place.key):
+                _repeat(self._operations[number], storages)
+        return place.within(storages)
+
+    def _needed(self, storage: int) -> list[int]:
+        """Return the operations that a storage's content depends on, in order."""
+        numbers: set[int] = set()
+        storages, waiting = {storage}, [storage]
+        while waiting:
+            new = set(self._writers[waiting.pop()]) - numbers
+            numbers |= new
+            more = {need for number in new for need in self._operations[number].needs} - storages
+            storages |= more
+            waiting += more
+        return sorted(numbers)
+
+
+def _repeat(operation: Operation, storages: dict[int, torch.UntypedStorage]) -> None:
+    """Do in memory what was recorded; enter the storages of its results."""
+    if operation.random is not None:
+        torch.set_rng_state(operation.random)
+
+    def real(place: Place) -> Tensor:
+        return place.within(storages)
+
+    args, kwargs = _on_cpu(tree_map_only(Place, real, (operation.args, operation.kwargs)))
+    made = operation.call(*args, **kwargs)
+    results = [value for value in tree_flatten(made)[0] if isinstance(value, Tensor)]
+    for place, result in zip(operation.results, results, strict=True):
+        if place.key not in storages:
+            if result.stride() != place.stride:
+                laid_out = torch.empty_strided(place.shape, place.stride, dtype=place.dtype)
+                result = laid_out.copy_(result)
+            storages[place.key] = result.untyped_storage()
+
+
+def _is_in_place(func: Any) -> bool:
+    first = func._schema.arguments[0].alias_info
+    return first is not None and first.is_write
+
+
+def _placed(values: Any) -> Any:
+    """Return values with places in the place of tensors without content."""
+    return tree_map_only(Tensor, lambda x: Place.of(x) if x.device.type == "meta" else x, values)
+
+
+def _places(values: Any) -> list[Place]:
+    return [value for value in tree_flatten(values)[0] if isinstance(value, Place)]
+
+
+def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Place]:
+    """Return the arguments of an operation that it changes."""
+    found = []
+    for number, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[number] if number < len(args) else kwargs.get(argument.name)
+            found += _places(value)
+    return found
+
+
+def _on_cpu(values: Any) -> Any:
+    return tree_map_only(torch.device, lambda device: torch.device("cpu"), values)
+
+
+def _in_memory(values: Any) -> Any:
+    """Return arguments with tensors in memory in the place of those without content."""
+
+    def empty(place: Place) -> Tensor:
+        return torch.empty_strided(place.shape, place.stride, dtype=place.dtype, device="cpu")
+
+    return _on_cpu(tree_map_only(Place, empty, values))
+
+
+@dataclass(frozen=True)
+class Unfilled:
+    """A model that has no content yet.
+
+    Attributes:
+        model: on the meta device, but for what does not depend on its configuration.
+        recorder: how its tensors are made.
+    """
+
+    model: nn.Module
+    recorder: Recorder
+
+    @classmethod
+    def build(cls, make: Callable[[], nn.Module]) -> Unfilled:
+        """Build a model by what makes it."""
+        with Recorder() as recorder:
+            model = make()
+        return cls(model, recorder)
+
+    def shell(self, device: torch.device) -> Any:
+        """Return a copy on a device, whose parameters have no memory, and whose buffers are made.
+
+        `lend_memory` gives the parameters memory for a while.
+        """
+        model = copied(self.model)
+        for parameter in model.parameters():
+            take_content(parameter, _no_memory(parameter, device))
+        self.fill_buffers(model, device)
+        return model.eval()
+
+    def fill_buffers(self, model: nn.Module, device: torch.device) -> None:
+        """Make the buffers of a copy."""
+        for buffer, recorded in zip(model.buffers(), self.model.buffers(), strict=True):
+            take_content(buffer, self.recorder.made(recorded).to(device, copy=True))
+
+
+def take_content(tensor: Tensor, content: Tensor) -> None:
+    """Give a tensor another content, of another device too; it stays the same object."""
+    if isinstance(tensor, nn.Parameter):
+        content = nn.Parameter(content, requires_grad=tensor.requires_grad)
+    swap_tensors(tensor, content)
+
+
+@contextlib.contextmanager
+def lend_memory(model: nn.Module) -> Iterator[None]:
+    """Give the parameters of a `shell` memory, within, and let go of it."""
+    try:
+        for parameter in model.parameters():
+            parameter.data = torch.empty_like(parameter, memory_format=torch.contiguous_format)
+        yield
+    finally:
+        for part in model.modules():
+            if isinstance(part, ArraySteps):
+                part.forget_prepared()
+        for parameter in model.parameters():
+            parameter.data = _no_memory(parameter, parameter.device)
+
+
+def _no_memory(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor of the same shape and type, all of whose elements are one number."""
+    return torch.empty((), dtype=tensor.dtype, device=device).expand(tensor.shape)

@@ -1,0 +1,128 @@
+"""Hidden Markov models: a chain of hidden states, each of which emits a token.
+
+Notation as in Rabiner (1989), "A tutorial on hidden Markov models": K states, the initial
+distribution pi, transitions a_ij = p(state j | state i), emissions b_j(v) = p(token v | state j).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from seqgen.engines.arrays import times
+from seqgen.models.inference import LOGITS_AT_ONCE, ArrayModel
+from seqgen.models.state import State
+from seqgen.settings import Choices, ModelConfig, setting
+
+# The tables of 10,000 states fill 400 MB, and a token takes 0.1 s.
+MOST_STATES = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class HMMConfig(ModelConfig):
+    """A hidden Markov model, and how its probabilities are estimated by EM."""
+
+    num_states: int = setting(
+        "Number of hidden states; the cost of a token grows with its square.",
+        64,
+        low=1,
+        high=MOST_STATES,
+        search=Choices((0.5, 1, 2), relative=True),
+    )
+    delta: float = setting(
+        "Number added to the expected count of every token in every state.",
+        0.01,
+        low=0,
+        high=1e9,
+    )
+    tolerance: float = setting(
+        "Stop once an iteration gains less than this, in nats per token; 0 uses the whole budget.",
+        1e-4,
+        low=0,
+        high=1e9,
+    )
+
+
+@dataclass
+class HMMState(State):
+    """The logarithm of p(next hidden state | tokens so far), (B, K)."""
+
+    predicted: np.ndarray
+
+
+class HMMArrays(ArrayModel):
+    """A hidden Markov model; the forward algorithm reads a text.
+
+    The chain begins from pi, at the first token. It begins again after a token that no state
+    emits: BOS, which stands before a line, is one.
+
+    Args:
+        config: how many states.
+        tables: `initial`, pi (K,); `transition`, a (K, K), from and to; `emission`, b (K, V).
+
+    Raises:
+        ValueError: there are others, or they have other shapes.
+    """
+
+    config: HMMConfig
+
+    def __init__(self, config: HMMConfig, tables: Mapping[str, np.ndarray]) -> None:
+        found = {name: table.shape for name, table in tables.items()}
+        if wrong := dict(found.items() ^ self.shapes(config).items()):
+            raise ValueError(f"tensors do not fit: {', '.join(sorted(wrong)[:3])}")
+        self.config, self.dtype = config, tables["initial"].dtype
+        self.transition, self.emission = tables["transition"], tables["emission"]
+        with np.errstate(divide="ignore"):
+            self.log_initial = np.log(tables["initial"])
+
+    def parameter_count(self) -> int:
+        """Return how many numbers the tables hold."""
+        return sum(math.prod(shape) for shape in self.shapes(self.config).values())
+
+    @staticmethod
+    def shapes(config: HMMConfig) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every table, by name."""
+        k = config.num_states
+        return {"initial": (k,), "transition": (k, k), "emission": (k, config.vocab_size)}
+
+    @property
+    def most_at_once(self) -> int:
+        return LOGITS_AT_ONCE // max(self.vocab_size, self.config.num_states)
+
+    def start(self, batch: int, stride: int | None = None) -> HMMState:
+        return HMMState(np.tile(self.log_initial, (batch, 1)))
+
+    @np.errstate(divide="ignore", invalid="ignore")  # the logarithm of 0 is -inf
+    def __call__(
+        self, tokens: np.ndarray, state: HMMState | None = None, last: int | None = None
+    ) -> tuple[np.ndarray, HMMState | None]:
+        after = (state or self.start(len(tokens))).predicted  # (B, K)
+        predicted = []
+        for column in tokens.T:
+            after = self._advance(after, np.log(self.emission.T[column]))
+            predicted.append(after)
+        kept = np.stack(predicted[-(last or len(predicted)) :], 1)  # (B, T, K)
+        probs = times(np.exp(kept).reshape(-1, kept.shape[-1]), self.emission)
+        logits = np.log(probs).reshape(*kept.shape[:2], -1)
+        return logits, None if state is None else HMMState(after)
+
+    def _advance(self, predicted: np.ndarray, log_emission: np.ndarray) -> np.ndarray:
+        """Take log p(z_t | x_1 .. x_{t-1}) to log p(z_{t+1} | x_1 .. x_t), both (B, K).
+
+        alpha_{t+1}(j) = sum_i alpha_t(i) a_ij b_j(x_{t+1}) (Rabiner 1989, equation 20), with each
+        alpha divided by its sum.
+
+        Args:
+            predicted: before the token.
+            log_emission: log b_j(x_t), (B, K).
+        """
+        joint = predicted + log_emission
+        most = joint.max(-1, keepdims=True)  # (B, 1)
+        emitted = most > -np.inf
+        filtered = np.exp(joint - np.where(emitted, most, 0))
+        # All zeros for a token that no state emits: their logarithm is not used.
+        after = np.log(times(filtered, self.transition)) - np.log(filtered.sum(-1, keepdims=True))
+        return np.where(emitted, after, self.log_initial)

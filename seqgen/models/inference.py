@@ -1,0 +1,316 @@
+"""What scoring and decoding ask of a language model, whichever engine runs it.
+
+Two engines run models: torch modules (`base.py`: training, large batches, GPUs) and array models
+(here: NumPy, which a command starts without loading PyTorch). Both are readers, with the same
+verbs: ids, states and logits are tensors for the one, arrays for the other.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+
+from seqgen.engines.ops import ArrayOps, Leaf, Ops
+from seqgen.engines.parts import fill_over_arrays
+from seqgen.engines.weights import Weights
+from seqgen.models.array_network import ArrayNetwork, Configured
+from seqgen.models.scores import Predictions, ScoreDetail, Scores, WrittenOut
+from seqgen.settings import ModelConfig
+
+if TYPE_CHECKING:
+    from seqgen.models.state import State
+    from seqgen.text.sources import Sources
+
+# Scoring makes at most this many logits at a time (32 MB in float32).
+LOGITS_AT_ONCE = 1 << 23
+
+F = TypeVar("F", bound=Callable)
+
+
+class InferenceModel(Configured, ABC):
+    """A distribution over the next token, given those before it.
+
+    Attributes:
+        window: how many tokens one training call may hold, or None where there is no limit.
+        source_window: how many values a source may have, its EOS included, or None where there is
+            no limit.
+        orders: how many lengths of context, from 0 on, it tells apart, as an n-gram model does by
+            `matched`; None for a model that has no such lengths.
+        rows_at_least: how many rows scoring works on side by side at least: many where the
+            tokens cost less than the call.
+        normalised: whether its logits are log-probabilities to the last bits, so that nobody need
+            normalise them.
+    """
+
+    rows_at_least: ClassVar[int] = 1
+    normalised: bool = False
+    window: int | None = None
+    source_window: int | None = None
+    orders: int | None = None
+
+    @property
+    @abstractmethod
+    def precision(self) -> str:
+        """The type that it computes in; that of its matrices, if they are kept in fewer bits."""
+
+    @abstractmethod
+    def parameter_count(self) -> int:
+        """Return the number of trained numbers; shared ones count once, adapters not at all."""
+
+    @abstractmethod
+    def __call__(
+        self, tokens: Leaf, state: State | None = None, last: int | None = None
+    ) -> tuple[Leaf, State | None]:
+        """Predict the token after each.
+
+        Args:
+            tokens: (B, T) of `ids`, T >= 1.
+            state: of what came before, used up by the call.
+            last: give logits for the last so many positions only.
+
+        Returns:
+            Logits (B, T, V), or (B, last, V), and the state after the tokens.
+        """
+
+    @abstractmethod
+    def ids(self, ids: np.ndarray) -> Leaf:
+        """Return ids, of int64 and any shape, as a call takes them."""
+
+    @abstractmethod
+    def start(self, batch: int, stride: int | None = None) -> State:
+        """Open a state for scoring and decoding, with `batch` rows and no past.
+
+        Args:
+            batch: rows B.
+            stride: how many tokens a full window drops at a time (transformers; W/2 if None);
+                models without a window ignore it.
+        """
+
+    @abstractmethod
+    def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
+        """Read one token of each row, as decoding does.
+
+        Args:
+            tokens: B ids.
+            state: of what came before, used up by the call.
+
+        Returns:
+            The logits after each, an array (B, V), and the state after.
+        """
+
+    @property
+    def most_together(self) -> int:
+        """How long prompts may be that `read_together` takes; 0 where it takes none."""
+        return 0
+
+    def read_together(self, prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, State]:
+        """Read prompts of any lengths in less time than one after the other, with the same results.
+
+        Args:
+            prompts: B of ids, at least one and at most `most_together` each.
+
+        Returns:
+            The logits after each, an array (B, V), and the state after.
+        """
+        raise NotImplementedError
+
+    def opens(
+        self, sources: Sources, stride: int | None = None
+    ) -> Callable[[Sequence[int]], State]:
+        """Return a function that opens a state for the given source numbers.
+
+        A model of text reads a source, such as labels, as the tokens that come first.
+
+        Args:
+            sources: of this model's own ids.
+            stride: see `start`.
+        """
+
+        @without_gradients
+        def opened(handles: Sequence[int]) -> State:
+            source = sources.rows(handles)
+            states, places = [], []
+            for length in np.unique(source.lengths).tolist():
+                rows = np.flatnonzero(source.lengths == length)
+                tokens = self.ids(source.values[rows, :length])
+                states.append(self(tokens, self.start(len(rows), stride), last=1)[1])
+                places += rows.tolist()
+            state = type(states[0]).cat(states) if len(states) > 1 else states[0]
+            return state if places == sorted(places) else state.select(np.argsort(places).tolist())
+
+        return opened
+
+    def score(
+        self, tokens: Leaf, targets: Leaf, state: State, want: ScoreDetail = "log_probs"
+    ) -> tuple[Scores, State]:
+        """Score each target after its token. Ask for no more than you need: ranks are slow.
+
+        Args:
+            tokens: (B, T) of `ids`, what is read.
+            targets: (B, T) of `ids`, the token to be scored after each.
+            state: from `start` or an earlier call; used up.
+            want: "log_probs"; "hits" as well; or "ranks" and hits as well.
+
+        Returns:
+            The scores, and the state after.
+        """
+        length = max(1, self.most_at_once // tokens.shape[0])
+        scores = []
+        for begin in range(0, tokens.shape[1], length):
+            piece = slice(begin, begin + length)
+            predictions, state = self.predictions(tokens[:, piece], state)
+            scores.append(predictions.score(targets[:, piece], want))
+        return Scores.cat(scores), state
+
+    def predictions(self, tokens: Leaf, state: State) -> tuple[Predictions, State]:
+        """Read tokens (B, T) to score some after each; and return the state after.
+
+        A model that need not write out whole distributions overrides this and `most_at_once`.
+        """
+        logits, state = self(tokens, state)
+        return WrittenOut(logits), state
+
+    @property
+    def drawer(self) -> Drawer | None:
+        """What draws tokens faster than by the logits of a step; None where nothing does."""
+        return None
+
+    @property
+    def most_at_once(self) -> int:
+        """How many tokens, over all rows, `predictions` has memory for."""
+        return LOGITS_AT_ONCE // self.vocab_size
+
+    @property
+    def quick_ranks(self) -> bool:
+        """Whether ranks cost little more than hits; not where they alone need rows (V)."""
+        return True
+
+
+class Drawer(Protocol):
+    """Draws tokens from distributions that it does not write out; states are those of its model."""
+
+    def draw(
+        self, state: State, uniforms: np.ndarray, never: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw a token of each row of a state.
+
+        Args:
+            state: not used up.
+            uniforms: (B,), in [0, 1); the token is the first whose cumulative probability exceeds
+                it.
+            never: tokens that are never drawn, ascending.
+
+        Returns:
+            Tokens (B,), -1 where it depends on the rounding of the row's probabilities; and the
+            log-probability of each, (B,).
+        """
+
+    def logits(self, state: State) -> np.ndarray:
+        """Return the logits (B, V) of the next token of each row."""
+
+    def read(self, tokens: Sequence[int], state: State) -> State:
+        """Return the state after one more token of each row."""
+
+
+class ArrayModel(ArrayNetwork, InferenceModel):
+    """A language model over NumPy arrays."""
+
+    def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
+        logits, state = self(np.array(tokens)[:, None], state)
+        return logits[:, 0], state
+
+
+class HiddenStateModel(InferenceModel):
+    """A model that makes features of the past and a linear `head` over them.
+
+    Attributes:
+        head: the map to logits.
+        ops: the operations of its engine.
+        like: of the type of the features, where the model is.
+    """
+
+    head: Callable[[Leaf], Leaf]
+    ops: Ops
+    like: Leaf
+
+    @abstractmethod
+    def hidden(self, tokens: Leaf, state: Any) -> tuple[Leaf, State | None]:
+        """Return the features (B, T, H) from which the head predicts, and the state after.
+
+        Args:
+            tokens: (B, T).
+            state: of what came before, used up; None for nothing.
+        """
+
+    def layer_features(self, tokens: Leaf) -> list[Leaf]:
+        """Return what each layer makes of the beginnings of texts, (B, T, H), the first first.
+
+        The last is what the head reads. A model that is no stack of layers has that alone.
+
+        Raises:
+            ValueError: the tokens do not fit the window.
+        """
+        return [self.hidden(tokens, self.start(len(tokens)))[0]]
+
+    def predict(
+        self, tokens: Leaf, state: Any = None, last: int | None = None
+    ) -> tuple[Leaf, State | None]:
+        """Predict the token after each; see `InferenceModel.__call__`."""
+        features, after = self.hidden(tokens, state)
+        return self.logits(features, tokens, state, last), after
+
+    def logits(self, features: Leaf, tokens: Leaf, past: Any, last: int | None = None) -> Leaf:
+        """Return the logits (B, T, V) after tokens, or after the `last` of them.
+
+        A model that predicts from more than the features of one position overrides this.
+
+        Args:
+            features: (B, T, H) of `hidden`.
+            tokens: (B, T), which `hidden` read.
+            past: the state that `hidden` was given, which may be used up.
+            last: see `InferenceModel.__call__`.
+        """
+        return self.ops.wide(self.head(features if last is None else features[:, -last:]))
+
+
+class NeuralArrays(HiddenStateModel, ArrayModel):
+    """`HiddenStateModel` over arrays."""
+
+    __call__ = HiddenStateModel.predict
+
+    def __init__(self, config: ModelConfig, weights: Weights, ops: Ops = ArrayOps) -> None:
+        self.config = config
+        fill_over_arrays(self, self.pieces(config), weights, ops)
+        table = weights["embedding.weight"]
+        self.vectors, self.dtype = table[: config.vocab_size], table.dtype
+
+    @functools.cached_property
+    def like(self) -> np.ndarray:
+        """An array of the type and width of the features, (0, H)."""
+        return np.empty((0, self.shapes(self.config)["head.weight"][-1]), self.dtype)
+
+
+def without_gradients(function: F) -> F:
+    """Return a function, or generator function, within which torch records no graph.
+
+    Where torch is not loaded there is none to record, and it stays so.
+    """
+    generates = inspect.isgeneratorfunction(function)
+
+    @functools.wraps(function)
+    def called(*args: object, **kwargs: object) -> object:
+        torch = sys.modules.get("torch")
+        if torch is None or (not generates and torch.is_inference_mode_enabled()):
+            return function(*args, **kwargs)
+        if generates:  # torch leaves the mode wherever the generator waits
+            return torch.inference_mode()(function)(*args, **kwargs)
+        with torch.inference_mode():
+            return function(*args, **kwargs)
+
+    return called

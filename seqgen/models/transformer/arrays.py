@@ -1,0 +1,159 @@
+"""The decoder-only transformer over arrays."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Sequence
+
+import numpy as np
+
+from seqgen.engines.arrays import attend_each, attend_to_past
+from seqgen.engines.native.recording import Program, Recorded, Recording, past_of, recorded
+from seqgen.engines.ops import ArrayOps, Ops
+from seqgen.engines.weights import Weights
+from seqgen.models.inference import NeuralArrays
+from seqgen.models.transformer.context import AnchoredContext, Appending, FallingBack
+from seqgen.models.transformer.equations import Attend, seen_from
+from seqgen.models.transformer.kv_cache import KVCache
+from seqgen.models.transformer.positions import waves_of
+from seqgen.models.transformer.settings import TransformerConfig
+
+# Tokens of a row that the library reads at once: of more, NumPy's products over all queries of a
+# row take less time. And tokens of all rows: what a layer makes of so many stays in the L2 cache.
+FEW_TOKENS, MOST_TOKENS = 128, 64
+
+
+class TransformerArrays(AnchoredContext, NeuralArrays):
+    """The transformer of `Transformer`, see there.
+
+    Args:
+        config: of the model.
+        weights: see `shapes`.
+        ops: `ArrayOps`, or what does the same with arrays.
+        quantized: the precision that the weights' maps are kept in; None for their own.
+    """
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        weights: Weights,
+        ops: Ops = ArrayOps,
+        quantized: str | None = None,
+    ) -> None:
+        super().__init__(config, weights, ops)
+        self.window = config.window
+        if config.positions != "learned":
+            waves = weights.get("waves")  # a torch module's own, whose cosines differ in rounding
+            waves = waves_of(ops, config, config.window) if waves is None else waves
+            self.waves = waves.astype(self.dtype, copy=False)
+        # What is rounded would magnify the least difference between a row alone and among others.
+        self.attend_to_past = attend_each if quantized else attend_to_past
+
+    def hidden(self, tokens: np.ndarray, state: KVCache | None) -> tuple[np.ndarray, KVCache]:
+        return self.read(tokens, state or self.start(len(tokens)))
+
+    def stacked(self, x: np.ndarray, rotation: np.ndarray | None, attend: Attend) -> np.ndarray:
+        own = getattr(attend, "self_attend", attend)  # apart from what is read of a source
+        in_cache = isinstance(own, Appending | FallingBack) and x.shape[1] <= FEW_TOKENS
+        if not in_cache or x.dtype != np.float32 or self.program is None:
+            return super().stacked(x, rotation, attend)
+        tokens = own.tokens()
+        if x.shape[1] == 1:
+            past, *_kept = self._past_of(own.state, *tokens)
+            inputs = [x] if rotation is None else [x, rotation]
+            return self.program(len(x), inputs, past.ctypes.data)[0]
+        if rotation is not None:
+            rotation = np.broadcast_to(rotation, (*x.shape[:2], *rotation.shape[-2:]))
+            rotation = rotation.reshape(-1, 1, *rotation.shape[-2:])
+        return self._run(x.reshape(-1, 1, x.shape[2]), rotation, own.state, tokens).reshape(x.shape)
+
+    def _run(
+        self,
+        x: np.ndarray,
+        rotation: np.ndarray | None,
+        state: KVCache,
+        tokens: tuple[Sequence[int], Sequence[int], Sequence[int]],
+    ) -> np.ndarray:
+        """Run the program on tokens (N, 1, H), of which each is a row there; see `_past_of`."""
+        inputs, y = [x] if rotation is None else [x, rotation], np.empty_like(x)
+        for begin in range(0, len(y), MOST_TOKENS):
+            some = slice(begin, begin + MOST_TOKENS)
+            past, *_kept = self._past_of(state, *(numbers[some] for numbers in tokens))
+            of_these = [numbers[some] for numbers in inputs]
+            y[some] = self.program(len(y[some]), of_these, past.ctypes.data)[0]
+        return y
+
+    @property
+    def most_together(self) -> int:
+        compiled = self.dtype == np.float32 and self.program is not None
+        return min(FEW_TOKENS, self.window) if compiled else 0
+
+    def read_together(self, prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, KVCache]:
+        lengths, state = [*map(len, prompts)], self.start(len(prompts))
+        longest = max(lengths)
+        ids = np.zeros((len(prompts), longest), np.int64)
+        for row, prompt in enumerate(prompts):
+            ids[row, longest - len(prompt) :] = prompt
+        state.append(ids)
+        state.starts = [longest - length for length in lengths]
+        for block in (*state.keys, *state.values):
+            for row, start in enumerate(state.starts):
+                block[row, :, :start] = 0  # which NumPy multiplies by nothing
+        of_each = [
+            (row, start, slot)
+            for row, start in enumerate(state.starts)
+            for slot in range(start, longest)
+        ]
+        rows, starts, slots = map(list, zip(*of_each, strict=True))
+        places = np.array(slots) - starts
+        x, rotation = self.embedded(ids[rows, slots][:, None], places[:, None])
+        features = self._run(x, rotation, state, (rows, starts, [slot + 1 for slot in slots]))
+        return self.head(features[np.cumsum(lengths) - 1])[:, 0], state
+
+    @functools.cached_property
+    def program(self) -> Program | None:
+        """The blocks' step of one token in one call; None where NumPy takes it."""
+        if self.config.span(0) != self.config.span(self.config.num_layers - 1):
+            return None  # the library has one start of a row for all layers
+        shapes, recording = [(1, self.config.hidden_size)], Recording()
+        if self.config.positions == "rope":
+            shapes.append((1, 2, self.config.head_width // 2))
+
+        def step(x: Recorded, rotation: Recorded | None = None) -> list[Recorded]:
+            return [super(TransformerArrays, self).stacked(x, rotation, recording)]
+
+        return recorded(step, shapes, recording)
+
+    def _past_of(
+        self, state: KVCache, rows: Sequence[int], starts: Sequence[int], ends: Sequence[int]
+    ) -> tuple[np.ndarray, ...]:
+        """Return what the library reads a cache by, and what must live as long.
+
+        Args:
+            state: the cache.
+            rows: of each token; see `Appending.tokens`, also for the others.
+            starts: the first slot that it sees.
+            ends: what follows its own slot.
+        """
+        blocks, known = (*state.keys, *state.values), state.__dict__.get("places")
+        if known is None or any(x() is not y for x, y in zip(known[0], blocks, strict=True)):
+            # With the state, which has the same blocks for many steps; it must not keep old ones.
+            places = np.array([x.ctypes.data for x in blocks], np.int64)
+            known = [*map(weakref.ref, blocks)], places
+            state.__dict__["places"] = known
+        places, slots = known[1], state.keys[0].shape[2]
+        if (span := self.config.span(0)) is not None:
+            starts = [max(start, end - span) for start, end in zip(starts, ends, strict=True)]
+        memory = getattr(state, "memory", None)
+        if memory and not memory.keys[0].flags.c_contiguous:  # made by torch; once a source
+            memory.put_in_order()
+        sources = memory and ((*memory.keys, *memory.values), memory.owners, memory.lengths)
+        one_each = rows == range(len(state.starts))
+        origins = state.origins if one_each else None
+        return past_of(places, slots, starts, ends, None if one_each else rows, origins, sources)
+
+    def attend_within(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+        places = np.arange(q.shape[2])
+        seen = seen_from(places, places, self.config.span(layer))
+        return attend_to_past(q, k, v, seen[None, None])

@@ -1,0 +1,1 @@
+"""The neural network over the last few tokens."""

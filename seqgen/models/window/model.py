@@ -1,0 +1,27 @@
+"""The network over the last few tokens as a torch module; see `window_arrays.py`."""
+
+from __future__ import annotations
+
+from seqgen.engines.parts import glorot
+from seqgen.models.array_steps import ArraySteps
+from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.window.arrays import OverWindow, WindowArrays, WindowConfig
+
+
+class Window(OverWindow, ArraySteps, NeuralLanguageModel):
+    """The registry's `window`; see `OverWindow`.
+
+    Training carries the last tokens from one window to the next, so that it sees no other
+    beginnings.
+
+    Initialisation: embeddings normal, matrices as Glorot and Bengio (2010), biases zero.
+    """
+
+    carries_state = True
+    arrays = WindowArrays
+    config: WindowConfig
+
+    def __init__(self, config: WindowConfig) -> None:
+        super().__init__(config)
+        for linear in filter(None, (self.layer, self.head)):
+            glorot(linear)

@@ -1,0 +1,19 @@
+"""The plugins of seqgen, a folder each; the core works without any of them."""
+
+# The architectures and tasks of plugins, and the endings of architectures with a head: for messages
+# if the plugin's folder is missing. Models of older versions do not name their plugin.
+BROUGHT = {
+    "hopfield": ("hopfield",),
+    "labels": (
+        "bag",
+        "bert",
+        "birnn",
+        "elmo",
+        "encoder",
+        "classify",
+        "tag",
+        "classifier",
+        "tagger",
+    ),
+    "vectors": ("glove", "word2vec"),
+}

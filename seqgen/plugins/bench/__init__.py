@@ -1,0 +1,11 @@
+"""Estimates of the memory and traffic of training on several ranks."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Command, Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "bench": Command("command:app", "Measure", work="tokens"),
+    },
+)

@@ -1,0 +1,83 @@
+"""`seqgen bench`: estimate the memory and traffic of training on several ranks."""
+
+from __future__ import annotations
+
+import typer
+
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.help import CommandGroup, CommandWithHelp
+from seqgen.cli.shell.model_options import Threads
+from seqgen.cli.shell.output import Output
+from seqgen.cli.shell.tables import byte_size, count, number, put_columns, short_count
+from seqgen.plugins.bench.plan import Planned, PlanStep, Shape
+from seqgen.plugins.bench.plan import plan as planned
+from seqgen.settings import Options, Panel, require, setting
+
+app = typer.Typer(
+    cls=CommandGroup, help="Plan training on several processes.", no_args_is_help=True
+)
+
+
+class Processes(Options, panel=Panel.MEASURED):
+    """The processes that train it."""
+
+    ranks: tuple[int, ...] = setting(
+        "Numbers of processes, such as 1,8,64.",
+        (1, 2, 8, 64),
+        low=1,
+        high=1 << 20,
+        listed=True,
+        metavar="N,N,...",
+    )
+    shard: bool = setting("Divide parameters, gradients and states by rank (FSDP2).")
+
+
+@app.command("plan", cls=CommandWithHelp)
+@takes_options
+def plan(model: Planned, ranks: Processes, step: PlanStep, threads: Threads, out: Output) -> None:
+    """Estimate the memory and traffic of training a transformer on several ranks.
+
+    Nothing is trained. Memory is per rank; traffic is what one rank sends in a step, and it
+    receives as much. docs/scale.md has the formulas and measurements.
+    """
+    shape = Shape.of(model)
+    most = max(ranks.ranks)
+    fewer = f"--batch-size {step.batch_size} has fewer rows than there are ranks, {count(most)}"
+    require(most <= step.batch_size, fewer)
+    plans = [planned(shape, step, number, ranks.shard) for number in ranks.ranks]
+    if out.records(plans):
+        return
+    _put(plans)
+    out.notice(
+        f"{short_count(shape.parameters)} parameters: {shape.layers} layers of width "
+        f"{count(shape.hidden_size)}, {shape.heads} heads; {step.optimizer} in {step.precision}, "
+        f"{count(step.batch_size * step.seq_len)} tokens a step"
+    )
+
+
+# The columns of the table: what a record calls it, and the heading.
+COLUMNS = {
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "buckets": "buckets",
+    "optimizer_states": "states",
+    "gathered": "gathered",
+    "activations": "activations",
+    "logits": "logits",
+    "held": "held in all",
+    "moved": "sent",
+}
+
+
+def _put(plans: list) -> None:
+    shown = {key: name for key, name in COLUMNS.items() if any(getattr(p, key) for p in plans)}
+    columns = {
+        "ranks": lambda p: count(p.ranks),
+        **{name: lambda p, key=key: byte_size(getattr(p, key)) for key, name in shown.items()},
+        "GFLOP": lambda p: number(p.flops / 1e9),
+    }
+    if plans[0].compute_seconds is not None:
+        columns["computing, s"] = lambda p: number(p.compute_seconds)
+    if plans[0].traffic_seconds is not None:
+        columns["sending, s"] = lambda p: number(p.traffic_seconds)
+    put_columns(columns, plans)

@@ -1,0 +1,12 @@
+"""A trained model as a lossless compressor."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Command, Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "compress": Command("command:compress", "Text", work="tokens"),
+        "decompress": Command("command:decompress", "Text", work="tokens"),
+    },
+)

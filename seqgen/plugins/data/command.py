@@ -1,0 +1,98 @@
+"""`seqgen data`: what is in a text, before a model is trained on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.inputs import Inputs, given_or_piped
+from seqgen.cli.shell.model_options import Threads
+from seqgen.cli.shell.output import Output, one_line, say
+from seqgen.cli.shell.tables import MISSING, count, curve, figure, percentage, put_facts
+from seqgen.packages import install_command
+from seqgen.settings import DataConfig, Documents, Options, file_argument, same
+
+if TYPE_CHECKING:
+    from seqgen.plugins.data.report import DataReport
+
+
+class Reported(Options):
+    """The text, and what `train` would hold out of it."""
+
+    files: tuple[str, ...] = file_argument(
+        "Texts, joined in order: files, folders, patterns; - is standard input.", "[FILE]..."
+    )
+    documents: Documents = same(DataConfig, "documents")
+    val: str = same(DataConfig, "val")
+    split_seed: int = same(DataConfig, "split_seed")
+
+
+@takes_options
+def data(reported: Reported, threads: Threads, out: Output) -> None:
+    """Report what a text contains, and what in it would hurt training.
+
+    Sizes, alphabet, longest lines, scripts; copies and near-copies of lines; how words follow the
+    laws of Zipf and Heaps. Then warnings: held-out lines that are trained on too, an end unlike the
+    rest, damaged encodings, boilerplate. Lines of 30 characters or more are compared.
+    """
+    from seqgen.plugins.data.report import data_report
+    from seqgen.text.reading import Text, ending_of, text_files
+
+    names = Inputs(out.quiet).keep(given_or_piped(reported.files, "seqgen data FILE"))
+    config = DataConfig(
+        as_text=True, documents=reported.documents, val=reported.val, split_seed=reported.split_seed
+    )
+    text = Text(text_files(names), ending=ending_of(config.documents))
+    report = data_report(text, config)
+    if out.record(report):
+        return
+    put_facts(_facts(report))
+    for law in ("zipf", "heaps") if out.draws else ():
+        _draw(law, getattr(report, law))
+    for warning in report.warnings:
+        out.notice(f"warning: {one_line(warning)}")
+
+
+def _facts(report: DataReport) -> dict[str, str]:
+    scripts = [f"{name} {percentage(share)}" for name, share in report.scripts.items()]
+    near, held, most = report.near_copies, report.held_out, report.boilerplate["most_frequent"]
+    missing = f"{MISSING} ({install_command('datasketch')})"
+    facts = {
+        "files": ", ".join(Path(name).name for name in report.files[:5]),
+        "bytes": count(report.bytes),
+        "characters": f"{count(report.characters)}, {count(report.alphabet)} distinct, "
+        f"{count(report.rare_characters)} once",
+        "lines": f"{count(report.lines)}, {count(report.empty_lines)} empty, median "
+        f"{count(report.median_line)} characters",
+        "words": f"{count(report.words)}, {count(report.vocabulary)} distinct",
+        "scripts": ", ".join(scripts[:5]),
+        "longest lines": ", ".join(
+            f"{count(line['characters'])} (line {count(line['line'] + 1)})"
+            for line in report.longest_lines
+        ),
+        "copies": f"{percentage(report.repeated_lines)} of lines",
+        "near-copies": missing if near is None else f"{percentage(near['share'])} of lines",
+        "boilerplate": f"{percentage(report.boilerplate['share'])} of lines",
+        "held out": MISSING
+        if held is None
+        else f"{count(held['trained_on'])} of {count(held['lines'])} lines are trained on too",
+        "own words of each tenth": " ".join(map(percentage, report.unseen_words)),
+        "Zipf, Heaps": " and ".join(figure(one["exponent"]) for one in (report.zipf, report.heaps)),
+    }
+    for line in most[:3]:
+        facts["boilerplate"] += f"\n{'':25}{count(line['count'])} x {one_line(line['text'])}"
+    return facts
+
+
+def _draw(law: str, found: Mapping[str, Any]) -> None:
+    """Draw a curve over logarithms on standard error."""
+    import math
+
+    points = [(math.log10(x), math.log10(y)) for x, y in found["points"]]
+    names = {"zipf": "frequency by rank", "heaps": "vocabulary by words read"}
+    ticks = {float(n): f"1e{n}" for n in range(int(max((x for x, _ in points), default=0)) + 1)}
+    say(f"{names[law]}, powers of ten")
+    for line in curve([("•", points)], height=10, ticks=ticks):
+        say(line)

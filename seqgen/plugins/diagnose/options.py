@@ -1,0 +1,51 @@
+"""The options of `seqgen train` that log how every layer is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from seqgen.cli.shell.output_files import Curves, check_picture
+from seqgen.errors import SeqgenError
+from seqgen.settings import Panel, require, same, setting
+from seqgen.settings.listening import ListenerOptions
+
+
+class DiagnoseOptions(ListenerOptions, panel=Panel.OUTPUT):
+    """What is logged of a model's layers, gradients and attention during training."""
+
+    diagnose: bool = setting(
+        "Also log how every layer is doing, how far gradients reach (--plot draws it), and how "
+        "widely attention spreads."
+    )
+    plot: Path | None = same(Curves, "plot")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            self.plot is None or self.diagnose,
+            "--plot is for --diagnose; seqgen models show draws the losses of a run",
+        )
+
+    def require_possible(self, divided: bool) -> None:
+        apart = "--shard does not go with --diagnose: leave out one of them"
+        require(not (divided and self.diagnose), apart)
+        self.check_outputs(list)
+
+    def check_outputs(self, inputs: Callable[[], Sequence[Any]]) -> None:
+        if self.plot is not None:
+            check_picture(self.plot, inputs())
+
+    def conclude(self, model: str, events: Sequence[Any]) -> None:
+        """Draw the gradient by distance, with its bound."""
+        if self.plot is None:
+            return
+        from seqgen.plugins.diagnose.command import draw_distances
+        from seqgen.plugins.diagnose.events import Diagnosed
+
+        place = self.plot.resolve()
+        last = next((event for event in events if isinstance(event, Diagnosed)), None)
+        if last is None or not last.distances:
+            raise SeqgenError(f"{place} is not drawn: only models of text have such gradients")
+        draw_distances(place, model, last.distances)

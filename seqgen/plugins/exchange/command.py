@@ -1,0 +1,147 @@
+"""`seqgen import` and `seqgen export`: models in the formats of other tools."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path, PurePath
+from typing import Literal
+
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.model_options import StoredName, Threads
+from seqgen.cli.shell.output import Output, one_line, put_bytes
+from seqgen.cli.shell.output_files import (
+    Overwrite,
+    check_out,
+    check_out_folder,
+    check_replaced_model,
+)
+from seqgen.cli.shell.tables import count, significant
+from seqgen.errors import UsageError
+from seqgen.plugins.exchange.formats import NumberType, exported_formats, is_in_format
+from seqgen.settings import Options, Panel, argument, setting
+from seqgen.store.layout import is_known
+from seqgen.wording import plural
+
+ExportFormat = Literal[tuple(exported_formats())]
+# What importers open as a file, which reads what is piped in.
+STANDARD_INPUT = Path("/dev/stdin")
+
+
+class Imported(Options, panel=Panel.SAVING):
+    """The model that is imported, and what it becomes."""
+
+    file: Path = argument(
+        "Folder of a Hugging Face model (config.json, *.safetensors, tokenizer.json), or of peft's "
+        "adapters; a GGUF file; an ARPA file, or vectors of words as word2vec or GloVe write them "
+        "as text, also compressed (.gz), or - for standard input.",
+        "PATH",
+        reads="path",
+    )
+    name: str | None = setting("Name of the new model.", metavar="NAME", without="made from PATH")
+    like: str | None = setting(
+        "Use the tokenizer of this model.",
+        panel=Panel.TEXT,
+        without="split at spaces",
+        completes="models",
+    )
+    base: str | None = setting(
+        "Of adapters: the model that they are of.",
+        metavar="NAME",
+        without="the one imported from where the folder says",
+        completes="models",
+    )
+    overwrite: bool = setting("Replace the model of that name.")
+
+
+@takes_options
+def import_(imported: Imported, threads: Threads, out: Output) -> None:
+    """Import a model of another tool: GPT-2, Llama, Marian or BART, n-grams, or word vectors.
+
+    A folder is a Hugging Face model: GPT-2, Llama, Mistral, Qwen2, Qwen3, Marian, BART, Pegasus and
+    others with the same model_type; or low-rank adapters of such a model, as peft writes them. How
+    a file begins says whether it is a GGUF file, an n-gram model (ARPA, by KenLM, SRILM or another
+    tool) or vectors.
+    """
+    from seqgen.cli.models import describe
+    from seqgen.plugins.exchange.exchange import import_model
+
+    file, name = imported.file, imported.name
+    if str(file) == "-":
+        file = STANDARD_INPUT
+    if imported.overwrite:
+        check_replaced_model(name, [file])
+    options = {"like": imported.like, "base": imported.base, "overwrite": imported.overwrite}
+    stored = import_model(file, name=name, **options)
+    out.record(describe(stored))
+    said = f"{stored.name}: imported from {one_line(str(file))}"
+    if sums := stored.record.get("probability_sums"):
+        least, most = significant(sums["least"], 4), significant(sums["most"], 4)
+        said += (
+            f"; after {count(sums['off'])} of {plural(sums['contexts'], 'context')} its "
+            f"probabilities sum to {least} to {most} instead of 1, so commands such as perplexity "
+            "and sample divide them by their sum"
+        )
+    out.notice(said)
+
+
+class Exported(Overwrite, panel=Panel.OUTPUT):
+    """How a model is written for other tools."""
+
+    file_format: ExportFormat | None = setting(
+        "Format to write: an ARPA file of an n-gram model; of a transformer a GGUF file, as "
+        "llama.cpp reads it, or a folder for Hugging Face's transformers (hf), also of an "
+        "encoder-decoder; of these and of recurrent networks a folder with ONNX graphs; of "
+        "low-rank adapters a folder for peft.",
+        names=("--format",),
+        without="arpa for n-grams; for networks hf where they fit, else onnx",
+    )
+    out: str = setting(
+        "File to write, compressed if it ends in .gz; - is standard output. For hf, onnx and peft: "
+        "a folder.",
+        "-",
+        metavar="PATH",
+        reads="file",
+        writes=True,
+    )
+    number_type: NumberType = setting(
+        "Type of the weights in a GGUF file; all but f32 need the gguf package.",
+        "f32",
+        names=("--type",),
+    )
+    merge: bool = setting("Of low-rank adapters: write base and adapters as one model.")
+
+
+@takes_options
+def export(model: StoredName, written: Exported, threads: Threads, out: Output) -> None:
+    """Export a model in a format that other tools read: n-grams, transformers, recurrent ones."""
+    from seqgen.plugins.exchange.exchange import default_format, export_model, exported
+    from seqgen.store.loading import load
+
+    loaded, file_format, merge = None, written.file_format, written.merge
+    number_type = written.number_type
+    if file_format is None:
+        loaded = load(model.name, "cpu")
+        file_format = default_format(loaded, merge)
+    chosen = exported_formats()[file_format]
+    if chosen.form == "folder":
+        if written.out == "-":
+            raise UsageError(f"--format {file_format} writes a folder: give --out FOLDER")
+
+        def is_own(part: PurePath) -> bool:
+            own = chosen.files
+            return str(part) in own or (part.parts[0] in own and is_known(part))
+
+        path = check_out_folder(Path(written.out), is_own, written.overwrite)
+    elif written.out != "-":
+        is_kind = functools.partial(is_in_format, file_format=file_format)
+        path = check_out(Path(written.out), [], written.overwrite, chosen.noun, is_kind)
+    elif out.json:
+        raise UsageError("--json needs --out FILE: standard output has the model")
+    loaded = loaded or load(model.name, "cpu")
+    if written.out == "-":
+        put_bytes(exported(loaded, file_format, merge, number_type))
+        return
+    export_model(loaded, file_format, path, merge, number_type)
+    name = loaded.stored.name
+    out.record({"name": name, "format": file_format, "path": str(path)})
+    out.notice(f"{name}: written to {one_line(str(path))}")

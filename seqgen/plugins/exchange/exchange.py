@@ -1,0 +1,275 @@
+"""Models in the formats of other tools: read into the store, and written from it."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from seqgen import __version__, store
+from seqgen.errors import SeqgenError, reported
+from seqgen.files import unlink_within, write_bytes
+from seqgen.interrupts import ending_as_ctrl_c
+from seqgen.plugins.exchange import formats
+from seqgen.settings import DataConfig, require, short
+from seqgen.store import StoredMixture, StoredModel
+from seqgen.store.folder import tensor_pieces
+from seqgen.store.formats import KEPT, Adapters, ImportedModel, ModelToExport
+from seqgen.store.layout import SOURCE_TOKENIZER, TOKENIZER, WEIGHTS, is_known
+from seqgen.store.loaded import LoadedModel
+from seqgen.store.loading import load
+from seqgen.store.model import Adapter
+from seqgen.text import packing
+from seqgen.text.tokenizers import Tokenizer
+
+
+@ending_as_ctrl_c()
+def import_model(
+    path: str | Path,
+    *,
+    name: str | None = None,
+    like: str | None = None,
+    base: str | None = None,
+    overwrite: bool = False,
+) -> StoredModel:
+    """Read a model of another tool and store it.
+
+    Args:
+        path: the file, perhaps compressed by gzip; or a folder of Hugging Face, or of adapters.
+        name: what to call the model; made from the file's name if None.
+        like: a model whose tokens the file is about, and which reads text in the same way; None
+            if the file alone says so.
+        base: the model that a folder's adapters are of; None for the one that the folder names.
+        overwrite: replace a model of that name, when the new one is complete.
+
+    Raises:
+        UsageError: the name is in use.
+        SeqgenError: the file cannot be read or is broken.
+    """
+    path = Path(path)
+    store.check_free(name, overwrite)
+    known = None if like is None else load(like, "cpu")
+    # An ARPA file knows no labels, and is read from left to right.
+    data = known and replace(known.data, labels=False, direction="forward")
+    vocabulary = known and (known.tokenizer, data)
+    has_adapters, groups = (path / formats.ADAPTERS).is_file(), {}
+    require(has_adapters or base is None, f"--base is for folders of adapters, and {path} is none")
+    if has_adapters:
+        require(like is None, "--like is for n-gram models: adapters have their base's tokenizer")
+        imported, groups = _read_adapters(path, base)
+        stem = path.resolve().name
+    elif (read_folder := formats.folder_importer(path)) is not None:
+        imported, stem = read_folder(path, vocabulary), path.resolve().name
+    else:
+        imported, stem = _read_lines(path, vocabulary)
+    with store.building(name, stem, overwrite) as stored:
+        groups |= {
+            "model": imported.model.config,
+            "data": imported.data,
+            "framing": imported.framing,
+        }
+        tables = {name: group.to_dict() for name, group in groups.items()}
+        stored.write_config(imported.architecture, **tables, training={})
+        with stored.writing(TOKENIZER):
+            imported.tokenizer.save(stored.path / TOKENIZER)
+            if imported.source_tokenizer is not None:
+                imported.source_tokenizer.save(stored.path / SOURCE_TOKENIZER)
+        if imported.adapters is None:
+            stored.write_weights(imported.model)
+        else:
+            stored.replace_part(WEIGHTS, *tensor_pieces(imported.adapters.tensors))
+        stored.write_record(
+            created=store.now(),
+            seqgen_version=__version__,
+            parameters=imported.model.parameter_count(),
+            imported=str(path.resolve()),
+            **imported.facts,
+        )
+        stored.seal()
+        stored.publish()
+    return StoredModel(stored.path)
+
+
+def _read_lines(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> tuple[ImportedModel, str]:
+    """Return what a file holds that is read line by line, and its name without an ending."""
+    with packing.opened(path) as file:
+        lines = iter(file)
+        first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
+        file_format, read = formats.line_importer(first)
+        imported = read(chain([first], lines), path, like)
+    stem = path.name.removesuffix(".gz").removesuffix(".txt").removesuffix(f".{file_format}")
+    return imported, stem
+
+
+def _read_adapters(path: Path, base: str | None) -> tuple[ImportedModel, dict[str, Any]]:
+    """Return what a folder of low-rank adapters holds, and how it refers to its base.
+
+    Args:
+        path: the folder.
+        base: the model that they are of; None for the one that the folder names.
+
+    Raises:
+        SeqgenError: there is no such model, or the adapters do not fit it.
+    """
+    from seqgen.plugins.exchange import peft_adapters
+
+    loaded = load(base or _base_of(path, peft_adapters.base_of(path)), "cpu")
+    stored, name = loaded.stored, loaded.stored.name
+    require(not isinstance(stored, StoredMixture), f"{name} is a mixture, which has no adapters")
+    adapters = peft_adapters.read_adapters(path, loaded.model.config, name)
+    imported = ImportedModel(
+        architecture=stored.config["architecture"],
+        model=loaded.model,
+        tokenizer=loaded.tokenizer,
+        data=loaded.data,
+        framing=loaded.framing,
+        facts={},
+        source_tokenizer=loaded.source_tokenizer,
+        adapters=adapters,
+    )
+    return imported, {"adapter": Adapter(stored.reference, adapters.rank, adapters.alpha)}
+
+
+def _base_of(path: Path, named: str) -> str:
+    """Return the model that has the name, or was imported from the path, that adapters give.
+
+    Raises:
+        SeqgenError: there is none, or there are several.
+    """
+    known = {model.name: model for model in store.list_models()}
+    place = str(Path(named).absolute())
+    found = [named] if named in known else []
+    found = found or [name for name, m in known.items() if m.record.get("imported") == place]
+    if len(found) == 1:
+        return found[0]
+    number = "several models are" if found else "no model is"
+    raise SeqgenError(
+        f"{path} has adapters of {short(repr(named))}, and {number} imported from there: name the "
+        "model with --base NAME"
+    )
+
+
+def default_format(loaded: LoadedModel, merge: bool = False) -> str:
+    """Return the format that a model is written in if none is named.
+
+    That is "arpa" for n-grams. Any other model is written as "hf" if Hugging Face has one like it,
+    else as "onnx".
+
+    Args:
+        loaded: the model.
+        merge: see `exported`.
+
+    Raises:
+        UsageError: see `exported`.
+        SeqgenError: likewise.
+    """
+    if loaded.model.orders is not None:
+        return "arpa"
+    whole = _to_export(loaded, merge, "hf")
+    try:  # its settings and its tokenizer are checked before the first file
+        next(iter(formats.folder_exporter("hf")(whole)))
+    except SeqgenError:
+        return "onnx"
+    return "hf"
+
+
+def exported(
+    loaded: LoadedModel,
+    file_format: str,
+    merge: bool = False,
+    number_type: formats.NumberType = "f32",
+) -> Iterable[bytes]:
+    """Return a stored model in a format of another tool, in pieces.
+
+    Args:
+        loaded: the model.
+        file_format: the name of a format that is a file.
+        merge: of low-rank adapters, write the model that they and their base make together.
+        number_type: what weights are written as; all but "f32" need the format "gguf".
+
+    Raises:
+        UsageError: there is no such format; or merging or the type has no meaning.
+        SeqgenError: the format cannot hold this kind of model.
+    """
+    whole = _to_export(loaded, merge, file_format)
+    _require_type(file_format, number_type)
+    return formats.exporter(file_format)(replace(whole, number_type=number_type))
+
+
+def _require_type(file_format: str, number_type: formats.NumberType) -> None:
+    known = file_format == "gguf" or number_type == "f32"
+    require(known, f"--type {number_type} is for --format gguf: leave it out")
+
+
+def _to_export(loaded: LoadedModel, merge: bool, file_format: str) -> ModelToExport:
+    """Return what a format may hold of a model; see `exported`."""
+    name = loaded.stored.name
+    if isinstance(loaded.stored, StoredMixture):
+        if loaded.stored.members:
+            loaded.stored.require_network("export")
+        parts = " or ".join(part.name for part in loaded.stored.parts)
+        raise SeqgenError(f"{name} is a mixture, which no format can express: export {parts}")
+    require(
+        loaded.stored.is_adapter or not merge,
+        f"--merge is for low-rank adapters, and {name} holds a whole model: leave it out",
+    )
+    adapts = loaded.stored.is_adapter and not merge
+    if adapts and file_format != "peft":
+        raise SeqgenError(
+            f"{name} holds adapters of {loaded.stored.base.name}: add --merge to write "
+            "both together as one model, or --format peft to write the adapters alone"
+        )
+    if loaded.backward:
+        raise SeqgenError(f"{name} reads from right to left, which no format can express")
+    documents, framing = loaded.data.documents, loaded.framing
+    source, kept = loaded.source_tokenizer, loaded.stored.record.get(KEPT)
+    whole = ModelToExport(loaded.model, loaded.tokenizer, documents, framing, name, source)
+    whole = replace(whole, kept=kept if isinstance(kept, dict) else {})
+    if not adapts:
+        return whole
+    base, adapter = loaded.stored.base, loaded.stored.adapter
+    adapters = Adapters(loaded.stored.own_tensors(), adapter.rank, adapter.alpha)
+    return replace(whole, adapters=adapters, base=base.record.get("imported", base.name))
+
+
+def export_model(
+    loaded: LoadedModel,
+    file_format: str,
+    out: str | Path,
+    merge: bool = False,
+    number_type: formats.NumberType = "f32",
+) -> None:
+    """Write a stored model to a file, compressed by gzip if its name ends so; or to a folder.
+
+    See `exported` for the errors.
+    """
+    row = formats.exported_formats().get(file_format)
+    if row is None or row.form != "folder":
+        packing.write(Path(out), exported(loaded, file_format, merge, number_type))
+        return
+    _require_type(file_format, number_type)
+    files = dict(formats.folder_exporter(file_format)(_to_export(loaded, merge, file_format)))
+    with reported(f"{out} cannot be written"):
+        Path(out).mkdir(parents=True, exist_ok=True)
+        _clear(Path(out), row.files)
+        for name, content in files.items():
+            (Path(out) / name).parent.mkdir(exist_ok=True)
+            write_bytes(Path(out) / name, content)
+
+
+def _clear(folder: Path, known: Collection[str]) -> None:
+    """Delete an earlier export, whose files would be read with the new ones; nothing else."""
+    inside = list(folder.iterdir())
+    if any(path.name not in known for path in inside):
+        return
+    for path in inside:
+        if path.is_symlink() or not path.is_dir():
+            unlink_within(path, folder)
+            continue
+        for file in path.iterdir():
+            if is_known(file.relative_to(folder)):
+                unlink_within(file, folder)
+        path.rmdir()

@@ -1,0 +1,114 @@
+"""The formats of other tools that `import` and `export` know: those of all plugins.
+
+A new format is a row in `hooks.Plugin.formats`, of this plugin or another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from seqgen import hooks
+from seqgen.errors import SeqgenError
+from seqgen.hooks import ModelFormat
+from seqgen.settings import require
+from seqgen.store.formats import Exporter, FolderExporter, FolderImporter, LineImporter
+from seqgen.text import packing
+
+# What is taken for one of these if no format recognises it: a folder, and a file of lines.
+FOLDER, LINES = "hf", "arpa"
+# Files that run whatever is in them when they are loaded.
+PICKLES = frozenset({".bin", ".pt", ".pth", ".pkl", ".ckpt"})
+# What a folder of low-rank adapters has, which is read with the model that they are of.
+ADAPTERS = "adapter_config.json"
+# Types of the weights in a GGUF file.
+NumberType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
+
+
+def exported_formats() -> dict[str, ModelFormat]:
+    """Return the formats that models can be written in, by name."""
+    return {name: row for name, (_, row) in hooks.formats().items() if row.exporter}
+
+
+def folder_importer(path: Path) -> FolderImporter | None:
+    """Return what reads a folder of another tool; None for a file that is read line by line.
+
+    Raises:
+        SeqgenError: the file is one of a folder, or a pickle.
+    """
+    found = _recognised(path)
+    if found is None and path.suffix == ".safetensors":
+        raise SeqgenError(f"{path} is one file of a model: give the folder that it is in")
+    if found is None and path.suffix in PICKLES:
+        raise SeqgenError(
+            f"{path} is a pickle, which seqgen never loads; convert its model: "
+            "AutoModelForCausalLM (or AutoModelForSeq2SeqLM) "
+            ".from_pretrained(folder).save_pretrained(folder) in transformers"
+        )
+    if found is None and path.is_dir():
+        found = FOLDER
+    return found and _load(found, "importer")
+
+
+def _recognised(path: Path) -> str | None:
+    """Return the format of a folder, or of a file that its importer opens; None if none has it."""
+    with contextlib.suppress(OSError):  # said where it is read
+        if path.is_dir():
+            return next((name for name, is_one in _recognisers("folder") if is_one(path)), None)
+        if path.is_file():  # reading from a pipe would consume it
+            return next((name for name, is_one in _recognisers("file") if is_one(path)), None)
+    return None
+
+
+def line_importer(first_line: bytes) -> tuple[str, LineImporter]:
+    """Return the format of a file that begins with this line, and what reads it."""
+    found = (name for name, is_one in _recognisers("lines") if is_one(first_line))
+    name = next(found, LINES)
+    return name, _load(name, "importer")
+
+
+def _recognisers(form: str) -> Iterator[tuple[str, Callable[[Any], bool]]]:
+    """Yield the imported formats of a form that know their own, and the functions that do."""
+    for name, (plugin, row) in hooks.formats().items():
+        if row.form == form and row.importer and row.recogniser:
+            yield from ((name, is_one) for is_one in plugin.load_all([row.recogniser]))
+
+
+def _load(name: str, part: str) -> Any:
+    """Return the `part` of a format: its importer, recogniser or exporter."""
+    plugin, row = hooks.formats()[name]
+    return plugin.load(getattr(row, part))
+
+
+def is_in_format(path: Path, file_format: str) -> bool:
+    """Return whether a file is in a format, so that an export may replace it."""
+    row = exported_formats()[file_format]
+    if not row.recogniser:
+        return False
+    recognises = _load(file_format, "recogniser")
+    if row.form == "file":
+        return recognises(path)
+    try:
+        with packing.opened(path) as lines:
+            return recognises(next(iter(lines), b""))
+    except SeqgenError:  # damaged, or a line longer than any
+        return False
+
+
+def exporter(file_format: str) -> Exporter:
+    """Return what writes a format.
+
+    Raises:
+        UsageError: nothing does.
+    """
+    formats = exported_formats()
+    is_file = file_format in formats and formats[file_format].form != "folder"
+    require(is_file, f"--format is {' or '.join(formats)}, not {file_format!r}")
+    return _load(file_format, "exporter")
+
+
+def folder_exporter(file_format: str) -> FolderExporter:
+    """Return what writes a folder in a format."""
+    return _load(file_format, "exporter")

@@ -1,0 +1,188 @@
+"""Folders of Hugging Face models, decoders and encoder-decoders, read and written."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from seqgen.engines.memory_limit import without_content
+from seqgen.engines.tensor_ops import TensorOps
+from seqgen.errors import SeqgenError
+from seqgen.files import json_bytes, parse_json
+from seqgen.models.base import take_weights, weights_of
+from seqgen.models.seq2seq.model import Seq2SeqTransformer
+from seqgen.models.transformer.model import Transformer
+from seqgen.models.transformer.positions import waves_of
+from seqgen.models.transformer.settings import TransformerConfig
+from seqgen.plugins.exchange import hf_config, hf_pairs, hf_tokenizer
+from seqgen.plugins.exchange.hf_weights import (
+    BIAS,
+    WEIGHTS,
+    Tensors,
+    names_of,
+    parts_of,
+    shards_of,
+    theirs_of,
+)
+from seqgen.settings import DataConfig, require
+from seqgen.store.formats import KEPT, ImportedModel, ModelToExport
+from seqgen.text.tokenizers import HuggingFaceTokenizer, Tokenizer
+
+
+def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> ImportedModel:
+    """Read the model of a folder; see `store.formats.FolderImporter`.
+
+    Everything is checked before the first tensor is read. The tensors are mapped, and become
+    float32 one by one.
+    """
+    require(like is None, "--like is for n-gram models: a folder has its own tokenizer")
+    table, name = hf_config.read_table(path / "config.json"), str(path / "config.json")
+    family = hf_config.family_of(table, name, [*hf_config.READERS, *hf_pairs.FAMILIES])
+    if family in hf_pairs.FAMILIES:
+        return _read_pairs(path, table, name)
+    config, biased = hf_config.read(table, name)
+    with contextlib.ExitStack() as held:
+        tensors = Tensors(shards_of(path), held)
+        tensors.rename("transformer." if family == "gpt2" else "model.")
+        parts = list(parts_of(names_of(family), config, biased))
+        tensors.check(parts, {"lm_head.weight"} if config.tie_weights else ())
+        tokenizer, framing = hf_tokenizer.read(path, config.vocab_size)
+        model = filled(Transformer, config, {part.ours: tensors.read(part) for part in parts})
+    data = DataConfig(tokenizer=tokenizer.kind, val="none")
+    facts = {"family": family, KEPT: hf_tokenizer.kept_of(path)}
+    return ImportedModel("transformer", model, tokenizer, data, framing, facts)
+
+
+def _read_pairs(path: Path, table: Mapping[str, Any], name: str) -> ImportedModel:
+    """Read an encoder-decoder; see `read_model`."""
+    config = hf_pairs.read(table, name)
+    with contextlib.ExitStack() as held:
+        tensors = Tensors(shards_of(path), held)
+        tensors.rename("model.")
+        # Old files leave out a bias of zeros. Of names of one tensor a file may have any.
+        config = replace(config, output_bias=BIAS in tensors.files)
+        shared = hf_pairs.SHARED
+        known = next((tensor for tensor in shared if tensor in tensors.files), shared[0])
+        parts = list(hf_pairs.parts_of(config, known))
+        tensors.check(parts, hf_pairs.silent_of(config))
+        sizes = config.source_vocab_size or config.vocab_size, config.vocab_size
+        tokens = hf_pairs.read_tokenizers(path, *sizes)
+        config = replace(config, decoder_start=tokens.decoder_start)
+        if tokens.source is tokens.target:  # whose embeddings may be two all the same
+            config = replace(config, source_vocab_size=None)
+        tensors_of = {part.ours: tensors.read(part) for part in parts}
+        model = filled(Seq2SeqTransformer, config, tensors_of)
+    # What the window holds of a text besides its end, and of a source besides what frames it.
+    longest = {"max_target_len": max(1, config.window - 1 - (tokens.decoder_start is not None))}
+    begin = tokens.source.source_bos_id is not None
+    longest["max_source_len"] = max(1, config.source_window - 1 - begin)
+    kind = tokens.target.kind
+    data = DataConfig(tokenizer=kind, val="none", documents="line", **longest)
+    source = None if tokens.source is tokens.target else tokens.source
+    facts = {"family": table["model_type"], KEPT: hf_tokenizer.kept_of(path)}
+    about = (data, tokens.framing, facts, source)
+    return ImportedModel("seq2seq-transformer", model, tokens.target, *about)
+
+
+def files_of(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a transformer's folder, `config.json` last.
+
+    A folder is not loaded without it, so that one half-way written is none. See
+    `store.formats.FolderExporter`.
+    """
+    framing, pair = exported.framing, type(exported.model) is Seq2SeqTransformer
+    table, tokenizers, tensors = (_parts_of_pair if pair else _parts_of_decoder)(exported)
+    if "tokenizer_config.json" in tokenizers and exported.kept:
+        about = parse_json(tokenizers["tokenizer_config.json"])
+        tokenizers["tokenizer_config.json"] = json_bytes({**about, **exported.kept})
+    yield from tokenizers.items()
+    stops = list(framing.stops) if framing.also_stop else framing.stop
+    ids = {"bos_token_id": framing.start, "eos_token_id": stops}
+    ids["pad_token_id"] = exported.tokenizer.pad_id
+    how: dict[str, Any] = {}
+    if pair:
+        start = exported.model.config.decoder_start
+        ids |= {"forced_eos_token_id": None, "decoder_start_token_id": start}
+        how["forced_bos_token_id"] = framing.start
+        if start is None:
+            ids["decoder_start_token_id"], how["forced_bos_token_id"] = framing.start, None
+    how |= {"suppress_tokens": list(framing.never)} if framing.never else {}
+    yield "generation_config.json", json_bytes({**ids, **how})
+    yield WEIGHTS, save(tensors, {"format": "pt"})
+    yield "config.json", json_bytes({**table, **ids, "torch_dtype": "float32"})
+
+
+# A `config.json`, the files of tokenizers by name, and tensors.
+Parts = tuple[dict[str, Any], dict[str, bytes], dict[str, Tensor]]
+
+
+def _parts_of_decoder(exported: ModelToExport) -> Parts:
+    model, name = require_transformer(exported, "hf"), exported.name
+    config, own, biased = model.config, weights_of(model), hf_config.BIASED
+    imported = isinstance(exported.tokenizer, HuggingFaceTokenizer)
+    if config.qkv_bias and not (config.bias or imported):
+        # Models of type qwen2 get Qwen's own tokenizer in transformers, whatever the folder has.
+        config, biased = replace(config, bias=True, qkv_bias=False), {"attention"}
+        for layer in range(config.num_layers):
+            own[f"blocks.{layer}.attention.output.bias"] = torch.zeros(config.hidden_size)
+    family, table = hf_config.write(config, name)
+    table |= {"mlp_bias": False} if "mlp" not in biased else {}
+    tokenizers = hf_tokenizer.files_of(exported.tokenizer, exported.framing, name)
+    parts = parts_of(names_of(family), config, biased)
+    return table, tokenizers, theirs_of(list(parts), own)
+
+
+def _parts_of_pair(exported: ModelToExport) -> Parts:
+    config, name, own = exported.model.config, exported.name, weights_of(exported.model)
+    table = hf_pairs.write(config, name)
+    sides = exported.tokenizer, exported.source_tokenizer
+    tokenizers = hf_pairs.tokenizer_files(*sides, exported.framing, name)
+    if config.shares_embeddings and not config.tie_weights:
+        # There one field is about both, so the embedding is written twice.
+        own["encoder.inputs.weight"] = own["embedding.weight"].clone()
+        config = replace(config, share_embeddings=False)
+    tensors = theirs_of(list(hf_pairs.parts_of(config)), own)
+    tensors.setdefault(BIAS, torch.zeros(1, config.vocab_size))
+    return table, tokenizers, tensors
+
+
+def require_transformer(exported: ModelToExport, file_format: str) -> Transformer:
+    """Return the model to be written, which must be a transformer of text without labels.
+
+    Args:
+        exported: what is to be written.
+        file_format: what `--format` calls it.
+
+    Raises:
+        SeqgenError: it is another model, or one with labels.
+    """
+    model, name = exported.model, exported.name
+    if type(model) is not Transformer:  # an encoder-decoder is derived from it
+        kind = "transformer" if file_format == "hf" else "decoder-only transformer"
+        raise SeqgenError(f"{name} is not a {kind}, and --format {file_format} holds no other")
+    exported.require_no_labels()
+    return model
+
+
+AnyTransformer = TypeVar("AnyTransformer", bound=Transformer)
+
+
+def filled(
+    kind: type[AnyTransformer], config: TransformerConfig, tensors: dict[str, Tensor]
+) -> AnyTransformer:
+    """Return a transformer of a class that has these tensors, without making any others first.
+
+    Biases that are not among them are zeros.
+    """
+    model = without_content(kind, config)
+    zeros = {n: torch.zeros(x.shape) for n, x in model.named_parameters() if n.endswith(".bias")}
+    take_weights(model, {**zeros, **tensors})
+    model.waves = waves_of(TensorOps, config, config.window)
+    return model.eval()

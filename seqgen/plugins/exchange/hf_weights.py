@@ -1,0 +1,312 @@
+"""The tensors of Hugging Face models: what ours are called there, read from files and written."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqgen.errors import SeqgenError, first_line
+from seqgen.files import regular
+from seqgen.models.seq2seq.transformer_arrays import Seq2SeqTransformerArrays
+from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
+from seqgen.models.transformer.arrays import TransformerArrays
+from seqgen.models.transformer.equations import Heads
+from seqgen.models.transformer.settings import TransformerConfig
+from seqgen.plugins.exchange.hf_config import BIASED, read_table
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+KINDS = {"F64", "F32", "F16", "BF16"}
+BIAS = "final_logits_bias"
+# What no file has a prefix before.
+OF_THE_HEAD = ("lm_head.", BIAS)
+# Rows of BART's table of positions that no position uses.
+OFFSET = 2
+# Tensors that some versions stored, and that follow from the configuration.
+COMPUTED = (".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")
+
+
+@dataclass(frozen=True)
+class TensorPart:
+    """One tensor of ours, and the tensors of theirs that it is made of, one under the other.
+
+    Attributes:
+        ours: its name.
+        theirs: their names, each with its shape.
+        transposed: whether theirs lie the other way round, as GPT-2's do.
+        skipped: rows at the top of theirs that ours does not have; they are written as zeros.
+        stream: the axes of ours along the residual stream, if the numbers of that lie there in
+            the order of `halves`.
+        row: theirs has a first axis of length one.
+    """
+
+    ours: str
+    theirs: tuple[tuple[str, tuple[int, ...]], ...]
+    transposed: bool = False
+    skipped: int = 0
+    stream: tuple[int, ...] = ()
+    row: bool = False
+
+
+def halves(size: int) -> list[int]:
+    """Return where each of ours lies in a vector whose even places come first, then the odd ones.
+
+    Sinusoids alternate here between sine and cosine, as in Vaswani et al. (2017). Marian has all
+    sines before all cosines. The stream has no order of its own, so that this is the same model.
+    """
+    return [place // 2 + (size + 1) // 2 * (place % 2) for place in range(size)]
+
+
+# What ours are called in each kind of file. The names inside a block come after the block's own;
+# "," and "[qkv]" stand for several that lie in one of ours, and {} for encoder or decoder.
+NAMES = """
+ours                      gpt2             llama                      pairs
+embedding                 transformer.wte  model.embed_tokens         model.{}.embed_tokens
+inputs                    -                -                          model.{}.embed_tokens
+position_embedding        transformer.wpe  -                          model.{}.embed_positions
+embedding_norm            -                -                          model.{}.layernorm_embedding
+blocks                    transformer.h    model.layers               model.{}.layers
+attention_norm            ln_1             input_layernorm            self_attn_layer_norm
+attention.query_key_value attn.c_attn      self_attn.[qkv]_proj       self_attn.[qkv]_proj
+attention.output          attn.c_proj      self_attn.o_proj           self_attn.out_proj
+attention.query_norm      -                self_attn.q_norm           -
+attention.key_norm        -                self_attn.k_norm           -
+cross_norm                -                -                          encoder_attn_layer_norm
+cross.query               -                -                          encoder_attn.q_proj
+cross.key_value           -                -                          encoder_attn.[kv]_proj
+cross.output              -                -                          encoder_attn.out_proj
+feed_forward_norm         ln_2             post_attention_layernorm   final_layer_norm
+feed_forward.inner        mlp.c_fc         mlp.gate_proj,mlp.up_proj  fc1
+feed_forward.output       mlp.c_proj       mlp.down_proj              fc2
+final_norm                transformer.ln_f model.norm                 model.{}.layer_norm
+head                      lm_head          lm_head                    lm_head
+"""
+# A tensor of ours: its side, the number of its block, its name, and what it is there.
+OURS = re.compile(r"(?:(encoder)\.)?(?:blocks\.(\d+)\.)?(.+)\.(weight|bias)")
+Names = Mapping[str, Sequence[str]]
+
+
+def columns_of(table: str) -> dict[str, Names]:
+    """Return the columns of a table like `NAMES` by their titles: theirs by the name of ours."""
+    titles, *rows = (line.split() for line in table.strip().splitlines())
+    return {
+        title: {row[0]: _listed(row[i]) for row in rows}
+        for i, title in enumerate(titles[1:], start=1)
+    }
+
+
+def _listed(cell: str) -> list[str]:
+    letters = re.search(r"\[(\w+)\]", cell)
+    return [cell.replace(letters[0], x) for x in letters[1]] if letters else cell.split(",")
+
+
+COLUMNS = columns_of(NAMES)
+
+
+def names_of(family: str) -> Names:
+    """Return what the tensors of a decoder are called, given its `model_type`."""
+    return COLUMNS.get(family, COLUMNS["llama"])
+
+
+def parts_of(
+    names: Names, config: TransformerConfig, biased: Collection[str] = BIASED
+) -> Iterator[TensorPart]:
+    """Yield the tensors of a model, in order.
+
+    Args:
+        names: what ours are called.
+        config: of our model.
+        biased: which parts of a model with biases have them there; ours are zeros elsewhere.
+    """
+    pair = isinstance(config, Seq2SeqTransformerConfig)
+    shapes = (Seq2SeqTransformerArrays if pair else TransformerArrays).shapes(config)
+    shared = {"head.weight": config.tie_weights}
+    shared["encoder.inputs.weight"] = pair and config.shares_embeddings
+    for ours, shape in shapes.items():
+        side, layer, inner, kind = OURS.fullmatch(ours).groups()
+        part = "mlp" if inner.startswith("feed_forward") else "attention"
+        there = kind == "weight" or part in biased
+        there |= config.qkv_bias and inner == "attention.query_key_value"
+        if ours == "head.bias":
+            yield TensorPart(ours, ((BIAS, (1, *shape)),), row=True)
+        elif there and not shared.get(ours):
+            before = "" if layer is None else f"{names['blocks'][0]}.{layer}."
+            theirs = [(before + name).format(side or "decoder") for name in names[inner]]
+            yield _part(ours, [f"{name}.{kind}" for name in theirs], shape, names, config)
+
+
+def _part(
+    ours: str, theirs: list[str], shape: tuple[int, ...], names: Names, config: TransformerConfig
+) -> TensorPart:
+    """Return a tensor of ours that has a shape, and of theirs the names."""
+    matrix, learned = len(shape) == 2, "position_embedding" in ours
+    count, pair = len(theirs), isinstance(config, Seq2SeqTransformerConfig)
+    rows = Heads.of(config, 0).widths if count == 3 else [shape[0] // count] * count
+    skipped = OFFSET if pair and learned else 0
+    shapes = [(size + skipped, *shape[1:]) for size in rows]
+    transposed = matrix and "blocks" in ours and names is COLUMNS["gpt2"]
+    shapes = [x[::-1] if transposed else x for x in shapes]
+    axes = (0,) if re.search(r"(norm|output)\.\w+$", ours) else (1,) if matrix else ()
+    stream = axes if pair and config.positions == "sinusoidal" else ()
+    named = tuple(zip(theirs, shapes, strict=True))
+    return TensorPart(ours, named, transposed, skipped, stream)
+
+
+def shards_of(folder: Path) -> list[Path]:
+    """Return the files of tensors of a folder.
+
+    Raises:
+        SeqgenError: there are none, or only pickled ones; or the index names a file elsewhere.
+    """
+    if (folder / INDEX).is_file():
+        named = read_table(folder / INDEX).get("weight_map")
+        if not isinstance(named, dict) or not named:
+            raise SeqgenError(f"{folder / INDEX} has no weight_map of tensors and files")
+        for name in named.values():
+            plain = isinstance(name, str) and name.endswith(".safetensors")
+            if not plain or any(c in name for c in "/\\:\0"):
+                shown = str(name)[:60]
+                raise SeqgenError(f"{folder / INDEX}: weight_map has {shown!r}, no file beside it")
+        return [folder / name for name in sorted(set(named.values()))]
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    if pickled := next(iter(sorted(folder.glob("*.bin"))), None):
+        raise SeqgenError(
+            f"{folder} has its weights as a pickle ({pickled.name}), which seqgen never loads; "
+            "convert it: AutoModelForCausalLM (or AutoModelForSeq2SeqLM) "
+            ".from_pretrained(folder).save_pretrained(folder) in transformers"
+        )
+    raise SeqgenError(f"{folder} has no {WEIGHTS}")
+
+
+class Tensors:
+    """The tensors of files that are mapped, and read one at a time.
+
+    Raises:
+        SeqgenError: a file is missing or damaged, or a name stands in two of them.
+    """
+
+    def __init__(self, paths: list[Path], held: contextlib.ExitStack) -> None:
+        from safetensors import SafetensorError, safe_open
+
+        # By name the file, opened too, and what the file itself calls the tensor.
+        self.files: dict[str, tuple[Path, Any, str]] = {}
+        for path in paths:
+            try:
+                file = held.enter_context(safe_open(regular(path), "pt"))
+                names = list(file.keys())
+            except (OSError, SafetensorError) as error:
+                reason = first_line(error)
+                raise SeqgenError(f"{path} is missing or damaged: {reason}") from None
+            for name in names:
+                if name in self.files:
+                    raise SeqgenError(f"{path}: the tensor {name[:80]!r} is in two files")
+                self.files[name] = path, file, name
+
+    def rename(self, prefix: str) -> None:
+        """Put a prefix before every name, where files leave it out for all."""
+        if self.files and not any(name.startswith(prefix) for name in self.files):
+            self.files = {
+                name if name.startswith(OF_THE_HEAD) else prefix + name: place
+                for name, place in self.files.items()
+            }
+
+    def rows_of(self, name: str) -> int:
+        """Return the length of a tensor's first axis; 0 if there is no such tensor."""
+        if name not in self.files:
+            return 0
+        _, file, stored = self.files[name]
+        return next(iter(file.get_slice(stored).get_shape()), 0)
+
+    def check(self, parts: list[TensorPart], silent: Collection[str]) -> None:
+        """Compare names, shapes and types with those that a model needs; no tensor is read.
+
+        Args:
+            parts: of the model.
+            silent: the names of tensors that are allowed and not read.
+
+        Raises:
+            SeqgenError: one is missing, or has another shape or type, or is not understood.
+        """
+        slices = {name: file.get_slice(as_) for name, (_, file, as_) in self.files.items()}
+        shapes = {name: tuple(tensor.get_shape()) for name, tensor in slices.items()}
+        computed = (name for name in self.files if name.endswith(COMPUTED))
+        check_tensors(parts, shapes, {*silent, *computed}, self._error)
+        for part in parts:
+            for name, _ in part.theirs:
+                if slices[name].get_dtype() not in KINDS:
+                    kind = slices[name].get_dtype()
+                    raise self._error(name, f"the tensor {name} is of type {kind}")
+
+    def _error(self, name: str, message: str) -> SeqgenError:
+        places = self.files.get(name) or next(iter(self.files.values()), ("the folder",))
+        return SeqgenError(f"{places[0]}: {message}")
+
+    def read(self, part: TensorPart) -> Tensor:
+        """Return a tensor of ours, in float32."""
+        import torch
+
+        places = [self.files[name] for name, _ in part.theirs]
+        tensors = [file.get_tensor(stored) for _, file, stored in places]
+        tensors = [x.T if part.transposed else x[part.skipped :] for x in tensors]
+        whole = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+        whole = whole[0] if part.row else whole
+        for axis in part.stream:
+            whole = whole.index_select(axis, torch.tensor(halves(whole.shape[axis])))
+        return whole.to(torch.float32).contiguous()
+
+
+def check_tensors(
+    parts: Iterable[TensorPart],
+    stored: Mapping[str, tuple[int, ...]],
+    silent: Collection[str],
+    error: Callable[[str, str], SeqgenError],
+) -> None:
+    """Compare the names and shapes of a file's tensors with those that a model needs.
+
+    Args:
+        parts: of the model.
+        stored: the shape of each tensor of the file.
+        silent: the names of tensors that are allowed and not read.
+        error: makes an exception of a tensor's name and a message.
+
+    Raises:
+        SeqgenError: one is missing, or has another shape, or is not understood.
+    """
+    shapes = {name: shape for part in parts for name, shape in part.theirs}
+    for name, shape in shapes.items():
+        if name not in stored:
+            raise error(name, f"there is no tensor {name}")
+        if stored[name] != shape:
+            of = f"of shape {list(stored[name])}, and the model's settings say {list(shape)}"
+            raise error(name, f"the tensor {name} is {of}")
+    strange = stored.keys() - shapes.keys() - set(silent)
+    if strange:
+        name = min(strange)
+        raise error(name, f"seqgen does not understand the tensor {name[:80]!r}")
+
+
+def theirs_of(parts: list[TensorPart], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of a model of ours under the names they have there."""
+    import torch
+
+    named: dict[str, Tensor] = {}
+    for part in parts:
+        whole = tensors[part.ours]
+        for axis in part.stream:
+            order = whole.new_tensor(halves(whole.shape[axis]), dtype=int)
+            whole = whole.index_select(axis, order.argsort())
+        if part.skipped:
+            whole = torch.cat([whole.new_zeros(part.skipped, *whole.shape[1:]), whole])
+        whole = whole[None] if part.row else whole
+        rows = [shape[-1] if part.transposed else shape[0] for _, shape in part.theirs]
+        pieces = whole.split(rows)
+        for (name, _), piece in zip(part.theirs, pieces, strict=True):
+            named[name] = (piece.T if part.transposed else piece).contiguous()
+    return named

@@ -1,0 +1,12 @@
+"""Associative memories, which restore corrupted lines."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Command, Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "restore": Command("command:restore", "Write"),
+    },
+    tasks=("task:ASSOCIATIVE_MEMORY",),
+)

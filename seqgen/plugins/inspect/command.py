@@ -1,0 +1,200 @@
+"""`seqgen inspect`: what a model does with a text, token by token."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seqgen import store
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.inputs import Input, Inputs, piped_input
+from seqgen.cli.shell.model_options import Device, ModelName
+from seqgen.cli.shell.output import Output
+from seqgen.cli.shell.output_files import check_html
+from seqgen.errors import UsageError
+from seqgen.settings import Options, Panel, file_argument, require, setting
+from seqgen.wording import plural
+
+if TYPE_CHECKING:
+    from seqgen.plugins.inspect.output import View
+    from seqgen.scoring.passages import Passages
+    from seqgen.store.loaded import LoadedModel
+
+
+# What can be asked of a text, and the options that say more about it.
+PREDICTIONS = "predictions"
+VIEWS = ("--trace", "--units", "--unit", "--attention")
+BELONGS = {
+    "--gate": ("--unit",),
+    "--token": ("--attention",),
+    "--head": ("--attention",),
+    "--layer": ("--unit", "--attention"),
+}
+
+
+class Inspected(Options, panel=Panel.TEXT):
+    """The text that is looked at."""
+
+    file: str | None = file_argument(
+        "A text file, or - for standard input. Without one, the model's held-out text.", "[TEXT]"
+    )
+    text: str | None = setting("Look at this text itself, not at a file.", metavar="STRING")
+    max_tokens: int = setting("Look at the first N tokens of the text.", 1000, low=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        both = self.text is not None and self.file is not None
+        require(not both, "give a file or --text, not both")
+
+    def source(self, loaded: LoadedModel, out: Output) -> Input | None:
+        """Return the file to look at; None for --text.
+
+        Raises:
+            UsageError: the file is not there.
+            SeqgenError: none is given, and the model holds out nothing.
+        """
+        from seqgen.cli.shell.pairs import held_out_by
+
+        if self.text is not None:
+            return None
+        file = self.file
+        if file is None and piped_input() is not None:
+            file = "-"
+        if file is None:
+            out.announce(f"looking at the held-out text of {loaded.stored.name}")
+            return held_out_by([loaded], quiet=True)
+        if file != "-" and not Path(file).exists():
+            raise UsageError(f"there is no file {file!r}; for a text itself, use --text {file!r}")
+        return Inputs(out.quiet).open_one(file)
+
+
+class Aspects(Options, panel=Panel.MEASURED):
+    """What is shown of a text, and where.
+
+    Raises:
+        UsageError: two things at once, or an option that says nothing about what is asked for.
+    """
+
+    top: int | None = setting(
+        "How many of the likeliest tokens, or of the units, to show.",
+        low=1,
+        metavar="K",
+        panel=Panel.OUTPUT,
+        without="5 tokens, 20 units",
+    )
+    trace: bool = setting(
+        "Of a recurrent network: show every step, with its input, gates, state, logits, softmax "
+        "and loss.",
+        names=("--trace", "--steps"),
+    )
+    units: bool = setting(
+        "Of a recurrent network: list its units by how long they remember, with what in the text "
+        "they follow."
+    )
+    unit: int | None = setting(
+        "Of a recurrent network: colour the text by the value of this unit, counted from 0.",
+        low=0,
+        metavar="U",
+    )
+    gate: str | None = setting(
+        "With --unit: a gate, as i, f, g or o of an lstm, or a part of the state.",
+        metavar="NAME",
+        without="the memory",
+    )
+    attention: bool = setting(
+        "Of a transformer or a masked model: show the entropy of each head, and with --token what "
+        "heads read for a word."
+    )
+    token: str | None = setting("With --attention: a word of the text.", metavar="WORD")
+    layer: int | None = setting(
+        "With --unit or --attention: the layer, counted from 0.",
+        low=0,
+        metavar="L",
+        without="0 with --unit, all with --attention, the last with --token",
+    )
+    head: tuple[int, ...] = setting(
+        "With --attention: these heads, counted from 0.",
+        low=0,
+        listed=True,
+        metavar="H[,H]",
+        without="all",
+    )
+    html: Path | None = setting(
+        "Write a page into this .html file instead, where hovering shows each value.",
+        panel=Panel.OUTPUT,
+        reads="path",
+        writes=True,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_two(*VIEWS)
+        for flag, owners in BELONGS.items():
+            alone = flag in self.given and self.chosen not in owners
+            require(not alone, f"{flag} goes with {' or '.join(owners)}")
+        counts = self.top is None or self.chosen in (PREDICTIONS, "--units")
+        require(counts, f"--top has no meaning with {self.chosen}")
+        require(self.token != "", "--token needs a word that is not empty")
+
+    @property
+    def chosen(self) -> str:
+        """What is asked for: a flag, or else the predictions."""
+        return next((flag for flag in self.given if flag in VIEWS), PREDICTIONS)
+
+
+@takes_options
+def inspect(
+    looked: Inspected, model: ModelName, asked: Aspects, machine: Device, out: Output
+) -> None:
+    """Show what a model does with a text, token by token.
+
+    By default that is the likeliest tokens at each place, of any model. Recurrent networks have
+    --trace, --unit and --units, transformers and masked models --attention.
+    """
+    if out.json and asked.top is not None and asked.units:
+        raise UsageError("--top has no meaning with --units --json, which gives every unit")
+    if out.json and asked.html is not None:
+        raise UsageError("give --json or --html, not both")
+    heads, layer = list(dict.fromkeys(asked.head)) or None, asked.layer
+    from seqgen.plugins.inspect import output as inspected
+    from seqgen.scoring.passages import tokenize_passages
+    from seqgen.store.loading import Work, load, load_any
+
+    stored, work = store.find_all(model.model), Work(read=looked.max_tokens)
+    if asked.attention and stored.task.shows_attention:
+        loaded = load_any(stored, machine.device, work=work)
+    else:
+        loaded = load(model.model, machine.device, work=work)
+    loaded.conditioning.require_nothing("inspect")
+    out.uses([loaded])
+    source = looked.source(loaded, out)
+    html = asked.html
+    if html is not None:
+        html = check_html(html, [] if source is None else [source], "--html")
+    chunks = [looked.text] if source is None else source.chunks(loaded.data.newlines)
+    passages = tokenize_passages(loaded, chunks, looked.max_tokens)
+    if passages.cut:
+        size = plural(looked.max_tokens, "token")
+        out.announce(f"looking at the first {size}; --max-tokens takes more")
+    views = {
+        PREDICTIONS: lambda: inspected.predictions(passages, asked.top or inspected.CANDIDATES),
+        "--trace": lambda: inspected.steps(passages),
+        "--units": lambda: inspected.units(passages, asked.top or inspected.UNITS),
+        "--unit": lambda: inspected.unit(passages, layer or 0, asked.unit, asked.gate),
+        "--attention": lambda: inspected.attention(passages, layer, heads, asked.token),
+    }
+    _put(views[asked.chosen](), passages, html, out)
+
+
+def _put(view: View, passages: Passages, html: Path | None, out: Output) -> None:
+    """Write what was found: records, a page, or for a person."""
+    if out.records(view.records):
+        return
+    if html is not None:
+        from seqgen.cli.shell.page import page, write_page
+
+        name = passages.documents[0].loaded.stored.name
+        write_page(html, page(f"{name}: a text token by token", [view.section()]))
+        out.notice(f"wrote {html}")
+    else:
+        view.show(out)

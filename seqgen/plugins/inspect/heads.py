@@ -1,0 +1,246 @@
+"""The attention of a transformer's heads over a text: for one word, and its entropy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from seqgen.errors import SeqgenError
+from seqgen.models.transformer.attention_figures import (
+    HeadFigures,
+    attention_figures,
+    attention_weights,
+)
+from seqgen.models.transformer.context import AnchoredContext
+from seqgen.scoring.passages import Passages, TokenizedDocument
+from seqgen.settings import require
+from seqgen.store.loaded import LoadedModel
+from seqgen.wording import plural
+
+
+@dataclass(frozen=True)
+class HeadWeights:
+    """The keys of `seqgen inspect --attention --token WORD --json`, in order.
+
+    Attributes:
+        model: its name.
+        layer: from 0.
+        head: from 0.
+        word: the word that reads.
+        pieces: the N + 1 tokens that the model has read, the start symbol first; of a masked model
+            N + 2, [CLS] first and [SEP] last.
+        texts: what each adds to the text; these symbols add nothing.
+        word_places: which of them make up the word.
+        weights: how much the word reads of each, as a mean over the word's own tokens.
+    """
+
+    model: str
+    layer: int
+    head: int
+    word: str
+    pieces: list[str]
+    texts: list[str]
+    word_places: list[int]
+    weights: list[float]
+
+
+@dataclass(frozen=True)
+class Attended:
+    """What some heads read.
+
+    Attributes:
+        heads: the entropies of all that were asked for.
+        words: what each reads for the word; none without a word.
+        cut: how many tokens of the document the window leaves out.
+    """
+
+    heads: list[HeadFigures]
+    words: list[HeadWeights]
+    cut: int
+
+
+def attended(
+    passages: Passages, layer: int | None, heads: Sequence[int] | None, word: str | None
+) -> Attended:
+    """Return the entropy of attention by head, and what heads read for a word of the text.
+
+    Args:
+        passages: the text. With a word, the last document that has it is read, else the first.
+            What does not fit the model's window is left out: of the text before a word its
+            beginning, and for a masked model what is far from the word on either side.
+        layer: from 0; None for all, or with a word for the last.
+        heads: from 0; None for all.
+        word: a string of the text; its last occurrence is looked at, as a whole word if it is
+            one somewhere. None for entropies alone.
+
+    Raises:
+        UsageError: the model is no transformer of text, or has no such layer or head.
+        SeqgenError: the text has no such word.
+    """
+    loaded = passages.documents[0].loaded
+    model = require_attention(loaded)
+    config, name = loaded.model.config, loaded.stored.name
+    for flag, given, there in (
+        ("--layer", [] if layer is None else [layer], config.num_layers),
+        ("--head", heads or [], config.num_heads),
+    ):
+        wrong = next((number for number in given if number >= there), None)
+        require(wrong is None, f"{flag} is from 0 to {there - 1} for {name}, not {wrong}")
+    reading = (MaskedReading if reads_both_sides(model) else DecoderReading)(model)
+    document, passage, places = _passage_of(passages, word, reading)
+    layer = config.num_layers - 1 if layer is None and word is not None else layer
+    chosen = range(config.num_heads) if heads is None else heads
+    tokens = model.ids(reading.ids(passage))[None]
+    # The figures are means over all positions, each with the tokens that it sees.
+    figures = [
+        head
+        for head in attention_figures(model, tokens)
+        if head.layer == (head.layer if layer is None else layer) and head.head in chosen
+    ]
+    seen = Attended(figures, [], len(document.tokens) - len(passage.tokens))
+    if word is None:
+        return seen
+    every = attention_weights(model, tokens)[layer]  # (heads, T, T)
+    seen.words.extend(
+        _of_head(reading, passage, places, word, layer, head, every[head]) for head in chosen
+    )
+    return seen
+
+
+@dataclass(frozen=True)
+class DecoderReading:
+    """How a decoder reads a passage: its start symbol and what comes before each token.
+
+    Attributes:
+        model: the decoder.
+    """
+
+    model: Any
+
+    @property
+    def most(self) -> int:
+        """How many tokens of text fit."""
+        return self.model.window - 1
+
+    def whole(self, passage: TokenizedDocument) -> TokenizedDocument:
+        """Return a document as far as the model reads it."""
+        return passage
+
+    def around(self, passage: TokenizedDocument, places: list[int]) -> TokenizedDocument:
+        """Return what fits of a document, with some of its places."""
+        return passage.around(places, self.most)
+
+    def ids(self, passage: TokenizedDocument) -> np.ndarray:
+        """Return the tokens in the order of reading, with symbols, (T,) of int64."""
+        return passage.read_to_end
+
+    def steps(self, passage: TokenizedDocument) -> np.ndarray:
+        """Return when each symbol and token is read, (T,): step r + 1 reads what r predicted."""
+        return np.concatenate([[0], passage.row_of + 1])
+
+    def symbols(self, passage: TokenizedDocument) -> tuple[list[str], list[str]]:
+        """Return the symbols that are read before a passage, and after it."""
+        return passage.loaded.tokenizer.pieces([passage.corpus.start]), []
+
+
+@dataclass(frozen=True)
+class MaskedReading(DecoderReading):
+    """How a masked model reads a passage: [CLS] text [SEP], the text without its end token."""
+
+    @property
+    def most(self) -> int:
+        return self.model.window
+
+    def whole(self, passage: TokenizedDocument) -> TokenizedDocument:
+        return passage.without_end()
+
+    def around(self, passage: TokenizedDocument, places: list[int]) -> TokenizedDocument:
+        return passage.both_sides(places, self.most)
+
+    def ids(self, passage: TokenizedDocument) -> np.ndarray:
+        symbols = self.model.config.symbols
+        return np.array([symbols.cls, *passage.tokens, symbols.sep])
+
+    def steps(self, passage: TokenizedDocument) -> np.ndarray:
+        return np.arange(len(passage.tokens) + 2)
+
+    def symbols(self, passage: TokenizedDocument) -> tuple[list[str], list[str]]:
+        return ["[CLS]"], ["[SEP]"]
+
+
+def reads_both_sides(model: Any) -> bool:
+    """Return whether a model reads a text as a whole, framed by symbols, as BERT does."""
+    return hasattr(model.config, "symbols")
+
+
+def require_attention(loaded: LoadedModel) -> Any:
+    """Return the model, which must be a transformer.
+
+    Raises:
+        UsageError: it is none.
+    """
+    require(
+        isinstance(loaded.model, AnchoredContext) or reads_both_sides(loaded.model),
+        f"--attention is for transformers and masked models, which {loaded.stored.name} is not; "
+        "seqgen sample --attention shows what a model reads of its source",
+    )
+    return loaded.model
+
+
+def _passage_of(
+    passages: Passages, word: str | None, reading: DecoderReading
+) -> tuple[TokenizedDocument, TokenizedDocument, list[int]]:
+    """Return a document, it as far as the window goes, and the places of a word in that."""
+    if reading.most < 1:
+        window = plural(reading.model.window, "token")
+        raise SeqgenError(f"a window of {window} leaves nothing to attend to")
+    documents = [reading.whole(passage) for passage in passages.documents]
+    if word is None:
+        return documents[0], documents[0].head(reading.most), []
+    for passage in reversed(documents):
+        if places := _places(passage, word):
+            read = reading.around(passage, places)
+            return passage, read, _places(read, word)
+    raise SeqgenError(f"the text has no {word!r} in the tokens that are looked at")
+
+
+def _places(passage: TokenizedDocument, word: str) -> list[int]:
+    """Return the tokens in which the last occurrence of a word stands; none without one."""
+    text = "".join(passage.texts)
+    exact = re.escape(word)
+    matches = [*re.finditer(rf"(?<!\w){exact}(?!\w)", text)] or [*re.finditer(exact, text)]
+    if not matches:
+        return []
+    begin, end = matches[-1].span()
+    ends = np.cumsum([len(piece) for piece in passage.texts])
+    starts = ends - [len(piece) for piece in passage.texts]
+    return np.flatnonzero((starts < end) & (ends > begin)).tolist()
+
+
+def _of_head(
+    reading: DecoderReading,
+    passage: TokenizedDocument,
+    places: list[int],
+    word: str,
+    layer: int,
+    head: int,
+    matrix: np.ndarray,
+) -> HeadWeights:
+    """Average the attention of one head from the tokens of a word, in the order of the text."""
+    steps = reading.steps(passage)
+    read = matrix[steps[np.array(places) + 1]].mean(0)[steps]
+    before, after = reading.symbols(passage)
+    return HeadWeights(
+        model=passage.loaded.stored.name,
+        layer=layer,
+        head=head,
+        word=word,
+        pieces=[*before, *passage.pieces, *after],
+        texts=[*([""] * len(before)), *passage.texts, *([""] * len(after))],
+        word_places=[place + 1 for place in places],
+        weights=read.tolist(),
+    )

@@ -1,0 +1,19 @@
+"""Classifiers, taggers and masked models: predicted labels, and blanks filled in."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Command, Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "fill": Command("fill_command:fill", "Write", work="reads"),
+        "predict": Command("predict_command:predict", "Measure", work="reads"),
+    },
+    tasks=(
+        "task:CLASSIFICATION",
+        "task:TAGGING",
+        "masked_task:MASKED_LM",
+        "bidirectional_task:BIDIRECTIONAL",
+    ),
+    options={"recipe": "options:FeatureFlags"},
+)

@@ -1,0 +1,59 @@
+"""ELMo: language models from both ends of a text, for the sake of their states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from seqgen.models.base import TorchModel
+from seqgen.models.network import Network
+from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.plugins.labels.models.elmo_arrays import BothWays
+from seqgen.plugins.labels.models.settings import ELMoConfig
+
+
+class ELMo(BothWays, TorchModel, Network):
+    """The registry's `elmo`; see `BothWays`."""
+
+    trained_by: ClassVar[str] = "seqgen.training.regimes.teacher_forcing:BY_BOTH_WAYS"
+    over_tensors: ClassVar[Callable[..., Tensor] | None] = None
+    window: int | None = None
+    source_window: int | None = None
+
+    def __init__(self, config: ELMoConfig, predicts: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        self.forwards = RecurrentLM(config, predicts=predicts)
+        self.backwards = RecurrentLM(config, shares=self.forwards)
+        self.size = 2 * config.output_size
+
+    @property
+    def embedding(self) -> nn.Module:
+        """Theta_x."""
+        return self.forwards.embedding
+
+    @property
+    def head(self) -> nn.Linear | None:
+        """Theta_s."""
+        return self.forwards.head
+
+    @property
+    def output_dropout(self) -> nn.Module:
+        """Through which the features of one direction pass last."""
+        return self.forwards.output_dropout
+
+    def spell(self, words: Iterable[str], spelled_out: bool) -> None:
+        self.forwards.spell(words, spelled_out)
+
+    def layers_in_order(self) -> list[list[nn.Module]]:
+        """Return what both directions share, each layer of both, and the head."""
+        both = self.forwards, self.backwards
+        layers = [list(pair) for pair in zip(*(lm.layers for lm in both), strict=True)]
+        layers[-1] += [norm for lm in both for norm in lm.norms]
+        return [[self.embedding], *layers, [] if self.head is None else [self.head]]
+
+    @staticmethod
+    def outputs_of(model: RecurrentLM, tokens: Tensor) -> list[Tensor]:
+        return model.outputs(tokens, model.start(len(tokens)))[0]

@@ -1,0 +1,190 @@
+"""Bidirectional transformers over arrays or tensors: the `encoder`, and BERT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from seqgen.engines.ops import Leaf, ops_of
+from seqgen.engines.parts import Linear, Made, Pieces, Table, fill_over_arrays
+from seqgen.engines.weights import Weights
+from seqgen.models.array_network import ArrayNetwork
+from seqgen.models.seq2seq.encoding import SourceBlocks
+from seqgen.models.transformer.equations import Attend, norm_of
+from seqgen.plugins.labels.masking import Symbols
+from seqgen.plugins.labels.models.arrays import ArrayEncoder
+from seqgen.plugins.labels.models.labelling import at_ends, require_window
+from seqgen.plugins.labels.models.settings import BertConfig, EncoderConfig
+from seqgen.plugins.labels.settings import Pooling
+
+# [CLS], [SEP] and [MASK], whose ids follow those of the tokenizer.
+SYMBOLS = 3
+
+
+class BlocksOverSentences:
+    """Blocks without a causal mask (Vaswani et al. 2017, section 3.1)."""
+
+    pooling: ClassVar[Pooling] = "mean"
+    window: int | None
+
+    def pieces(self, config: EncoderConfig, read: int | None = None) -> Pieces:
+        """Return the encoder; see `SentenceEncoder`."""
+        # Rotations and sinusoids have no end; positions that are learned do.
+        self.window = config.window if config.positions == "learned" else None
+        self.size = config.hidden_size
+        width = config.embedding_width
+        inputs = Linear(read, width) if read else Table(config.vocab_size, width)
+        return {"encoder": Made(SourceBlocks, config, inputs)}
+
+    def features(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, Leaf]:
+        """See `SentenceEncoder.forward`."""
+        require_window(max(lengths), self.window)
+        features, _ = self.encoder(values, lengths)
+        return features, at_ends(features, lengths)
+
+
+class SentenceTransformerArrays(BlocksOverSentences, ArrayEncoder):
+    """`SentenceTransformer` over arrays."""
+
+
+class BertBlocks(SourceBlocks):
+    """Blocks over the sum of tokens, positions and segments, normalised (Devlin et al., figure 2).
+
+    What stands up to the first [SEP] is segment A, the rest segment B.
+    """
+
+    config: BertConfig
+
+    def pieces(self, config: BertConfig) -> Pieces:
+        width = config.embedding_width
+        return {
+            **super().pieces(config, Table(config.vocab_size + SYMBOLS, width)),
+            "segment_embedding": Table(2, width),
+            "embedding_norm": norm_of(config),
+        }
+
+    def _embedded(self, values: Leaf) -> tuple[Leaf, Leaf | None]:
+        x = self.inputs(values) + self.segment_embedding(self.segments(values))
+        x, rotation = self._placed(x)
+        return self.dropout(self.embedding_norm(x)), rotation
+
+    def segments(self, values: Leaf) -> Leaf:
+        """Return the segment of each place of rows (S, L): 0 or 1."""
+        ends = self.ops.like(values == self.config.symbols.sep, values)
+        return self.ops.like(ends.cumsum(1) > ends, values)
+
+
+class BertOverSentences:
+    """The features of `Bert` for classifiers and taggers: without what predicts hidden tokens.
+
+    It reads [CLS] in the place of a sentence's start symbol, and puts [SEP] after it. The last
+    state of a sentence is the feature of [CLS].
+    """
+
+    pooling: ClassVar[Pooling] = "mean"
+    config: BertConfig
+    window: int | None
+
+    def pieces(self, config: BertConfig, read: None = None) -> Pieces:
+        """Return the encoder; see `SentenceEncoder`."""
+        self.window = config.window + 1 if config.positions == "learned" else None
+        self.size = config.hidden_size
+        return {"encoder": Made(BertBlocks, config)}
+
+    def features(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, Leaf]:
+        """See `SentenceEncoder.forward`."""
+        ops, size, symbols = ops_of(values), max(lengths), self.config.symbols
+        require_window(size, self.window)
+        read = ops.along(1, values[:, :size], ops.zeros(values, len(values), 1))
+        place, ends = ops.count(values, size + 1), ops.ints(values, lengths)[:, None]
+        read = ops.where(place >= ends, symbols.sep, read)
+        read = ops.where(place == 0, symbols.cls, read)
+        features, _ = self.encoder(read, [length + 1 for length in lengths])
+        return features[:, :size], features[:, 0]
+
+
+class BertEncoderArrays(BertOverSentences, ArrayEncoder):
+    """`BertEncoder` over arrays."""
+
+
+class MaskedModel:
+    """A masked language model (Devlin et al. 2019).
+
+    With h the features of a row whose place t is hidden,
+
+        P(x_t | x without x_t) = softmax(E LayerNorm(gelu(W h_t + b)) + c)
+
+    where E is the embedding matrix. With `next_sentence` it also predicts from the feature of
+    [CLS] whether B follows A: softmax(U tanh(P h_CLS + p) + u), of which 0 is that it does.
+    """
+
+    config: BertConfig
+
+    @staticmethod
+    def pieces(config: BertConfig) -> Pieces:
+        size, pairs = config.hidden_size, config.next_sentence
+        return {
+            "encoder": Made(BertBlocks, config),
+            "transform": Linear(size, size),
+            "transform_norm": norm_of(config),
+            "head": Linear(size, config.vocab_size + SYMBOLS),
+            "pooler": Linear(size, size) if pairs else None,
+            "next_sentence": Linear(size, 2) if pairs else None,
+        }
+
+    @property
+    def symbols(self) -> Symbols:
+        """The ids of [CLS], [SEP] and [MASK]."""
+        return self.config.symbols
+
+    def told(self, values: Leaf, lengths: Sequence[int], places: Leaf) -> tuple[Leaf, Leaf | None]:
+        """Tell the tokens at some places of rows.
+
+        Args:
+            values: (B, L) of int64, padded on the right.
+            lengths: B of them.
+            places: (B, M) of int64.
+
+        Returns:
+            Logits (B, M, V + 3), in float32 or the parameters' type if wider; and with
+            `next_sentence` those of whether B follows A (0) or not (1), (B, 2).
+        """
+        features = self.features(values, lengths)
+        ops, follows = ops_of(features), None
+        at = ops.at_places(features, places)
+        transformed = self.transform_norm(ops.gelu_exact(self.transform(at)))
+        if self.next_sentence is not None:
+            follows = ops.wide(self.next_sentence(ops.tanh(self.pooler(features[:, 0]))))
+        return ops.wide(self.head(transformed)), follows
+
+    def layer_features(self, tokens: Leaf) -> list[Leaf]:
+        """Return what each block makes of whole rows of one length, (B, L, H), the first first."""
+        return self.encoder.layers(tokens, None)
+
+    def features_by(self, tokens: Leaf, attend: Attend) -> Leaf:
+        """Return the features (B, L, H) of whole rows of one length, with `attend`."""
+        return self.encoder.layers_by(tokens, attend)[-1]
+
+    def seen(self, layer: int, places: Leaf) -> None:
+        """See `AnchoredContext.seen`: every place of a row sees all of them."""
+
+    def features(self, values: Leaf, lengths: Sequence[int]) -> Leaf:
+        """Return the features (B, L, H) of rows; see `told`."""
+        return self.encoder(values, lengths)[0]
+
+
+class BertArrays(MaskedModel, ArrayNetwork):
+    """`Bert` over arrays."""
+
+    sentence_encoder: ClassVar[type[ArrayEncoder]] = BertEncoderArrays
+    __call__ = MaskedModel.told
+
+    def __init__(self, config: BertConfig, weights: Weights) -> None:
+        self.config, self.window = config, config.window
+        fill_over_arrays(self, self.pieces(config), weights)
+        self.vectors = weights["encoder.inputs.weight"][: config.vocab_size]
+        self.dtype = self.vectors.dtype
+
+    @classmethod
+    def shared(cls, config: BertConfig) -> list[list[str]]:
+        return [["encoder.inputs.weight", "head.weight"]] if config.tie_weights else []

@@ -1,0 +1,13 @@
+"""What `train`, `tune` and `sweep` take besides their own options."""
+
+from __future__ import annotations
+
+from seqgen.settings import Options, Panel, TrainingConfig, same
+
+
+class FeatureFlags(Options, panel=Panel.WHAT):
+    """The model whose features an encoder reads."""
+
+    features: str | None = same(
+        TrainingConfig, "features", panel=Panel.WHAT, metavar="MODEL", completes="models"
+    )

@@ -1,0 +1,67 @@
+"""`seqgen perplexity` of masked models: the pseudo-perplexity of texts."""
+
+from __future__ import annotations
+
+from seqgen.cli.perplexity import LineByLine, TextFiles, at_least_one, put_figures
+from seqgen.cli.shell.flags import takes_options
+from seqgen.cli.shell.inputs import Input, Inputs
+from seqgen.cli.shell.model_options import CommandVariant, ExactMachine, ModelNames
+from seqgen.cli.shell.output import Output, one_line, put, say
+from seqgen.cli.shell.pairs import held_out_by
+from seqgen.cli.shell.tables import count, figure, percentage
+from seqgen.store.loaded import LoadedModel
+
+
+@takes_options
+def put_pseudo_perplexity(
+    text: TextFiles, models: ModelNames, by_line: LineByLine, machine: ExactMachine, out: Output
+) -> None:
+    """Score files, standard input or what masked models hold out, and show the figures."""
+    from seqgen.plugins.labels.pseudo_perplexity import load_masked, pseudo_perplexity
+    from seqgen.store.loading import Work
+
+    files = text.or_piped
+    work = Work.of_files(files) if files else None
+    how = machine.device, machine.precision, work
+    loaded = [load_masked(name, *how) for name in models.names]
+    sources = Inputs(out.quiet).open(files) or [held_out_by(loaded, out.quiet)]
+    records = []
+    for one in loaded:
+        for source in sources:
+            if by_line.per_line:
+                _put_pseudo_lines(one, source, out)
+                continue
+            chunks = source.chunks(one.data.newlines)
+            documents = by_line.documents
+            records.append(pseudo_perplexity(one, chunks, file=source.name, documents=documents))
+            out.record(records[-1])
+    if not by_line.per_line:
+        put_figures(PSEUDO_COLUMNS, records, out)
+
+
+def _put_pseudo_lines(loaded: LoadedModel, source: Input, out: Output) -> None:
+    """Write the pseudo-log-likelihood of each line, a tab and the line."""
+    from seqgen.plugins.labels.pseudo_perplexity import pseudo_lines
+
+    lines = pseudo_lines(loaded, source.chunks(loaded.data.newlines), file=source.name)
+    for record in at_least_one(lines, source.name):
+        if out.record(record):
+            continue
+        put(f"{figure(record.pseudo_log_likelihood)}\t{one_line(record.text)}\n")
+        if out.explains:
+            say(record.signature)
+    out.notice(f"{loaded.stored.name}: {record.protocol}")
+
+
+PSEUDO_PERPLEXITY = CommandVariant(put_pseudo_perplexity, "masked models")
+
+
+PSEUDO_COLUMNS = {
+    "file": lambda r: r.file,
+    "model": lambda r: r.model,
+    "tokens": lambda r: count(r.tokens),
+    "pseudo-nats/token": lambda r: figure(r.pseudo_nats_per_token),
+    "pseudo-perplexity": lambda r: figure(r.pseudo_perplexity),
+    "accuracy": lambda r: percentage(r.accuracy),
+    "oov": lambda r: count(r.oov),
+}

@@ -1,0 +1,13 @@
+"""What texts have copied, and texts that copy nothing."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Command, Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "novelty": Command("command:novelty", "Measure", work="reads"),
+    },
+    options={"eval": "options:NoveltyMeasure", "writing": "filter_options:CopyLimit"},
+    sections=("section:SECTION",),
+)

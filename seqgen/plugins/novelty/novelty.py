@@ -1,0 +1,269 @@
+"""What a text has copied: its parts that occur in the training text of a model, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from seqgen import store
+from seqgen.errors import SeqgenError
+from seqgen.plugins.novelty.suffix_index import MOST, SuffixIndex, kept_index
+from seqgen.settings import DataConfig
+from seqgen.store.loaded import LoadedModel
+from seqgen.text.reading import Surveyor, Text, decoded, ending_of, join_files
+from seqgen.text.split import held_out_fraction, held_out_lines, path_of, split_text
+from seqgen.text.tokenfile import is_token_file
+from seqgen.training.datasets.prepared import survey_text
+
+# The lengths of n-grams whose share is reported.
+LENGTHS = (5, 10, 15, 20, 30, 50)
+# The settings that decide which part of a text a model is trained on.
+SPLIT = ("documents", "newlines", "split_seed", "val")
+# n-grams by their unit ("characters" or "tokens") and n; None where no text has so many.
+Shares = dict[str, dict[str, float | None]]
+
+
+@dataclass(frozen=True)
+class Copied:
+    """The keys of a record of `seqgen novelty --json`, in order.
+
+    Attributes:
+        index: which text it is.
+        longest: characters of its longest part that occurs in the known text.
+        start: where that part begins in the text, in characters.
+        file: where it occurs for the first time; None if nothing is copied.
+        line: of that file, counted from 0.
+        source_start: where it begins in that line, in characters.
+        share: of n-grams that occur in the known text.
+        copied: the part.
+    """
+
+    index: int
+    longest: int
+    start: int
+    file: str | None
+    line: int | None
+    source_start: int | None
+    share: Shares
+    copied: str
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What some texts have copied.
+
+    Attributes:
+        texts: what each of them has.
+        share: of the n-grams of all of them.
+    """
+
+    texts: list[Copied]
+    share: Shares
+
+    @property
+    def longest(self) -> Copied:
+        """The text with the longest part that is copied, the first of those."""
+        return max(self.texts, key=lambda one: one.longest)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the longest part and where it occurs, and the shares."""
+        keys = ("longest", "file", "line", "copied")
+        return {key: getattr(self.longest, key) for key in keys} | {"share": self.share}
+
+
+@dataclass(frozen=True)
+class KnownText:
+    """A text that others may have copied from.
+
+    Attributes:
+        index: of its bytes.
+        files: each with the number of lines of all files before it.
+        kept: the numbers of its lines in those files, where it has only some; else None.
+        ends: gives where the tokens of a text end, in bytes; None for a text without a model.
+    """
+
+    index: SuffixIndex
+    files: Sequence[tuple[str, int]]
+    kept: np.ndarray | None
+    ends: Callable[[str], np.ndarray] | None
+
+    def place(self, at: int) -> tuple[str, int, int]:
+        """Return the file, line and column, in characters, of a byte."""
+        before = self.index.text[:at]
+        number = int(np.count_nonzero(before == ord("\n")))
+        begins = self.index.bytes_at(max(0, at - (1 << 20)), min(at, 1 << 20)).rpartition(b"\n")[2]
+        line = number if self.kept is None else int(self.kept[number])
+        name, first = next(one for one in reversed(self.files) if one[1] <= line)
+        return name, line - first, len(begins.decode("utf-8", "ignore"))
+
+
+def _training_text(loaded: LoadedModel) -> tuple[Text, Callable[[], Iterator[str]], int]:
+    """Return the text of a model, how to read the part it was trained on, and the text's lines.
+
+    Raises:
+        SeqgenError: it is not known, is gone, or has changed; says so.
+    """
+    stored, known = loaded.stored, _known(loaded.stored)
+    try:
+        paths = store.text_of(known)
+    except SeqgenError:
+        raise SeqgenError(f"the training text of {stored.name} is gone") from None
+    if is_token_file(paths[0]):
+        raise SeqgenError(f"{stored.name} was trained on a token file")
+    config = loaded.data
+    text = Text(paths, config.newlines, ending_of(config.documents))
+    facts = survey_text(text)
+    if facts.sha256 != known["sha256"]:  # earlier versions joined the files
+        text = replace(text, ending="")
+        facts = survey_text(text)
+    if facts.sha256 != known["sha256"]:
+        raise SeqgenError(f"{', '.join(map(str, paths))} has changed since {stored.name} read it")
+    if path_of(config.val) is not None:
+        config = replace(config, val="none")  # a file of its own is held out, perhaps gone
+    return text, split_text(text, facts, config, loaded.tokenizer).train, facts.lines
+
+
+def _known(stored: store.StoredModel) -> dict:
+    """Return the record of a model's training text; all parts of a mixture must agree."""
+    if isinstance(stored, store.StoredMixture):
+        known = [(_known(part), part.settings("data", DataConfig)) for part in stored.parts]
+        read = {(text["sha256"], *(getattr(c, name) for name in SPLIT)) for text, c in known}
+        if len(read) > 1:
+            raise SeqgenError(f"the parts of {stored.name} were trained on different texts")
+        return known[0][0]
+    found = stored.record.get("data")
+    if not isinstance(found, dict) or not {"files", "sha256"} <= found.keys():
+        raise SeqgenError(f"no training text of {stored.name} is known")
+    return found
+
+
+def known_to(loaded: LoadedModel) -> KnownText:
+    """Return the part of its text that a model was trained on, indexed; the index is kept.
+
+    Raises:
+        SeqgenError: the text is not known, or there is no index and it is gone or has changed; or
+            the model learns from pairs or labels.
+    """
+    if loaded.conditioning.is_source or loaded.labels is not None:
+        raise SeqgenError(f"{loaded.stored.name} does not learn from text alone")
+    data, known = loaded.data, _known(loaded.stored)
+
+    def read() -> tuple[bytes, dict]:
+        text, part, lines = _training_text(loaded)
+        # As far as the beginning of the next file.
+        whole = (join_files([decoded(path), ["."]], text.ending) for path in text.paths)
+        files = list(zip(map(str, text.paths), map(_newlines, whole), strict=True))
+        return "".join(part()).encode(), {"files": _with_lines_before(files), "lines": lines}
+
+    about = {"sha256": known["sha256"], "files": known["files"], "tokens": loaded.tokenizer.kind}
+    about |= {name: getattr(data, name) for name in SPLIT}
+    index, facts = kept_index(about, read)
+    share = None if data.val == "none" else held_out_fraction(data.val)
+    kept = None
+    if data.documents == "line" and share is not None:
+        kept = np.flatnonzero(~held_out_lines(facts["lines"], share, data.split_seed))
+    return KnownText(index, facts["files"], kept, loaded.tokenizer.byte_ends)
+
+
+def known_files(files: Iterable[tuple[str, Callable[[], Iterator[str]]]]) -> KnownText:
+    """Return some texts as one, indexed; the index is kept.
+
+    Args:
+        files: the name of each, and how to read it.
+    """
+    files, surveyor = list(files), Surveyor()
+    counted = [(name, _newlines(surveyor.watch(chunks()))) for name, chunks in files]
+
+    def read() -> tuple[bytes, dict]:
+        return "".join(chunk for _, chunks in files for chunk in chunks()).encode(), {}
+
+    index, _ = kept_index({"sha256": surveyor.facts.sha256}, read)
+    return KnownText(index, _with_lines_before(counted), None, None)
+
+
+def _newlines(chunks: Iterable[str]) -> int:
+    return sum(chunk.count("\n") for chunk in chunks)
+
+
+def _with_lines_before(files: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    before = np.cumsum([0, *(lines for _, lines in files)]).tolist()
+    return [(name, first) for (name, _), first in zip(files, before, strict=False)]
+
+
+def novelty(known: KnownText, texts: Sequence[str]) -> Copies:
+    """Find the parts of texts that occur in a known text."""
+    raw = [text.encode() for text in texts]
+    copied, counts = [], {}
+    matches = known.index.matches(raw)
+    for number, (text, content, lengths) in enumerate(zip(texts, raw, matches, strict=True)):
+        own = _counts(known, text, content, lengths)
+        for key, count in own.items():
+            counts[key] = counts.get(key, 0) + count
+        start, part = _longest(known.index, content, lengths)
+        at = known.index.first(part.encode()) if part else None
+        place = (None, None, None) if at is None else known.place(at)
+        copied.append(Copied(number, len(part), start, *place, _shares(own), part))
+    return Copies(copied, _shares(counts))
+
+
+def _longest(index: SuffixIndex, content: bytes, lengths: np.ndarray) -> tuple[int, str]:
+    """Return the longest known part of a text, after the character at which it begins.
+
+    Of parts of `MOST` bytes and more it is the longest in bytes.
+    """
+    ends = _character_ends(content)
+    begins = np.append(0, ends)[: ends.size]
+    if lengths.size and lengths[begins].max() >= MOST:
+        starts = np.zeros_like(lengths)
+        starts[begins] = lengths[begins]
+        begin, size = index.longest(content, starts)
+        start = int(np.searchsorted(begins, begin))
+    else:  # a match may end within a character
+        characters = np.searchsorted(ends, begins + lengths[begins], "right") - np.arange(ends.size)
+        start = int(characters.argmax()) if ends.size else 0
+        begin = int(begins[start]) if ends.size else 0
+        size = int(lengths[begin]) if ends.size else 0
+    return start, content[begin : begin + size].decode("utf-8", "ignore")
+
+
+def _character_ends(content: bytes) -> np.ndarray:
+    """Return the end of each character of a text in UTF-8, (N,)."""
+    begins = np.flatnonzero((np.frombuffer(content, np.uint8) & 0xC0) != 0x80)
+    return np.append(begins[1:], len(content)) if content else begins
+
+
+def _counts(
+    known: KnownText, text: str, content: bytes, lengths: np.ndarray
+) -> dict[tuple[str, int], np.ndarray]:
+    """Return how many n-grams of a text are known and how many there are, (2,), by unit and n."""
+    units = {"characters": _character_ends(content)}
+    if known.ends is not None:
+        units["tokens"] = known.ends(text)
+    counts = {}
+    for unit, ends in units.items():
+        begins = np.append(0, ends)[: ends.size]
+        for n in LENGTHS:
+            last = ends[n - 1 :]
+            first = begins[: last.size]
+            found = lengths[first] >= last - first
+            for at in np.flatnonzero((last - first > MOST) & (lengths[first] >= MOST)).tolist():
+                found[at] = known.index.first(content[first[at] : last[at]]) is not None
+            counts[unit, n] = np.array([np.count_nonzero(found), last.size])
+    return counts
+
+
+def _shares(counts: dict[tuple[str, int], np.ndarray]) -> Shares:
+    shares: Shares = {}
+    for (unit, n), (found, count) in counts.items():
+        shares.setdefault(unit, {})[str(n)] = float(found / count) if count else None
+    return shares
+
+
+def like_lengths(text: str, others: Sequence[str]) -> list[str]:
+    """Return consecutive parts of a text as long as others, as far as it goes."""
+    ends = np.cumsum([0, *map(len, others)]).tolist()
+    return [text[begin:end] for begin, end in pairwise(ends) if text[begin:end]]

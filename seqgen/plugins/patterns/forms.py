@@ -1,0 +1,215 @@
+"""The form that a text must have: a pattern, as a constraint on the tokens of a model."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.generation.processors import normalise
+from seqgen.generation.token_bytes import bytes_within_and_first, end_and_dead_end
+from seqgen.models.hmm.arrays import HMMArrays
+from seqgen.models.ngram.arrays import NGramArrays
+from seqgen.plugins.patterns.automaton import NEVER, Automaton, Vocabulary
+from seqgen.plugins.patterns.constraint import Constraint
+from seqgen.plugins.patterns.exact import Exact, ExactHidden
+from seqgen.plugins.patterns.grammar import add_grammar
+from seqgen.plugins.patterns.json_schema import add_schema
+from seqgen.plugins.patterns.network import CharacterNetwork
+from seqgen.plugins.patterns.regex import add_pattern
+from seqgen.settings import require
+from seqgen.store.loaded import LoadedModel
+from seqgen.text.tokenizers import Tokenizer
+
+
+def constraint_of(
+    loaded: LoadedModel, flag: str, text: str, max_tokens: int, dead_id: int | None
+) -> Constraint:
+    """Return what keeps texts in a form.
+
+    Args:
+        loaded: the model.
+        flag: that asks for it.
+        text: the pattern, or the grammar's or schema's file; or the schema itself.
+        max_tokens: at most so many tokens of a text.
+        dead_id: the token that ends a text that cannot go on; None to leave it no token.
+
+    Raises:
+        UsageError: the form cannot be read, or the model cannot write a text of it; says why.
+    """
+    if flag != "--pattern" and not (flag == "--json-schema" and text.startswith("{")):
+        text = content(text)
+    return constraint_for(loaded, flag, text, max_tokens, dead_id, said=flag)
+
+
+def constraint_for(
+    loaded: LoadedModel, kind: str, text: str, max_tokens: int, dead_id: int | None, said: str
+) -> Constraint:
+    """Return the constraint of a form for a model; `said` is what an error calls the form."""
+    ids = frozenset(loaded.never), frozenset(loaded.framing.stops)
+    try:
+        return _constraint(loaded.tokenizer, kind, text, max_tokens, dead_id, *ids, loaded.backward)
+    except UsageError as error:
+        raise UsageError(f"{said}: {error}") from None
+
+
+class NGramContexts:
+    """An n-gram model's contexts, of which texts that it cannot tell apart have the same."""
+
+    def __init__(self, model: NGramArrays) -> None:
+        self._model = model
+
+    def first(self) -> tuple[int, ...]:
+        """Return the context of no token."""
+        return (-1,) * (self._model.order - 1)
+
+    def after(self, context: tuple[int, ...], token: int) -> tuple[int, ...]:
+        """Return the context after one more token."""
+        return tuple(self._model.steps.after(context, token))
+
+    def log_probs(self, context: tuple[int, ...]) -> np.ndarray:
+        """Return the log-probabilities of the next token, (V,) in float64."""
+        return normalise(self._model.steps.row(context).astype(np.float64))
+
+
+class HMMBelief:
+    """A hidden Markov model's tables, and what it believes of its state after tokens."""
+
+    def __init__(self, model: HMMArrays) -> None:
+        self._model = model
+        self.transition = model.transition.astype(np.float64)
+        self.emission = model.emission.astype(np.float64)
+
+    def belief(self, tokens: Sequence[int]) -> np.ndarray:
+        """Return the probability of each hidden state (K,) that emits the token after these."""
+        state = self._model.start(1)
+        _, state = self._model(np.array([tokens]), state, last=1)
+        return np.exp(state.predicted[0].astype(np.float64))
+
+
+def exactly(loaded: LoadedModel, form: Constraint) -> Exact:
+    """Return a constraint whose texts have their true conditional probabilities.
+
+    Raises:
+        UsageError: that cannot be computed of this model, or of this form.
+    """
+    model = getattr(loaded.model, "arrays", loaded.model)
+    if isinstance(model, NGramArrays):
+        return Exact.of(form, NGramContexts(model))
+    if isinstance(model, HMMArrays):
+        return ExactHidden.of(form, HMMBelief(model))
+    raise UsageError(
+        f"only what an n-gram or a hidden Markov model writes can be summed, and "
+        f"{loaded.stored.name} is another kind; use --pattern-mode resample"
+    )
+
+
+def log_prob_of(loaded: LoadedModel, pattern: str, max_tokens: int) -> float:
+    """Return the log-probability, in nats, that a model writes a text of a pattern.
+
+    The text stands at the beginning, has at most `max_tokens` tokens, and then ends, as a text that
+    is sampled does: by any token that cannot continue it, or at `max_tokens`.
+
+    Raises:
+        UsageError: it is no pattern, or this cannot be computed of this model; says why.
+    """
+    _, dead_id = end_and_dead_end(loaded.tokenizer)
+    form = constraint_of(loaded, "--pattern", pattern, max_tokens, dead_id)
+    exact = exactly(loaded, form)
+    return exact.product(loaded.framing.opened(())).log_prob
+
+
+def content(name: str) -> str:
+    """Return the text of a file.
+
+    Raises:
+        SeqgenError: it cannot be read, or is no UTF-8.
+    """
+    try:
+        return Path(name).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise SeqgenError(f"{name} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise SeqgenError(f"{name} is not UTF-8 at byte {error.start}") from None
+
+
+@functools.lru_cache(maxsize=16)
+def _constraint(
+    tokenizer: Tokenizer,
+    kind: str,
+    text: str,
+    max_tokens: int,
+    dead_id: int | None,
+    never: frozenset[int],
+    ends: frozenset[int],
+    backward: bool,
+) -> Constraint:
+    """Return the constraint of a form, which remembers the states that texts have come to."""
+    automaton = automaton_of(tokenizer, kind, text, never | ends, backward)
+    if min(automaton.cost(automaton.start), automaton.cost(automaton.fresh)) == NEVER:
+        character = next(filter(tokenizer.first_unknown, automaton.network.single), None)
+        what = "any text of it" if character is None else repr(character)
+        raise UsageError(f"the model's tokens cannot write {what}")
+    end, _ = end_and_dead_end(tokenizer)
+    fresh_after = (tokenizer.newline_id, tokenizer.bos_id)
+    return Constraint(automaton, max_tokens, end, ends, never, fresh_after, dead_id)
+
+
+@functools.lru_cache(maxsize=16)
+def automaton_of(
+    tokenizer: Tokenizer, kind: str, text: str, excluded: frozenset[int], backward: bool
+) -> Automaton:
+    """Return the automaton of a form over a tokenizer's tokens.
+
+    Args:
+        tokenizer: of the model.
+        kind: the flag that asks for it.
+        text: the pattern, the grammar or the schema.
+        excluded: the tokens that are never part of a text.
+        backward: texts are written from right to left.
+
+    Raises:
+        UsageError: it cannot be read, or is too large.
+    """
+    network = CharacterNetwork(backward)
+    add = {"--grammar": add_grammar, "--json-schema": add_schema}.get(kind, add_pattern)
+    network.finish(add(network, network.start, text))
+    return Automaton(network, *vocabularies(tokenizer, excluded, backward))
+
+
+@functools.lru_cache(maxsize=4)
+def vocabularies(
+    tokenizer: Tokenizer, excluded: frozenset[int], backward: bool
+) -> tuple[Vocabulary, Vocabulary | None]:
+    """Return the bytes of all tokens: within a line, and where they begin one if these differ."""
+    within, first = bytes_within_and_first(tokenizer, excluded, backward)
+    every = range(tokenizer.vocab_size)
+    differs = within != first
+    if differs:  # a line that begins within a text would need a third table
+        within.pop(tokenizer.newline_id, None)
+        first.pop(tokenizer.newline_id, None)
+    of_all = Vocabulary([within.get(i) for i in every], backward)
+    return of_all, Vocabulary([first.get(i) for i in every], backward) if differs else None
+
+
+def matching(words: Sequence[str], pattern: str | None) -> np.ndarray:
+    """Return which words match a pattern as a whole, (W,) of bool; all do without one.
+
+    Raises:
+        UsageError: it is no pattern, or no word matches it.
+    """
+    if pattern is None:
+        return np.ones(len(words), dtype=bool)
+    try:
+        network = CharacterNetwork()
+        network.finish(add_pattern(network, network.start, pattern))
+        automaton = Automaton(network, Vocabulary([word.encode() for word in words]))
+        after = automaton.after(automaton.start)
+        matched = np.array([automaton.accepts(state) for state in after.tolist()])
+        require(bool(matched.any()), "no token of the model matches it")
+    except UsageError as error:
+        raise UsageError(f"--pattern: {error}") from None
+    return matched

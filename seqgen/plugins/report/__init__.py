@@ -1,0 +1,11 @@
+"""Pages about models."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Command, Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "report": Command("command:report", "Measure"),
+    },
+)

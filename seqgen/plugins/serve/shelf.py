@@ -1,0 +1,178 @@
+"""The models of a server: loaded when first asked for, and again once they are replaced on disk.
+
+The one that was used least recently makes room for others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from seqgen import registry, store
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.settings import require
+from seqgen.store import StoredMixture, StoredModel
+from seqgen.store.loaded import LoadedModel
+from seqgen.store.loading import Work, load, require_language_model
+
+# What a model takes in memory beside its file: its matrices are laid out once more.
+TIMES_ITS_SIZE = 2
+# How often a model is loaded that is replaced meanwhile, and seconds between two tries.
+TRIES, PAUSE = 3, 0.05
+# The inode, size and time of each file of a model.
+Stamp = tuple[tuple[int, int, int], ...]
+
+
+class Unknown(SeqgenError):  # noqa: N818
+    """There is no such model here."""
+
+
+class Damaged(SeqgenError):  # noqa: N818
+    """A model cannot be loaded; the log says why."""
+
+
+class Shelf:
+    """Models by the names that requests give; no other name means anything.
+
+    Args:
+        names: of stored models or mixtures; none for every stored model that can write.
+        most_bytes: of all models in memory; None for no limit.
+
+    Attributes:
+        stored: the models.
+        left_out: the names of those that are too large, where `names` are none.
+
+    Raises:
+        SeqgenError: there is no such model, or none at all.
+        UsageError: one is no language model, or larger than the limit, or all are.
+    """
+
+    def __init__(self, names: Sequence[str], most_bytes: int | None = None) -> None:
+        found = [store.find_all(name) for name in names]
+        if not names:
+            found = [model for model in store.list_models() if _writes(model)]
+            found = [store.find_all(model.name) for model in found]
+        for stored in found:
+            require_language_model(stored)
+        if not found:
+            raise SeqgenError("there is no trained model yet; run seqgen train FILE first")
+        self.stored = dict(zip(names or [model.name for model in found], found, strict=True))
+        self._most = most_bytes
+        self.left_out: list[str] = []
+        sizes = {} if most_bytes is None else {x: self.bytes_of(y) for x, y in self.stored.items()}
+        for name, size in sizes.items():
+            if size > most_bytes:
+                why = f"{name} needs {size:,} bytes, more than --memory: allow more"
+                require(not names, f"{why}, or serve other models")
+                self.left_out.append(name)
+                del self.stored[name]
+                require(bool(self.stored), f"no model fits in --memory; {why}")
+        self._loaded: dict[str, LoadedModel] = {}  # the one used last stands last
+        self._sizes: dict[str, int] = {}  # of all that have been loaded
+        self._files = {name: stored.files for name, stored in self.stored.items()}
+        self._stamps: dict[str, Stamp | None] = {}  # of the files that were loaded
+        self._lock = threading.Lock()
+
+    @property
+    def loaded(self) -> list[str]:
+        """The names of the models in memory."""
+        return list(self._loaded)
+
+    def written(self) -> dict[str, float]:
+        """Return when each model was written, in seconds since the epoch, but of removed ones."""
+        found = {}
+        for name, stored in self.stored.items():
+            with contextlib.suppress(OSError):
+                found[name] = stored.written
+        return found
+
+    @staticmethod
+    def bytes_of(stored: StoredModel | StoredMixture) -> int:
+        """Return what a model is taken to need in memory."""
+        return TIMES_ITS_SIZE * stored.size
+
+    def get(self, name: str | None) -> LoadedModel:
+        """Return a model as it is stored now, loaded if need be; the first for None.
+
+        One that has been replaced since it was loaded is loaded again, whatever memory holds; one
+        that has been removed is returned while it is in memory.
+
+        Raises:
+            Unknown: it is not served, or has been removed.
+            Damaged: it cannot be loaded any more.
+        """
+        name = next(iter(self.stored)) if name is None else name
+        if name not in self.stored:
+            raise Unknown(f"there is no model {name!r} here; GET /v1/models lists those there are")
+        with self._lock:
+            loaded = self._loaded.pop(name, None)
+            if loaded is None or self._is_replaced(name):
+                loaded = self._load(name)
+            self._loaded[name] = loaded
+            return loaded
+
+    def _is_replaced(self, name: str) -> bool:
+        return self._stamp(name) not in (None, self._stamps[name])
+
+    def _stamp(self, name: str) -> Stamp | None:
+        """Return what differs once a file of a model is replaced; None while one is missing."""
+        with contextlib.suppress(OSError):
+            found = [path.stat() for path in self._files[name]]
+            return tuple((one.st_ino, one.st_size, one.st_mtime_ns) for one in found)
+        return None
+
+    def _load(self, name: str) -> LoadedModel:
+        """Load a model none of whose files are replaced meanwhile: they would not fit."""
+        for left in reversed(range(TRIES)):
+            loaded, error, before = None, None, self._stamp(name)
+            try:
+                loaded = self._load_now(name)
+            except SeqgenError as raised:
+                error = raised
+            self._stamps[name] = self._stamp(name)
+            if before == self._stamps[name] is not None or not left:
+                break
+            time.sleep(PAUSE)
+        if loaded is None:
+            raise error
+        return loaded
+
+    def _load_now(self, name: str) -> LoadedModel:
+        try:
+            size = self.bytes_of(self.stored[name])
+        except OSError:
+            raise Unknown(f"the model {name!r} has been removed") from None
+        self._make_room(size)
+        self._sizes[name] = size
+        try:
+            # As `seqgen sample` does for one prompt, whatever is asked later.
+            loaded = replace(load(name, work=Work(lasting=True)), title=name)
+        except SeqgenError as error:
+            logging.getLogger(__name__).warning("%s", error)  # it names files: not for clients
+            why = f"the model {name!r} cannot be loaded; the server's log says why"
+            raise Damaged(why) from None
+        self.stored[name], self._files[name] = loaded.stored, loaded.stored.files
+        return loaded
+
+    def _make_room(self, size: int) -> None:
+        """Drop the models that were used least recently until another fits."""
+        while self._loaded and self._most is not None and self._most < size + self._size:
+            del self._loaded[next(iter(self._loaded))]
+
+    @property
+    def _size(self) -> int:
+        return sum(self._sizes[name] for name in self._loaded)
+
+
+def _writes(stored: StoredModel) -> bool:
+    """Return whether a stored model is a language model."""
+    with contextlib.suppress(SeqgenError, UsageError):
+        if stored.is_mixture:
+            return True
+        row = registry.known_architecture(stored.config["architecture"])
+        return row is not None and row.task.model_is is None
+    return False

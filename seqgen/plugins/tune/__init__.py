@@ -1,0 +1,17 @@
+"""Searches for settings: of trials, of a learning rate, of architectures at equal sizes."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Command, Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "find-lr": Command("find_lr:find_lr", "Train", work="steps"),
+        "tune": Command("command:tune", "Train", work="steps"),
+        "sweep": Command("sweep_command:sweep", "Train", work="steps"),
+    },
+    former_flags={
+        ("train", "--find-lr"): ("find-lr", ""),
+        ("compare", "--sweep"): ("sweep", "--models"),
+    },
+)

@@ -1,0 +1,304 @@
+"""`seqgen tune`: search for settings that train to a lower validation loss."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from seqgen import registry
+from seqgen.cli.shell.flags import SETTING_OF, takes_options
+from seqgen.cli.shell.inputs import given_or_piped
+from seqgen.cli.shell.output import Output, put, say
+from seqgen.cli.shell.output_files import confirm_deleting
+from seqgen.cli.shell.tables import duration, figure, percentage, put_columns, put_table
+from seqgen.cli.shell.train_options import ModelKind, MoreSettings, SeededDevice, TrainingFiles
+from seqgen.settings import (
+    BUDGETS,
+    MOST_STEPS,
+    DataConfig,
+    Dimension,
+    Options,
+    Panel,
+    read_search,
+    require,
+    setting,
+    settings_group,
+)
+from seqgen.training.events import Notice
+from seqgen.wording import listed, plural, shown
+
+if TYPE_CHECKING:
+    from seqgen.plugins.tune.study import TrialRecord
+    from seqgen.plugins.tune.tune import Tuning, TuningResult
+
+# The most trials that the table shows.
+SHOWN = 20
+# The settings of all trials that have a flag.
+FIXED = ("tokenizer", "vocab_size", "documents", "labels", "val", "val_target", "as_text")
+FixedSettings = settings_group(DataConfig, only=FIXED)
+
+
+class Trials(Options, panel=Panel.BUDGET):
+    """How many trials a search has, and how long each is."""
+
+    trials: int | None = setting("Number of trials in all.", low=1, high=MOST_STEPS, common=True)
+    minutes: float | None = setting(
+        "Begin trials for this long; a study that is continued gets as long again.",
+        low=0.001,
+        common=True,
+    )
+    trial_minutes: float | None = setting(
+        "Budget of each trial.", low=0.001, without="a thirtieth of --minutes, or 0.5"
+    )
+    trial_steps: int | None = setting(
+        "Budget of each trial in steps instead, which does not depend on the machine's speed.",
+        low=1,
+        high=MOST_STEPS,
+    )
+
+    @property
+    def budget(self) -> dict[str, float]:
+        """The budget of a trial, as far as flags give it."""
+        budget = {"minutes": self.trial_minutes, "steps": self.trial_steps}
+        return {name: value for name, value in budget.items() if value is not None}
+
+
+class Searched(Options, panel=Panel.SEARCH):
+    """Which settings are searched, and how."""
+
+    search: tuple[str, ...] = setting(
+        "Search a setting: lr=1e-3:1e-1:log, dropout=0:0.5, or a list, model=gru,lstm. Can be "
+        "repeated.",
+        metavar="KEY=VALUES",
+        without="what the architecture suggests",
+        common=True,
+    )
+    sampler: Literal["tpe", "random"] = setting(
+        "How settings are drawn: tpe learns from the trials before (Bergstra et al. 2011); random "
+        "does not.",
+        "tpe",
+    )
+
+
+class Studies(Options, panel=Panel.SAVING):
+    """The study that is searched in, and what else is done with studies."""
+
+    name: str | None = setting(
+        "Name of the study; the same name continues it.",
+        metavar="NAME",
+        without="made from DATA",
+        common=True,
+    )
+    list_: bool = setting("List the studies that are kept.", names=("--list",))
+    delete: tuple[str, ...] = setting(
+        "Delete a study, and train nothing. Can be repeated.", metavar="NAME"
+    )
+    yes: bool = setting("Do not ask before deleting.", names=("--yes", "-y"))
+
+
+@takes_options
+def tune(
+    kind: ModelKind,
+    files: TrainingFiles,
+    fixed: FixedSettings,
+    more: MoreSettings,
+    trials: Trials,
+    searched: Searched,
+    studies: Studies,
+    machine: SeededDevice,
+    out: Output,
+) -> None:
+    """Search for settings that train to a lower validation loss than the default recipe.
+
+    Every trial trains under the same small budget, and is stopped early if others were better at
+    the same time. Trial 0 is the default recipe. The study is kept: give the command again to go
+    on, or twice to work on it in parallel. The best settings go into best.toml, for train --config.
+    """
+    if studies.list_ or studies.delete:
+        names = "--list or --delete"
+        require(not (studies.list_ and studies.delete), f"give either {names}")
+        asked = files.data or trials.trials is not None or trials.minutes is not None
+        require(not asked, f"{names} searches nothing")
+        _put_studies(out) if studies.list_ else _delete_studies(studies.delete, studies.yes, out)
+        return
+    given = trials.trials is not None or trials.minutes is not None
+    require(given, "give --trials N or --minutes X")
+    require(len(trials.budget) < 2, "give one budget of a trial")
+    one = kind.model != registry.AUTO
+    require(one, "give one architecture; --search model=gru,lstm tries several")
+    inputs = files.inputs(fixed, out)
+    names = files.named(fixed)
+    settings = {key: value for key, value in fixed.to_dict().items() if value is not None}
+    settings |= more.assigned | files.held_out(fixed, inputs)
+    wrong = next((name for name in (*BUDGETS, "seed") if name in settings), None)
+    require(
+        wrong is None,
+        f"{wrong} cannot be set for all trials: give --trial-steps or --trial-minutes, and --seed",
+    )
+    space = searched_by(searched.search)
+    data = inputs.keep(given_or_piped(names, "seqgen tune FILE"))
+
+    from seqgen.plugins.tune.study import first_or_kept
+    from seqgen.plugins.tune.tune import Tuning
+
+    name = studies.name or _name_of(data[0])
+    budget, seed = first_or_kept(name, trials.budget, machine.seed, trials.trials, trials.minutes)
+    tuning = Tuning(
+        data=data,
+        targets=inputs.keep(files.target),
+        **kind.asked,
+        settings=settings,
+        config=more.tables,
+        device=machine.device,
+        searched=space,
+        sampler=searched.sampler,
+        budget=budget,
+        name=name,
+        seed=seed,
+        report=lambda event: out.notice(event.text) if isinstance(event, Notice) else None,
+    )
+    if not out.quiet:
+        _introduce(tuning)
+    result = tuning.run(trials.trials, trials.minutes, _taker(out, kept := [], tuning.unit))
+    if out.record(result):
+        return
+    _put_trials(kept, result)
+    if not out.quiet:
+        _conclude(result, _next_command(files, kind, result), tuning.unit)
+
+
+def searched_by(texts: Sequence[str]) -> dict[str, Dimension]:
+    """Return what several `--search` say, by setting.
+
+    Raises:
+        UsageError: one is wrong, or a setting is named twice.
+    """
+    searched: dict[str, Dimension] = {}
+    for text in texts:
+        name, values = read_search(text)
+        name = SETTING_OF.get(name, name)
+        require(name not in searched, f"--search {name} is given twice")
+        searched[name] = values
+    return searched
+
+
+def _name_of(data: str | Path) -> str:
+    """Return the name of a study of this data."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(data).stem).strip("-._") or "text"
+    return f"{stem}-tune"
+
+
+def _introduce(tuning: Tuning) -> None:
+    """Say what is searched, under which budget, and where it is kept."""
+    space = ", ".join(f"{name} {values}" for name, values in tuning.space.items())
+    name, number = next(iter(tuning.budget.items()))
+    budget = plural(number, name.removesuffix("s"))
+    say(f"{tuning.name}: {budget} a trial, {tuning.sampler} sampler, seed {tuning.study.seed}")
+    say(f"searching {space}")
+    say(f"kept in {tuning.study.folder}")
+
+
+def _taker(out: Output, kept: list[TrialRecord], unit: str) -> Callable[[TrialRecord], None]:
+    """Return what takes the records of trials: keeps them, and writes or says them."""
+
+    def take(record: TrialRecord) -> None:
+        kept.append(record)
+        out.record(record)
+        settings = listed(record.settings)
+        out.notice(f"trial {record.trial}: {_outcome(record, unit)}; {settings}")
+
+    return take
+
+
+def _outcome(record: TrialRecord, unit: str) -> str:
+    """Return what came of a trial, in a few words, with its loss in nats per `unit`."""
+    loss = f"{figure(record.val_loss)} nats/{unit}"
+    if record.is_complete:
+        return f"{loss} in {duration(record.seconds)}"
+    if record.stopped == "pruned":
+        return f"pruned at {loss} after {duration(record.seconds)}"
+    return f"{record.stopped}: {record.error}"
+
+
+def _put_trials(records: Sequence[TrialRecord], result: TuningResult) -> None:
+    """Write the table of the best trials, and of the importance of each setting."""
+    order = sorted(
+        records,
+        key=lambda r: (not r.is_complete, math.inf if r.val_loss is None else r.val_loss, r.trial),
+    )
+    columns = {
+        "trial": lambda r: str(r.trial),
+        **{name: lambda r, name=name: shown(r.settings.get(name)) for name in result.settings},
+        "val loss": lambda r: figure(r.val_loss),
+        "stopped": lambda r: "recipe" if r.trial == 0 else r.stopped,
+        "time": lambda r: duration(r.seconds),
+    }
+    put_columns(columns, order[:SHOWN])
+    if result.importance:
+        put("\n")
+        rows = [[name, percentage(share, 0)] for name, share in result.importance.items()]
+        put_table(["setting", "importance"], rows)
+
+
+def _conclude(result: TuningResult, command: str, unit: str) -> None:
+    """Say whether the search was worth it, and what to type next."""
+    recipe, found = result.recipe_val_loss, result.val_loss
+    best = f"trial {result.best}, {figure(found)} nats/{unit}"
+    if recipe is None:
+        say(f"the best is {best}; the default recipe was not trained to its end")
+    elif result.best == 0:
+        say(f"no trial was better than the default recipe, {best}")
+    else:
+        gain = percentage((recipe - found) / recipe, 1)
+        say(f"the best is {best}; {gain} below the default recipe, {figure(recipe)}")
+    say(f"try: {command}")
+
+
+def _next_command(files: TrainingFiles, kind: ModelKind, result: TuningResult) -> str:
+    """Return the command that trains on the same data with the best settings."""
+    parts = ["seqgen", "train", *files.data]
+    given = {
+        "--source": files.source,
+        "--source-vectors": (files.source_vectors,),
+        "--target": files.target,
+        "--task": (kind.task,),
+    }
+    for flag, values in given.items():
+        for value in filter(None, values):
+            parts += [flag, value]
+    return shlex.join([*parts, "--config", result.config])
+
+
+def _put_studies(out: Output) -> None:
+    """Write a table of all studies, or a record for each."""
+    from seqgen.plugins.tune.study import kept_studies
+
+    found = list(kept_studies())
+    if out.records(found):
+        return
+    if not found:
+        out.notice("there are no studies; start one: seqgen tune DATA")
+        return
+    columns = {
+        "name": lambda r: r.name,
+        "trials": lambda r: "damaged" if r.trials is None else str(r.trials),
+        "complete": lambda r: "" if r.trials is None else str(r.complete),
+        "val loss": lambda r: "" if r.trials is None else figure(r.val_loss),
+    }
+    put_columns(columns, found)
+
+
+def _delete_studies(names: Sequence[str], yes: bool, out: Output) -> None:
+    """Delete studies, once that is confirmed."""
+    from seqgen.plugins.tune.study import check_deletable, delete_study
+
+    paths = {name: check_deletable(name) for name in dict.fromkeys(names)}
+    confirm_deleting(paths.values(), yes)
+    for name, path in paths.items():
+        delete_study(path)
+        out.record({"name": name, "path": str(path)})
+        out.notice(f"removed {path}")

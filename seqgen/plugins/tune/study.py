@@ -1,0 +1,617 @@
+"""A study on disk: the space that is searched, and its trials in a shared SQLite file.
+
+Optuna keeps the trials and suggests the next. A trial is known by its index. A trial that was
+killed has none: the next process to look frees the index, and tries the same settings again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import shutil
+import sqlite3
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqgen import registry, store
+from seqgen.errors import SeqgenError, reported
+from seqgen.files import open_file, parse_json, take_lock, write_json
+from seqgen.hashing import hash64
+from seqgen.packages import require_packages
+from seqgen.settings import (
+    BUDGETS,
+    Bounds,
+    Choices,
+    Config,
+    DataConfig,
+    Dimension,
+    TrainingConfig,
+    no_such_setting,
+    require,
+)
+from seqgen.store.ownership import strangers
+
+if TYPE_CHECKING:
+    import optuna
+
+
+@contextlib.contextmanager
+def without_warnings() -> Iterator[None]:
+    """Keep Optuna's warnings about features that may change from the user."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A trial that is running in this process.
+
+    Attributes:
+        index: its number; 0 is the recipe.
+        values: of the settings that are searched.
+        folder: for its files, which is deleted when it ends.
+        optuna: what Optuna knows it by.
+    """
+
+    index: int
+    values: dict[str, Any]
+    folder: Path
+    optuna: optuna.trial.Trial
+
+    def should_stop(self, loss: float, tenth: int) -> bool:
+        """Report a validation; return whether others were better at this tenth of a trial."""
+        with without_warnings():
+            self.optuna.report(loss, tenth)
+            return self.optuna.should_prune()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRecord:
+    """The keys of a record of a trial in `seqgen tune --json`, in order.
+
+    `stopped` is why its training ended; or pruned, diverged or failed, and then `error` says why.
+    """
+
+    trial: int
+    settings: dict[str, Any]
+    val_loss: float | None
+    stopped: str
+    seconds: float
+    steps: int | None = None
+    parameters: int | None = None
+    error: str | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it was trained to its end."""
+        return self.stopped not in ("pruned", "diverged", "failed")
+
+
+# In the place of a setting: which architecture is trained.
+MODEL = "model"
+# Settings that say how long a trial is, what it begins from and what it keeps.
+FIXED = (*BUDGETS, "seed", "init_from", "with_ngram", "keep", "checkpoint_every", "validate_every")
+
+Space = dict[str, Dimension]
+
+
+def check_space(searched: Mapping[str, Dimension], architectures: Iterable[str]) -> Space:
+    """Return what the user searches, in the types of the settings.
+
+    Args:
+        searched: by setting; `model` is the architecture.
+        architectures: that are trained; each must have every setting.
+
+    Raises:
+        UsageError: a setting is unknown, cannot be searched, or has wrong values.
+    """
+    space: Space = {}
+    for name, dimension in searched.items():
+        if name == MODEL:
+            require(isinstance(dimension, Choices), "list the architectures, as model=gru,lstm")
+            space[name] = dimension.of_type(name, str, Bounds())
+            continue
+        for architecture in architectures:
+            space[name] = _typed(name, dimension, architecture)
+    return space
+
+
+def architectures_of(searched: Mapping[str, Dimension], given: str | None) -> list[str | None]:
+    """Return the architectures that are trained; None is that of the preset or the default.
+
+    Raises:
+        UsageError: they are both given and searched, one is unknown, or they read different data.
+    """
+    dimension = searched.get(MODEL)
+    if not isinstance(dimension, Choices):
+        return [given]
+    require(given is None, "the architecture is both searched and given: leave out one")
+    rows = [registry.architecture(name) for name in dimension.values]
+    for row in rows[1:]:
+        same = row.task is rows[0].task
+        require(same, f"{rows[0].name} and {row.name} learn from different data: tune one of them")
+    return [row.name for row in rows]
+
+
+def _groups(architecture: str) -> tuple[type[Config], ...]:
+    return registry.architecture(architecture).load_config(), TrainingConfig
+
+
+def _typed(name: str, dimension: Dimension, architecture: str) -> Dimension:
+    """Return the values of a setting in its type."""
+    require(name not in FIXED, f"{name} cannot be searched: it is the same for all trials")
+    other = name in DataConfig.fields()
+    require(not other, f"{name} cannot be searched: losses on other data are not comparable")
+    groups = _groups(architecture)
+    group = next((group for group in groups if name in group.fields()), None)
+    if group is None:
+        known = [known for group in groups for known in group.fields()]
+        raise no_such_setting(name, architecture, known, registry.owners_of(name))
+    bounds = group.fields()[name].metadata["bounds"]
+    return dimension.of_type(name, group.types()[name], bounds)
+
+
+def suggested_space(architecture: str, given: Collection[str], values: Mapping[str, Any]) -> Space:
+    """Return what an architecture's settings suggest to search.
+
+    Args:
+        architecture: its name.
+        given: settings that the user has fixed.
+        values: of all settings, as `train` would have them.
+
+    Raises:
+        UsageError: the user has fixed everything that could be searched.
+    """
+    counted = registry.architecture(architecture).estimator is not None
+    space: Space = {}
+    for group in _groups(architecture)[: 1 if counted else 2]:
+        for name, field in group.fields().items():
+            suggested, value = field.metadata.get("search"), values.get(name, field.default)
+            if suggested is None or name in given or value is None:
+                continue
+            kind = group.types()[name]
+            space[name] = suggested.around(value).of_type(name, kind, field.metadata["bounds"])
+    require(bool(space), f"{architecture} suggests nothing to search: give --search KEY=LOW:HIGH")
+    return space
+
+
+FACTS, TRIALS, DATABASE, BEST = "study.json", "trials", "study.db", "best.toml"
+LOCK = "lock"
+# Trials that are drawn at random before a sampler learns from them; trials that are complete
+# before one is pruned, and tenths of a trial in which none is.
+FIRST_TRIALS, BEFORE_PRUNING, UNPRUNED_TENTHS = 6, 4, 3
+# The budget of a trial: this share of the time for all of them, or so many minutes.
+LEAST_TRIALS, TRIAL_MINUTES = 30, 0.5
+# Seconds that a process waits while another writes.
+PATIENCE = 60
+
+
+def require_optuna() -> None:
+    """Check that the packages of the extra `tune` are installed.
+
+    Raises:
+        SeqgenError: says how to install them.
+    """
+    # Importance is measured with scikit-learn's random forests.
+    require_packages("seqgen tune", "optuna", "scikit-learn")
+
+
+def kept_facts(name: str) -> dict[str, Any] | None:
+    """Return what was asked for when a study began; None if there is none of this name.
+
+    Raises:
+        UsageError: it is no valid name.
+        SeqgenError: the study is damaged.
+    """
+    store.check_name(name)
+    path = store.studies_folder() / name / FACTS
+    try:
+        facts = parse_json(path.read_bytes())
+        known = {name: facts[name] for name in ("about", "seed", "budget")}
+    except FileNotFoundError:
+        return None
+    except (ValueError, LookupError, TypeError):
+        raise SeqgenError(f"{path} is damaged: delete its folder, or give another --name") from None
+    return known
+
+
+def first_or_kept(
+    name: str,
+    budget: Mapping[str, Any],
+    seed: int | None,
+    trials: int | None,
+    minutes: float | None,
+) -> tuple[dict[str, Any], int]:
+    """Return the budget of a trial and the seed: those given, those of the study, or new ones.
+
+    Args:
+        name: of the study.
+        budget: given for a trial; may be empty.
+        seed: given, or None.
+        trials: how many there are to be, if given.
+        minutes: for all trials, if given.
+
+    Raises:
+        UsageError: the study has another seed.
+        SeqgenError: the study is damaged.
+    """
+    require_optuna()
+    kept = kept_facts(name)
+    if kept is None:
+        share = TRIAL_MINUTES if minutes is None else minutes / (trials or LEAST_TRIALS)
+        seed = secrets.randbelow(1 << 31) if seed is None else seed
+        return dict(budget) or {"minutes": share}, seed
+    same = seed in (None, kept["seed"])
+    require(
+        same,
+        f"the study {name!r} has --seed {kept['seed']}: leave out --seed, or give another --name",
+    )
+    return dict(budget) or kept["budget"], kept["seed"]
+
+
+class Connection(sqlite3.Connection):
+    """A connection whose transactions survive a kill, and do not wait for the disk.
+
+    They are written to a log beside the file. Cut power may lose the last ones.
+    """
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.execute("PRAGMA journal_mode=WAL")
+        self.execute("PRAGMA synchronous=NORMAL")
+
+
+@dataclass(frozen=True)
+class Study:
+    """A search and its trials, in a folder.
+
+    Attributes:
+        folder: where it is kept.
+        facts: what was asked for when it began, as `study.json` has it.
+    """
+
+    folder: Path
+    facts: Mapping[str, Any]
+
+    @classmethod
+    def open(cls, name: str, about: Mapping[str, Any], facts: Mapping[str, Any]) -> Study:
+        """Begin the study of this name, or continue it.
+
+        Args:
+            name: its name.
+            about: what must be the same whenever it is continued, by what a message calls it.
+            facts: what else is kept, and taken from the study when it is continued.
+
+        Raises:
+            UsageError: it is no valid name, or that of a study with other settings.
+            SeqgenError: the folder cannot be written, or the study is damaged.
+        """
+        folder = store.studies_folder() / name
+        about = json.loads(json.dumps(about, default=str))  # as it is when it is read
+        with reported(f"{folder} cannot be written"):
+            (folder / TRIALS).mkdir(parents=True, exist_ok=True)
+            with _locked(folder):
+                if not (folder / FACTS).exists():
+                    write_json(folder / FACTS, {"about": about, **facts})
+                known = kept_facts(name)
+        before = known["about"]
+        other = next((what for what in about if before.get(what) != about[what]), None)
+        require(
+            other is None,
+            f"the study {name!r} was begun with other {other}: give the same command as "
+            "before to go on, or another --name",
+        )
+        return cls(folder, known)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.folder.name
+
+    @property
+    def seed(self) -> int:
+        """Of all trainings, and of what is tried."""
+        return self.facts["seed"]
+
+    @cached_property
+    def _optuna(self) -> optuna.Study:
+        """Optuna's study; open it under the lock."""
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        with without_warnings():
+            storage = optuna.storages.RDBStorage(
+                f"sqlite:///{self.folder.resolve() / DATABASE}",
+                engine_kwargs={"connect_args": {"timeout": PATIENCE, "factory": Connection}},
+            )
+            pruner = optuna.pruners.MedianPruner(BEFORE_PRUNING, UNPRUNED_TENTHS)
+            return optuna.create_study(
+                storage=storage, pruner=pruner, study_name="seqgen", load_if_exists=True
+            )
+
+    def base(self, architecture: str) -> dict[str, Any] | None:
+        """Return the settings that trials of an architecture have beneath those searched."""
+        with self.locked():
+            return self._optuna.user_attrs.get(f"base {architecture}")
+
+    def keep_base(self, architecture: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Keep such settings, unless another process was faster; return those that are kept."""
+        key = f"base {architecture}"
+        with self.locked():
+            if key not in self._optuna.user_attrs:
+                self._optuna.set_user_attr(key, dict(settings))
+            return self._optuna.user_attrs[key]
+
+    def locked(self) -> contextlib.AbstractContextManager[None]:
+        """Wait for other processes, and keep them waiting; do not nest it."""
+        return _locked(self.folder)
+
+    @contextlib.contextmanager
+    def begin(self, space: Space, recipe: Mapping[str, Any], most: int) -> Iterator[Trial | None]:
+        """Begin the next trial; yield None if there are `most` already.
+
+        A trial whose end is not recorded, because of an exception or a kill, is tried again.
+
+        Args:
+            space: what is searched.
+            recipe: the values that trial 0 has, as far as they are in the space.
+            most: how many trials there are to be.
+        """
+        with contextlib.ExitStack() as held:
+            with self.locked():
+                trial = self._next(space, recipe, most, held)
+            try:
+                yield trial
+            finally:
+                if trial is not None:
+                    self._forget(trial.optuna.number)
+
+    def _next(
+        self, space: Space, recipe: Mapping[str, Any], most: int, held: contextlib.ExitStack
+    ) -> Trial | None:
+        """Ask for a trial, and lock its folder until `held` is closed."""
+        index = self._free_index()
+        if index >= most:
+            return None
+        if index == 0:
+            space = {name: values for name, values in space.items() if recipe.get(name) in values}
+        with without_warnings():
+            self._optuna.sampler = self._sampler(index, space, recipe)
+            asked = self._optuna.ask(
+                {name: _distribution(values) for name, values in space.items()}
+            )
+            asked.set_user_attr("index", index)
+        folder = self.folder / TRIALS / str(asked.number)
+        folder.mkdir()
+        take_lock(held.enter_context(open_file(folder / LOCK, "a+b")))
+        values = {**(recipe if index == 0 else {}), **asked.params}
+        return Trial(index, values, folder, asked)
+
+    def _free_index(self) -> int:
+        """Return the first index without a trial, once those that were killed are set aside."""
+        taken = set()
+        for trial in self._optuna.get_trials(deepcopy=False):
+            running = not trial.state.is_finished()
+            if killed := running and not self._is_at_work(trial.number):
+                self._forget(trial.number)
+            if RECORD in trial.user_attrs or (running and not killed):
+                taken.add(trial.user_attrs.get("index"))
+        return next(index for index in range(len(taken) + 1) if index not in taken)
+
+    def is_at_work(self) -> bool:
+        """Return whether a process trains a trial."""
+        return any(self._is_at_work(folder.name) for folder in (self.folder / TRIALS).glob("*"))
+
+    def _is_at_work(self, number: int | str) -> bool:
+        """Return whether a process holds the lock of a trial."""
+        try:
+            with open_file(self.folder / TRIALS / str(number) / LOCK, "rb") as file:
+                return not take_lock(file)
+        except OSError:
+            return False
+
+    def _forget(self, number: int) -> None:
+        """Delete the files of a trial; it has failed, unless its record was kept."""
+        trial = self._optuna.get_trials(deepcopy=False)[number]
+        if not trial.state.is_finished():
+            kept = trial.user_attrs.get(RECORD)
+            self._tell(number, None if kept is None else TrialRecord(**kept))
+        folder = self.folder / TRIALS / str(number)
+        if folder.is_dir() and not any(_strangers(folder)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _sampler(
+        self, index: int, space: Space, recipe: Mapping[str, Any]
+    ) -> optuna.samplers.BaseSampler:
+        """Return what suggests trial `index`: a function of the seed, it, and earlier trials."""
+        import optuna
+
+        samplers = optuna.samplers
+        seed = int(hash64(self.seed, index)) & 0x7FFFFFFF
+        if index == 0:
+            values = {name: recipe[name] for name in space}
+            return samplers.PartialFixedSampler(values, samplers.RandomSampler(seed))
+        if self.facts["about"]["samplers"] == "random":
+            return samplers.RandomSampler(seed)
+        return samplers.TPESampler(
+            seed=seed, n_startup_trials=FIRST_TRIALS, multivariate=True, constant_liar=True
+        )
+
+    def end(self, trial: Trial, record: TrialRecord, settings: Mapping[str, Any]) -> None:
+        """Keep what came of a trial.
+
+        Args:
+            trial: which.
+            record: what came of it.
+            settings: all of its settings.
+        """
+        with self.locked():
+            trial.optuna.set_user_attr("all settings", dict(settings))
+            trial.optuna.set_user_attr(RECORD, record.__dict__)
+            self._tell(trial.optuna.number, record)
+
+    def _tell(self, number: int, record: TrialRecord | None) -> None:
+        """Tell Optuna what came of a trial; None if that is not known."""
+        import optuna
+
+        states = optuna.trial.TrialState
+        if record is not None and record.is_complete:
+            self._optuna.tell(number, record.val_loss)
+            return
+        # A sampler takes a pruned trial for a bad one, and learns nothing of a failed one.
+        failed = record is None or record.stopped == "failed"
+        self._optuna.tell(number, state=states.FAIL if failed else states.PRUNED)
+
+    def _ended(self) -> list[optuna.trial.FrozenTrial]:
+        """Return the trials whose end was recorded, by their index."""
+        trials = [
+            t
+            for t in self._optuna.get_trials(deepcopy=False)
+            if t.state.is_finished() and RECORD in t.user_attrs
+        ]
+        return sorted(trials, key=lambda trial: trial.user_attrs["index"])
+
+    def records(self) -> list[TrialRecord]:
+        """Return what came of every trial that has ended, in order."""
+        with self.locked():
+            return [TrialRecord(**trial.user_attrs[RECORD]) for trial in self._ended()]
+
+    def settings_of(self, index: int) -> dict[str, Any]:
+        """Return all settings of a trial that has ended."""
+        with self.locked():
+            trials = self._ended()
+        return next(t.user_attrs["all settings"] for t in trials if t.user_attrs["index"] == index)
+
+    def importance(self, names: list[str]) -> dict[str, float]:
+        """Return how much of the variance of losses each setting explains, the most first.
+
+        By fANOVA (Hutter, Hoos and Leyton-Brown 2014), over trials that were trained to their end;
+        empty if there are not enough of them.
+        """
+        import optuna
+
+        evaluate = optuna.importance.get_param_importances
+        evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
+        with self.locked(), without_warnings():
+            trials = self._optuna.get_trials(deepcopy=False)
+            whole = [t for t in trials if t.value is not None and set(names) <= t.params.keys()]
+            varied = [name for name in names if len({t.params[name] for t in whole}) > 1]
+            if not varied or len({t.value for t in whole}) < 2:
+                return {}
+            found = evaluate(self._optuna, evaluator=evaluator, params=varied)
+        return {name: float(share) for name, share in found.items()}
+
+
+# The attribute of a trial that says what came of it.
+RECORD = "record"
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    with open_file(folder / LOCK, "a+b") as file:
+        take_lock(file, wait=True)
+        yield
+
+
+def _distribution(values: Any) -> optuna.distributions.BaseDistribution:
+    """Return what Optuna calls a range, or a list of values."""
+    from optuna import distributions
+
+    if isinstance(values, Choices):
+        return distributions.CategoricalDistribution(values.values)
+    whole = isinstance(values.low, int)
+    kind = distributions.IntDistribution if whole else distributions.FloatDistribution
+    return kind(values.low, values.high, log=values.log)
+
+
+WRITTEN = {FACTS, BEST, LOCK, TRIALS, *(DATABASE + end for end in ("", "-wal", "-shm", "-journal"))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRecord:
+    """The keys of a record of `seqgen tune --list --json`, in order; None where it is damaged.
+
+    `complete` trials were trained to their end; `val_loss` is the lowest of theirs.
+    """
+
+    name: str
+    trials: int | None
+    complete: int | None
+    val_loss: float | None
+    path: str
+
+
+def kept_studies() -> Iterator[StudyRecord]:
+    """Yield what is known of every study, by name.
+
+    Raises:
+        SeqgenError: Optuna is not installed.
+    """
+    require_optuna()
+    folder = store.studies_folder()
+    paths = folder.iterdir() if folder.is_dir() else ()
+    for path in sorted(path for path in paths if path.is_dir()):
+        try:
+            facts = kept_facts(path.name)
+            there = facts is not None and (path / DATABASE).exists()
+            records = Study(path, facts).records() if there else []
+        except Exception:  # of the facts, of SQLite, of SQLAlchemy or of Optuna
+            nothing = {"trials": None, "complete": None, "val_loss": None}
+            yield StudyRecord(name=path.name, path=str(path), **nothing)
+            continue
+        if facts is not None:
+            losses = [record.val_loss for record in records if record.is_complete]
+            counts = {"trials": len(records), "complete": len(losses)}
+            best = min(losses, default=None)
+            yield StudyRecord(name=path.name, path=str(path), **counts, val_loss=best)
+
+
+def check_deletable(name: str) -> Path:
+    """Return the folder of a study.
+
+    Raises:
+        UsageError: the name is none.
+        SeqgenError: there is no such study, it holds files that seqgen did not write, or a process
+            works on it.
+    """
+    store.check_name(name)
+    path = store.studies_folder() / name
+    if not path.is_dir():
+        raise SeqgenError(f"there is no study {name!r}; see seqgen tune --list")
+    others = sorted(file.name for file in path.iterdir() if file.name not in WRITTEN)
+    if others := others or [*chain.from_iterable(map(_strangers, path.glob(f"{TRIALS}/*")))]:
+        raise SeqgenError(
+            f"{path} holds what seqgen did not write ({others[0]}): move it elsewhere; nothing was "
+            "removed"
+        )
+    if Study(path, {}).is_at_work():
+        raise SeqgenError(f"a process works on the study {name!r}: stop it; nothing was removed")
+    return path
+
+
+def _strangers(folder: Path) -> Iterator[str]:
+    """Yield what is in the folder of a trial and was not written by seqgen: all but models."""
+    for path in [folder] if folder.is_symlink() or not folder.is_dir() else folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            yield from (f"{path.name}/{name}" for name in strangers(path))
+        elif path.name != LOCK:
+            yield path.name
+
+
+def delete_study(path: Path) -> None:
+    """Delete a study that `check_deletable` has returned.
+
+    Raises:
+        SeqgenError: the system refuses, or a process has begun to work on it.
+    """
+    if Study(path, {}).is_at_work():
+        raise SeqgenError(f"a process works on the study {path.name!r}: stop it")
+    with reported(f"{path} cannot be removed"):
+        shutil.rmtree(path)

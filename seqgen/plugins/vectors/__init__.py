@@ -1,0 +1,17 @@
+"""Vectors of words and of texts: word2vec, GloVe, neighbours and analogies."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Command, ModelFormat, Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "vectors": Command("command:vectors", "Measure", work="reads"),
+    },
+    tasks=("task:WORD_VECTORS",),
+    formats={
+        "word2vec": ModelFormat(
+            form="lines", importer="files:read_model", recogniser="files:begins"
+        ),
+    },
+)

@@ -1,1 +1,0 @@
-"""Pages and pictures of what commands return."""

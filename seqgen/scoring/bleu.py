@@ -1,0 +1,92 @@
+"""Scoring texts against references, from the lines of files. Loads no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seqgen.errors import SeqgenError
+from seqgen.metrics.bleu import SEED, Score, corpus_score, paired_scores, sentence_scores
+from seqgen.settings.scoring import BleuOptions
+from seqgen.text.reading import lines
+from seqgen.wording import plural
+
+
+@dataclass(frozen=True)
+class ComparedTexts:
+    """What is compared, line by line.
+
+    Attributes:
+        systems: the lines of each hypothesis file by its name, the one to judge by first.
+        references: the lines of each reference file.
+    """
+
+    systems: Mapping[str, list[str]]
+    references: list[list[str]]
+
+
+def read_texts(
+    systems: Mapping[str, Iterable[str]], references: Mapping[str, Iterable[str]]
+) -> ComparedTexts:
+    """Read files of a line a segment; only `\\n` ends a line.
+
+    Args:
+        systems: the text of each hypothesis file, in pieces, by the file's name.
+        references: the same of each reference file.
+
+    Raises:
+        SeqgenError: a file has no line, or two have different numbers of lines.
+    """
+    read = [
+        {
+            name: [line.removesuffix("\n") for line in lines(chunks, name)]
+            for name, chunks in files.items()
+        }
+        for files in (systems, references)
+    ]
+    first, count = next((name, len(file_lines)) for name, file_lines in read[0].items())
+    for name, file_lines in [*read[0].items(), *read[1].items()]:
+        if not file_lines:
+            raise SeqgenError(f"{name} has no line: there is nothing to score")
+        if len(file_lines) != count:
+            raise SeqgenError(
+                f"{first} has {plural(count, 'line')} and {name} {len(file_lines):,}: line n is "
+                "scored against line n, so all files need as many"
+            )
+    return ComparedTexts(read[0], list(read[1].values()))
+
+
+def bleu(texts: ComparedTexts, options: BleuOptions, bootstrap: int = 0, seed: int = SEED) -> Score:
+    """Score the first system; see `metrics.bleu.corpus_score`."""
+    hypotheses = next(iter(texts.systems.values()))
+    return corpus_score(hypotheses, texts.references, options, bootstrap=bootstrap, seed=seed)
+
+
+def sentence_bleu(texts: ComparedTexts, options: BleuOptions) -> Iterator[Score]:
+    """Yield the score of every line of the first system."""
+    hypotheses = next(iter(texts.systems.values()))
+    return sentence_scores(hypotheses, texts.references, options)
+
+
+def paired_bleu(
+    texts: ComparedTexts, options: BleuOptions, test: str, samples: int, seed: int = SEED
+) -> Iterator[tuple[str, Score]]:
+    """Yield every system's name and score, with a p-value against the first."""
+    systems = list(texts.systems.values())
+    paired = paired_scores(
+        systems, texts.references, options, test=test, samples=samples, seed=seed
+    )
+    return zip(texts.systems, paired, strict=True)
+
+
+def record_of(score: Score, **more: Any) -> dict[str, Any]:
+    """Return the keys of `seqgen bleu --json`, in order."""
+    record = {"metric": score.metric, "score": score.score, "signature": score.signature}
+    figures = {
+        "confidence_mean": score.mean,
+        "confidence_interval": score.interval,
+        "p_value": score.p_value,
+    }
+    known = {name: value for name, value in figures.items() if value is not None}
+    return {**record, **more, **score.parts, **known}

@@ -1,0 +1,319 @@
+"""Everything that can be measured of a trained model, on its held-out part or a given text."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.generation.continuations import Protocol, find_passages, go_on
+from seqgen.metrics.bleu import corpus_score
+from seqgen.metrics.diversity import diversity
+from seqgen.scoring.minimal_pairs import Pair, score_pairs
+from seqgen.scoring.perplexity import for_model, held_out_pairs, perplexity, scoring_signature
+from seqgen.scoring.translations import Translating, translate, translation_record
+from seqgen.settings.scoring import BleuOptions, Scoring, TextMeasure
+from seqgen.store.loaded import LoadedModel
+from seqgen.text.pairs import Pairs
+from seqgen.text.reading import Text, unix_newlines
+from seqgen.text.tokenfile import TokenFile, is_token_file, open_token_file
+from seqgen.wording import ShortRepr
+
+BOOTSTRAP = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurements:
+    """What to measure.
+
+    Attributes:
+        perplexity: score the text.
+        bleu: continue passages of the text, and compare with how they really go on; or translate
+            the sources of pairs, and compare with their targets.
+        diversity: how varied these continuations or translations are, and the real ones.
+        pairs: pairs of texts, a better and a worse one, by the name of their file.
+        scoring: how text is scored.
+        protocol: how passages are continued.
+        translating: how sources are translated, and their translations scored.
+        added: further measures of these continuations, asked for or not.
+        lenient: leave out what cannot be had, as long as something can.
+    """
+
+    perplexity: bool = True
+    bleu: bool = True
+    diversity: bool = True
+    pairs: Mapping[str, Sequence[Pair]] = field(default_factory=dict)
+    scoring: Scoring = field(default_factory=Scoring)
+    protocol: Protocol = field(default_factory=Protocol)
+    translating: Translating = field(default_factory=Translating)
+    added: Sequence[TextMeasure] = ()
+    lenient: bool = False
+
+    @property
+    def needs_text(self) -> bool:
+        """Whether there must be a text."""
+        return self.perplexity or self.writes
+
+    @property
+    def writes(self) -> bool:
+        """Whether the model writes."""
+        return self.bleu or self.diversity or any(one.is_asked for one in self.added)
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation(ShortRepr):
+    """The keys of `seqgen eval --json`, in order; what was not measured is None.
+
+    Attributes:
+        model: its name.
+        architecture: None for a mixture.
+        parameters: how many numbers it has.
+        file: the text.
+        perplexity: the keys of `seqgen perplexity`.
+        bleu: see `continuation_bleu`; of pairs, where BLEU is one of the metrics, the same keys.
+        diversity: of what the model wrote, of the real texts (`text`), and a signature.
+        pairs: the keys of `PairScore`, a record a group.
+        added: of what the model wrote and of the real texts, the figures of further measures.
+        missing: what could not be had of all that applies, and why.
+    """
+
+    model: str
+    architecture: str | None
+    parameters: int
+    file: str | None
+    perplexity: dict[str, Any] | None
+    bleu: dict[str, Any] | None
+    diversity: dict[str, Any] | None
+    pairs: list[dict[str, Any]] | None
+    added: dict[str, dict[str, Any] | None]
+    missing: dict[str, str]
+
+    def record(self) -> dict[str, Any]:
+        """Return its record, in which the further measures stand beside the others."""
+        record: dict[str, Any] = {}
+        for key, value in asdict(self).items():
+            record |= value if key == "added" else {key: value}
+        return record
+
+
+@dataclass(frozen=True, repr=False)
+class PairEvaluation(Evaluation):
+    """The same of a model that writes from sources.
+
+    Attributes:
+        translations: see `translation_record`; and a signature.
+    """
+
+    translations: dict[str, Any] | None
+
+
+def evaluate(
+    loaded: LoadedModel,
+    text: str | TokenFile | Pairs | None,
+    file: str | None,
+    to_measure: Measurements,
+) -> Evaluation:
+    """Measure a model.
+
+    Args:
+        loaded: the model.
+        text: what to score and to continue, or the pairs to score and to translate; its held-out
+            part if None and one is needed.
+        file: what to call the text.
+        to_measure: the figures to find.
+
+    Raises:
+        UsageError: a model of text is given pairs, or a model of pairs a text.
+        SeqgenError: there is no text, or none that can be continued; or of all that applies
+            (`to_measure.lenient`) nothing can be had.
+    """
+    text, file = _read(loaded, text, file, to_measure)
+    score, written, missing = None, {}, {}
+
+    def attempt(what: str, measure: Callable[[], Any]) -> Any | None:
+        """Return what is measured; None if it cannot be had and may be left out."""
+        try:
+            return measure()
+        except SeqgenError as error:
+            if not to_measure.lenient or isinstance(error, UsageError):
+                raise
+            missing[what] = str(error)
+
+    if to_measure.perplexity:
+        scored = [text] if isinstance(text, str) else text
+        how = {"file": file, "scoring": to_measure.scoring}
+        score = attempt("perplexity", lambda: asdict(perplexity(loaded, scored, **how)))
+    if to_measure.writes:
+        what, write = "continuations", _continue
+        if loaded.conditioning.is_source:
+            what, write = "translations", _translate
+        written = attempt(what, lambda: write(loaded, text, to_measure)) or {}
+    if to_measure.lenient and score is None and not written:
+        raise SeqgenError(next(iter(missing.values())))
+    pairs = [
+        asdict(pair_score)
+        for name, pair_texts in to_measure.pairs.items()
+        for pair_score in score_pairs(loaded, pair_texts, name, to_measure.scoring)
+    ]
+    kind, more = Evaluation, {}
+    if loaded.conditioning.is_source:
+        kind, more = PairEvaluation, {"translations": written.get("translations")}
+    return kind(
+        model=loaded.stored.name,
+        architecture=loaded.architecture,
+        parameters=loaded.model.parameter_count(),
+        file=file,
+        perplexity=score,
+        bleu=written.get("bleu"),
+        diversity=written.get("diversity"),
+        pairs=pairs or None,
+        added={one.key: written.get(one.key) for one in to_measure.added},
+        missing=missing,
+        **more,
+    )
+
+
+def _read(
+    loaded: LoadedModel,
+    text: str | TokenFile | Pairs | None,
+    file: str | None,
+    to_measure: Measurements,
+) -> tuple[str | TokenFile | Pairs | None, str | None]:
+    """Return what a model is measured on, and its name; see `evaluate`."""
+    if to_measure.pairs:
+        loaded.conditioning.require_nothing("--pairs")
+    if text is None and to_measure.needs_text:
+        return held_out(loaded), "validation"
+    if isinstance(text, Pairs) != loaded.conditioning.in_pairs and text is not None:
+        reads = "pairs" if loaded.conditioning.in_pairs else "text"
+        raise UsageError(f"{loaded.stored.name} is measured on {reads}: give that")
+    if isinstance(text, str) and loaded.data.newlines == "lf":
+        text = "".join(unix_newlines([text]))
+    return text, file
+
+
+def _continue(
+    loaded: LoadedModel, text: str | TokenFile, to_measure: Measurements
+) -> dict[str, Any]:
+    """Return the `bleu` and the `diversity` of a model's continuations, as far as wanted."""
+    if isinstance(text, TokenFile):
+        raise _lost(text)
+    if loaded.labels is not None:
+        raise SeqgenError(f"{loaded.stored.name} writes from labels: nothing is continued")
+    if loaded.backward:
+        raise SeqgenError(f"{loaded.stored.name} writes from right to left: nothing is continued")
+    scoring = for_model(loaded, to_measure.scoring)
+    passages = find_passages(text, scoring.documents, to_measure.protocol)
+    written = go_on(loaded, passages, to_measure.protocol)
+    real = [one.rest for one in passages]
+    figures: dict[str, Any] = {}
+    if to_measure.bleu:
+        figures["bleu"] = continuation_bleu(real, written)
+    if to_measure.diversity:
+        figures["diversity"] = _diversity(real, written)
+    for measure in to_measure.added:
+        if measure.is_asked:
+            figures[measure.key] = measure.measure(loaded, real, written)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    how = {"protocol": to_measure.protocol, "seed": to_measure.protocol.seed}
+    signature = scoring_signature("continuations", loaded, scoring, digest, **how)
+    return {name: {**figure, "signature": signature} for name, figure in figures.items()}
+
+
+def _translate(loaded: LoadedModel, pairs: Pairs, to_measure: Measurements) -> dict[str, Any]:
+    """Return the same of a model's translations, and `translations`: all their figures."""
+    scoring = for_model(loaded, to_measure.scoring)
+    how = to_measure.translating.with_length_limit(loaded, pairs)
+    translations = translate(loaded, pairs, how.search)
+    figures: dict[str, Any] = {}
+    if to_measure.bleu:
+        record = figures["translations"] = translation_record(translations, how)
+        bleu = next((metric for metric in record["metrics"] if metric["metric"] == "BLEU"), None)
+        if bleu is not None:
+            figures["bleu"] = _as_of_text(bleu, record["pairs"])
+    if to_measure.diversity:
+        figures["diversity"] = _diversity(translations.targets, translations.texts)
+    digest = pairs.survey().sha256
+    signature = scoring_signature("translations", loaded, scoring, digest, search=how)
+    return {name: {**figure, "signature": signature} for name, figure in figures.items()}
+
+
+def _as_of_text(bleu: dict[str, Any], pairs: int) -> dict[str, Any]:
+    """Return the BLEU of translations under the keys that the BLEU of continuations has."""
+    return {
+        "score": bleu["score"],
+        "mean": bleu.get("confidence_mean"),
+        "interval": bleu.get("confidence_interval"),
+        "text_score": None,
+        "passages": pairs,
+        "bleu_signature": bleu["signature"],
+    }
+
+
+def held_out(loaded: LoadedModel) -> str | TokenFile | Pairs:
+    """Return what a model holds out: pairs, a text, or the tokens of one that has lost its text.
+
+    Raises:
+        SeqgenError: it holds out nothing.
+    """
+    if loaded.conditioning.in_pairs:
+        return held_out_pairs(loaded)
+    path = loaded.stored.validation_text
+    if path is None:
+        raise SeqgenError(f"{loaded.stored.name} has no held-out text; give a FILE")
+    if not is_token_file(path):
+        return "".join(Text((path,)).chunks())
+    file = open_token_file(path)
+    return "".join(file.text()) if file.tells_text else file
+
+
+def held_out_text(loaded: LoadedModel) -> str:
+    """Return a model's held-out text.
+
+    Raises:
+        SeqgenError: it has none, or only tokens from which the text cannot be restored.
+    """
+    text = held_out(loaded)
+    if isinstance(text, TokenFile):
+        raise _lost(text, f"{loaded.stored.name} holds out a token file")
+    return text
+
+
+def _lost(file: TokenFile, what: str | None = None) -> SeqgenError:
+    what = what or f"{file.path} is a token file"
+    return SeqgenError(f"{what}, whose text is lost (unknowns, or white space); give a FILE")
+
+
+def continuation_bleu(real: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
+    """Return the BLEU of continuations against the real ones.
+
+    Returns:
+        `score`; the 95 % interval's `mean` and half-width, `interval`; `text_score`, what the
+        text itself gets where the next passage's real continuation stands for each one's own
+        (None for one passage); the number of `passages`; and sacreBLEU's `bleu_signature`.
+    """
+    # Lines of a word or two have no 4-grams; longer texts score the same either way.
+    options = BleuOptions(effective_order=True)
+    real, written = (list(map(_plain, texts)) for texts in (real, written))
+    score = corpus_score(written, [real], options, bootstrap=BOOTSTRAP)
+    shifted = real[1:] + real[:1]
+    other = corpus_score(shifted, [real], options).score if len(real) > 1 else None
+    return {
+        "score": score.score,
+        "mean": score.mean,
+        "interval": score.interval,
+        "text_score": other,
+        "passages": len(real),
+        "bleu_signature": score.signature,
+    }
+
+
+def _diversity(real: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
+    return {"model": asdict(diversity(written)), "text": asdict(diversity(real))}
+
+
+def _plain(text: str) -> str:
+    """Return a text on one line: BLEU knows words alone."""
+    return " ".join(text.split())

@@ -1,0 +1,549 @@
+"""Fitting the weights and gates of mixtures, and the strength of caches, to held-out text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.inference import InferenceModel
+from seqgen.models.mixture.fitting import MatchedOrders, fit_by_order, fit_weights, mixed_log_probs
+from seqgen.models.mixture.gate import orders_of
+from seqgen.models.mixture.gate_fitting import Contexts, WholeDistributions, fit_gate
+from seqgen.models.mixture.mixed import Mixed, guide_of
+from seqgen.scoring.loop import in_order, parallel_rows, score_corpus
+from seqgen.scoring.perplexity import check_token_file, for_model
+from seqgen.settings import Direction, Documents
+from seqgen.settings.scoring import CacheConfig, Scoring
+from seqgen.store import StoredMixture
+from seqgen.store.loaded import LoadedModel
+from seqgen.store.loading import beside_caches, joined, mixture_of, with_cache
+from seqgen.text.corpus import Corpus
+from seqgen.text.pairs import Pairs, encode_pairs
+from seqgen.text.tokenfile import TokenFile
+
+# Flatnesses that are tried first, half an order of magnitude apart, and then around the best.
+COARSE = (0.0, *(10 ** (power / 2) for power in range(-6, 3)))
+FINE = tuple(10 ** (power / 8) for power in (-3, -2, -1, 1, 2, 3))
+# So that what is printed and what was measured are the same: digits, and the greatest strength.
+DIGITS, MOST = 4, 0.9999
+LEAST = 1e-300
+# Decimals that are kept of the greatest weight, which is what the others leave of 1.
+EXACT = 12
+
+# A model -> what `score` gives for each token of a text: (N,), or (N, 1 + F) with `flatnesses`.
+Columns = Callable[[InferenceModel], np.ndarray]
+# What the weights of a mixture depend on.
+By = Literal["order", "context"]
+
+
+@dataclass(frozen=True)
+class FittedCache:
+    """A mixture of models and their caches.
+
+    Attributes:
+        weights: of the parts, K; [1.0] of a model alone.
+        cache: N, lambda and theta.
+        nats: per token, of the whole.
+        model_log_probs: (N, K), the log-probabilities of the tokens under each part.
+        rounds: of EM.
+    """
+
+    weights: list[float]
+    cache: CacheConfig
+    nats: float
+    model_log_probs: np.ndarray
+    rounds: int
+
+
+def fit_cache(parts: Sequence[InferenceModel], size: int, columns: Columns) -> FittedCache:
+    """Find the strength, the flatness and the weights under which a text is most probable.
+
+    For each flatness EM finds the rest, and all caches share one strength; flatnesses are tried
+    on a grid.
+
+    Args:
+        parts: the components of a mixture, or one model; some may have no features.
+        size: positions in the cache.
+        columns: scores the text.
+    """
+    has = np.array([beside_caches(part, CacheConfig(size)) is not None for part in parts])
+    counted = [None if cached else columns(part) for part, cached in zip(parts, has, strict=True)]
+
+    def tried(flatnesses: Sequence[float]) -> list[FittedCache]:
+        rounded_flatnesses = tuple(float(f"{x:.4g}") for x in flatnesses)
+        each = [
+            columns(beside_caches(part, CacheConfig(size), rounded_flatnesses))
+            if known is None
+            else known
+            for part, known in zip(parts, counted, strict=True)
+        ]
+        model_log_probs = np.stack([x[:, 0] if x.ndim > 1 else x for x in each], 1)  # (N, K)
+        caches = np.stack([x[:, 1:] for x in each if x.ndim > 1], 1)  # (N, J, F)
+        return [
+            _fit_weights(model_log_probs, caches[..., i], has, CacheConfig(size, flatness=flatness))
+            for i, flatness in enumerate(rounded_flatnesses)
+        ]
+
+    candidates = tried(COARSE)
+    best = min(candidates, key=lambda one: one.nats)
+    if around := [best.cache.flatness * factor for factor in FINE if best.cache.flatness]:
+        candidates = tried(around)
+    return min(best, *candidates, key=lambda one: one.nats)
+
+
+def _fit_weights(
+    model_log_probs: np.ndarray, cached: np.ndarray, has: np.ndarray, cache: CacheConfig
+) -> FittedCache:
+    """Fit the weights of parts (N, K), and one strength for all of their caches (N, J), by EM.
+
+    What is returned is rounded, so that what is printed is what was measured.
+    """
+    columns, count = np.concatenate([model_log_probs, cached], 1), model_log_probs.shape[1]
+
+    def tied(shares: np.ndarray) -> np.ndarray:
+        """Return shares in which every cache has the same part of its model's."""
+        weights, strength = _parted(shares, count, has)
+        return _all_weights(weights, strength, has)
+
+    shares, history = fit_weights(columns, tied=tied)
+    weights, strength = _parted(np.array(shares), count, has)
+    weights = rounded(weights.tolist(), columns.shape[0])
+    strength = min(round(strength, DIGITS), MOST)
+    shares = _all_weights(np.array(weights), strength, has)
+    nats = -float(mixed_log_probs(columns, shares).mean())
+    cache = replace(cache, strength=strength)
+    return FittedCache(weights, cache, nats, model_log_probs, len(history) - 1)
+
+
+def _parted(shares: np.ndarray, count: int, has: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the weights (K,) of parts with their caches, and the strength of all caches."""
+    weights, caches = shares[:count].copy(), shares[count:]
+    weights[has] += caches
+    return weights, float(caches.sum() / max(weights[has].sum(), LEAST))
+
+
+def _all_weights(weights: np.ndarray, strength: float, has: np.ndarray) -> np.ndarray:
+    """Return the shares (K + J,) of parts without their caches, and of the caches."""
+    models = np.where(has, weights * (1 - strength), weights)
+    return np.concatenate([models, weights[has] * strength])
+
+
+def rounded(weights: Sequence[float], tokens: int) -> list[float]:
+    """Return weights with four decimals that sum to 1; small ones have four significant digits.
+
+    No weight that the text needs becomes 0. EM gives a part the mean of its shares of the tokens.
+    Where only K parts give a token any probability, their shares of it sum to 1, so that one of
+    them has a weight of 1 / (K * tokens) or more. Half of that allows for rounding. Leaving out
+    parts that have less costs less than the logarithm of 2, over all tokens.
+
+    Args:
+        weights: fitted by EM.
+        tokens: how many they were fitted to.
+    """
+    least = 0.5 / (len(weights) * tokens)
+    kept = [
+        round(weight, DIGITS) or (float(f"{weight:.{DIGITS}g}") if weight >= least else 0.0)
+        for weight in weights
+    ]
+    greatest = kept.index(max(kept))
+    kept[greatest] = round(1 - (sum(kept) - kept[greatest]), EXACT)
+    return kept
+
+
+@dataclass(frozen=True)
+class FittedWeights:
+    """The keys of `seqgen perplexity --fit --json`, in order.
+
+    Attributes:
+        model: the mixture with the weights found, as `-m` takes it.
+        weights: in the order of the components; of a model alone 1.
+        tokens: how many were scored.
+        perplexity: of the text under the whole.
+        components: the perplexity of the text under each component, without its cache.
+        rounds: of EM.
+        cache: `size`, `strength` and `flatness` of the cache; None without one.
+    """
+
+    model: str
+    weights: list[float]
+    tokens: int
+    perplexity: float
+    components: list[float]
+    rounds: int
+    cache: dict[str, float] | None
+
+
+def fit(
+    loaded: LoadedModel, text: Iterable[str] | TokenFile | Pairs, scoring: Scoring | None = None
+) -> tuple[LoadedModel, FittedWeights]:
+    """Return a model with the weights under which a text is most probable, and what they give.
+
+    Args:
+        loaded: a mixture, or a model with a cache, or both.
+        text: what no component was trained on, in pieces cut anywhere or as a token file;
+            pairs for a mixture of models that read them.
+        scoring: how, as `perplexity`'s.
+
+    Raises:
+        UsageError: the model is no mixture and has no cache; or see `perplexity.for_model`.
+        SeqgenError: the text is empty, impossible under every component, or in other tokens.
+    """
+    if not isinstance(loaded.stored, StoredMixture) and loaded.cache is None:
+        raise UsageError(
+            "--fit finds the weights of a mixture and the strength of a cache: give -m A+B, or "
+            "--cache N"
+        )
+    _, columns = _columns(loaded, text, scoring)
+    parts = loaded.model.parts
+    if loaded.cache is not None:
+        fitted_cache = fit_cache(parts, loaded.cache.size, columns)
+        log_probs, weights = fitted_cache.model_log_probs, fitted_cache.weights
+        mixed = with_cache(with_weights(loaded, weights), fitted_cache.cache)
+        nats, cache = fitted_cache.nats, asdict(fitted_cache.cache)
+        rounds = fitted_cache.rounds
+    else:
+        log_probs, cache = np.stack([columns(part) for part in parts], 1), None  # (N, K)
+        weights, rounds, nats = _fit_parts(log_probs)
+        mixed = with_weights(loaded, weights)
+    return mixed, FittedWeights(
+        model=mixed.stored.name,
+        weights=weights,
+        tokens=int(log_probs.shape[0]),
+        perplexity=_perplexity(nats),
+        components=[_perplexity(-float(column.mean())) for column in log_probs.T],
+        rounds=rounds,
+        cache=cache,
+    )
+
+
+def fit_mixture(
+    loaded: LoadedModel,
+    text: Iterable[str] | TokenFile | Pairs,
+    scoring: Scoring,
+    *,
+    by: By | None,
+    half: bool,
+) -> tuple[LoadedModel, float | None]:
+    """Return a mixture with fitted weights, and its loss on what they were not fitted to.
+
+    Args:
+        loaded: a mixture.
+        text: as of `fit`.
+        scoring: as of `fit`.
+        by: "order": of models of text, also fit weights for each order that the n-gram part
+            matches of a context; "context": also fit a gate, which is then used instead.
+        half: fit on the first half of the tokens; on all of them otherwise.
+
+    Returns:
+        The mixture, and the nats per token of the second half; None without `half`.
+
+    Raises:
+        UsageError: as of `fit`; or see `require_fit_by`.
+        SeqgenError: as of `fit`.
+    """
+    parts = loaded.model.parts
+    guide = require_fit_by(by, loaded)
+    corpus, columns = _columns(loaded, text, scoring)
+    read = distributions(parts, columns, corpus.tokens) if by == "context" else None
+    log_probs = read.log_probs if read else np.stack(list(map(columns, parts)), 1)  # (N, K)
+    fitted = log_probs.shape[0] // 2 if half else log_probs.shape[0]
+    stored = loaded.stored.with_weights(_fit_parts(log_probs[:fitted])[0])
+    weights = np.array(stored.weights)
+    if guide is not None:
+        matched = columns(MatchedOrders(parts[guide])).astype(np.int64)
+        table = (log_probs[:fitted], matched[:fitted], parts[guide].orders, stored.weights)
+        rows = tuple(tuple(rounded(row, fitted)) for row in fit_by_order(*table))
+        stored = replace(stored, by_order=rows)
+        weights = np.array(rows)[matched]
+    if read is not None:
+        stored = replace(stored, gate=read.gate(np.searchsorted(read.places, fitted)))
+    mixed = replace(loaded, stored=stored, model=mixture_of(parts, stored))
+    if not half:
+        return mixed, None
+    scored = columns(mixed.model) if read else mixed_log_probs(log_probs, weights)
+    return mixed, -float(scored[fitted:].mean())
+
+
+def require_fit_by(by: By | None, loaded: LoadedModel) -> int | None:
+    """Return the number of the n-gram model by whose orders weights are fitted, if they are.
+
+    Raises:
+        UsageError: there is none, or the parts write from sources; or for a gate, the vocabulary
+            is too large.
+    """
+    if by is None:
+        return None
+    if by == "context":
+        size = loaded.model.vocab_size
+        if size > MOST_TOKENS:
+            raise UsageError(
+                f"--by context reads whole distributions, of at most {MOST_TOKENS:,} tokens, not "
+                f"{size:,}: leave it out, or give --by order"
+            )
+        return None
+    loaded.conditioning.require_nothing("--by order")
+    try:
+        return guide_of(loaded.model.parts)
+    except ValueError:
+        names = ", ".join(part.name for part in loaded.stored.parts)
+        raise UsageError(f"--by order needs an n-gram model among the parts, not {names}") from None
+
+
+def _fit_parts(log_probs: np.ndarray) -> tuple[list[float], int, float]:
+    """Return the best weights of parts (N, K), the rounds of EM, and the nats per token.
+
+    Raises:
+        SeqgenError: the text is impossible under every part.
+    """
+    if not (log_probs > -np.inf).any():
+        raise SeqgenError("there is no token to fit weights on")
+    weights, history = fit_weights(log_probs)
+    weights = rounded(weights, log_probs.shape[0])
+    nats = -float(mixed_log_probs(log_probs, np.array(weights)).mean())
+    return weights, len(history) - 1, nats
+
+
+def with_weights(loaded: LoadedModel, weights: Sequence[float]) -> LoadedModel:
+    """Return a mixture with other weights, and without caches; or a model as it is."""
+    if not isinstance(loaded.stored, StoredMixture):
+        return loaded
+    stored = loaded.stored.with_weights(weights)
+    return replace(loaded, stored=stored, model=mixture_of(loaded.model.parts, stored))
+
+
+def _columns(
+    loaded: LoadedModel, text: Iterable[str] | TokenFile | Pairs, scoring: Scoring | None
+) -> tuple[Corpus, Columns]:
+    """Encode a text once; return it, and what scores it under a part of a model.
+
+    Raises:
+        UsageError: see `perplexity.for_model`.
+        SeqgenError: there is no token.
+    """
+    scoring = for_model(loaded, scoring)
+    corpus = _corpus(loaded, text, scoring.documents)
+    if not corpus.tokens.size:
+        raise SeqgenError("there is no token to fit weights on")
+    how = scoring.batch_size, loaded.data.direction, scoring.stride
+    return corpus, lambda part: token_log_probs(part, corpus, *how)
+
+
+def _corpus(
+    loaded: LoadedModel, text: Iterable[str] | TokenFile | Pairs, documents: Documents
+) -> Corpus:
+    """Return what every component scores."""
+    if isinstance(text, Pairs):
+        return encode_pairs(text, loaded.tokenizers)
+    if isinstance(text, TokenFile):
+        check_token_file(loaded, text, documents)
+        return text.corpus
+    return loaded.encode(text, documents)
+
+
+def token_log_probs(
+    model: InferenceModel,
+    corpus: Corpus,
+    batch_size: int = 32,
+    direction: Direction = "forward",
+    stride: int | None = None,
+) -> np.ndarray:
+    """Return the log-probability of every token of a corpus, in its order, (N,) float64."""
+    pieces = score_corpus(model, corpus, batch_size, stride, "log_probs", direction)
+    return in_order(pieces).log_probs
+
+
+def _perplexity(nats: float) -> float:
+    return math.exp(nats) if nats < 700 else math.inf
+
+
+# A gate reads every part's whole distribution, which n-gram models otherwise need not write out.
+MOST_TOKENS = 1024
+# So many numbers are kept of distributions, 64 MB; of longer texts, those before every n-th token.
+MOST_KEPT = 1 << 24
+
+
+@dataclass(frozen=True)
+class Distributions:
+    """A text as K parts predict it.
+
+    Attributes:
+        log_probs: (N, K), of each token under each part, in nats.
+        matched: (N,) of int64, the order matched before each token; 0 without an n-gram model.
+        places: (M,), ascending: the tokens before which distributions were kept.
+        contexts: M of them.
+    """
+
+    log_probs: np.ndarray
+    matched: np.ndarray
+    places: np.ndarray
+    contexts: Contexts
+
+    def gate(self, count: int) -> tuple[tuple[float, ...], ...]:
+        """Return a gate that is fitted on the first `count` contexts."""
+        return tuple(map(tuple, fit_gate(self.contexts.take(slice(count)))))
+
+    def loss(self, gate: Sequence[Sequence[float]], where: slice) -> float:
+        """Return the nats per token of some of the contexts under a gate."""
+        contexts = self.contexts.take(where)
+        return contexts.nats(np.array(gate)) / len(contexts)
+
+
+def distributions(
+    parts: Sequence[InferenceModel],
+    columns: Callable[[InferenceModel], np.ndarray],
+    tokens: np.ndarray,
+) -> Distributions:
+    """Read a text by all parts.
+
+    Args:
+        parts: in evaluation mode, of one engine.
+        columns: scores the text; see `token_log_probs`.
+        tokens: (N,), the text's.
+    """
+    mixture = joined(parts, [1.0] * len(parts))
+    size = tokens.size * len(parts) * mixture.vocab_size
+    read = WholeDistributions(mixture, every=-(-size // MOST_KEPT))
+    found = columns(read)  # (N, K + 2)
+    matched, numbers = found[:, -2:].T.astype(np.int64)
+    places = np.flatnonzero(numbers >= 0)
+    whole = np.concatenate(read.kept)[numbers[places]]
+    _, orders = orders_of(parts)
+    contexts = Contexts(whole, tokens[places].astype(np.int64), matched[places], orders)
+    return Distributions(found[:, :-2], matched, places, contexts)
+
+
+# The most rows, and tokens per row, on which weights are fitted after training; mostly that is all
+# that is held out.
+FITTED_ROWS, FITTED_LENGTH = 64, 16_384
+# Weights by order are many, so they are tried only if a quarter of the text has so many tokens.
+LEAST_QUARTER = 500
+# A gate takes longer per token than weights: it is used if it gains so many nats per token.
+WORTH_A_GATE = 0.001
+
+
+@dataclass(frozen=True)
+class HalvesFit:
+    """What came of fitting on the first half of a text.
+
+    Attributes:
+        weights: of the parts.
+        by_order: their weights for each order matched; empty where these are no better.
+        gate: of all parts, those of mixtures among them included; empty where it is no better.
+        tokens: of the second half.
+        losses: of the second half, in nats per token: the parts' and the mixture's.
+        all_nats: the total of both halves under the mixture.
+    """
+
+    weights: tuple[float, ...]
+    by_order: tuple[tuple[float, ...], ...]
+    tokens: int
+    losses: tuple[float, ...]
+    all_nats: float
+    gate: tuple[tuple[float, ...], ...] = ()
+
+
+def to_fit(held_out: Corpus) -> Corpus:
+    """Return what weights are fitted on: mostly all of a held-out part."""
+    if held_out.tokens.size <= FITTED_ROWS * FITTED_LENGTH:
+        return held_out
+    return parallel_rows(held_out, FITTED_ROWS, FITTED_LENGTH)
+
+
+def fit_on_half(
+    parts: Sequence[InferenceModel], corpus: Corpus, direction: Direction = "forward"
+) -> HalvesFit:
+    """Fit the weights of models of one vocabulary, see `fit_columns`; or a gate if that is better.
+
+    A gate is taken if, fitted on the first quarter, it is better than weights on the second by
+    `WORTH_A_GATE`.
+
+    Args:
+        parts: in evaluation mode. If the last is an n-gram model, weights by order are tried.
+        corpus: held-out text, of two tokens or more.
+        direction: in which all read.
+    """
+
+    def column(model: InferenceModel) -> np.ndarray:
+        return token_log_probs(model, corpus, direction=direction)
+
+    guide, size = parts[-1], corpus.tokens.size
+    if parts[0].vocab_size > MOST_TOKENS or size < 4 * LEAST_QUARTER:
+        log_probs = np.stack(list(map(column, parts)), 1)
+        if guide.orders is None:
+            return fit_columns(log_probs)
+        return fit_columns(log_probs, column(MatchedOrders(guide)).astype(np.int64), guide.orders)
+    each = [one for part in parts for one in part.parts]
+    read = distributions(each, column, corpus.tokens)
+    log_probs, known = [], iter(read.log_probs.T)
+    for part in parts:
+        own = np.stack([next(known) for _ in part.parts], 1)
+        # A mixture's own gate cannot be stored among weights: its weights count.
+        plain = mixed_log_probs(own, part.weights.ravel()) if isinstance(part, Mixed) else own[:, 0]
+        log_probs.append(plain)
+    log_probs = np.stack(log_probs, 1)
+    matched = None if guide.orders is None else read.matched
+    fitted = fit_columns(log_probs, matched, read.contexts.orders)
+    *losses, loss = fitted.losses
+    for number, part in enumerate(parts):
+        if isinstance(part, Mixed) and part.gate is not None:
+            losses[number] = -float(column(part)[size // 2 :].mean())
+    fitted = replace(fitted, losses=(*losses, loss))
+    # Both are fitted on the same quarter and tried on the same tokens of the next.
+    tried = read.places[read.places < size // 2]
+    some = None if matched is None else matched[tried]
+    by_weights = fit_columns(log_probs[tried], some, read.contexts.orders).losses[-1]
+    quarter = tried.size // 2
+    by_gate = read.loss(read.gate(quarter), slice(quarter, tried.size))
+    if by_weights - by_gate < WORTH_A_GATE:
+        return fitted
+    gate = read.gate(tried.size)
+    whole = column(joined(each, [1.0] * len(each), gate=gate))
+    losses = (*losses, -float(whole[size // 2 :].mean()))
+    return replace(fitted, by_order=(), gate=gate, losses=losses, all_nats=-float(whole.sum()))
+
+
+def fit_columns(
+    log_probs: np.ndarray, matched: np.ndarray | None = None, orders: int = 0
+) -> HalvesFit:
+    """Fit weights on the first half of a text and score the second.
+
+    Weights by order are taken if, fitted on the first quarter, they are better on the second.
+
+    Args:
+        log_probs: (N, K), of each token under each part, in nats.
+        matched: (N,) of int64, the order that an n-gram model matches before each token, if it is
+            among the parts.
+        orders: how many there are.
+    """
+    half, quarter = log_probs.shape[0] // 2, log_probs.shape[0] // 4
+
+    def table_of(end: int, by_order: bool) -> tuple[list[float], list[list[float]]]:
+        weights, _ = fit_weights(log_probs[:end])
+        if not by_order:
+            return weights, []
+        return weights, fit_by_order(log_probs[:end], matched[:end], orders, weights)
+
+    def mixed(weights: list[float], table: list[list[float]]) -> np.ndarray:
+        rows = np.array(table)[matched] if table else np.array(weights)
+        return mixed_log_probs(log_probs, rows)
+
+    by_order = False
+    if matched is not None and quarter >= LEAST_QUARTER:
+        plain, tabled = (mixed(*table_of(quarter, each))[quarter:half] for each in (False, True))
+        by_order = bool(tabled.mean() > plain.mean())
+    weights, table = table_of(half, by_order)
+    weights, table = rounded(weights, half), [rounded(row, half) for row in table]
+    whole = mixed(weights, table)
+    columns = np.concatenate([log_probs, whole[:, None]], 1)[half:]
+    return HalvesFit(
+        weights=tuple(weights),
+        by_order=tuple(map(tuple, table)),
+        tokens=columns.shape[0],
+        losses=tuple((-columns.mean(0)).tolist()),
+        all_nats=-float(whole.sum()),
+    )

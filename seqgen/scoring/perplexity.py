@@ -1,0 +1,355 @@
+"""Scoring text under a trained model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from seqgen.errors import SeqgenError
+from seqgen.files import title_of
+from seqgen.metrics.bootstrap import short, signature
+from seqgen.metrics.perplexity import OOV_BITS, ScoreTotals
+from seqgen.models.distributions import require_numbers
+from seqgen.scoring.loop import Scored, add_up, score_corpus
+from seqgen.settings import Documents, require
+from seqgen.settings.scoring import Scoring
+from seqgen.store.loaded import LoadedModel
+from seqgen.text.corpus import Corpus, Unknowns
+from seqgen.text.framing import Framing
+from seqgen.text.pairs import Pairs, open_pairs
+from seqgen.text.reading import Survey, Surveyor, Text, WordMeter
+from seqgen.text.sources import Sources
+from seqgen.text.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
+from seqgen.wording import ShortRepr
+
+
+def for_model(loaded: LoadedModel, scoring: Scoring | None = None) -> Scoring:
+    """Return how a model scores a text: `scoring`, with its `documents`.
+
+    Raises:
+        UsageError: the stride does not suit its window, or the model cannot learn so.
+    """
+    scoring = scoring or Scoring()
+    if loaded.conditioning.in_pairs:
+        name, each = loaded.stored.name, loaded.conditioning.noun
+        fits = scoring.documents != "stream"
+        require(fits, f"--documents stream has no meaning: {name} scores {each}, one by one")
+    window, stride = loaded.model.window, scoring.stride
+    fits = stride is None or window is None or stride <= window
+    most = f"from 1 to {window}, the window of {loaded.stored.name}"
+    require(fits, f"--stride must be {most}, not {stride}")
+    documents, learning = scoring.documents or loaded.data.documents, scoring.learning
+    lines = documents == "line" or loaded.conditioning.in_pairs
+    require(lines or not scoring.no_end, "--no-end goes with --documents line or --per-line")
+    if scoring.learns:
+        from seqgen.scoring import dynamic
+
+        learning = dynamic.for_model(learning, loaded, documents)
+    return replace(scoring, documents=documents, learning=learning)
+
+
+def warning_of(loaded: LoadedModel, scoring: Scoring) -> str | None:
+    """Say in one line what of a way to score the model has never learned, if anything."""
+    if scoring.documents != "stream" or loaded.data.documents != "line":
+        return None
+    return (
+        f"{loaded.stored.name} was trained on single lines and has never seen a newline: "
+        "--documents stream scores every \\n as something it has not learned"
+    )
+
+
+@dataclass(frozen=True, repr=False)
+class Perplexity(ShortRepr):
+    """The keys of `seqgen perplexity --json`, in order."""
+
+    file: str | None
+    model: str
+    tokens: int
+    characters: int
+    bytes: int
+    nll_nats: float
+    perplexity: float | None
+    perplexity_without_oov: float | None
+    bits_per_token: float | None
+    bits_per_char: float | None
+    bits_per_byte: float | None
+    oov: int
+    accuracy: float | None
+    protocol: str
+    top5_accuracy: float | None
+    nats_per_token: float | None
+    words: int
+    nats_per_word: float | None
+    bits_per_word: float | None
+    perplexity_per_word: float | None
+    oov_bytes: float
+    oov_bits_per_byte: float | None
+    total_bits_per_byte: float | None
+    signature: str
+
+
+@dataclass(frozen=True, repr=False)
+class PairPerplexity(Perplexity):
+    """The same of targets given their sources; tokens, characters and bytes are the targets'.
+
+    Attributes:
+        source_unknown: how many tokens of the sources the model does not know.
+    """
+
+    source_unknown: int
+
+
+def perplexity(
+    loaded: LoadedModel,
+    text: Iterable[str] | TokenFile | Pairs,
+    *,
+    file: str | None = None,
+    scoring: Scoring | None = None,
+) -> Perplexity:
+    """Score a text in the way the model was trained, or as `scoring` says.
+
+    Args:
+        loaded: the model.
+        text: in pieces cut anywhere, or as a token file; pairs for a model that reads them.
+        file: what to call the text in the record.
+        scoring: how.
+
+    Raises:
+        SeqgenError: the text holds no token.
+        UsageError: the stride does not suit the model's window; or the model reads pairs and the
+            text is none, or the other way round.
+    """
+    scoring = for_model(loaded, scoring)
+    if not isinstance(text, Pairs):
+        loaded.conditioning.require_nothing("the perplexity of a text")
+    totals, facts, unknown = totals_of(loaded, text, scoring)
+    kind, more = Perplexity, {}
+    if loaded.conditioning.is_source:
+        kind, more = PairPerplexity, {"source_unknown": unknown}
+    if totals.tokens == 0:
+        name = title_of(file) if file else "the text"
+        raise SeqgenError(f"{name} is empty: there is nothing to score")
+    about = {
+        "file": file,
+        "model": loaded.stored.name,
+        "protocol": protocol(loaded, scoring),
+        "signature": scoring_signature("perplexity", loaded, scoring, facts.sha256),
+    }
+    return kind(**about, **figures(totals), **more)
+
+
+def figures(totals: ScoreTotals) -> dict[str, Any]:
+    """Return what a record holds that follows from totals alone."""
+    names = (name for name in Perplexity.__dataclass_fields__ if hasattr(totals, name))
+    return {name: getattr(totals, name) for name in names}
+
+
+def totals_of(
+    loaded: LoadedModel, text: Iterable[str] | TokenFile | Pairs, scoring: Scoring
+) -> tuple[ScoreTotals, Survey, int]:
+    """Return the totals of a text: every token once, each document from the start of a text.
+
+    Also return what the text is, and how many tokens of its sources the model does not know.
+
+    Args:
+        loaded: the model.
+        text: as of `perplexity`.
+        scoring: how, for this model.
+
+    Raises:
+        SeqgenError: the model gives what is no probability.
+    """
+    if isinstance(text, Pairs):
+        totals, facts, unknown = _score_pairs(loaded, text, scoring)
+    else:
+        score = _score_token_file if isinstance(text, TokenFile) else _score_chunks
+        (totals, facts), unknown = score(loaded, text, scoring), 0
+    require_numbers(np.array([totals.nll_nats]))
+    return totals, facts, unknown
+
+
+def score_held_out(loaded: LoadedModel) -> ScoreTotals:
+    """Return the totals of a model's held-out text, which it must have."""
+    path = loaded.stored.validation_text
+    if loaded.conditioning.in_pairs:
+        text = held_out_pairs(loaded)
+    else:
+        text = open_token_file(path) if is_token_file(path) else Text((path,)).chunks()
+    return totals_of(loaded, text, for_model(loaded))[0]
+
+
+def held_out_pairs(loaded: LoadedModel) -> Pairs:
+    """Return the pairs that a model holds out.
+
+    Raises:
+        SeqgenError: it holds out none.
+    """
+    files = loaded.stored.validation_pairs
+    if files is None:
+        raise SeqgenError(f"{loaded.stored.name} has no held-out pairs; give a FILE")
+    source, target = files
+    return open_pairs((source,), (target,))
+
+
+def _score_pairs(
+    loaded: LoadedModel, pairs: Pairs, scoring: Scoring
+) -> tuple[ScoreTotals, Survey, int]:
+    """Return the totals of the targets given their sources, and how many of these are unknown."""
+    loaded.conditioning.check(pairs.source_features)
+    sources = pairs.encoded_sources(loaded.source_tokenizer, None)
+    by_line = replace(scoring, documents="line")
+    totals, facts = _score_chunks(loaded, pairs.targets(), by_line, sources)
+    return totals, replace(facts, sha256=pairs.survey().sha256), sources.oov
+
+
+def _score_chunks(
+    loaded: LoadedModel, chunks: Iterable[str], scoring: Scoring, sources: Sources | None = None
+) -> tuple[ScoreTotals, Survey]:
+    surveyor, words, unknowns = Surveyor(), WordMeter(), Unknowns(loaded.tokenizer)
+    documents = scoring.documents
+    corpus = loaded.encode(words.watch(surveyor.watch(chunks)), documents, unknowns)
+    facts = surveyor.facts
+    ends = facts.lines if documents == "line" else words.newlines
+    totals = replace(
+        _score(loaded, replace(corpus, sources=sources), facts, scoring, words.newlines),
+        words=words.words + ends * (not scoring.no_end),
+        oov_bytes=unknowns.bytes,
+    )
+    return totals, facts
+
+
+def _score_token_file(
+    loaded: LoadedModel, file: TokenFile, scoring: Scoring
+) -> tuple[ScoreTotals, Survey]:
+    """Return the totals of a token file; see `check_token_file`."""
+    require(not scoring.no_end, f"--no-end is for text, and {file.path} is a token file")
+    check_token_file(loaded, file, scoring.documents)
+    corpus = replace(file.corpus, start=loaded.framing_of(scoring.documents).start)
+    totals = _score(loaded, corpus, file.facts, scoring)
+    if not file.tells_text:
+        # What an unknown was is not in the file, nor therefore how many words there were.
+        return replace(totals, oov_bytes=math.nan if totals.oov else 0), file.facts
+    words = WordMeter()
+    for _ in words.watch(file.text()):
+        pass
+    return replace(totals, words=words.words + words.newlines), file.facts
+
+
+def check_token_file(loaded: LoadedModel, file: TokenFile, documents: Documents) -> None:
+    """Refuse a token file that does not hold what a model would read of its text.
+
+    Raises:
+        SeqgenError: its tokenizer is not the model's, or it was written the other way.
+    """
+    check_tokenizer(file, loaded.tokenizer, f"the model {loaded.stored.name}")
+    if file.documents != documents:
+        raise SeqgenError(
+            f"{file.path} was written with --documents {file.documents}, and is to be scored with "
+            f"--documents {documents}: write it again, or give --documents {file.documents}"
+        )
+    if Framing.of(file.tokenizer, documents).end != loaded.framing_of(documents).end:
+        raise SeqgenError(
+            f"{file.path} ends its lines with EOS, which {loaded.stored.name}, a model of a "
+            "stream, has not learned: give the text itself"
+        )
+
+
+def _score(
+    loaded: LoadedModel, corpus: Corpus, facts: Survey, scoring: Scoring, newlines: int = 0
+) -> ScoreTotals:
+    scored = score_as(scoring, loaded, corpus)
+    if scoring.no_end:
+        scored = (piece.take(piece.tokens != corpus.end) for piece in scored)
+    left_out = newlines if scoring.no_end else 0
+    sizes = {"characters": facts.characters - left_out, "bytes": facts.bytes - left_out}
+    return replace(add_up(scored, loaded.tokenizer), **sizes)
+
+
+def score_as(scoring: Scoring, loaded: LoadedModel, corpus: Corpus) -> Iterator[Scored]:
+    """Score a corpus in the way that `scoring` says; see `score_corpus`."""
+    if scoring.learns:
+        from seqgen.scoring import dynamic
+
+        return dynamic.score_dynamically(loaded.model, corpus, scoring.learning, scoring.want)
+    return score_corpus(
+        loaded.model,
+        corpus,
+        scoring.batch_size,
+        scoring.stride,
+        scoring.want,
+        loaded.data.direction,
+    )
+
+
+def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
+    """Say how a text is scored, in one string."""
+    end = "newline" if loaded.framing.stop is None else "EOS"
+    end += " not scored" if scoring.no_end else " scored"
+    line = scoring.documents == "line"
+    newline = loaded.framing_of("stream").start == loaded.tokenizer.newline_id
+    start = "a newline" if newline else "BOS"
+    way = f"each line alone, {end}" if line else f"one stream after {start}"
+    if loaded.conditioning.each is not None:
+        way = f"each {loaded.conditioning.each}, {end}"
+    parts = [
+        f"{way}, from right to left" if loaded.backward else way,
+        f"{loaded.tokenizer.kind} tokens",
+        "unknowns scored as <unk>",
+    ]
+    if loaded.model.window is not None:
+        parts.append("window {}, stride {}".format(*_window(loaded, scoring)))
+    if loaded.precision not in ("float32", "float64"):
+        parts.append(f"products in {loaded.precision}")
+    if (cache := loaded.cache) is not None:
+        parts.append(
+            f"cache of {cache.size:,} positions, strength {cache.strength:g}, flatness "
+            f"{cache.flatness:g}"
+        )
+    if scoring.learns:
+        parts.append(str(scoring.learning))
+    return "; ".join(parts)
+
+
+def scoring_signature(
+    number: str, loaded: LoadedModel, scoring: Scoring, data: str, **more: Any
+) -> str:
+    """Return the signature of a number that is made by scoring.
+
+    Args:
+        number: what was measured.
+        loaded: the model.
+        scoring: how, for this model.
+        data: the SHA-256 of the text.
+        more: what else was chosen.
+    """
+    windowed = loaded.model.window is not None
+    if (cache := loaded.cache) is not None:
+        more = {"cache": f"{cache.size}/{cache.strength:g}/{cache.flatness:g}", **more}
+    if scoring.learns:
+        how = scoring.learning
+        rule = f"{how.dynamic:g}/{how.dynamic_decay:g}/{how.dynamic_segment}"
+        more = {"dynamic": rule, **more}
+    if scoring.no_end:
+        more = {"ends": "unscored", **more}
+    return signature(
+        number,
+        model=short(loaded.stored.digest),
+        data=short(data),
+        documents=loaded.conditioning.signature or scoring.documents,
+        tokens=loaded.tokenizer.kind,
+        unknowns=f"scored+{OOV_BITS}bits/byte",
+        window="{}/{}".format(*_window(loaded, scoring)) if windowed else "none",
+        precision=loaded.precision,
+        **more,
+    )
+
+
+def _window(loaded: LoadedModel, scoring: Scoring) -> tuple[int, int]:
+    window = loaded.model.window
+    if scoring.learns:
+        return window, scoring.learning.dynamic_segment
+    return window, max(1, window // 2) if scoring.stride is None else scoring.stride

@@ -1,0 +1,66 @@
+"""Frozen, documented, validated settings: the base of every configuration, and training's own."""
+
+from seqgen.errors import UsageError
+from seqgen.settings.config_files import (
+    no_such_setting,
+    parse_toml,
+    read_config,
+    resolve,
+    settings_of,
+)
+from seqgen.settings.data import DOCUMENTS, DataConfig, Direction, Documents
+from seqgen.settings.model import ModelConfig, Size, by_ratio
+from seqgen.settings.options import (
+    CHOSEN,
+    PANELS,
+    WHOLE_NUMBERS,
+    NumberFormat,
+    Options,
+    Panel,
+    Precision,
+    ReadingPrecision,
+    count_of,
+    group,
+    is_group,
+    same,
+    settings_group,
+    with_default,
+)
+from seqgen.settings.regimes import DEFAULT_REGIME, READING_REGIMES, REGIMES, RegimeConfig
+from seqgen.settings.setting import (
+    MOST_LAYERS,
+    MOST_NATS,
+    MOST_RATE,
+    MOST_ROWS,
+    MOST_SEED,
+    MOST_STEPS,
+    MOST_TOKENS,
+    MOST_WIDTH,
+    NO_BOUNDS,
+    REQUIRED,
+    Bounds,
+    Choices,
+    Config,
+    Dimension,
+    Flag,
+    Span,
+    argument,
+    conform,
+    file_argument,
+    no_text,
+    read_search,
+    require,
+    setting,
+    short,
+    texts,
+)
+from seqgen.settings.training import (
+    BUDGETS,
+    FINISHED,
+    RESUMABLE,
+    Optimizer,
+    TrainingConfig,
+    Windows,
+    recipe_of,
+    with_default_budget,
+)

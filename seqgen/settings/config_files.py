@@ -1,0 +1,154 @@
+"""Settings as files and flags give them: by name, for several configurations at once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seqgen.errors import SeqgenError, UsageError, did_you_mean, first_line
+from seqgen.files import parse_json
+from seqgen.settings.model import ModelConfig
+from seqgen.settings.setting import Config
+
+# Of the architectures that have a setting, an error names so many.
+MOST_OWNERS = 3
+
+
+def resolve(
+    settings: Mapping[str, Any],
+    architecture: str,
+    groups: Iterable[type[Config]],
+    owners: Callable[[str], Sequence[str]] = lambda name: (),
+) -> list[dict[str, Any]]:
+    """Deal `settings` out to the configuration classes that have a field of that name.
+
+    Args:
+        settings: by name.
+        architecture: whose they are.
+        groups: the configuration classes.
+        owners: which architectures have a setting, for one that this one does not have.
+
+    Returns:
+        For each class, in order, its share of the settings. A field of the same name in two
+        classes goes to the first of them.
+
+    Raises:
+        UsageError: a setting that none of them has.
+    """
+    groups = list(groups)
+    by_group: list[dict[str, Any]] = [{} for _ in groups]
+    known = [name for group in groups for name in group.fields()]
+    for name, value in settings.items():
+        owner = next((i for i, group in enumerate(groups) if name in group.fields()), None)
+        if owner is None:
+            raise no_such_setting(name, architecture, known, owners(name))
+        by_group[owner][name] = value
+    return by_group
+
+
+# What other tools call a setting, by seqgen's name for it.
+NAMES_ELSEWHERE = {
+    "average": "ema",
+    "moving_average": "ema",
+    "polyak": "ema",
+    "learning_rate": "lr",
+    "n_layer": "num_layers",
+    "n_head": "num_heads",
+    "n_embd": "hidden_size",
+    "rnn_size": "hidden_size",
+    "block_size": "seq_len",
+    "context": "seq_len",
+    "bptt": "seq_len",
+    "max_iters": "steps",
+    "max_steps": "steps",
+    "grad_clip": "clip_norm",
+    "max_grad_norm": "clip_norm",
+    "label_smoothing_factor": "label_smoothing",
+}
+
+
+def setting_meant(name: str) -> str:
+    """Return the setting that an option means, or what another tool calls by this name."""
+    name = name.removeprefix("--").replace("-", "_")
+    return NAMES_ELSEWHERE.get(name, name)
+
+
+def no_such_setting(
+    name: str, architecture: str, known: Iterable[str], owners: Sequence[str] = ()
+) -> UsageError:
+    """Return the error that a setting is unknown.
+
+    Args:
+        name: the setting's.
+        architecture: which lacks it.
+        known: what it has.
+        owners: architectures that have the setting.
+    """
+    close = did_you_mean(name, known, NAMES_ELSEWHERE)
+    hint = _belongs_to(owners) or close
+    listed = f"seqgen models --architectures {architecture} lists all of them"
+    return UsageError(f"{architecture} has no setting {name!r}{hint} ({listed})")
+
+
+def _belongs_to(owners: Sequence[str]) -> str:
+    """Return `", which lstm has"` for the architectures that have a setting, the first few."""
+    if not owners:
+        return ""
+    *others, last = owners if len(owners) <= MOST_OWNERS else (*owners[:MOST_OWNERS], "others")
+    named = f"{', '.join(others)} and {last}" if others else last
+    return f", which {named} {'have' if others else 'has'}"
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read a TOML file, or a model's `config.json`, as nested tables.
+
+    Raises:
+        SeqgenError: the file is missing or is not TOML or JSON.
+    """
+    try:
+        raw = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SeqgenError(
+            f"{path} cannot be read as a configuration: {first_line(error)}"
+        ) from None
+    try:
+        settings = parse_json(raw) if path.suffix == ".json" else parse_toml(raw)
+    except ValueError as error:
+        kind = "JSON" if path.suffix == ".json" else "TOML"
+        raise SeqgenError(f"{path} is not {kind}: {error}") from None
+    if not isinstance(settings, dict):
+        raise SeqgenError(f"{path} contains no settings by name")
+    return settings
+
+
+def parse_toml(raw: str) -> dict[str, Any]:
+    """Return what TOML holds; raises ValueError if it is none."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    return tomllib.loads(raw)
+
+
+def settings_of(
+    nested: Mapping[str, Any], config_class: type[ModelConfig] = ModelConfig
+) -> dict[str, Any]:
+    """Return a configuration file's settings by name.
+
+    Tables (`model`, `training`, `data`) only group. What is derived, how texts of that model begin
+    and end, what its adapters are of, how its members are mixed, and what describes the file
+    itself, is left out.
+    """
+    about = {"format", "seqgen_version", "architecture", "plugin", "preset", "framing", "adapter"}
+    settings: dict[str, Any] = {}
+    for name, value in nested.items():
+        if name in about or (name == "members" and isinstance(value, dict)):  # no number of them
+            continue
+        if isinstance(value, dict):
+            derived = config_class.derived if name == "model" else ()
+            settings.update({k: v for k, v in value.items() if k not in derived})
+        else:
+            settings[name] = value
+    return settings

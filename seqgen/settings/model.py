@@ -1,0 +1,128 @@
+"""What the configuration of every architecture has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from seqgen.settings.setting import MOST_TOKENS, Config, setting
+
+# How n-gram models smooth their counts.
+Smoothing = Literal[
+    "maximum-likelihood",
+    "add-delta",
+    "stupid-backoff",
+    "kneser-ney",
+    "modified-kneser-ney",
+    "witten-bell",
+    "jelinek-mercer",
+    "katz",
+]
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a model is, and what that takes to be worth it.
+
+    Attributes:
+        settings: of the model.
+        tokens: how many tokens of training it needs to do better than the next smaller one.
+        text: how many tokens of text it needs to do so.
+    """
+
+    settings: Mapping[str, Any]
+    tokens: float = 0.0
+    text: float = 0.0
+
+
+# Dropout by the overfitting ratio, passes over the text x parameters / tokens of the text: each
+# row holds for ratios below its first number.
+DROPOUT_BY_OVERFITTING_RATIO = (
+    (8, 0.0),
+    (25, 0.1),
+    (70, 0.2),
+    (200, 0.3),
+    (500, 0.4),
+    (1500, 0.5),
+    (math.inf, 0.6),
+)
+
+
+def by_ratio(rows: Iterable[tuple[float, float]], ratio: float) -> float:
+    """Return the value of the first row whose limit the ratio is below."""
+    return next(value for limit, value in rows if ratio < limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(Config):
+    """What every architecture's configuration has."""
+
+    derived: ClassVar[frozenset[str]] = frozenset({"vocab_size"})
+    recipe: ClassVar[Mapping[str, Any]] = {}
+    """Training settings that suit this architecture, where the user gives none."""
+    sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
+    """What suits more or less time and text, the largest first; the last suits any."""
+
+    vocab_size: int = setting(
+        "Number of tokens in the vocabulary; it follows from the tokenizer.",
+        low=1,
+        high=MOST_TOKENS,
+    )
+
+    @classmethod
+    def sizes_for(cls, vocab_size: int, given: Collection[str]) -> tuple[Size, ...]:
+        """Return `sizes` with what else suits a vocabulary.
+
+        Args:
+            vocab_size: the number of tokens.
+            given: the names of the user's settings.
+        """
+        return cls.sizes
+
+    @classmethod
+    def recipe_for(cls, tokens: int) -> Mapping[str, Any]:
+        """Return the recipe for a training text of so many tokens."""
+        return cls.recipe
+
+    @classmethod
+    def regularised(
+        cls, overfitting_ratio: float, spelled: bool = False, rate_is_open: bool = False
+    ) -> dict[str, Any]:
+        """Return the settings that reduce overfitting.
+
+        Args:
+            overfitting_ratio: passes over the text x parameters / tokens of the text.
+            spelled: tokens are characters or bytes.
+            rate_is_open: the optimizer is the recipe's, and its learning rate may be chosen.
+        """
+        if "dropout" not in cls.fields():
+            return {}
+        return {"dropout": by_ratio(DROPOUT_BY_OVERFITTING_RATIO, overfitting_ratio)}
+
+    @property
+    def static_vector_size(self) -> int | None:
+        """The width of the vectors of tokens, where they are all that other models read of it.
+
+        Of a model of word vectors, whose `token_vectors` are its features (`--features`). None if
+        what it knows of a token depends on the tokens around it.
+        """
+        return None
+
+    def as_new(self, given: Collection[str]) -> ModelConfig:
+        """Return the configuration of a new model: with defaults that stored models do not have.
+
+        Args:
+            given: the names of the user's settings.
+        """
+        return self
+
+    def shared_weights(self) -> list[list[str]]:
+        """Return the names of each weight that several parts of a model share."""
+        ties = getattr(self, "tie_weights", False)
+        return [["embedding.weight", "head.weight"]] if ties else []
+
+    def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
+        """Return whether products in bf16 units pay on a CPU: for small ones casting costs more."""
+        return True

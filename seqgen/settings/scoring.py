@@ -1,0 +1,317 @@
+"""How texts are scored: by a model, with a cache, and by BLEU and its relatives."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+from seqgen.settings import ranges
+from seqgen.settings.data import Documents
+from seqgen.settings.generation import WritingOptions
+from seqgen.settings.options import Options, Panel, group, same, with_default
+from seqgen.settings.setting import require, setting
+
+MetricName = Literal["bleu", "chrf", "chrf++", "ter"]
+METRICS: tuple[str, ...] = get_args(MetricName)
+# Options by the metric they are for; the others are for all.
+OWNED = {
+    "bleu": ("tokenize", "smooth", "smooth_value", "max_order", "effective_order"),
+    "ter": ("case_sensitive", "normalized"),
+}
+# More resamples change no digit that is shown.
+MOST_RESAMPLES = 10**5
+# NumPy's generators, which sacreBLEU draws from, take 32 bits.
+MOST_BLEU_SEED = (1 << 32) - 1
+
+
+class TextMeasure(Options, ABC, panel=Panel.SCORES):
+    """A measure of the texts that a model writes, which a plugin adds to `seqgen eval`.
+
+    Plugins name their subclasses in `hooks.Plugin.options["eval"]`. A subclass has one flag, a
+    bool, whose name is the measure's key in the record.
+
+    Attributes:
+        rows: the lines of the table: a title, and what shows a figure of `measure`.
+    """
+
+    rows: ClassVar[tuple[tuple[str, Callable[[dict[str, Any]], str]], ...]] = ()
+
+    @property
+    def key(self) -> str:
+        """The name of its flag, and its key in the record."""
+        return next(iter(self.fields()))
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether its flag was given."""
+        return bool(self.given)
+
+    @abstractmethod
+    def measure(self, loaded: Any, real: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
+        """Return the figures of what the model wrote (`model`), and of the real texts (`text`).
+
+        Args:
+            loaded: the `LoadedModel`.
+            real: how passages of the text continue.
+            written: how the model continues each of them.
+
+        Raises:
+            SeqgenError: they cannot be measured.
+        """
+
+
+class Dynamic(Options, panel=Panel.MODEL):
+    """How the weights of a model follow the text that it scores (Krause et al. 2018)."""
+
+    dynamic: float | None = setting(
+        "Train the model on the text while it is scored, by SGD with this learning rate (dynamic "
+        "evaluation). The stored model stays as it is.",
+        bounds=ranges.WEIGHTS,
+        metavar="RATE",
+    )
+    dynamic_decay: float = setting(
+        "Share by which the weights return to the trained ones at each update of --dynamic.",
+        0.0,
+        ranges.SHARES,
+        without="0",
+    )
+    dynamic_segment: int | None = setting(
+        "Number of tokens between the updates of --dynamic.",
+        bounds=ranges.TOKENS,
+        without="20 characters or bytes; 5 other tokens",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dynamic is None:
+            self.refuse_without("--dynamic: give its learning rate as well", *self.given)
+
+    def __str__(self) -> str:
+        """Say how the weights follow."""
+        return (
+            f"dynamic evaluation by SGD (Krause et al. 2018), learning rate {self.dynamic:g}, "
+            f"decay {self.dynamic_decay:g}, segments of {self.dynamic_segment} tokens"
+        )
+
+
+class TextScoring(Options, panel=Panel.TEXT):
+    """How a model reads a text that it scores. `batch_size` never changes a figure."""
+
+    documents: Documents | None = setting(
+        "Read the text as one continuous stream, or each line as a separate document.",
+        without="as the model was trained",
+        common=True,
+    )
+    stride: int | None = setting(
+        "How many tokens a transformer's full context window moves on at a time.",
+        low=1,
+        panel=Panel.MODEL,
+        without="half the window",
+    )
+    batch_size: int = with_default(WritingOptions, "batch_size", 32)
+
+
+class Scoring(TextScoring, panel=Panel.SCORES):
+    """How a model scores a text, and what is counted."""
+
+    top5: bool = setting("Report top-5 accuracy also for n-grams over words, where it is slow.")
+    no_end: bool = setting(
+        "Leave the ends of lines out of all figures: each line counts without its newline."
+    )
+    learning: Dynamic = group(Dynamic)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_two("--stride", "--dynamic")
+
+    @property
+    def learns(self) -> bool:
+        """Whether the model goes on learning from the text."""
+        return self.learning.dynamic is not None
+
+    @property
+    def want(self) -> Literal["ranks", "hits"]:
+        """What a model is asked for beside log-probabilities, a `models.scores.ScoreDetail`."""
+        return "ranks" if self.top5 else "hits"
+
+
+class ScoreOptions(Options, panel=Panel.SCORES):
+    """How texts are compared with references, by any metric; the defaults are sacreBLEU's."""
+
+    lowercase: bool = setting("Ignore case.")
+    tokenize: str | None = setting(
+        "BLEU: tokenizer, such as 13a, intl, char, zh or none.", metavar="KIND", without="13a"
+    )
+    smooth: Literal["exp", "floor", "add-k", "none"] = setting(
+        "BLEU: smoothing of n-grams without a match.", "exp"
+    )
+    smooth_value: float | None = setting(
+        "BLEU: value of the smoothing floor or add-k.", low=0, high=1e6
+    )
+    # No sentence has matches of more than 100 words, and each order takes its time.
+    max_order: int = setting("BLEU: length of the longest n-grams.", 4, low=1, high=100)
+    effective_order: bool = setting(
+        "BLEU: use only n-grams that the text is long enough for; always so for single sentences."
+    )
+    case_sensitive: bool = setting("TER: treat upper and lower case as different.")
+    normalized: bool = setting("TER: normalise punctuation first.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_two("--lowercase", "--case-sensitive")
+
+
+class BleuOptions(ScoreOptions, panel=Panel.SCORES):
+    """What one metric measures, and how."""
+
+    metric: MetricName = setting("Metric.", "bleu")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for owner, names in OWNED.items():
+            given = [flag for flag in map(self.name_of, names) if flag in self.given]
+            if given and self.metric != owner:
+                require(False, f"{given[0]} is for --metric {owner}, not {self.metric}")
+
+
+class MetricOptions(ScoreOptions, panel=Panel.SCORES):
+    """What several metrics measure, and how."""
+
+    metric: tuple[MetricName, ...] = setting(
+        "Metric: bleu, chrf, chrf++ or ter. Can be repeated.", metavar="KIND", without="bleu"
+    )
+
+    def by_metric(self, default: Sequence[str] = ("bleu",)) -> list[BleuOptions]:
+        """Return the options of each metric; one that is for a single metric goes to that alone.
+
+        Raises:
+            UsageError: a metric is named twice, or an option is for one not asked for.
+        """
+        given: dict[str, Any] = {name: getattr(self, name) for name in ScoreOptions.fields()}
+        metrics = self.metric or tuple(default)
+        require(len(set(metrics)) == len(metrics), "give each --metric once")
+        every = []
+        for metric in metrics:
+            others = {
+                name for owner in metrics if owner != metric for name in OWNED.get(owner, ())
+            } - set(OWNED.get(metric, ()))
+            applicable = {name: value for name, value in given.items() if name not in others}
+            every.append(BleuOptions(metric=metric, **applicable))
+        return every
+
+
+class TranslationScores(Options, panel=Panel.TRANSLATED):
+    """What translations are scored by."""
+
+    metric: tuple[MetricName, ...] = same(
+        MetricOptions, "metric", panel=Panel.TRANSLATED, without="bleu, chrf, ter"
+    )
+    by_length: tuple[int, ...] = setting(
+        "The longest source of each class of lengths, in words.",
+        listed=True,
+        metavar="N,N,...",
+        without="five classes of about equal size",
+    )
+
+
+class BleuTest(Options, panel=Panel.TESTS):
+    """How sure a score is, and whether two systems differ."""
+
+    confidence: bool = setting("Add a 95 % interval, from resampling the lines.")
+    against: tuple[str, ...] = setting(
+        "Output of another system: test whether its score differs significantly from HYP's.",
+        reads="file",
+    )
+    paired_test: Literal["bootstrap", "randomization"] = setting("Test of --against.", "bootstrap")
+    samples: int = setting(
+        "Number of resamples for --confidence and --against.", 1000, low=2, high=MOST_RESAMPLES
+    )
+    seed: int = setting(
+        "Random seed of the resampling; the default is sacreBLEU's.",
+        12345,
+        low=0,
+        high=MOST_BLEU_SEED,
+    )
+    sentence_level: bool = setting(
+        "Print a score for each line; several metrics are columns.", panel=Panel.OUTPUT
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        wrong = [flag for flag in ("--confidence", "--against") if flag in self.given]
+        if self.sentence_level and wrong:
+            require(False, f"{wrong[0]} is about a whole text; leave out --sentence-level")
+
+
+STRENGTH, FLATNESS = 0.1, 0.3
+
+
+class CacheOptions(Options, panel=Panel.MODEL):
+    """What the command line says of a cache."""
+
+    cache: int | None = setting(
+        "Look up what followed at the last N positions where the model's features were alike "
+        "(a continuous cache). For models with hidden vectors.",
+        bounds=ranges.WIDTHS,
+        without="no cache",
+    )
+    cache_strength: float | None = setting(
+        "Weight of the cache, from 0 to below 1.",
+        bounds=ranges.SHARES_BELOW_1,
+        without=str(STRENGTH),
+    )
+    cache_flatness: float | None = setting(
+        "Multiply products of features by this: the smaller, the flatter the cache's distribution.",
+        low=0,
+        high=1000,
+        without=str(FLATNESS),
+    )
+
+    @property
+    def config(self) -> CacheConfig | None:
+        """The cache that is asked for.
+
+        Raises:
+            UsageError: there is no `--cache` that the other options belong to.
+        """
+        strength, flatness = self.cache_strength, self.cache_flatness
+        if self.cache is None:
+            self.refuse_without("a cache: give --cache N as well", *self.given)
+            return None
+        return CacheConfig(
+            self.cache,
+            STRENGTH if strength is None else strength,
+            FLATNESS if flatness is None else flatness,
+        )
+
+
+@dataclass(frozen=True)
+class CacheConfig:
+    """How a model's past is looked up (Grave et al. 2017).
+
+    Attributes:
+        size: how many past positions are kept.
+        strength: lambda, the weight of the cache; the rest is the model's.
+        flatness: theta, by which products of features are multiplied; 0 counts words alone.
+
+    Raises:
+        UsageError: a value is out of bounds.
+    """
+
+    size: int
+    strength: float = STRENGTH
+    flatness: float = FLATNESS
+
+    def __post_init__(self) -> None:
+        CacheOptions.check("cache", self.size)
+        CacheOptions.check("cache_strength", self.strength)
+        CacheOptions.check("cache_flatness", self.flatness)
+
+    def __str__(self) -> str:
+        """Return the options that mean this."""
+        return (
+            f"--cache {self.size} --cache-strength {self.strength:g} "
+            f"--cache-flatness {self.flatness:g}"
+        )

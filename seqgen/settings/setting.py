@@ -1,0 +1,493 @@
+"""Settings: types, bounds, checks, and the values that a search tries of them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+import math
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, replace
+from types import UnionType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin
+
+from seqgen.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+Number = int | float
+# What no size, seed or count may pass: ids, seeds and file positions are 64-bit numbers.
+MOST_SEED = (1 << 63) - 1
+MOST_TOKENS = (1 << 31) - 1
+MOST_STEPS = 10**12
+# Texts that are worked on side by side.
+MOST_ROWS = 1 << 16
+# Texts that are written for each that is kept.
+MOST_CANDIDATES = 10**6
+# Widths past these make matrices of terabytes, which no machine can begin to train.
+MOST_WIDTH = 1 << 20
+MOST_LAYERS = 1000
+MOST_RATE = 1e6
+# Training with a loss this high, in nats per token, does not recover; a uniform guess costs log V,
+# about ten.
+MOST_NATS = 1e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """The allowed range of a number; None means no limit.
+
+    Attributes:
+        low: the smallest allowed value.
+        above: the value must be greater than this.
+        high: the largest allowed value.
+        below: the value must be less than this.
+    """
+
+    low: Number | None = None
+    above: Number | None = None
+    high: Number | None = None
+    below: Number | None = None
+
+    def __contains__(self, value: Number) -> bool:
+        return (
+            (self.low is None or value >= self.low)
+            and (self.above is None or value > self.above)
+            and (self.high is None or value <= self.high)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self) -> str:
+        """Return the end of a sentence, such as "from 1 to 10" or "more than 0"."""
+        if self.low is not None and self.high is not None:
+            return f"from {_plain(self.low)} to {_plain(self.high)}"
+        words = {"at least": self.low, "more than": self.above}
+        words |= {"at most": self.high, "less than": self.below}
+        return " and ".join(f"{word} {_plain(x)}" for word, x in words.items() if x is not None)
+
+    def check(self, name: str, value: Number | None) -> None:
+        """Refuse a number that is out of bounds; None passes.
+
+        Raises:
+            UsageError: names the setting, which is `name`, and the bounds.
+        """
+        if value is None or value in self:
+            return
+        too_high = self.high is not None and not value <= self.high
+        told = self if too_high else self.without_sanity_limit()
+        raise UsageError(f"{name} must be {told}, not {short(value)}")
+
+    def without_sanity_limit(self) -> Bounds:
+        """Return the bounds to document, without a limit that only catches typing errors."""
+        keep = self.high is None or self.high <= SANE
+        return self if keep else dataclasses.replace(self, high=None)
+
+
+NO_BOUNDS = Bounds()
+# Upper limits above this only catch typing errors, so they are not documented.
+SANE = 1000
+
+
+def _plain(number: Number) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
+
+
+def short(value: object) -> str:
+    """Return a value as a message shows it: a very long one by its first digits and its length."""
+    try:
+        text = str(value)
+    except ValueError:  # more digits than Python writes
+        return "a number of thousands of digits"
+    return text if len(text) <= 40 else f"{text[:20]}... ({len(text):,} characters)"
+
+
+# Instead of a default: the setting must be given.
+REQUIRED = MISSING
+# The type of a setting says what it is if it is not given: None, False or ().
+_BY_TYPE = object()
+
+
+def setting(
+    doc: str,
+    default: Any = _BY_TYPE,
+    bounds: Bounds | None = None,
+    *,
+    low: Number | None = None,
+    above: Number | None = None,
+    high: Number | None = None,
+    below: Number | None = None,
+    search: Any = None,
+    **flag: Any,
+) -> Any:
+    """Return a dataclass field with its documentation and bounds.
+
+    Args:
+        doc: what it means, in a line.
+        default: its value if it is not given, or REQUIRED. By default it follows from the type:
+            None if that is allowed, False for a bool, () for a tuple; others are required.
+        bounds: what it may be (`configs.ranges`); None for what the next four say.
+        low: the least it may be.
+        above: what it is more than.
+        high: the most it may be.
+        below: what it is less than.
+        search: the range or the values that `tune` tries of it, a `search.Dimension`; None for a
+            setting that it leaves alone unless it is asked.
+        flag: how it stands on the command line, see `Flag`.
+    """
+    bounds = bounds or Bounds(low=low, above=above, high=high, below=below)
+    metadata = {"doc": doc, "bounds": bounds, "search": search, "flag": Flag(**flag)}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def argument(doc: str, metavar: str, **about: Any) -> Any:
+    """Return the field of an argument, which has no name: `metavar` stands for it in help.
+
+    `about` is what else there is to say of it; see `setting`.
+    """
+    return setting(doc, metavar=metavar, positional=True, **about)
+
+
+def file_argument(doc: str, metavar: str = "[FILE]", **about: Any) -> Any:
+    """Return the field of an argument that is the name of a file, or of several."""
+    return argument(doc, metavar, reads="file", **about)
+
+
+def _nothing_of(kind: Any) -> Any:
+    """Return the default that follows from a type, or from how it is written; see `setting`."""
+    kind = kind if isinstance(kind, str) else inspect.formatannotation(kind)
+    if kind.endswith("| None"):
+        return None
+    return False if kind == "bool" else () if kind.startswith("tuple[") else REQUIRED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flag:
+    """What the command line has to know of a setting beyond its type, default and help.
+
+    Attributes:
+        panel: the heading that help lists it under.
+        names: as they are typed, if that is not `--` and the setting's name; long ones after the
+            first are old spellings, which help leaves out.
+        metavar: what stands for the value in help; by default it follows from the type.
+        without: what happens without it, in words, where the default itself would not say that.
+        reads: the name of what turns the typed text into the value (`cli.flags.READERS`).
+        completes: the name of what a shell completes (`cli.flags.COMPLETIONS`).
+        listed: its values, of a tuple, stand in one text with commas between them.
+        positional: it is an argument and has no name.
+        common: most runs need it, so that the short help (-h) lists it.
+        writes: its value names a file or folder that the command writes.
+        hidden: help leaves it out.
+    """
+
+    panel: str = ""
+    names: tuple[str, ...] = ()
+    metavar: str = ""
+    without: str = ""
+    reads: str = ""
+    completes: str = ""
+    listed: bool = False
+    positional: bool = False
+    common: bool = False
+    writes: bool = False
+    hidden: bool = False
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise a UsageError with `message` unless `condition` holds."""
+    if not condition:
+        raise UsageError(message)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings by name. Every field is a plain value, so that JSON and TOML hold all of it."""
+
+    # Fields that follow from the data and from other settings: no user sets them.
+    derived: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name, kind in cls.__annotations__.items():
+            field = vars(cls).get(name)
+            if isinstance(field, dataclasses.Field) and field.default is _BY_TYPE:
+                field.default = _nothing_of(kind)
+
+    @classmethod
+    def fields(cls) -> dict[str, dataclasses.Field]:
+        """Return the fields a user may set, by name, in order."""
+        return {f.name: f for f in dataclasses.fields(cls) if f.name not in cls.derived}
+
+    @classmethod
+    @functools.cache
+    def types(cls) -> dict[str, Any]:
+        """Return each field's type, resolved."""
+        return typing.get_type_hints(cls)
+
+    @classmethod
+    def name_of(cls, field: str) -> str:
+        """Return what messages call a field."""
+        return field
+
+    @classmethod
+    def check(cls, field: str, value: Any) -> Any:
+        """Return a field's value as its type.
+
+        Raises:
+            UsageError: it has another type, or is out of bounds or no choice; names the setting.
+        """
+        name = cls.name_of(field)
+        value = conform(name, value, cls.types()[field])
+        bounds = cls.__dataclass_fields__[field].metadata.get("bounds", NO_BOUNDS)
+        for one in value if isinstance(value, tuple) else (value,):
+            bounds.check(name, one)
+        return value
+
+    def __post_init__(self) -> None:
+        """Check each value's type and bounds, and each choice; see `check`."""
+        for field in dataclasses.fields(self):
+            value = self.check(field.name, getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
+
+    @classmethod
+    def read(cls, table: object) -> Self:
+        """Return the configuration that a stored table holds.
+
+        Raises:
+            UsageError: it is no table, or has a setting too many, too few, or a wrong one.
+        """
+        require(isinstance(table, Mapping), f"settings must be in a table, not {short(table)}")
+        known = {field.name: field for field in dataclasses.fields(cls)}
+        strange = next((str(name) for name in table if name not in known), None)
+        require(strange is None, f"there is no setting {strange!r}{did_you_mean(strange, known)}")
+        needed = (name for name, field in known.items() if field.default is MISSING)
+        missing = next((name for name in needed if name not in table), None)
+        require(missing is None, f"the setting {missing!r} is missing")
+        return cls(**table)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return every field by name, as JSON can hold it."""
+        return dataclasses.asdict(self)
+
+
+def conform(name: str, value: Any, kind: Any) -> Any:
+    """Return `value` as the field type `kind`, reading text such as "0.1" or "true".
+
+    Raises:
+        UsageError: the value is not of that type, or not among the choices.
+    """
+    options, choices = _options(kind)
+    if type(None) in options and (value is None or (value == "none" and "none" not in choices)):
+        return None
+    for option, origin in options.items():
+        plain = option in (bool, int, float, str)
+        if isinstance(option, type) and not plain and isinstance(value, option):
+            return value  # a path, or a group of settings
+        if origin is Literal:
+            if str(value) in get_args(option):
+                return str(value)  # TOML's clip_norm_type = 2 is a number
+        elif option is bool:
+            if str(value).lower() in ("true", "false"):
+                return str(value).lower() == "true"
+        elif option in (int, float):
+            number = _number(value, option)
+            if number is not None:
+                return number
+        elif origin is dict:
+            if isinstance(value, Mapping):
+                return dict(value)
+        elif origin is tuple:
+            if isinstance(value, str | Iterable):
+                each = get_args(option)[0]
+                if isinstance(value, str):
+                    value = value.split(",") if each in (int, float) else (value,)
+                return tuple(value if each is str else (conform(name, x, each) for x in value))
+        elif option is str and type(value) in (str, int, float):
+            return str(value)  # TOML's val = 0.05 is a number
+    expected = " or ".join(_describe(option) for option in options)
+    hint = did_you_mean(str(value), choices)
+    raise UsageError(f"{name} must be {expected}, not {short(repr(value))}{hint}")
+
+
+@functools.cache
+def _options(kind: Any) -> tuple[dict[Any, Any], list[str]]:
+    """Return the types that a type is of, by each its origin, and all choices among them."""
+    options = get_args(kind) if get_origin(kind) in (typing.Union, UnionType) else (kind,)
+    origins = {option: get_origin(option) for option in options}
+    choices = [str(c) for option in options if origins[option] is Literal for c in get_args(option)]
+    return origins, choices
+
+
+def _number(value: Any, kind: type) -> int | float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if kind is int and isinstance(value, int | str):
+        with contextlib.suppress(ValueError):
+            return int(value)  # exact, which a large seed is not as a float
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    if not math.isfinite(number):
+        return None
+    if kind is int:
+        return int(number) if number == int(number) else None
+    return number
+
+
+def _describe(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return "one of " + ", ".join(map(str, get_args(kind)))
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    origins = {dict: "a table", tuple: "a list"}
+    return origins.get(get_origin(kind)) or names.get(kind, "none")
+
+
+def texts(flag: str, given: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the texts of an option that takes several; a bare `str` is one.
+
+    Raises:
+        UsageError: one of them is empty or no text; names the flag.
+    """
+    several = (given,) if isinstance(given, str) else tuple(given)
+    for text in several:
+        why = no_text(text)
+        require(why is None, f"{flag} {why}")
+        require(text != "", f"{flag} needs a text that is not empty")
+    return several
+
+
+def no_text(value: object) -> str | None:
+    """Return why `value` is no text that UTF-8 can hold, as the end of a sentence, or None."""
+    if not isinstance(value, str):
+        return f"is not text but {value!r}"
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        code, at = ord(value[error.start]), len(value[: error.start].encode())
+        # Python makes U+DC80 to U+DCFF of an argument's bytes that are not UTF-8.
+        escaped = 0xDC80 <= code <= 0xDCFF
+        bad = f"byte 0x{code - 0xDC00:02x}" if escaped else f"U+{code:04X}"
+        return f"is not UTF-8 text: {bad} at offset {at}"
+    return None
+
+
+HOW = "--search takes KEY=LOW:HIGH, KEY=LOW:HIGH:log or KEY=a,b,c"
+
+
+@dataclass(frozen=True)
+class Span:
+    """The numbers from `low` to `high`.
+
+    Attributes:
+        low: the least.
+        high: the most.
+        log: draw their logarithms evenly, not the numbers.
+        relative: `low` and `high` are multiples of the value that seqgen would take.
+    """
+
+    low: Any
+    high: Any
+    log: bool = False
+    relative: bool = False
+
+    def around(self, value: Any) -> Span:
+        """Return the span in numbers, for a setting that would otherwise have this value."""
+        if not self.relative:
+            return self
+        return Span(self.low * value, self.high * value, self.log)
+
+    def of_type(self, name: str, kind: Any, bounds: Bounds) -> Span:
+        """Return the span with ends of the setting's type.
+
+        Raises:
+            UsageError: it is empty, out of bounds, or of a setting that is no number.
+        """
+        number = any(part in (int, float) for part in (kind, *get_args(kind)))
+        require(number, f"{name} is not a number: list its values, as {name}=a,b,c")
+        low, high = (conform(name, end, kind) for end in (self.low, self.high))
+        require(None not in (low, high), f"{name}=none has no place in a range")
+        bounds.check(name, low)
+        bounds.check(name, high)
+        require(low < high, f"the range of {name} must rise: {low} is not less than {high}")
+        require(not self.log or low > 0, f"the range of {name} begins at {low}: no :log then")
+        return replace(self, low=low, high=high)
+
+    def __contains__(self, value: Any) -> bool:
+        return isinstance(value, int | float) and self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        return f"{self.low:.4g}:{self.high:.4g}" + (":log" if self.log else "")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Some values.
+
+    Attributes:
+        values: them.
+        relative: they are multiples of the value that seqgen would take.
+    """
+
+    values: tuple[Any, ...]
+    relative: bool = False
+
+    def around(self, value: Any) -> Choices:
+        """Return the values, for a setting that would otherwise have this one."""
+        if not self.relative:
+            return self
+        kind = type(value)
+        return Choices(_distinct(max(kind(1), kind(value * times)) for times in self.values))
+
+    def of_type(self, name: str, kind: Any, bounds: Bounds) -> Choices:
+        """Return the values in the setting's type.
+
+        Raises:
+            UsageError: one is of another type or out of bounds; or there is only one.
+        """
+        values = _distinct(conform(name, value, kind) for value in self.values)
+        for value in values:
+            bounds.check(name, value if isinstance(value, int | float) else None)
+        require(len(values) > 1, f"{name} has only one value to try: give it by --set {name}=VALUE")
+        return Choices(values)
+
+    def __contains__(self, value: Any) -> bool:
+        return value in self.values
+
+    def __str__(self) -> str:
+        return ",".join(map(_shown, self.values))
+
+
+Dimension = Span | Choices
+
+
+def _distinct(values: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def read_search(text: str) -> tuple[str, Dimension]:
+    """Return the setting and the values of a `--search`, as yet without types.
+
+    Raises:
+        UsageError: it is none of its three forms.
+    """
+    key, equals, value = (part.strip() for part in text.partition("="))
+    require(bool(equals and key and value), f"{HOW}, not {text!r}")
+    name = key.replace("-", "_")
+    low, colon, rest = value.partition(":")
+    if not colon:
+        parts = tuple(part.strip() for part in value.split(","))
+        require(all(parts), f"{HOW}, not {text!r}")
+        return name, Choices(parts)
+    high, colon, log = rest.partition(":")
+    require(not colon or log == "log", f"{HOW}, not {text!r}")
+    return name, Span(low.strip(), high.strip(), log == "log")

@@ -1,0 +1,138 @@
+"""Models on their way from other tools and to them: what formats read and write.
+
+`hooks.ModelFormat` says how a plugin adds a format; its functions are those below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from seqgen.errors import SeqgenError
+from seqgen.settings import DataConfig, Documents
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from seqgen.models.base import LanguageModel
+    from seqgen.text.framing import Framing
+    from seqgen.text.labels import Labels
+    from seqgen.text.tokenizers import Tokenizer
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """Low-rank adapters, apart from the model that they are of.
+
+    Attributes:
+        tensors: their parts by name, see `models.low_rank.adapter_tensors`.
+        rank: r.
+        alpha: the scale of an update is alpha / r.
+    """
+
+    tensors: Mapping[str, Tensor]
+    rank: int
+    alpha: float
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """What a file of another tool holds, as seqgen stores it.
+
+    Attributes:
+        architecture: its name in the registry.
+        model: with its weights.
+        tokenizer: its ids.
+        data: how its text is read.
+        framing: how its texts begin and end.
+        facts: what else is to be recorded of it, as JSON can hold it.
+        source_tokenizer: the ids of its sources, if they are not those of its texts.
+        adapters: what is stored instead of the model's weights, if the file is of an update of it.
+    """
+
+    architecture: str
+    model: Any  # has a config
+    tokenizer: Tokenizer
+    data: DataConfig
+    framing: Framing
+    facts: Mapping[str, Any]
+    source_tokenizer: Tokenizer | None = None
+    adapters: Adapters | None = None
+
+
+class LineImporter(Protocol):
+    """Reads a file of another tool line by line."""
+
+    def __call__(
+        self, lines: Iterable[bytes], path: Path, like: tuple[Tokenizer, DataConfig] | None
+    ) -> ImportedModel:
+        """Return the model of a file.
+
+        Args:
+            lines: of the file, unpacked.
+            path: what messages call it.
+            like: the tokens that the file is about, and how its text is read; None if the file
+                alone says so.
+
+        Raises:
+            SeqgenError: it cannot be read, is broken, or has tokens that `like` does not have.
+        """
+
+
+class FolderImporter(Protocol):
+    """Reads a folder of another tool, or a file that is not read line by line."""
+
+    def __call__(self, path: Path, like: tuple[Tokenizer, DataConfig] | None) -> ImportedModel:
+        """Return the model of a folder or file; see `LineImporter`."""
+
+
+# What a record calls `ModelToExport.kept`.
+KEPT = "tokenizer_config"
+
+
+@dataclass(frozen=True)
+class ModelToExport:
+    """What is written for another tool.
+
+    Attributes:
+        model: with its weights.
+        tokenizer: its ids.
+        documents: how its text is read.
+        framing: how its texts begin and end.
+        name: what messages call it.
+        source_tokenizer: the ids of its sources, or its labels; None for neither.
+        number_type: what its weights are written as, in a format that has a choice (`--type`).
+        kept: what an imported model had in `tokenizer_config.json` that seqgen does not use.
+        adapters: those that the model's weights contain.
+        base: where the model without them is, or what it is called.
+    """
+
+    model: LanguageModel
+    tokenizer: Tokenizer
+    documents: Documents
+    framing: Framing
+    name: str
+    source_tokenizer: Tokenizer | Labels | None = None
+    number_type: str = "f32"
+    kept: Mapping[str, Any] = field(default_factory=dict)
+    adapters: Adapters | None = None
+    base: str | None = None
+
+    def require_no_labels(self) -> None:
+        """Refuse a model with labels, which are tokens that its tokenizer does not have.
+
+        Raises:
+            SeqgenError: it has some.
+        """
+        if self.model.vocab_size != self.tokenizer.vocab_size:
+            message = f"{self.name} writes texts with labels, which this format cannot hold"
+            raise SeqgenError(message)
+
+
+# Takes a model; returns the file in pieces. Raises SeqgenError if the format cannot hold this kind
+# of model.
+Exporter = Callable[[ModelToExport], Iterable[bytes]]
+# The same for the files of a folder, by name, the one that makes it whole last.
+FolderExporter = Callable[[ModelToExport], Iterable[tuple[str, bytes]]]

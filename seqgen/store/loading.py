@@ -1,0 +1,422 @@
+"""Loading trained models, and mixtures of those that read text alike."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqgen import registry, store
+from seqgen.engines.choice import NO_ARRAY_MODEL, EngineChoice, Workload, choose_engine
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.inference import ArrayModel, InferenceModel, NeuralArrays
+from seqgen.settings import WHOLE_NUMBERS, DataConfig, Direction
+from seqgen.settings.scoring import CacheConfig
+from seqgen.store import StoredMixture, StoredModel
+from seqgen.store.loaded import LoadedModel
+from seqgen.text.labels import Labels
+from seqgen.text.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    import torch
+
+    from seqgen.engines.precision import Precision
+    from seqgen.models.mixture.mixed import Mixed
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a command is going to ask of a model, as far as it is known beforehand.
+
+    Attributes:
+        read: tokens to score, or more; None for those that the model has held out.
+        written: tokens to write, of all texts together.
+        rows: texts that are written side by side.
+        lasting: the model is used for as long as the process runs, whatever happens to its file.
+    """
+
+    read: int | None = 0
+    written: int = 0
+    rows: int = 1
+    lasting: bool = False
+
+    @classmethod
+    def of_files(cls, names: Sequence[str], **more: int) -> Work:
+        """Return the work of reading files; None of them stands for what is held out.
+
+        A token has at least a byte. `-` counts what a shell's `< FILE` has; what comes through a
+        pipe counts nothing, for its size is not known.
+        """
+        if not names:
+            return cls(read=None, **more)
+        paths = [Path("/dev/stdin" if name == "-" else name) for name in names]
+        return cls(read=sum(path.stat().st_size for path in paths if path.is_file()), **more)
+
+    def of(self, stored: StoredModel | StoredMixture) -> Workload:
+        """Return the work for one model; a token that it has held out has at least a byte."""
+        read = self.read
+        if read is None:
+            held_out = stored.validation_text or (stored.validation_pairs or [None])[-1]
+            read = held_out.stat().st_size if held_out else 0
+        return Workload(read, self.written, self.rows)
+
+
+def engine_of(
+    stored: StoredModel | StoredMixture,
+    work: Work | None,
+    device: str = "auto",
+    precision: Precision = "auto",
+) -> EngineChoice:
+    """Return which engine is to run what is stored, if there is an array model of it."""
+    rows = [registry.known_architecture(one.config["architecture"]) for one in parts_of(stored)]
+    counted = all(row is not None and row.estimator for row in rows)
+    load = None if work is None else lambda: work.of(stored)
+    return choose_engine(load, device, precision, counted)
+
+
+def load(
+    name: str | Path | None = None,
+    device: str = "auto",
+    precision: Precision = "auto",
+    cache: CacheConfig | None = None,
+    work: Work | None = None,
+) -> LoadedModel:
+    """Load a trained model.
+
+    `seqgen.engines.choice` decides which engine runs it. Over arrays, PyTorch is not loaded.
+
+    Args:
+        name: a name, a path, or None for the latest written; a mixture such as A:0.7+B:0.3.
+        device: auto, cpu, cuda or mps.
+        precision: "auto" is float32: decoding and scoring never round more than they must. bf16,
+            int8 and int4 keep matrices in fewer bits.
+        cache: a continuous cache to put beside it.
+        work: what it is to do; None for anything, which is PyTorch's.
+
+    Raises:
+        UsageError: the model, or the device, has no whole numbers.
+        SeqgenError: there is no such model, or it is damaged, or it can have no cache.
+    """
+    stored = store.find_all(name)
+    require_language_model(stored)
+    loaded = load_any(stored, device, precision, work)
+    require_whole_numbers(loaded, precision)
+    return loaded if cache is None else with_cache(loaded, cache)
+
+
+def load_any(
+    stored: StoredModel | StoredMixture,
+    device: str = "auto",
+    precision: Precision = "auto",
+    work: Work | None = None,
+) -> LoadedModel:
+    """Load what is stored, whether or not it is a language model; see `load`."""
+    choice = engine_of(stored, work, device, precision)
+    if choice.over_arrays:
+        loaded = load_over_arrays(stored, work.lasting)
+        if loaded is not None:
+            return replace(loaded, engine=choice)
+        choice = NO_ARRAY_MODEL
+    from seqgen.engines.precision import choose_device
+
+    place = choose_device(device)
+    if isinstance(stored, StoredMixture):
+        return replace(load_mixture(stored, place, precision), engine=choice)
+    return replace(load_stored(stored, place, precision), engine=choice)
+
+
+def parts_of(stored: StoredModel) -> Sequence[StoredModel]:
+    """Return the parts of a mixture; of any other model, itself."""
+    return stored.parts if isinstance(stored, StoredMixture) else [stored]
+
+
+def require_language_model(stored: StoredModel) -> None:
+    """Refuse a model that is no language model, or a mixture with such a part.
+
+    Raises:
+        UsageError: says what it is, and which command is for it.
+    """
+    for part in parts_of(stored):
+        row = registry.known_architecture(part.config["architecture"])
+        if row is not None and row.task.model_is is not None:
+            raise UsageError(f"{part.name} {row.task.model_is}")
+
+
+def require_served(command: str, stored: StoredModel, otherwise: str) -> None:
+    """Refuse a model that a command of its own is not for, or a mixture.
+
+    Args:
+        command: see `Task.serves`.
+        stored: the model.
+        otherwise: what to say of another kind of model, after its name.
+
+    Raises:
+        UsageError: it is one.
+    """
+    mixed = isinstance(stored, StoredMixture)
+    row = registry.known_architecture(stored.config["architecture"])
+    # An architecture that is not known is said to be damage where the model is loaded.
+    if mixed or (row is not None and command not in row.task.serves):
+        raise UsageError(f"{stored.name} {otherwise}")
+
+
+def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
+    """Return a model with a continuous cache beside it.
+
+    In a mixture, each part that has features to look up gets one.
+
+    Raises:
+        UsageError: the model writes from sources.
+        SeqgenError: it is estimated from counts.
+    """
+    loaded.conditioning.require_nothing("--cache")
+    parts = loaded.model.parts
+    cached = [beside_caches(part, cache) for part in parts]
+    if not any(cached):
+        raise SeqgenError(
+            f"{loaded.stored.name} has no hidden vectors, which --cache compares; give a neural "
+            "model, or a mixture with one"
+        )
+    model = cached[0]
+    if isinstance(loaded.stored, StoredMixture):
+        both = zip(cached, parts, strict=True)
+        model = mixture_of([one or part for one, part in both], loaded.stored)
+    return replace(loaded, model=model, cache=cache)
+
+
+def beside_caches(
+    model: InferenceModel, cache: CacheConfig, flatnesses: Sequence[float] | None = None
+) -> InferenceModel | None:
+    """Return a model with a cache beside it, or with several; None if it has no features."""
+    if isinstance(model, ArrayModel):
+        from seqgen.models.memory.continuous_cache import CachedArrays
+
+        return CachedArrays(model, cache, flatnesses) if isinstance(model, NeuralArrays) else None
+    from seqgen.models.base import NeuralLanguageModel
+    from seqgen.models.memory.cached import Cached
+
+    return Cached(model, cache, flatnesses) if isinstance(model, NeuralLanguageModel) else None
+
+
+def load_over_arrays(stored: StoredModel, whole: bool = False) -> LoadedModel | None:
+    """Load what is stored as an array model; None where there is none of it.
+
+    Args:
+        stored: what to load.
+        whole: read its weights into memory; see `mapped_tensors`.
+
+    Raises:
+        SeqgenError: it is damaged.
+    """
+    if isinstance(stored, StoredMixture):
+        parts = [load_over_arrays(part, whole) for part in stored.parts]
+        return None if None in parts else _mixed(stored, parts)
+    found = stored.load_arrays(whole)
+    return None if found is None else _assembled(stored, *found)
+
+
+def load_stored(stored: StoredModel, device: torch.device, precision: Precision) -> LoadedModel:
+    """Load what `stored` holds; see `load`."""
+    from seqgen.engines.precision import in_precision
+    from seqgen.store.machine import choose_products
+
+    loaded = _assembled(stored, *stored.load())
+    choose_products(device)
+    return replace(loaded, model=in_precision(loaded.model.to(device), precision))
+
+
+def _assembled(stored: StoredModel, model: InferenceModel, tokenizer: Tokenizer) -> LoadedModel:
+    """Return a stored model with its tokenizers and the way its text is read.
+
+    Raises:
+        SeqgenError: its parts do not fit.
+    """
+    source_tokenizer = stored.load_source_tokenizer(tokenizer)
+    labels = source_tokenizer if isinstance(source_tokenizer, Labels) else ()
+    if model.vocab_size != tokenizer.vocab_size + len(labels):
+        raise SeqgenError(
+            f"{stored.path} is damaged: its model has {model.vocab_size} tokens and its "
+            f"tokenizer {tokenizer.vocab_size + len(labels)}"
+        )
+    if labels and not labels.begin < labels.first == tokenizer.vocab_size:
+        raise SeqgenError(f"{stored.path} is damaged: its labels do not follow its tokens")
+    joint = labels or source_tokenizer is None or source_tokenizer is tokenizer
+    sizes = {None} if joint else {source_tokenizer.vocab_size}
+    if not joint and source_tokenizer.vocab_size == tokenizer.vocab_size:
+        sizes.add(None)  # two ways of cutting texts into the same tokens, as Marian's
+    if getattr(model.config, "source_vocab_size", None) not in sizes:
+        raise SeqgenError(
+            f"{stored.path} is damaged: its model and the tokenizer of its sources do not fit"
+        )
+    data, framing = stored.settings("data", DataConfig), stored.framing(tokenizer)
+    return LoadedModel(stored, model, tokenizer, data, source_tokenizer, own_framing=framing)
+
+
+def require_whole_numbers(loaded: LoadedModel, precision: Precision) -> None:
+    """Refuse int8 and int4 where no part of a model has them.
+
+    Raises:
+        UsageError: says what can be done.
+    """
+    if precision not in WHOLE_NUMBERS or loaded.precision == precision:
+        return
+    raise UsageError(
+        f"--precision {precision} is for transformers and recurrent models of text, on a CPU; "
+        f"{loaded.stored.name} is none on {loaded.model.device.type}: leave it out, or give "
+        "--device cpu"
+    )
+
+
+def load_mixture(stored: StoredMixture, device: torch.device, precision: Precision) -> LoadedModel:
+    """Load models that read text alike, as one; see `load`.
+
+    Raises:
+        SeqgenError: two of them have different tokens, or different ends of a text.
+    """
+    return _mixed(stored, [load_stored(part, device, precision) for part in stored.parts])
+
+
+def _mixed(stored: StoredMixture, parts: Sequence[LoadedModel]) -> LoadedModel:
+    """Return loaded parts as the mixture that they are stored as; see `load_mixture`."""
+    first = parts[0]
+    for other in parts[1:]:
+        require_alike(first, other)
+    return replace(first, stored=stored, model=mixture_of([part.model for part in parts], stored))
+
+
+def mixture_of(parts: Sequence[InferenceModel], stored: StoredMixture) -> Mixed:
+    """Return models of one engine as one, with the weights that a mixture is stored with.
+
+    Raises:
+        SeqgenError: the weights or the gate do not fit the parts.
+    """
+    tables = stored.by_order or None, stored.gate or None
+    try:
+        return joined(parts, stored.weights, *tables)
+    except ValueError as error:
+        raise SeqgenError(f"{stored.path} is damaged: {error}") from None
+
+
+def joined(
+    parts: Sequence[InferenceModel],
+    weights: Sequence[float],
+    by_order: Sequence[Sequence[float]] | None = None,
+    gate: Sequence[Sequence[float]] | None = None,
+) -> Mixed:
+    """Return models of one engine as one; see `Mixed.mix`."""
+    if all(isinstance(part, ArrayModel) for part in parts):
+        from seqgen.models.mixture.mixed import MixtureArrays
+
+        return MixtureArrays(parts, weights, by_order, gate)
+    from seqgen.models.mixture.model import Mixture
+
+    return Mixture(parts, weights, by_order, gate).eval()
+
+
+def require_alike(first: LoadedModel, other: LoadedModel) -> None:
+    """Refuse to mix two models that do not read text alike.
+
+    Raises:
+        SeqgenError: says what differs and, for tokenizers, how to train models that can be mixed.
+    """
+    names = f"{first.stored.name} and {other.stored.name}"
+    if _vocabulary(other) != _vocabulary(first):
+        way = _way_out(first, other)
+        raise SeqgenError(f"{names} use different tokenizers and cannot be mixed{way}")
+    if _source_vocabulary(other) != _source_vocabulary(first):
+        way = _way_out(first, other)
+        raise SeqgenError(f"{names} read their sources differently and cannot be mixed{way}")
+    if other.framing != first.framing:
+        raise SeqgenError(f"{names} were trained with different --documents and cannot be mixed")
+    if other.backward != first.backward:
+        raise SeqgenError(f"{names} read in different directions and cannot be mixed")
+
+
+def _way_out(first: LoadedModel, other: LoadedModel) -> str:
+    """Return how to train models with the same tokenizers; nothing if that would not help."""
+    both, ways = (first, other), []
+    if first.conditioning.is_source != other.conditioning.is_source:
+        return ""
+    if different := _vocabulary(other) != _vocabulary(first):
+        ways.append("--tokenizer pointing at the other")
+    joint = all(one.source_tokenizer is one.tokenizer for one in both)  # sources follow --tokenizer
+    of_tokens = all(one.source_tokenizer is not None and one.labels is None for one in both)
+    apart = _source_vocabulary(other) != _source_vocabulary(first)
+    if apart and of_tokens and not (different and joint):
+        own = first.source_tokenizer is not first.tokenizer
+        folder = first.stored.path / store.SOURCE_TOKENIZER if own else first.stored.path
+        ways.append(f"--source-tokenizer {folder}")
+    return f"; train one with {' and '.join(ways)}" if ways else ""
+
+
+def _vocabulary(loaded: LoadedModel) -> tuple[str, dict]:
+    return loaded.tokenizer.kind, loaded.tokenizer.facts()
+
+
+def _source_vocabulary(loaded: LoadedModel) -> tuple[str, Any] | None:
+    """Return what a model's sources consist of; None for a model of text."""
+    if loaded.conditioning.features is not None:
+        return "vectors", loaded.conditioning.features
+    tokenizer = loaded.source_tokenizer
+    return None if tokenizer is None else (tokenizer.kind, tokenizer.facts())
+
+
+@dataclass(frozen=True)
+class StoredDirection(StoredModel):
+    """One direction of a stored model that reads both ways; `path` is the folder of both.
+
+    Attributes:
+        direction: which one.
+    """
+
+    direction: Direction
+
+    @property
+    def name(self) -> str:
+        """The model's name and the direction."""
+        return f"{StoredModel(self.path).name}:{self.direction}"
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the model and the direction."""
+        whole = f"{StoredModel(self.path).digest} {self.direction}"
+        return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def directions_of(loaded: LoadedModel) -> list[LoadedModel]:
+    """Return the language model that reads from the left, and the one that reads from the right."""
+    model = loaded.model
+    return [
+        replace(
+            loaded,
+            stored=StoredDirection(loaded.stored.path, direction),
+            model=one,
+            data=replace(loaded.data, direction=direction),
+        )
+        for direction, one in (("forward", model.forwards), ("backward", model.backwards))
+    ]
+
+
+def load_directions(
+    name: str | Path | None,
+    device: str,
+    precision: Precision,
+    cache: CacheConfig | None,
+    work: Work,
+) -> list[LoadedModel]:
+    """Load a language model for scoring; of one that reads both ways, both that it consists of.
+
+    See `load`.
+    """
+    stored = store.find_all(name)
+    row = registry.known_architecture(stored.config["architecture"])
+    plain = cache is None and not isinstance(stored, StoredMixture) and row is not None
+    kind = (row.load_arrays() or row.load_model()) if plain else None
+    if kind is not None and kind.both_ways:
+        loaded = load_any(stored, device, precision, work)
+        require_whole_numbers(loaded, precision)
+        return directions_of(loaded)
+    return [load(name, device, precision, cache, work)]

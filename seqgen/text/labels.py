@@ -1,0 +1,264 @@
+"""Labels: those that texts are written from, and those that a network predicts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+
+from seqgen.errors import SeqgenError, UsageError, did_you_mean, first_line
+from seqgen.files import parse_json, regular, write_json
+from seqgen.text.corpus import Corpus, starts_of
+from seqgen.text.sources import TokenSources
+from seqgen.text.tokenizers import Tokenizer
+from seqgen.wording import first_names
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+T = TypeVar("T")
+
+BETWEEN = "|"
+
+
+@dataclass(frozen=True)
+class KnownLabels:
+    """The labels that a model knows, and the file of its folder that they are in.
+
+    Attributes:
+        names: sorted.
+    """
+
+    names: tuple[str, ...]
+    file: ClassVar[str]
+    least: ClassVar[int]  # how many of them there must be
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each label, from 0."""
+        return {name: number for number, name in enumerate(self.names)}
+
+    @property
+    def listed(self) -> str:
+        """The names, as an error shows them."""
+        return first_names(self.names)
+
+    def facts(self) -> dict[str, Any]:
+        """Return all that makes these labels, as JSON can hold it."""
+        return {**asdict(self), "names": list(self.names)}
+
+    def save(self, folder: Path) -> None:
+        """Write the labels into a folder, which is made if need be."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / self.file, self.facts())
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Return the labels that `save` wrote.
+
+        Raises:
+            SeqgenError: they are missing or damaged.
+        """
+        path = folder / cls.file
+        try:
+            facts = parse_json(regular(path).read_text(encoding="utf-8"))
+            names, *numbers = (facts[field.name] for field in fields(cls))
+            whole = len(names) >= cls.least and all(isinstance(name, str) for name in names)
+            if not whole or not all(type(number) is int and number >= 0 for number in numbers):
+                raise ValueError("it contains no labels")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SeqgenError(f"{path} is missing or damaged: {first_line(error)}") from None
+        return cls(tuple(names), *numbers)
+
+
+@dataclass(frozen=True)
+class Labels(KnownLabels):
+    """The labels that a model knows, in the place of a tokenizer of its sources.
+
+    A text with labels is read as BOS, its labels, and then the text as ever: BOS text EOS. So a
+    label is a symbol that stands before the text (Keskar et al. 2019), and any model that reads
+    text can be told what to write.
+
+    Attributes:
+        names: sorted; label i has the id `first + i`.
+        first: the number of the text's own tokens.
+        begin: the id that stands before the labels.
+    """
+
+    first: int
+    begin: int
+    file: ClassVar[str] = "labels.json"
+    least: ClassVar[int] = 1
+    kind: ClassVar[str] = "labels"
+    unk_id: ClassVar[int] = -1  # an unknown label is an error, never a token
+    eos_id: ClassVar[None] = None
+    complete: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, fields: Iterable[str], tokenizer: Tokenizer) -> Labels:
+        """Return all labels that some fields name.
+
+        Args:
+            fields: what stands before the tab of each line.
+            tokenizer: of the texts.
+        """
+        names = {name for field in fields for name in names_of(field)}
+        return cls(tuple(sorted(names)), tokenizer.vocab_size, tokenizer.bos_id)
+
+    def ids(self, field: str) -> list[int]:
+        """Return what a model reads before a text with these labels.
+
+        The order of labels has no meaning, nor does one that is named twice.
+
+        Raises:
+            UsageError: a label is empty, or unknown; names those there are.
+        """
+        chosen = set()
+        for name in names_of(field):
+            if name not in self.numbers:
+                hint = did_you_mean(name, self.names)
+                raise UsageError(f"unknown label {name!r}{hint} (there are {self.listed})")
+            chosen.add(self.numbers[name])
+        return [self.begin, *(self.first + number for number in sorted(chosen))]
+
+    def sources(self, fields: Iterable[str]) -> TokenSources:
+        """Return the labels of some texts as sources.
+
+        Raises:
+            UsageError: as `ids`.
+        """
+        known: dict[str, list[int]] = {}
+        sequences = []
+        for line in fields:
+            field = line.removesuffix("\n")
+            if field not in known:
+                known[field] = self.ids(field)
+            sequences.append(known[field])
+        return TokenSources.of(sequences)
+
+    def encode(self, field: str) -> np.ndarray:
+        """Return the ids of labels alone, (N,) int64."""
+        return np.array(self.ids(field)[1:], dtype=np.int64)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return each id's label."""
+        return [self.names[number - self.first] for number in ids]
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all of it."""
+        return hashlib.sha256(json.dumps(self.facts(), sort_keys=True).encode()).hexdigest()
+
+
+def names_of(field: str) -> list[str]:
+    """Return the labels that a field names, `|` between them.
+
+    Raises:
+        UsageError: one of them is empty.
+    """
+    names = [name.strip() for name in field.split(BETWEEN)]
+    if not all(names):
+        raise UsageError(f"an empty label in {field!r}; labels are written A or A{BETWEEN}B")
+    return names
+
+
+def joined(fields: Iterable[str]) -> str:
+    """Return the labels that some fields name as one field, each once, without spaces around it.
+
+    Raises:
+        UsageError: one of them is empty.
+    """
+    return BETWEEN.join(dict.fromkeys(name for field in fields for name in names_of(field)))
+
+
+def at_line(number: int, read: Callable[[], T], name: str = "") -> T:
+    """Return what `read` returns.
+
+    Raises:
+        SeqgenError: what it raises, and of which line of which file.
+    """
+    try:
+        return read()
+    except UsageError as error:
+        where = f"{name}, line {number}" if name else f"line {number}"
+        raise SeqgenError(f"{where}: {error}") from None
+
+
+def with_labels_read(corpus: Corpus, labels: Labels) -> Corpus:
+    """Return the documents of a corpus as training reads them: labels first, which no loss counts.
+
+    A document w1 ... wn EOS with labels a and b becomes a b BOS w1 ... wn EOS, and is read after
+    BOS. `Corpus.unscored` says which of these ids are read only.
+
+    Args:
+        corpus: whose sources are of `labels`.
+        labels: what the model knows.
+    """
+    sources = corpus.sources
+    # Of BOS a b, the first is what every document starts after; it stands again before the text.
+    shape = sources.lengths, corpus.ends - corpus.starts
+    ends = np.cumsum(shape[0] + shape[1], dtype=np.int64)
+    kind = np.promote_types(corpus.tokens.dtype, np.min_scalar_type(labels.first + len(labels)))
+    tokens = np.empty(int(ends[-1]), dtype=kind)
+    begin = starts_of(ends)
+    rows = sources.rows(np.arange(len(sources)))
+    for length in np.unique(shape[0]).tolist():
+        of_length = np.flatnonzero(shape[0] == length)
+        at = begin[of_length, None] + np.arange(length)
+        read = np.roll(rows.values[of_length, :length], -1, axis=1)  # BOS a b -> a b BOS
+        tokens[at] = read
+    text = np.ones(tokens.size, dtype=bool)
+    text[np.repeat(begin, shape[0]) + _within(shape[0])] = False
+    tokens[text] = corpus.tokens
+    unscored = (labels.begin, labels.first)
+    return replace(corpus, tokens=tokens, ends=ends, sources=None, unscored=unscored)
+
+
+def _within(lengths: np.ndarray) -> np.ndarray:
+    """Return 0, 1, ... up to each length, one after the other."""
+    return np.arange(lengths.sum()) - np.repeat(starts_of(np.cumsum(lengths)), lengths)
+
+
+@dataclass(frozen=True)
+class Classes(KnownLabels):
+    """The labels that a classifier or a tagger predicts, in the order of its logits."""
+
+    file: ClassVar[str] = "classes.json"
+    least: ClassVar[int] = 2
+
+    @classmethod
+    def of(cls, labels: Iterable[str]) -> Classes:
+        """Return the distinct ones of some labels.
+
+        Raises:
+            SeqgenError: there are fewer than two, which leaves nothing to learn.
+        """
+        names = tuple(sorted(set(labels)))
+        if len(names) < cls.least:
+            only = f"the only label is {names[0]!r}" if names else "there is no label"
+            raise SeqgenError(f"{only}; there must be two different ones to tell apart")
+        return cls(names)
+
+    def number(self, name: str, where: str) -> int:
+        """Return the number of a label.
+
+        Args:
+            name: the label.
+            where: it stands, for the error.
+
+        Raises:
+            SeqgenError: it is not known.
+        """
+        if name not in self.numbers:
+            hint = did_you_mean(name, self.names)
+            raise SeqgenError(f"{where}: unknown label {name!r}{hint} (there are {self.listed})")
+        return self.numbers[name]

@@ -1,0 +1,153 @@
+"""What a held-out part shares with the training data."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from seqgen.text.pairs import Pairs
+from seqgen.text.reading import Text, joined_blocks, lines
+from seqgen.text.sources import content_of
+from seqgen.text.split import Chunks
+
+COMPARED = 1 << 20
+# Shorter lines of a stream are often the same by chance.
+LEAST = 30
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """The overlap of a held-out part with a training part.
+
+    Attributes:
+        shared: held-out items that are in the training part.
+        items: all held-out items.
+        what: the items in the plural, such as "lines".
+    """
+
+    shared: int
+    items: int
+    what: str
+
+    @classmethod
+    def of(cls, train: Iterable[Hashable], held_out: Iterable[Hashable], what: str) -> Overlap:
+        """Count the held-out items that are also in the training part.
+
+        Args:
+            train: its items, read once.
+            held_out: its items, held in memory.
+            what: the items in the plural.
+        """
+        held = list(held_out)
+        distinct = set(held)
+        seen = {item for item in train if item in distinct}
+        return cls(sum(item in seen for item in held), len(held), what)
+
+    def warning(self, where: str) -> str | None:
+        """Return a warning in one line, or None if nothing is shared.
+
+        Args:
+            where: names the training part.
+        """
+        if not self.shared:
+            return None
+        return (
+            f"{self.shared:,} of {self.items:,} held-out {self.what} "
+            f"({self.shared / self.items:.1%}) "
+            f"are in {where} too: the validation loss flatters the model"
+        )
+
+
+def overlap_of_lines(train: Chunks, held_out: Chunks, least: int = 1) -> Overlap:
+    """Count the held-out lines that the training part has too; blank ones do not count.
+
+    Lines of a stream may be of any length; two are the same if their first `COMPARED` characters
+    are.
+
+    Args:
+        train: the training part.
+        held_out: the held-out part.
+        least: characters of the shortest lines that count.
+    """
+    held = (line for line in _beginnings(held_out()) if line.strip() and len(line) >= least)
+    what = "lines" if least == 1 else f"lines of {least} characters or more"
+    return Overlap.of(_beginnings(train()), held, what)
+
+
+def _beginnings(chunks: Iterable[str]) -> Iterator[str]:
+    """Yield the first characters of each line, without its end."""
+    held = ""
+    for chunk in chunks:
+        first, *others = chunk.split("\n")
+        held += first[: COMPARED - len(held)]
+        for line in others:
+            yield held.rstrip("\r")
+            held = line[:COMPARED]
+    yield held.rstrip("\r")
+
+
+def overlap_of_pairs(train: Pairs, held_out: Pairs) -> Overlap:
+    """Count the held-out pairs that the training part has too, source and target."""
+    return Overlap.of(contents_of_pairs(train), contents_of_pairs(held_out), "pairs")
+
+
+def contents_of_pairs(pairs: Pairs) -> Iterator[tuple[str, str]]:
+    """Yield what distinguishes each pair from others: both sides, vectors as their hash."""
+    return ((content_of(source), target) for source, target in pairs)
+
+
+def not_held_out(items: Iterable[Hashable], held_out: Iterable[Hashable]) -> np.ndarray:
+    """Return which items are not among those held out, (N,) of bool; all copies of those are."""
+    held = set(held_out)
+    return np.array([item not in held for item in items], dtype=bool)
+
+
+def lines_not_held_out(text: Text, held_out: Chunks) -> Chunks:
+    """Return how to read the lines of a text without those that are held out."""
+    every, held = (
+        (line.rstrip("\r\n") for line in lines(chunks())) for chunks in (text.chunks, held_out)
+    )
+    keep = not_held_out(every, held)
+    return lambda: itertools.compress(lines(text.chunks()), keep)
+
+
+def pairs_not_held_out(pairs: Pairs, held_out: Pairs) -> Pairs:
+    """Return pairs without those that are held out."""
+    return pairs.some(not_held_out(contents_of_pairs(pairs), contents_of_pairs(held_out)))
+
+
+def stream_not_held_out(text: Text, held_out: Chunks) -> Chunks | None:
+    """Return how to read a stream without every copy of its held-out part.
+
+    None if the stream has some lines of the held-out part, but not the whole part as it was: then
+    it is unknown which of them are to be left out.
+    """
+    part = "".join(held_out())
+    found = [0]  # begin and end of each copy, between the start of the text and its end
+    for begin in occurrences(text.chunks(), part):
+        found += [begin, begin + len(part)]
+    if len(found) == 1 and overlap_of_lines(text.chunks, held_out).shared:
+        return None
+    ranges = list(itertools.zip_longest(found[::2], found[1::2]))
+    return lambda: itertools.chain.from_iterable(text.chunks(*between) for between in ranges)
+
+
+def occurrences(chunks: Iterable[str], part: str) -> Iterator[int]:
+    """Yield where a part begins in a text, in characters; copies do not overlap.
+
+    A few times the length of the part is in memory.
+    """
+    if not part:
+        return
+    window, start = "", 0
+    for block in joined_blocks(chunks, len(part)):
+        window += block
+        at = 0
+        while (found := window.find(part, at)) >= 0:
+            yield start + found
+            at = found + len(part)
+        at = max(at, len(window) - len(part) + 1)  # a copy may end in the next block
+        start, window = start + at, window[at:]

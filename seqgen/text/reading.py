@@ -1,0 +1,461 @@
+"""Reading text: files or folders as one stream of characters, in bounded memory."""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import gzip
+import hashlib
+import lzma
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import AnyStr, Literal
+
+from seqgen.errors import SeqgenError, UsageError, reported
+from seqgen.limits import LineBuffer
+from seqgen.packages import require_packages
+from seqgen.settings import Documents
+from seqgen.text.file_kinds import (
+    HEAD_BYTES,
+    KINDS,
+    MARKS,
+    TEXTS,
+    UNPACKED,
+    FileKind,
+    kind_of,
+    remedy,
+)
+from seqgen.wording import first_names
+
+CHUNK_BYTES = 1 << 20
+ZSTD_BYTES = 1 << 10
+BOM = "\ufeff"
+PYTHON_CACHE = "__pycache__"
+# What Internet addresses begin with.
+URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Text:
+    """The text of some files, in order, in UTF-8.
+
+    Args:
+        paths: the files, in order; each may begin with a byte order mark, which is dropped.
+        newlines: "keep" leaves CRLF as it is; "lf" makes it LF.
+        ending: what separates the files; see `join_files`.
+    """
+
+    paths: tuple[Path, ...]
+    newlines: Literal["keep", "lf"] = "keep"
+    ending: str = ""
+
+    def chunks(self, start: int = 0, end: int | None = None) -> Iterator[str]:
+        """Yield the characters from `start` to `end` in pieces.
+
+        Raises:
+            SeqgenError: a file cannot be read, or has bytes that are not UTF-8 (says where).
+        """
+        at = 0
+        for chunk in self._all():
+            if end is not None and at >= end:
+                return
+            piece = chunk[max(0, start - at) : None if end is None else end - at]
+            at += len(chunk)
+            if piece:
+                yield piece
+
+    def _all(self) -> Iterator[str]:
+        # Joined first: a CRLF may stand across two files.
+        joined = join_files(map(decoded, self.paths), self.ending)
+        return unix_newlines(joined) if self.newlines == "lf" else joined
+
+    @property
+    def name(self) -> str:
+        """What an error calls it: its files."""
+        return ", ".join(map(str, self.paths))
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the text as UTF-8, in hexadecimal."""
+        return survey(self.chunks()).sha256
+
+
+# What ends a record: a line, or the empty line after a sentence in columns.
+LINE_END, SENTENCE_END = "\n", "\n\n"
+
+
+def ending_of(documents: Documents) -> str:
+    """Return what ends the documents of a text; a stream has only one, of all its files."""
+    return LINE_END if documents == "line" else ""
+
+
+def join_files(files: Iterable[Iterable[str]], ending: str) -> Iterator[str]:
+    """Yield the texts of several files as one.
+
+    Args:
+        files: each in pieces.
+        ending: of records. A file that does not end with it gets the newlines that it lacks before
+            the next file begins, so that no record is in two files. Without it, texts are joined
+            as `cat` would join them.
+    """
+    tail = ending
+    for chunks in files:
+        begins = True
+        for chunk in filter(None, chunks):
+            if begins and not tail.endswith(ending):
+                yield ending.removeprefix("\n" if tail.endswith("\n") else "")
+            tail, begins = (tail + chunk)[-len(ending) :] if ending else "", False
+            yield chunk
+
+
+@dataclass
+class Survey:
+    """Facts about a text from one pass over it."""
+
+    characters: int = 0
+    bytes: int = 0
+    lines: int = 0
+    sha256: str = field(default=hashlib.sha256(b"").hexdigest())
+
+
+class Surveyor:
+    """Counts and hashes a text as it is read; `facts` covers what has been read so far."""
+
+    def __init__(self) -> None:
+        self.characters = self.bytes = self._newlines = 0
+        self._digest = hashlib.sha256()
+        self._last = b"\n"
+
+    def watch(self, chunks: Iterable[str]) -> Iterator[str]:
+        """Yield the pieces unchanged, and count them."""
+        for chunk in chunks:
+            self.characters += len(chunk)
+            self.take(chunk.encode())
+            yield chunk
+
+    def take(self, raw: bytes) -> None:
+        """Count and hash the next UTF-8 bytes; characters are not counted here."""
+        self._digest.update(raw)
+        self.bytes += len(raw)
+        self._newlines += raw.count(b"\n")
+        self._last = raw[-1:] or self._last
+
+    @property
+    def facts(self) -> Survey:
+        """The survey; a line ends at a newline or at the end of the text."""
+        lines = self._newlines + (self._last != b"\n")
+        return Survey(self.characters, self.bytes, lines, self._digest.hexdigest())
+
+
+class WordMeter:
+    """Counts the words of a text as it is read.
+
+    Attributes:
+        words: runs of what is not white space.
+        newlines: ends of lines.
+    """
+
+    def __init__(self) -> None:
+        self.words = self.newlines = 0
+
+    def watch(self, chunks: Iterable[str]) -> Iterator[str]:
+        """Yield the pieces unchanged, and count them."""
+        inside = False
+        for chunk in chunks:
+            if chunk:
+                # A word that is split between two pieces is counted with the first.
+                self.words += len(chunk.split()) - (inside and not chunk[0].isspace())
+                self.newlines += chunk.count("\n")
+                inside = not chunk[-1].isspace()
+            yield chunk
+
+
+def survey(chunks: Iterable[str]) -> Survey:
+    """Count a text's characters, UTF-8 bytes and lines, and hash it."""
+    surveyor = Surveyor()
+    for _ in surveyor.watch(chunks):
+        pass
+    return surveyor.facts
+
+
+def text_files(names: Sequence[str | Path]) -> tuple[Path, ...]:
+    """Return the files that `names` mean; a folder is all its texts, by sorted path.
+
+    A name that does not exist but has `*`, `?` or `[` is a pattern (`**` is any depth). Of folders
+    and patterns, files that are not text are left out; see `binary_files`.
+
+    Raises:
+        UsageError: a name is empty.
+        SeqgenError: a name does not exist, or a folder or a pattern has no file, or no text.
+    """
+    paths: list[Path] = []
+    for given in names:
+        files = files_in(given)
+        if files is None:
+            paths.append(Path(given))
+            continue
+        texts = [path for path in files if not is_binary(path)]
+        if not texts:
+            raise no_text(given, files)
+        paths += texts
+    return tuple(paths)
+
+
+def no_text(name: str | Path, files: Sequence[Path]) -> SeqgenError:
+    """Return the error that there is nothing to read in a folder or a pattern with some files."""
+    kinds = ((KINDS.index(kind), path) for path in files if (kind := file_kind(path)) is not None)
+    number, path = min(kinds, default=(None, files[0]))
+    if number is None:
+        what = "a binary file"
+    else:
+        what = f"{KINDS[number].name}: {remedy(KINDS[number], path, head_of(path))}"
+    others = [each.name for each in files if each != path]
+    more = f" (beside it: {first_names(others, 5)})" if others else ""
+    return SeqgenError(f"{name} has no text: {path} is {what}{more}")
+
+
+def file_kind(path: Path) -> FileKind | None:
+    """Return what a file is by its name and its first bytes; see `kind_of`."""
+    return kind_of(path, head_of(path))
+
+
+def binary_files(name: str | Path) -> list[Path]:
+    """Return the files of a folder or a pattern that `text_files` leaves out."""
+    return [path for path in files_in(name) or () if is_binary(path)]
+
+
+def files_in(given: str | Path) -> list[Path] | None:
+    """Return the files of a folder or a pattern; None for the name of a file.
+
+    Raises:
+        UsageError: the name is empty.
+        SeqgenError: it does not exist, or there is no file.
+    """
+    name = Path(given)
+    # Path("") would be the current folder; a shell's unset variable does not mean that.
+    if not str(given):
+        raise UsageError("there is no file without a name")
+    if name.is_dir():
+        inside = sorted(p for p in name.rglob("*") if p.is_file() and not _hidden(p, name))
+        if not inside:
+            raise SeqgenError(f"the folder {name} contains no file")
+        return inside
+    if name.exists():
+        return None
+    if URL.match(str(given)):
+        raise SeqgenError(f"{given} is a URL, and seqgen reads files: download it first")
+    if glob.has_magic(str(name)):
+        matches = sorted(map(Path, glob.glob(str(name), recursive=True)))  # noqa: PTH207
+        files = [p for p in matches if p.is_file() and not _in_cache(p, name)]
+        if not files:
+            raise SeqgenError(f"no file matches {name}")
+        return files
+    raise SeqgenError(f"there is no file {name}")
+
+
+def is_binary(path: Path) -> bool:
+    """Return whether a file begins as no text and no token file does; packed files are texts.
+
+    A text in UTF-16 is a text: that it is not UTF-8 is an error where it is read.
+    """
+    if path.suffix.lower() in UNPACKED:
+        return False
+    head = head_of(path)
+    if head.startswith(TEXTS):
+        return False
+    kind = kind_of(path, head)
+    return b"\0" in head or (kind is not None and not kind.is_text)
+
+
+def has_nul(path: Path) -> bool:
+    """Return whether a text begins with NUL characters among others."""
+    try:
+        text = next(decode_blocks([head_of(path)], str(path)), "")
+    except SeqgenError:  # it is no text, which is an error where it is read
+        return False
+    return 0 < text.count("\0") < len(text)
+
+
+def head_of(path: Path) -> bytes:
+    """Return the first bytes of a file, decompressed if its name says that it is compressed.
+
+    None of a pipe, which could be read only once, nor where a file cannot be read.
+    """
+    try:
+        return next(_blocks(path, HEAD_BYTES), b"")[:HEAD_BYTES] if path.is_file() else b""
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, SeqgenError):
+        return b""  # an error where it is read
+
+
+def _hidden(path: Path, top: Path) -> bool:
+    hidden = any(part.startswith(".") for part in path.relative_to(top).parts)
+    return hidden or _in_cache(path, top)
+
+
+def _in_cache(path: Path, given: Path) -> bool:
+    """Return whether a file is in a folder of compiled Python that was not asked for."""
+    return PYTHON_CACHE in path.parts and PYTHON_CACHE not in given.parts
+
+
+def decoded(path: Path) -> Iterator[str]:
+    """Yield the text of one file in pieces, without its byte order mark.
+
+    Raises:
+        SeqgenError: the file cannot be read, or has bytes that are not UTF-8 (says where).
+    """
+    with reported(f"{path} cannot be read"):
+        try:
+            yield from decode_blocks(_blocks(path), str(path))
+        except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+            raise SeqgenError(f"{path} is damaged: {error}") from None
+
+
+def _blocks(path: Path, size: int | None = None) -> Iterator[bytes]:
+    """Yield a file's bytes in blocks, decompressed if its name says that it is compressed."""
+    size = size or CHUNK_BYTES
+    suffix = path.suffix.lower()
+    if suffix == ".zst":
+        yield from joined_blocks(_zstd_pieces(path), size)
+        return
+    opened = {".gz": gzip.open, ".xz": lzma.open}.get(suffix, Path.open)
+    with opened(path, "rb") as file:
+        yield from iter(lambda: file.read(size), b"")
+
+
+def _zstd_pieces(path: Path) -> Iterator[bytes]:
+    """Yield what a file decompresses to; no piece has more than 32 MB."""
+    require_packages(str(path), "zstandard")
+    import zstandard
+
+    unpacker = None
+    with path.open("rb") as file:
+        # Four bytes of a frame may stand for 128 kB of text, and all that is given is unpacked.
+        for piece in iter(lambda: file.read(ZSTD_BYTES), b""):
+            while piece:  # a file may have several frames
+                if unpacker is None:
+                    unpacker = zstandard.ZstdDecompressor().decompressobj()
+                try:
+                    yield unpacker.decompress(piece)
+                except zstandard.ZstdError as error:
+                    raise EOFError(str(error)) from None
+                piece = unpacker.unused_data
+                if unpacker.eof:
+                    unpacker = None
+    if unpacker is not None:
+        raise EOFError("it ends too soon")
+
+
+def joined_blocks(pieces: Iterable[AnyStr], size: int) -> Iterator[AnyStr]:
+    """Join small pieces into blocks of at least `size`; the last may be shorter."""
+    waiting: list[AnyStr] = []
+    length = 0
+    for piece in pieces:
+        waiting.append(piece)
+        length += len(piece)
+        if length >= size:
+            yield piece[:0].join(waiting)
+            waiting, length = [], 0
+    if waiting:
+        yield waiting[0][:0].join(waiting)
+
+
+def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
+    """Decode UTF-8 that comes in blocks cut anywhere.
+
+    Raises:
+        SeqgenError: `name` has invalid bytes; gives the first one's offset.
+    """
+    offset, pending, first = 0, b"", True
+    blocks = iter(blocks)
+    while True:
+        block = next(blocks, None)
+        raw = pending + (block or b"")
+        try:
+            text, used = codecs.utf_8_decode(raw, "strict", block is None)
+        except UnicodeDecodeError as error:
+            at = offset + error.start
+            what = f"not UTF-8 text: byte 0x{raw[error.start]:02x} at offset {at}"
+            path, head = Path(name), raw[:HEAD_BYTES]
+            kind = kind_of(path, head) if offset == 0 else None
+            if kind is not None and not kind.is_text:
+                what = f"{kind.name}: {remedy(kind, path, head)}"
+            elif encoding := wide_encoding_of(raw, offset):
+                what = _not_utf8(encoding)
+            raise SeqgenError(f"{name} is {what}") from None
+        if first and "\0" in text and (encoding := wide_encoding_of(raw)):
+            raise SeqgenError(f"{name} is {_not_utf8(encoding)}")
+        offset, pending = offset + used, raw[used:]
+        if first and text:
+            text, first = text.removeprefix(BOM), False
+        if text:
+            yield text
+        if block is None:
+            return
+
+
+def _not_utf8(encoding: str) -> str:
+    return f"not UTF-8 text but {encoding}; convert it with iconv -f {encoding} -t UTF-8"
+
+
+def wide_encoding_of(raw: bytes, offset: int = 0) -> str | None:
+    """Return which UTF-16 or UTF-32 a text is in, by the name that iconv has for it.
+
+    It begins with a byte order mark, or the high bytes of most of its characters are 0, as those of
+    Latin letters are. If all of these are ASCII, the text is UTF-8 as well, with a NUL beside each.
+
+    Args:
+        raw: bytes of it.
+        offset: where they are in it.
+    """
+    for name, marks in MARKS.items():
+        if offset == 0 and raw.startswith(marks):
+            return name
+    zeros = [raw[(at - offset) % 4 :: 4].count(0) for at in range(4)]
+    for name, (low, middle, high, highest) in (("UTF-32LE", zeros), ("UTF-32BE", zeros[::-1])):
+        latin = min(middle, high) >= max(8, len(raw) / 8) and low <= highest / 16
+        if latin and highest >= len(raw) // 4:
+            return name
+    even, odd = zeros[0] + zeros[2], zeros[1] + zeros[3]
+    most, other = max(even, odd), min(even, odd)
+    if most < max(8, len(raw) / 4) or other > most / 16:
+        return None
+    return "UTF-16LE" if odd > even else "UTF-16BE"
+
+
+def unix_newlines(chunks: Iterable[str]) -> Iterator[str]:
+    """Turn every CRLF into LF, even one that is split between two pieces."""
+    held = ""
+    for chunk in chunks:
+        chunk = held + chunk
+        held = "\r" if chunk.endswith("\r") else ""
+        chunk = chunk.removesuffix("\r").replace("\r\n", "\n")
+        if chunk:
+            yield chunk
+    if held:
+        yield held
+
+
+def lines(chunks: Iterable[str], name: str = "the text") -> Iterator[str]:
+    """Yield lines with their newline; only the last may lack one. Only LF ends a line.
+
+    Args:
+        chunks: the text in pieces cut anywhere.
+        name: what an error calls it.
+
+    Raises:
+        SeqgenError: a line is longer than `limits.max_line_bytes`; names it.
+    """
+    held = LineBuffer(name)
+    for chunk in chunks:
+        first, *others = chunk.split("\n")
+        held.add(first)
+        if others:
+            yield held.take() + "\n"
+            *ended, last = others
+            for line in held.ended(ended):
+                yield line + "\n"
+            held.add(last)
+    if rest := held.take():
+        yield rest

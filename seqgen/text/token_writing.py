@@ -1,0 +1,327 @@
+"""Writing token files: a text is encoded on all cores, in bounded memory, or ids are stored."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import tempfile
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from seqgen import __version__
+from seqgen.errors import SeqgenError, reported
+from seqgen.files import replacing
+from seqgen.settings import Documents
+from seqgen.text.corpus import Corpus
+from seqgen.text.encoding import encoded
+from seqgen.text.framing import Framing
+from seqgen.text.reading import Survey, Surveyor
+from seqgen.text.tokenfile import FORMAT, HEAD, MAGIC, MARK, READ, SECTIONS, section_types
+from seqgen.text.tokenizers import Tokenizer
+
+PENDING = 8
+
+
+class Background:
+    """One thread that does tasks in order, such as hashing and writing.
+
+    Use it as a context: leaving it waits for all tasks, and raises the error of one that failed.
+    At most `PENDING` tasks wait, so that memory is bounded.
+    """
+
+    def __enter__(self) -> Background:
+        self._pool = ThreadPoolExecutor(1)
+        self._pending: deque[Future[Any]] = deque()
+        return self
+
+    def do(self, work: Callable[..., Any], *arguments: Any) -> None:
+        """Add a task; raise the error of an earlier one that failed."""
+        self._pending.append(self._pool.submit(work, *arguments))
+        while len(self._pending) > PENDING:
+            self._pending.popleft().result()
+
+    def wait(self) -> None:
+        """Wait until all tasks are done; raise the error of one that failed."""
+        while self._pending:
+            self._pending.popleft().result()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            if kind is None:
+                self.wait()
+        finally:
+            self._pool.shutdown(cancel_futures=True)
+
+
+@dataclass(frozen=True)
+class WrittenTokens:
+    """What went into a token file.
+
+    Attributes:
+        tokens: how many.
+        oov: how many of them are `<unk>`.
+        facts: the text's characters, bytes, lines and SHA-256.
+    """
+
+    tokens: int
+    oov: int
+    facts: Survey
+
+
+def write_token_file(
+    path: Path,
+    chunks: Iterable[str],
+    tokenizer: Tokenizer,
+    documents: Documents,
+    progress: Callable[[int], None] = lambda done: None,
+) -> WrittenTokens:
+    """Encode a text into a token file, on all cores, in bounded memory.
+
+    Args:
+        path: written completely or not at all.
+        chunks: the text in pieces cut anywhere.
+        tokenizer: its ids.
+        documents: "stream" or "line".
+        progress: takes the bytes of text done so far.
+
+    Raises:
+        SeqgenError: the file cannot be written, or the text not be read.
+    """
+    if documents == "line" and not tokenizer.line_safe:
+        raise SeqgenError(
+            f"the tokenizer ({tokenizer.kind}) may join a newline to other text, so that lines "
+            "cannot be told apart in a token file: use the text itself, or --documents stream"
+        )
+    surveyor = Surveyor()
+    framing = Framing.of(tokenizer, documents)
+    with writing(path, tokenizer, documents) as sections, Background() as background:
+        meter = Meter(tokenizer)
+        lines = LineMeter(tokenizer, framing.end) if framing.end is not None else None
+        for raw, ids in encoded(chunks, tokenizer):
+            background.do(surveyor.take, raw)
+            background.do(sections.add, "marks", meter.marks(raw, ids).ravel())
+            if lines is not None:
+                ids = lines.add(raw, ids, partial(background.do, sections.add))
+            background.do(sections.add, "tokens", ids)
+            progress(meter.bytes)
+        if lines is not None:
+            last = lines.finish(partial(background.do, sections.add))
+            background.do(sections.add, "tokens", last)
+        background.wait()
+        sections.facts = replace(surveyor.facts, characters=meter.characters)
+    return WrittenTokens(sections.size("tokens"), sections.oov, sections.facts)
+
+
+def write_corpus(path: Path, corpus: Corpus, facts: Survey, tokenizer: Tokenizer) -> None:
+    """Write documents that are already encoded; such a file has no marks.
+
+    Args:
+        path: written completely or not at all.
+        corpus: the documents.
+        facts: those of their text.
+        tokenizer: what made the ids.
+    """
+    documents = "stream" if corpus.end is None else "line"
+    with writing(path, tokenizer, documents) as sections:
+        for at in range(0, corpus.tokens.size, READ):
+            sections.add("tokens", corpus.tokens[at : at + READ])
+        if documents == "line":
+            sections.add("ends", corpus.ends)
+        sections.facts = facts
+
+
+class Meter:
+    """Counts a text's characters and bytes, and records both at every `MARK`th token."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.tokens = self.characters = self.bytes = 0
+
+    def marks(self, raw: bytes, ids: np.ndarray) -> np.ndarray:
+        """Count a block of text; return the marks within it, (M, 2)."""
+        places = np.arange(MARK - self.tokens % MARK, ids.size + 1, MARK)
+        ends = self._byte_ends(raw, ids, places) if places.size else []
+        codes = np.frombuffer(raw, dtype=np.uint8)
+        plain = raw.isascii()
+        kept, begin, characters = [], 0, self.characters
+        for end in (*ends, len(raw)):
+            characters += end - begin if plain else count_characters(codes[begin:end])
+            kept.append((characters, self.bytes + end))
+            begin = end
+        self.characters, self.bytes = kept.pop()
+        self.tokens += ids.size
+        return np.array(kept, dtype=np.int64).reshape(-1, 2)
+
+    def _byte_ends(self, raw: bytes, ids: np.ndarray, places: np.ndarray) -> list[int]:
+        """Return where in `raw` the first n tokens end, for each n of `places`.
+
+        A newline is one token and one byte, so only the line of a place needs to be encoded.
+        """
+        if self.tokenizer.quick and ids.size == len(raw):
+            return places.tolist()  # every token is a byte
+        if not self.tokenizer.line_safe:
+            return self.tokenizer.byte_ends(raw.decode())[places - 1].tolist()
+        newlines = np.flatnonzero(np.frombuffer(raw, dtype=np.uint8) == ord("\n"))
+        line_ends = np.flatnonzero(ids == self.tokenizer.newline_id)
+        byte_ends = []
+        for place in places.tolist():
+            line = int(np.searchsorted(line_ends, place))
+            begin = int(newlines[line - 1]) + 1 if line else 0
+            within = place - (int(line_ends[line - 1]) + 1 if line else 0)
+            if within:
+                end = int(newlines[line]) + 1 if line < newlines.size else len(raw)
+                ends = self.tokenizer.byte_ends(raw[begin:end].decode())
+                begin += int(ends[within - 1])
+            byte_ends.append(begin)
+        return byte_ends
+
+
+# Takes the name of a section and what to append to it.
+Note = Callable[[str, np.ndarray], None]
+
+
+class LineMeter:
+    """Frames lines as documents, and counts each one's characters and bytes."""
+
+    def __init__(self, tokenizer: Tokenizer, end: int) -> None:
+        self.tokenizer, self.end = tokenizer, end
+        self.tokens = 0
+        self._open = np.zeros(2, dtype=np.int64)  # of a line that has begun but not ended
+        self._begun = False
+
+    def add(self, raw: bytes, ids: np.ndarray, note: Note) -> np.ndarray:
+        """Count a block; record the documents that end in it; return its ids, framed."""
+        at = np.flatnonzero(ids == self.tokenizer.newline_id)
+        note("ends", self.tokens + at + 1)
+        codes = np.frombuffer(raw, dtype=np.uint8)
+        edges = np.concatenate([[0], np.flatnonzero(codes == ord("\n")) + 1, [codes.size]])
+        heads = edges
+        if not raw.isascii():
+            counted = np.cumsum((codes & 0xC0) != 0x80)
+            heads = np.concatenate([[0], counted])[edges]
+        counts = np.stack([np.diff(heads), np.diff(edges)])  # (2, lines + 1)
+        counts[:, 0] += self._open
+        note("characters", counts[0, :-1])
+        note("bytes", counts[1, :-1])
+        self._open = counts[:, -1]
+        self._begun = bool(self._open.any())
+        self.tokens += ids.size
+        return np.where(ids == self.tokenizer.newline_id, ids.dtype.type(self.end), ids)
+
+    def finish(self, note: Note) -> np.ndarray:
+        """End the last line if it has no newline; return the ids that this adds."""
+        if not self._begun:
+            return np.zeros(0, dtype=self.tokenizer.dtype)
+        note("ends", np.array([self.tokens + 1]))
+        note("characters", self._open[:1])
+        note("bytes", self._open[1:])
+        return np.array([self.end], dtype=self.tokenizer.dtype)
+
+
+def count_characters(codes: np.ndarray) -> int:
+    """Return how many characters begin in UTF-8 bytes, (N,) uint8."""
+    return int(np.count_nonzero((codes & 0xC0) != 0x80))
+
+
+class Sections:
+    """The sections of a file being written: tokens go into it, the others into temporary files."""
+
+    def __init__(self, file: IO[bytes], folder: Path, tokenizer: Tokenizer) -> None:
+        self.facts = Survey()
+        self.oov = 0
+        self._unknown = tokenizer.unk_id
+        self._types = section_types(tokenizer)
+        self._files = {"tokens": file}
+        self._folder = folder
+        self._sizes = dict.fromkeys(SECTIONS, 0)
+        self._checks = dict.fromkeys(SECTIONS, 0)
+
+    def add(self, name: str, values: np.ndarray) -> None:
+        """Append to a section."""
+        if values.size == 0:
+            return
+        values = np.ascontiguousarray(values, dtype=self._types[name])
+        if name == "tokens":
+            self.oov += int(np.count_nonzero(values == self._unknown))
+        elif name not in self._files:
+            self._files[name] = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
+        content = memoryview(values).cast("B")
+        self._files[name].write(content)
+        self._checks[name] = zlib.crc32(content, self._checks[name])
+        self._sizes[name] += values.size
+
+    def size(self, name: str) -> int:
+        """Return how many items a section has."""
+        return self._sizes[name]
+
+    def finish(self) -> dict[str, dict[str, Any]]:
+        """Put all sections into the file; return where each is."""
+        target, table = self._files["tokens"], {}
+        for name in SECTIONS:
+            if name == "tokens":
+                offset = HEAD.size
+            else:
+                target.write(b"\0" * (-target.tell() % 8))
+                offset = target.tell()
+                self._copy(name, target)
+            table[name] = {
+                "offset": offset,
+                "count": self._sizes[name],
+                "dtype": self._types[name].str,
+                "crc32": self._checks[name],
+            }
+        return table
+
+    def _copy(self, name: str, target: IO[bytes]) -> None:
+        if name in self._files:
+            source = self._files[name]
+            source.seek(0)
+            for block in iter(lambda: source.read(READ), b""):
+                target.write(block)
+
+    def close(self) -> None:
+        """Close the temporary files."""
+        for name, file in self._files.items():
+            if name != "tokens":
+                file.close()
+
+
+@contextlib.contextmanager
+def writing(path: Path, tokenizer: Tokenizer, documents: Documents) -> Iterator[Sections]:
+    """Open a token file for writing; on success, write its table and give it its name.
+
+    Raises:
+        SeqgenError: it cannot be written; an earlier file is unchanged.
+    """
+    with reported(f"{path} cannot be written"), replacing(path) as file:
+        file.write(b"\0" * HEAD.size)
+        sections = Sections(file, path.parent, tokenizer)
+        try:
+            yield sections
+            places = sections.finish()
+        finally:
+            sections.close()
+        table = {
+            "format": FORMAT,
+            "seqgen_version": __version__,
+            "documents": documents,
+            "text": dataclasses.asdict(sections.facts),
+            "oov": sections.oov,
+            "sections": places,
+            "tokenizer": {"kind": tokenizer.kind, **tokenizer.facts()},
+        }
+        content = json.dumps(table).encode()
+        offset = file.tell()
+        file.write(content)
+        file.seek(0)
+        file.write(HEAD.pack(MAGIC, offset, len(content), hashlib.sha256(content).digest()))

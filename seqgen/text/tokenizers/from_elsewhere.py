@@ -1,0 +1,499 @@
+"""Tokenizers of other tools, used as they are: Hugging Face's `tokenizer.json`, sentencepiece."""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from seqgen.errors import SeqgenError, UsageError, first_line
+from seqgen.files import parse_json, regular
+from seqgen.limits import require_short, whole
+from seqgen.packages import require_packages
+from seqgen.text.tokenizers.base import TABLE, Decoder, Tokenizer
+from seqgen.text.tokenizers.sentencepiece import SPACE, boundary, load_processor, read_normaliser
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
+    from tokenizers import Tokenizer as Library
+
+
+CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+BEFORE = r"[^\r\n\p{L}\p{N}]?"
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+SIGNS, SPACES = r" ?[^\s\p{L}\p{N}]+", r"\s*[\r\n]+|\s+(?!\S)|\s+"
+# How a text is split before bytes are merged, by the names that GGUF files give it (`pre`).
+PATTERNS = {
+    "qwen2": rf"{CONTRACTIONS}|{BEFORE}\p{{L}}+|\p{{N}}|{SIGNS}[\r\n]*|{SPACES}",
+    "llama-bpe": rf"{CONTRACTIONS}|{BEFORE}\p{{L}}+|\p{{N}}{{1,3}}|{SIGNS}[\r\n]*|{SPACES}",
+    "tekken": rf"{BEFORE}{UPPER}*{LOWER}+|{BEFORE}{UPPER}+{LOWER}*|\p{{N}}|"
+    rf"{SIGNS}[\r\n/]*|{SPACES}",
+}
+_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+_GPT2 = {**_LEVEL, "use_regex": True}
+# The steps of a `tokenizer.json` that split so. GPT-2's own pattern is part of ByteLevel.
+SPLITS: dict[str, list[dict[str, Any]]] = {
+    "gpt-2": [_GPT2],
+    "smollm": [{"type": "Digits", "individual_digits": True}, _GPT2],
+} | {
+    name: [
+        {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False},
+        {**_LEVEL, "use_regex": False},
+    ]
+    for name, regex in PATTERNS.items()
+}
+# A word ends and one of Latin letters begins, after one space: all of the patterns cut there.
+_BETWEEN_WORDS = re.compile("[A-Za-z](?= [A-Za-z])")
+BLOCK = 1 << 20
+
+
+def _byte_names() -> dict[str, int]:
+    """Return the byte that each character stands for in byte-level vocabularies, as in GPT-2.
+
+    Bytes that are printable characters of Latin-1 stand for themselves, the others for the
+    characters from U+0100 on (Radford et al. 2019).
+    """
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = (byte for byte in range(256) if byte not in printable)
+    table = {chr(byte): byte for byte in printable}
+    return table | {chr(0x100 + n): byte for n, byte in enumerate(others)}
+
+
+BYTE_OF = _byte_names()
+
+
+def name_of_split(steps: Any) -> str | None:
+    """Return the name of how a `tokenizer.json` splits a text; None if `SPLITS` lacks it.
+
+    Args:
+        steps: its `pre_tokenizer`.
+    """
+    steps = steps.get("pretokenizers", [steps]) if isinstance(steps, dict) else []
+    found = [_without_defaults(step) for step in steps]
+    known = ((name, list(map(_without_defaults, split))) for name, split in SPLITS.items())
+    return next((name for name, split in known if split == found), None)
+
+
+def _without_defaults(step: dict[str, Any]) -> dict[str, Any]:
+    """Return what decides how a step splits; offsets do not."""
+    defaults = {"use_regex": True} if step.get("type") == "ByteLevel" else {}
+    return defaults | {key: value for key, value in step.items() if key != "trim_offsets"}
+
+
+def can_be_cut(table: Mapping[str, Any]) -> bool:
+    """Return whether the tokens of a `tokenizer.json` never cross what `blocks` cuts at."""
+    normal = table.get("normalizer")
+    plain = normal is None or normal.get("type") == "NFC"
+    added = table.get("added_tokens") or []
+    whole = all(
+        " " not in token["content"] and not token["lstrip"] and not token["rstrip"]
+        for token in added
+    )
+    level = table["model"].get("type") == "BPE"
+    return plain and whole and level and name_of_split(table.get("pre_tokenizer")) is not None
+
+
+def blocks(chunks: Iterable[str], size: int = BLOCK) -> Iterator[str]:
+    """Cut a text anew, between two words, into pieces of about `size` characters.
+
+    Their ids, joined, are those of the whole text; see `can_be_cut`.
+    """
+    held, search_from = "", 2 * size
+    for chunk in chunks:
+        held += chunk
+        while len(held) > search_from:
+            cut = _BETWEEN_WORDS.search(held, size)
+            if cut is None:
+                require_short(held, "the text: what no space between two words divides")
+                # It is searched again when there is twice as much of it.
+                search_from = 2 * len(held)
+                break
+            yield held[: cut.end()]
+            held, search_from = held[cut.end() :], 2 * size
+    yield held
+
+
+# How many tokens of the past a decoder looks at, so that spaces and accents come out right.
+LOOK_BACK = 4
+# Ids that a file may leave out; arrays are as long as the largest.
+MOST_GAPS = 1000
+SPECIAL_IDS = ("bos_id", "eos_id", "pad_id", "unk_id", "source_bos_id")
+
+
+class TokenizerFromElsewhere(Tokenizer):
+    """A tokenizer that another tool has made, and that encodes a whole text at a time.
+
+    A newline may be part of a longer token, special tokens may coincide, and a text may hold their
+    names, which are then read as these tokens.
+
+    Args:
+        content: the file, as it is.
+        vocab_size: V of the model, which may have more tokens than the file; None for the file's.
+        special: the ids of pad, bos, eos and unk by name, as far as they are known otherwise than
+            from the file.
+
+    Raises:
+        ValueError: the file is damaged, or has more tokens than the model.
+    """
+
+    line_safe = False
+    file: ClassVar[str]  # what the folder of a stored model calls it
+
+    def __init__(
+        self,
+        content: bytes,
+        vocab_size: int | None = None,
+        special: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.content = content
+        file_size = self._open()
+        self.vocab_size = file_size if vocab_size is None else vocab_size
+        if file_size > self.vocab_size:
+            raise ValueError(f"it has {file_size:,} tokens, and the model {self.vocab_size:,}")
+        for name, token in (special or {}).items():
+            if name not in SPECIAL_IDS or not self._is_id(token):
+                raise ValueError(f"its {str(name)[:20]} is {str(token)[:20]}")
+            setattr(self, name, token)
+
+    def _is_id(self, token: Any) -> bool:
+        return token is None or (type(token) is int and 0 <= token < self.vocab_size)
+
+    @abstractmethod
+    def _open(self) -> int:
+        """Read the content; set the ids of special tokens; return the number of tokens."""
+
+    @abstractmethod
+    def name_of(self, token: int) -> str | None:
+        """Return what the file calls a token; None for one that it does not have."""
+
+    @abstractmethod
+    def _decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids that the file has, without special tokens."""
+
+    @classmethod
+    def train(
+        cls, chunks: Iterable[str], vocab_size: int | None = None, min_count: int = 1
+    ) -> Tokenizer:
+        raise UsageError(f"a {cls.kind} tokenizer comes from a file and is not trained here")
+
+    @classmethod
+    def boundary(cls, text: str, at: int) -> int:
+        return boundary(text, at)
+
+    def blocks(self, chunks: Iterable[str]) -> Iterator[str]:
+        # There is no place where every such tokenizer can be cut.
+        yield whole(chunks, f"a text for a {self.kind} tokenizer, which reads it whole,")
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self._decode([i for i in ids if self.name_of(i) is not None])
+
+    def decoder(self, history: Sequence[int] = ()) -> Decoder:
+        return WindowDecoder(self, history)
+
+    def facts(self) -> dict[str, Any]:
+        special = {name: getattr(self, name) for name in SPECIAL_IDS}
+        if self.source_bos_id is None:  # earlier versions read only what they know
+            del special["source_bos_id"]
+        return {
+            "content": self.content.decode("latin-1"),
+            "vocab_size": self.vocab_size,
+            "special": special,
+        }
+
+    @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> TokenizerFromElsewhere:
+        return cls.of(facts["content"].encode("latin-1"), facts)
+
+    def contents(self) -> tuple[bytes, ...]:
+        """Return the file as it was, and a table of the rest."""
+        rest = {name: fact for name, fact in self.facts().items() if name != "content"}
+        return self.content, self.table(rest)
+
+    @classmethod
+    def load(cls, folder: Path, facts: dict[str, Any]) -> TokenizerFromElsewhere:
+        return cls.of(regular(folder / cls.file).read_bytes(), facts)
+
+    @classmethod
+    def of(cls, content: bytes, facts: Mapping[str, Any]) -> TokenizerFromElsewhere:
+        """Return the tokenizer of a file, given the rest of its `facts`."""
+        return cls(content, facts["vocab_size"], cls.special_of(facts))
+
+    @staticmethod
+    def special_of(facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the ids of special tokens in stored facts, by name.
+
+        Raises:
+            ValueError: some are missing, or there are none.
+        """
+        special = facts["special"]
+        needed = set(SPECIAL_IDS) - {"source_bos_id"}
+        if not isinstance(special, dict) or needed - special.keys():
+            raise ValueError("it does not say which tokens are special")
+        return special
+
+
+class WindowDecoder(Decoder):
+    """Decodes the last tokens together, and gives out what the newest of them adds.
+
+    What a token adds may depend on those before it (a space, an unfinished character).
+    """
+
+    def __init__(self, tokenizer: TokenizerFromElsewhere, history: Sequence[int]) -> None:
+        self._tokenizer = tokenizer
+        self._ids = list(history[-LOOK_BACK:])
+        self._decoded = len(self._ids)
+        self._before = tokenizer.decode(self._ids)
+
+    def push(self, token: int) -> str:
+        self._ids.append(token)
+        text = self._tokenizer.decode(self._ids)
+        if text.endswith("\ufffd") or len(text) <= len(self._before):
+            return ""
+        added = text[len(self._before) :]
+        self._ids = self._ids[self._decoded :]
+        self._decoded, self._before = len(self._ids), self._tokenizer.decode(self._ids)
+        return added
+
+    def flush(self) -> str:
+        text = self._tokenizer.decode(self._ids)
+        added = text[len(self._before) :]
+        self._decoded, self._before = len(self._ids), text
+        return added
+
+
+class LibraryTokenizer(Tokenizer):
+    """A tokenizer that cuts texts by the `tokenizers` library."""
+
+    _library: Library
+
+    def _encoding(self, text: str) -> Encoding:
+        try:
+            return self._library.encode(text, add_special_tokens=False)
+        except Exception as error:  # the library raises bare ones
+            raise SeqgenError(f"the tokenizer cannot encode a text: {first_line(error)}") from None
+
+    def encode(self, text: str) -> np.ndarray:
+        return np.array(self._encoding(text).ids, dtype=self.dtype)
+
+    def byte_ends(self, text: str) -> np.ndarray:
+        places = np.cumsum([0, *(len(character.encode()) for character in text)], dtype=np.int64)
+        return places[[end for _, end in self._encoding(text).offsets]]
+
+    def first_unknown(self, text: str) -> tuple[int, str] | None:
+        encoding = self._encoding(text)
+        places = zip(encoding.offsets, encoding.ids, strict=True)
+        begin, end = next((at for at, token in places if token == self.unk_id), (None, None))
+        return None if begin is None else (begin, text[begin:end])
+
+
+class HuggingFaceTokenizer(LibraryTokenizer, TokenizerFromElsewhere):
+    """A `tokenizer.json`, by the `tokenizers` library.
+
+    Args:
+        content: the file.
+        vocab_size: see `TokenizerFromElsewhere`.
+        special: see there.
+
+    Raises:
+        ValueError: see there.
+        SeqgenError: the library is not installed.
+    """
+
+    kind = "huggingface"
+    file = "huggingface.json"
+    files = (file, TABLE)
+
+    def _open(self) -> int:
+        self._library = open_library(self.content)
+        self._library.no_truncation()
+        self._library.no_padding()
+        ids = self._library.get_vocab(with_added_tokens=True)
+        self._names = {token: name for name, token in ids.items()}
+        self.pad_id = self.bos_id = self.eos_id = None
+        unknown = getattr(self._library.model, "unk_token", None)
+        self.unk_id = ids.get(unknown) if isinstance(unknown, str) else None
+        self.newline_id = next((ids[name] for name in ("\n", "Ċ", "<0x0A>") if name in ids), None)
+        table = parse_json(self.content)
+        _check_template(table.get("post_processor") or {})
+        self._can_be_cut = can_be_cut(table)
+        decoder = json.dumps(table.get("decoder"))
+        self._is_byte_level = self.joins_space = '"ByteLevel"' in decoder
+        bytes_there = all(name in ids for name in BYTE_OF) if self._is_byte_level else False
+        self.complete = bytes_there or all(f"<0x{byte:02X}>" in ids for byte in range(256))
+        unchanged = bytes_there and self._library.normalizer is None
+        self.lossless = unchanged and self._decode(self._encoding("a b").ids) == "a b"
+        size = max(self._names, default=-1) + 1
+        if size > MOST_GAPS + 2 * len(self._names):
+            raise ValueError(f"its ids go up to {size - 1:,}, and it has {len(self._names):,}")
+        return size
+
+    def blocks(self, chunks: Iterable[str]) -> Iterator[str]:
+        return blocks(chunks) if self._can_be_cut else super().blocks(chunks)
+
+    def frame(self) -> tuple[list[int], list[int]]:
+        """Return the ids that the file puts before and after every text.
+
+        Raises:
+            ValueError: it leaves out the text itself.
+        """
+        plain, whole = (self._library.encode("a", add_special_tokens=x).ids for x in (False, True))
+        if not plain:
+            raise ValueError("the text 'a' has no tokens")
+        at = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
+        return whole[:at], whole[at + len(plain) :]
+
+    def id_of(self, name: str) -> int | None:
+        """Return the id of a token that the file calls `name`; None if it has none."""
+        return self._library.token_to_id(name)
+
+    def name_of(self, token: int) -> str | None:
+        return self._names.get(token)
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        return self._library.decode(list(ids), skip_special_tokens=True)
+
+    def byte_ends(self, text: str) -> np.ndarray:
+        ends = super().byte_ends(text)
+        if ends.size:
+            ends[-1] = len(text.encode())
+        return np.maximum.accumulate(ends)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self._shown(token) for token in ids]
+
+    def _shown(self, token: int) -> str:
+        name = self.name_of(token)
+        if name is None:
+            return f"<unused {token}>"
+        if not self._is_byte_level or not all(map(BYTE_OF.__contains__, name)):
+            return name
+        raw = bytes(map(BYTE_OF.__getitem__, name))
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            return "".join(f"<0x{byte:02X}>" for byte in raw)
+
+    def text_bytes(self, ids: np.ndarray) -> bytes:
+        if not self._is_byte_level:
+            return self.decode(ids.tolist()).encode()
+        names = (self._names.get(token, "") for token in ids.tolist())
+        special = self._special_names
+        return bytes(
+            BYTE_OF[character]
+            for name in names
+            if name not in special
+            for character in name
+            if character in BYTE_OF
+        )
+
+    @cached_property
+    def _special_names(self) -> frozenset[str]:
+        added = self._library.get_added_tokens_decoder().values()
+        special = {token.content for token in added if token.special}
+        # Those that an export of seqgen has, which no text is read as.
+        named = {name: i for i, name in self._names.items() if name.startswith("<")}
+        return frozenset(special | {name for name, i in named.items() if not self._decode([i])})
+
+
+def _check_template(step: Mapping[str, Any]) -> None:
+    """Check that what is put around texts is known; the library may end the process otherwise.
+
+    Raises:
+        ValueError: a token is not.
+    """
+    for inner in step.get("processors", ()):
+        _check_template(inner)
+    for piece in (*step.get("single", ()), *step.get("pair", ())):
+        name = piece.get("SpecialToken", {}).get("id")
+        if name is not None and name not in step["special_tokens"]:
+            raise ValueError(f"its post_processor has no id of {name[:40]!r}")
+
+
+def open_library(content: bytes) -> Library:
+    """Return the library's tokenizer of a `tokenizer.json`.
+
+    Raises:
+        SeqgenError: the library is not installed.
+        ValueError: the file is damaged.
+    """
+    require_packages("this tokenizer", "tokenizers")
+    from tokenizers import Tokenizer as Library
+
+    try:
+        return Library.from_str(content.decode())
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
+    except BaseException as error:
+        # The library raises bare exceptions, and one for its own crashes that is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(f"it is not a tokenizer.json ({first_line(error)[:100]})") from None
+
+
+class WholeSentencepieceTokenizer(TokenizerFromElsewhere):
+    """A sentencepiece `.model` that is given whole texts, newlines included, as Llama 2's was.
+
+    (`--tokenizer FILE.model` uses the same file line by line, with a newline of its own.)
+    """
+
+    kind = "sentencepiece"
+    joins_space = True
+    file = "sentencepiece.model"
+    files = (file, TABLE)
+
+    def _open(self) -> int:
+        self.normaliser = read_normaliser(self.content)
+        self._library = load_processor(self.content)
+        for name in SPECIAL_IDS[:4]:
+            token = getattr(self._library, name)()
+            setattr(self, name, token if token >= 0 else None)
+        newline = self._library.piece_to_id("<0x0A>")
+        self.newline_id = None if newline == self.unk_id else newline
+        self.complete = self.normaliser.byte_fallback
+        self.lossless = False  # U+2581 itself comes back as a space
+        return self._library.vocab_size()
+
+    def encode(self, text: str) -> np.ndarray:
+        return np.array(self._library.encode(text, out_type=int), dtype=self.dtype)
+
+    def name_of(self, token: int) -> str | None:
+        return self._library.id_to_piece(token) if token < self._library.vocab_size() else None
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        # Texts of a stream begin after a newline, which is text nevertheless.
+        special = {self.pad_id, self.bos_id, self.eos_id} - {self._library.piece_to_id("\n")}
+        return self._library.decode([i for i in ids if i not in special])
+
+    def cut(self, text: str) -> list[str]:
+        """Return the names of a text's pieces."""
+        return self._library.encode(text, out_type=str)
+
+    def byte_ends(self, text: str) -> np.ndarray:
+        total = len(text.encode())
+        ends = np.cumsum([self._width(name) for name in self.cut(text)], dtype=np.int64)
+        if self.normaliser.dummy_prefix:
+            ends -= 1
+        if ends.size and ends[-1] != total:  # the text was rewritten: spread evenly
+            return np.arange(1, ends.size + 1) * total // ends.size
+        return np.maximum(ends, 0)
+
+    def _width(self, name: str) -> int:
+        """Return how many bytes of a text a piece stands for."""
+        is_byte = self._library.is_byte(self._library.piece_to_id(name))
+        return 1 if is_byte else len(name.replace(SPACE, " ").encode())
+
+    def first_unknown(self, text: str) -> tuple[int, str] | None:
+        ids = self.encode(text).tolist()
+        both = zip(self.cut(text), ids, strict=True)
+        unknown = (name for name, token in both if token == self.unk_id)
+        piece = next(unknown, "").replace(SPACE, " ").strip()
+        return (max(0, text.find(piece)), piece) if piece else None
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self.name_of(token) or f"<unused {token}>" for token in ids]

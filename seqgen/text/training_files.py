@@ -1,0 +1,85 @@
+"""The files that a model is trained on: refused, or left out of a folder, if they hide the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.text.file_kinds import remedy
+from seqgen.text.reading import file_kind, files_in, has_nul, head_of, is_binary, no_text
+from seqgen.wording import first_names, plural
+
+# What stands beside data in a folder.
+BESIDE = ("readme", "license", "licence", "citation", "changelog")
+
+
+def training_files(names: Sequence[str | Path], as_text: bool) -> tuple[Path, ...]:
+    """Return the files that `names` mean, as `text_files` does, but no records and no tables.
+
+    Args:
+        names: of files, folders and patterns; of the latter, such files are left out.
+        as_text: read records and tables too, as they are.
+
+    Raises:
+        UsageError: a name is empty, or is that of records or of a table.
+        SeqgenError: a name does not exist or is no text; or a folder or a pattern has no text, or
+            only what stands beside data.
+    """
+    paths: list[Path] = []
+    for name in names:
+        inside = files_in(name)
+        if inside is None:
+            _check(Path(name), as_text)
+            paths.append(Path(name))
+        else:
+            paths += _texts(name, inside, as_text)
+    return tuple(paths)
+
+
+def _check(path: Path, as_text: bool) -> None:
+    """Refuse a file that is given by its name."""
+    kind = None if as_text else file_kind(path)
+    if kind is None or kind.holds == "markup":
+        return
+    error = UsageError if kind.holds == "records" else SeqgenError
+    raise error(f"{path} is {kind.name}: {remedy(kind, path, head_of(path))}")
+
+
+def _texts(name: str | Path, inside: Sequence[Path], as_text: bool) -> list[Path]:
+    """Return those files of a folder that are trained on."""
+    texts = [path for path in inside if not _is_left_out(path, as_text)]
+    data = sorted(set(inside) - set(texts))
+    if not all(path.name.lower().startswith(BESIDE) for path in texts):
+        return texts
+    hidden = any((kind := file_kind(path)) and kind.holds != "nothing" for path in data)
+    if texts and not hidden:
+        return texts
+    raise no_text(name, inside)
+
+
+def _is_left_out(path: Path, as_text: bool) -> bool:
+    if is_binary(path):
+        return True
+    kind = None if as_text else file_kind(path)
+    return kind is not None and kind.holds != "markup"
+
+
+def notices_of(names: Sequence[str | Path], as_text: bool) -> Iterator[str]:
+    """Yield a line each: texts left out of folders and patterns, markup, and files with NULs."""
+    for name in names:
+        inside = files_in(name)
+        files = [Path(name)] if inside is None else [p for p in inside if not is_binary(p)]
+        kinds = [(path, kind) for path in files if not as_text and (kind := file_kind(path))]
+        left_out = {str(path): kind.name for path, kind in kinds if kind.holds != "markup"}
+        if left_out and inside is not None:
+            found = f"{plural(len(left_out), 'file')} of {name} left out"
+            what = ", ".join(dict.fromkeys(left_out.values()))
+            how = "--field NAME reads the texts of records, --as-text all of it"
+            yield f"{found}: {first_names([*left_out], 3)} ({what}; {how})"
+        for kind in dict.fromkeys(kind for _, kind in kinds if kind.holds == "markup"):
+            path, *pages = [path for path, each in kinds if each is kind]
+            more = f" and {len(pages):,} more are" if pages else " is"
+            yield f"{path}{more} {kind.name}: {remedy(kind, path, b'')}"
+        if inside is None and not as_text and not kinds and has_nul(files[0]):
+            yield f"{name} contains NUL characters, as binary files do; they are trained on too"

@@ -1,0 +1,518 @@
+"""Settings chosen by measuring: for a budget in minutes, or for a number of parameters.
+
+Each candidate trains for about a second, and only if the user has left something open.
+docs/experiments.md has the experiments behind the rules.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from seqgen import ranks
+from seqgen.engines.memory_limit import nearest_widths, parameter_count, to_train
+from seqgen.engines.precision import parameter_type, restored_randomness
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.mixture.members import members_of, side_by_side
+from seqgen.settings import MOST_WIDTH, Size, TrainingConfig, require
+from seqgen.store.kept_data import keep_measurement, kept_measurement
+from seqgen.text.batches import Batches
+from seqgen.training.datasets.prepared import Prepared, VocabSizes
+from seqgen.training.events import Notice, Report
+from seqgen.training.family import NetworkToMix
+from seqgen.training.plan import Plan
+from seqgen.training.regularising import Regularisation
+from seqgen.training.run import Budget
+from seqgen.training.speed import (
+    bf16_speedup,
+    compiled_speedup,
+    faster_precision,
+    row_threads_speedup,
+    speed_at_first,
+    times_as_fast,
+)
+from seqgen.wording import listed, plural
+
+# The number of rows is doubled if that trains at least `LEAST_GAIN` times as fast and leaves at
+# least `LEAST_STEPS` steps, and each row at least `LEAST_WINDOWS` windows of text. The learning
+# rate is then multiplied by the square root of two, but by at most `MOST_RATE_GAIN` in all: higher
+# rates were no better. So where overfitting raises the rate itself, rows stay as they are.
+LEAST_GAIN, LEAST_STEPS, LEAST_WINDOWS, MOST_RATE_GAIN = 1.2, 800, 16, 2.0
+# Under these schedules the loss falls late, when the rate drops: earlier validations say little.
+LATE = ("step", "wsd")
+# A network that trains on fewer tokens than this, beyond one pass over the text, is hardly better
+# than n-grams, which are counted in seconds.
+LEAST_TOKENS = 1.5e6
+# On a text of fewer bytes, n-grams are hardly worse than a network, and both together better.
+SMALL_TEXT = 100_000
+# A text that has been read so many times has little more to teach: no run got better beyond that.
+MOST_PASSES = 100
+# With fewer, some of the pairs or examples are never seen.
+LEAST_PASSES = 1
+# A transformer that trains on fewer tokens of targets is behind the recurrent translator, or was
+# not compared.
+TRANSFORMER_FROM_TOKENS = 5e6
+# Compiling takes up to a minute, so it is tried only in runs of at least this many minutes, and
+# kept if steps are at least `LEAST_SPEEDUP` times as fast.
+COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 10, 1.03
+# What the speed decides is chosen again during runs of at least so many minutes.
+REVISED_FROM_MINUTES = 0.5
+# Dividing rows among threads is tried in runs of at least so many minutes, or operations if the
+# budget is none of time, and done if it trains at least so many times as fast.
+TRIED_FROM_MINUTES, TRIED_FROM_OPERATIONS, LEAST_ROW_SPEEDUP = 0.5, 1e12, 1.03
+
+
+@dataclass(frozen=True)
+class SpeedTrial:
+    """A plan that trains for about a second on its text, to measure its speed.
+
+    Attributes:
+        plan: the plan.
+        training: its complete training settings.
+        prepared: the text.
+        device: where to train.
+    """
+
+    plan: Plan
+    training: TrainingConfig
+    prepared: Prepared
+    device: torch.device
+
+    @classmethod
+    def of(cls, plan: Plan, prepared: Prepared, device: torch.device) -> SpeedTrial:
+        """Return the trial of a plan, with the training settings that it resolves to."""
+        trial = cls(plan, plan.resolve(prepared, device, lambda event: None), prepared, device)
+        return replace(trial, training=precise(trial)[0])
+
+    def with_settings(self, settings: Mapping[str, Any]) -> SpeedTrial:
+        """Return the trial of the plan with `settings` added to those that are given."""
+        return SpeedTrial.of(self.plan.with_settings(settings), self.prepared, self.device)
+
+    def model(self) -> NeuralLanguageModel:
+        """Return the untrained model."""
+        shape = self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
+        make = functools.partial(to_train, self.plan.model_class, shape)
+        model = side_by_side(make, self.training.members, self.training.seed)
+        self.prepared.show(model)
+        return model.to(device=self.device, dtype=parameter_type(self.training.precision))
+
+    def batches(self) -> Batches:
+        """Return the training batches, without random segmentation."""
+        plain = replace(self.prepared.config, subword_sampling=None)
+        prepared = replace(self.prepared, config=plain)
+        return prepared.batches_for(self.plan.model_class, self.training)
+
+    def bf16_speedup(self) -> float:
+        """Return the speed in bf16 over that in float32; measured once on this machine."""
+        return self._measured_once("training in bf16, as fast and as well", bf16_speedup)
+
+    def row_threads_speedup(self) -> float:
+        """Return the same of rows over operations that are divided among threads; see there."""
+        question = f"a thread for some of the rows each, in {self.training.precision}"
+        return self._measured_once(question, row_threads_speedup)
+
+    def _measured_once(
+        self,
+        question: str,
+        measure: Callable[[NeuralLanguageModel, Batches, TrainingConfig], float],
+    ) -> float:
+        """Return a ratio of two speeds, which is measured once on this machine."""
+        shape = self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
+        settings = ("batch_size", "seq_len", "accumulate", "optimizer")
+        about = {
+            "question": question,
+            "architecture": self.plan.architecture,
+            "model": {k: v for k, v in shape.to_dict().items() if k != "dropout"},
+            "training": {name: getattr(self.training, name) for name in settings},
+            "documents": self.plan.data.documents,
+        }
+        if self.training.members is not None:
+            about["members"] = self.training.members
+        if ranks.world() > 1:
+            about["ranks"] = ranks.world()
+        known = ranks.from_first(lambda: kept_measurement(about))
+        if known is None:
+            with restored_randomness(self.device):
+                times_as_fast = measure(self.model(), self.batches(), self.training)
+            known = {"times_as_fast": times_as_fast}
+            known = ranks.from_first(lambda: keep_measurement(about, known) or known)
+        return known["times_as_fast"]
+
+    def measure(self) -> tuple[float, int]:
+        """Return how many tokens it can train on in the budget, and its number of parameters.
+
+        Of members, each trains on so many, and has so many.
+        """
+        with restored_randomness(self.device):
+            model = self.model()
+            speed = speed_at_first(model, self.batches(), self.training)
+        return 60 * self.training.minutes * speed, members_of(model)[0].parameter_count()
+
+    @cached_property
+    def measured(self) -> tuple[float, int]:
+        """The first measurement."""
+        return self.measure()
+
+    @property
+    def tokens(self) -> float:
+        """How many tokens it can train on in the budget."""
+        return self.measured[0]
+
+    @property
+    def steps(self) -> float:
+        """How many steps it can take in the budget."""
+        return self.tokens / (self.training.batch_size * self.training.seq_len)
+
+    @property
+    def passes(self) -> float:
+        """How many passes over the training text fit the budget."""
+        return self.tokens / self.prepared.train.scored
+
+    @property
+    def overfitting_ratio(self) -> float:
+        """Passes over the text, times parameters for each of its tokens."""
+        return self.passes * self.measured[1] / self.prepared.read_tokens
+
+    def gains(self, other: SpeedTrial) -> bool:
+        """Return whether this is at least `LEAST_GAIN` times as fast as `other`."""
+        if self.tokens < LEAST_GAIN * other.tokens:
+            return False
+        # The first two measurements were some seconds apart, so measure again in alternation.
+        return times_as_fast(lambda: self.measure()[0], lambda: other.measure()[0]) >= LEAST_GAIN
+
+
+def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Report) -> Plan:
+    """Return the plan with settings chosen for the budget in minutes; given ones stay."""
+    config_class = plan.config_class
+    sized, regularised = config_class.sizes[0].settings, config_class.regularised(1.0)
+    left_open = {*sized, *regularised, "batch_size", "patience"} - plan.given.keys()
+    if plan.training.minutes is None or plan.origin is not None or not left_open:
+        return plan
+    chosen, trial = _sized(plan, prepared, device)
+    more, trial = _with_more_rows(trial, chosen)
+    chosen |= more
+    rule = _regularisation(trial)
+    chosen |= rule.settings(config_class, trial.overfitting_ratio)
+    tokens = plural(round(trial.tokens), plan.task.unit)
+    model = f"{plan.architecture} with {listed(chosen)};" if chosen else f"{plan.architecture}:"
+    enough = f"the budget is enough for {tokens}, {trial.passes:.1f} passes over the text"
+    report(Notice(text=f"{model} {enough}", detail=True))
+    mixes = plan.training.with_ngram is not None
+    if plan.task.model_is is None and plan.task.stops_early and trial.passes > MOST_PASSES:
+        report(Notice(text=_about_passes(trial)))
+    if not plan.task.beside_ngrams and trial.passes < LEAST_PASSES:
+        report(Notice(text=_about_too_little(trial)))
+    if plan.task.beside_ngrams and not mixes and (advice := _about_ngrams(trial)):
+        report(Notice(text=advice, detail=True))
+    # The first steps of a shorter run say less of its speed than the trial.
+    again = rule if plan.training.minutes >= REVISED_FROM_MINUTES else None
+    return replace(plan.with_settings(chosen), regularisation=again)
+
+
+def _about_passes(trial: SpeedTrial) -> str:
+    """Return when the text is used up: more minutes would read it again and again."""
+    enough = trial.training.minutes * MOST_PASSES / trial.passes
+    when = plural(round(enough), "minute") if enough >= 1 else plural(round(60 * enough), "second")
+    read = f"this text is used up after about {MOST_PASSES} passes, {when} here"
+    return f"{read}: more minutes would hardly help, and more text would"
+
+
+def _about_too_little(trial: SpeedTrial) -> str:
+    """Return how long this model needs to see its data once, and what else would help."""
+    minutes = trial.training.minutes / trial.passes
+    long = minutes >= 1.5
+    once = plural(round(minutes), "minute") if long else plural(round(60 * minutes), "second")
+    return (
+        f"the model will see less than all of its data once, which takes about {once} here: give "
+        "more --minutes, or make it smaller (--hidden-size)"
+    )
+
+
+def usual_order(prepared: Prepared) -> int:
+    """Return the order of an n-gram model that is recommended for a text."""
+    return 6 if prepared.spelled else 3
+
+
+def _about_ngrams(trial: SpeedTrial) -> str | None:
+    """Return how an n-gram model may help: where training or the text is short."""
+    plan, prepared = trial.plan, trial.prepared
+    small = prepared.facts.bytes < SMALL_TEXT
+    network = NetworkToMix(plan.architecture, plan.training, plan.data, prepared=prepared)
+    mixable = network.why_not is None
+    if trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
+        order = usual_order(prepared)
+        hint = "with so little training, an n-gram model, counted in seconds, may do better"
+        both = ", or --model auto for a mixture of both" if small and mixable else ""
+        return f"{hint}: --model ngram --order {order}{both}"
+    if small:
+        size = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
+        if not mixable:
+            return f"{size}: --init-from MODEL may do better than training from scratch"
+        better = "a mixture with an n-gram model does better than a network alone (--with-ngram"
+        return f"{size}: {better}, or --model auto); --init-from MODEL may too"
+    return None
+
+
+def _sized(
+    plan: Plan, prepared: Prepared, device: torch.device
+) -> tuple[dict[str, Any], SpeedTrial]:
+    """Return the largest size that text and time are enough for, or the smallest; and its trial."""
+
+    def trial_of(size: Size) -> SpeedTrial:
+        return SpeedTrial.of(plan.with_settings(size.settings), prepared, device)
+
+    *larger, smallest = _possible(plan, prepared)
+    least = trial_of(smallest)
+    for size in larger:
+        # No larger model is faster. So most need no trial, which may take them minutes.
+        if prepared.train.tokens.size < size.text or least.tokens < size.tokens:
+            continue
+        try:
+            trial = trial_of(size)
+            if trial.tokens >= size.tokens:
+                return dict(size.settings), trial
+        except (torch.OutOfMemoryError, SeqgenError):  # too large for this machine
+            continue
+    return dict(smallest.settings), least
+
+
+def suits_transformer(plan: Plan, prepared: Prepared, device: torch.device) -> bool:
+    """Return whether the budget is enough for a transformer to be ahead of `seq2seq`.
+
+    Args:
+        plan: of the transformer.
+        prepared: the pairs.
+        device: where to train.
+    """
+    if plan.training.minutes is not None:
+        return _sized(plan, prepared, device)[1].tokens >= TRANSFORMER_FROM_TOKENS
+    training = plan.resolve(prepared, device, lambda event: None)
+    in_epoch = prepared.batches_for(plan.model_class, training).steps_per_epoch
+    epochs = Budget.of(training, in_epoch).steps / in_epoch
+    return epochs * prepared.train.scored >= TRANSFORMER_FROM_TOKENS
+
+
+def _possible(plan: Plan, prepared: Prepared) -> list[Size]:
+    """Return the sizes, without given settings and without sizes that these rule out.
+
+    If two sizes become the same, the one that demands less counts. If none is left, the settings
+    that are not given keep their defaults.
+    """
+    sizes: dict[tuple[Any, ...], Size] = {}
+    for size in plan.config_class.sizes_for(prepared.vocab_sizes.target, plan.given.keys()):
+        size = replace(size, settings=plan.only_unset(size.settings))
+        with contextlib.suppress(UsageError):
+            plan.with_settings(size.settings).model_config(VocabSizes(), plan.training.seq_len)
+            sizes[tuple(size.settings.items())] = size
+    return list(sizes.values()) or [Size({})]
+
+
+def _with_more_rows(trial: SpeedTrial, size: dict[str, Any]) -> tuple[dict[str, Any], SpeedTrial]:
+    """Return a larger batch size and its rate, if they are worth it; and the trial with them."""
+    first_rate = trial.training.lr
+    # With documents the number of rows follows from their lengths; a user who accumulates
+    # gradients has no memory for more rows.
+    given = {"batch_size", "accumulate"} & trial.plan.given.keys()
+    chosen: dict[str, Any] = {}
+    if given or trial.plan.data.documents != "stream":
+        return chosen, trial
+    while trial.steps >= LEAST_STEPS and not _overfitting_raises_rate(trial):
+        rows = 2 * trial.training.batch_size
+        rate = min(math.sqrt(2) * trial.training.lr, MOST_RATE_GAIN * first_rate)
+        more = trial.plan.only_unset({"batch_size": rows, "lr": rate})
+        roomier = trial.with_settings({**size, **more})
+        if trial.prepared.train.tokens.size < LEAST_WINDOWS * rows * trial.training.seq_len:
+            break
+        try:
+            gains = roomier.gains(trial)
+        except (torch.OutOfMemoryError, SeqgenError):  # out of memory, or the rate is too high
+            break
+        if not gains or roomier.steps < LEAST_STEPS:
+            break
+        chosen, trial = more, roomier
+    return chosen, trial
+
+
+def _overfitting_raises_rate(trial: SpeedTrial) -> bool:
+    """Return whether the ratio of overfitting raises the learning rate, if that is left open."""
+    raised = _regularisation(trial).settings(trial.plan.config_class, trial.overfitting_ratio)
+    return "lr" in raised
+
+
+def _regularisation(trial: SpeedTrial) -> Regularisation:
+    """Return which settings against overfitting are left open."""
+    plan, training, spelled = trial.plan, trial.training, trial.prepared.spelled
+    config_class = plan.config_class
+    left_open = set(config_class.regularised(1.0)) - plan.given.keys()
+    own_rule = training.optimizer == config_class.recipe.get("optimizer")
+    if own_rule and {"lr", "muon_lr"}.isdisjoint(plan.given):
+        left_open |= {"lr", "head_factor"} - plan.given.keys()
+    evenly = training.validate_every is None and training.schedule not in LATE
+    stops = plan.task.stops_early and plan.data.val != "none" and evenly
+    if stops and "patience" not in plan.given:
+        left_open.add("patience")
+    return Regularisation(left_open=sorted(left_open), lr=training.lr, spelled=spelled)
+
+
+def precise(trial: SpeedTrial) -> tuple[TrainingConfig, float | None]:
+    """Return the settings with a precision, and the speedup of bf16 if that decided."""
+    if trial.training.precision != "auto":
+        return trial.training, None
+    speedup = trial.bf16_speedup()
+    return replace(trial.training, precision=faster_precision(speedup)), speedup
+
+
+def choose_for_machine(trial: SpeedTrial, report: Report) -> TrainingConfig:
+    """Return a trial's settings of training with those that depend on the speed of this machine."""
+    for choose in (_choose_precision, _choose_row_threads, _choose_compilation):
+        trial = replace(trial, training=choose(trial, report))
+    return trial.training
+
+
+def _choose_precision(trial: SpeedTrial, report: Report) -> TrainingConfig:
+    """Choose the precision of training: bf16 if a trial shows that it is faster by a tenth."""
+    training, speedup = precise(trial)
+    if speedup is not None:
+        measured = f"bf16 is {speedup:.2f} times as fast as float32 here"
+        if not speedup:
+            measured = "in bf16 the first steps reach higher losses"
+        report(Notice(text=f"training in {training.precision}: {measured}", detail=True))
+    return training
+
+
+def _choose_row_threads(trial: SpeedTrial, report: Report) -> TrainingConfig:
+    """Choose among how many threads the rows of a step are divided: by a trial in long runs."""
+    threads, training = torch.get_num_threads(), trial.training
+    if training.row_threads is not None or training.members is not None:
+        return training
+    pays = threads > 1 and trial.device.type == "cpu" and ranks.world() == 1 and _is_long(trial)
+    pays = pays and (times := trial.row_threads_speedup()) >= LEAST_ROW_SPEEDUP
+    if pays:
+        faster = f"{times:.2f} times as fast as dividing each operation"
+        divided = f"each step's rows are divided among {threads} threads: {faster}"
+        report(Notice(text=divided, detail=True))
+    return replace(training, row_threads=threads if pays else 1)
+
+
+def _is_long(trial: SpeedTrial) -> bool:
+    """Return whether a run is long enough for a trial of some seconds to be worth its time."""
+    training = trial.training
+    if training.minutes is not None:
+        return training.minutes >= TRIED_FROM_MINUTES
+    steps = Budget.of(training, trial.batches().steps_per_epoch).steps
+    shape = trial.plan.model_config(trial.prepared.vocab_sizes, training.seq_len)
+    tokens = steps * training.batch_size * training.seq_len
+    return 6 * parameter_count(trial.plan.model_class, shape) * tokens >= TRIED_FROM_OPERATIONS
+
+
+def _choose_compilation(trial: SpeedTrial, report: Report) -> TrainingConfig:
+    """Choose whether to compile the steps: in long runs, if a trial shows that it pays."""
+    plan, training = trial.plan, trial.training
+    if training.compile is not None:
+        return training
+    long = training.minutes is not None and training.minutes >= COMPILED_FROM_MINUTES
+    # Documents of different lengths would each need compiled code, as would unfrozen layers.
+    fixed_shapes = plan.data.documents == "stream" and not training.unfreeze
+    fixed_shapes = fixed_shapes and training.members is None
+    if not (long and fixed_shapes and plan.model_class.over_tensors):
+        return replace(training, compile=False)
+    report(Notice(text="compiling for a trial, which takes up to a minute"))
+    with restored_randomness(trial.device):
+        times, why_not = compiled_speedup(trial.model(), trial.batches(), training)
+    pays = times >= LEAST_SPEEDUP
+    training = replace(training, row_threads=1) if pays else training
+    measured = f"{times:.2f} times as fast" if why_not is None else why_not
+    report(Notice(text=f"steps are {'' if pays else 'not '}compiled: {measured}", detail=True))
+    return replace(training, compile=pays)
+
+
+WIDTH = "hidden_size"
+# How far the nearest count may be from the one that is asked for.
+TOLERANCE = 0.05
+# The narrowest network of any architecture has a width below this, unless a setting fixes it.
+NARROWEST_BELOW = 2048
+
+
+def with_open_width(plan: Plan, flags: Collection[str]) -> Plan:
+    """Return the plan with a width that goes with its other settings, until one is solved for.
+
+    What a budget would choose beside the width, such as the number of layers, keeps its default.
+
+    Raises:
+        UsageError: the width is given or does not exist, or no width goes with the rest.
+    """
+    require(WIDTH not in flags, "give --parameters or --hidden-size, not both")
+    require(
+        not plan.is_estimated,
+        f"--parameters has no meaning: {plan.architecture} is counted, and has no width",
+    )
+    require(plan.origin is None, "--parameters is fixed by --init-from")
+    fields = plan.config_class.fields()
+    chosen = {name for size in plan.config_class.sizes for name in size.settings} - {WIDTH}
+    shape = {name: fields[name].default for name in chosen & fields.keys() - plan.given.keys()}
+    if "seq_len" in chosen:  # learned positions have as many parameters as the window has tokens
+        shape["seq_len"] = plan.training.seq_len
+    return plan.with_given({**shape, WIDTH: _possible_widths(plan.with_given(shape))[0]})
+
+
+def with_parameters(plan: Plan, parameters: int, sizes: VocabSizes, seq_len: int) -> Plan:
+    """Return the plan with the width that gives the nearest number of parameters.
+
+    Every parameter counts: embeddings and softmax layer too, shared ones once.
+
+    Args:
+        plan: what is to be trained, with an open width.
+        parameters: how many are asked for.
+        sizes: of the vocabularies.
+        seq_len: the training window, which learned positions depend on.
+
+    Raises:
+        UsageError: no width comes within `TOLERANCE`; names the nearest two.
+    """
+
+    @functools.cache
+    def count(width: int) -> int:
+        shape = plan.with_given({WIDTH: width}).model_config(sizes, seq_len)
+        return parameter_count(plan.model_class, shape)
+
+    near = nearest_widths(count, _possible_widths(plan), parameters)
+    best = min(near, key=lambda width: abs(count(width) - parameters))
+    if abs(count(best) - parameters) > TOLERANCE * parameters:
+        nearest = " and ".join(f"{count(width):,} ({WIDTH} {width:,})" for width in near)
+        raise UsageError(
+            f"--parameters: {plan.architecture} has no width with about {parameters:,} parameters; "
+            f"the nearest {'are' if len(near) > 1 else 'is'} {nearest}"
+        )
+    return plan.with_given({WIDTH: best})
+
+
+def _possible_widths(plan: Plan) -> range:
+    """Return the widths that go with the other settings, such as the number of heads.
+
+    Raises:
+        UsageError: none does; why the first does not.
+    """
+
+    def why_not(width: int) -> UsageError | None:
+        try:
+            plan.with_given({WIDTH: width}).check_shape()
+        except UsageError as error:
+            return error
+        return None
+
+    wrong = why_not(1)
+    if wrong is None:
+        return range(1, MOST_WIDTH + 1)
+    unit = next((n for n in range(2, NARROWEST_BELOW) if why_not(n) is None), None)
+    if unit is None:
+        raise wrong
+    # All multiples are possible, as with heads, or one width alone, that of a tied embedding.
+    return range(unit, unit + 1 if why_not(2 * unit) else MOST_WIDTH + 1, unit)

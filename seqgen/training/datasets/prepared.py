@@ -1,0 +1,261 @@
+"""Prepared data: the training part and the held-out part as tokens, and facts about them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from seqgen import store
+from seqgen.errors import SeqgenError
+from seqgen.metrics.perplexity import ScoreTotals
+from seqgen.settings import DataConfig, TrainingConfig
+from seqgen.text.batches import Batches, Overlapping, SampledBatches
+from seqgen.text.corpus import Corpus, encode_corpus, unknown_bytes
+from seqgen.text.direction import TwoWayBatches, as_read
+from seqgen.text.encoding import Sampling
+from seqgen.text.labels import Classes
+from seqgen.text.overlap import LEAST, Overlap, overlap_of_lines
+from seqgen.text.reading import Survey, Text, survey
+from seqgen.text.shards import batches_of
+from seqgen.text.sources import Vectors
+from seqgen.text.split import Split, path_of
+from seqgen.text.token_writing import write_corpus
+from seqgen.text.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from seqgen.models.base import TorchModel
+    from seqgen.store import StoredModel
+
+
+# Tokens of a step on pairs, on the longer side of each: docs/experiments.md.
+PAIR_TOKENS = 2000
+# An epoch has at least this many steps, unless that takes fewer rows than the recipe's.
+LEAST_EPOCH = 16
+
+
+def rows_of_pairs(corpus: Corpus, least: int) -> int:
+    """Return how many pairs make a step of `PAIR_TOKENS`, on the longer side; at least `least`."""
+    lengths = np.diff(corpus.ends, prepend=0)
+    longer = np.maximum(lengths, corpus.sources.lengths).mean()
+    return _limited(round(PAIR_TOKENS / longer), corpus, least)
+
+
+def rows_of_documents(corpus: Corpus, training: TrainingConfig) -> int:
+    """Return how many documents have as many tokens as the recipe's rows, which are windows."""
+    mean = min(training.seq_len, corpus.tokens.size / corpus.ends.size)
+    rows = round(training.batch_size * training.seq_len / mean)
+    return _limited(rows, corpus, training.batch_size)
+
+
+def _limited(rows: int, corpus: Corpus, least: int) -> int:
+    return max(least, min(rows, corpus.ends.size // LEAST_EPOCH))
+
+
+@dataclass(frozen=True)
+class VocabSizes:
+    """How many tokens the targets have, and the sources; None where they share their tokens.
+
+    `source_features` is the width of sources that are vectors; `classes` is the number of labels
+    that are predicted.
+    """
+
+    target: int = 1
+    source: int | None = None
+    source_features: int | None = None
+    classes: int = 1
+
+    @classmethod
+    def of(cls, target: Tokenizer, source: Tokenizer | None) -> VocabSizes:
+        """Return those of tokenizers; `source` is None for a text."""
+        source_size = None if source is None or source is target else source.vocab_size
+        return cls(target.vocab_size, source_size)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A text ready to be trained on.
+
+    Attributes:
+        text: where it comes from.
+        facts: its characters, bytes, lines and hash.
+        split: the text of its two parts; None where it came as a token file.
+        tokenizer: made from it, or given.
+        train: the training part's ids.
+        val: the held-out part's ids, or None.
+        val_facts: the held-out part's characters and bytes.
+        config: how the text was read.
+    """
+
+    text: Text
+    facts: Survey
+    split: Split | None
+    tokenizer: Tokenizer
+    train: Corpus
+    val: Corpus | None
+    val_facts: Survey
+    config: DataConfig
+
+    @cached_property
+    def val_totals(self) -> ScoreTotals:
+        """The tokens, characters, bytes and unknown bytes of the held-out part; no loss yet."""
+        if self.val is None:
+            return ScoreTotals()
+        return ScoreTotals(
+            tokens=int(self.val.tokens.size),
+            characters=self.val_facts.characters,
+            bytes=self.val_facts.bytes,
+            oov=self.val.oov,
+            oov_bytes=self._val_oov_bytes(),
+        )
+
+    def _val_oov_bytes(self) -> float:
+        """Return the bytes of the held-out part's unknowns; nan if only its tokens are there."""
+        if not self.val.oov:
+            return 0
+        text = self.val_text()
+        documents = "stream" if self.val.end is None else "line"
+        return math.nan if text is None else unknown_bytes(text, self.tokenizer, documents)
+
+    def val_text(self) -> Iterator[str] | None:
+        """Return the held-out text, of pairs the targets; None if it came as tokens."""
+        return self.split.val() if self.split and self.split.val else None
+
+    @property
+    def classes(self) -> Classes | None:
+        """The labels that are predicted; None where there are none."""
+        return None
+
+    def default_batch_size(self, training: TrainingConfig) -> int:
+        """Return how many rows a step has by default."""
+        if self.train.ends.size == 1:
+            return training.batch_size
+        return rows_of_documents(self.train, training)
+
+    @property
+    def read_tokens(self) -> int:
+        """How many tokens of the training part a model reads in a pass."""
+        return int(self.train.tokens.size)
+
+    @property
+    def source_tokenizer(self) -> Tokenizer | None:
+        """What makes ids of the sources; None for a text, which has none."""
+        return None
+
+    @property
+    def vocab_sizes(self) -> VocabSizes:
+        """How many tokens there are on each side."""
+        return VocabSizes.of(self.tokenizer, self.source_tokenizer)
+
+    @property
+    def spelled(self) -> bool:
+        """Whether tokens are characters or bytes."""
+        return self.tokenizer.kind in ("char", "byte")
+
+    def spellings(self) -> Iterator[str]:
+        """Yield each token as a person writes it, in the order of ids."""
+        yield from self.tokenizer.pieces(range(self.tokenizer.vocab_size))
+
+    def show(self, model: TorchModel) -> None:
+        """Tell a model what it is trained on."""
+        model.survey(self.train.tokens, self.tokenizer.special_ids, self.train.ends)
+
+    @property
+    def sample_prompt(self) -> str | Vectors:
+        """What the model continues, or writes from, in the samples shown during training."""
+        return ""
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a model's record says of its data."""
+        return {
+            "files": [str(path.resolve()) for path in self.text.paths],
+            **asdict(self.facts),
+            "train_oov": self.train.oov,
+            "val_oov": self.val.oov if self.val else None,
+        }
+
+    def keep_validation(self, stored: StoredModel) -> None:
+        """Write the held-out part into a model's folder: its text, or its tokens."""
+        if self.split is not None and self.split.val is not None:
+            stored.write_validation(self.split.val())
+        elif self.val is not None:
+            path = stored.place_of(store.VALIDATION_TOKENS)
+            write_corpus(path, self.val, self.val_facts, self.tokenizer)
+
+    def overlap(self) -> Overlap | None:
+        """Return how much of the held-out part is also in the training part.
+
+        None where that says nothing. Of a stream's end some lines may well have occurred before:
+        it is compared by its longer lines, and a hundredth of them says nothing.
+        """
+        by_lines = self.config.documents == "line"
+        if self.split is None or by_lines or path_of(self.config.val) is not None:
+            return self.overlap_with(self)
+        if self.split.val is None:
+            return None
+        overlap = overlap_of_lines(self.split.train, self.split.val, LEAST)
+        return overlap if overlap.shared > 0.01 * overlap.items else None
+
+    def overlap_with(self, other: Prepared) -> Overlap | None:
+        """Return how much of the held-out part is in the training part of other data.
+
+        None where nothing is held out, or the two cannot be compared.
+        """
+        if self.split is None or self.split.val is None or other.split is None:
+            return None
+        return overlap_of_lines(other.split.train, self.split.val)
+
+    def batches_for(
+        self, model: TorchModel | type[TorchModel], training: TrainingConfig
+    ) -> Batches:
+        """Return the batches that a model, or one of a class, is trained on."""
+        batches = self.batches(training, model.carries_state)
+        if not model.both_ways:
+            return batches
+        turned = replace(self, config=replace(self.config, direction="backward"))
+        return TwoWayBatches(batches, turned.batches(training, model.carries_state))
+
+    def batches(self, training: TrainingConfig, carries_state: bool) -> Batches:
+        """Return the batches of the training part, for a model that may carry its state."""
+        carries, share = carries_state and not training.reset_state, self.config.subword_sampling
+
+        def cut_anew(epoch: int) -> Batches:
+            segmented = self.segmented(Sampling(share, training.seed, epoch))
+            return self.batches_of(segmented, training, carries)
+
+        if share is not None:
+            batches = SampledBatches(cut_anew)
+        else:
+            batches = self.batches_of(self.train, training, carries)
+        return batches if training.k2 is None else Overlapping(batches, training.k2)
+
+    def batches_of(self, corpus: Corpus, training: TrainingConfig, carries: bool) -> Batches:
+        """Return the batches of the training part, which is encoded as `corpus`."""
+        shape = (training.batch_size, training.seq_len, training.seed)
+        read, documents = self.as_read(corpus), self.config.documents
+        return batches_of(read, documents, carries, *shape, windows=training.windows)
+
+    def segmented(self, sampling: Sampling) -> Corpus:
+        """Return the training part encoded again, with a segmentation that is drawn."""
+        return encode_corpus(self.split.train(), self.tokenizer, self.config.documents, sampling)
+
+    def as_read(self, corpus: Corpus) -> Corpus:
+        """Return a part as a model reads it: in its direction."""
+        return as_read(corpus, self.config.direction)
+
+
+def survey_text(text: Text) -> Survey:
+    """Survey a text.
+
+    Raises:
+        SeqgenError: it cannot be read, is no UTF-8, or is empty.
+    """
+    facts = survey(text.chunks())
+    if facts.characters == 0:
+        raise SeqgenError(f"{text.name} contains no text")
+    return facts

@@ -1,0 +1,344 @@
+"""Encode and decode text line by line, train tokenizers, and count what they make of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqgen import store
+from seqgen.errors import SeqgenError, UsageError, reported
+from seqgen.settings import DataConfig, Documents
+from seqgen.store.loading import parts_of
+from seqgen.text.encoding import encoded, lines_of_tokens
+from seqgen.text.labels import Labels
+from seqgen.text.reading import Surveyor
+from seqgen.text.tokenfile import TokenFile
+from seqgen.text.tokenizers import KINDS, Tokenizer, load_tokenizer, tokenizer_kind
+from seqgen.text.tokenizers.base import line_blocks
+from seqgen.training.datasets.dataset import open_tokenizer
+from seqgen.wording import ShortRepr
+
+SHOWN = 20  # pieces in each list of the statistics
+STEP = 1 << 22
+
+
+@dataclass(frozen=True, repr=False)
+class TokenizedLine(ShortRepr):
+    """The keys of `seqgen tokenize --json`, in order."""
+
+    index: int
+    text: str
+    ids: list[int]
+    pieces: list[str]
+
+
+@dataclass(frozen=True, repr=False)
+class TokenizedPair(TokenizedLine):
+    """The same of a pair; `text`, `ids` and `pieces` are the target's."""
+
+    source: str
+    source_ids: list[int]
+    source_pieces: list[str]
+
+
+@dataclass(frozen=True, repr=False)
+class Statistics(ShortRepr):
+    """What a vocabulary makes of a text: the keys of `seqgen tokenize --stats --json`.
+
+    Attributes:
+        tokens: tokens of the text.
+        characters: its characters.
+        bytes: its UTF-8 bytes.
+        characters_per_token: their mean, or None for no token.
+        bytes_per_token: their mean, or None for no token.
+        vocab_size: tokens there are.
+        used: tokens that occur.
+        unknown: how often `<unk>` occurs.
+        longest: the longest pieces that occur, with how often.
+        frequent: the most frequent pieces, with how often.
+    """
+
+    tokens: int
+    characters: int
+    bytes: int
+    characters_per_token: float | None
+    bytes_per_token: float | None
+    vocab_size: int
+    used: int
+    unknown: int
+    longest: list[tuple[str, int]]
+    frequent: list[tuple[str, int]]
+
+
+def find_tokenizer(model: str | None, path: str | None) -> Tokenizer:
+    """Return the tokenizer of a model, or the one at a path.
+
+    Args:
+        model: a model's name or path, a mixture, or None for the latest.
+        path: a folder, a `.model` or a token file; or a kind that needs no text to learn from.
+
+    Raises:
+        SeqgenError: there is none.
+    """
+    if path is None:
+        # The parts of a mixture have one tokenizer.
+        return load_tokenizer(store.find_all(model).path / "tokenizer")
+    if path == "byte":
+        return KINDS[path].train(())
+    if not Path(path).exists():
+        if path in KINDS:
+            raise UsageError(
+                f"{path} has to learn a vocabulary from text first: use --train {path} --out FOLDER"
+            )
+        raise SeqgenError(f"there is no tokenizer {path}")
+    return open_tokenizer(Path(path))
+
+
+def source_tokenizer_of(model: str | None) -> Path | None:
+    """Return where the tokenizer of a model's sources is, if they have their own; labels have none.
+
+    See `find_tokenizer` for what `model` is, and for its errors.
+    """
+    folder = store.find_all(model).path / store.SOURCE_TOKENIZER
+    return folder if folder.is_dir() and not (folder / store.LABELS).exists() else None
+
+
+def pair_tokenizer(model: str | None) -> Tokenizer | None:
+    """Return the tokenizer of the sources of a model of pairs; None for a model of text.
+
+    See `find_tokenizer` for what `model` is, and for its errors.
+    """
+    first = parts_of(store.find_all(model))[0]
+    return first.load_source_tokenizer(load_tokenizer(first.path / "tokenizer"))
+
+
+def newlines_of(model: str | None) -> str:
+    """Return how a model's text was read; see `find_tokenizer` for what `model` is."""
+    return parts_of(store.find_all(model))[0].config["data"].get("newlines", "keep")
+
+
+def train_tokenizer(
+    kind: str, chunks: Iterable[str], vocab_size: int | None, min_count: int, out: Path
+) -> Tokenizer:
+    """Make a tokenizer from text, and write it into a folder.
+
+    Raises:
+        UsageError: there is no such kind, or the vocabulary is too small or too large.
+        SeqgenError: the folder cannot be written.
+    """
+    DataConfig(tokenizer=kind, vocab_size=vocab_size, min_count=min_count)  # for its bounds
+    tokenizer = tokenizer_kind(kind).train(chunks, vocab_size, min_count)
+    with reported(f"{out} cannot be written"):
+        tokenizer.save(out)
+    return tokenizer
+
+
+def tokenize(
+    chunks: Iterable[str],
+    tokenizer: Tokenizer,
+    documents: Documents = "stream",
+    source_tokenizer: Tokenizer | None = None,
+) -> Iterator[list[TokenizedLine]]:
+    """Encode a text line by line, each as soon as it has come.
+
+    Args:
+        chunks: the text in pieces cut anywhere.
+        tokenizer: its ids.
+        documents: "stream" keeps each line's newline; "line" is BOS line EOS.
+        source_tokenizer: the ids of what stands before the first tab of a line, where lines are
+            pairs; with "line" it ends with EOS, as a model reads it.
+
+    Yields:
+        The lines that came together, in order.
+
+    Raises:
+        SeqgenError: a line without a tab is to be a pair; the lines before it have been yielded.
+    """
+    if documents == "stream" and source_tokenizer is None and not tokenizer.line_safe:
+        yield from _tokenized_whole(chunks, tokenizer)
+        return
+    index = 0
+    for block in line_blocks(chunks):
+        lines = []
+        for text in _lines(block):
+            source, tab, target = text.partition("\t")
+            if source_tokenizer is not None:
+                if not tab:
+                    yield lines
+                    raise _no_pair(index)
+                text = target
+            # Where a newline is no token of its own, a model of pairs reads none.
+            if documents == "line" or not tokenizer.line_safe:
+                text = text.removesuffix("\n")
+            ids = tokenizer.encode(text).tolist()
+            if documents == "line":
+                ends = [tokenizer.bos_id], ids, [tokenizer.eos_id]
+                ids = [token for part in ends for token in part if token is not None]
+            line = TokenizedLine(index, text, ids, tokenizer.pieces(ids))
+            if source_tokenizer is not None:
+                line = _with_source(line, source, source_tokenizer, documents)
+            lines.append(line)
+            index += 1
+        yield lines
+
+
+def _tokenized_whole(chunks: Iterable[str], tokenizer: Tokenizer) -> Iterator[list[TokenizedLine]]:
+    """Encode a text as a tokenizer reads it whose tokens may cross the ends of lines.
+
+    A token is given with the line that it begins in.
+    """
+    index, text, ids = 0, "", np.zeros(0, tokenizer.dtype)
+    for block in tokenizer.blocks(chunks):
+        read = tokenizer.encode(block)
+        texts = _lines(block) or [""]
+        ends = np.searchsorted(lines_of_tokens(tokenizer, block, read), range(1, len(texts)))
+        lines = []
+        for more, piece in zip(texts, np.split(read, ends), strict=True):
+            text, ids = text + more, np.concatenate([ids, piece])
+            if more.endswith("\n"):
+                lines.append(
+                    TokenizedLine(index, text, ids.tolist(), tokenizer.pieces(ids.tolist()))
+                )
+                index, text, ids = index + 1, "", ids[:0]
+        yield lines
+    if text:
+        yield [TokenizedLine(index, text, ids.tolist(), tokenizer.pieces(ids.tolist()))]
+
+
+def _no_pair(index: int) -> SeqgenError:
+    return SeqgenError(
+        f"line {index + 1} has no tab, and this model reads pairs: give source<TAB>target, or one "
+        "side with --tokenizer (a model's folder tokenizer or source_tokenizer)"
+    )
+
+
+def _with_source(
+    line: TokenizedLine, source: str, tokenizer: Tokenizer, documents: Documents
+) -> TokenizedPair:
+    ids = tokenizer.encode(source).tolist()
+    if documents == "line" and tokenizer.eos_id is not None:  # labels have no end
+        ids.append(tokenizer.eos_id)
+    pieces = tokenizer.pieces(ids)
+    return TokenizedPair(**vars(line), source=source, source_ids=ids, source_pieces=pieces)
+
+
+def without_pairs(
+    chunks: Iterable[str], what: str, of_sources: Tokenizer | Labels
+) -> Iterator[str]:
+    """Yield a text unchanged that may hold no pair, nor a line with labels: no tab.
+
+    Args:
+        chunks: the text in pieces cut anywhere.
+        what: takes none, such as a flag.
+        of_sources: the tokenizer of the model's sources, or its labels.
+
+    Raises:
+        SeqgenError: a line has a tab; names it.
+    """
+    number = 1
+    for chunk in chunks:
+        at = chunk.find("\t")
+        if at >= 0:
+            line = number + chunk.count("\n", 0, at)
+            if isinstance(of_sources, Labels):
+                raise SeqgenError(
+                    f"line {line} has a tab, and labels before it for this model: {what} takes "
+                    "texts without their labels (cut -f 2)"
+                )
+            raise SeqgenError(
+                f"line {line} has a tab, and is a pair for this model: {what} takes one side at "
+                "a time (cut -f 2; cut -f 1 for the sources)"
+            )
+        number += chunk.count("\n")
+        yield chunk
+
+
+def _lines(block: str) -> list[str]:
+    """Cut after every newline, and nowhere else."""
+    *whole, rest = block.split("\n")
+    return [line + "\n" for line in whole] + ([rest] if rest else [])
+
+
+def detokenize(
+    rows: Iterable[Sequence[int]], tokenizer: Tokenizer, documents: Documents = "stream"
+) -> Iterator[TokenizedLine]:
+    """Decode ids, a row at a time; the texts in order are the whole text.
+
+    Args:
+        rows: lists of ids.
+        tokenizer: what made them.
+        documents: "line" puts a newline after each row.
+
+    Raises:
+        SeqgenError: there is no such id; says in which row.
+    """
+    decoder, last = tokenizer.decoder(), None
+    for index, row in enumerate(rows):
+        ids = list(row)
+        wrong = next((i for i in ids if not 0 <= i < tokenizer.vocab_size), None)
+        if wrong is not None:
+            raise SeqgenError(
+                f"line {index + 1}: there is no token {wrong}; the vocabulary has "
+                f"{tokenizer.vocab_size}"
+            )
+        if documents == "line":
+            decoder = tokenizer.decoder()
+        text = "".join(map(decoder.push, ids))
+        if documents == "line":
+            text += decoder.flush() + "\n"
+        last = TokenizedLine(index, text, ids, tokenizer.pieces(ids))
+        yield last
+    if last is not None and documents == "stream" and (rest := decoder.flush()):
+        yield TokenizedLine(last.index + 1, rest, [], [])
+
+
+def statistics(text: Iterable[str] | TokenFile, tokenizer: Tokenizer) -> Statistics:
+    """Count what a vocabulary makes of a text, which may be large.
+
+    Args:
+        text: in pieces cut anywhere, or a token file.
+        tokenizer: its ids.
+    """
+    counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
+    if isinstance(text, TokenFile):
+        tokens, facts = text.corpus.tokens, text.facts
+        for at in range(0, tokens.size, STEP):
+            counts += np.bincount(tokens[at : at + STEP], minlength=counts.size)
+    else:
+        surveyor = Surveyor()
+        for _, ids in encoded(surveyor.watch(text), tokenizer):
+            counts += np.bincount(ids, minlength=counts.size)
+        facts = surveyor.facts
+    total = int(counts.sum())
+    return Statistics(
+        tokens=total,
+        characters=facts.characters,
+        bytes=facts.bytes,
+        characters_per_token=facts.characters / total if total else None,
+        bytes_per_token=facts.bytes / total if total else None,
+        vocab_size=tokenizer.vocab_size,
+        used=int(np.count_nonzero(counts)),
+        unknown=0 if tokenizer.unk_id is None else int(counts[tokenizer.unk_id]),
+        **_lists(counts, tokenizer),
+    )
+
+
+def _lists(counts: np.ndarray, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return the longest and the most frequent pieces; ties in the order of ids."""
+    used = np.flatnonzero(counts)
+    pieces = tokenizer.pieces(used.tolist())
+    number = counts[used]
+    # In bytes of text: a byte's piece, say, is shown as `<0xC3>`.
+    lengths = np.array([len(tokenizer.text_bytes(used[i : i + 1])) for i in range(used.size)])
+
+    def listed(order: np.ndarray) -> list[tuple[str, int]]:
+        return [(pieces[i], int(number[i])) for i in order[:SHOWN]]
+
+    return {
+        "longest": listed(np.lexsort((-number, -lengths))),
+        "frequent": listed(np.argsort(-number, kind="stable")),
+    }

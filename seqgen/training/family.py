@@ -1,0 +1,135 @@
+"""What `--with-ngram` stores with a network: for which networks, and under which names.
+
+The network, the n-gram model and the mixture are a family: their records hold the same random mark.
+By it a later run knows which models it may replace.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from seqgen import registry, store
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.settings import DataConfig, TrainingConfig, require
+from seqgen.store import StoredModel
+from seqgen.training.datasets.prepared import Prepared
+
+# The key of a record that holds the mark.
+FAMILY = "family"
+# The most characters of a network's name, so that there is room for the others' endings.
+LONGEST = store.LONGEST_NAME - len("-mixture-999")
+
+
+@dataclass(frozen=True)
+class NetworkToMix:
+    """A network that may be mixed with an n-gram model of its text.
+
+    Attributes:
+        architecture: its own.
+        training: its settings of training.
+        data: how it reads text.
+        name: what it is called; None if it has no name yet.
+        prepared: its text; None before that is read.
+    """
+
+    architecture: str
+    training: TrainingConfig
+    data: DataConfig
+    name: str | None = None
+    prepared: Prepared | None = None
+
+    @property
+    def why_not(self) -> str | None:
+        """Why it cannot be mixed; None if it can."""
+        row, name, prepared = registry.architecture(self.architecture), self.name, self.prepared
+        if row.estimator is not None:
+            return f"is for networks, which {self.architecture} is not"
+        if not row.task.of(self.data.labels).beside_ngrams:
+            return "is for models of text; n-grams know no sources and no labels"
+        if self.data.val == "none":
+            return "fits the weights of a mixture on held-out text: leave out --val none"
+        if self.training.lora is not None:
+            return (
+                "stores a copy of the network, and one of adapters (lora) would still need their "
+                "base: leave out either, or count an n-gram model and use seqgen mix"
+            )
+        if prepared is not None and (prepared.val is None or prepared.val.tokens.size < 2):
+            return "needs two held-out tokens or more: hold out more with --val"
+        if name is not None and len(name) > LONGEST:
+            return (
+                f"adds -mixture to the network's name, which may have {LONGEST} characters then, "
+                f"not {len(name)}: choose a shorter one, with --name or seqgen models rename"
+            )
+        return None
+
+    def check(self) -> None:
+        """Refuse `--with-ngram` if it cannot be mixed.
+
+        Raises:
+            UsageError: says why.
+        """
+        require(self.why_not is None, f"--with-ngram {self.why_not}")
+
+
+def names_beside(name: str) -> tuple[str, str]:
+    """Return the names of the n-gram model and of the mixture that go with a network."""
+    return f"{name}-ngram", f"{name}-mixture"
+
+
+def check_names_beside(name: str, overwrite: bool) -> None:
+    """Refuse a network's name if those of its n-gram model and its mixture are in use.
+
+    Args:
+        name: of the network that is to be trained.
+        overwrite: it replaces the network of that name, and so may its family.
+
+    Raises:
+        UsageError: says what to do.
+    """
+    family = family_to_join(name, overwrite)
+    for beside in names_beside(name):
+        own = next(stored_beside(beside, family), None)
+        if own is None and not store.is_free(beside):
+            raise UsageError(
+                f"a model named {beside!r} already exists, and --with-ngram stores another under "
+                "that name; give another --name, or rename it with seqgen models rename"
+            )
+
+
+def new_family() -> str:
+    """Return a mark that no other family has."""
+    return secrets.token_hex(8)
+
+
+def family_of(model: StoredModel) -> str | None:
+    """Return the mark of a stored model's family; None if it has none, or there is no model."""
+    try:
+        return model.record.get(FAMILY)
+    except SeqgenError:
+        return None
+
+
+def family_to_join(name: str | None, overwrite: bool) -> str:
+    """Return the mark of a new network's family: of that which it replaces, or a new one."""
+    replaced = StoredModel(store.models_folder() / name) if overwrite and name else None
+    return (replaced and family_of(replaced)) or new_family()
+
+
+def stored_beside(stem: str, family: str) -> Iterator[StoredModel]:
+    """Yield the models of a family that are called `stem`, or `stem-2`, `stem-3` ..."""
+    for path in sorted(store.models_folder().glob(f"{stem}*")):
+        named_by_run = re.fullmatch(rf"{re.escape(stem)}(-\d+)?", path.name)
+        if named_by_run and family_of(StoredModel(path)) == family:
+            yield StoredModel(path)
+
+
+def replaceable(stem: str, family: str) -> str | None:
+    """Return the name of the model of a family that a new one may replace; None if there is none.
+
+    One that other models need, such as a mixture made by hand, stays.
+    """
+    own = (model for model in stored_beside(stem, family) if not store.needing([model]))
+    return next((model.name for model in own), None)

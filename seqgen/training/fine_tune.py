@@ -1,0 +1,378 @@
+"""Training that begins from another model: its weights, or its features."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from seqgen import registry, store
+from seqgen.engines.memory_limit import return_freed_memory
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.low_rank import adapt
+from seqgen.models.network import Network
+from seqgen.models.recurrent.settings import CELL_REGULARISERS
+from seqgen.settings import Documents, ModelConfig, TrainingConfig, conform, require
+from seqgen.store import StoredModel
+from seqgen.text.framing import Framing
+from seqgen.text.labels import Classes, Labels
+from seqgen.text.pairs import Tokenizers
+from seqgen.text.sources import require_equal_widths
+from seqgen.text.tokenizers import Tokenizer
+from seqgen.training.datasets.prepared import Prepared
+from seqgen.training.estimate import Estimator
+from seqgen.training.reload import tokens_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+# Model settings that do not affect the shapes of the weights, so fine-tuning may change them.
+FREE = frozenset(
+    {"dropout", "input_dropout", "output_dropout", "word_dropout", "pooling", "mask"}
+    | set(CELL_REGULARISERS)
+)
+TOKENIZER = ("tokenizer", "source_tokenizer", "vocab_size", "min_count")
+
+
+@dataclass(frozen=True)
+class InitialModel:
+    """A trained model whose weights a new one starts from.
+
+    Attributes:
+        stored: where it is.
+        model: its weights.
+        tokenizer: its tokens, which the new model has too.
+        source_tokenizer: those of its sources, or its labels; None for a model of text alone.
+    """
+
+    stored: StoredModel
+    model: Network
+    tokenizer: Tokenizer
+    source_tokenizer: Tokenizer | Labels | None
+
+    @classmethod
+    def load(cls, name: str) -> InitialModel:
+        """Return the model that `--init-from` means.
+
+        Raises:
+            SeqgenError: there is none, it is damaged, or it was counted.
+        """
+        stored = store.find(name)
+        stored.require_network("--init-from")
+        model, tokenizer = stored.load()
+        if estimator := Estimator.of(stored.config["architecture"]):
+            done, _ = estimator.done
+            raise SeqgenError(f"{stored.name} was {done}: it has no weights to begin from")
+        place = StoredModel(stored.path.resolve())
+        return cls(place, model, tokenizer, place.load_source_tokenizer(tokenizer))
+
+    @property
+    def tokens(self) -> Tokenizers:
+        """Its tokens on both sides, and its labels, as its dataset has them."""
+        return tokens_of(self.stored, self.tokenizer)
+
+    @property
+    def classes(self) -> Classes | None:
+        """The labels that it predicts; None for a language model."""
+        labels = "classes" in self.model.config.derived
+        return Classes.load(self.stored.path / store.TOKENIZER) if labels else None
+
+    @property
+    def architecture(self) -> str:
+        """The name of its architecture."""
+        return self.stored.config["architecture"]
+
+    @property
+    def _model_settings(self) -> dict[str, Any]:
+        fields = type(self.model.config).fields()
+        return {k: v for k, v in self.model.config.to_dict().items() if k in fields}
+
+    def refuse_fixed(self, architecture: str | None, flags: Collection[str]) -> None:
+        """Refuse flags for what the origin determines, such as the architecture.
+
+        Raises:
+            UsageError: names the flag.
+        """
+        require(
+            architecture is None,
+            f"--model is fixed by --init-from: the architecture of {self.stored.name} is "
+            f"{self.architecture}",
+        )
+        settled = {*self._model_settings, *TOKENIZER} - FREE
+        for name in sorted(settled & set(flags)):
+            require(False, f"{name} is fixed by --init-from: {self.stored.name} has its own")
+
+    def settings(self, given: Mapping[str, Any], row: registry.Architecture) -> dict[str, Any]:
+        """Return the settings given, with those that follow from the origin.
+
+        Args:
+            given: by name.
+            row: the architecture of the new model: the origin's, or one for a task on it.
+
+        Raises:
+            UsageError: a configuration file wants another architecture than the origin's.
+        """
+        inherited_model = self._model_settings
+        kind = row.load_config()
+        overridden = {
+            name: given[name] for name in inherited_model if name in given and name not in FREE
+        }
+        known = kind.derived & self.model.config.derived
+        derived = {name: getattr(self.model.config, name) for name in known}
+        agreed = kind(**derived, **{**inherited_model, **overridden}).to_dict()
+        for name in overridden:
+            unchanged = agreed[name] == inherited_model[name]
+            require(
+                unchanged,
+                f"{name} is {inherited_model[name]} in {self.stored.name}, not {agreed[name]}",
+            )
+        config = self.stored.config
+        direction = config["data"].get("direction", "forward")
+        require(
+            given.get("direction", direction) == direction,
+            f"--direction is fixed by --init-from: {self.stored.name} reads {direction}",
+        )
+        inherited = {
+            "documents": config["data"].get("documents", "stream"),
+            "direction": direction,
+            "seq_len": config["training"].get("seq_len", 64),
+        }
+        require(
+            direction == row.task.fixed.get("direction", direction),
+            f"{self.stored.name} reads from right to left, and --task is for models that read "
+            "from left to right",
+        )
+        labels = isinstance(self.source_tokenizer, Labels)
+        require(
+            not labels or row.task.labelled is not None,
+            f"{self.stored.name} writes texts given their labels, and --task is for encoders and "
+            "for networks that model text alone",
+        )
+        wants = conform("labels", given.get("labels", labels), bool)
+        require(
+            labels or not wants, f"{self.stored.name} has learned no labels: leave out --labels"
+        )
+        require(wants or not labels, f"{self.stored.name} has labels: labels=false has no meaning")
+        inherited["labels"] = labels
+        for name in ("max_source_len", "max_target_len"):
+            if name in config["data"]:
+                inherited[name] = config["data"][name]
+        if row.task.head is not None and self.model.window is not None:
+            inherited[row.task.longest] = self.model.window - 1
+        place = store.as_given(self.stored)
+        settled = {**tokenizer_of(self.stored), "source_tokenizer": None}
+        if not labels and self.source_tokenizer not in (None, self.tokenizer):
+            settled["source_tokenizer"] = str(self.stored.path / store.SOURCE_TOKENIZER)
+        return {**inherited, **inherited_model, **given, **settled, "init_from": place}
+
+    def config(
+        self, architecture: str, settings: Mapping[str, Any], seq_len: int, classes: int
+    ) -> ModelConfig:
+        """Return the new model's configuration: the origin's, except for settings that may change.
+
+        Args:
+            architecture: of the new model.
+            settings: those that are given.
+            seq_len: the training window; of pairs, the longest target and its EOS; of texts with
+                labels, the longest text and its start symbol.
+            classes: how many labels it predicts.
+
+        Raises:
+            UsageError: the training window, or the longest source, is longer than the origin's.
+        """
+        longest, most = settings.get("max_source_len"), self.model.source_window
+        begin = getattr(self.source_tokenizer, "source_bos_id", None) is not None
+        most = None if most is None else most - 1 - begin
+        require(
+            longest is None or most is None or longest <= most,
+            f"--max-source-len must be at most that of {self.stored.name}, {most}",
+        )
+        window = self.model.window
+        if getattr(self.model.config, "decoder_start", None) is not None:
+            window -= 1
+        name, most = "--seq-len", window
+        row = registry.architecture(architecture)
+        if row.task.longest is not None:
+            name, most = f"--{row.task.longest.replace('_', '-')}", window and window - 1
+        require(
+            window is None or seq_len <= window,
+            f"{name} must be at most the window of {self.stored.name}, {most}",
+        )
+        free = {name: settings[name] for name in FREE if name in settings}
+        config_class = row.load_config()
+        if "classes" in config_class.derived:
+            free["classes"] = classes
+        return config_class(**{**self.model.config.to_dict(), **free})
+
+    def framing(self, documents: Documents) -> Framing:
+        """Return how texts begin and end for the new model, which reads them as `documents`."""
+        unchanged = documents == self.stored.config["data"].get("documents", "stream")
+        framing = Framing.of(self.tokenizer, documents)
+        return self.stored.framing(self.tokenizer) if unchanged else framing
+
+    def require_sources(self, features: int | None) -> None:
+        """Refuse sources of another kind than the origin's.
+
+        Args:
+            features: the width of sources that are vectors; None for text.
+
+        Raises:
+            SeqgenError: they are of another kind, or of another width.
+        """
+        source_width = getattr(self.model.config, "source_features", None)
+        require_equal_widths(self.stored.name, source_width, features)
+
+    def begin(self, model: Network, prepared: Prepared) -> None:
+        """Fill a new model with the origin's weights.
+
+        Args:
+            model: the new one.
+            prepared: its data.
+
+        Raises:
+            SeqgenError: the text came as tokens of another tokenizer.
+        """
+        inherited = fingerprints(self.tokenizer, self.source_tokenizer)
+        if fingerprints(prepared.tokenizer, prepared.source_tokenizer) != inherited:
+            raise SeqgenError(
+                f"the data has other tokens than {self.stored.name}: give the text itself"
+            )
+        model.begin_from(self.model, self.classes == prepared.classes)
+
+    def forget_weights(self) -> None:
+        """Free the memory of its weights, once a new model has its own."""
+        self.model.to("meta")
+        return_freed_memory()
+
+    def adapt(self, model: Network, training: TrainingConfig) -> None:
+        """Give a model that begins with the origin's weights low-rank adapters to train.
+
+        Raises:
+            UsageError: it has no matrices for them.
+        """
+        try:
+            adapt(model, training.lora, training.lora_alpha)
+        except ValueError as error:
+            raise UsageError(f"lora has no meaning: in {self.stored.name} {error}") from None
+
+    def refuse_replacing(self, name: str) -> None:
+        """Refuse to let adapters of the origin take its place.
+
+        Raises:
+            UsageError: says what to do.
+        """
+        replaced = store.models_folder() / name
+        require(
+            replaced.resolve() != self.stored.path,
+            f"adapters need their base, {self.stored.name}: choose another --name",
+        )
+
+
+def architecture_of(
+    origin: InitialModel | None,
+    architecture: str | None,
+    config: Mapping[str, Any],
+    task: str | None,
+) -> str:
+    """Return which architecture is meant: the user's, the file's, the origin's, or the default.
+
+    Args:
+        origin: what is fine-tuned, if anything.
+        architecture: the user's, or the preset's.
+        config: the file.
+        task: what its features are for, which has a default of its own.
+
+    Raises:
+        UsageError: a configuration file has another than the origin.
+    """
+    named = architecture or config.get("architecture")
+    if origin is None:
+        return named or default_architecture(task)
+    agrees = named is None or registry.trunk_of(named) == registry.trunk_of(origin.architecture)
+    require(
+        agrees, f"the architecture of {origin.stored.name} is {origin.architecture}, not {named}"
+    )
+    return named or origin.architecture
+
+
+def default_architecture(task: str | None) -> str:
+    """Return the architecture that is trained where none is named.
+
+    Raises:
+        UsageError: there is no such task.
+    """
+    chosen = None if task is None else registry.task_on_features(task)
+    return (chosen and chosen.default_trunk) or registry.DEFAULT
+
+
+def tokenizer_of(stored: StoredModel) -> dict[str, Any]:
+    """Return the settings of data with which a new model has the tokenizer of a stored one."""
+    return {"tokenizer": str(stored.path), "vocab_size": None, "min_count": 1}
+
+
+def fingerprints(target: Tokenizer, source: Tokenizer | Labels | None) -> list[str | None]:
+    """Return what distinguishes the tokenizers of two models: of the target, and of the source."""
+    return [tokenizer and tokenizer.fingerprint for tokenizer in (target, source)]
+
+
+@dataclass(frozen=True)
+class FeatureSource(ABC):
+    """A trained model whose features a new one reads beside the tokens; see `Task.features`.
+
+    Attributes:
+        stored: where it is.
+        about: what the configuration of the new model keeps of it, as its `feature_model`.
+    """
+
+    stored: StoredModel
+    about: dict[str, Any]
+
+    @classmethod
+    @abstractmethod
+    def load(cls, name: str) -> Self:
+        """Load the model that `--features` names.
+
+        Raises:
+            UsageError: it makes no features that can be read.
+            SeqgenError: there is none, or it is damaged.
+        """
+
+    @abstractmethod
+    def settings(
+        self, given: Mapping[str, Any], row: registry.Architecture, flags: Collection[str]
+    ) -> dict[str, Any]:
+        """Return the settings given, with those that follow from this model.
+
+        Args:
+            given: by name.
+            row: the architecture of the new model.
+            flags: the names of the settings that the user gave.
+
+        Raises:
+            UsageError: the new model can read no features, or a flag contradicts them.
+        """
+
+    @abstractmethod
+    def begin(self, model: Network) -> None:
+        """Fill the features of a new model."""
+
+
+def feature_source(name: str, row: registry.Architecture) -> FeatureSource:
+    """Load the model whose features a new one is to read.
+
+    Args:
+        name: what `--features` names.
+        row: the architecture of the new model.
+
+    Raises:
+        UsageError: the new model reads none, or that model makes none.
+        SeqgenError: there is no such model, or it is damaged.
+    """
+    if row.task.features is None:
+        readers = [task for task in registry.ON_FEATURES if task.features is not None]
+        kinds = " and ".join(f"{task.called}s" for task in readers)
+        names = " or ".join(task.name for task in readers)
+        require(not readers, f"--features is for {kinds}: give --task {names}")
+        require(False, "features is a setting of a plugin that is not installed")
+    return registry.load_object(row.task.features).load(name)

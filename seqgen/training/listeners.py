@@ -1,0 +1,210 @@
+"""Listeners to training, which plugins add.
+
+A listener sees the events and steps of a run, and never changes it (`training.run.Listener`). A
+plugin names functions in `hooks.Plugin.listeners`. Each is called when a run begins, with the
+`RunFacts`, and returns a listener, or None if it has nothing to do:
+
+    def listen(facts):
+        return LossFile(facts.options.losses, facts.step) if facts.options.losses else None
+
+Their options of `seqgen train` are `settings.listening.ListenerOptions`. Only the first of several
+processes has listeners.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from seqgen import hooks
+from seqgen.errors import SeqgenError, first_line
+from seqgen.training.events import Event, ListenerEvent, Notice, Report
+from seqgen.training.run import Budget, Listener, Run
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from seqgen.models.network import Network
+    from seqgen.settings import TrainingConfig
+    from seqgen.store import StoredModel
+    from seqgen.text.batches import Batch
+    from seqgen.text.corpus import Corpus
+    from seqgen.training.parts import CheckpointPart
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFacts:
+    """A run that begins.
+
+    Attributes:
+        stored: the model on disk; it is published with its first checkpoint.
+        model: that is trained; None if it is divided among processes, where none has all of it.
+        config: the settings of training.
+        budget: when training ends.
+        report: takes events of the listener's own: a `Notice`, or a `ListenerEvent`.
+        corpus: what is trained on.
+        unit: what losses are per: "token" or "label".
+        step: how many steps are done; 0 of a new run.
+        options: the plugin's `ListenerOptions`; None if it adds none.
+    """
+
+    stored: StoredModel
+    model: Network | None
+    config: TrainingConfig
+    budget: Budget
+    report: Report
+    corpus: Corpus
+    unit: str
+    step: int
+    options: Any = None
+
+
+class LastEvents:
+    """Passes events on, and keeps the last one of each kind that listeners reported."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._last: dict[type, ListenerEvent] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Pass an event on."""
+        if isinstance(event, ListenerEvent):
+            self._last[type(event)] = event
+        self._report(event)
+
+    @property
+    def events(self) -> list[ListenerEvent]:
+        """The events that are kept."""
+        return [*self._last.values()]
+
+
+class Listeners(Listener):
+    """Several listeners as one; one that fails is left out from there on, with a warning.
+
+    Args:
+        report: takes the warnings.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._listeners: dict[str, Listener] = {}
+
+    def open(self, facts: Callable[[str], RunFacts]) -> None:
+        """Open the listeners of all plugins.
+
+        Args:
+            facts: of the run, for the plugin of this name.
+
+        Raises:
+            SeqgenError: an option asks for something that cannot be done.
+        """
+        for number, (plugin, listen) in enumerate(hooks.listeners()):
+            listener = self._opened(listen, facts(plugin), plugin)
+            if listener is not None:
+                self._listeners[f"{plugin}:{number}"] = listener
+
+    def _opened(
+        self, listen: Callable[[RunFacts], Listener | None], facts: RunFacts, plugin: str
+    ) -> Listener | None:
+        try:
+            return listen(facts)
+        except SeqgenError:
+            raise
+        except Exception as error:  # whatever a stranger's code raises
+            self._warn(plugin, error)
+            return None
+
+    def updating(self, run: Run, batch: Batch) -> AbstractContextManager[None]:
+        stack = contextlib.ExitStack()
+        for name, listener in self._all():
+            stack.enter_context(_Updating(lambda x=listener: x.updating(run, batch), self, name))
+        return stack
+
+    def stepped(self, run: Run, loss: float, norm: float) -> None:
+        for name, listener in self._all():
+            with self.guarded(name):
+                listener.stepped(run, loss, norm)
+
+    def take(self, event: Event) -> None:
+        for name, listener in self._all():
+            with self.guarded(name):
+                listener.take(event)
+
+    def parts(self) -> dict[str, CheckpointPart]:
+        found: dict[str, CheckpointPart] = {}
+        for name, listener in self._all():
+            with self.guarded(name):
+                for key, part in listener.parts().items():
+                    found.setdefault(key, _Part(part, self, name))
+        return found
+
+    def close(self) -> None:
+        for name, listener in self._all():
+            with self.guarded(name):
+                listener.close()
+
+    def _all(self) -> list[tuple[str, Listener]]:
+        return [*self._listeners.items()]
+
+    @contextlib.contextmanager
+    def guarded(self, name: str) -> Iterator[None]:
+        """Leave a listener out if it fails within."""
+        try:
+            yield
+        except Exception as error:
+            listener = self._listeners.pop(name, None)
+            if listener is not None:
+                self._warn(name.partition(":")[0], error)
+                with contextlib.suppress(Exception):
+                    listener.close()
+
+    def _warn(self, plugin: str, error: Exception) -> None:
+        why = first_line(error)
+        if not isinstance(error, SeqgenError | OSError):
+            why = f"{type(error).__name__}: {why}"
+        self._report(Notice(text=f"warning: plugin {plugin} no longer sees this run: {why}"))
+
+
+class _Updating:
+    """The context that a listener has for an update, guarded."""
+
+    def __init__(
+        self, make: Callable[[], AbstractContextManager[None]], listeners: Listeners, name: str
+    ) -> None:
+        self._make, self._listeners, self._name = make, listeners, name
+        self._entered: AbstractContextManager[None] | None = None
+
+    def __enter__(self) -> None:
+        with self._listeners.guarded(self._name):
+            context = self._make()
+            context.__enter__()
+            self._entered = context
+
+    def __exit__(self, *raised: Any) -> None:
+        if self._entered is not None:
+            with self._listeners.guarded(self._name):
+                self._entered.__exit__(*raised)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A listener's part of a checkpoint, guarded."""
+
+    part: CheckpointPart
+    listeners: Listeners
+    name: str
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return its state; nothing if it fails."""
+        found: dict[str, Tensor] = {}
+        with self.listeners.guarded(self.name):
+            found = self.part.tensors()
+        return found
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Restore what `tensors` returned."""
+        with self.listeners.guarded(self.name):
+            self.part.restore(tensors)

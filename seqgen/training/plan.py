@@ -1,0 +1,427 @@
+"""What is to be trained and how: the user's settings, and what follows from text and machine."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from seqgen import presets, ranks, registry
+from seqgen.engines.precision import Precision, choose_precision
+from seqgen.models.base import LanguageModel
+from seqgen.settings import (
+    BUDGETS,
+    DEFAULT_REGIME,
+    READING_REGIMES,
+    DataConfig,
+    ModelConfig,
+    RegimeConfig,
+    TrainingConfig,
+    conform,
+    recipe_of,
+    require,
+    resolve,
+    settings_of,
+    with_default_budget,
+)
+from seqgen.tasks.task import Task
+from seqgen.text.framing import Framing
+from seqgen.text.tokenizers import Tokenizer
+from seqgen.training.datasets.prepared import Prepared, VocabSizes
+from seqgen.training.events import Notice, Report
+from seqgen.training.fine_tune import FeatureSource, InitialModel, architecture_of, feature_source
+from seqgen.training.regularising import Regularisation
+from seqgen.wording import plural
+
+
+def override(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge settings; `above` wins, and a budget in `above` drops every budget in `below`."""
+    if any(above.get(name) is not None for name in BUDGETS):
+        below = {name: value for name, value in below.items() if name not in BUDGETS}
+    return {**below, **above}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be trained, before any text is read.
+
+    Attributes:
+        row: the architecture.
+        origin: the model that is fine-tuned, if any.
+        given: all settings by name, except those of the architecture's recipe.
+        model: those of the model.
+        training: how it is trained.
+        data: how text is read.
+        recipe: the architecture's training settings, which hold where none is given.
+        features: the model whose features are read beside the tokens, if any.
+        regularisation: what may be chosen again once training has shown its speed, if anything.
+    """
+
+    row: registry.Architecture
+    origin: InitialModel | None
+    given: dict[str, Any]
+    model: dict[str, Any]
+    training: TrainingConfig
+    data: DataConfig
+    recipe: Mapping[str, Any]
+    features: FeatureSource | None = None
+    regularisation: Regularisation | None = None
+
+    @property
+    def architecture(self) -> str:
+        """Its name."""
+        return self.row.name
+
+    @property
+    def task(self) -> Task:
+        """What is to be learned."""
+        return self.row.task.of(self.data.labels)
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether the model is counted or estimated, and not trained by gradients."""
+        return self.row.estimator is not None
+
+    @property
+    def model_class(self) -> type[LanguageModel]:
+        """The class of the model."""
+        return self.row.load_model()
+
+    @property
+    def config_class(self) -> type[ModelConfig]:
+        """The class of the model's configuration."""
+        return self.row.load_config()
+
+    def origins(self) -> dict[str, dict[str, str]]:
+        """Return the models that training begins from, by setting, as a record keeps them."""
+        used = {"init_from": self.origin, "features": self.features}
+        return {name: one.stored.reference.to_dict() for name, one in used.items() if one}
+
+    def model_config(self, sizes: VocabSizes, seq_len: int) -> ModelConfig:
+        """Return the model's configuration, with what follows from the text and from training.
+
+        Args:
+            sizes: of the vocabulary, or of both.
+            seq_len: the training window; where nothing is cut into windows, it decides nothing.
+        """
+        # A target's EOS, and a source's, come on top of its longest; so does a start symbol.
+        longest = self.task.longest
+        window = seq_len if longest is None else getattr(self.data, longest) + 1
+        if self.origin is not None:
+            return self.origin.config(self.architecture, self.given, window, sizes.classes)
+        follows = {
+            "vocab_size": sizes.target,
+            "window": window,
+            "source_vocab_size": sizes.source,
+            "source_features": sizes.source_features,
+            "source_window": self.data.max_source_len + 1,
+            "classes": sizes.classes,
+            "feature_model": self.features and self.features.about,
+            "decoder_start": None,
+        }
+        derived = {name: follows[name] for name in self.config_class.derived}
+        return self.config_class(**derived, **self.model).as_new(self.given)
+
+    def check_shape(self) -> None:
+        """Refuse settings of the model that contradict one another, before any text is read.
+
+        Raises:
+            UsageError: says which.
+        """
+        sizes = VocabSizes(source=None if self.data.source_tokenizer is None else 1)
+        self.model_config(sizes, self.training.seq_len)
+
+    def with_given(self, settings: Mapping[str, Any]) -> Plan:
+        """Return the plan as if the user had given `settings` too."""
+        return replace(self, given={**self.given, **settings}).with_settings({})
+
+    def with_settings(self, settings: Mapping[str, Any]) -> Plan:
+        """Return the plan with `settings` of model and training added to those that are given.
+
+        Raises:
+            UsageError: they contradict one another.
+        """
+        given = {**self.given, **settings}
+        model, training, _ = _groups(self.row, given, self.recipe)
+        return replace(self, model=model, training=training)
+
+    def for_text(self, tokens: int) -> Plan:
+        """Return the plan with the recipe for a training text of so many tokens."""
+        return replace(self, recipe=self.config_class.recipe_for(tokens)).with_settings({})
+
+    def only_unset(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of `settings` that the user has not given."""
+        return {name: value for name, value in settings.items() if name not in self.given}
+
+    def resolve(self, prepared: Prepared, device: torch.device, report: Report) -> TrainingConfig:
+        """Return complete training settings: open ones follow from the text and the machine.
+
+        The precision stays "auto" if it takes a trial to choose it
+        (`choosing.choose_for_machine`).
+        """
+        training, given, corpus = self.training, self.given, prepared.train
+        settled: dict[str, Any] = {}
+        if self.task.longest is not None:
+            # Nothing is cut, and rows are whole pairs: for estimates alone.
+            settled["seq_len"] = max(1, round(prepared.read_tokens / corpus.ends.size))
+        elif training.seq_len > corpus.tokens.size:
+            settled["seq_len"] = int(corpus.tokens.size)
+            size = plural(int(corpus.tokens.size), "token")
+            report(Notice(text=f"--seq-len is reduced to the length of the text, {size}"))
+        if not {"batch_size", "batch_tokens"} & given.keys():
+            settled["batch_size"] = prepared.default_batch_size(training)
+        if training.init_from is not None and prepared.train.oov:
+            unknown = plural(prepared.train.oov, "token")
+            report(Notice(text=f"{training.init_from} does not know {unknown} of the text"))
+        settled["seed"] = self.seed()
+        training = replace(training, **settled)
+        return replace(training, precision=self._precision(training, device))
+
+    def framing(self, tokenizer: Tokenizer) -> Framing:
+        """Return how texts begin and end for the new model: as for its origin, if it has one."""
+        documents = self.data.documents
+        if self.origin:
+            return self.origin.framing(documents)
+        return Framing.of_new_model(tokenizer, documents)
+
+    def seed(self) -> int:
+        """Return the user's seed, or a new one."""
+        given = self.given.get("seed")
+        return ranks.from_first(lambda: secrets.randbelow(1 << 31)) if given is None else given
+
+    def _precision(self, training: TrainingConfig, device: torch.device) -> Precision:
+        """Resolve the user's precision for this model, except where that takes a trial."""
+        shape = self.model_config(VocabSizes(), training.seq_len)
+        large = shape.suits_bf16(training.batch_size, training.seq_len)
+        return choose_precision(self.training.precision, device, large)
+
+
+def preset_of(
+    name: str | None, architecture: str | None, config: Mapping[str, Any]
+) -> presets.Preset | None:
+    """Return the preset that the user or the configuration file names, if any.
+
+    Raises:
+        UsageError: there is none of that name, it is of another architecture, or given as one.
+    """
+    is_preset = architecture in presets.PRESETS and architecture not in registry.ARCHITECTURES
+    require(not is_preset, f"{architecture} is a preset: give --preset {architecture}")
+    in_file = conform("preset", config.get("preset"), str | None)
+    name = in_file if name is None else name
+    if name is None:
+        return None
+    require(in_file in (None, name), f"--preset {name}: the configuration file has {in_file}")
+    preset = presets.preset(name)
+    named = architecture or config.get("architecture")
+    agrees = named in (None, preset.architecture)
+    require(agrees, f"the preset {name} is for --model {preset.architecture}, not {named}")
+    return preset
+
+
+def plan_of(
+    architecture: str | None,
+    preset: presets.Preset | None,
+    settings: Mapping[str, Any],
+    config: Mapping[str, Any],
+    flags: Collection[str],
+    task: str | None = None,
+) -> Plan:
+    """Merge the settings of the user, the file, the preset, the origin and the recipe.
+
+    Args:
+        architecture: the user's; None for that of the preset, the file, the origin, or the default.
+        preset: the user's or the file's.
+        settings: the user's.
+        config: the file's.
+        flags: the names of the settings that the user gave.
+        task: what its features are for; None for an architecture as it is.
+
+    Raises:
+        UsageError: a setting is unknown or wrong, or contradicts the preset or the origin.
+        SeqgenError: there is no such model to begin from.
+    """
+    begun = {**settings_of(config), **settings}.get("init_from")
+    origin = None if begun is None else InitialModel.load(begun)
+    if preset is not None:
+        needed = preset.needs_origin and origin is None
+        require(not needed, f"--preset {preset.name} fine-tunes a model: add --init-from")
+    if origin is not None:
+        origin.refuse_fixed(architecture, flags)
+    named = architecture or (preset and preset.architecture)
+    row = registry.for_task(architecture_of(origin, named, config, task), task)
+    config_class = row.load_config()
+    given = override(preset.settings if preset else {}, settings_of(config, config_class))
+    given = override(given, settings)
+    if origin is not None:
+        given = origin.settings(given, row)
+    named = given.get("features")
+    features = None if named is None else feature_source(named, row)
+    if features is not None:
+        given = features.settings(given, row, flags)
+    recipe = config_class.recipe
+    plan = Plan(row, origin, given, *_groups(row, given, recipe), recipe, features)
+    _require_sense(plan)
+    _require_meaning(plan, flags)
+    _require_regime(plan, flags)
+    return plan
+
+
+def _groups(
+    row: registry.Architecture, given: Mapping[str, Any], recipe: Mapping[str, Any]
+) -> tuple[dict[str, Any], TrainingConfig, DataConfig]:
+    """Sort given settings and the recipe below them into model, training and data."""
+    recipe = recipe_of(given, recipe) | row.task.data_defaults
+    model, training, data = resolve(
+        {**recipe, **given},
+        row.name,
+        (row.load_config(), TrainingConfig, DataConfig),
+        registry.owners_of,
+    )
+    read = _with_labels(DataConfig(**data), given, row)
+    return model, with_default_budget(TrainingConfig(**training)), read
+
+
+def _with_labels(
+    data: DataConfig, given: Collection[str], row: registry.Architecture
+) -> DataConfig:
+    """Return how labelled texts are read, a line each; a configuration without labels as it is.
+
+    Raises:
+        UsageError: the model takes no labels, or the text is to be one stream.
+    """
+    if not data.labels:
+        return data
+    learns = f"{row.name} learns from {row.task.learns}"
+    require(row.task.labelled is not None, f"--labels is for models of text, and {learns}")
+    by_gradients = row.estimator is None
+    require(by_gradients, "--labels is for models that are trained by gradients, not counted ones")
+    one_by_one = data.documents == "line" or "documents" not in given
+    require(one_by_one, "--documents stream has no meaning with --labels: each line is a text")
+    return replace(data, documents="line")
+
+
+# Regimes that look at what a model computes before its softmax layer.
+OF_FEATURES = ("professor-forcing",)
+# Regimes whose gradient is about differences between texts of the model's own.
+OF_TRAINED_MODELS = ("minimum-risk", "decoding")
+
+
+def _require_meaning(plan: Plan, flags: Collection[str]) -> None:
+    """Refuse settings that have no meaning for the task.
+
+    Raises:
+        UsageError: names the setting.
+    """
+    task = plan.task
+    because = f"has no meaning: {plan.architecture} learns from {task.learns}"
+    adapts = plan.training.lora is not None
+    require(not adapts or task.model_is is None, f"lora {because}")
+    for name in task.meaningless:
+        require(name not in flags, f"{name} {because}")
+    for name, only in task.fixed.items():
+        value = getattr(plan.data, name)
+        inherited = name in task.inherits and name not in flags
+        require(value == only or inherited, f"{name}={value} {because}")
+
+
+def _require_sense(plan: Plan) -> None:
+    """Refuse settings that have no meaning together with those of other groups.
+
+    Raises:
+        UsageError: names the setting.
+    """
+    training, data = plan.training, plan.data
+    carries = plan.model_class.carries_state and not training.reset_state
+    require(
+        training.k2 is None or carries,
+        "k2 needs a model that carries its state from window to window",
+    )
+    require(
+        training.windows == "random" or (data.documents == "stream" and not carries),
+        "windows=sequential is for a stream whose windows carry no state: add --reset-state, or "
+        "give windows=random",
+    )
+    validates = data.val != "none"
+    require(training.patience is None or validates, "patience needs validation: no --val none")
+    compiles = not plan.is_estimated and plan.model_class.over_tensors is not None
+    require(
+        not training.compile or compiles,
+        "compile=true is for the transformer; other models have nothing to compile",
+    )
+
+
+def _require_regime(plan: Plan, flags: Collection[str]) -> None:
+    """Refuse regimes and their settings for a model that they cannot train.
+
+    Raises:
+        UsageError: names the setting, or the regime.
+    """
+    given = [name for name in RegimeConfig.fields() if name in flags]
+    if plan.is_estimated:
+        require(
+            not given,
+            f"{plan.architecture} is counted and not trained by gradients: leave out "
+            f"{', '.join(given)}",
+        )
+        return
+    for phase in plan.training.phases:
+        require(
+            plan.task.model_is is None or phase.regime == DEFAULT_REGIME,
+            f"--regime {phase.regime} is for language models; {plan.architecture} is none",
+        )
+        featureless = phase.regime in OF_FEATURES and not hasattr(plan.model_class, "hidden")
+        require(
+            not featureless,
+            f"--regime {phase.regime} needs a model with hidden features; {plan.architecture} "
+            "has none",
+        )
+
+
+def check_regimes(plan: Plan, training: TrainingConfig, report: Report) -> None:
+    """Check a run's regimes once it is known what they begin with, and how long windows are.
+
+    Raises:
+        UsageError: the prefix leaves no token of a window for the model to write.
+    """
+    prefix, length = training.prefix, training.seq_len
+    require(
+        prefix is None or plan.data.documents != "stream" or prefix < length,
+        f"prefix must be smaller than the window, which has {length} tokens (--seq-len), not "
+        f"{prefix}",
+    )
+    first = training.phases[0].regime
+    if plan.origin is None and first in OF_TRAINED_MODELS:
+        report(
+            Notice(
+                text=f"--regime {first} learns little from a model that cannot write yet: train "
+                "one first and give it as --init-from NAME"
+            )
+        )
+
+
+def check_members(row: registry.Architecture, training: TrainingConfig, task: Task) -> None:
+    """Refuse members where they have no meaning.
+
+    Args:
+        row: their architecture.
+        training: the settings.
+        task: what they learn.
+
+    Raises:
+        UsageError: says why.
+    """
+    if training.members is None:
+        return
+    reads = all(phase.regime in READING_REGIMES for phase in training.phases)
+    refused = {
+        f"is for networks, which {row.name} is not": row.estimator is not None,
+        "is for models of text": not task.beside_ngrams,
+        "trains new networks: leave out --init-from": training.init_from is not None,
+        "is for regimes that only read texts": not reads,
+        "trains in one process: leave out torchrun": ranks.world() > 1,
+    }
+    why = next((why for why, is_so in refused.items() if is_so), None)
+    require(why is None, f"--members {why}")

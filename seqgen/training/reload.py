@@ -1,0 +1,170 @@
+"""Reading a stored model's data again: to resume its run, or to compare other data with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqgen import registry, store
+from seqgen.errors import SeqgenError
+from seqgen.settings import DataConfig, require
+from seqgen.store import StoredModel
+from seqgen.text.pairs import Tokenizers
+from seqgen.text.reading import Survey, text_files
+from seqgen.text.tokenizers import Tokenizer, load_tokenizer
+from seqgen.training.datasets.dataset import DataFiles
+from seqgen.training.datasets.prepared import Prepared
+from seqgen.training.datasets.text import LARGE
+from seqgen.training.events import Notice, Report
+
+
+@dataclass(frozen=True)
+class DataLocation:
+    """Where a stored model's data is now.
+
+    Attributes:
+        files: its text, or its sources; none if they are where they were.
+        targets: its targets.
+        may_differ: it may be other data than the model was trained on: all of it that is not held
+            out is trained on.
+    """
+
+    files: Sequence[str | Path] = ()
+    targets: Sequence[str | Path] = ()
+    may_differ: bool = False
+
+
+def reload_stored_data(
+    stored: StoredModel,
+    tokens: Tokenizers,
+    moved: DataLocation = DataLocation(),
+    report: Report = lambda event: None,
+) -> Prepared:
+    """Read a stored model's data again. Its held-out part stays as it was and is never trained on.
+
+    Args:
+        stored: the model.
+        tokens: the model's; see `tokens_of`.
+        moved: where the data is now.
+        report: takes notices.
+
+    Raises:
+        UsageError: targets are given without their sources, or for a text.
+        SeqgenError: the data is gone or has changed, or its held-out part is not known.
+    """
+    files = _find_files(stored, moved)
+    is_changed = _comparison(stored, files, moved.may_differ, report)
+    config, kind = stored.settings("data", DataConfig), registry.load_object(stored.task.dataset)
+    dataset = kind.open(files, config, tokens)
+    return dataset.reload(stored, is_changed)
+
+
+def tokens_of(stored: StoredModel, target: Tokenizer) -> Tokenizers:
+    """Return the tokens of a stored model on both sides, and its labels, as its dataset has them.
+
+    Args:
+        stored: the model.
+        target: its tokenizer.
+
+    Raises:
+        SeqgenError: they are damaged.
+    """
+    return registry.load_object(stored.task.dataset).tokens_of(stored, target)
+
+
+def _comparison(
+    stored: StoredModel, files: DataFiles, may_differ: bool, report: Report
+) -> Callable[[Survey], bool]:
+    """Return a function that says whether data differs from what a model was trained on.
+
+    It raises a SeqgenError if it is and `may_differ` does not allow that.
+    """
+
+    def is_changed(facts: Survey) -> bool:
+        if facts.sha256 == stored.record["data"]["sha256"]:
+            return False
+        if not may_differ:
+            paths = ", ".join(map(str, files.paths))
+            raise SeqgenError(
+                f"{paths} is not the text {stored.name} was trained on; "
+                "give --data FILE, or --changed-data to resume with this one"
+            )
+        if stored.holds_out:
+            report(Notice(text="the data has changed: what was held out stays held out"))
+        return True
+
+    return is_changed
+
+
+def _find_files(stored: StoredModel, moved: DataLocation) -> DataFiles:
+    """Return where a stored model's data is: where the user says, or where it was.
+
+    Raises:
+        UsageError: targets are given without their sources, or for a text.
+        SeqgenError: it is gone, or the model's record is damaged.
+    """
+    known = stored.record.get("data")
+    if not isinstance(known, dict) or not {"files", "sha256"} <= known.keys():
+        raise SeqgenError(f"{stored.path / store.RECORD} is damaged: it does not name the text")
+    data, targets = moved.files, moved.targets
+    require(not targets or "target_files" in known, f"{stored.name} learned from a text")
+    require(bool(data) or not targets, "give the files of the sources as well")
+    if data:
+        return DataFiles(text_files(data), text_files(targets))
+    paths = store.text_of(known)
+    apart = len(paths) - known.get("target_files", 0)
+    return DataFiles(paths[:apart], paths[apart:])
+
+
+# What determines the split of given data.
+SPLIT = ("documents", "labels", "newlines", "split_seed", "val")
+
+
+def leaks(prepared: Prepared, origin: StoredModel | None = None) -> Iterator[str]:
+    """Say in one line each how much of the held-out part models are trained on, if anything.
+
+    Large texts are not read again for this. Nothing is said of a model whose data is gone or of
+    another kind.
+
+    Args:
+        prepared: what a model learns from.
+        origin: the model that training starts from, if any; those that it started from follow.
+    """
+    if prepared.facts.bytes >= LARGE:
+        return
+    overlaps = [("the training part", prepared.overlap())]
+    for older in () if origin is None else _with_ancestors(origin):
+        trained_on = _data_of(older, prepared)
+        overlap = trained_on and prepared.overlap_with(trained_on)
+        overlaps.append((f"the training part of {older.name}", overlap))
+    for trained, overlap in overlaps:
+        if overlap and (warning := overlap.warning(trained)):
+            yield warning
+
+
+def _with_ancestors(model: StoredModel) -> list[StoredModel]:
+    """Return a model and all that it started from, each once, also where records go in a circle."""
+    found = {model.path: model}
+    waiting = [model]
+    while waiting:
+        origins = filter(None, store.origins_of(waiting.pop()).values())
+        new = {older.path: older for older in origins if older.path not in found}
+        found |= new
+        waiting += new.values()
+    return list(found.values())
+
+
+def _data_of(stored: StoredModel, prepared: Prepared) -> Prepared | None:
+    """Return what a model was trained on; None if it is gone, large or divided like other data."""
+    try:
+        known, config = store.data_of(stored.record), stored.settings("data", DataConfig)
+        if known.get("bytes", LARGE) >= LARGE:
+            return None
+        same_split = all(getattr(config, name) == getattr(prepared.config, name) for name in SPLIT)
+        if same_split and known["sha256"] == prepared.facts.sha256:
+            return None  # both models have the same training part
+        tokenizer = load_tokenizer(stored.path / store.TOKENIZER)
+        return reload_stored_data(stored, tokens_of(stored, tokenizer))
+    except (SeqgenError, OSError, LookupError, TypeError):  # gone or damaged
+        return None

@@ -1,0 +1,249 @@
+"""Continuing a run that was stopped, as if it had never stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from seqgen import ranks, store
+from seqgen.engines.precision import parameter_type, restored_randomness
+from seqgen.errors import UsageError
+from seqgen.interrupts import ending_as_ctrl_c
+from seqgen.models.base import LanguageModel
+from seqgen.models.deferred_init import Unfilled
+from seqgen.ranks.group import together
+from seqgen.settings import FINISHED, RESUMABLE, DataConfig, TrainingConfig, require
+from seqgen.store import StoredModel
+from seqgen.store.loaded import LoadedModel
+from seqgen.text.tokenizers import load_tokenizer
+from seqgen.training.datasets.prepared import Prepared
+from seqgen.training.estimate import Estimator
+from seqgen.training.events import Notice, Report
+from seqgen.training.family import NetworkToMix, family_of, new_family
+from seqgen.training.plan import check_members, override
+from seqgen.training.reload import DataLocation, leaks, reload_stored_data, tokens_of
+from seqgen.training.run import Run
+from seqgen.training.session import (
+    AddedOptions,
+    RunOptions,
+    Session,
+    TrainingResult,
+    keep_settings,
+    unfilled_for,
+)
+from seqgen.training.with_ngram import finish, order_of
+from seqgen.wording import plural
+
+
+@ending_as_ctrl_c()
+def resume(
+    name: str | Path | None = None,
+    *,
+    data: Sequence[str | Path] = (),
+    targets: Sequence[str | Path] = (),
+    settings: Mapping[str, Any] | None = None,
+    device: str = "auto",
+    stop_after: int | None = None,
+    changed_data: bool = False,
+    shard: bool = False,
+    timeout: float | None = None,
+    report: Report = lambda event: None,
+    **added: Any,
+) -> TrainingResult:
+    """Continue a run that was stopped, as if it had never stopped.
+
+    Args:
+        name: the model: a name, a path, or None for the latest.
+        data: where its text is now; if empty, where it was.
+        targets: where the targets of its pairs are now, if they came in files of their own.
+        settings: a longer budget, `checkpoint_every`, `keep`, `with_ngram`; no others can change.
+        device: auto, cpu, cuda or mps.
+        stop_after: stop after so many steps in all.
+        changed_data: continue even if the text has changed.
+        shard: on several processes, divide parameters and the states of optimisers among them.
+        timeout: seconds that a process waits for another one before it gives up.
+        report: takes events while training goes on.
+        added: options that plugins add to `seqgen train`, such as `diagnose` and `tensorboard`.
+
+    Raises:
+        UsageError: a setting that cannot change, or an unknown option.
+        SeqgenError: there is no such model, its text is gone or another, its checkpoint is
+            damaged, or another run is training it.
+    """
+    given = {k: v for k, v in (settings or {}).items() if v is not None}
+    during = {"stop_after": stop_after, "added": AddedOptions.of(**added)}
+    with together(timeout):
+        options = RunOptions.of(device, report, shard=shard, **during)
+        options.check()
+        stored = _found(name)
+        _check_resumable(stored, given)
+        with restored_randomness(options.place), stored.locked():
+            result = _go_on(stored, DataLocation(data, targets, changed_data), given, options)
+    options.conclude(result.name)
+    return result
+
+
+def _found(name: str | Path | None) -> StoredModel:
+    """Return a stored model; only on rank 0 one that is written."""
+    if ranks.leads():
+        store.clean()
+    path = ranks.from_first(lambda: store.find(name).path)
+    return StoredModel(path) if ranks.leads() else store.ReadOnlyModel(path)
+
+
+def _go_on(
+    stored: StoredModel, data: DataLocation, given: Mapping[str, Any], options: RunOptions
+) -> TrainingResult:
+    """Go on with a stored model that is locked.
+
+    Args:
+        stored: the model.
+        data: where its data is now.
+        given: the settings that are to change.
+        options: how the run is carried out.
+    """
+    report = options.report
+    checkpoint = stored.read_checkpoint(lambda text: report(Notice(text=text)))
+    done, result = checkpoint[1]["run"], store.result_of(stored)
+    finished = done["stopped"] in FINISHED and result and not given.keys() - {"with_ngram"}
+    if finished and not given and not _lacks_mixture(stored, result):
+        report(Notice(text=f"{stored.name} has finished; give a longer budget to train it further"))
+        return _finished(stored, result)
+    training = _resumed_settings(stored, given, done, checkpoint[0])
+    options.check_divisible(training)
+    loaded, prepared, unfilled = _reloaded(stored, data, training, options)
+    architecture = stored.config["architecture"]
+    order = order_of(architecture, training, prepared, report)
+    training = replace(training, with_ngram=order)
+    record = stored.record
+    began = {"created": record.get("created", store.now()), "origins": record.get("origins") or {}}
+    began |= {"family": family_of(stored) or new_family()}
+    session = Session(loaded, prepared, training, options, unfilled, **began)
+    if given.keys() - {"with_ngram"}:
+        _check_longer(session, done)
+    if finished:  # the record names no mixture until the new one is stored
+        result = {**result, "mixture": None}
+        session.keep_result(_finished(stored, result))
+    if given:
+        keep_settings(stored, session.training)
+    ended = _finished(stored, result) if finished else session.run(checkpoint)
+    return ranks.from_first(lambda: finish(session, ended))
+
+
+def _reloaded(
+    stored: StoredModel, data: DataLocation, training: TrainingConfig, options: RunOptions
+) -> tuple[LoadedModel, Prepared, Unfilled | None]:
+    """Return a stored model on its device, and its data; one that is divided has no content yet."""
+    place, report = options.place, options.report
+    if options.shard:
+        model, tokenizer = None, load_tokenizer(stored.path / store.TOKENIZER)
+    else:
+        model, tokenizer = stored.load_to_train()
+    tokens = tokens_of(stored, tokenizer)
+    stored.check()
+    ranks.gathered(None)  # no rank reads any more what the first one changes from here on
+    stored.keep_current_hashes()
+    prepared = reload_stored_data(stored, tokens, data, report)
+    for warning in leaks(prepared):
+        report(Notice(text=warning))
+
+    def shown(model: LanguageModel) -> LanguageModel:
+        prepared.show(model)
+        return model
+
+    unfilled = None
+    if model is None:
+        kind, config = stored.shape()
+        unfilled = unfilled_for(training, lambda processes: shown(kind(config)))
+        model = unfilled.shell(place)
+    else:
+        shown(model).to(device=place, dtype=parameter_type(training.precision))
+    read_by = tokenizer, prepared.config, tokens.source
+    loaded = LoadedModel(stored, model, *read_by, own_framing=stored.framing(tokenizer))
+    return loaded, prepared, unfilled
+
+
+def _finished(stored: StoredModel, result: Mapping[str, Any]) -> TrainingResult:
+    """Return the result of a run that has ended; the model may have been renamed since."""
+    return TrainingResult(**{**result, "name": stored.name, "path": str(stored.path)})
+
+
+def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
+    """Refuse settings that cannot change, and models that no run can go on with as it is asked."""
+    for key in given:
+        require(
+            key in RESUMABLE,
+            f"a resumed run cannot change {key}, only its budget, checkpoint_every, keep and "
+            "with_ngram",
+        )
+    if not stored.members:
+        stored.require_network("--resume")
+    estimator = Estimator.of(stored.config["architecture"])
+    if "imported" in stored.record:
+        copy = f"; train a copy of it with seqgen train DATA --init-from {stored.name}"
+        remedy = "" if estimator else copy
+        raise UsageError(f"{stored.name} was imported, so there is no run to resume{remedy}")
+    if estimator:
+        done = " ".join(estimator.done)
+        raise UsageError(f"{stored.name} was {done}: it has no training to resume; train it again")
+    training = stored.settings("training", TrainingConfig)
+    check_members(stored.architecture, training, stored.task)
+    if given.get("with_ngram", training.with_ngram) is not None:
+        data = stored.settings("data", DataConfig)
+        NetworkToMix(stored.config["architecture"], training, data, stored.name).check()
+
+
+def _resumed_settings(
+    stored: StoredModel, given: Mapping[str, Any], done: Mapping[str, Any], kept: Iterable[str]
+) -> TrainingConfig:
+    """Return a run's settings with those that are given.
+
+    Args:
+        stored: the model.
+        given: the settings that are to change.
+        done: how far the run has come, as its checkpoint has it.
+        kept: the names of the checkpoint's tensors.
+
+    Raises:
+        UsageError: there is no budget. Nothing has been changed yet.
+    """
+    trained = stored.settings("training", TrainingConfig)
+    training = TrainingConfig(**override(trained.to_dict(), given))
+    if done["step"] and not any(name.startswith("state.") for name in kept):
+        # So far this run has carried no state: the window model of version 0.1.0 did not.
+        training = replace(training, reset_state=True)
+    _ = training.budget
+    return training
+
+
+def _lacks_mixture(stored: StoredModel, result: Mapping[str, Any]) -> bool:
+    """Return whether a finished run was to store a mixture, and was stopped before it did."""
+    mixes = stored.settings("training", TrainingConfig).with_ngram is not None
+    return mixes and result.get("mixture") is None
+
+
+def _check_longer(session: Session, done: dict[str, Any]) -> None:
+    """Refuse a budget that is spent already; say where the schedule now ends.
+
+    Args:
+        session: with the new settings.
+        done: how far the run has come, as its checkpoint has it; patience starts anew if it
+            had ended.
+
+    Raises:
+        UsageError: the budget is spent already.
+    """
+    stored, budget = session.stored, _budget(session.training)
+    require(
+        session.budget.share(Run.of(done)) < 1,
+        f"{stored.name} has spent {budget} already; give a longer budget",
+    )
+    if done["stopped"] in FINISHED:
+        done["worse"] = 0
+    session.report(Notice(text=f"the learning-rate schedule now ends after {budget}"))
+
+
+def _budget(training: TrainingConfig) -> str:
+    return plural(getattr(training, training.budget), training.budget.removesuffix("s"))

@@ -1,0 +1,595 @@
+"""One run of training on a stored model: its folder, logs, hooks, final validation and record."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import platform
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqgen import __version__, ranks, store
+from seqgen.engines.memory_limit import return_freed_memory
+from seqgen.engines.precision import choose_device, parameter_type
+from seqgen.errors import Interrupted, SeqgenError
+from seqgen.generation.sample import fixed_sample
+from seqgen.interrupts import interruptible
+from seqgen.metrics.perplexity import ScoreTotals
+from seqgen.models.array_steps import ArraySteps
+from seqgen.models.deferred_init import Unfilled
+from seqgen.models.mixture.members import Members, members_of
+from seqgen.models.network import Network
+from seqgen.registry import load_object
+from seqgen.scoring.mixture_fitting import fit_on_half, to_fit
+from seqgen.settings import FINISHED, TrainingConfig, require
+from seqgen.settings.options import Options, added_options
+from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredMixture, StoredModel
+from seqgen.store.loaded import LoadedModel
+from seqgen.store.loading import load_mixture, load_stored
+from seqgen.store.machine import choose_products
+from seqgen.store.model import Adapter
+from seqgen.text.batches import Batches
+from seqgen.training.datasets.prepared import Prepared
+from seqgen.training.events import (
+    Event,
+    Notice,
+    Report,
+    SampleLine,
+    Started,
+    Validated,
+    said_if_slow,
+)
+from seqgen.training.family import FAMILY, new_family
+from seqgen.training.listeners import LastEvents, Listeners, RunFacts
+from seqgen.training.loop import Trainer
+from seqgen.training.regimes.base import TextRules
+from seqgen.training.regularising import Regularisation, take_dropout
+from seqgen.training.run import Budget, Diverged, Hooks, Listener, Run
+from seqgen.training.validating import SAMPLE_TOKENS, FinalValidation
+from seqgen.wording import ShortRepr, listed
+
+# The options that plugins add to `train`, groups of the class `ListenerOptions`.
+AddedOptions = added_options("train")
+
+
+@dataclass(frozen=True, repr=False)
+class TrainingResult(ShortRepr):
+    """The keys of the final record of `seqgen train --json`, in order."""
+
+    name: str
+    path: str
+    architecture: str
+    parameters: int
+    steps: int | None
+    tokens: int
+    train_loss: float | None
+    val_loss: float | None
+    val_bits_per_char: float | None
+    val_bits_per_byte: float | None
+    seconds: float
+    validation_seconds: float
+    tokens_per_second: float | None
+    stopped: str | None
+    seed: int | None
+    best_step: int | None = None
+    protocol: str | None = None
+    sample: str | None = None
+    epoch_loss: float | None = None
+    epoch_loss_std: float | None = None
+    val_accuracy: float | None = None
+    epochs: float | None = None
+    mixture: dict[str, Any] | None = None
+    members: dict[str, Any] | None = None
+    val_perplexities: dict[str, float] | None = None
+    layer_weights: dict[str, float] | None = None
+    val_oov_bits_per_byte: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a run is carried out, whatever it trains.
+
+    Attributes:
+        place: the device.
+        report: takes events; on rank 0 alone.
+        shard: divide parameters and the states of optimisers among the processes.
+        stop_after: stop after so many steps in all, if given.
+        added: the options that plugins add.
+    """
+
+    place: torch.device
+    report: LastEvents
+    shard: bool = False
+    stop_after: int | None = None
+    added: Options = field(default_factory=AddedOptions)
+
+    @classmethod
+    def of(cls, device: str, report: Report, **more: Any) -> RunOptions:
+        """Return the options of one of the processes of a run."""
+        heard = LastEvents(report if ranks.leads() else lambda event: None)
+        return cls(place=choose_device(device), report=heard, **more)
+
+    def check(self) -> None:
+        """Refuse to shard in one process, and what options of plugins cannot have done."""
+        require(
+            not self.shard or ranks.world() > 1,
+            "--shard divides a model among processes: start several, as in torchrun "
+            "--nproc-per-node 2 -m seqgen train DATA --shard",
+        )
+        for group in self.added.groups:
+            group.require_possible(self.shard)
+
+    def check_divisible(self, training: TrainingConfig) -> None:
+        """Refuse what a run whose model is divided among the ranks cannot do.
+
+        Raises:
+            UsageError: says what to leave out.
+        """
+        refused = {"unfreeze": bool(training.unfreeze), "lora": training.lora is not None}
+        for name, asked in refused.items() if self.shard else ():
+            require(not asked, f"--shard does not go with {name}: leave out one of them")
+
+    def conclude(self, model: str) -> None:
+        """Let plugins write what their options ask for, when the run of a model has ended."""
+        for group in self.added.groups if ranks.leads() else ():
+            group.conclude(model, self.report.events)
+
+
+@dataclass(frozen=True)
+class Session:
+    """One run of training on a stored model that is locked for it.
+
+    Attributes:
+        loaded: the model.
+        prepared: its data.
+        training: the complete training settings.
+        options: how it is carried out.
+        unfilled: the model without content, to be divided among the ranks; `loaded` has its shell.
+        created: when its training first began.
+        origins: the models that it began from, by setting, as the record keeps them.
+        family: the mark of what `--with-ngram` stores with the model, see `family`.
+        regularisation: of a new run, the settings that are chosen again during it, if any are.
+    """
+
+    loaded: LoadedModel
+    prepared: Prepared
+    training: TrainingConfig
+    options: RunOptions
+    unfilled: Unfilled | None = None
+    created: str = field(default_factory=store.now)
+    origins: Mapping[str, Any] = field(default_factory=dict)
+    family: str = field(default_factory=new_family)
+    regularisation: Regularisation | None = None
+
+    @property
+    def stored(self) -> StoredModel:
+        """Where the model is kept."""
+        return self.loaded.stored
+
+    @property
+    def report(self) -> Report:
+        """Takes events."""
+        return self.options.report
+
+    @property
+    def is_language_model(self) -> bool:
+        """Whether the model is one, by its task; the others have a loss of their own."""
+        return self.stored.task.model_is is None
+
+    def run(
+        self, checkpoint: tuple[dict[str, Tensor], dict[str, Any]] | None = None
+    ) -> TrainingResult | None:
+        """Train, from a checkpoint if one is given; validate the best weights; write the record.
+
+        A new model is published with its first checkpoint. Only rank 0 writes, reports and
+        has a result.
+
+        Raises:
+            Interrupted: before the first step, when nothing is saved, or after the last, when the
+                weights are.
+            Diverged: the loss or a gradient has grown without bounds.
+            SeqgenError: the folder cannot be written.
+        """
+        of_run = checkpoint[1].get("products") if checkpoint else None
+        choose_products(self.loaded.model.device, of_run)
+        stop = threading.Event()
+        step = checkpoint[1]["run"]["step"] if checkpoint else 0
+        self.stored.rewind(step)
+        with self._listening(step) as (report, listener), interruptible(stop):
+            trainer = self._trainer(report, listener, stop)
+            if checkpoint is not None:
+                self._restore(trainer, *checkpoint)
+                self._tell_ranks(checkpoint[1], report)
+            elif self.regularisation is not None and self.unfilled is None:
+                trainer.run.revisable = dataclasses.asdict(self.regularisation)
+            if self.training.compile and self.unfilled is None:
+                self.report(Notice(text="compiling, which takes up to a minute"))
+                if why_not := trainer.compile():
+                    self.report(Notice(text=f"steps are not compiled: {why_not}"))
+            self._write_record(result=None)
+            self.stored.seal()
+            report(Started(**self._facts(trainer)))
+            if checkpoint is None:
+                with trainer.as_saved():
+                    self._show_sample(step, report)
+            run = self._trained(trainer)
+            if self.prepared.val is None and run.stopped in FINISHED:
+                with trainer.as_saved():
+                    self._show_sample(run.step, report)
+        if not ranks.leads():
+            return None
+        try:
+            with said_if_slow(self.report, "scoring the held-out text with the best weights"):
+                result = self._result(run)
+        except KeyboardInterrupt:
+            resume = f"seqgen train --resume {self.stored.name}"
+            raise Interrupted(
+                f"stopped before the final validation; resume with: {resume}"
+            ) from None
+        self.keep_result(result)
+        return result
+
+    def _tell_ranks(self, facts: dict[str, Any], report: Report) -> None:
+        """Report it if a run resumes with another number of processes than before."""
+        before, now = facts.get("ranks", 1), ranks.world()
+        if before != now:
+            processes = "1 process" if now == 1 else f"{now} processes"
+            text = f"resuming with {processes}; the checkpoint was written by {before}"
+            report(Notice(text=text))
+
+    def keep_result(self, result: TrainingResult) -> None:
+        """Write the record of the run with its result."""
+        self._write_record(result=dataclasses.asdict(result))
+
+    def _trained(self, trainer: Trainer) -> Run:
+        try:
+            run = trainer.train()
+        except Diverged as error:
+            raise Diverged(f"{error} ({self.stored.kept})") from None
+        if not self.stored.published:
+            raise Interrupted(f"stopped before the first step: {self.stored.kept}")
+        return run
+
+    @contextlib.contextmanager
+    def _listening(self, step: int) -> Iterator[tuple[Report, Listener]]:
+        """Open the logs and the listeners of a run at `step`.
+
+        Yield a function that logs, reports and passes on events; and the listeners as one.
+        """
+        if not ranks.leads():
+            yield (lambda event: None), Listener()
+            return
+        with contextlib.ExitStack() as logs:
+            metrics = logs.enter_context(self.stored.log(METRICS))
+            samples = logs.enter_context(self.stored.log(SAMPLES))
+
+            def report(event: Event) -> None:
+                log: MetricsLog = samples if isinstance(event, SampleLine) else metrics
+                if not isinstance(event, Notice | Started):  # a record is of a step
+                    log.write(dataclasses.asdict(event))
+                self.report(event)
+                if isinstance(event, Validated):
+                    self._show_sample(event.step, report)
+                listeners.take(event)
+
+            listeners = Listeners(report)
+            logs.callback(listeners.close)
+            listeners.open(lambda plugin: self._run_facts(plugin, report, step))
+            yield report, listeners
+
+    def _run_facts(self, plugin: str, report: Report, step: int) -> RunFacts:
+        """Return what the listener of a plugin is told of this run."""
+        return RunFacts(
+            stored=self.stored,
+            model=self.loaded.model if self.unfilled is None else None,
+            config=self.training,
+            budget=self.budget,
+            report=report,
+            corpus=self._batches.corpus,
+            unit=self.stored.task.unit,
+            step=step,
+            options=getattr(self.options.added, f"of_{plugin}", None),
+        )
+
+    def _show_sample(self, step: int, report: Report) -> None:
+        """Report a text that the model writes with its current weights, if it can write."""
+        model = self.loaded.model
+        if not self.is_language_model or not ranks.leads():
+            return
+        training = model.training
+        model.eval()
+        text = fixed_sample(self.loaded, self.prepared.sample_prompt, SAMPLE_TOKENS)
+        model.train(training)
+        for part in model.modules():
+            if isinstance(part, ArraySteps):  # a copy of the weights, which training changes
+                part.forget_prepared()
+        return_freed_memory()
+        report(SampleLine(step=step, text=text))
+
+    def _facts(self, trainer: Trainer) -> dict[str, Any]:
+        return {
+            "name": self.stored.name,
+            "parameters": trainer.model.parameter_count(),
+            "architecture": self.stored.config["architecture"],
+            "vocab_size": trainer.model.vocab_size,
+            "source_vocab_size": getattr(trainer.model.config, "source_vocab_size", None),
+            "train_tokens": self.prepared.train.scored,
+            "val_tokens": self.prepared.val.scored if self.prepared.val else 0,
+            "val_totals": self.prepared.val_totals if self.is_language_model else ScoreTotals(),
+            "training": self.training,
+            "device": str(trainer.model.device),
+            "unit": self.stored.task.unit,
+        }
+
+    @property
+    def budget(self) -> Budget:
+        """When training ends."""
+        return Budget.of(self.training, self._batches.steps_per_epoch)
+
+    @cached_property
+    def _batches(self) -> Batches:
+        return self.prepared.batches_for(self.loaded.model, self.training)
+
+    def _trainer(self, report: Report, listener: Listener, stop: threading.Event) -> Trainer:
+        model, config = self.loaded.model, self.training
+        assert isinstance(model, Network)
+
+        def checkpoint() -> None:
+            self.stored.write_checkpoint(*trainer.snapshot(), config.keep)
+            self.stored.publish()
+
+        validation = load_object(self.stored.task.validation)(self.loaded, self.prepared)
+        tokens_per_step = self.prepared.train.scored / self._batches.steps_per_epoch
+        hooks = Hooks(
+            validate=None if self.prepared.val is None else validation.quick,
+            validation_steps=validation.steps(tokens_per_step, sample=self.is_language_model),
+            figures=lambda: validation.figures,
+            keep_best=lambda: self.stored.write_weights(model),
+            checkpoint=checkpoint,
+            report=report,
+            listener=listener,
+            stop=lambda run: self._reason_to_stop(run, stop),
+            revise=lambda run, tokens: self._revised(run, trainer.config, tokens),
+        )
+        loaded = self.loaded
+        text_rules = TextRules(loaded.tokenizer.decode, loaded.framing.stop, loaded.never)
+        trainer = Trainer(model, self._batches, config, hooks, text_rules, self.unfilled)
+        return trainer
+
+    def _revised(self, run: Run, training: TrainingConfig, tokens: float) -> TrainingConfig | None:
+        """Choose what the ratio of overfitting decides again; return settings of training.
+
+        Args:
+            run: with what may be chosen.
+            training: the settings so far.
+            tokens: how many the budget is enough for.
+        """
+        model, prepared = self.loaded.model, self.prepared
+        passes = tokens / prepared.train.scored
+        ratio = passes * members_of(model)[0].parameter_count() / prepared.read_tokens
+        changes = Regularisation(**run.revisable).changes(model, training, ratio)
+        of_model, of_training = changes
+        if not any(changes):
+            return None
+        if of_model:
+            take_dropout(model, **of_model)
+        training = dataclasses.replace(training, **of_training)
+        keep_settings(self.stored, training, model=model.config.to_dict())
+        enough = f"at this speed the budget is enough for {passes:.1f} passes over the text"
+        named = {k: "none" if v is None else v for k, v in (of_model | of_training).items()}
+        self.report(Notice(text=f"{listed(named)} from here on: {enough}", detail=True))
+        return training
+
+    def _restore(self, trainer: Trainer, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        """Restore model and loop from a checkpoint.
+
+        Raises:
+            SeqgenError: it is of another model, which only a folder without a manifest can hold.
+        """
+        try:
+            trainer.restore(tensors, facts)
+        except (RuntimeError, LookupError, TypeError, ValueError) as error:
+            raise SeqgenError(
+                f"the checkpoint of {self.stored.name} does not fit its model, so it cannot be "
+                f"resumed; the model itself is usable ({str(error).splitlines()[0]})"
+            ) from None
+
+    def _reason_to_stop(self, run: Run, interrupted: threading.Event) -> str | None:
+        if interrupted.is_set():
+            return "interrupted"
+        enough = self.options.stop_after is not None and run.step >= self.options.stop_after
+        return "stop-after" if enough else None
+
+    def _result(self, run: Run) -> TrainingResult:
+        finished = run.stopped in FINISHED
+        members = self._fit_members() if finished else None
+        final = FinalValidation()
+        if finished:  # what is stored has the best weights, not necessarily the last ones
+            kept = as_stored(self.loaded)
+            final = load_object(kept.stored.task.validation)(kept, self.prepared).final()
+        val_loss = run.last_loss if final.loss is None else final.loss
+        return TrainingResult(
+            name=self.stored.name,
+            path=str(self.stored.path),
+            architecture=self.stored.config["architecture"],
+            parameters=self.loaded.model.parameter_count(),
+            steps=run.step,
+            tokens=run.tokens,
+            train_loss=run.train_loss,
+            **self._figures(val_loss),
+            seconds=run.seconds,
+            validation_seconds=final.seconds,
+            tokens_per_second=run.tokens / run.seconds if run.seconds else None,
+            stopped=str(run.stopped),
+            seed=self.training.seed,
+            best_step=run.best_step,
+            **final.about,
+            epochs=run.step / self._batches.steps_per_epoch,
+            epoch_loss=run.epoch_loss,
+            epoch_loss_std=run.epoch_loss_std,
+            members=members,
+        )
+
+    def _fit_members(self) -> dict[str, Any] | None:
+        """Fit the weights of members on the first half of the held-out part, and store them."""
+        part = self.prepared.val
+        if not isinstance(self.loaded.model, Members) or part is None or part.tokens.size < 2:
+            return None
+        stored = as_stored(self.loaded)
+        fitted = fit_on_half(stored.model.parts, to_fit(part), direction=self.loaded.data.direction)
+        members = {"weights": list(fitted.weights)}
+        if fitted.gate:
+            members["gate"] = list(map(list, fitted.gate))
+        keep_settings(self.stored, self.training, members=members)
+        *losses, loss = fitted.losses
+        return {
+            "weights": list(fitted.weights),
+            "gate": members.get("gate"),
+            "tokens": fitted.tokens,
+            "losses": losses,
+            "loss": loss,
+        }
+
+    def _figures(self, loss: float | None) -> dict[str, float | None]:
+        """Return a validation loss in its units; one that codes no text has only one."""
+        if self.is_language_model:
+            return validation_figures(loss, self.prepared)
+        known = self.prepared.val is not None
+        return validation_figures(None, self.prepared) | {"val_loss": loss if known else None}
+
+    def _write_record(self, result: dict[str, Any] | None) -> None:
+        """Write the record of the run: model, data, machine and result."""
+        if not ranks.leads():
+            return
+        facts = {"created": self.created, "seed": self.training.seed, "result": result}
+        if self.origins:
+            facts["origins"] = dict(self.origins)
+        if self.training.with_ngram is not None:
+            facts[FAMILY] = self.family
+        if ranks.launched():
+            facts["launcher"] = ranks.launcher()
+        write_record(self.loaded, self.prepared, **facts)
+
+
+def as_stored(loaded: LoadedModel) -> LoadedModel:
+    """Return the stored model: the best weights, not necessarily the last ones."""
+    stored = store.with_parts(loaded.stored)
+    load = load_mixture if isinstance(stored, StoredMixture) else load_stored
+    return load(stored, loaded.model.device, "auto")
+
+
+def validation_figures(loss: float | None, prepared: Prepared) -> dict[str, float | None]:
+    """Return a validation loss in the units that the training record has, by name."""
+    if loss is None or prepared.val is None:
+        return {"val_loss": None, **store.bits_record(ScoreTotals())}
+    return {"val_loss": loss, **store.bits_record(prepared.val_totals.with_loss(loss))}
+
+
+def write_record(loaded: LoadedModel, prepared: Prepared, **facts: Any) -> None:
+    """Write a model's `training.json`: the given facts, its data, its versions, the machine."""
+    loaded.stored.write_record(
+        seqgen_version=__version__,
+        parameters=loaded.model.parameter_count(),
+        data=prepared.about,
+        split={"val": loaded.data.val, "seed": loaded.data.split_seed},
+        machine={
+            "platform": platform.platform(),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "device": str(loaded.model.device),
+        },
+        **facts,
+    )
+
+
+def write_new(
+    loaded: LoadedModel,
+    prepared: Prepared,
+    architecture: str,
+    training: TrainingConfig | None = None,
+    preset: str | None = None,
+    base: StoredModel | None = None,
+) -> None:
+    """Write what a new model's folder has before weights: settings, tokenizers, held-out part.
+
+    Args:
+        loaded: the model, in its folder.
+        prepared: its data.
+        architecture: its name.
+        training: None for a counted model.
+        preset: the name of the preset beneath the settings, if any.
+        base: the model that it begins from, which its adapters are of, if it has any.
+    """
+    stored, groups = loaded.stored, {}
+    if training is not None and training.lora is not None:
+        adapter = Adapter(base.reference, training.lora, training.lora_alpha)
+        groups["adapter"] = adapter.to_dict()
+    if training is not None and training.members is not None:
+        groups["members"] = {"weights": [1 / training.members] * training.members}
+    stored.write_config(
+        architecture,
+        preset=preset,
+        model=loaded.model.config.to_dict(),
+        training={} if training is None else training.to_dict(),
+        data=loaded.data.to_dict(),
+        framing=loaded.framing.to_dict(),
+        **groups,
+    )
+    if not ranks.leads():
+        return
+    with stored.writing(store.TOKENIZER):
+        prepared.tokenizer.save(stored.path / store.TOKENIZER)
+        if prepared.classes is not None:
+            prepared.classes.save(stored.path / store.TOKENIZER)
+    if prepared.source_tokenizer not in (None, prepared.tokenizer):
+        with stored.writing(store.SOURCE_TOKENIZER):
+            prepared.source_tokenizer.save(stored.path / store.SOURCE_TOKENIZER)
+    with stored.writing("validation"):
+        prepared.keep_validation(stored)
+
+
+def keep_settings(stored: StoredModel, training: TrainingConfig, **changed: Any) -> None:
+    """Store a run's new settings of training, and the groups of its configuration that changed."""
+    config = stored.config
+    kept = ("preset", "model", "data", "framing", "adapter", "members")
+    groups = {part: config[part] for part in kept if part in config} | changed
+    stored.write_config(config["architecture"], training=training.to_dict(), **groups)
+
+
+def unfilled_for(training: TrainingConfig, make: Callable[[int], nn.Module]) -> Unfilled:
+    """Return a model that is to be divided among the ranks, without content.
+
+    Args:
+        training: says what type its parameters have.
+        make: builds it to be divided among so many machines.
+    """
+    kind = parameter_type(training.precision)
+    return Unfilled.build(lambda: make(ranks.machines()).to(dtype=kind))
+
+
+def is_begun(name: str | None) -> bool:
+    """Return whether torchrun has started this run anew, and its model has a checkpoint.
+
+    Raises:
+        UsageError: torchrun may do so, and the run has no name to be found by.
+    """
+    if not ranks.restarts_are_allowed():
+        return False
+    require(
+        name is not None,
+        "give --name: by it a run that torchrun restarts (--max-restarts) finds its model",
+    )
+    if not ranks.restarts():
+        return False
+    try:
+        stored = store.find(name)
+        return stored.record.get("launcher") == ranks.launcher()
+    except SeqgenError:
+        return False

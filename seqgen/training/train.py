@@ -1,0 +1,419 @@
+"""Training a model on text, from the files to the stored model; or finding a rate for it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seqgen import ranks, registry, store
+from seqgen.engines.memory_limit import to_train
+from seqgen.engines.precision import parameter_type, restored_randomness
+from seqgen.interrupts import ending_as_ctrl_c
+from seqgen.models.base import LanguageModel
+from seqgen.models.deferred_init import Unfilled
+from seqgen.models.mixture.members import side_by_side
+from seqgen.presets import Preset
+from seqgen.ranks.group import together
+from seqgen.settings import TrainingConfig, require
+from seqgen.store import StoredModel
+from seqgen.store.loaded import LoadedModel
+from seqgen.store.machine import choose_products
+from seqgen.text.split import path_of
+from seqgen.text.training_files import notices_of
+from seqgen.training.choosing import (
+    SpeedTrial,
+    choose_for_machine,
+    choose_size,
+    suits_transformer,
+    with_open_width,
+    with_parameters,
+)
+from seqgen.training.datasets.dataset import DataFiles
+from seqgen.training.datasets.prepared import Prepared
+from seqgen.training.estimate import Estimator, estimate
+from seqgen.training.events import Notice, Report, said_if_slow
+from seqgen.training.family import NetworkToMix, check_names_beside, family_to_join
+from seqgen.training.plan import Plan, check_members, check_regimes, plan_of, preset_of
+from seqgen.training.reload import leaks
+from seqgen.training.resume import resume
+from seqgen.training.session import (
+    AddedOptions,
+    RunOptions,
+    Session,
+    TrainingResult,
+    is_begun,
+    unfilled_for,
+    write_new,
+)
+from seqgen.training.with_ngram import finish, for_small_text, order_of
+from seqgen.wording import plural
+
+# A name that is made has so many characters of the file's.
+MOST_OF_STEM = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """What is to be trained, and on what.
+
+    Attributes:
+        data: files, folders of files or patterns, joined in this order; or one token file.
+        targets: of an architecture that reads pairs: the files whose line n is the target of line
+            n of `data`, or of source n of the file of vectors that `data` is. Without them each
+            line of `data` is source, tab, target.
+        architecture: a name in the registry; the preset's, the configuration file's or lstm if
+            None or "auto", which also mixes the network with an n-gram model if the text is small,
+            and of pairs is the translator that suits the budget.
+        task: "classify" or "tag": learn labels on the features of the architecture; birnn is its
+            default then.
+        preset: a name in `presets`; the configuration file's if None.
+        settings: fields of `DataConfig`, `TrainingConfig` or the architecture's configuration,
+            by name; what is not given comes from `config`, then from the preset, then from the
+            architecture's recipe.
+        config: a configuration file as nested tables, see `configs.read_config`.
+        parameters: choose the width, `hidden_size`, at which the model has about so many.
+    """
+
+    data: Sequence[str | Path]
+    targets: Sequence[str | Path] = ()
+    architecture: str | None = None
+    task: str | None = None
+    preset: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    parameters: int | None = None
+
+    @property
+    def flags(self) -> list[str]:
+        """The settings that the user gave."""
+        return [name for name, value in self.settings.items() if value is not None]
+
+    @property
+    def mixes_small_text(self) -> bool:
+        """Whether an n-gram model is mixed with the network of a small text (`--model auto`)."""
+        return self.architecture == registry.AUTO and not self.chooses_translator
+
+    @property
+    def chooses_translator(self) -> bool:
+        """Whether `--model auto` is given pairs: files of targets, or only files called .tsv."""
+        pairs = self.targets or all(Path(name).suffix == ".tsv" for name in self.data)
+        fixed = self.task, self.beneath, *map(self.settings.get, ("labels", "init_from"))
+        fixed = any(fixed) or "architecture" in self.config
+        return self.architecture == registry.AUTO and bool(pairs) and not fixed
+
+    @cached_property
+    def beneath(self) -> Preset | None:
+        """The preset that the settings build on, if any."""
+        architecture = None if self.architecture == registry.AUTO else self.architecture
+        return preset_of(self.preset, architecture, self.config)
+
+    def plan(self) -> Plan:
+        """Return the plan before any data is read; of pairs with "auto", the transformer's."""
+        auto = "seq2seq-transformer" if self.chooses_translator else self.architecture
+        preset, architecture = self.beneath, registry.to_train(auto)
+        plan = plan_of(architecture, preset, self.settings, self.config, self.flags, self.task)
+        counts = plan.is_estimated or self.mixes_small_text or plan.training.with_ngram is not None
+        limited = plan.training.memory is not None
+        require(
+            counts or not limited, "--memory is for counting n-grams: --model ngram or --with-ngram"
+        )
+        return plan
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a new model goes.
+
+    Attributes:
+        name: the user's, or None for one that is made.
+        stem: the beginning of one that is made.
+        overwrite: it may replace a model of that name.
+        folder: that it is in; None for the models' folder.
+    """
+
+    name: str | None
+    stem: str
+    overwrite: bool
+    folder: Path | None
+
+    def check_mixture(self, plan: Plan) -> None:
+        """Refuse `--with-ngram` for a plan that cannot be mixed, or names that are in use."""
+        if plan.training.with_ngram is not None:
+            NetworkToMix(plan.architecture, plan.training, plan.data, self.name).check()
+            if self.name is not None and ranks.leads():
+                check_names_beside(self.name, self.overwrite)
+
+    def make(self, architecture: str, held: contextlib.ExitStack) -> StoredModel:
+        """Make the folder, locked while `held` lasts: rank 0 makes it and writes it."""
+        if not ranks.leads():
+            return store.ReadOnlyModel(Path(ranks.broadcast("")))
+        stem = f"{self.stem}-{architecture}"
+        building = store.building(self.name, stem, self.overwrite, self.folder)
+        stored = held.enter_context(building)
+        ranks.broadcast(str(stored.place))
+        return stored
+
+
+@ending_as_ctrl_c()
+def train(
+    data: Sequence[str | Path],
+    *,
+    name: str | None = None,
+    overwrite: bool = False,
+    folder: Path | None = None,
+    device: str = "auto",
+    stop_after: int | None = None,
+    shard: bool = False,
+    timeout: float | None = None,
+    report: Report = lambda event: None,
+    **asked: Any,
+) -> TrainingResult:
+    """Train a language model on text and store it.
+
+    Processes that torchrun has started train it together. Only rank 0 writes and reports; all
+    return the same result.
+
+    Args:
+        data: the files, see `RunRequest`.
+        name: what to call the model; made from the data's name if None.
+        overwrite: replace a model of that name, once the new one has its first checkpoint.
+        folder: where the model goes; the models' folder if None.
+        device: auto, cpu, cuda or mps.
+        stop_after: stop after so many steps, as if interrupted there; no part of the settings.
+        shard: on several processes, divide parameters and the states of optimisers among them.
+        timeout: seconds that a process waits for another one before it gives up.
+        report: takes events while training goes on.
+        asked: other fields of `RunRequest`: `architecture`, `settings`, `preset` and so on; and
+            options that plugins add to `seqgen train`, such as `diagnose` and `tensorboard`.
+
+    Raises:
+        Interrupted: before the first step; nothing is saved.
+        UsageError: a setting is unknown or wrong, the preset is unknown or of another
+            architecture, the name is in use, or no width has so many parameters.
+        SeqgenError: the data cannot be read, or the model not be written.
+    """
+    added = AddedOptions.take(asked)
+    request = RunRequest(data=data, **asked)
+    destination = Destination(name, Path(data[0]).stem[:MOST_OF_STEM], overwrite, folder)
+    how = {"stop_after": stop_after, "shard": shard}
+    with together(timeout):
+        options = RunOptions.of(device, report, added=added, **how)
+        if ranks.from_first(lambda: is_begun(name)):
+            how |= added.keywords
+            return resume(name, device=device, report=options.report, **how)
+        options.check()
+        if ranks.leads():
+            store.check_free(name, overwrite)
+        check = destination.check_mixture
+        ready = prepare_run(request, options.place, options.report, check, tries=not shard)
+        result = _train(ready, destination, options)
+    options.conclude(result.name)
+    return result
+
+
+def _train(ready: ReadyRun, destination: Destination, options: RunOptions) -> TrainingResult:
+    """Train or count the model of a run that is ready, and store it."""
+    name, overwrite = destination.name, destination.overwrite
+    if ready.training.lora is not None and name is not None:
+        ready.plan.origin.refuse_replacing(name)
+    with restored_randomness(options.place), contextlib.ExitStack() as held:
+        if ready.plan.is_estimated:
+            return _estimate(ready, destination, options, held)
+        options.check_divisible(ready.training)
+        unfilled = unfilled_for(ready.training, ready.initial_model) if options.shard else None
+        loaded = _begin(ready, destination, options, held, unfilled)
+        session = Session(
+            loaded,
+            ready.prepared,
+            ready.training,
+            options,
+            unfilled=unfilled,
+            origins=ready.plan.origins(),
+            family=family_to_join(name, overwrite),
+            regularisation=ready.plan.regularisation,
+        )
+        ended = session.run()
+        return ranks.from_first(lambda: finish(session, ended))
+
+
+def _estimate(
+    ready: ReadyRun, destination: Destination, options: RunOptions, held: contextlib.ExitStack
+) -> TrainingResult:
+    """Count or estimate a model that is not trained by gradients."""
+    architecture = ready.plan.architecture
+    alone = ranks.world() == 1
+    require(alone, f"{architecture} is not trained by gradients: train it without torchrun")
+    if notice := Estimator.of(architecture).ignored(ready.request.flags):
+        options.report(notice)
+    loaded = _begin(ready, destination, options, held)
+    return estimate(loaded, ready.prepared, ready.training, options.report)
+
+
+def _begin(
+    ready: ReadyRun,
+    destination: Destination,
+    options: RunOptions,
+    held: contextlib.ExitStack,
+    unfilled: Unfilled | None = None,
+) -> LoadedModel:
+    """Make a new model, and its folder, which is locked and lasts as long as `held`.
+
+    One that is divided among ranks is `unfilled` already, and gets no content.
+    """
+    plan, training, prepared = ready.plan, ready.training, ready.prepared
+    if unfilled is not None:
+        model = unfilled.shell(options.place)
+    else:
+        model = ready.initial_model()
+        if plan.origin is not None:
+            plan.origin.forget_weights()
+        model.to(device=options.place, dtype=parameter_type(training.precision))
+    if training.lora is not None:
+        trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        adapters = f"the adapters that are trained have {plural(trained, 'number')}"
+        options.report(Notice(text=adapters))
+    # Created only now, so that a model too large for this machine leaves no folder behind.
+    stored = destination.make(plan.architecture, held)
+    tokenizers = prepared.tokenizer, plan.data, prepared.source_tokenizer
+    framing = plan.framing(prepared.tokenizer)
+    loaded = LoadedModel(stored, model, *tokenizers, own_framing=framing)
+    kept = None if plan.is_estimated else training
+    base, preset = plan.origin and plan.origin.stored, ready.request.beneath
+    write_new(loaded, prepared, plan.architecture, kept, preset and preset.name, base)
+    return loaded
+
+
+@dataclass(frozen=True)
+class ReadyRun:
+    """What a new run needs before its model is made.
+
+    Attributes:
+        request: what was asked for.
+        plan: with every setting of model and data.
+        training: every setting of training; of a counted model, what was given.
+        prepared: the data.
+    """
+
+    request: RunRequest
+    plan: Plan
+    training: TrainingConfig
+    prepared: Prepared
+
+    def initial_model(self, machines: int = 1) -> LanguageModel:
+        """Return the model before its first step: drawn from the seed, or fine-tuning's origin.
+
+        Args:
+            machines: how many the model is divided among.
+        """
+        plan, prepared, training = self.plan, self.prepared, self.training
+        config = plan.model_config(prepared.vocab_sizes, training.seq_len)
+
+        def make() -> LanguageModel:
+            model = to_train(plan.model_class, config, machines)
+            model.spell(prepared.spellings(), prepared.spelled)
+            return model
+
+        model = side_by_side(make, training.members, training.seed)
+        prepared.show(model)
+        if plan.origin is not None:
+            plan.origin.begin(model, prepared)
+        if plan.features is not None:
+            plan.features.begin(model)
+        if training.lora is not None:
+            plan.origin.adapt(model, training)
+        return model
+
+
+def prepare_run(
+    request: RunRequest,
+    device: torch.device,
+    report: Report,
+    check: Callable[[Plan], None] = lambda plan: None,
+    tries: bool = True,
+) -> ReadyRun:
+    """Read the data of a new model, and choose its settings; see `train`.
+
+    `check` may refuse the plan, before any data is read and once more if the data change it. Only
+    if it `tries`, models are trained for a moment to choose what is left open: one that is to be
+    divided may fit nowhere as a whole.
+    """
+    plan = _checked_plan(request, check)
+    prepared, plan = prepare_plan(plan, request, report)
+    if request.mixes_small_text:
+        plan = for_small_text(plan, prepared, report)
+        check(plan)
+    if request.chooses_translator and not (tries and suits_transformer(plan, prepared, device)):
+        other = _checked_plan(replace(request, architecture="seq2seq"), check)
+        plan = replace(other, data=plan.data).for_text(prepared.read_tokens)
+    if request.parameters is not None:
+        plan = solve_width(plan, prepared, request.parameters, device)
+    with said_if_slow(report, "choosing settings by how fast this machine trains"):
+        plan, training = _choose(plan, prepared, device, report, tries)
+    return ReadyRun(request, plan, training, prepared)
+
+
+def _checked_plan(request: RunRequest, check: Callable[[Plan], None]) -> Plan:
+    """Return the plan before any data is read, with an open width if one is to be solved for."""
+    plan = request.plan()
+    check_members(plan.row, plan.training, plan.task)
+    check(plan)
+    if request.parameters is not None:
+        return with_open_width(plan, request.flags)
+    plan.check_shape()
+    return plan
+
+
+def prepare_plan(plan: Plan, request: RunRequest, report: Report) -> tuple[Prepared, Plan]:
+    """Read what a new model learns from; see `train`.
+
+    Returns:
+        The data, and the plan with the settings that follow from it.
+    """
+    task, origin = plan.task, plan.origin
+    about = f"{plan.architecture} learns from {task.learns}"
+    require(task.takes_targets or not request.targets, f"{about}: it takes no --target")
+    files = DataFiles.of(request.data, request.targets, plan.data.as_text)
+    held_out = [] if path_of(plan.data.val) is None else [plan.data.val]
+    for text in notices_of([*request.data, *request.targets, *held_out], plan.data.as_text):
+        report(Notice(text=text))
+    open_dataset = registry.load_object(task.dataset).open
+    dataset = open_dataset(files, plan.data, origin and origin.tokens, request.flags)
+    prepared = dataset.prepare(plan.given.keys(), report)
+    plan = replace(plan, data=prepared.config).for_text(prepared.read_tokens)
+    if origin is not None:
+        origin.require_sources(prepared.vocab_sizes.source_features)
+    for warning in leaks(prepared, origin and origin.stored):
+        report(Notice(text=warning))
+    return prepared, plan
+
+
+def solve_width(plan: Plan, prepared: Prepared, parameters: int, device: torch.device) -> Plan:
+    """Return the plan with the width for so many parameters; see `with_parameters`."""
+    seq_len = plan.resolve(prepared, device, lambda event: None).seq_len
+    return with_parameters(plan, parameters, prepared.vocab_sizes, seq_len)
+
+
+def _choose(
+    plan: Plan, prepared: Prepared, device: torch.device, report: Report, tries: bool
+) -> tuple[Plan, TrainingConfig]:
+    """Decide what the user left open; without gradients that is the seed alone."""
+    if plan.is_estimated:
+        return plan, replace(plan.training, seed=plan.seed())
+    choose_products(device)  # trials are to measure what will run
+    if plan.training.with_ngram is not None:
+        order = order_of(plan.architecture, plan.training, prepared, report)
+        plan = plan.with_given({"with_ngram": order})
+    if tries:
+        plan = choose_size(plan, prepared, device, report)
+    training = plan.resolve(prepared, device, report)
+    check_regimes(plan, training, report)
+    if not tries:
+        plain = {"precision": "float32"} if training.precision == "auto" else {}
+        return plan, replace(training, compile=False, row_threads=1, **plain)
+    return plan, choose_for_machine(SpeedTrial(plan, training, prepared, device), report)

@@ -1,0 +1,95 @@
+"""Measuring a model on the held-out part: during training, and at its end."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from seqgen.metrics.perplexity import ScoreTotals
+from seqgen.scoring.perplexity import score_held_out
+from seqgen.store.loaded import LoadedModel
+from seqgen.training.datasets.prepared import Prepared
+
+# A validation during training scores this much of a stream: rows, and tokens per row.
+VALIDATION_ROWS, VALIDATION_LENGTH = 32, 1024
+# Tokens of the text that the model writes to show how far it is. Each is a step of its own, which
+# takes a large model as long as reading about so many tokens at once.
+SAMPLE_TOKENS, READ_PER_WRITTEN = 160, 10
+# A step reads its tokens once forward and twice backward.
+PASSES_OF_STEP = 3
+# A validation of fewer multiplications and additions takes a few seconds at most.
+LEAST_OPERATIONS = 1e11
+
+
+@dataclass(frozen=True)
+class FinalValidation:
+    """What a model achieves after its training.
+
+    Attributes:
+        loss: on all of the held-out part, nats per token, or per label; None if there is none.
+        seconds: that this took.
+        about: what else `TrainingResult` has of it, by its names.
+    """
+
+    loss: float | None = None
+    seconds: float = 0.0
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Validation(ABC):
+    """Measures a model on the held-out part of its data.
+
+    Attributes:
+        loaded: the model, as it is at the time of a call.
+        prepared: its data.
+        most: how many tokens, or labels, `quick` scores at most.
+        figures: what the last call of `quick` has found besides the loss, by name.
+    """
+
+    most: ClassVar[int] = VALIDATION_ROWS * VALIDATION_LENGTH
+
+    loaded: LoadedModel
+    prepared: Prepared
+    figures: dict[str, float] = field(default_factory=dict)
+
+    @abstractmethod
+    def quick(self) -> float:
+        """Return the loss on a small, fixed part of what is held out."""
+
+    @abstractmethod
+    def final(self) -> FinalValidation:
+        """Measure the model on all that is held out, if anything is."""
+
+    def steps(self, tokens_per_step: float, sample: bool) -> float:
+        """Estimate from numbers of tokens how many steps take as long as `quick`.
+
+        Args:
+            tokens_per_step: how many a step trains on.
+            sample: the model then also writes `SAMPLE_TOKENS`.
+
+        Returns:
+            The steps; 0 for a small model, of which a validation takes little time in any case.
+        """
+        if self.prepared.val is None:
+            return 0.0
+        read = min(self.prepared.val.scored, self.most)
+        read += sample * SAMPLE_TOKENS * READ_PER_WRITTEN
+        operations = 2 * self.loaded.model.parameter_count() * read
+        return 0.0 if operations < LEAST_OPERATIONS else read / (PASSES_OF_STEP * tokens_per_step)
+
+
+def final_validation(kept: LoadedModel) -> tuple[ScoreTotals | None, float]:
+    """Score the whole held-out part with a stored model: `perplexity`'s figure.
+
+    Returns:
+        Its totals, or None if nothing was held out; and the seconds that it took.
+    """
+    if not kept.stored.holds_out:
+        return None, 0.0
+    began = time.monotonic()
+    totals = score_held_out(kept)
+    return totals, time.monotonic() - began

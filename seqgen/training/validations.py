@@ -1,0 +1,76 @@
+"""How models are measured on the held-out part: language models, and those with their own loss."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from functools import cached_property
+from typing import Any, ClassVar
+
+from seqgen.generation.sample import fixed_sample
+from seqgen.scoring.loop import add_up, parallel_rows, score_corpus
+from seqgen.scoring.perplexity import for_model, protocol
+from seqgen.text.corpus import Corpus
+from seqgen.training.validating import (
+    SAMPLE_TOKENS,
+    VALIDATION_LENGTH,
+    VALIDATION_ROWS,
+    FinalValidation,
+    Validation,
+    final_validation,
+)
+
+
+class TextValidation(Validation):
+    """Of a language model: what `perplexity` gives."""
+
+    @cached_property
+    def _corpus(self) -> Corpus:
+        """Its part of what is held out, as parallel rows."""
+        return parallel_rows(self.prepared.val, VALIDATION_ROWS, VALIDATION_LENGTH)
+
+    def quick(self) -> float:
+        how = {"want": "log_probs", "direction": self.loaded.data.direction}
+        scored = score_corpus(self.loaded.model, self._corpus, VALIDATION_ROWS, **how)
+        totals = add_up(scored, self.prepared.tokenizer)
+        return totals.nll_nats / totals.tokens
+
+    def final(self) -> FinalValidation:
+        totals, seconds = final_validation(self.loaded)
+        text = fixed_sample(self.loaded, self.prepared.sample_prompt, SAMPLE_TOKENS)
+        if totals is None:
+            return FinalValidation(about={"sample": text})
+        how = protocol(self.loaded, for_model(self.loaded))
+        return FinalValidation(totals.nats_per_token, seconds, {"protocol": how, "sample": text})
+
+
+class OwnLossValidation(Validation):
+    """Of a model with a loss of its own.
+
+    Attributes:
+        little: how much of what is held out is looked at during training, see `loss`.
+        how: the loss was measured.
+    """
+
+    little: ClassVar[int]
+    how: ClassVar[str]
+
+    @abstractmethod
+    def loss(self, most: int | None = None) -> float:
+        """Return the loss on so much of what is held out, from its beginning; on all if None."""
+
+    def about(self) -> dict[str, Any]:
+        """Return other figures of the model, by their names in `TrainingResult`."""
+        return {}
+
+    def quick(self) -> float:
+        return self.loss(self.little)
+
+    def final(self) -> FinalValidation:
+        if self.prepared.val is None:
+            return FinalValidation(about=self.about())
+        began = time.monotonic()
+        loss = self.loss()
+        figures = {f"val_{name}": value for name, value in self.figures.items()}
+        about = {"protocol": self.how, **figures, **self.about()}
+        return FinalValidation(loss, time.monotonic() - began, about)
