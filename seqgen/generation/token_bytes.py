@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import functools
+import itertools
+from collections.abc import Collection, Container, Iterator
 
 import numpy as np
 
+from seqgen.errors import SeqgenError
 from seqgen.generation.backward import BackwardDecoder
 from seqgen.text.tokenizers import Tokenizer
 from seqgen.text.tokenizers.sentencepiece import ESCAPE, SentencepieceTokenizer
 
+# No character of UTF-8 has one of these bytes.
+NEVER_IN_UTF8 = frozenset({0xC0, 0xC1, *range(0xF5, 0x100)})
 
+
+@functools.lru_cache(maxsize=16)
 def end_and_dead_end(tokenizer: Tokenizer) -> tuple[int, int]:
-    """Return two tokens without text: for the end of a text, and for one that cannot go on."""
-    reserved = [i for i in tokenizer.special_ids if i != tokenizer.unk_id]
-    end = tokenizer.eos_id if tokenizer.eos_id in reserved else reserved[0]
-    return end, next(i for i in reserved if i != end)
+    """Return two tokens without text: for the end of a text, and for one that cannot go on.
+
+    A tokenizer from elsewhere may have one such token, as GPT-2's has, or none. The bytes of which
+    no text consists, which tokenizers over bytes have as well, take the missing one's place.
+
+    Raises:
+        SeqgenError: it has neither.
+    """
+    reserved = dict.fromkeys(i for i in tokenizer.special_ids if i != tokenizer.unk_id)
+    if tokenizer.eos_id in reserved:
+        reserved = dict.fromkeys([tokenizer.eos_id, *reserved])
+    found = [*itertools.islice(itertools.chain(reserved, _unwritable(tokenizer, reserved)), 2)]
+    if len(found) < 2:
+        raise SeqgenError(
+            "the tokenizer has too few tokens without text to end texts of a given form: name an "
+            "eos_token and a pad_token in its files"
+        )
+    return found[0], found[1]
+
+
+def _unwritable(tokenizer: Tokenizer, reserved: Container[int]) -> Iterator[int]:
+    """Yield the tokens whose bytes are in no text."""
+    for token in range(tokenizer.vocab_size):
+        if token not in reserved and not NEVER_IN_UTF8.isdisjoint(
+            tokenizer.text_bytes(np.array([token]))
+        ):
+            yield token
 
 
 def bytes_within_and_first(

@@ -119,6 +119,7 @@ def test_names_that_are_taken_are_left_out(site, run):
 PAGE = ROOT / "docs" / "plugins.md"
 
 
+@pytest.mark.slow
 def test_the_filter_of_the_page_filters(site, run, tmp_path):
     *_, code = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
     install(site, "digits", {"digits.py": code}, adds='options={"writing": "digits:NoDigits"}')
@@ -167,6 +168,7 @@ def test_options_and_presets_of_names_that_are_taken_are_left_out(site, run):
     assert found["bird"]["summary"] == "Of birds." != found["gpt"]["summary"]
 
 
+@pytest.mark.slow
 def test_parts_that_cannot_be_imported_are_left_out_one_by_one(site, run, tmp_path):
     adds = 'options={"eval": "options:Wings"}, tasks=("task:T",)'
     files = {"options.py": "1/0", "architectures.json": json.dumps(ROWS), "help.toml": "["}

@@ -17,7 +17,7 @@ import seqgen
 from seqgen import hooks
 from seqgen.cli import run
 
-OUTSIDE = Path(__file__).with_name("outside")
+OUTSIDE = Path(__file__).parents[1] / "plugins" / "outside"
 PAGE = ROOT / "docs" / "plugins.md"
 
 

@@ -86,6 +86,7 @@ def refused(results, plugin):
 QUICK = "--steps 2 --seed 1 --quiet --hidden-size 8"
 
 
+@pytest.mark.slow
 def test_without_labels(ran):
     helped, listed, trained, written, neighbours, *others = ran(
         "labels",
@@ -153,6 +154,7 @@ def test_the_table_of_plugins_has_what_each_brings():
     assert registry.architecture("lstm-tagger").plugin == "labels"
 
 
+@pytest.mark.slow
 def test_a_model_names_the_plugin_that_it_needs(tmp_path, words, capsys):
     given = ["--steps", "2", "--seed", "1", "--quiet"]
     assert run(["train", str(words), "--model", "word2vec", *given, "--name", "w"]) == 0
