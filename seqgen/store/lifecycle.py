@@ -167,6 +167,8 @@ class NewModel(StoredModel):
             mark_ready(self.path)
             if taken(place):
                 old = hide_folder(place)
+                if old is not None:  # of a link, nothing is replaced
+                    _keep_modes(old, self.path)
             try:
                 self.path.rename(place)
             except OSError:
@@ -180,6 +182,16 @@ class NewModel(StoredModel):
         if old is not None:
             with contextlib.suppress(OSError):  # the next run tries again
                 discard(old)
+
+
+def _keep_modes(old: Path, new: Path) -> None:
+    """Give a model's folder and its files the modes of those that they replace, where they can."""
+    for path in (new, *new.rglob("*")):
+        before = old / path.relative_to(new)
+        if before.is_symlink() or path.is_symlink() or not before.exists():
+            continue
+        with contextlib.suppress(OSError):
+            path.chmod(before.stat().st_mode & 0o777)
 
 
 @contextlib.contextmanager

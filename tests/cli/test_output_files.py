@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import stat
 from collections.abc import Iterator
@@ -203,3 +204,46 @@ def test_of_earlier_shards_only_token_files_are_deleted(place):
     write_shards(mine.parent, ["ten\n" * 9], 36, 2, tokenizer, "stream")
     assert mine.read_bytes() == b"mine" != content
     assert len(list(mine.parent.iterdir())) == 3
+
+
+# ---- modes of what is replaced ----
+
+
+def mode_of(path):
+    return path.stat().st_mode & 0o777
+
+
+def test_an_export_keeps_the_modes_of_the_files_that_it_replaces(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    command = ["export", str(STORED / "kinds" / "models" / "transformer"), "--format", "hf", "-q"]
+    assert run([*command, "--out", str(tmp_path / "hf")]) == 0
+    written = sorted((tmp_path / "hf").iterdir())
+    for path in written:
+        path.chmod(0o600)
+    assert run([*command, "--out", str(tmp_path / "hf"), "--overwrite"]) == 0
+    assert sorted((tmp_path / "hf").iterdir()) == written
+    assert {mode_of(path) for path in written} == {0o600}
+
+
+def test_a_model_keeps_the_modes_of_the_one_that_it_replaces(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    (tmp_path / "text").write_text("ab ba\n" * 50)
+    command = ["train", str(tmp_path / "text"), "--model", "ngram", "--name", "n", "-q"]
+    assert run(command) == 0
+    folder = tmp_path / "home" / "models" / "n"
+    files = [folder / "config.json", folder / "model.safetensors", folder / "tokenizer"]
+    for path in (*files, folder):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    assert run([*command, "--overwrite", "--order", "2"]) == 0
+    assert [mode_of(path) for path in (*files, folder)] == [0o600, 0o600, 0o700, 0o700]
+
+
+def test_a_link_to_records_stays_a_link(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    record = {"run": {"command": "help", "arguments": ["files"], "options": {}}}
+    (tmp_path / "records.jsonl").write_text(json.dumps(record) + "\n")
+    (tmp_path / "records.jsonl").chmod(0o640)
+    (tmp_path / "link.jsonl").symlink_to("records.jsonl")
+    run(["replay", str(tmp_path / "link.jsonl"), "--update", "-q"])
+    assert (tmp_path / "link.jsonl").is_symlink()
+    assert mode_of(tmp_path / "records.jsonl") == 0o640

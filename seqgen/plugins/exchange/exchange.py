@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from itertools import chain
@@ -254,22 +255,31 @@ def export_model(
     files = dict(formats.folder_exporter(file_format)(_to_export(loaded, merge, file_format)))
     with reported(f"{out} cannot be written"):
         Path(out).mkdir(parents=True, exist_ok=True)
-        _clear(Path(out), row.files)
+        _clear(Path(out), row.files, keep={Path(name) for name in files})
         for name, content in files.items():
             (Path(out) / name).parent.mkdir(exist_ok=True)
             write_bytes(Path(out) / name, content)
 
 
-def _clear(folder: Path, known: Collection[str]) -> None:
-    """Delete an earlier export, whose files would be read with the new ones; nothing else."""
+def _clear(folder: Path, known: Collection[str], keep: Collection[Path]) -> None:
+    """Delete the files of an earlier export that would be read with the new ones; nothing else.
+
+    Args:
+        folder: of the export.
+        known: the names that an export has; with any other in the folder, nothing is deleted.
+        keep: the paths in it that are replaced next, which keep their modes.
+    """
     inside = list(folder.iterdir())
     if any(path.name not in known for path in inside):
         return
     for path in inside:
         if path.is_symlink() or not path.is_dir():
-            unlink_within(path, folder)
+            if path.is_symlink() or path.relative_to(folder) not in keep:
+                unlink_within(path, folder)
             continue
         for file in path.iterdir():
-            if is_known(file.relative_to(folder)):
+            part = file.relative_to(folder)
+            if is_known(part) and (part not in keep or file.is_symlink()):
                 unlink_within(file, folder)
-        path.rmdir()
+        with contextlib.suppress(OSError):  # some of its files stay
+            path.rmdir()

@@ -87,7 +87,7 @@ def replay(recorded: ReplayedRecords, threads: Threads, out: Output) -> None:
             put(f"{index}\t{'; '.join(['differs' if values else 'equal', *differs])}\n")
     if recorded.update:
         text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in now)
-        write_bytes(source.content, text.encode("utf-8", "backslashreplace"))
+        write_bytes(source.content.resolve(), text.encode("utf-8", "backslashreplace"))
         out.notice(f"{plural(different, 'record')} of {count(len(old))} updated")
     elif different:
         raise SeqgenError(f"{plural(different, 'record')} of {count(len(old))} cannot be repeated")
