@@ -120,7 +120,7 @@ ROWS: dict[str, set[str]] = {
     "inspect {file} -m {model} --max-tokens 5": OF_TEXT,
     "inspect {file} -m {model} --steps --max-tokens 3": RECURRENT,
     "inspect {file} -m {model} --units": RECURRENT,
-    "inspect {file} -m {model} --attention --max-tokens 9": ATTENTIVE,
+    "inspect {file} -m {model} --attention --max-tokens 9": ATTENTIVE | {"bert"},
     "report {model} --out page.html": MODELS - {"imported-arpa", "imported-gpt2"},
     "export {model} --out exported": NGRAMS | TRACED,
     "export {model} --format hf --out hf": TRACED - {"lstm", "hawk", "seq2seq-transformer"},

@@ -168,6 +168,7 @@ def test_every_command_leaves_them_as_they_are(models, tmp_path, monkeypatch, ca
         ["bench", "plan"],
         ["serve", "-m", "no-such-model"],
         ["course", "1.1", "--no-run"],
+        ["plugins"],
         ["help", "files"],
     ]
     tried = {" ".join(command) for command in commands}
