@@ -12,7 +12,7 @@ from seqgen.settings.config_files import setting_meant
 
 
 class Topic(Options):
-    """What help is wanted about."""
+    """The topic or command that help explains."""
 
     topic: tuple[str, ...] = argument(
         f"Topic, one of {', '.join(help_texts()['topics'])}; or a command.", "TOPIC"

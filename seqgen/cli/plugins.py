@@ -52,7 +52,7 @@ COLUMNS = {
 
 
 def _record(plugin: hooks.Installed) -> dict[str, Any]:
-    """Return what is said of a plugin."""
+    """Return the record of an installed plugin: its origin, version and additions."""
     return {
         "name": plugin.name,
         "version": plugin.release,

@@ -1,1 +1,1 @@
-"""What all commands share: options and their help, input and output, tables, progress."""
+"""Shared by all commands: options and their help, input and output, tables, progress."""

@@ -1,4 +1,4 @@
-"""How help looks: options in panels, whole sentences, three examples; and the manual page of it.
+"""Layout of help: options in panels, whole sentences, three examples; and the manual page.
 
 `-h` shows the examples first, and then what most runs need; `--help` shows everything.
 """
@@ -181,7 +181,7 @@ def paragraphs(text: str | None) -> list[str]:
 
 
 def usage(command: Any) -> str:
-    """Return what follows a command's name: its options, arguments and commands."""
+    """Return the usage line of a command after its name, as `[OPTIONS] DATA...`."""
     parts = ["[OPTIONS]"]
     for parameter in command.params:
         if parameter.param_type_name == "argument":

@@ -59,7 +59,7 @@ def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
 
 
 def described(config: type[Config]) -> dict[str, dict[str, Any]]:
-    """Return what records say of each setting of a configuration, by its name."""
+    """Return the record of each setting of a configuration (doc, type, default), by its name."""
     kinds = config.types()
     return {
         name: {

@@ -51,12 +51,12 @@ def save_picture(path: Path, figure: Figure) -> None:
     settings = {"svg.fonttype": "none", "svg.hashsalt": "seqgen"}
     program = f"{MARK}{__version__}, with Matplotlib {matplotlib_version}"
     if path.suffix.lower() == ".svg":
-        how = {"metadata": {"Date": None, "Creator": program}}
+        options = {"metadata": {"Date": None, "Creator": program}}
     else:
-        how = {"metadata": {"Software": program}, "dpi": 120}
+        options = {"metadata": {"Software": program}, "dpi": 120}
     with rc_context(settings), warnings.catch_warnings(), replacing(path) as file:
         warnings.simplefilter("ignore")  # about characters that no font has
-        figure.savefig(file, format=path.suffix[1:].lower(), **how)
+        figure.savefig(file, format=path.suffix[1:].lower(), **options)
 
 
 # More lines than this have their names beside the picture; as many colours there are, after which

@@ -15,9 +15,9 @@ from seqgen.wording import harmless
 class Screen(Console):
     """The console of a terminal; see `harmless`."""
 
-    def render_str(self, text: str, **how: Any) -> Text:
+    def render_str(self, text: str, **styling: Any) -> Text:
         """Escape a string before it is laid out, so that the columns of a table stay aligned."""
-        return super().render_str(harmless(text), **how)
+        return super().render_str(harmless(text), **styling)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
