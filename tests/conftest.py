@@ -130,3 +130,16 @@ def shared_data() -> Callable[[str], Path]:
         return path
 
     return find
+
+
+@pytest.fixture
+def cli(capfd) -> Callable[..., tuple[int, str, str]]:
+    """Run a command in this process; return its exit code, its output and its messages."""
+    from seqgen.cli import run
+
+    def command(*arguments: object) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = run([str(argument) for argument in arguments])
+        return code, *capfd.readouterr()
+
+    return command

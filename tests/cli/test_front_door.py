@@ -58,17 +58,6 @@ def there(shared, monkeypatch):
     monkeypatch.setenv("SEQGEN_HOME", str(shared / "home"))
 
 
-@pytest.fixture
-def cli(capfd):
-    def command(*arguments):
-        capfd.readouterr()
-        code = run([str(a) for a in arguments])
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return command
-
-
 def commands(command, name=""):
     """Yield every command and group by name, the program itself first."""
     yield name, command

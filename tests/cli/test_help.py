@@ -9,7 +9,7 @@ import pytest
 import typer
 
 import seqgen.cli
-from seqgen.cli import make_app, run
+from seqgen.cli import make_app
 from seqgen.cli.shell import help as help_page
 
 
@@ -21,15 +21,6 @@ def commands(command, name=""):
 
 
 ALL = dict(commands(typer.main.get_command(make_app())))
-
-
-@pytest.fixture
-def cli(capfd):
-    def command(*arguments):
-        code = run([str(a) for a in arguments])
-        return code, *capfd.readouterr()
-
-    return command
 
 
 @pytest.mark.parametrize("terminal", [False, True])

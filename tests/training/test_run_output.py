@@ -7,7 +7,6 @@ import json
 import pytest
 
 from seqgen import store
-from seqgen.cli import run
 from seqgen.cli.shell.tables import curve
 from seqgen.generation.sample import fixed_sample
 from seqgen.store.loading import load
@@ -22,17 +21,6 @@ SHORT = ["--steps", "6", "--set", "validate_every=3", *TINY]
 def text(tmp_path):
     (tmp_path / "text.txt").write_text(TEXT)
     return str(tmp_path / "text.txt")
-
-
-@pytest.fixture
-def cli(capfd):
-    def command(*arguments):
-        capfd.readouterr()
-        code = run([str(a) for a in arguments])
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return command
 
 
 def test_samples_of_a_fixed_seed_from_step_0_on(cli, text):

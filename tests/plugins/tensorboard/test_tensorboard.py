@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from seqgen import store
-from seqgen.cli import run
 
 TEXT = "the cat sat on the mat.\nA dog ran; it was fun!\n" * 12
 TINY = ["--hidden-size", "8", "--layers", "1", "--seed", "1", "--precision", "float32"]
@@ -18,17 +17,6 @@ SHORT = ["--steps", "6", "--set", "validate_every=3", *TINY]
 def text(tmp_path):
     (tmp_path / "text.txt").write_text(TEXT)
     return str(tmp_path / "text.txt")
-
-
-@pytest.fixture
-def cli(capfd):
-    def command(*arguments):
-        capfd.readouterr()
-        code = run([str(a) for a in arguments])
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return command
 
 
 def test_tensorboard_is_asked_for_politely(cli, text, monkeypatch):
