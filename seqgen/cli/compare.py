@@ -51,7 +51,7 @@ class Compared(Options, panel=Panel.MODEL):
     models: tuple[str, ...] = argument(
         "Trained models: names, paths or mixtures A+B.", "MODEL", completes="models"
     )
-    all_: bool = setting("Compare all trained models.", names=("--all",), common=True)
+    all_: bool = setting("Compare all trained language models.", names=("--all",), common=True)
     precisions: tuple[NumberFormat, ...] = setting(
         "Compare each model in several number formats, such as float32,int8,int4.",
         metavar="KIND,KIND,...",
@@ -74,6 +74,7 @@ class Compared(Options, panel=Panel.MODEL):
         if bool(self.models) == self.all_:
             raise UsageError("give the models to compare, or --all")
         names = list(all_models()) if self.all_ else self.models
+        require(bool(names), "there is no trained language model yet; run seqgen train FILE first")
         device, cache = machine.device, looked_up.config
         kinds = self.precisions
         if not kinds:

@@ -27,6 +27,7 @@ from seqgen.scoring.perplexity import for_model, protocol, scoring_signature
 from seqgen.scoring.translations import Translating, paired_records, translate
 from seqgen.settings.scoring import Scoring
 from seqgen.store.loaded import LoadedModel
+from seqgen.store.loading import is_language_model
 from seqgen.text.corpus import Unknowns
 from seqgen.text.encoding import lines_of_tokens
 from seqgen.text.pairs import Pairs
@@ -428,5 +429,5 @@ def _resampled(bits: np.ndarray, sizes: np.ndarray, seed: int, resamples: int) -
 
 
 def all_models() -> Iterator[str]:
-    """Yield the names of all trained models, the latest last."""
-    yield from (model.name for model in reversed(store.list_models()))
+    """Yield the names of all trained language models, the latest last."""
+    yield from (one.name for one in reversed(store.list_models()) if is_language_model(one))

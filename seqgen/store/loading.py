@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -131,6 +132,16 @@ def load_any(
 def parts_of(stored: StoredModel) -> Sequence[StoredModel]:
     """Return the parts of a mixture; of any other model, itself."""
     return stored.parts if isinstance(stored, StoredMixture) else [stored]
+
+
+def is_language_model(stored: StoredModel) -> bool:
+    """Return whether a stored model is a language model, or a mixture; no if that is unknown."""
+    with contextlib.suppress(SeqgenError, UsageError):
+        if stored.is_mixture:
+            return True
+        row = registry.known_architecture(stored.config["architecture"])
+        return row is not None and row.task.model_is is None
+    return False
 
 
 def require_language_model(stored: StoredModel) -> None:

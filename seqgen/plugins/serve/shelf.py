@@ -12,12 +12,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from seqgen import registry, store
-from seqgen.errors import SeqgenError, UsageError
+from seqgen import store
+from seqgen.errors import SeqgenError
 from seqgen.settings import require
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.store.loaded import LoadedModel
-from seqgen.store.loading import Work, load, require_language_model
+from seqgen.store.loading import Work, is_language_model, load, require_language_model
 
 # What a model takes in memory beside its file: its matrices are laid out once more.
 TIMES_ITS_SIZE = 2
@@ -54,7 +54,7 @@ class Shelf:
     def __init__(self, names: Sequence[str], most_bytes: int | None = None) -> None:
         found = [store.find_all(name) for name in names]
         if not names:
-            found = [model for model in store.list_models() if _writes(model)]
+            found = [model for model in store.list_models() if is_language_model(model)]
             found = [store.find_all(model.name) for model in found]
         for stored in found:
             require_language_model(stored)
@@ -166,13 +166,3 @@ class Shelf:
     @property
     def _size(self) -> int:
         return sum(self._sizes[name] for name in self._loaded)
-
-
-def _writes(stored: StoredModel) -> bool:
-    """Return whether a stored model is a language model."""
-    with contextlib.suppress(SeqgenError, UsageError):
-        if stored.is_mixture:
-            return True
-        row = registry.known_architecture(stored.config["architecture"])
-        return row is not None and row.task.model_is is None
-    return False

@@ -450,3 +450,14 @@ def test_vectors_of_texts_are_those_that_the_head_reads(kind, texts, tmp_path, c
         path.write_text("a\n" + "b" * 3000 + "\n")
         assert run(list(map(str, given))) == 1
         assert "line 2 has 3,000 tokens, and m reads at most" in capsys.readouterr().err
+
+
+def test_all_that_compare_means_are_language_models(texts, tmp_path, capsys):
+    train(capsys, texts, "classify", "--steps", 1, name="labelled")
+    alone = refusal(capsys, "compare", "--all", "--data", str(texts))
+    assert "there is no trained language model" in alone
+    for order in ("1", "2"):
+        run(["train", str(texts), "--model", "ngram", "--order", order, "--name", f"n{order}"])
+    capsys.readouterr()
+    found = records(capsys, "compare", "--all", "--data", texts, "--json", "--quiet")
+    assert sorted(record["model"] for record in found) == ["n1", "n2"]
