@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from seqgen.generation.continuation import Continuation, EndIds
-from seqgen.store.loaded import LoadedModel
 from seqgen.text.tokenizers import Decoder, Tokenizer
+
+if TYPE_CHECKING:
+    from seqgen.store.loaded import LoadedModel
 
 UNFINISHED = "\ufffd"
 # A character has so many bytes at most: tokens further apart are decoded on their own.

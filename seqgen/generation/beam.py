@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from seqgen.generation.beam_groups import (
     Ending,
@@ -31,8 +32,10 @@ from seqgen.generation.stochastic_beam import StochasticGroup
 from seqgen.hashing import hash64
 from seqgen.models.distributions import require_numbers
 from seqgen.models.inference import InferenceModel, without_gradients
-from seqgen.models.state import Opens
-from seqgen.settings.generation import BeamOptions
+
+if TYPE_CHECKING:
+    from seqgen.models.state import Opens
+    from seqgen.settings.generation import BeamOptions
 
 # The prompt's place, the group, and the fates of its best candidates.
 Watch = Callable[[int, int, Sequence[Fate]], None]

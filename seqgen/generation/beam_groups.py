@@ -6,13 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seqgen.generation.continuation import LIMIT, EndIds, reasons_of
 from seqgen.generation.hypotheses import Hypothesis, LengthNorm, NBest
 from seqgen.generation.processors import IMPOSSIBLE
-from seqgen.settings.generation import BeamOptions
+
+if TYPE_CHECKING:
+    from seqgen.settings.generation import BeamOptions
 
 # The least log-probability of an allowed token, so that totals stay finite and can be compared.
 LEAST = -1e30

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from seqgen.generation import beam
 from seqgen.generation.backward import begin_continuation, decoder_of
@@ -17,8 +18,6 @@ from seqgen.generation.beam_groups import (
     RestrictedGroup,
     SearchPrompt,
 )
-from seqgen.generation.constraint import Requirement
-from seqgen.generation.continuation import Continuation
 from seqgen.generation.exhaustive import exhaustive
 from seqgen.generation.from_source import (
     AttentionToSource,
@@ -32,10 +31,14 @@ from seqgen.generation.hypotheses import Hypothesis, LengthNorm
 from seqgen.generation.processors import NoRepeatNgram, Processor
 from seqgen.generation.prompts import Prompt, SourceFields, Written, batches, opening
 from seqgen.settings import require
-from seqgen.settings.generation import BeamOptions
-from seqgen.store.loaded import LoadedModel
-from seqgen.text.sources import Vectors
-from seqgen.text.tokenizers import Decoder
+
+if TYPE_CHECKING:
+    from seqgen.generation.constraint import Requirement
+    from seqgen.generation.continuation import Continuation
+    from seqgen.settings.generation import BeamOptions
+    from seqgen.store.loaded import LoadedModel
+    from seqgen.text.sources import Vectors
+    from seqgen.text.tokenizers import Decoder
 
 
 @dataclass(frozen=True, repr=False)

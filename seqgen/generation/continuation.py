@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from seqgen.text.tokenizers import Decoder
+if TYPE_CHECKING:
+    from seqgen.text.tokenizers import Decoder
 
 # The tokens that end a text: one, several, or None where none does; or why each of them does.
 EndIds = int | Collection[int] | Mapping[int, str] | None

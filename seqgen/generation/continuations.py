@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from seqgen.errors import SeqgenError
 from seqgen.generation.sample import SampleOptions, Writer, finished
 from seqgen.generation.sampling import Row
-from seqgen.settings import Documents
-from seqgen.store.loaded import LoadedModel
+
+if TYPE_CHECKING:
+    from seqgen.settings import Documents
+    from seqgen.store.loaded import LoadedModel
 
 WORD = re.compile(r"\S+")
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seqgen.generation.beam_groups import Ending
 from seqgen.generation.hypotheses import Hypothesis, LengthNorm
 from seqgen.generation.processors import IMPOSSIBLE, History, Processor, before_and_after, normalise
 from seqgen.generation.sampling import prefill
 from seqgen.models.inference import InferenceModel, without_gradients
-from seqgen.models.state import Opens, State
 from seqgen.settings import require
+
+if TYPE_CHECKING:
+    from seqgen.generation.beam_groups import Ending
+    from seqgen.models.state import Opens, State
 
 MOST = 1_000_000
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,9 +14,11 @@ from seqgen.generation.prompts import batches, opening
 from seqgen.generation.sample import SampleOptions, Writer
 from seqgen.generation.sampling import Row, prefill
 from seqgen.settings import require
-from seqgen.store.loaded import LoadedModel
-from seqgen.text.sources import Vectors
 from seqgen.wording import ShortRepr
+
+if TYPE_CHECKING:
+    from seqgen.store.loaded import LoadedModel
+    from seqgen.text.sources import Vectors
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from seqgen import registry, store
 from seqgen.engines.ops import ops_of
-from seqgen.generation.constraint import TextConstraint
-from seqgen.generation.continuation import Continuation
 from seqgen.generation.processors import Forbid, Force, MinTokens, Processor
 from seqgen.generation.prompts import (
     AttentionRecord,
@@ -28,10 +26,14 @@ from seqgen.generation.token_bytes import end_and_dead_end
 from seqgen.models.inference import without_gradients
 from seqgen.settings import Options, require
 from seqgen.settings.generation import ChosenHeads, LookOptions, SourceOptions, WritingOptions
-from seqgen.store.loaded import LoadedModel
 from seqgen.store.loading import parts_of
 from seqgen.text.sources import Vectors, handles_of
 from seqgen.text.tokenizers import Decoder, Tokenizer
+
+if TYPE_CHECKING:
+    from seqgen.generation.constraint import TextConstraint
+    from seqgen.generation.continuation import Continuation
+    from seqgen.store.loaded import LoadedModel
 
 
 class cached_property_without_lock(cached_property):  # noqa: N801

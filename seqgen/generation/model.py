@@ -6,15 +6,17 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from seqgen.engines.precision import Precision
 from seqgen.generation import beam_search, explain, sample
 from seqgen.settings.generation import BeamOptions, SampleOptions
-from seqgen.settings.scoring import CacheConfig
 from seqgen.store import loading
-from seqgen.store.loaded import LoadedModel
 from seqgen.text.sources import Vectors
+
+if TYPE_CHECKING:
+    from seqgen.engines.precision import Precision
+    from seqgen.settings.scoring import CacheConfig
+    from seqgen.store.loaded import LoadedModel
 
 Kind = TypeVar("Kind", SampleOptions, BeamOptions)
 # One prompt, or several: lines of text, or sources of a model that writes from vectors.

@@ -7,16 +7,18 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from seqgen.errors import SeqgenError
-from seqgen.models.state import Opens
 from seqgen.settings import no_text
-from seqgen.store.loaded import LoadedModel
 from seqgen.text.sources import Vectors, features_of
 from seqgen.wording import ShortRepr
+
+if TYPE_CHECKING:
+    from seqgen.models.state import Opens
+    from seqgen.store.loaded import LoadedModel
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,12 +35,14 @@ from seqgen.generation.processors import (
 )
 from seqgen.generation.prompts import Prompt, SourceFields, Written, batches, opening
 from seqgen.generation.sampling import Row, SamplingPolicy, Watch
-from seqgen.models.state import Opens
 from seqgen.settings import MOST_TOKENS
 from seqgen.settings.generation import SampleOptions
-from seqgen.store.loaded import LoadedModel
-from seqgen.text.sources import Vectors
-from seqgen.text.tokenizers import Decoder
+
+if TYPE_CHECKING:
+    from seqgen.models.state import Opens
+    from seqgen.store.loaded import LoadedModel
+    from seqgen.text.sources import Vectors
+    from seqgen.text.tokenizers import Decoder
 
 # Texts to write side by side where a token costs less than a call.
 QUICK_ROWS = 256

@@ -6,19 +6,21 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from seqgen.engines.native.library import library
 from seqgen.engines.native.softmax import draw
 from seqgen.engines.ops import ops_of
-from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import Choose, CounterDraw
 from seqgen.generation.processors import Forbid, History, Processor, normalise
 from seqgen.models.distributions import require_numbers
 from seqgen.models.inference import InferenceModel, without_gradients
-from seqgen.models.state import Opens, State
+
+if TYPE_CHECKING:
+    from seqgen.generation.continuation import Continuation
+    from seqgen.models.state import Opens, State
 
 
 @dataclass(frozen=True)

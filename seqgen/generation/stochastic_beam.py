@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seqgen.generation.beam_groups import Ending, Expansion, Fate, Fates, Group, extended
-from seqgen.generation.hypotheses import Hypothesis
 from seqgen.hashing import absorb
-from seqgen.settings.generation import BeamOptions
+
+if TYPE_CHECKING:
+    from seqgen.generation.hypotheses import Hypothesis
+    from seqgen.settings.generation import BeamOptions
 
 
 class StochasticGroup(Group):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Collection, Container, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seqgen.errors import SeqgenError
 from seqgen.generation.backward import BackwardDecoder
-from seqgen.text.tokenizers import Tokenizer
 from seqgen.text.tokenizers.sentencepiece import ESCAPE, SentencepieceTokenizer
+
+if TYPE_CHECKING:
+    from seqgen.text.tokenizers import Tokenizer
 
 # No character of UTF-8 has one of these bytes.
 NEVER_IN_UTF8 = frozenset({0xC0, 0xC1, *range(0xF5, 0x100)})

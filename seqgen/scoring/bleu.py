@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError
 from seqgen.metrics.bleu import SEED, Score, corpus_score, paired_scores, sentence_scores
-from seqgen.settings.scoring import BleuOptions
 from seqgen.text.reading import lines
 from seqgen.wording import plural
+
+if TYPE_CHECKING:
+    from seqgen.settings.scoring import BleuOptions
 
 
 @dataclass(frozen=True)

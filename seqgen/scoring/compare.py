@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,14 +25,16 @@ from seqgen.scoring.evaluate import held_out_text
 from seqgen.scoring.loop import add_up, in_order, score_corpus
 from seqgen.scoring.perplexity import for_model, protocol, scoring_signature
 from seqgen.scoring.translations import Translating, paired_records, translate
-from seqgen.settings.scoring import Scoring
-from seqgen.store.loaded import LoadedModel
 from seqgen.store.loading import is_language_model
 from seqgen.text.corpus import Unknowns
 from seqgen.text.encoding import lines_of_tokens
 from seqgen.text.pairs import Pairs
 from seqgen.text.reading import lines, unix_newlines
 from seqgen.wording import ShortRepr, plural
+
+if TYPE_CHECKING:
+    from seqgen.settings.scoring import Scoring
+    from seqgen.store.loaded import LoadedModel
 
 
 @dataclass(frozen=True)

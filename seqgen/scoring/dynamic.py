@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,9 +15,11 @@ from seqgen.models.base import LanguageModel, NeuralLanguageModel
 from seqgen.models.scores import ScoreDetail, WrittenOut
 from seqgen.scoring.loop import Scored, arrays_of, with_quick_ranks
 from seqgen.settings import MOST_NATS, require
-from seqgen.settings.scoring import Dynamic
-from seqgen.store.loaded import LoadedModel
-from seqgen.text.corpus import Corpus
+
+if TYPE_CHECKING:
+    from seqgen.settings.scoring import Dynamic
+    from seqgen.store.loaded import LoadedModel
+    from seqgen.text.corpus import Corpus
 
 # Tokens of a segment, as in the paper: where tokens are characters or bytes, and elsewhere.
 LETTERS, WORDS = 20, 5

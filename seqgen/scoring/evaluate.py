@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.generation.continuations import Protocol, find_passages, go_on
@@ -15,11 +15,13 @@ from seqgen.scoring.minimal_pairs import Pair, score_pairs
 from seqgen.scoring.perplexity import for_model, held_out_pairs, perplexity, scoring_signature
 from seqgen.scoring.translations import Translating, translate, translation_record
 from seqgen.settings.scoring import BleuOptions, Scoring, TextMeasure
-from seqgen.store.loaded import LoadedModel
 from seqgen.text.pairs import Pairs
 from seqgen.text.reading import Text, unix_newlines
 from seqgen.text.tokenfile import TokenFile, is_token_file, open_token_file
 from seqgen.wording import ShortRepr
+
+if TYPE_CHECKING:
+    from seqgen.store.loaded import LoadedModel
 
 BOOTSTRAP = 1000
 

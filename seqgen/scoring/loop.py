@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from seqgen.engines.ops import ops_of
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.inference import InferenceModel, without_gradients
-from seqgen.models.scores import ScoreDetail, Scores
-from seqgen.models.state import State
-from seqgen.settings import Direction
-from seqgen.text.corpus import Corpus
 from seqgen.text.direction import reading_order, turned
-from seqgen.text.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from seqgen.models.scores import ScoreDetail, Scores
+    from seqgen.models.state import State
+    from seqgen.settings import Direction
+    from seqgen.text.corpus import Corpus
+    from seqgen.text.tokenizers import Tokenizer
 
 # Tokens fed in one call, over all rows: long enough for the matrix products to pay.
 PIECE = 8192

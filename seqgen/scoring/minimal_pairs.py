@@ -7,14 +7,17 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from seqgen.errors import SeqgenError
 from seqgen.metrics.bootstrap import wilson
 from seqgen.scoring.perplexity import scoring_signature
 from seqgen.scoring.surprisal import ScoredLine, score_lines
 from seqgen.settings.scoring import Scoring
-from seqgen.store.loaded import LoadedModel
 from seqgen.text.reading import lines, unix_newlines
+
+if TYPE_CHECKING:
+    from seqgen.store.loaded import LoadedModel
 
 # Two texts of the same words in another order have the same probability under a unigram model;
 # their sums may differ in the last bits.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -17,14 +17,16 @@ from seqgen.models.mixture.gate_fitting import Contexts, WholeDistributions, fit
 from seqgen.models.mixture.mixed import Mixed, guide_of
 from seqgen.scoring.loop import in_order, parallel_rows, score_corpus
 from seqgen.scoring.perplexity import check_token_file, for_model
-from seqgen.settings import Direction, Documents
 from seqgen.settings.scoring import CacheConfig, Scoring
 from seqgen.store import StoredMixture
-from seqgen.store.loaded import LoadedModel
 from seqgen.store.loading import beside_caches, joined, mixture_of, with_cache
-from seqgen.text.corpus import Corpus
 from seqgen.text.pairs import Pairs, encode_pairs
 from seqgen.text.tokenfile import TokenFile
+
+if TYPE_CHECKING:
+    from seqgen.settings import Direction, Documents
+    from seqgen.store.loaded import LoadedModel
+    from seqgen.text.corpus import Corpus
 
 # Flatnesses that are tried first, half an order of magnitude apart, and then around the best.
 COARSE = (0.0, *(10 ** (power / 2) for power in range(-6, 3)))

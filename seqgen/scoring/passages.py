@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seqgen.engines.ops import Leaf, ops_of
 from seqgen.errors import SeqgenError
 from seqgen.models.inference import without_gradients
-from seqgen.models.state import State
-from seqgen.store.loaded import LoadedModel
-from seqgen.text.corpus import Corpus
 from seqgen.text.direction import reading_order
+
+if TYPE_CHECKING:
+    from seqgen.models.state import State
+    from seqgen.store.loaded import LoadedModel
+    from seqgen.text.corpus import Corpus
 
 NEWLINE = "\n"
 # No token is read from more characters than this, on average.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,14 +17,16 @@ from seqgen.models.distributions import require_numbers
 from seqgen.scoring.loop import Scored, add_up, score_corpus
 from seqgen.settings import Documents, require
 from seqgen.settings.scoring import Scoring
-from seqgen.store.loaded import LoadedModel
 from seqgen.text.corpus import Corpus, Unknowns
 from seqgen.text.framing import Framing
 from seqgen.text.pairs import Pairs, open_pairs
 from seqgen.text.reading import Survey, Surveyor, Text, WordMeter
-from seqgen.text.sources import Sources
 from seqgen.text.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
 from seqgen.wording import ShortRepr
+
+if TYPE_CHECKING:
+    from seqgen.store.loaded import LoadedModel
+    from seqgen.text.sources import Sources
 
 
 def for_model(loaded: LoadedModel, scoring: Scoring | None = None) -> Scoring:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,12 +21,14 @@ from seqgen.scoring.perplexity import (
     score_as,
     scoring_signature,
 )
-from seqgen.settings.scoring import Scoring
-from seqgen.store.loaded import LoadedModel
 from seqgen.text.corpus import Unknowns
 from seqgen.text.pairs import Pairs
 from seqgen.text.reading import lines
 from seqgen.text.sources import Sources, Vectors, content_of
+
+if TYPE_CHECKING:
+    from seqgen.settings.scoring import Scoring
+    from seqgen.store.loaded import LoadedModel
 
 NEWLINE = "\n"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,9 +14,11 @@ from seqgen.metrics.bleu import SEED, Score, corpus_score, paired_scores
 from seqgen.scoring.bleu import record_of
 from seqgen.settings import require
 from seqgen.settings.scoring import BleuOptions
-from seqgen.store.loaded import LoadedModel
-from seqgen.text.pairs import Pairs
 from seqgen.text.sources import Vectors
+
+if TYPE_CHECKING:
+    from seqgen.store.loaded import LoadedModel
+    from seqgen.text.pairs import Pairs
 
 METRICS = ("bleu", "chrf", "ter")
 BOOTSTRAP = 1000
