@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import itertools
 import math
 import mmap
+import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 # `ArrayOps` or `TensorOps`; an array or a tensor. A module that names both needs no torch for it.
 Ops = type
 Leaf = Any
+F = TypeVar("F", bound=Callable)
 # Damaged weights are an error of one line where probabilities are no numbers.
 warnings.filterwarnings(
     "ignore", category=RuntimeWarning, module=r"seqgen\.(engines|generation|models)\."
@@ -38,6 +41,26 @@ def ops_of(x: Leaf) -> Ops:
     from seqgen.engines.tensor_ops import TensorOps
 
     return TensorOps
+
+
+def without_gradients(function: F) -> F:
+    """Return a function, or generator function, within which torch records no graph.
+
+    Where torch is not loaded there is none to record, and it stays so.
+    """
+    generates = inspect.isgeneratorfunction(function)
+
+    @functools.wraps(function)
+    def called(*args: object, **kwargs: object) -> object:
+        torch = sys.modules.get("torch")
+        if torch is None or (not generates and torch.is_inference_mode_enabled()):
+            return function(*args, **kwargs)
+        if generates:  # torch leaves the mode wherever the generator waits
+            return torch.inference_mode()(function)(*args, **kwargs)
+        with torch.inference_mode():
+            return function(*args, **kwargs)
+
+    return called
 
 
 def is_leaf(x: Any) -> bool:

@@ -14,6 +14,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from seqgen.engines.ops import without_gradients
 from seqgen.generation.beam_groups import (
     Ending,
     Ends,
@@ -31,9 +32,9 @@ from seqgen.generation.sampling import prefill
 from seqgen.generation.stochastic_beam import StochasticGroup
 from seqgen.hashing import hash64
 from seqgen.models.distributions import require_numbers
-from seqgen.models.inference import InferenceModel, without_gradients
 
 if TYPE_CHECKING:
+    from seqgen.models.inference import InferenceModel
     from seqgen.models.state import Opens
     from seqgen.settings.generation import BeamOptions
 

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from seqgen.engines.ops import without_gradients
 from seqgen.generation.hypotheses import Hypothesis, LengthNorm
 from seqgen.generation.processors import IMPOSSIBLE, History, Processor, before_and_after, normalise
 from seqgen.generation.sampling import prefill
-from seqgen.models.inference import InferenceModel, without_gradients
 from seqgen.settings import require
 
 if TYPE_CHECKING:
     from seqgen.generation.beam_groups import Ending
+    from seqgen.models.inference import InferenceModel
     from seqgen.models.state import Opens, State
 
 MOST = 1_000_000

@@ -7,13 +7,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from seqgen import registry, store
-from seqgen.engines.ops import ops_of
+from seqgen.engines.ops import ops_of, without_gradients
 from seqgen.generation.processors import Forbid, Force, MinTokens, Processor
 from seqgen.generation.prompts import (
     AttentionRecord,
@@ -23,10 +21,8 @@ from seqgen.generation.prompts import (
     read_prompt,
 )
 from seqgen.generation.token_bytes import end_and_dead_end
-from seqgen.models.inference import without_gradients
-from seqgen.settings import Options, require
+from seqgen.settings import require
 from seqgen.settings.generation import ChosenHeads, LookOptions, SourceOptions, WritingOptions
-from seqgen.store.loading import parts_of
 from seqgen.text.sources import Vectors, handles_of
 from seqgen.text.tokenizers import Decoder, Tokenizer
 
@@ -45,29 +41,6 @@ class cached_property_without_lock(cached_property):  # noqa: N801
     def __init__(self, function: Callable[[Any], Any]) -> None:
         super().__init__(function)
         self.lock = contextlib.nullcontext()
-
-
-def check_stored(options: Options, model: str | Path | None) -> None:
-    """Refuse a stored model of text before it is loaded; see `check_sources`.
-
-    Args:
-        options: what is asked of a model that writes from sources.
-        model: its name or path, a mixture, or None for the latest.
-
-    Raises:
-        UsageError: it is one, and something is asked of its sources.
-    """
-    if not options.given:
-        return
-    stored = store.find_all(model)
-    first = parts_of(stored)[0]
-    row = registry.known_architecture(first.config["architecture"])
-    labels = " with labels" if first.config["data"].get("labels") else ""
-    require(
-        row is None or row.task.takes_targets or row.task.model_is is not None,
-        f"{options.given[0]} is for models that write from sources; {stored.name} is a model of "
-        f"text{labels}",
-    )
 
 
 def check_sources(options: LookOptions, loaded: LoadedModel, attention: bool = False) -> None:

@@ -12,14 +12,14 @@ import numpy as np
 
 from seqgen.engines.native.library import library
 from seqgen.engines.native.softmax import draw
-from seqgen.engines.ops import ops_of
+from seqgen.engines.ops import ops_of, without_gradients
 from seqgen.generation.draw import Choose, CounterDraw
 from seqgen.generation.processors import Forbid, History, Processor, normalise
 from seqgen.models.distributions import require_numbers
-from seqgen.models.inference import InferenceModel, without_gradients
 
 if TYPE_CHECKING:
     from seqgen.generation.continuation import Continuation
+    from seqgen.models.inference import InferenceModel
     from seqgen.models.state import Opens, State
 
 

@@ -8,15 +8,13 @@ verbs: ids, states and logits are tensors for the one, arrays for the other.
 from __future__ import annotations
 
 import functools
-import inspect
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from seqgen.engines.ops import ArrayOps, Leaf, Ops
+from seqgen.engines.ops import ArrayOps, Leaf, Ops, without_gradients
 from seqgen.engines.parts import fill_over_arrays
 from seqgen.engines.weights import Weights
 from seqgen.models.array_network import ArrayNetwork, Configured
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
 
 # Scoring makes at most this many logits at a time (32 MB in float32).
 LOGITS_AT_ONCE = 1 << 23
-
-F = TypeVar("F", bound=Callable)
 
 
 class InferenceModel(Configured, ABC):
@@ -294,23 +290,3 @@ class NeuralArrays(HiddenStateModel, ArrayModel):
     def like(self) -> np.ndarray:
         """An array of the type and width of the features, (0, H)."""
         return np.empty((0, self.shapes(self.config)["head.weight"][-1]), self.dtype)
-
-
-def without_gradients(function: F) -> F:
-    """Return a function, or generator function, within which torch records no graph.
-
-    Where torch is not loaded there is none to record, and it stays so.
-    """
-    generates = inspect.isgeneratorfunction(function)
-
-    @functools.wraps(function)
-    def called(*args: object, **kwargs: object) -> object:
-        torch = sys.modules.get("torch")
-        if torch is None or (not generates and torch.is_inference_mode_enabled()):
-            return function(*args, **kwargs)
-        if generates:  # torch leaves the mode wherever the generator waits
-            return torch.inference_mode()(function)(*args, **kwargs)
-        with torch.inference_mode():
-            return function(*args, **kwargs)
-
-    return called

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqgen.engines.ops import ops_of
+from seqgen.engines.ops import ops_of, without_gradients
 from seqgen.metrics.perplexity import ScoreTotals
-from seqgen.models.inference import InferenceModel, without_gradients
 from seqgen.text.direction import reading_order, turned
 
 if TYPE_CHECKING:
+    from seqgen.models.inference import InferenceModel
     from seqgen.models.scores import ScoreDetail, Scores
     from seqgen.models.state import State
     from seqgen.settings import Direction

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seqgen.engines.ops import Leaf, ops_of
+from seqgen.engines.ops import Leaf, ops_of, without_gradients
 from seqgen.errors import SeqgenError
-from seqgen.models.inference import without_gradients
 from seqgen.text.direction import reading_order
 
 if TYPE_CHECKING:

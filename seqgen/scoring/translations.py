@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seqgen.errors import SeqgenError
-from seqgen.generation.beam_search import BeamOptions, beam_search
+from seqgen.generation.beam_search import beam_search
 from seqgen.metrics.bleu import SEED, Score, corpus_score, paired_scores
 from seqgen.scoring.bleu import record_of
 from seqgen.settings import require
+from seqgen.settings.generation import BeamOptions
 from seqgen.settings.scoring import BleuOptions
 from seqgen.text.sources import Vectors
 

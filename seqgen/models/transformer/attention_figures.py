@@ -12,8 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from seqgen.engines.ops import Leaf, ops_of
-from seqgen.models.inference import without_gradients
+from seqgen.engines.ops import Leaf, ops_of, without_gradients
 from seqgen.models.transformer.equations import Attend, full_weights, query_gain
 from seqgen.models.transformer.settings import TransformerConfig
 

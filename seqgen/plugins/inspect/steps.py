@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from seqgen.engines.arrays import Arrays
-from seqgen.engines.ops import ArrayOps, Leaf, ops_of
+from seqgen.engines.ops import ArrayOps, Leaf, ops_of, without_gradients
 from seqgen.errors import named
 from seqgen.metrics.bootstrap import spearman
-from seqgen.models.inference import InferenceModel, without_gradients
+from seqgen.models.inference import InferenceModel
 from seqgen.models.recurrent.array_layer import ArrayLayer
 from seqgen.models.recurrent.arrays import RecurrentArrays
 from seqgen.models.recurrent.equation import Equation

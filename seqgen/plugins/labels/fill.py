@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seqgen.engines.ops import ArrayOps, ops_of
+from seqgen.engines.ops import ArrayOps, ops_of, without_gradients
 from seqgen.errors import SeqgenError
 from seqgen.generation.prompts import Lines
-from seqgen.models.inference import without_gradients
 from seqgen.plugins.labels.masking import tokens_besides
 from seqgen.plugins.labels.models.transformer_arrays import MaskedModel
 from seqgen.settings.filters import WordFilter

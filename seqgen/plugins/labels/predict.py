@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from seqgen import store
-from seqgen.engines.ops import ops_of
+from seqgen.engines.ops import ops_of, without_gradients
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.inference import without_gradients
 from seqgen.plugins.labels.examples import Example, ExampleEncoder, Format
 from seqgen.plugins.labels.models.labelling import LabelsOfFeatures
 from seqgen.settings import DataConfig

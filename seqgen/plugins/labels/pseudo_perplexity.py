@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seqgen import store
-from seqgen.engines.ops import ops_of
+from seqgen.engines.ops import ops_of, without_gradients
 from seqgen.errors import SeqgenError
 from seqgen.files import title_of
 from seqgen.metrics.bootstrap import short, signature
 from seqgen.metrics.perplexity import ScoreTotals
-from seqgen.models.inference import without_gradients
 from seqgen.plugins.labels.masking import MaskDraws, MaskedRows, choose, each_hidden, framed, masked
 from seqgen.plugins.labels.models.transformer_arrays import MaskedModel
 from seqgen.scoring.loop import Scored, add_up

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from seqgen import registry, store
-from seqgen.generation.beam_search import BeamOptions, Tree, explain
+from seqgen.generation.beam_search import Tree, explain
 from seqgen.metrics.perplexity import LN2
 from seqgen.plugins.report.findings import Finding, findings
 from seqgen.scoring.passages import (
@@ -20,6 +20,7 @@ from seqgen.scoring.passages import (
     tokenize_passages,
 )
 from seqgen.scoring.perplexity import for_model, protocol, scoring_signature
+from seqgen.settings.generation import BeamOptions
 from seqgen.store.loaded import LoadedModel
 
 # Tokens of the text that figures are made from, at most; and numbers of whole distributions.

@@ -32,14 +32,14 @@ from starlette.responses import (
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from seqgen.engines.ops import ops_of
+from seqgen.engines.ops import ops_of, without_gradients
 from seqgen.errors import SeqgenError
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.processors import normalise
 from seqgen.generation.prompts import Prompt, opening
 from seqgen.generation.sampling import Row
 from seqgen.limits import seconds_at_most
-from seqgen.models.inference import LOGITS_AT_ONCE, without_gradients
+from seqgen.models.inference import LOGITS_AT_ONCE
 from seqgen.plugins.serve import protocol
 from seqgen.plugins.serve.engine import (
     Busy,

@@ -8,9 +8,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from seqgen.engines.ops import ops_of
+from seqgen.engines.ops import ops_of, without_gradients
 from seqgen.errors import SeqgenError
-from seqgen.models.inference import InferenceModel, without_gradients
+from seqgen.models.inference import InferenceModel
 from seqgen.plugins.vectors.words import WordVectors
 from seqgen.settings import require
 from seqgen.store.loaded import LoadedModel
