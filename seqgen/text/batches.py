@@ -11,15 +11,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seqgen.hashing import hash64, uniforms
-from seqgen.settings import Documents, Windows
-from seqgen.text.corpus import Corpus
-from seqgen.text.labels import Labels
 from seqgen.text.sources import Source
-from seqgen.text.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from seqgen.settings import Documents, Windows
+    from seqgen.text.corpus import Corpus
+    from seqgen.text.labels import Labels
+    from seqgen.text.tokenizers import Tokenizer
 
 # A target that does not count.
 IGNORED = -100

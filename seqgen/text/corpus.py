@@ -8,18 +8,20 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from seqgen.errors import reported
-from seqgen.settings import Documents
 from seqgen.text.encoding import Sampling, encoded, encoded_lines
 from seqgen.text.framing import Framing
 from seqgen.text.sources import Sources, starts_of, take_spans
-from seqgen.text.tokenizers import Tokenizer
 from seqgen.text.tokenizers.base import SPECIALS
 from seqgen.white_space import strip_utf8
+
+if TYPE_CHECKING:
+    from seqgen.settings import Documents
+    from seqgen.text.tokenizers import Tokenizer
 
 
 @dataclass(frozen=True)

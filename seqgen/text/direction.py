@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seqgen.settings import Direction
 from seqgen.text.batches import Batch, Batches, DerivedBatches
 from seqgen.text.corpus import Corpus, Gathered
+
+if TYPE_CHECKING:
+    from seqgen.settings import Direction
 
 # Tokens or documents that are turned at a time.
 BLOCK = 1 << 20

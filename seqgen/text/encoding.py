@@ -13,15 +13,16 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from seqgen.errors import SeqgenError
 from seqgen.hashing import hash64
 from seqgen.text.reading import joined_blocks, lines
-from seqgen.text.tokenizers import Tokenizer
-from seqgen.text.worker import read_frame, write_frame
+
+if TYPE_CHECKING:
+    from seqgen.text.tokenizers import Tokenizer
 
 BLOCK = 1 << 20
 # This many blocks are encoded before worker processes are started: most texts are short.
@@ -117,6 +118,23 @@ def available_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def read_frame(stream: IO[bytes]) -> bytes | None:
+    """Return the next frame, or None where the stream ends."""
+    head = stream.read(8)
+    if len(head) < 8:
+        return None
+    size = int.from_bytes(head, "little")
+    content = stream.read(size)
+    return content if len(content) == size else None
+
+
+def write_frame(stream: IO[bytes], content: bytes | memoryview) -> None:
+    """Write a frame, and send it off."""
+    stream.write(len(content).to_bytes(8, "little"))
+    stream.write(content)
+    stream.flush()
 
 
 class Worker:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError
-from seqgen.settings import Documents
-from seqgen.text.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from seqgen.settings import Documents
+    from seqgen.text.tokenizers import Tokenizer
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,14 @@ import numpy as np
 
 from seqgen.errors import SeqgenError, UsageError, did_you_mean, first_line
 from seqgen.files import parse_json, regular, write_json
-from seqgen.text.corpus import Corpus, starts_of
-from seqgen.text.sources import TokenSources
-from seqgen.text.tokenizers import Tokenizer
+from seqgen.text.sources import TokenSources, starts_of
 from seqgen.wording import first_names
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from seqgen.text.corpus import Corpus
+    from seqgen.text.tokenizers import Tokenizer
 
 T = TypeVar("T")
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seqgen.text.pairs import Pairs
 from seqgen.text.reading import Text, joined_blocks, lines
 from seqgen.text.sources import content_of
-from seqgen.text.split import Chunks
+
+if TYPE_CHECKING:
+    from seqgen.text.pairs import Pairs
+    from seqgen.text.split import Chunks
 
 COMPARED = 1 << 20
 # Shorter lines of a stream are often the same by chance.

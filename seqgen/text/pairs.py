@@ -8,19 +8,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.text.corpus import Corpus, encode_corpus
-from seqgen.text.encoding import Sampling
 from seqgen.text.framing import Framing
 from seqgen.text.labels import Labels, at_line, names_of
 from seqgen.text.reading import LINE_END, Survey, Text, lines, survey
 from seqgen.text.sources import Sources, TokenSources, Vectors, VectorSources, content_of
-from seqgen.text.tokenizers import Tokenizer
 from seqgen.text.vector_files import VectorFile, is_vector_file, open_vectors
+
+if TYPE_CHECKING:
+    from seqgen.text.encoding import Sampling
+    from seqgen.text.tokenizers import Tokenizer
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,11 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import AnyStr, Literal
+from typing import TYPE_CHECKING, AnyStr, Literal
 
 from seqgen.errors import SeqgenError, UsageError, reported
 from seqgen.limits import LineBuffer
 from seqgen.packages import require_packages
-from seqgen.settings import Documents
 from seqgen.text.file_kinds import (
     HEAD_BYTES,
     KINDS,
@@ -29,6 +28,9 @@ from seqgen.text.file_kinds import (
     remedy,
 )
 from seqgen.wording import first_names
+
+if TYPE_CHECKING:
+    from seqgen.settings import Documents
 
 CHUNK_BYTES = 1 << 20
 ZSTD_BYTES = 1 << 10

@@ -9,13 +9,14 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seqgen.errors import reported
 from seqgen.files import delete_own
 from seqgen.hashing import hash64, uniforms
-from seqgen.settings import Documents, Windows, require
+from seqgen.settings.setting import require
 from seqgen.text.batches import (
     SHIFT,
     SHUFFLE,
@@ -29,7 +30,10 @@ from seqgen.text.corpus import Corpus, Joined
 from seqgen.text.reading import Survey
 from seqgen.text.token_writing import WrittenTokens, write_token_file
 from seqgen.text.tokenfile import MAGIC, SUFFIX, TokenFile, check_tokenizer, open_token_file
-from seqgen.text.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from seqgen.settings import Documents, Windows
+    from seqgen.text.tokenizers import Tokenizer
 
 # A block is so many tokens long, or less where an epoch would have fewer groups of blocks.
 BLOCK, LEAST_GROUPS = 1 << 16, 4

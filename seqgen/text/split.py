@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.hashing import uniforms
-from seqgen.settings import DataConfig, Documents
 from seqgen.text.corpus import Corpus, gather, span
 from seqgen.text.framing import Framing
 from seqgen.text.reading import Survey, Text, lines
 from seqgen.text.tokenfile import MARK, TokenFile
-from seqgen.text.tokenizers import Tokenizer
 from seqgen.text.tokenizers.base import line_blocks
 from seqgen.text.training_files import training_files
+
+if TYPE_CHECKING:
+    from seqgen.settings import DataConfig, Documents
+    from seqgen.text.tokenizers import Tokenizer
 
 Chunks = Callable[[], Iterator[str]]
 

@@ -14,20 +14,22 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from seqgen import __version__
 from seqgen.errors import SeqgenError, reported
 from seqgen.files import replacing
-from seqgen.settings import Documents
-from seqgen.text.corpus import Corpus
 from seqgen.text.encoding import encoded
 from seqgen.text.framing import Framing
 from seqgen.text.reading import Survey, Surveyor
 from seqgen.text.tokenfile import FORMAT, HEAD, MAGIC, MARK, READ, SECTIONS, section_types
-from seqgen.text.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from seqgen.settings import Documents
+    from seqgen.text.corpus import Corpus
+    from seqgen.text.tokenizers import Tokenizer
 
 PENDING = 8
 

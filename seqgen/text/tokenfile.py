@@ -30,7 +30,8 @@ import numpy as np
 
 from seqgen.errors import SeqgenError, first_line, reported
 from seqgen.files import parse_json, regular
-from seqgen.settings import DOCUMENTS, Documents, short
+from seqgen.settings.data import DOCUMENTS, Documents
+from seqgen.settings.setting import short
 from seqgen.text.corpus import Corpus, forget
 from seqgen.text.framing import Framing
 from seqgen.text.reading import Survey, decode_blocks

@@ -11,26 +11,9 @@ import contextlib
 import json
 import signal
 import sys
-from typing import IO
 
+from seqgen.text.encoding import read_frame, write_frame
 from seqgen.text.tokenizers import tokenizer_from_facts
-
-
-def read_frame(stream: IO[bytes]) -> bytes | None:
-    """Return the next frame, or None where the stream ends."""
-    head = stream.read(8)
-    if len(head) < 8:
-        return None
-    size = int.from_bytes(head, "little")
-    content = stream.read(size)
-    return content if len(content) == size else None
-
-
-def write_frame(stream: IO[bytes], content: bytes | memoryview) -> None:
-    """Write a frame, and send it off."""
-    stream.write(len(content).to_bytes(8, "little"))
-    stream.write(content)
-    stream.flush()
 
 
 def main() -> None:

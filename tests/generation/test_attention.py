@@ -31,8 +31,8 @@ from seqgen.generation.prompts import read_prompt
 from seqgen.models.seq2seq.base import windows
 from seqgen.settings.generation import ChosenHeads, SourceOptions
 from seqgen.store.loading import load
-from seqgen.text.tokenizers import CharTokenizer
 from seqgen.text.tokenizers.byte import ByteTokenizer
+from seqgen.text.tokenizers.char import CharTokenizer
 from seqgen.text.tokenizers.word import WhitespaceTokenizer, WordTokenizer
 from seqgen.training.train import train
 

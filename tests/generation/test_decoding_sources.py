@@ -14,7 +14,7 @@ from seqgen.generation.draw import CounterDraw
 from seqgen.generation.exhaustive import exhaustive
 from seqgen.generation.hypotheses import LengthNorm
 from seqgen.generation.sampling import Row, prefill, sample
-from seqgen.text.tokenizers import CharTokenizer
+from seqgen.text.tokenizers.char import CharTokenizer
 
 HANDLES = [5, 5, 3, 5]
 

@@ -26,7 +26,8 @@ from seqgen.models.ngram.settings import NGramConfig
 from seqgen.scoring.loop import add_up, score_corpus
 from seqgen.store import StoredModel
 from seqgen.text.corpus import Corpus, encode_corpus
-from seqgen.text.tokenizers import CharTokenizer, WhitespaceTokenizer
+from seqgen.text.tokenizers.char import CharTokenizer
+from seqgen.text.tokenizers.word import WhitespaceTokenizer
 from seqgen.training.counting import count, fit, order_weights, unseen_fractions
 
 SMOOTHINGS = (

@@ -42,7 +42,7 @@ from seqgen.models.seq2seq.source_layers import SourceLayers
 from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
 from seqgen.presets import SHARED
 from seqgen.text.sources import TokenSources
-from seqgen.text.tokenizers import CharTokenizer
+from seqgen.text.tokenizers.char import CharTokenizer
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 SOURCES = [[3, 1, 4], [1], [5, 2, 6, 5, 3, 5], [2, 6], [6, 6, 6, 1, 2]]

@@ -13,7 +13,7 @@ from seqgen.models.window.model import Window, WindowConfig
 from seqgen.settings import UsageError
 from seqgen.store import StoredModel
 from seqgen.text.corpus import Corpus
-from seqgen.text.tokenizers import CharTokenizer
+from seqgen.text.tokenizers.char import CharTokenizer
 from seqgen.training.counting import fit
 
 V = 7

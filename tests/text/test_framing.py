@@ -9,7 +9,8 @@ from helpers_cli import records, refusal
 from seqgen.cli import run
 from seqgen.store import StoredModel
 from seqgen.text.framing import Framing
-from seqgen.text.tokenizers import ByteTokenizer, CharTokenizer
+from seqgen.text.tokenizers.byte import ByteTokenizer
+from seqgen.text.tokenizers.char import CharTokenizer
 
 TEXT = "the cat sat on the mat\nthe dog sat on the log\n" * 20
 

@@ -16,7 +16,7 @@ from seqgen.text.corpus import Corpus
 from seqgen.text.pairs import FilePairs, TabPairs, Tokenizers, drop_long, encode_pairs
 from seqgen.text.reading import Text
 from seqgen.text.sources import Source, TokenSources, VectorSources, handles_of
-from seqgen.text.tokenizers import CharTokenizer
+from seqgen.text.tokenizers.char import CharTokenizer
 
 quick = settings(deadline=None, max_examples=60, derandomize=True)
 both_lengths = st.lists(st.tuples(st.integers(1, 14), st.integers(1, 14)), min_size=1, max_size=30)

@@ -21,12 +21,12 @@ from seqgen.settings import DataConfig
 from seqgen.text import encoding, token_writing, tokenfile
 from seqgen.text import split as splitting
 from seqgen.text.corpus import Corpus, Gathered, encode_corpus
+from seqgen.text.encoding import write_frame
 from seqgen.text.reading import Text, survey
 from seqgen.text.split import split_text, split_tokens
 from seqgen.text.token_writing import write_corpus, write_token_file
 from seqgen.text.tokenfile import HEAD, MAGIC, is_token_file, open_token_file, read_tokenizer
 from seqgen.text.tokenizers import KINDS
-from seqgen.text.worker import write_frame
 from seqgen.training.sorted_runs import STATM
 
 PROSE = (

@@ -33,7 +33,8 @@ from seqgen.models.ngram.settings import NGramConfig
 from seqgen.settings import DataConfig, Documents
 from seqgen.store.formats import ImportedModel, ModelToExport
 from seqgen.text.framing import Framing
-from seqgen.text.tokenizers import BlankTokenizer, Tokenizer, WhitespaceTokenizer
+from seqgen.text.tokenizers import Tokenizer
+from seqgen.text.tokenizers.word import BlankTokenizer, WhitespaceTokenizer
 
 LN10 = math.log(10)
 ZERO = -99.0

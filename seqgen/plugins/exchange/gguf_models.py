@@ -42,8 +42,10 @@ from seqgen.plugins.exchange.hf_weights import (
 from seqgen.settings import DataConfig, require
 from seqgen.store.formats import KEPT, ImportedModel, ModelToExport
 from seqgen.text.framing import Framing
-from seqgen.text.tokenizers import BPETokenizer, ByteTokenizer, CharTokenizer, Tokenizer
+from seqgen.text.tokenizers import Tokenizer
 from seqgen.text.tokenizers.base import SPECIALS
+from seqgen.text.tokenizers.byte import ByteTokenizer
+from seqgen.text.tokenizers.char import CharTokenizer
 from seqgen.text.tokenizers.from_elsewhere import (
     SPLITS,
     HuggingFaceTokenizer,
@@ -58,6 +60,7 @@ from seqgen.text.tokenizers.sentencepiece import (
     SPACE,
     UNKNOWN_PIECE,
     USER,
+    BPETokenizer,
     Subword,
     field,
     piece_field,

@@ -33,7 +33,8 @@ from seqgen.plugins.exchange.hf_weights import (
 )
 from seqgen.settings import DataConfig, require
 from seqgen.store.formats import KEPT, ImportedModel, ModelToExport
-from seqgen.text.tokenizers import HuggingFaceTokenizer, Tokenizer
+from seqgen.text.tokenizers import Tokenizer
+from seqgen.text.tokenizers.from_elsewhere import HuggingFaceTokenizer
 
 
 def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> ImportedModel:

@@ -13,8 +13,10 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from seqgen.errors import SeqgenError
-from seqgen.text.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer, WordTokenizer, char
+from seqgen.text.tokenizers import Tokenizer, char
 from seqgen.text.tokenizers.base import SPECIALS
+from seqgen.text.tokenizers.byte import ByteTokenizer
+from seqgen.text.tokenizers.char import CharTokenizer
 from seqgen.text.tokenizers.from_elsewhere import BYTE_OF, SPLITS
 from seqgen.text.tokenizers.sentencepiece import (
     ESCAPE,
@@ -30,6 +32,7 @@ from seqgen.text.tokenizers.sentencepiece import (
     is_exact,
     pieces_of,
 )
+from seqgen.text.tokenizers.word import WordTokenizer
 
 # Any one character. In the library's expressions a dot leaves out the newline.
 ANY_CHARACTER = "[\\s\\S]"

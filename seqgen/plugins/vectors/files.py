@@ -17,8 +17,9 @@ from seqgen.settings import DataConfig, require
 from seqgen.store.formats import ImportedModel
 from seqgen.text import packing
 from seqgen.text.framing import Framing
-from seqgen.text.tokenizers import Tokenizer, WhitespaceTokenizer
+from seqgen.text.tokenizers import Tokenizer
 from seqgen.text.tokenizers.base import SPECIALS
+from seqgen.text.tokenizers.word import WhitespaceTokenizer
 from seqgen.white_space import is_field
 
 # What word2vec calls the end of a line.

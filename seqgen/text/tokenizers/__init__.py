@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,62 +10,51 @@ from typing import Any
 from seqgen import hooks
 from seqgen.errors import SeqgenError, UsageError, first_line, named
 from seqgen.text.tokenizers.base import Decoder, Tokenizer, read_facts
-from seqgen.text.tokenizers.byte import ByteTokenizer
-from seqgen.text.tokenizers.char import CharTokenizer
-from seqgen.text.tokenizers.from_elsewhere import HuggingFaceTokenizer, WholeSentencepieceTokenizer
-from seqgen.text.tokenizers.marian import MarianTokenizer
-from seqgen.text.tokenizers.sentencepiece import BPETokenizer, UnigramTokenizer
-from seqgen.text.tokenizers.word import (
-    BlankTokenizer,
-    UncasedTokenizer,
-    WhitespaceTokenizer,
-    WordTokenizer,
-)
-from seqgen.text.tokenizers.wordpiece import WordPieceTokenizer
 
 
 class TokenizerKinds(Mapping[str, type[Tokenizer]]):
-    """Kinds of tokenizer by name: some of the core, and all of plugins, loaded when they are asked.
+    """Classes of tokenizer by kind: some of the core, and all of plugins, imported when asked for.
 
     Args:
-        classes: those of the core.
+        targets: "module:class" of those of the core, by kind; modules of this package.
     """
 
-    def __init__(self, *classes: type[Tokenizer]) -> None:
-        self.own = {cls.kind: cls for cls in classes}
+    def __init__(self, targets: Mapping[str, str]) -> None:
+        self._targets = targets
 
     def __getitem__(self, name: str) -> type[Tokenizer]:
-        if name in self.own:
-            return self.own[name]
+        if name in self._targets:
+            module, _, cls = self._targets[name].partition(":")
+            return getattr(importlib.import_module(f"{__name__}.{module}"), cls)
         plugin, target = hooks.tokenizers()[name]
         return plugin.load(target)
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**self.own, **hooks.tokenizers()})
+        return iter({**self._targets, **hooks.tokenizers()})
 
     def __len__(self) -> int:
-        return len({**self.own, **hooks.tokenizers()})
+        return len({**self._targets, **hooks.tokenizers()})
 
 
-TRAINED = (
-    CharTokenizer,
-    ByteTokenizer,
-    WordTokenizer,
-    WhitespaceTokenizer,
-    UncasedTokenizer,
-    BPETokenizer,
-    UnigramTokenizer,
-    WordPieceTokenizer,
-)
-IMPORTED = (
-    HuggingFaceTokenizer,
-    WholeSentencepieceTokenizer,
-    MarianTokenizer,
-    BlankTokenizer,
-)
+TRAINED = {
+    "char": "char:CharTokenizer",
+    "byte": "byte:ByteTokenizer",
+    "word": "word:WordTokenizer",
+    "whitespace": "word:WhitespaceTokenizer",
+    "uncased": "word:UncasedTokenizer",
+    "bpe": "sentencepiece:BPETokenizer",
+    "unigram": "sentencepiece:UnigramTokenizer",
+    "wordpiece": "wordpiece:WordPieceTokenizer",
+}
+IMPORTED = {
+    "huggingface": "from_elsewhere:HuggingFaceTokenizer",
+    "sentencepiece": "from_elsewhere:WholeSentencepieceTokenizer",
+    "marian": "marian:MarianTokenizer",
+    "blank": "word:BlankTokenizer",
+}
 # What `--tokenizer` names, and what a stored model may have.
-KINDS = TokenizerKinds(*TRAINED)
-STORED = TokenizerKinds(*TRAINED, *IMPORTED)
+KINDS = TokenizerKinds(TRAINED)
+STORED = TokenizerKinds(TRAINED | IMPORTED)
 
 
 def kind_in(folder: Path) -> str | None:

@@ -23,7 +23,7 @@ from seqgen.models.ngram.settings import NGramConfig
 from seqgen.settings import DataConfig
 from seqgen.store.formats import ImportedModel
 from seqgen.text.framing import Framing
-from seqgen.text.tokenizers import CharTokenizer
+from seqgen.text.tokenizers.char import CharTokenizer
 
 MARK = b"letters\\n"
 

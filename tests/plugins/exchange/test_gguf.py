@@ -27,8 +27,8 @@ from seqgen.plugins.exchange.hf_own import scores_of
 from seqgen.store.formats import ModelToExport
 from seqgen.store.loading import load
 from seqgen.text.framing import Framing
-from seqgen.text.tokenizers import KINDS, HuggingFaceTokenizer
-from seqgen.text.tokenizers.from_elsewhere import WholeSentencepieceTokenizer
+from seqgen.text.tokenizers import KINDS
+from seqgen.text.tokenizers.from_elsewhere import HuggingFaceTokenizer, WholeSentencepieceTokenizer
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 

@@ -38,7 +38,7 @@ from seqgen.settings import TrainingConfig
 from seqgen.text.batches import IGNORED, Batch, portions
 from seqgen.text.corpus import Corpus
 from seqgen.text.sources import Source
-from seqgen.text.tokenizers import CharTokenizer
+from seqgen.text.tokenizers.char import CharTokenizer
 from seqgen.training.objective import Objective
 from seqgen.training.regimes.base import StepProgress, TextRules
 

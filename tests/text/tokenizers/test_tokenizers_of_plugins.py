@@ -12,7 +12,7 @@ from seqgen.training.datasets.dataset import open_tokenizer
 
 # A kind with a name of its own, and a file of letters that is a tokenizer of that kind.
 CODE = """
-from seqgen.text.tokenizers import CharTokenizer
+from seqgen.text.tokenizers.char import CharTokenizer
 
 class VowelTokenizer(CharTokenizer):
     kind = "vowels"
