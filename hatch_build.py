@@ -25,12 +25,12 @@ class CustomBuildHook(BuildHookInterface):
                     f"seqgen/plugins/course/corpora/{name}"
                 )
         spec = importlib.util.spec_from_file_location(
-            "compiling", Path(self.root) / FOLDER / "compiling.py"
+            "library", Path(self.root) / FOLDER / "library.py"
         )
-        compiling = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(compiling)
+        kernels = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(kernels)
         try:
-            made = compiling.compile_all()
+            made = kernels.compile_all()
         except OSError as error:
             self.app.display_warning(f"the kernels are left out: {error}")
             return

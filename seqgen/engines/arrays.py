@@ -14,14 +14,13 @@ import numpy as np
 
 from seqgen.engines.native.library import library
 from seqgen.engines.native.maps import NativeMap
-from seqgen.engines.native.recording import LibraryMap
+from seqgen.engines.weights import ArrayMap, Weights
 from seqgen.mapped_tensors import forget_pages
 
 Arrays = tuple[np.ndarray, ...]
 # One step of a layer: its input (B, E), or the ids (B,) of its inputs, and the past state's
 # arrays (B, H), to the next ones; h is first.
 ArrayStep = Callable[[np.ndarray, Arrays], Arrays]
-ArrayMap = Callable[[np.ndarray], np.ndarray]
 # W (O, I) and b (O,), or none, to W x + b.
 Way = Callable[[np.ndarray, np.ndarray | None], ArrayMap]
 # For more inputs than these, a table of what each comes to is slow to make and large.
@@ -93,7 +92,7 @@ class Affine:
         if made is None:
             made = self._made[way] = way(*pair)
             self._let_go(pair[0])
-        if len(x) == 1 or not alone or isinstance(made, LibraryMap):
+        if len(x) == 1 or not alone or isinstance(made, NativeMap):
             return made(x)
         if isinstance(made, Product):
             return made.of_each(x)
@@ -149,6 +148,13 @@ class Product:
         return y if self.bias is None else np.add(y, self.bias, out=y)
 
 
+def linear_map(weights: Weights) -> ArrayMap | None:
+    """Return W x + b of a linear layer's weights; W x where no b is stored, None where no W is."""
+    if "weight" not in weights:
+        return None
+    return weights.replacement or Affine(weights.weight, weights.get("bias"))
+
+
 def times(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     """Return x (B, I) times a matrix (I, O) that does not change."""
     return np.matmul(x[:, None], matrix)[:, 0] if _alone.get() else x @ matrix
@@ -172,7 +178,7 @@ class Products:
         one: for one row, by one thread ("single") or by all ("threaded", torch).
         some: for several, by one thread ("whole") or over oneDNN's packed weights ("packed",
             float32 only), which recurrent layers are then trained with, too
-            (`engines/onednn_linear.py`).
+            (`engines/fast_layers.py`).
 
     Raises:
         ValueError: there is no such way.

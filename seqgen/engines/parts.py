@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from seqgen.engines.arrays import unchanged
+from seqgen.engines.arrays import linear_map, unchanged
 from seqgen.engines.ops import ArrayOps, Leaf, Ops
 from seqgen.engines.weights import Shapes, Weights, linear_shapes
 
@@ -81,12 +81,12 @@ class Linear(Piece):
         return linear_shapes("", self.inputs, self.outputs, self.bias)
 
     def over_arrays(self, weights: Weights, ops: Ops) -> Any:
-        return weights.affine()
+        return linear_map(weights)
 
     def module(self) -> nn.Module:
-        from seqgen.engines import onednn_linear
+        from seqgen.engines.fast_layers import FastLinear
 
-        layer = onednn_linear.FastLinear(self.inputs, self.outputs, bias=self.bias)
+        layer = FastLinear(self.inputs, self.outputs, bias=self.bias)
         if self.maps:
             layer.maps = {"weight": self.maps}
         if self.init is not None:
@@ -152,7 +152,7 @@ class Norm(Piece):
     def module(self) -> nn.Module:
         from torch import nn
 
-        from seqgen.engines.rms_norm import RMSNorm
+        from seqgen.engines.fast_layers import RMSNorm
 
         if self.kind == "rmsnorm":
             return RMSNorm(self.size, eps=self.eps)

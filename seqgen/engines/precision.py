@@ -146,12 +146,3 @@ def kernel_arithmetic(device: torch.device) -> AbstractContextManager:
 def restored_randomness(device: torch.device) -> AbstractContextManager:
     """Return what gives torch's generators, the CPU's and `device`'s, their states back."""
     return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
-
-
-def trains_on_cpu(x: Tensor) -> bool:
-    """Return whether a gradient written out by hand is worth it: one is wanted, and on a CPU.
-
-    A compiler fuses what automatic differentiation records better than what is written out.
-    """
-    compiling = torch.compiler.is_compiling()
-    return torch.is_grad_enabled() and x.device.type == "cpu" and not compiling

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from seqgen.engines.arrays import Affine, ArrayMap
-
+# A function of rows, x (B, I) to (B, O).
+ArrayMap = Callable[[np.ndarray], np.ndarray]
 # By name, the shape of each weight; None stands for any size.
 Shapes = dict[str, tuple[int | None, ...]]
 # The types of tensors that are not floating-point numbers, by the last part of their names, without
@@ -69,7 +69,7 @@ class Weights(Mapping[str, np.ndarray]):
     Args:
         arrays: every weight of the model.
         prefix: the part's, such as "layers.0."; nothing for the whole model.
-        maps: linear layers of the model by path, where others than their weights' are to be taken.
+        maps: of linear layers whose weights are not to be used, the map to use, by prefix.
     """
 
     def __init__(
@@ -109,13 +109,10 @@ class Weights(Mapping[str, np.ndarray]):
         """The weight of which this is the path, and no part."""
         return self._arrays[self._prefix.removesuffix(".")]
 
-    def affine(self, *path: str | int) -> ArrayMap | None:
-        """Return the linear layer at a path: W x + b, or W x where no b is stored; None if no W."""
-        layer = self.part(*path)
-        if "weight" not in layer:
-            return None
-        known = self._maps.get(layer._prefix)
-        return known or Affine(layer["weight"], layer.get("bias"))
+    @property
+    def replacement(self) -> ArrayMap | None:
+        """The linear map to be used in place of these weights of a linear layer; usually none."""
+        return self._maps.get(self._prefix)
 
     def fitting(self, shapes: Shapes, groups: Iterable[Sequence[str]] = ()) -> Weights:
         """Return these weights, each that parts of the model share under all of its names.

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seqgen.engines.arrays import in_fewer_bits
 from seqgen.engines.choice import choose_for_step
-from seqgen.engines.onednn_linear import quantize_linear_layers
+from seqgen.engines.fast_layers import quantize_linear_layers
 from seqgen.engines.tensor_products import as_array, as_tensor, weights_as_arrays
 from seqgen.errors import SeqgenError
 from seqgen.models.base import require_no_graph

@@ -12,8 +12,8 @@ from torch import nn
 from torch.autograd import gradcheck
 
 from seqgen.engines import arrays, tensor_products
+from seqgen.engines.fast_layers import Normalisation, RMSNorm
 from seqgen.engines.precision import choose_precision, step_arithmetic
-from seqgen.engines.rms_norm import Normalisation, RMSNorm
 from seqgen.models.recurrent.bptt import GRURecurrence
 from seqgen.models.recurrent.cell import Cell
 from seqgen.models.recurrent.cells.gru import GRUConfig

@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seqgen.engines import arrays, onednn_linear
+from seqgen.engines import arrays, fast_layers
 from seqgen.engines.arrays import Products
-from seqgen.engines.onednn_linear import FastLinear
+from seqgen.engines.fast_layers import FastLinear
 from seqgen.engines.tensor_products import has_packed
 from seqgen.models.seq2seq.model import Seq2Seq, Seq2SeqConfig, Seq2SeqTransformer
 from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
@@ -20,8 +20,8 @@ needs_onednn = pytest.mark.skipif(not has_packed(), reason="torch has no such pr
 def by_onednn(monkeypatch):
     """Have every product of float32 made by oneDNN, however small."""
     monkeypatch.setattr(arrays._Settings, "products", Products(some="packed"))
-    monkeypatch.setattr(onednn_linear, "LEAST_MULTIPLICATIONS", 0)
-    monkeypatch.setattr(onednn_linear, "LEAST_OF_SEQUENCES", 0)
+    monkeypatch.setattr(fast_layers, "LEAST_MULTIPLICATIONS", 0)
+    monkeypatch.setattr(fast_layers, "LEAST_OF_SEQUENCES", 0)
 
 
 def gradients(map_, x, weight, bias):
@@ -39,8 +39,8 @@ def test_the_product_and_its_gradients_are_those_of_float64(by_onednn, shape, bi
     torch.manual_seed(0)
     x, weight, bias = torch.randn(shape), torch.randn(6, 5), torch.randn(6) if biased else None
     exact = gradients(F.linear, *(p if p is None else p.double() for p in (x, weight, bias)))
-    assert onednn_linear.suits_onednn(len(x), weight)
-    found = gradients(onednn_linear.linear, x, weight, bias)
+    assert fast_layers.suits_onednn(len(x), weight)
+    found = gradients(fast_layers.linear, x, weight, bias)
     for ours, theirs in zip(found, exact, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4)
 
@@ -49,7 +49,7 @@ def test_the_product_and_its_gradients_are_those_of_float64(by_onednn, shape, bi
 def test_rows_may_lie_in_memory_in_any_order(by_onednn):
     torch.manual_seed(0)
     x, weight = torch.randn(4, 3, 5).transpose(0, 1), torch.randn(5, 6).T
-    torch.testing.assert_close(onednn_linear.linear(x, weight, None), F.linear(x, weight))
+    torch.testing.assert_close(fast_layers.linear(x, weight, None), F.linear(x, weight))
 
 
 @needs_onednn

@@ -21,7 +21,7 @@ from places import ROOT
 
 from seqgen.cli.shell.output import Output, say_announced
 from seqgen.engines.arrays import Affine, Product, Products, attend, use_products
-from seqgen.engines.native import compiling
+from seqgen.engines.native import library as native
 from seqgen.engines.native.library import VARIABLE, library
 from seqgen.engines.native.maps import BLOCK, NativeInt4Map, NativeInt8Map, NativeMap
 from seqgen.engines.native.recording import Recording, past_of, recorded
@@ -40,7 +40,7 @@ def numbers(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
-@pytest.fixture(params=compiling.LEVELS)
+@pytest.fixture(params=native.LEVELS)
 def level(request, monkeypatch):
     """Each level of processor up to that of this one."""
     monkeypatch.setenv(VARIABLE, request.param)
@@ -53,11 +53,11 @@ def level(request, monkeypatch):
         library.cache_clear()
 
 
-@pytest.mark.skipif(compiling.compiler() is None, reason="there is no C compiler")
+@pytest.mark.skipif(native.compiler() is None, reason="there is no C compiler")
 def test_kernels_of_another_version_are_named(tmp_path, monkeypatch, capsys):
     source, made = tmp_path / "other.c", tmp_path / "other.so"
     source.write_text("unsigned mark(void) { return 1; } int suits(void) { return 1; }")
-    subprocess.run([*compiling.compiler(), "-shared", "-fPIC", source, "-o", made], check=True)
+    subprocess.run([*native.compiler(), "-shared", "-fPIC", source, "-o", made], check=True)
     monkeypatch.setattr("seqgen.engines.native.library.outdated", [])
     for named, said in (("0", ""), (str(made), "install seqgen again")):
         monkeypatch.setenv(VARIABLE, named)
@@ -509,19 +509,19 @@ def test_a_machine_without_a_compiler_is_told_so(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CC", "nothing")
     with pytest.raises(OSError, match="no C compiler"):
-        compiling.compile_kernels(tmp_path / "kernels.so", ())
+        native.compile_kernels(tmp_path / "kernels.so", ())
     failing = tmp_path / "cc"
     failing.write_text("#!/bin/sh\necho 'kernels.c:1: bad' >&2; exit 1\n")
     failing.chmod(0o755)
     monkeypatch.setenv("CC", str(failing))
     with pytest.raises(OSError, match=r"fails: kernels\.c:1: bad"):
-        compiling.compile_kernels(tmp_path / "kernels.so", ())
+        native.compile_kernels(tmp_path / "kernels.so", ())
     assert list(tmp_path.iterdir()) == [failing]
 
 
 def test_a_level_that_the_compiler_does_not_know_is_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(compiling, "LEVELS", {"new": (), "old": ()})
-    monkeypatch.setattr(compiling, "LIBRARIES", {x: tmp_path / x for x in ("new", "old")})
+    monkeypatch.setattr(native, "LEVELS", {"new": (), "old": ()})
+    monkeypatch.setattr(native, "LIBRARIES", {x: tmp_path / x for x in ("new", "old")})
     (tmp_path / "new").write_text("of another source")
     knows = {"old"}
 
@@ -530,25 +530,25 @@ def test_a_level_that_the_compiler_does_not_know_is_left_out(tmp_path, monkeypat
             raise OSError("unknown option")
         target.touch()
 
-    monkeypatch.setattr(compiling, "compile_kernels", compile_kernels)
-    assert compiling.compile_all() == [tmp_path / "old"]
+    monkeypatch.setattr(native, "compile_kernels", compile_kernels)
+    assert native.compile_all() == [tmp_path / "old"]
     assert list(tmp_path.iterdir()) == [tmp_path / "old"]
     knows.clear()
     with pytest.raises(OSError, match="unknown option"):
-        compiling.compile_all()
+        native.compile_all()
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("level", {**compiling.LEVELS, "plain": ()})
+@pytest.mark.parametrize("level", {**native.LEVELS, "plain": ()})
 def test_no_undefined_behaviour_and_no_address_out_of_bounds(level, tmp_path):
     """All products and steps of these tests and of the array models, with GCC's sanitizers."""
-    made, command = tmp_path / "kernels.so", compiling.compiler()
+    made, command = tmp_path / "kernels.so", native.compiler()
     if command is None or sys.platform != "linux":
         pytest.skip("there is no compiler")
     checks = "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"
     try:
-        compiling.compile_kernels(made, compiling.LEVELS.get(level, ()), ("-O0", *checks))
+        native.compile_kernels(made, native.LEVELS.get(level, ()), ("-O0", *checks))
     except OSError as error:
         pytest.skip(str(error))
     asan = subprocess.run(
@@ -579,7 +579,7 @@ def test_no_undefined_behaviour_and_no_address_out_of_bounds(level, tmp_path):
 @pytest.mark.parametrize("compiles", [True, False])
 def test_a_wheel_has_the_library_or_works_without_it(compiles, tmp_path):
     pytest.importorskip("hatchling")
-    if compiles and compiling.compiler() is None:
+    if compiles and native.compiler() is None:
         pytest.skip("there is no compiler")
     tree, place = tmp_path / "tree", tmp_path / "installed"
     unwanted = shutil.ignore_patterns("*.so*", "__pycache__")

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqgen.engines.native import compiling
+from seqgen.engines.native import library as native
 
 DRIVER = Path(__file__).with_name("every_kernel.c")
 NOT_OF_THIS_PROCESSOR = 77
 # What compiles, with which options, and what runs the program.
 BUILDS = {
     "unoptimised": ([], ("-O0",), []),
-    **{level: ([], options, []) for level, options in compiling.LEVELS.items()},
+    **{level: ([], options, []) for level, options in native.LEVELS.items()},
     "musl": (["musl-gcc", "-static"], (), []),
     "arm64": (["aarch64-linux-gnu-gcc", "-static"], (), ["qemu-aarch64"]),
 }
@@ -28,9 +28,9 @@ def printed(folder, command, options, runner):
         if shutil.which(needed) is None:
             pytest.skip(f"{needed} is not installed")
     program = folder / "every_kernel"
-    flags = [flag for flag in compiling.FLAGS if flag not in ("-shared", "-fPIC")]
-    source = [f'-DKERNELS="{compiling.SOURCE}"', f"-DMARK={compiling.mark_of(compiling.SOURCE)}u"]
-    how = [*flags, *compiling.OPTIMISED, *options, *source, DRIVER, "-lm", "-o", program]
+    flags = [flag for flag in native.FLAGS if flag not in ("-shared", "-fPIC")]
+    source = [f'-DKERNELS="{native.SOURCE}"', f"-DMARK={native.mark_of(native.SOURCE)}u"]
+    how = [*flags, *native.OPTIMISED, *options, *source, DRIVER, "-lm", "-o", program]
     subprocess.run([*command, *how], check=True)
     done = subprocess.run([*runner, program], capture_output=True, text=True, check=False)
     if done.returncode == NOT_OF_THIS_PROCESSOR:
@@ -43,9 +43,9 @@ def printed(folder, command, options, runner):
 @pytest.fixture(scope="module")
 def wanted(tmp_path_factory):
     """What a plain build for this machine prints."""
-    if compiling.compiler() is None:
+    if native.compiler() is None:
         pytest.skip("there is no C compiler")
-    return printed(tmp_path_factory.mktemp("plain"), compiling.compiler(), (), [])
+    return printed(tmp_path_factory.mktemp("plain"), native.compiler(), (), [])
 
 
 @pytest.mark.slow
@@ -53,7 +53,7 @@ def wanted(tmp_path_factory):
 def test_every_build_computes_the_same(build, wanted, tmp_path):
     """Also by several threads: the second half of the lines are theirs, and equal to the bit."""
     command, options, runner = BUILDS[build]
-    names, found = printed(tmp_path, command or compiling.compiler(), options, runner)
+    names, found = printed(tmp_path, command or native.compiler(), options, runner)
     half = len(found) // 2
     assert names == wanted[0] and names[:half] == names[half:] and len(set(names)) > 10
     for name, ours, theirs, by_threads in zip(

@@ -13,7 +13,7 @@ from places import STORED
 from torch.nn import functional as F
 
 from seqgen import store
-from seqgen.engines import onednn_linear
+from seqgen.engines import fast_layers
 from seqgen.engines.arrays import Affine, Products, each_row_alone, use_products
 from seqgen.engines.tensor_products import has_packed
 from seqgen.models.recurrent import linear_maps
@@ -26,8 +26,8 @@ needs_onednn = pytest.mark.skipif(not has_packed(), reason="torch has no oneDNN 
 @pytest.fixture
 def packed(monkeypatch):
     """Products as on a machine where oneDNN is faster, for matrices of every size."""
-    monkeypatch.setattr(onednn_linear, "LEAST_MULTIPLICATIONS", 1)
-    monkeypatch.setattr(onednn_linear, "LEAST_OF_SEQUENCES", 1)
+    monkeypatch.setattr(fast_layers, "LEAST_MULTIPLICATIONS", 1)
+    monkeypatch.setattr(fast_layers, "LEAST_OF_SEQUENCES", 1)
     use_products(Products(some="packed"))
     yield
     use_products(Products())
@@ -37,13 +37,13 @@ def packed(monkeypatch):
 def asked(monkeypatch):
     """The shapes that were asked of oneDNN."""
     shapes = []
-    usual = onednn_linear.product
+    usual = fast_layers.product
 
     def product(x, weight, bias=None):
         shapes.append((tuple(x.shape), tuple(weight.shape)))
         return usual(x, weight, bias)
 
-    for module in (onednn_linear, linear_maps):
+    for module in (fast_layers, linear_maps):
         monkeypatch.setattr(module, "product", product)
     return shapes
 
@@ -104,16 +104,16 @@ def test_a_map_of_a_loop_has_the_gradients_of_its_sum(bias, plus, packed, asked)
 @needs_onednn
 def test_it_is_asked_only_where_it_is_faster_and_exact(packed, asked, monkeypatch):
     x, weight, bias = torch.randn(4, 3), torch.randn(5, 3), torch.randn(5)
-    torch.testing.assert_close(onednn_linear.linear(x, weight, bias), F.linear(x, weight, bias))
+    torch.testing.assert_close(fast_layers.linear(x, weight, bias), F.linear(x, weight, bias))
     assert asked == [((4, 3), (5, 3))]
     del asked[:]
-    onednn_linear.linear(x.double(), weight.double(), bias.double())
+    fast_layers.linear(x.double(), weight.double(), bias.double())
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        onednn_linear.linear(x, weight, bias)
-    monkeypatch.setattr(onednn_linear, "LEAST_MULTIPLICATIONS", 4 * 3 * 5 + 1)
-    onednn_linear.linear(x, weight, bias)
+        fast_layers.linear(x, weight, bias)
+    monkeypatch.setattr(fast_layers, "LEAST_MULTIPLICATIONS", 4 * 3 * 5 + 1)
+    fast_layers.linear(x, weight, bias)
     use_products(Products())
-    onednn_linear.linear(x, weight, bias)
+    fast_layers.linear(x, weight, bias)
     assert not asked
 
 
@@ -128,8 +128,8 @@ def measured(monkeypatch, home, some):
 def test_a_resumed_run_is_the_whole_run_whatever_is_measured_then(
     at_first, asked, capsys, monkeypatch, home
 ):
-    monkeypatch.setattr(onednn_linear, "LEAST_MULTIPLICATIONS", 1)
-    monkeypatch.setattr(onednn_linear, "LEAST_OF_SEQUENCES", 1)
+    monkeypatch.setattr(fast_layers, "LEAST_MULTIPLICATIONS", 1)
+    monkeypatch.setattr(fast_layers, "LEAST_OF_SEQUENCES", 1)
     text = STORED / "tiny.txt"
     how = ("--model", "ugrnn", "--hidden-size", "8", "--steps", "4", "--seed", "1")
     how = ("train", text, *how, "--precision", "float32")
@@ -166,22 +166,22 @@ def test_a_product_does_not_depend_on_where_its_matrices_lie(shape):
     rows, inputs, outputs = shape
     torch.manual_seed(0)
     x, weight, bias = torch.randn(rows, inputs), torch.randn(outputs, inputs), torch.randn(outputs)
-    straight = onednn_linear.product(x, weight, bias)
-    turned = onednn_linear.product(x, weight.T.contiguous().T)
+    straight = fast_layers.product(x, weight, bias)
+    turned = fast_layers.product(x, weight.T.contiguous().T)
     for place in (1, 4, 9):
         for other in (0, 2, 8, 15):
             a, b, c = lying_at(x, place), lying_at(weight, other), lying_at(weight.T, other).T
-            assert torch.equal(onednn_linear.product(a, b, bias), straight)
-            assert torch.equal(onednn_linear.product(a, c), turned)
+            assert torch.equal(fast_layers.product(a, b, bias), straight)
+            assert torch.equal(fast_layers.product(a, c), turned)
 
 
 @needs_onednn
 def test_the_small_pieces_of_ragged_sources_have_no_code_made_for_each_shape(asked):
     use_products(Products(some="packed"))
     weight = torch.zeros(384, 256)
-    onednn_linear.linear(torch.zeros(64, 1, 256), weight, None)
+    fast_layers.linear(torch.zeros(64, 1, 256), weight, None)
     assert not asked
-    onednn_linear.linear(torch.zeros(64, 8, 256), weight, None)
+    fast_layers.linear(torch.zeros(64, 8, 256), weight, None)
     assert asked == [((512, 256), (384, 256))]
     use_products(Products())
 

@@ -12,7 +12,7 @@ from architectures import RECURRENT, Case
 from seqgen import store
 from seqgen.cli import run
 from seqgen.engines.arrays import attend, attend_each
-from seqgen.engines.onednn_linear import FastLinear
+from seqgen.engines.fast_layers import FastLinear
 from seqgen.engines.precision import in_precision
 from seqgen.engines.quantized import OF_HEAD, QUANTIZED, Bf16Map, Int4Map, Int8Map
 from seqgen.errors import UsageError

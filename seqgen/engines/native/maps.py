@@ -9,7 +9,6 @@ import threading
 import numpy as np
 
 from seqgen.engines.native.library import library
-from seqgen.engines.native.recording import LibraryMap, Recorded
 
 # Inputs that whole numbers take at a time; and those of x that share a scale, of int4's W too.
 GROUP, BLOCK = 4, 32
@@ -18,13 +17,21 @@ SHARED, LINE = 1 << 25, 64
 _block, _lock = np.empty(0, np.uint8), threading.Lock()
 
 
-class NativeMap(LibraryMap):
+class NativeMap:
     """W x + b (B, O) of x (B, I), in float32, for weights that do not change.
 
     Args:
         weight: W (O, I).
         bias: b (O,) or none.
+
+    Attributes:
+        outputs: O.
+        inputs: I.
+        address: of `struct map` of the library.
+        scratch: how many bytes the library needs on the way, for each row.
     """
+
+    scratch = 0
 
     def __init__(self, weight: np.ndarray, bias: np.ndarray | None) -> None:
         panel = 2 * library().lanes()
@@ -49,8 +56,8 @@ class NativeMap(LibraryMap):
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Return W x + b (B, O)."""
-        if isinstance(x, Recorded):
-            return x.recording.product(self, x)
+        if (recording := getattr(x, "recording", None)) is not None:  # see `Recorded`
+            return recording.product(self, x)
         if x.dtype != np.float32 or x.strides[1] != 4 or x.strides[0] % 4:
             x = np.ascontiguousarray(x, np.float32)
         rows, inputs = x.shape

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqgen.engines.native.library import address, library
+from seqgen.engines.native.maps import NativeMap
 
 # By the library's numbers.
 NAMES = (
@@ -36,22 +37,6 @@ MOST_PARTS = 16
 
 class Unrecordable(Exception):  # noqa: N818
     """What was asked of a recorded array has no place in a program."""
-
-
-class LibraryMap:
-    """A linear map that the library knows.
-
-    Attributes:
-        outputs: O.
-        inputs: I.
-        address: where the library finds it.
-        scratch: how many bytes the library needs on the way, for each row.
-    """
-
-    outputs: int
-    inputs: int
-    address: int
-    scratch: int = 0
 
 
 class Recorded(np.ndarray):
@@ -89,7 +74,7 @@ class Recording:
         self.constants: dict[int, tuple[int, np.ndarray]] = {}
         self.widths: list[int] = []  # of a buffer's rows; 0 of a constant
         self.instructions: list[tuple[int, ...]] = []
-        self.maps: list[LibraryMap] = []
+        self.maps: list[NativeMap] = []
         self._begins: list[tuple[int, int]] = []  # addresses, and which buffer begins there
 
     def array(self, *shape: int) -> Recorded:
@@ -146,7 +131,7 @@ class Recording:
             begin += x.shape[-1]
         return y
 
-    def product(self, map_: LibraryMap, x: Recorded) -> Recorded:
+    def product(self, map_: NativeMap, x: Recorded) -> Recorded:
         """Record W x + b (1, O) of x (1, I)."""
         y = self._result((*x.shape[:-1], map_.outputs))
         if x.size != map_.inputs or x.strides[-1] != FLOAT:

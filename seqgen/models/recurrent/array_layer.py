@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from seqgen.engines.arrays import Affine, ArrayMap, Arrays, input_map, input_map_of_ids
+from seqgen.engines.arrays import Affine, Arrays, input_map, input_map_of_ids
 from seqgen.engines.native.recording import Recorded
 from seqgen.engines.ops import ArrayOps, Leaf, Ops
-from seqgen.engines.weights import Weights
+from seqgen.engines.weights import ArrayMap, Weights
 from seqgen.models.recurrent.equation import Equation, Maps, unchanged
 
 Pair = tuple[np.ndarray, np.ndarray]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from seqgen.engines.dropout import Dropout, kept, scaled_mask
-from seqgen.engines.onednn_linear import linear
+from seqgen.engines.fast_layers import linear
 from seqgen.engines.tensor_ops import TensorOps
 from seqgen.engines.tensor_products import weights_as_arrays
 from seqgen.models.recurrent.array_layer import ArrayLayer

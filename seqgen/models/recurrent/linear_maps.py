@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from seqgen.engines.onednn_linear import product, suits_onednn
+from seqgen.engines.fast_layers import product, suits_onednn
 from seqgen.models.recurrent.equation import Maps
 
 

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from seqgen.engines.arrays import ArrayMap, unchanged
+from seqgen.engines.arrays import linear_map, unchanged
 from seqgen.engines.ops import ArrayOps, Leaf, Ops
 from seqgen.engines.parts import Piece
-from seqgen.engines.weights import Shapes, Weights, linear_shapes
+from seqgen.engines.weights import ArrayMap, Shapes, Weights, linear_shapes
 
 # Characters are the bytes of UTF-8, after the padding and what stands around a word.
 PAD, BEGIN, END = range(3)
@@ -92,10 +92,13 @@ class Spelled(Piece):
             characters=weights["characters.weight"].__getitem__,
             convolutions=[*map(_convolution, convolutions)],
             highways=[
-                SimpleNamespace(transform=layer.affine("transform"), gate=layer.affine("gate"))
+                SimpleNamespace(
+                    transform=linear_map(layer.part("transform")),
+                    gate=linear_map(layer.part("gate")),
+                )
                 for layer in layers
             ],
-            projection=weights.affine("projection") or unchanged,
+            projection=linear_map(weights.part("projection")) or unchanged,
         )
         words = weights.spelling
         pieces = [words[begin : begin + AT_ONCE] for begin in range(0, len(words), AT_ONCE)]

@@ -63,7 +63,8 @@ class GRU(Equation):
             return None
         import torch
 
-        from seqgen.engines.precision import kernel_arithmetic, trains_on_cpu
+        from seqgen.engines.fast_layers import trains_on_cpu
+        from seqgen.engines.precision import kernel_arithmetic
         from seqgen.models.recurrent.bptt import GRURecurrence
 
         of_past, bias = noise.maps["hh"]

@@ -43,7 +43,8 @@ class RNN(Equation):
     ) -> tuple[Leaf, Parts] | None:
         import torch
 
-        from seqgen.engines.precision import kernel_arithmetic, trains_on_cpu
+        from seqgen.engines.fast_layers import trains_on_cpu
+        from seqgen.engines.precision import kernel_arithmetic
 
         kernels = {"tanh": torch.rnn_tanh, "relu": torch.rnn_relu}
         kernel = kernels.get(self.config.activation)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from seqgen.engines.dropout import Dropout
-from seqgen.engines.onednn_linear import FastLinear
+from seqgen.engines.fast_layers import FastLinear
 from seqgen.engines.parts import glorot
 from seqgen.models.base import NeuralLanguageModel, TorchModel
 from seqgen.models.network import Network

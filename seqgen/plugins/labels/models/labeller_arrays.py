@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import ClassVar
 
-from seqgen.engines.arrays import unchanged
+from seqgen.engines.arrays import linear_map, unchanged
 from seqgen.engines.weights import Shapes, Weights, linear_shapes
 from seqgen.models.array_network import ArrayNetwork
 from seqgen.models.inference import ArrayModel
@@ -26,7 +26,7 @@ class LabellerArrays(LabelsOfFeatures, ArrayNetwork):
         self.trunk = self._trunk(config)(config, weights.part("trunk"))
         self.window, self.vectors = self.trunk.window, self.trunk.vectors
         self.pooling = config.pooling or self.trunk.pooling
-        self.head, self.dtype = weights.affine("head"), weights["head.weight"].dtype
+        self.head, self.dtype = linear_map(weights.part("head")), weights["head.weight"].dtype
 
     @classmethod
     def suits(cls, config: LabellingConfig) -> bool:

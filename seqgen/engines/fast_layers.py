@@ -1,8 +1,8 @@
-"""Products of float32 matrices in training, by the library that is fastest on this machine.
+"""Linear layers and RMS normalisation whose gradients are written out by hand, to train faster.
 
-PyTorch asks MKL for them, which takes twice as long as oneDNN on some processors. oneDNN's
-product has no gradient of its own, so it is written out here. Which of both is taken follows from
-`arrays.use_products` and the shapes alone: they differ in rounding, and a resumed run is to go on
+PyTorch computes products of float32 matrices by MKL, which takes twice as long as oneDNN on some
+processors. oneDNN's product has no gradient of its own. Which of both is used depends on
+`arrays.use_products` and the shapes alone: they round differently, and a resumed run must continue
 as if it had never stopped.
 """
 
@@ -108,3 +108,55 @@ def quantize_linear_layers(model: nn.Module, precision: str) -> None:
         if own is not None and id(own) not in read:
             nothing = own.new_full((1, 1), math.nan).expand(own.shape)
             layer.weight = nn.Parameter(nothing, requires_grad=False)
+
+
+class RMSNorm(nn.RMSNorm):
+    """x / sqrt(mean(x^2) + eps) * weight.
+
+    On a CPU torch has no fused gradient for it, and half of its time goes to intermediate
+    results, so there training takes the one below.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        # Not in less than the weights' type, for which torch has no kernel that is fused.
+        x = x.to(torch.promote_types(x.dtype, self.weight.dtype))
+        if trains_on_cpu(x):
+            return Normalisation.apply(x, self.weight, self.eps)
+        return super().forward(x)
+
+
+class Normalisation(Function):
+    """y = w * u with u = x / rms and rms = sqrt(mean(x^2) + eps), in float32 or wider.
+
+    Its gradients: dw = sum(u * dy), dx = (w * dy - u mean(w * u * dy)) / rms.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        """Return y of x (..., H), for weight (H,)."""
+        ctx.kind = x.dtype
+        x = x.to(torch.promote_types(x.dtype, torch.float32)).contiguous()
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)  # (..., 1)
+        scale = norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()  # 1 / rms
+        u = x * scale
+        ctx.save_for_backward(u, scale, weight)
+        return u * weight
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
+        u, scale, weight = ctx.saved_tensors
+        size = u.shape[-1]
+        products = (u * d_y).view(-1, size)
+        mean = (products @ (weight / size)).view(scale.shape)
+        d_x = torch.mul(d_y, weight).addcmul_(u, mean, value=-1).mul_(scale)
+        return d_x.to(ctx.kind), products.sum(0), None
+
+
+def trains_on_cpu(x: Tensor) -> bool:
+    """Return whether a gradient written out by hand is worth it: one is wanted, and on a CPU.
+
+    A compiler fuses what automatic differentiation records better than what is written out.
+    """
+    compiling = torch.compiler.is_compiling()
+    return torch.is_grad_enabled() and x.device.type == "cpu" and not compiling
