@@ -26,9 +26,10 @@ from seqgen.models.recurrent.settings import RecurrentConfig
 from seqgen.plugins.labels.settings import LabellingConfig
 from seqgen.plugins.tune import command as tune
 from seqgen.plugins.tune import sweep_command as sweep
-from seqgen.settings import Config, DataConfig, TrainingConfig
+from seqgen.settings import Config, DataConfig
 from seqgen.settings.options import Options
 from seqgen.settings.setting import NO_BOUNDS
+from seqgen.settings.training import TrainingConfig
 
 # The commands whose options the page lists.
 DOCUMENTED = {

@@ -165,7 +165,8 @@ def option_cases(draw: random.Random, folder: Path, count: int) -> list[list[str
 def _settings(draw: random.Random) -> Iterator[list[str]]:
     """Yield `--set` of every setting of every architecture, twice."""
     from seqgen import registry
-    from seqgen.settings import DataConfig, TrainingConfig
+    from seqgen.settings import DataConfig
+    from seqgen.settings.training import TrainingConfig
 
     kinds = {name: row.load_config() for name, row in registry.ARCHITECTURES.items()}
     for name, kind in kinds.items():

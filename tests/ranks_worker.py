@@ -21,7 +21,7 @@ from seqgen import ranks, registry
 from seqgen.engines.precision import parameter_type
 from seqgen.models.deferred_init import Unfilled
 from seqgen.ranks.group import together
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import training_batches
 from seqgen.text.corpus import Corpus
 from seqgen.text.sources import TokenSources

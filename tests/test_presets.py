@@ -339,7 +339,7 @@ def test_the_gpt_preset_steps_as_its_baseline(text):
     """The same rate at the same step as nanoGPT's schedule, of which bench has its own copy."""
     from benchmarks.gpt import PEAK, _rate
 
-    from seqgen.settings import TrainingConfig
+    from seqgen.settings.training import TrainingConfig
     from seqgen.training.optimizers import rate
 
     _, config = trained(text, preset="gpt")

@@ -8,7 +8,7 @@ from architectures import ids
 from safetensors.torch import load_file
 
 from seqgen import registry, store
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.store import StoredModel
 from seqgen.text.batches import Overlapping, training_batches
 from seqgen.text.corpus import Corpus

@@ -352,8 +352,8 @@ def _setting_meant(context: Any, option: str) -> str:
     """Return how to set what another tool has the option for, such as --learning-rate."""
     from seqgen.cli.shell.flags import SETTING_OF
     from seqgen.registry import SHARED_DOCS
-    from seqgen.settings import TrainingConfig
     from seqgen.settings.config_files import setting_meant
+    from seqgen.settings.training import TrainingConfig
 
     meant = setting_meant(option)
     short = {setting: flag for flag, setting in SETTING_OF.items()}.get(meant, meant)

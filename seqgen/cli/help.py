@@ -7,8 +7,9 @@ from seqgen.cli.shell.help import help_texts
 from seqgen.cli.shell.model_options import Threads
 from seqgen.cli.shell.output import Output, put
 from seqgen.errors import UsageError, did_you_mean
-from seqgen.settings import Options, TrainingConfig, argument
+from seqgen.settings import Options, argument
 from seqgen.settings.config_files import setting_meant
+from seqgen.settings.training import TrainingConfig
 
 
 class Topic(Options):

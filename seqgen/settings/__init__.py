@@ -1,4 +1,4 @@
-"""Frozen, documented, validated settings: the base of every configuration, and training's own."""
+"""Settings: the base of every configuration, and the settings of data, models and regimes."""
 
 from seqgen.errors import UsageError
 from seqgen.settings.config_files import (
@@ -53,14 +53,4 @@ from seqgen.settings.setting import (
     setting,
     short,
     texts,
-)
-from seqgen.settings.training import (
-    BUDGETS,
-    FINISHED,
-    RESUMABLE,
-    Optimizer,
-    TrainingConfig,
-    Windows,
-    recipe_of,
-    with_default_budget,
 )

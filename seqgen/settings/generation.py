@@ -10,7 +10,6 @@ import math
 from typing import TYPE_CHECKING, Literal
 
 from seqgen.settings import ranges
-from seqgen.settings.filters import FilterOptions
 from seqgen.settings.options import Options, Panel, added_options, group, same, with_default
 from seqgen.settings.setting import (
     MOST_CANDIDATES,
@@ -25,6 +24,8 @@ from seqgen.settings.setting import (
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from seqgen.settings.filters import FilterOptions
 
 # R times a number of tokens, R being a decimal fraction, may fall just short of a whole number.
 ROUNDING = 1e-9

@@ -19,7 +19,8 @@ from seqgen.hashing import hash64, uniforms
 from seqgen.text.sources import Source
 
 if TYPE_CHECKING:
-    from seqgen.settings import Documents, Windows
+    from seqgen.settings import Documents
+    from seqgen.settings.training import Windows
     from seqgen.text.corpus import Corpus
     from seqgen.text.labels import Labels
     from seqgen.text.tokenizers import Tokenizer

@@ -32,7 +32,8 @@ from seqgen.text.token_writing import WrittenTokens, write_token_file
 from seqgen.text.tokenfile import MAGIC, SUFFIX, TokenFile, check_tokenizer, open_token_file
 
 if TYPE_CHECKING:
-    from seqgen.settings import Documents, Windows
+    from seqgen.settings import Documents
+    from seqgen.settings.training import Windows
     from seqgen.text.tokenizers import Tokenizer
 
 # A block is so many tokens long, or less where an epoch would have fewer groups of blocks.

@@ -22,7 +22,8 @@ from seqgen.engines.precision import parameter_type, restored_randomness
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.mixture.members import members_of, side_by_side
-from seqgen.settings import MOST_WIDTH, Size, TrainingConfig, require
+from seqgen.settings import MOST_WIDTH, Size, require
+from seqgen.settings.training import TrainingConfig
 from seqgen.store.kept_data import keep_measurement, kept_measurement
 from seqgen.text.batches import Batches
 from seqgen.training.datasets.prepared import Prepared, VocabSizes

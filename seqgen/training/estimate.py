@@ -10,7 +10,7 @@ from typing import Any
 
 from seqgen import registry, store
 from seqgen.scoring.perplexity import for_model, protocol
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.store import METRICS
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.framing import Framing

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from seqgen.metrics.perplexity import ScoreTotals
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 
 # Where a line of a sample is cut on the screen, in characters.
 SAMPLE_WIDTH = 80

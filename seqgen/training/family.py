@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from seqgen import registry, store
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.settings import DataConfig, TrainingConfig, require
+from seqgen.settings import DataConfig, require
+from seqgen.settings.training import TrainingConfig
 from seqgen.store import StoredModel
 from seqgen.training.datasets.prepared import Prepared
 

@@ -13,7 +13,8 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.low_rank import adapt
 from seqgen.models.network import Network
 from seqgen.models.recurrent.settings import CELL_REGULARISERS
-from seqgen.settings import Documents, ModelConfig, TrainingConfig, conform, require
+from seqgen.settings import Documents, ModelConfig, conform, require
+from seqgen.settings.training import TrainingConfig
 from seqgen.store import StoredModel
 from seqgen.text.framing import Framing
 from seqgen.text.labels import Classes, Labels

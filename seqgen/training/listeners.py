@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from seqgen.models.network import Network
-    from seqgen.settings import TrainingConfig
+    from seqgen.settings.training import TrainingConfig
     from seqgen.store import StoredModel
     from seqgen.text.batches import Batch
     from seqgen.text.corpus import Corpus

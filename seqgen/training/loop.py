@@ -21,8 +21,9 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.deferred_init import Unfilled, lend_memory
 from seqgen.models.mixture.members import Members, members_of
 from seqgen.models.state import State
-from seqgen.settings import MOST_NATS, TrainingConfig
+from seqgen.settings import MOST_NATS
 from seqgen.settings.regimes import READING_REGIMES
+from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import Batch, Batches, Portion, portions
 from seqgen.training.events import Progress, Validated
 from seqgen.training.members import JointObjective, MemberThreads

@@ -18,7 +18,7 @@ from seqgen.engines.dropout import RowSlice, drawing_for
 from seqgen.models.mixture.members import SEEDS, Members
 from seqgen.models.mixture.mixed import MixtureState
 from seqgen.models.state import State
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import Batch, Portion, portions
 from seqgen.training.objective import Objective
 from seqgen.training.parts import CheckpointPart

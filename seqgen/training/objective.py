@@ -12,8 +12,8 @@ from torch import nn
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.state import State
 from seqgen.registry import load_object
-from seqgen.settings import TrainingConfig
 from seqgen.settings.regimes import DEFAULT_REGIME
+from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import Batch
 from seqgen.training.parts import CheckpointPart
 from seqgen.training.reading import TrainingReader

@@ -13,20 +13,17 @@ from seqgen import presets, ranks, registry
 from seqgen.engines.precision import Precision, choose_precision
 from seqgen.models.base import LanguageModel
 from seqgen.settings import (
-    BUDGETS,
     DEFAULT_REGIME,
     READING_REGIMES,
     DataConfig,
     ModelConfig,
     RegimeConfig,
-    TrainingConfig,
     conform,
-    recipe_of,
     require,
     resolve,
     settings_of,
-    with_default_budget,
 )
+from seqgen.settings.training import BUDGETS, TrainingConfig, recipe_of, with_default_budget
 from seqgen.tasks.task import Task
 from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import Tokenizer

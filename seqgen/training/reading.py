@@ -15,7 +15,7 @@ from torch import Tensor
 from seqgen.engines.precision import arithmetic
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.state import State
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import IGNORED, Batch
 from seqgen.text.sources import Source
 

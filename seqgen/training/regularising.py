@@ -15,7 +15,8 @@ from seqgen.engines.dropout import Dropout
 from seqgen.engines.memory_limit import without_content
 from seqgen.models.mixture.members import members_of
 from seqgen.models.network import Network
-from seqgen.settings import ModelConfig, TrainingConfig
+from seqgen.settings import ModelConfig
+from seqgen.settings.training import TrainingConfig
 
 # From this ratio on (`ModelConfig.regularised`) a model may overfit whatever its dropout: training
 # stops after this many validations, of at most 20, without improvement.

@@ -14,7 +14,8 @@ from seqgen.interrupts import ending_as_ctrl_c
 from seqgen.models.base import LanguageModel
 from seqgen.models.deferred_init import Unfilled
 from seqgen.ranks.group import together
-from seqgen.settings import FINISHED, RESUMABLE, DataConfig, TrainingConfig, require
+from seqgen.settings import DataConfig, require
+from seqgen.settings.training import FINISHED, RESUMABLE, TrainingConfig
 from seqgen.store import StoredModel
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.tokenizers import load_tokenizer

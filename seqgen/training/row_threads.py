@@ -22,8 +22,8 @@ from seqgen.engines.dropout import RowSlice, drawing_for
 from seqgen.models.network import Network, copied
 from seqgen.models.recurrent.batch_norm import BatchNorm
 from seqgen.models.state import State
-from seqgen.settings import TrainingConfig
 from seqgen.settings.regimes import READING_REGIMES
+from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import Batch, Portion, portions
 from seqgen.training.objective import Objective
 from seqgen.training.regimes.base import Loss, StepProgress, TextRules

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqgen import ranks
 from seqgen.errors import SeqgenError
-from seqgen.settings import FINISHED, TrainingConfig
+from seqgen.settings.training import FINISHED, TrainingConfig
 from seqgen.training.events import Event, Report
 
 if TYPE_CHECKING:

@@ -27,8 +27,9 @@ from seqgen.models.mixture.members import Members, members_of
 from seqgen.models.network import Network
 from seqgen.registry import load_object
 from seqgen.scoring.mixture_fitting import fit_on_half, to_fit
-from seqgen.settings import FINISHED, TrainingConfig, require
+from seqgen.settings import require
 from seqgen.settings.options import Options, added_options
+from seqgen.settings.training import FINISHED, TrainingConfig
 from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredMixture, StoredModel
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.loading import load_mixture, load_stored

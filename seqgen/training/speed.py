@@ -14,7 +14,7 @@ from seqgen.engines.precision import Precision, restored_randomness
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.network import copied
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import Batches, FirstTokens
 from seqgen.training.loop import Trainer
 from seqgen.training.row_threads import can_divide_rows

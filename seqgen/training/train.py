@@ -20,7 +20,8 @@ from seqgen.models.deferred_init import Unfilled
 from seqgen.models.mixture.members import side_by_side
 from seqgen.presets import Preset
 from seqgen.ranks.group import together
-from seqgen.settings import TrainingConfig, require
+from seqgen.settings import require
+from seqgen.settings.training import TrainingConfig
 from seqgen.store import StoredModel
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.machine import choose_products

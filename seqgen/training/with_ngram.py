@@ -13,7 +13,8 @@ from seqgen.models.ngram.settings import NGramConfig
 from seqgen.scoring.loop import parallel_rows
 from seqgen.scoring.mixing import write_stored
 from seqgen.scoring.mixture_fitting import HalvesFit, fit_on_half, to_fit, token_log_probs
-from seqgen.settings import FINISHED, DataConfig, TrainingConfig
+from seqgen.settings import DataConfig
+from seqgen.settings.training import FINISHED, TrainingConfig
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.loading import load_stored, mixture_of, require_alike

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from seqgen.hashing import uniforms
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.training.optimizers import OPTIMIZERS, ParameterGroup
 
 POINTS = np.arange(-10.0, 11.0)

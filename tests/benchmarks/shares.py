@@ -23,7 +23,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from seqgen import registry
 from seqgen.cli.shell.output import put
 from seqgen.engines.precision import parameter_type
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.store.machine import choose_products
 from seqgen.text.batches import Batch, training_batches
 from seqgen.training.loop import Trainer

@@ -21,7 +21,7 @@ from seqgen.models.network import hidden_matrices
 from seqgen.models.seq2seq.transformer_arrays import SourceAttention
 from seqgen.models.transformer.equations import Attention
 from seqgen.presets import SHARED
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import Batch, Batches, training_batches
 from seqgen.text.corpus import Corpus
 from seqgen.text.sources import TokenSources

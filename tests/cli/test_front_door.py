@@ -31,7 +31,8 @@ from seqgen.cli.shell.model_options import Threads
 from seqgen.cli.shell.output import Output
 from seqgen.cli.shell.process import MOST_THREADS
 from seqgen.metrics.perplexity import ScoreTotals
-from seqgen.settings import DataConfig, TrainingConfig
+from seqgen.settings import DataConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.text.tokenizers import KINDS
 from seqgen.training.events import Notice, Progress, Started, Validated
 from seqgen.wording import plural

@@ -20,7 +20,8 @@ from places import ROOT
 
 from seqgen import presets, registry
 from seqgen.cli import make_app
-from seqgen.settings import DataConfig, TrainingConfig
+from seqgen.settings import DataConfig
+from seqgen.settings.training import TrainingConfig
 
 if sys.version_info >= (3, 11):
     import tomllib as toml

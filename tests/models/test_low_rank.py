@@ -17,7 +17,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import load_weights, weights_of
 from seqgen.models.low_rank import adapt, adapter_tensors, merged
 from seqgen.models.network import hidden_matrices
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.store.loading import load
 from seqgen.training.resume import resume
 from seqgen.training.session import RunOptions

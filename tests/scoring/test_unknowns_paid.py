@@ -19,8 +19,9 @@ from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.scoring.compare import compare
 from seqgen.scoring.perplexity import perplexity
 from seqgen.scoring.surprisal import score_lines
-from seqgen.settings import DataConfig, TrainingConfig
+from seqgen.settings import DataConfig
 from seqgen.settings.scoring import Scoring
+from seqgen.settings.training import TrainingConfig
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.corpus import unknown_bytes
 from seqgen.text.tokenizers.word import UncasedTokenizer, WhitespaceTokenizer, WordTokenizer

@@ -13,13 +13,13 @@ from seqgen.settings import (
     Choices,
     DataConfig,
     Span,
-    TrainingConfig,
     UsageError,
     count_of,
     read_search,
     resolve,
     setting,
 )
+from seqgen.settings.training import TrainingConfig
 
 
 def test_bounds_are_said_as_they_are():

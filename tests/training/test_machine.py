@@ -19,7 +19,7 @@ from seqgen.errors import SeqgenError
 from seqgen.models.network import copied
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.store import kept_data as kept
 from seqgen.store import machine
 from seqgen.store.kept_data import keep_measurement, kept_measurement

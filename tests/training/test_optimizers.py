@@ -15,7 +15,7 @@ from places import ROOT
 from torch import nn
 
 from seqgen.models.network import hidden_matrices
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.training.optimizers import DECAYS, OPTIMIZERS, Muon, UpdateRule, orthogonalised, rate
 
 LSTM = Case("lstm", "plain", {})

@@ -18,7 +18,7 @@ from seqgen.models.recurrent.cells import lstm
 from seqgen.models.recurrent.cells.gru import GRUConfig
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.transformer.settings import TransformerConfig
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import training_batches
 from seqgen.text.corpus import Corpus
 from seqgen.text.token_writing import write_token_file

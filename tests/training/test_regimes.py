@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from training_runs import corpus_of
 
 from seqgen.hashing import uniforms
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import IGNORED, Batch, portions, training_batches
 from seqgen.text.corpus import Corpus
 from seqgen.text.sources import TokenSources

@@ -14,7 +14,8 @@ from training_runs import assert_same, both_ways
 from seqgen import store
 from seqgen.errors import UsageError
 from seqgen.models.inference import HiddenStateModel
-from seqgen.settings import REGIMES, TrainingConfig
+from seqgen.settings import REGIMES
+from seqgen.settings.training import TrainingConfig
 from seqgen.training.events import Notice
 from seqgen.training.plan import plan_of
 from seqgen.training.resume import resume

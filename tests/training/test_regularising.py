@@ -13,7 +13,7 @@ from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.settings import TransformerConfig
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.training import choosing, loop
 from seqgen.training.events import Notice
 from seqgen.training.regularising import Regularisation, take_dropout

@@ -8,7 +8,7 @@ from architectures import Case as ModelCase
 from torch import nn
 
 from seqgen.errors import UsageError
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.training.optimizers import OPTIMIZERS, ParameterGroup, UpdateRule
 
 TEXTBOOK = {

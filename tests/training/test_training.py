@@ -12,7 +12,7 @@ from architectures import NEURAL, VOCAB, Case, first_of_each, ids, over, represe
 from training_runs import corpus_of, run_loop, settings_of
 
 from seqgen.errors import UsageError
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import training_batches
 from seqgen.text.corpus import Corpus
 from seqgen.training.events import Validated

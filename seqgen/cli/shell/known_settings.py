@@ -11,7 +11,8 @@ from seqgen.cli.shell.flags import choices_of
 from seqgen.cli.shell.help import put_panels
 from seqgen.cli.shell.output import Output
 from seqgen.cli.shell.tables import put_facts
-from seqgen.settings import Config, DataConfig, TrainingConfig, no_such_setting
+from seqgen.settings import Config, DataConfig, no_such_setting
+from seqgen.settings.training import TrainingConfig
 
 NAMES_OF_TYPES = {int: "whole number", float: "number", bool: "true or false", str: "text"}
 

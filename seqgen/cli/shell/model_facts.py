@@ -23,7 +23,8 @@ from seqgen.cli.shell.tables import (
     weight,
 )
 from seqgen.errors import SeqgenError
-from seqgen.settings import DataConfig, TrainingConfig, recipe_of
+from seqgen.settings import DataConfig
+from seqgen.settings.training import TrainingConfig, recipe_of
 from seqgen.wording import plural
 
 

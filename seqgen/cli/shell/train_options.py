@@ -19,7 +19,6 @@ from seqgen.settings import (
     DataConfig,
     Options,
     Panel,
-    TrainingConfig,
     file_argument,
     group,
     read_config,
@@ -31,6 +30,7 @@ from seqgen.settings import (
 from seqgen.settings.generation import SampleOptions
 from seqgen.settings.model import Smoothing
 from seqgen.settings.options import added_options
+from seqgen.settings.training import TrainingConfig
 
 SettingFlags = settings_group(TrainingConfig, DataConfig)
 # Of plugins. Each gives the setting of its name.

@@ -11,16 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from seqgen.models.transformer.settings import quantizable
-from seqgen.settings import (
-    MOST_LAYERS,
-    MOST_TOKENS,
-    MOST_WIDTH,
-    Optimizer,
-    Options,
-    Panel,
-    require,
-    setting,
-)
+from seqgen.settings import MOST_LAYERS, MOST_TOKENS, MOST_WIDTH, Options, Panel, require, setting
+from seqgen.settings.training import Optimizer
 
 # Numbers that an optimizer keeps for each parameter, sgd with momentum; Muon keeps two for those
 # that are no hidden matrices, as AdamW does.

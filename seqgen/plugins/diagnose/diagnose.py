@@ -22,7 +22,8 @@ from seqgen.plugins.diagnose.distance import (
     windows,
 )
 from seqgen.plugins.diagnose.layers import LayerFigures, Update, loss_unscaled, units_of
-from seqgen.settings import TrainingConfig, require
+from seqgen.settings import require
+from seqgen.settings.training import TrainingConfig
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.corpus import Corpus
 from seqgen.text.direction import as_read

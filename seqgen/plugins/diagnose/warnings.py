@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from seqgen.plugins.diagnose.layers import LayerFigures
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.training.run import Run
 
 # Steps whose mean loss is compared with the lowest such mean; and by how much it may exceed that,

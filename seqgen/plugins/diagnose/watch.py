@@ -21,7 +21,7 @@ from seqgen.plugins.diagnose.distance import gradients_by_distance, window_lengt
 from seqgen.plugins.diagnose.events import Diagnosed
 from seqgen.plugins.diagnose.layers import Update, units_of
 from seqgen.plugins.diagnose.warnings import Warnings
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import Batch
 from seqgen.text.corpus import Corpus
 from seqgen.training.events import Event, Notice, Report, Validated

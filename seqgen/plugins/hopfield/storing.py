@@ -11,7 +11,7 @@ import torch
 from seqgen.errors import SeqgenError
 from seqgen.plugins.hopfield.arrays import CAPACITY, RULES
 from seqgen.plugins.hopfield.model import Hopfield
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.corpus import Corpus
 from seqgen.training.datasets.prepared import Prepared

@@ -13,7 +13,7 @@ import numpy as np
 
 from seqgen.errors import SeqgenError
 from seqgen.plugins.labels.examples import SENTENCES, TEXTS, Example, ExampleEncoder, Format
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.store import TOKENIZER, StoredModel
 from seqgen.text.batches import Batches, PairBatches, with_unknowns
 from seqgen.text.corpus import Framing

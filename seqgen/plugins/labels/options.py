@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from seqgen.settings import Options, Panel, TrainingConfig, same
+from seqgen.settings import Options, Panel, same
+from seqgen.settings.training import TrainingConfig
 
 
 class FeatureFlags(Options, panel=Panel.WHAT):

@@ -17,7 +17,6 @@ from seqgen.cli.shell.output_files import confirm_deleting
 from seqgen.cli.shell.tables import duration, figure, percentage, put_columns, put_table
 from seqgen.cli.shell.train_options import ModelKind, MoreSettings, SeededDevice, TrainingFiles
 from seqgen.settings import (
-    BUDGETS,
     MOST_STEPS,
     DataConfig,
     Dimension,
@@ -28,6 +27,7 @@ from seqgen.settings import (
     setting,
     settings_group,
 )
+from seqgen.settings.training import BUDGETS
 from seqgen.training.events import Notice
 from seqgen.wording import listed, plural, shown
 

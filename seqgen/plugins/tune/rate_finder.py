@@ -14,7 +14,8 @@ from typing import Any
 from seqgen.engines.precision import choose_device, parameter_type, restored_randomness
 from seqgen.interrupts import ending_as_ctrl_c
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.settings import TrainingConfig, require
+from seqgen.settings import require
+from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import Batches
 from seqgen.training.events import Report
 from seqgen.training.loop import Trainer

@@ -24,17 +24,8 @@ from seqgen.errors import SeqgenError, reported
 from seqgen.files import open_file, parse_json, take_lock, write_json
 from seqgen.hashing import hash64
 from seqgen.packages import require_packages
-from seqgen.settings import (
-    BUDGETS,
-    Bounds,
-    Choices,
-    Config,
-    DataConfig,
-    Dimension,
-    TrainingConfig,
-    no_such_setting,
-    require,
-)
+from seqgen.settings import Bounds, Choices, Config, DataConfig, Dimension, no_such_setting, require
+from seqgen.settings.training import BUDGETS, TrainingConfig
 from seqgen.store.ownership import strangers
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from typing import Any
 from seqgen import registry, store
 from seqgen.engines.precision import choose_device
 from seqgen.errors import Interrupted
-from seqgen.settings import FINISHED, require
+from seqgen.settings import require
+from seqgen.settings.training import FINISHED
 from seqgen.training.choosing import WIDTH, with_open_width
 from seqgen.training.events import Report
 from seqgen.training.plan import Plan, plan_of

@@ -16,12 +16,10 @@ from seqgen.cli.shell.output_files import Curves, check_picture
 from seqgen.cli.shell.tables import MISSING, count, curve, figure, put_table, short_count
 from seqgen.cli.shell.train_options import MoreSettings, TrainingFiles
 from seqgen.settings import (
-    BUDGETS,
     REQUIRED,
     DataConfig,
     Options,
     Panel,
-    TrainingConfig,
     group,
     ranges,
     require,
@@ -29,6 +27,7 @@ from seqgen.settings import (
     setting,
     settings_group,
 )
+from seqgen.settings.training import BUDGETS, TrainingConfig
 
 if TYPE_CHECKING:
     from seqgen.plugins.tune.sweep import Sweep, SweepRecord

@@ -26,7 +26,8 @@ from seqgen.plugins.tune.study import (
     check_space,
     suggested_space,
 )
-from seqgen.settings import BUDGETS, Dimension, require, settings_of
+from seqgen.settings import Dimension, require, settings_of
+from seqgen.settings.training import BUDGETS
 from seqgen.store.manifest import digest_of
 from seqgen.text.reading import text_files
 from seqgen.training.events import Event, Report, Validated

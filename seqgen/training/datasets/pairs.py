@@ -17,7 +17,8 @@ import numpy as np
 from seqgen import store
 from seqgen.errors import SeqgenError, reported
 from seqgen.files import make_listed_folder
-from seqgen.settings import DataConfig, TrainingConfig, require
+from seqgen.settings import DataConfig, require
+from seqgen.settings.training import TrainingConfig
 from seqgen.store import StoredModel
 from seqgen.text.batches import Batches, training_batches, with_unknowns
 from seqgen.text.corpus import Corpus

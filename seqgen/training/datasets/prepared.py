@@ -13,7 +13,8 @@ import numpy as np
 from seqgen import store
 from seqgen.errors import SeqgenError
 from seqgen.metrics.perplexity import ScoreTotals
-from seqgen.settings import DataConfig, TrainingConfig
+from seqgen.settings import DataConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import Batches, Overlapping, SampledBatches
 from seqgen.text.corpus import Corpus, encode_corpus, unknown_bytes
 from seqgen.text.direction import TwoWayBatches, as_read

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from torch import Tensor
 
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.training.reading import sent
 from seqgen.training.regimes.base import Rows, StepProgress
 from seqgen.training.regimes.drawing import coins, fed_back, opened, sampler, writing

@@ -11,7 +11,8 @@ from places import TESTS
 from seqgen import registry
 from seqgen.engines.precision import arithmetic
 from seqgen.plugins.bench.plan import Planned, PlanStep, Shape, activations, plan, states, traffic
-from seqgen.settings import TrainingConfig, UsageError
+from seqgen.settings import UsageError
+from seqgen.settings.training import TrainingConfig
 from seqgen.training.optimizers import UpdateRule
 
 SHAPE = Shape(layers=2, hidden_size=24, heads=4, vocab_size=50)

@@ -23,7 +23,7 @@ from seqgen.plugins.diagnose.layers import (
     spectral_radius,
     units_of,
 )
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.text.corpus import Corpus
 from seqgen.training.optimizers import clip
 

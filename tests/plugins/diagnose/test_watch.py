@@ -21,7 +21,7 @@ from seqgen.plugins.diagnose.events import Diagnosed
 from seqgen.plugins.diagnose.layers import LayerFigures, units_of
 from seqgen.plugins.diagnose.warnings import Warnings
 from seqgen.plugins.diagnose.watch import LOOKS, TrainingWatch
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.store.loading import load
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 from seqgen.text.batches import training_batches

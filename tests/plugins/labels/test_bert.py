@@ -34,7 +34,7 @@ from seqgen.presets import preset
 from seqgen.registry import architecture
 from seqgen.scoring.loop import add_up
 from seqgen.scoring.passages import tokenize_passages
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import IGNORED, Batch, portions
 from seqgen.text.corpus import Corpus
 from seqgen.text.sources import Source

@@ -16,7 +16,7 @@ from seqgen.cli import run
 from seqgen.errors import UsageError
 from seqgen.plugins.labels.models.elmo import ELMo, ELMoConfig
 from seqgen.plugins.labels.models.features import LayerMix, features_of
-from seqgen.settings import TrainingConfig
+from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import DocumentBatches, portions
 from seqgen.text.corpus import Corpus
 from seqgen.text.direction import TwoWayBatches, turned

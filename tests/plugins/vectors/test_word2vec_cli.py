@@ -112,7 +112,7 @@ def test_the_defaults_warn_of_nothing(name, text, capsys):
 def test_a_rate_follows_the_rule_that_it_is_for():
     """The default rule given by its name is the default; Adam gets a rate of its own."""
     from seqgen.plugins.vectors.models.settings import Word2VecConfig
-    from seqgen.settings import TrainingConfig, recipe_of
+    from seqgen.settings.training import TrainingConfig, recipe_of
 
     recipe = Word2VecConfig.recipe
     rates = {
