@@ -17,7 +17,7 @@ from seqgen.generation import beam_search as beams
 from seqgen.generation.explain import explain, suggest
 from seqgen.generation.processors import Forbid
 from seqgen.generation.sample import sample
-from seqgen.settings.generation import SampleOptions
+from seqgen.settings.generation import BeamOptions, SampleOptions
 from seqgen.text.tokenizers import KINDS
 from seqgen.text.tokenizers.byte import ByteTokenizer
 from seqgen.text.tokenizers.char import CharTokenizer
@@ -87,7 +87,7 @@ def test_brackets_are_shown_as_they_are(capfd):
     loaded = fake(KINDS["whitespace"].train(["[ [bold] [/bold] :smile: a"]))
     options = SampleOptions(seed=3, max_tokens=4, force="[bold]", top_k=1)
     put_explanations(explain(loaded, [""], options, candidates=99), "prompt", Output())
-    (tree,) = beams.explain(loaded, ["[bold]"], beams.BeamOptions(nbest=3, max_tokens=2))
+    (tree,) = beams.explain(loaded, ["[bold]"], BeamOptions(nbest=3, max_tokens=2))
     _put_tree(tree, "prompt", Output())
     explained, searched = capfd.readouterr().out.split("prompt 0: '[bold]'\n")
     for token in ("[", "[bold]", "[/bold]", ":smile:"):
@@ -142,8 +142,8 @@ def test_the_newline_before_a_stream_counts_as_seen():
 
 def test_groups_that_find_the_same_texts_give_fewer():
     """Without diversity every group is the same search, of two beams."""
-    options = beams.BeamOptions(beams=6, groups=3, nbest=6, diversity=0.0, max_tokens=3)
-    two = beams.BeamOptions(beams=2, nbest=2, max_tokens=3)
+    options = BeamOptions(beams=6, groups=3, nbest=6, diversity=0.0, max_tokens=3)
+    two = BeamOptions(beams=2, nbest=2, max_tokens=3)
     found, expected = (list(beams.beam_search(fake(), [""], o)) for o in (options, two))
     assert found == expected
 
@@ -171,7 +171,7 @@ def test_what_is_forced_is_not_removed_though_banned():
 
 def test_the_tree_of_a_search():
     loaded = fake()
-    options = beams.BeamOptions(beams=2, nbest=2, max_tokens=3)
+    options = BeamOptions(beams=2, nbest=2, max_tokens=3)
     (tree,) = beams.explain(loaded, ["a"], options)
     records = list(beams.beam_search(loaded, ["a"], options))
     assert tree.hypotheses == records
@@ -196,7 +196,7 @@ def test_no_live_hypothesis_is_left_out_of_the_tree():
     alphabet = CharTokenizer("abcdefghij")
     likelier = torch.tensor([-9.0] * 4 + [-float(i) for i in range(alphabet.vocab_size - 4)])
     loaded = loaded_as(beam_table(likelier), alphabet, "stream")
-    options = beams.BeamOptions(beams=2, nbest=2, max_tokens=40, stop=list("abcdef"))
+    options = BeamOptions(beams=2, nbest=2, max_tokens=40, stop=list("abcdef"))
     (tree,) = beams.explain(loaded, [""], options)
     nodes = {node.node: node for node in tree.nodes}
     for node in tree.nodes:
@@ -239,7 +239,7 @@ def test_a_search_stops_where_sampling_does(
 
     loaded = loaded_as(Table(tokenizer.vocab_size, logits=logits), tokenizer, "stream")
     settings = {"max_tokens": len(written), "min_tokens": min_tokens, "stop": [stop]}
-    options = beams.BeamOptions(beams=1, exhaustive=exhaustive, **settings)
+    options = BeamOptions(beams=1, exhaustive=exhaustive, **settings)
     (found,) = beams.beam_search(loaded, [prompt], options)
     (wanted,) = sample(loaded, [prompt], SampleOptions(seed=0, temperature=0, **settings))
     assert (found.text, found.tokens) == (wanted.text, wanted.tokens)
@@ -248,7 +248,7 @@ def test_a_search_stops_where_sampling_does(
 
 def test_beams_of_texts():
     loaded = fake(documents="line")
-    options = beams.BeamOptions(beams=6, nbest=3, max_tokens=8, stop=["bc"], batch_size=2)
+    options = BeamOptions(beams=6, nbest=3, max_tokens=8, stop=["bc"], batch_size=2)
     prompts = ["a", "", "cab", "b"]
     found = list(beams.beam_search(loaded, prompts, options))
     assert [(r.index, r.rank) for r in found] == [(i, r) for i in range(4) for r in range(3)]
@@ -269,8 +269,8 @@ def test_beams_of_texts():
 
 def test_exhaustive_option_agrees_with_enough_beams():
     loaded = fake(documents="line")
-    wide = beams.BeamOptions(beams=9**3, nbest=4, max_tokens=3)
-    tried = beams.BeamOptions(exhaustive=True, nbest=4, max_tokens=3)
+    wide = BeamOptions(beams=9**3, nbest=4, max_tokens=3)
+    tried = BeamOptions(exhaustive=True, nbest=4, max_tokens=3)
     found, expected = (list(beams.beam_search(loaded, ["a"], o)) for o in (wide, tried))
     assert [r.text for r in found] == [r.text for r in expected]
     assert [r.score for r in found] == pytest.approx([r.score for r in expected])
@@ -308,7 +308,7 @@ def test_the_command_line(tmp_path):
 
 def test_what_can_never_be_written_is_never_beamed():
     loaded = fake()
-    options = beams.BeamOptions(beams=9, nbest=9, max_tokens=2)
+    options = BeamOptions(beams=9, nbest=9, max_tokens=2)
     never = set(loaded.never)
     assert Forbid(loaded.never).ids == loaded.never
     for record in beams.beam_search(loaded, [""], options):
