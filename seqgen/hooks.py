@@ -99,6 +99,31 @@ class ModelFormat:
     files: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True)
+class Route:
+    """An address of `seqgen serve`, which is asked by POST with the fields of a JSON object.
+
+    So a plugin adds `/v1/lengths`, in a module `routes`:
+
+        routes={"/v1/lengths": Route("routes:lengths", ("texts",))}
+
+        def lengths(loaded, texts):
+            for text in texts:
+                yield {"tokens": len(loaded.ids(text))}
+
+    Attributes:
+        target: "module:name" of a generator function. It is called with the model that the request
+            names (`seqgen.store.loaded.LoadedModel`), and with all fields by their names; those
+            that the request lacks are None. The records that it yields are sent as "data", in a
+            list. Between two records the server works for other clients; a `SeqgenError` is sent
+            as the reason why the request is refused.
+        fields: the fields that a request may have besides "model".
+    """
+
+    target: str
+    fields: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plugin:
     """All that one plugin adds. Targets are "module:name", of modules in the plugin's package.
@@ -126,11 +151,16 @@ class Plugin:
         tokenizer_readers: functions that open tokenizers of other tools. Each is called with the
             path that `--tokenizer` names, a file or a folder, until one returns a `Tokenizer`; it
             returns None for a path that is none of its own.
+        document_readers: of files that hold text in another form, by the ending of their names in
+            lower case, such as ".pdf". Each is called with the path of a file, and yields its text
+            in pieces; commands then read such files as they read texts. A `SeqgenError` says why a
+            file cannot be read.
         listeners: to training: functions that are called when a run begins, each with the
             `seqgen.training.listeners.RunFacts`; each returns a `seqgen.training.run.Listener`, or
             None. A listener that fails is left out with a warning, and training goes on.
         sections: of the page that `seqgen report` writes about models of text: objects of the
             class `seqgen.cli.shell.page.ReportSection`, which says when which method is called.
+        routes: of `seqgen serve`, by their paths.
     """
 
     version: int = VERSION
@@ -141,8 +171,10 @@ class Plugin:
     formats: Mapping[str, ModelFormat] = field(default_factory=dict)
     tokenizers: Mapping[str, str] = field(default_factory=dict)
     tokenizer_readers: tuple[str, ...] = ()
+    document_readers: Mapping[str, str] = field(default_factory=dict)
     listeners: tuple[str, ...] = ()
     sections: tuple[str, ...] = ()
+    routes: Mapping[str, Route] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -186,7 +218,7 @@ class Installed:
 
     def problem(self, what: str, error: BaseException) -> str:
         """Return a line that says what of this plugin is left out, and why."""
-        return f"plugin {self.title}: {what} is left out: {_reason(error)}"
+        return f"plugin {self.title}: {what} is left out: {reason_of(error)}"
 
     @property
     def title(self) -> str:
@@ -242,7 +274,7 @@ def new_problems() -> list[str]:
     return found
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """Return an error as part of a line."""
     return f"{type(error).__name__}: {error}".strip().partition("\n")[0]
 
@@ -323,7 +355,7 @@ def _opened(module: str) -> tuple[Plugin | None, str]:
         plugin = importlib.import_module(module).PLUGIN
         version = plugin.version
     except FAULTS as error:
-        return None, _reason(error)
+        return None, reason_of(error)
     if version != VERSION:
         return None, f"it is for version {version} of seqgen's hooks, and this is {VERSION}"
     return plugin, ""
@@ -413,6 +445,16 @@ def tokenizers() -> Mapping[str, tuple[Installed, str]]:
 def tokenizer_readers() -> Iterator[Callable[[Path], Any]]:
     """Return what opens tokenizers of other tools, of all plugins."""
     return (reader for _, reader in _all("tokenizer_readers"))
+
+
+def document_readers() -> Mapping[str, tuple[Installed, str]]:
+    """Return the readers of documents of all plugins, by ending: the plugin, and the target."""
+    return _by_name("reader of", ((one, one.plugin.document_readers) for one in plugins()))
+
+
+def routes() -> Mapping[str, tuple[Installed, Route]]:
+    """Return the addresses that plugins add to `seqgen serve`, by path."""
+    return _by_name("route", ((one, one.plugin.routes) for one in plugins()))
 
 
 def listeners() -> list[tuple[str, Any]]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from places import ROOT
 
+from seqgen import hooks
+
 INIT = '''"""{about}"""
-from seqgen.hooks import Command, Plugin
+from seqgen.hooks import Command, Plugin, Route
 PLUGIN = Plugin({adds})
 '''
 
@@ -41,6 +45,18 @@ def install(
     entries = f"[console_scripts]\nx = y:z\n\n[seqgen.plugins]\n{name} = stranger_{name}\n"
     (metadata / "entry_points.txt").write_text(entries)
     return package
+
+
+def add(
+    monkeypatch: pytest.MonkeyPatch, site: Path, name: str, files: Mapping[str, str], adds: str
+) -> None:
+    """Lay a plugin into a folder, and have this process find it; see `install`."""
+    package = install(site, name, files, adds).name
+    monkeypatch.syspath_prepend(site)
+    plugin = importlib.import_module(package).PLUGIN
+    added = hooks.Installed(name, package, f"stranger-{name}", "1.5", plugin)
+    every = (*hooks.plugins(), added)
+    monkeypatch.setattr(hooks, "plugins", lambda: every)
 
 
 def seqgen(

@@ -1,11 +1,11 @@
 """Filters on the next token's distribution: pure functions of history and log-probabilities.
 
-They apply in a fixed order, `ORDER`: tokens that are never written (`Forbid`), banned sequences,
-the minimum length, forced tokens, a pattern, no copies, the three penalties, no repeated n-gram,
-temperature, top-k, top-p, min-p, locally typical. Each takes and returns normalised
-log-probabilities (B, V), so each works on the output of the previous one. No filter removes every
-token: the most probable one always stays. Only those that plugins add, such as the constraint of a
-pattern (`constraint.TextConstraint`), may end a text instead.
+They apply in a fixed order: tokens that are never written (`Forbid`), banned sequences, the minimum
+length, forced tokens, the constraint and the filters of plugins (`settings.filters`), the three
+penalties, no repeated n-gram, temperature, top-k, top-p, min-p, locally typical. Each takes and
+returns normalised log-probabilities (B, V), so each works on the output of the previous one. No
+filter removes every token: the most probable one always stays. Only those that plugins add, such as
+the constraint of a pattern (`constraint.TextConstraint`), may end a text instead.
 
 They work on NumPy arrays, whatever device the model is on. That gives the same numbers everywhere,
 and for small vocabularies a call costs a fraction of torch's.
@@ -27,22 +27,6 @@ from seqgen.settings.generation import SampleOptions
 
 # (history: each row's tokens so far, log_probs (B, V)) -> log_probs (B, V)
 Processor = Callable[[Sequence[Sequence[int]], np.ndarray], np.ndarray]
-
-ORDER = (
-    "tokens that are never written",
-    "banned",
-    "min-tokens",
-    "forced",
-    "pattern",
-    "max-copy",
-    "repetition, presence and frequency penalties",
-    "no-repeat n-gram",
-    "temperature",
-    "top-k",
-    "top-p",
-    "min-p",
-    "typical",
-)
 
 IMPOSSIBLE = -np.inf
 # Prompts whose n-grams are remembered, as many as are usually continued side by side.

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, AnyStr, Literal
 
+from seqgen import hooks
 from seqgen.errors import SeqgenError, UsageError, reported
+from seqgen.hooks import Installed
 from seqgen.limits import LineBuffer
 from seqgen.packages import require_packages
 from seqgen.text.file_kinds import (
@@ -219,8 +221,11 @@ def no_text(name: str | Path, files: Sequence[Path]) -> SeqgenError:
 
 
 def file_kind(path: Path) -> FileKind | None:
-    """Return what a file is by its name and its first bytes; see `kind_of`."""
-    return kind_of(path, head_of(path))
+    """Return what a file is by its name and its first bytes; see `kind_of`.
+
+    A document that a plugin reads is a text.
+    """
+    return None if document_reader(path) else kind_of(path, head_of(path))
 
 
 def binary_files(name: str | Path) -> list[Path]:
@@ -283,8 +288,11 @@ def has_nul(path: Path) -> bool:
 def head_of(path: Path) -> bytes:
     """Return the first bytes of a file, decompressed if its name says that it is compressed.
 
-    None of a pipe, which could be read only once, nor where a file cannot be read.
+    None of a pipe, which could be read only once, of a document that a plugin reads, nor where a
+    file cannot be read.
     """
+    if document_reader(path):
+        return b""
     try:
         return next(_blocks(path, HEAD_BYTES), b"")[:HEAD_BYTES] if path.is_file() else b""
     except (OSError, EOFError, zlib.error, lzma.LZMAError, SeqgenError):
@@ -301,12 +309,36 @@ def _in_cache(path: Path, given: Path) -> bool:
     return PYTHON_CACHE in path.parts and PYTHON_CACHE not in given.parts
 
 
+def document_reader(path: Path) -> tuple[Installed, str] | None:
+    """Return the plugin that reads files with such a name as documents, and its target; or None."""
+    return hooks.document_readers().get(path.suffix.lower())
+
+
+def read_document(path: Path, plugin: Installed, target: str) -> Iterator[str]:
+    """Yield the text of a document in pieces, as a plugin reads it.
+
+    Raises:
+        SeqgenError: the plugin cannot read it.
+    """
+    try:
+        yield from plugin.load(target)(path)
+    except (SeqgenError, OSError):
+        raise
+    except hooks.FAULTS as error:
+        why = hooks.reason_of(error)
+        raise SeqgenError(f"{path} cannot be read by the plugin {plugin.title}: {why}") from error
+
+
 def decoded(path: Path) -> Iterator[str]:
     """Yield the text of one file in pieces, without its byte order mark.
 
     Raises:
         SeqgenError: the file cannot be read, or has bytes that are not UTF-8 (says where).
     """
+    if (reader := document_reader(path)) is not None:
+        with reported(f"{path} cannot be read"):
+            yield from read_document(path, *reader)
+        return
     with reported(f"{path} cannot be read"):
         try:
             yield from decode_blocks(_blocks(path), str(path))

@@ -11,10 +11,10 @@ import pytest
 from helpers_io import quick
 from hypothesis import given
 from hypothesis import strategies as st
+from known_models import fake
 
 from seqgen.errors import UsageError
 from seqgen.generation.processors import (
-    ORDER,
     Ban,
     Force,
     History,
@@ -29,6 +29,9 @@ from seqgen.generation.processors import (
     likeliest,
     normalise,
 )
+from seqgen.generation.sample import Writer
+from seqgen.settings.generation import SampleOptions
+from seqgen.settings.options import is_group
 
 V = 5
 rows = st.lists(st.floats(-8, 0), min_size=V, max_size=V).map(
@@ -271,23 +274,32 @@ def test_what_is_refused(processor, arguments):
         processor(*arguments)
 
 
-# What help calls those filters of ORDER that are not called by their option.
+PENALTIES = "repetition, presence and frequency penalties"
+# What help calls the filters that have no option of their name.
 IN_HELP = {
-    ORDER[0]: ORDER[0],
-    "banned": "--ban",
-    "forced": "--force",
-    "repetition, presence and frequency penalties": "repetition, presence and frequency penalties",
-    "no-repeat n-gram": "--no-repeat-ngram",
+    "forbidden": "tokens that are never written",
+    "repetition-penalty": PENALTIES,
+    "presence-frequency": PENALTIES,
 }
 
 
-def test_help_names_the_filters_in_their_order():
+def test_help_names_the_filters_in_the_order_they_apply_in():
     from seqgen.cli.sample import sample
 
+    penalties = {"repetition_penalty": 2.0, "presence_penalty": 1.0, "no_repeat_ngram": 3}
+    cuts = {"temperature": 0.5, "top_k": 3, "top_p": 0.9, "min_p": 0.1, "typical": 0.9}
+    begin = {"ban": ("c",), "min_tokens": 1, "force": "ab"}
+    options = SampleOptions.of(seed=1, **begin, **penalties, **cuts)
+    applied = [one.name for one in Writer(fake(documents="line"), options).processors]
+    assert len(applied) == 2 + len(begin) + len(penalties) + len(cuts) - 1
+    added = [kind for kind in SampleOptions.types()["added"].types().values() if is_group(kind)]
+    of_plugins = [kind.constraint_flag for kind in added] + [kind.filter_flag for kind in added]
+    names = [IN_HELP.get(name, f"--{name}") for name in applied]
+    at = names.index("--force") + 1
+    names[at:at] = filter(None, of_plugins)
     text = " ".join(sample.__doc__.split())
-    names = [IN_HELP.get(name, f"--{name}") for name in ORDER]
     places = [text.index(name) for name in names]
-    assert places == sorted(places) and len(set(places)) == len(ORDER)
+    assert places == sorted(places) and len(set(places)) == len(names) - 1
 
 
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.9, 0.99, 0.999999])

@@ -1,12 +1,13 @@
 """Plugins of other distributions: how they are found, and what those that are broken cost."""
 
+import codecs
 import json
 import re
 
 import pytest
 from helpers_cli import needs
 from places import ROOT
-from strangers import install, seqgen
+from strangers import add, install, seqgen
 
 from seqgen import hooks
 
@@ -133,6 +134,48 @@ def test_the_filter_of_the_page_filters(site, run, tmp_path):
     assert (code, err) == (0, "") and len(out) > 30 and not re.search(r"\d", out)
     code, out, _ = run("sample", "a", "--no-digits", "--max-tokens", 2, "--explain")
     assert code == 0 and "no-digits" in out
+
+
+READER = """
+from seqgen.errors import SeqgenError
+
+def read(path):
+    head, _, body = path.read_bytes().partition(b"\\0")
+    if head != b"rot13":
+        raise SeqgenError(f"{path} is no document of this kind")
+    if not body:
+        raise ValueError("nothing to turn")
+    import codecs
+    yield codecs.decode(body.decode(), "rot13")
+"""
+
+
+def test_documents_are_read_as_texts(tmp_path, monkeypatch, cli):
+    adds = 'document_readers={".rot": "rot:read", ".none": "gone:read"}'
+    add(monkeypatch, tmp_path / "site", "rot", {"rot.py": READER}, adds)
+    text, folder = "to be or not\n" * 50, tmp_path / "folder"
+    folder.mkdir()
+    document, plain = folder / "a.ROT", tmp_path / "a.txt"
+    document.write_bytes(b"rot13\0" + codecs.encode(text, "rot13").encode())
+    plain.write_text(text)
+    common = ("--model", "ngram", "--quiet", "--name")
+    for name, data in (("one", document), ("all", folder), ("text", plain)):
+        assert cli("train", data, *common, name) == (0, "", "")
+    scores = {cli("perplexity", document, "-m", name)[1] for name in ("one", "all", "text")}
+    assert len(scores) == 1
+    said = f"seqgen: {folder}/b.rot "
+    for content, why in (
+        (b"x", "is no document of this kind"),
+        (
+            b"rot13",
+            "cannot be read by the plugin rot (stranger-rot 1.5): ValueError: nothing to turn",
+        ),
+    ):
+        (folder / "b.rot").write_bytes(content)
+        assert cli("train", folder / "b.rot", *common, "b") == (1, "", f"{said}{why}\n")
+    (folder / "b.none").write_text("x")
+    why = "ModuleNotFoundError: No module named 'stranger_rot.gone'"
+    assert cli("train", folder / "b.none", *common, "b")[2].endswith(f"{why}\n")
 
 
 ROWS = {

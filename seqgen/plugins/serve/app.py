@@ -32,8 +32,9 @@ from starlette.responses import (
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from seqgen import hooks
 from seqgen.engines.ops import ops_of, without_gradients
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, UsageError
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.processors import normalise
 from seqgen.generation.prompts import Prompt, opening
@@ -551,8 +552,22 @@ async def score(server: Server, request: Request) -> Response:
     await until_gone(request, server.prepare(deadline, check_lengths, *how))
     if pairs:
         lines = tuple(f"{a}\t{b}" for a, b in zip(sources, lines, strict=True))
+    return await records_of(server, request, loaded, deadline, score_each(loaded, lines))
+
+
+async def records_of(
+    server: Server,
+    request: Request,
+    loaded: LoadedModel,
+    deadline: float,
+    work: Iterator[dict[str, Any] | None],
+) -> Response:
+    """Have the engine make the records that `work` yields, between the texts of others; send them.
+
+    None in the place of a record lets others go first.
+    """
     inbox = Inbox()
-    task = Job(loaded, inbox.put, deadline, score_each(loaded, lines))
+    task = Job(loaded, inbox.put, deadline, work)
     server.engine.submit(task)
 
     async def all_of_them() -> list[dict[str, Any]]:
@@ -563,6 +578,35 @@ async def score(server: Server, request: Request) -> Response:
     finally:
         task.cancelled = True
     return JSONResponse({"object": "list", "model": loaded.name, "data": records})
+
+
+def endpoint_of(function: Callable[..., Iterator[Any]], known: Sequence[str]) -> Endpoint:
+    """Return the endpoint of a plugin's route.
+
+    Args:
+        function: yields records; see `hooks.Route`.
+        known: the fields that a request may have besides the model.
+    """
+
+    async def endpoint(server: Server, request: Request) -> Response:
+        deadline = server.deadline()
+        fields = await server.read(request, ("model", *known))
+        loaded = await server.model(fields)
+        work = function(loaded, **{name: fields.get(name) for name in known})
+        return await records_of(server, request, loaded, deadline, work)
+
+    return endpoint
+
+
+def added_routes() -> dict[str, tuple[str, Endpoint]]:
+    """Return the routes of plugins, by path; those that cannot be used are left out."""
+    found: dict[str, tuple[str, Endpoint]] = {}
+    for path, (plugin, route) in hooks.routes().items():
+        with plugin.guarded(f"its route {path}"):
+            if path in ROUTES:
+                raise UsageError("seqgen serve has one of this path")
+            found[path] = "POST", endpoint_of(plugin.load(route.target), route.fields)
+    return found
 
 
 @dataclass(frozen=True)
@@ -825,9 +869,10 @@ def make_app(server: Server) -> ASGIApp:
     async def gone(request: Request, error: Exception) -> Response:
         return Response(status_code=499)  # which nobody reads
 
+    endpoints = {**ROUTES, **added_routes()}
     routes = [
         Route(path, partial(answer, server), methods=[method])
-        for path, (method, answer) in ROUTES.items()
+        for path, (method, answer) in endpoints.items()
     ]
     answered = HTTPException, SeqgenError, Busy, RecursionError, Exception
     handlers = {ClientDisconnect: gone, **dict.fromkeys(answered, failed)}
@@ -836,7 +881,7 @@ def make_app(server: Server) -> ASGIApp:
     if options.api_key is not None:
         app = Key(app, options.api_key)
     if options.allow_origin:
-        methods = {method for method, _ in ROUTES.values()}
+        methods = {method for method, _ in endpoints.values()}
         how = {"allow_methods": sorted(methods), "allow_headers": ["*"]}
         app = CORSMiddleware(app, allow_origins=options.allow_origin, **how)
     return Guard(app, server)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from seqgen import hooks
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.model_options import Threads
 from seqgen.cli.shell.output import Output, say
@@ -51,6 +52,8 @@ def serve(served: Served, options: ServeOptions, threads: Threads, out: Output) 
 
     def announce(shelf: Shelf, address: str) -> None:
         names = list(shelf.stored)
+        for problem in hooks.new_problems():
+            out.notice(problem)
         if shelf.left_out:
             out.notice(f"too large for --memory, and left out: {', '.join(shelf.left_out)}")
         if not out.record({"models": names, "address": address}):

@@ -30,7 +30,9 @@ pytest.importorskip("uvicorn")
 from places import STORED
 from safetensors.numpy import load_file, save
 from starlette.testclient import TestClient
+from strangers import add
 
+from seqgen import hooks
 from seqgen.cli import run
 from seqgen.engines.native.library import library
 from seqgen.errors import SeqgenError, UsageError
@@ -1358,3 +1360,50 @@ def test_an_address_that_is_taken_is_said_in_a_line():
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and done.stdout == ""
     assert len(done.stderr.splitlines()) == 1 and port in done.stderr
+
+
+ROUTES = """
+from seqgen.errors import SeqgenError
+
+def lengths(loaded, texts, most):
+    for text in texts or ():
+        if not isinstance(text, str):
+            raise SeqgenError("texts must be texts")
+        yield {"tokens": min(len(loaded.tokenizer.encode(text)), most or 100)}
+"""
+
+
+def test_plugins_add_routes(live, tmp_path, monkeypatch):
+    routes = {
+        "/v1/lengths": 'Route("routes:lengths", ("texts", "most"))',
+        "/v1/score": 'Route("routes:lengths")',
+        "/v1/gone": 'Route("routes:gone")',
+    }
+    adds = ", ".join(f"{path!r}: {route}" for path, route in routes.items())
+    adds = f"routes={{{adds}}}"
+    add(monkeypatch, tmp_path / "site", "lengths", {"routes.py": ROUTES}, adds)
+    client = TestClient(make_app(live.served), base_url="http://localhost")
+    said = "plugin lengths (stranger-lengths 1.5): its route {} is left out: {}"
+    assert hooks.new_problems() == [
+        said.format("/v1/score", "UsageError: seqgen serve has one of this path"),
+        said.format(
+            "/v1/gone", "AttributeError: module 'stranger_lengths.routes' has no attribute 'gone'"
+        ),
+    ]
+    model = NAMES["lstm"]
+
+    def ask(**fields):
+        answer = client.post("/v1/lengths", json={"model": model, **fields})
+        return answer.status_code, answer.json()
+
+    code, found = ask(texts=["tea", "", "ten"], most=2)
+    assert code == 200 and found["data"] == [{"tokens": n} for n in (2, 0, 2)]
+    assert found["model"] == model and ask()[1]["data"] == []
+    for fields, why in (
+        ({"texts": [1]}, "texts must be texts"),
+        ({"text": []}, "there is no field 'text'; did you mean 'texts'?"),
+        ({"model": "x"}, "there is no model 'x' here; GET /v1/models lists those there are"),
+    ):
+        code, answer = ask(**fields)
+        assert code in (400, 404) and answer["error"]["message"] == why
+    assert client.get("/v1/gone").status_code == client.get("/v1/lengths").status_code - 1 == 404
