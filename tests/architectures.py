@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqgen import registry
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
-from seqgen.models.memory.cached import Cached
+from seqgen.models.memory.model import Cached
 from seqgen.models.mixture.model import Mixture
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.settings import ModelConfig

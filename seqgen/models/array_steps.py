@@ -15,9 +15,9 @@ from seqgen.engines.choice import choose_for_step
 from seqgen.engines.fast_layers import quantize_linear_layers
 from seqgen.engines.tensor_products import as_array, as_tensor, weights_as_arrays
 from seqgen.errors import SeqgenError
+from seqgen.models.arrays import NeuralArrays
 from seqgen.models.base import require_no_graph
 from seqgen.models.distributions import DAMAGED
-from seqgen.models.inference import NeuralArrays
 from seqgen.models.state import State
 
 T = TypeVar("T")

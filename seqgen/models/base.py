@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from seqgen.engines.parts import Pieces, fill
 from seqgen.engines.weights import FLOATS, require_types
-from seqgen.models.array_network import Configured
-from seqgen.models.inference import HiddenStateModel, InferenceModel
+from seqgen.models.inference import Configured, HiddenStateModel, InferenceModel
 from seqgen.models.low_rank import adapter_tensors, adapters_of
 from seqgen.models.network import Network
 from seqgen.models.state import State

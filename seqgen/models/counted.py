@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from seqgen.engines.ops import ops_of
+from seqgen.models.arrays import ArrayModel
 from seqgen.models.base import LanguageModel
-from seqgen.models.inference import ArrayModel
 from seqgen.models.scores import Predictions, ScoreDetail, Scores
 from seqgen.models.state import State
 from seqgen.text.corpus import Gathered

@@ -7,17 +7,13 @@ verbs: ids, states and logits are tensors for the one, arrays for the other.
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from seqgen.engines.ops import ArrayOps, Leaf, Ops, without_gradients
-from seqgen.engines.parts import fill_over_arrays
-from seqgen.engines.weights import Weights
-from seqgen.models.array_network import ArrayNetwork, Configured
+from seqgen.engines.ops import Leaf, Ops, without_gradients
 from seqgen.models.scores import Predictions, ScoreDetail, Scores, WrittenOut
 from seqgen.settings import ModelConfig
 
@@ -27,6 +23,26 @@ if TYPE_CHECKING:
 
 # Scoring makes at most this many logits at a time (32 MB in float32).
 LOGITS_AT_ONCE = 1 << 23
+
+
+class Configured:
+    """What a configuration has built, in either engine.
+
+    Attributes:
+        config: what built it.
+    """
+
+    config: ModelConfig
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of tokens V."""
+        return self.config.vocab_size
+
+    @property
+    def parts(self) -> Sequence[Configured]:
+        """The models that it consists of, without their caches: of most, itself."""
+        return [self]
 
 
 class InferenceModel(Configured, ABC):
@@ -214,14 +230,6 @@ class Drawer(Protocol):
         """Return the state after one more token of each row."""
 
 
-class ArrayModel(ArrayNetwork, InferenceModel):
-    """A language model over NumPy arrays."""
-
-    def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
-        logits, state = self(np.array(tokens)[:, None], state)
-        return logits[:, 0], state
-
-
 class HiddenStateModel(InferenceModel):
     """A model that makes features of the past and a linear `head` over them.
 
@@ -273,20 +281,3 @@ class HiddenStateModel(InferenceModel):
             last: see `InferenceModel.__call__`.
         """
         return self.ops.wide(self.head(features if last is None else features[:, -last:]))
-
-
-class NeuralArrays(HiddenStateModel, ArrayModel):
-    """`HiddenStateModel` over arrays."""
-
-    __call__ = HiddenStateModel.predict
-
-    def __init__(self, config: ModelConfig, weights: Weights, ops: Ops = ArrayOps) -> None:
-        self.config = config
-        fill_over_arrays(self, self.pieces(config), weights, ops)
-        table = weights["embedding.weight"]
-        self.vectors, self.dtype = table[: config.vocab_size], table.dtype
-
-    @functools.cached_property
-    def like(self) -> np.ndarray:
-        """An array of the type and width of the features, (0, H)."""
-        return np.empty((0, self.shapes(self.config)["head.weight"][-1]), self.dtype)

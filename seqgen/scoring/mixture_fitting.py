@@ -11,10 +11,10 @@ import numpy as np
 
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.inference import InferenceModel
+from seqgen.models.mixture.equations import Mixed, guide_of
 from seqgen.models.mixture.fitting import MatchedOrders, fit_by_order, fit_weights, mixed_log_probs
 from seqgen.models.mixture.gate import orders_of
 from seqgen.models.mixture.gate_fitting import Contexts, WholeDistributions, fit_gate
-from seqgen.models.mixture.mixed import Mixed, guide_of
 from seqgen.scoring.loop import in_order, parallel_rows, score_corpus
 from seqgen.scoring.perplexity import check_token_file, for_model
 from seqgen.settings.scoring import CacheConfig, Scoring

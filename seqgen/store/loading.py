@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from seqgen import registry, store
 from seqgen.engines.choice import NO_ARRAY_MODEL, EngineChoice, Workload, choose_engine
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.inference import ArrayModel, InferenceModel, NeuralArrays
+from seqgen.models.arrays import ArrayModel, NeuralArrays
+from seqgen.models.inference import InferenceModel
 from seqgen.settings import WHOLE_NUMBERS, DataConfig, Direction
 from seqgen.settings.scoring import CacheConfig
 from seqgen.store import StoredMixture, StoredModel
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     import torch
 
     from seqgen.engines.precision import Precision
-    from seqgen.models.mixture.mixed import Mixed
+    from seqgen.models.mixture.equations import Mixed
 
 
 @dataclass(frozen=True)
@@ -203,11 +204,11 @@ def beside_caches(
 ) -> InferenceModel | None:
     """Return a model with a cache beside it, or with several; None if it has no features."""
     if isinstance(model, ArrayModel):
-        from seqgen.models.memory.continuous_cache import CachedArrays
+        from seqgen.models.memory.arrays import CachedArrays
 
         return CachedArrays(model, cache, flatnesses) if isinstance(model, NeuralArrays) else None
     from seqgen.models.base import NeuralLanguageModel
-    from seqgen.models.memory.cached import Cached
+    from seqgen.models.memory.model import Cached
 
     return Cached(model, cache, flatnesses) if isinstance(model, NeuralLanguageModel) else None
 
@@ -319,7 +320,7 @@ def joined(
 ) -> Mixed:
     """Return models of one engine as one; see `Mixed.mix`."""
     if all(isinstance(part, ArrayModel) for part in parts):
-        from seqgen.models.mixture.mixed import MixtureArrays
+        from seqgen.models.mixture.arrays import MixtureArrays
 
         return MixtureArrays(parts, weights, by_order, gate)
     from seqgen.models.mixture.model import Mixture

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from seqgen.models.array_network import ArrayNetwork
+    from seqgen.models.arrays import ArrayNetwork
     from seqgen.models.base import LanguageModel
     from seqgen.registry import Architecture
     from seqgen.settings import ModelConfig

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.models.hmm.arrays import HMMConfig
 from seqgen.models.hmm.model import HMM
+from seqgen.models.hmm.settings import HMMConfig
 from seqgen.text.batches import spans_of
 from seqgen.text.corpus import Corpus
 

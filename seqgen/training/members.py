@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from seqgen.engines.dropout import RowSlice, drawing_for
+from seqgen.models.mixture.equations import MixtureState
 from seqgen.models.mixture.members import SEEDS, Members
-from seqgen.models.mixture.mixed import MixtureState
 from seqgen.models.state import State
 from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import Batch, Portion, portions

@@ -20,7 +20,7 @@ from torch import Tensor
 from seqgen import ranks
 from seqgen.engines.dropout import RowSlice, drawing_for
 from seqgen.models.network import Network, copied
-from seqgen.models.recurrent.batch_norm import BatchNorm
+from seqgen.models.recurrent.cell import BatchNorm
 from seqgen.models.state import State
 from seqgen.settings.regimes import READING_REGIMES
 from seqgen.settings.training import TrainingConfig

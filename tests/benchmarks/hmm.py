@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from seqgen.models.hmm.arrays import HMMConfig
 from seqgen.models.hmm.model import HMM
+from seqgen.models.hmm.settings import HMMConfig
 from seqgen.text.corpus import Corpus
 from seqgen.training.baum_welch import expected_counts, random_tables
 

@@ -18,7 +18,7 @@ from seqgen import registry
 from seqgen.engines.precision import Precision, choose_device, choose_precision, parameter_type
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.network import hidden_matrices
-from seqgen.models.seq2seq.transformer_arrays import SourceAttention
+from seqgen.models.seq2seq.transformer_equations import SourceAttention
 from seqgen.models.transformer.equations import Attention
 from seqgen.presets import SHARED
 from seqgen.settings.training import TrainingConfig

@@ -20,7 +20,7 @@ from seqgen.models.base import LanguageModel
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.seq2seq.model import Seq2SeqTransformer
-from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
+from seqgen.models.seq2seq.settings import Seq2SeqTransformerConfig
 from seqgen.models.transformer.model import Transformer
 from seqgen.presets import SHARED
 from seqgen.settings.generation import BeamOptions

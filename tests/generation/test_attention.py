@@ -28,7 +28,7 @@ from seqgen.generation.from_source import (
     written_pieces,
 )
 from seqgen.generation.prompts import read_prompt
-from seqgen.models.seq2seq.base import windows
+from seqgen.models.seq2seq.from_source import windows
 from seqgen.settings.generation import ChosenHeads, SourceOptions
 from seqgen.store.loading import load
 from seqgen.text.tokenizers.byte import ByteTokenizer

@@ -13,7 +13,7 @@ from seqgen.generation.beam_groups import SearchPrompt
 from seqgen.generation.hypotheses import LengthNorm
 from seqgen.generation.processors import Forbid
 from seqgen.models.seq2seq.model import Seq2SeqTransformer
-from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
+from seqgen.models.seq2seq.settings import Seq2SeqTransformerConfig
 from seqgen.presets import SHARED
 from seqgen.text.sources import TokenSources
 

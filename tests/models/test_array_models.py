@@ -21,10 +21,10 @@ from seqgen.engines.tensor_ops import TensorOps
 from seqgen.engines.weights import Weights
 from seqgen.errors import UsageError
 from seqgen.models.base import weights_of
-from seqgen.models.mixture.mixed import MixtureArrays
+from seqgen.models.mixture.arrays import MixtureArrays
 from seqgen.models.mixture.model import Mixture
 from seqgen.models.seq2seq import encoding
-from seqgen.models.seq2seq.base import FromSource
+from seqgen.models.seq2seq.from_source import FromSource
 from seqgen.settings.scoring import CacheConfig
 from seqgen.store.loading import beside_caches
 from seqgen.text.sources import TokenSources, VectorSources

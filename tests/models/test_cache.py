@@ -15,7 +15,7 @@ from helpers_cli import records, refusal
 import seqgen
 from seqgen.cli import run
 from seqgen.errors import UsageError
-from seqgen.models.memory.cached import Cached
+from seqgen.models.memory.model import Cached
 from seqgen.models.memory.recent import Recent, recall, with_weights
 from seqgen.scoring.mixture_fitting import fit
 from seqgen.scoring.perplexity import perplexity

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from seqgen.engines import arrays
 from seqgen.models import base
 from seqgen.models import inference as reader
-from seqgen.models.mixture import mixed as mixture_model
+from seqgen.models.mixture import equations as mixture_model
 from seqgen.models.ngram import look_ups
 from seqgen.models.seq2seq.memory import Memory
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import load_weights, weights_of
-from seqgen.models.memory.cached import Cached
+from seqgen.models.memory.model import Cached
 from seqgen.models.transformer.attention_figures import attention_figures, attention_weights
 from seqgen.models.transformer.model import Transformer
 from seqgen.settings.scoring import CacheConfig

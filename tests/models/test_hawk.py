@@ -11,8 +11,9 @@ from architectures import Case, ids
 
 from seqgen.engines.parts import Made
 from seqgen.errors import UsageError
-from seqgen.models.recurrent.hawk import Hawk
-from seqgen.models.recurrent.hawk_arrays import DECAYS, LEAST, RGLRU, HawkConfig
+from seqgen.models.hawk.equations import DECAYS, LEAST, RGLRU
+from seqgen.models.hawk.model import Hawk
+from seqgen.models.hawk.settings import HawkConfig
 
 
 def sigmoid(x):

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from seqgen import registry
 from seqgen.cli import run
 from seqgen.errors import UsageError
-from seqgen.models.hmm.arrays import HMMConfig
 from seqgen.models.hmm.model import HMM
+from seqgen.models.hmm.settings import HMMConfig
 from seqgen.text.corpus import Corpus
 from seqgen.training import baum_welch
 from seqgen.training.baum_welch import Tables, expected_counts, fit, maximise, random_tables

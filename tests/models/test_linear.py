@@ -11,7 +11,7 @@ from seqgen.engines.arrays import Products
 from seqgen.engines.fast_layers import FastLinear
 from seqgen.engines.tensor_products import has_packed
 from seqgen.models.seq2seq.model import Seq2Seq, Seq2SeqConfig, Seq2SeqTransformer
-from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
+from seqgen.models.seq2seq.settings import Seq2SeqTransformerConfig
 
 needs_onednn = pytest.mark.skipif(not has_packed(), reason="torch has no such product here")
 

@@ -17,9 +17,9 @@ from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.distributions import weighted_sum_of
+from seqgen.models.mixture.equations import weighted_sum
 from seqgen.models.mixture.fitting import fit_by_order, fit_weights
 from seqgen.models.mixture.gate_fitting import PRIOR, Contexts, fit_gate
-from seqgen.models.mixture.mixed import weighted_sum
 from seqgen.models.mixture.model import Mixture
 from seqgen.models.ngram.arrays import NGramArrays
 from seqgen.models.ngram.model import NGram

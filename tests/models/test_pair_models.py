@@ -33,13 +33,13 @@ from seqgen.generation.draw import greedy
 from seqgen.generation.sampling import Row, sample
 from seqgen.models.base import load_weights, weights_of
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
-from seqgen.models.seq2seq import scores as scoring
+from seqgen.models.seq2seq import attention as scoring
+from seqgen.models.seq2seq.attention import read
+from seqgen.models.seq2seq.layers import SourceLayers, stacked
 from seqgen.models.seq2seq.memory import Memory
 from seqgen.models.seq2seq.model import Reading, Seq2Seq, Seq2SeqConfig, Seq2SeqTransformer
-from seqgen.models.seq2seq.recurrent_settings import stacked
-from seqgen.models.seq2seq.scores import SCORES, read
-from seqgen.models.seq2seq.source_layers import SourceLayers
-from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
+from seqgen.models.seq2seq.recurrent_equations import SCORES
+from seqgen.models.seq2seq.settings import Seq2SeqTransformerConfig
 from seqgen.presets import SHARED
 from seqgen.text.sources import TokenSources
 from seqgen.text.tokenizers.char import CharTokenizer

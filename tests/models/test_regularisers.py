@@ -11,10 +11,8 @@ from training_runs import corpus_of, run_loop
 from seqgen import registry
 from seqgen.engines.dropout import Dropout, WordDropout, kept
 from seqgen.errors import UsageError
-from seqgen.models.recurrent.batch_norm import BatchNorm
-from seqgen.models.recurrent.cell import Cell
-from seqgen.models.recurrent.noise import Noise
-from seqgen.models.seq2seq.source_layers import ragged_sequence
+from seqgen.models.recurrent.cell import BatchNorm, Cell, Noise
+from seqgen.models.seq2seq.layers import ragged_sequence
 from seqgen.training.reading import ActivationPenalties
 
 B, T, E, H = 2, 5, 3, 4

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from seqgen.models.seq2seq.model import EncoderDecoder, Seq2Seq, Seq2SeqConfig, Seq2SeqTransformer
-from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
+from seqgen.models.seq2seq.settings import Seq2SeqTransformerConfig
 from seqgen.text.batches import IGNORED, PairBatches
 from seqgen.text.corpus import Corpus
 from seqgen.text.sources import TokenSources

@@ -184,7 +184,7 @@ def test_a_counted_model_has_no_regime(arguments, text, capsys):
 
 def test_a_regime_that_needs_features_refuses_a_model_without(monkeypatch):
     monkeypatch.delattr(HiddenStateModel, "hidden")
-    monkeypatch.delattr("seqgen.models.recurrent.arrays.RecurrentStack.hidden")
+    monkeypatch.delattr("seqgen.models.recurrent.equations.RecurrentStack.hidden")
     assert plan_of("lstm", None, {"regime": "scheduled"}, {}, ["regime"])
     with pytest.raises(UsageError, match="professor-forcing needs a model with hidden features"):
         plan_of("lstm", None, {"regime": "professor-forcing"}, {}, ["regime"])

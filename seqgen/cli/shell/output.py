@@ -175,7 +175,7 @@ class Output(Options, panel=Panel.OUTPUT):
             self.announce(f"{said}; install seqgen again")
         if not self.explains:
             return
-        from seqgen.models.array_network import ArrayNetwork
+        from seqgen.models.arrays import ArrayNetwork
 
         kernels = "without" if library() is None else "with"
         for loaded in models:

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from seqgen.models.counted import CountedModel
-from seqgen.models.hmm.arrays import HMMArrays, HMMConfig
+from seqgen.models.hmm.arrays import HMMArrays
+from seqgen.models.hmm.settings import HMMConfig
 
 
 class HMM(CountedModel):

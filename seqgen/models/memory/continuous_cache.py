@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from seqgen.engines.ops import Leaf, ops_of
-from seqgen.models.inference import ArrayModel, InferenceModel, NeuralArrays
+from seqgen.models.inference import InferenceModel
 from seqgen.models.memory.recent import (
     FEWEST_TOGETHER,
     NOTHING,
@@ -135,18 +135,6 @@ class OverCache(InferenceModel):
     def most_at_once(self) -> int:
         pairs = PAIRS_AT_ONCE // (self.cache.size + FEWEST_TOGETHER)
         return min(self.inner.most_at_once, max(1, pairs))
-
-
-class CachedArrays(OverCache, ArrayModel):
-    """`OverCache` of an array model."""
-
-    __call__ = OverCache.interpolated
-
-    def __init__(
-        self, inner: NeuralArrays, cache: CacheConfig, flatnesses: Sequence[float] | None = None
-    ) -> None:
-        self.put_beside(inner, cache, flatnesses)
-        self.dtype = inner.dtype
 
 
 class CachedPredictions(Predictions):

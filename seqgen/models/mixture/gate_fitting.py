@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from seqgen.engines.ops import ArrayOps, Leaf, ops_of
+from seqgen.models.mixture.equations import Mixed, MixtureState
 from seqgen.models.mixture.gate import LEAST, means_of, orders_of
-from seqgen.models.mixture.mixed import Mixed, MixtureState
 from seqgen.models.scores import ScoreDetail, Scores
 
 # Half of this times the squared distance from what is believed beforehand is added to the nats of

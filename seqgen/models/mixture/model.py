@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from seqgen.models.base import LanguageModel
-from seqgen.models.mixture.mixed import Mixed
+from seqgen.models.mixture.equations import Mixed
 
 
 class Mixture(Mixed, LanguageModel):

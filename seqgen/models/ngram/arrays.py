@@ -14,7 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from seqgen.engines.native.library import library
-from seqgen.models.inference import LOGITS_AT_ONCE, ArrayModel
+from seqgen.models.arrays import ArrayModel
+from seqgen.models.inference import LOGITS_AT_ONCE
 from seqgen.models.ngram.look_ups import LookUps, best_continuations, chosen_from
 from seqgen.models.ngram.native import NativeTables
 from seqgen.models.ngram.settings import NGramConfig

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqgen.models.inference import LOGITS_AT_ONCE, ArrayModel
+from seqgen.models.arrays import ArrayModel
+from seqgen.models.inference import LOGITS_AT_ONCE
 from seqgen.models.scores import Predictions, ScoreDetail, Scores, WrittenOut
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from seqgen.engines.native.library import address, library
-from seqgen.models.inference import ArrayModel
+from seqgen.models.arrays import ArrayModel
 
 
 class NativeTables:

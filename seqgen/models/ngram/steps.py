@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seqgen.models.inference import LOGITS_AT_ONCE, ArrayModel
+from seqgen.models.arrays import ArrayModel
+from seqgen.models.inference import LOGITS_AT_ONCE
 
 # The ids of the n-grams that a text ends with, of orders 1 to N - 1; -1 for what is not stored.
 Ids = Sequence[int]

@@ -11,15 +11,13 @@ import numpy as np
 
 from seqgen.engines.arrays import Affine, Arrays, input_map, input_map_of_ids
 from seqgen.engines.native.recording import Recorded
-from seqgen.engines.ops import ArrayOps, Leaf, Ops
+from seqgen.engines.ops import ArrayOps, Ops
 from seqgen.engines.weights import ArrayMap, Weights
-from seqgen.models.recurrent.equation import Equation, Maps, unchanged
+from seqgen.models.recurrent.cells.equation import Equation, Maps, scale_and_shift, unchanged
 
 Pair = tuple[np.ndarray, np.ndarray]
 # Positions of a text whose products with the input are made at once.
 PIECE = 512
-# Added to the variance in batch normalisation.
-EPS = 1e-5
 
 
 class RowInput(np.lib.mixins.NDArrayOperatorsMixin):
@@ -91,19 +89,6 @@ def over_arrays(
         fits = beside is not None and len(beside[0]) == len(weight)
         rows[name] = RowMap(weight, bias, beside if fits else None)
     return SimpleNamespace(**rows, **vectors)
-
-
-def scale_and_shift(p: Any) -> tuple[Leaf, Leaf]:
-    """Return what evaluation multiplies each feature by (H,), and what it then adds (H,).
-
-    That is batch normalisation with running figures, over arrays or tensors; see `batch_norm.py`.
-
-    Args:
-        p: weight, running_mean and running_var, (H,) each, and a bias (H,) or none.
-    """
-    scale = p.weight / (p.running_var + EPS) ** 0.5
-    shift, bias = -p.running_mean * scale, getattr(p, "bias", None)
-    return scale, shift if bias is None else shift + bias
 
 
 class ArrayLayer:

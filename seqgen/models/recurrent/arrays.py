@@ -1,203 +1,24 @@
-"""Recurrent language models: a stack of layers for both engines, and the model over arrays."""
+"""Recurrent language models over arrays."""
 
 from __future__ import annotations
 
 import functools
 import itertools
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence, Sized
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from seqgen.engines.native.recording import Program, Recorded, recorded
-from seqgen.engines.ops import ArrayOps, Leaf, Ops
-from seqgen.engines.parts import (
-    DropoutPiece,
-    Linear,
-    Made,
-    Piece,
-    Pieces,
-    Stack,
-    Table,
-    fill_over_arrays,
-    glorot,
-)
-from seqgen.engines.weights import Shapes, Weights, is_buffer
-from seqgen.models.inference import HiddenStateModel, NeuralArrays
-from seqgen.models.memory.pointer import Pointer
-from seqgen.models.memory.recent import Recent
-from seqgen.models.recurrent.array_layer import ArrayLayer, scale_and_shift
-from seqgen.models.recurrent.equation import Equation, Parts
+from seqgen.engines.ops import ArrayOps, Leaf
+from seqgen.engines.parts import Stack, fill_over_arrays
+from seqgen.engines.weights import Weights, is_buffer
+from seqgen.models.arrays import NeuralArrays
+from seqgen.models.recurrent.array_layer import ArrayLayer
+from seqgen.models.recurrent.cells.equation import Parts
+from seqgen.models.recurrent.equations import RecurrentStack, RecurrentState
 from seqgen.models.recurrent.settings import RecurrentConfig
 from seqgen.models.recurrent.spelling import Spelled
-from seqgen.models.state import State
-
-
-@dataclass
-class RecurrentState(State):
-    """What the layers hand on, and what a pointer looks back at.
-
-    Attributes:
-        layers: for each layer, the parts that its cell hands on, (B, H) unless it says otherwise.
-        recent: the last positions; None in a model without a pointer.
-    """
-
-    layers: tuple[tuple[Leaf, ...], ...]
-    recent: Recent | None = None
-
-
-@dataclass(frozen=True)
-class FeatureNorm(Piece):
-    """A normalisation over batch and time of each feature: a `BatchNorm` of tensors.
-
-    Attributes:
-        size: the number of features.
-        bias: see `BatchNorm`.
-    """
-
-    size: int
-    bias: bool = True
-
-    def shapes(self) -> Shapes:
-        names = "weight", *["bias"] * self.bias, "running_mean", "running_var"
-        return {f".{name}": (self.size,) for name in names} | {".num_batches_tracked": ()}
-
-    def over_arrays(self, weights: Weights, ops: Ops) -> Any:
-        scale, shift = scale_and_shift(weights)
-        return lambda x: x * scale + shift
-
-    def module(self) -> Any:
-        from seqgen.models.recurrent.batch_norm import BatchNorm
-
-        return BatchNorm(self.size, self.bias)
-
-
-@dataclass(frozen=True)
-class Layer(Piece):
-    """A recurrent layer of an equation: a `Cell` of tensors, or an `ArrayLayer`.
-
-    Attributes:
-        equation: what a step does.
-        inputs: see `ArrayLayer`.
-    """
-
-    equation: Equation
-    inputs: Any = None
-
-    def shapes(self) -> Shapes:
-        shapes = {f".{name}": about.shape for name, about in self.equation.parameters().items()}
-        if self.equation.config.norms == "input":
-            of_norm = FeatureNorm(shapes[".bias"][0], bias=False).shapes()
-            shapes |= {f".input_norm{name}": shape for name, shape in of_norm.items()}
-        return shapes
-
-    def over_arrays(self, weights: Weights, ops: Ops) -> ArrayLayer:
-        return ArrayLayer(self.equation, weights, self.inputs)
-
-    def module(self) -> Any:
-        from seqgen.models.recurrent.cell import Cell
-
-        return Cell(self.equation.input_size, self.equation.config)
-
-
-class RecurrentStack(HiddenStateModel):
-    """A stack of recurrent layers between an embedding and a softmax."""
-
-    config: RecurrentConfig
-
-    @staticmethod
-    def pieces(config: RecurrentConfig) -> Pieces:
-        equations, shares = config.equations(), config.dropout_shares
-        size, embedding = equations[-1].sizes[0], None
-        if config.input == "char-cnn":
-            embedding = Spelled(config)
-        elif config.input != "onehot":
-            embedding = Table(config.vocab_size, config.input_size)
-        norms = [FeatureNorm(one.sizes[0]) for one in equations if config.norms == "output"]
-        drops = {"input_dropout": config.input_dropout, "output_dropout": config.output_dropout}
-        return {
-            "embedding": embedding,
-            "layers": Stack([*map(Layer, equations)]),
-            "norms": Stack(norms),
-            "dropout": DropoutPiece(config.dropout, shares),
-            **{
-                name: DropoutPiece(config.dropout if p is None else p, shares)
-                for name, p in drops.items()
-            },
-            "head": Linear(size, config.vocab_size, init=glorot),
-            "pointer": Made(Pointer, size, config.pointer) if config.pointer else None,
-        }
-
-    def start(self, batch: int, stride: int | None = None) -> RecurrentState:
-        recent = Recent.empty(batch, self.pointer.sentinel) if self.pointer else None
-        return RecurrentState(tuple(layer.start(batch) for layer in self.layers), recent)
-
-    @abstractmethod
-    def first_input(self, tokens: Leaf) -> tuple[Leaf, Leaf | None]:
-        """Return what the first layer reads of tokens, and their vectors if later ones read these.
-
-        Args:
-            tokens: (B, T), or one of each row, see `step_or_sequence`.
-        """
-
-    @abstractmethod
-    def step_or_sequence(self, layer: Any, x: Leaf, past: Parts) -> tuple[Leaf, Parts]:
-        """Return what a layer makes of x, one token of each row or several, and the parts after."""
-
-    def outputs(
-        self, tokens: Leaf, state: RecurrentState
-    ) -> tuple[list[Leaf | None], tuple[Parts, ...]]:
-        """Return the vectors of tokens, see `first_input`, and what each layer makes of them.
-
-        Args:
-            tokens: (B, T).
-            state: of what came before.
-
-        Returns:
-            These, (B, T, H) each, residual connections added up, and the state of each layer
-            after the tokens. With dense connections a layer reads all that is before its own
-            output in the list.
-        """
-        x, vectors = self.first_input(tokens)
-        outputs, after = [vectors], []
-        for index, (layer, past) in enumerate(zip(self.layers, state.layers, strict=True)):
-            below = self.ops.join(*outputs) if self.config.dense and index > 0 else x
-            read = (self.dropout if index > 0 else self.input_dropout)(below)
-            y, parts = self.step_or_sequence(layer, read, past)
-            if self.norms:
-                y = self.norms[index](y)
-            # What a residual layer adds to is its input; the first layer has none.
-            x = x + y if self.config.residual and index > 0 else y
-            outputs.append(x)
-            after.append(parts)
-        return outputs, tuple(after)
-
-    def hidden(self, tokens: Leaf, state: RecurrentState | None) -> tuple[Leaf, RecurrentState]:
-        state = state or self.start(len(tokens))
-        outputs, after = self.outputs(tokens, state)
-        features, recent = self.output_dropout(outputs[-1]), None
-        if self.pointer:
-            # A position sees itself, so the next one sees all of these but the oldest.
-            recent = state.recent.extended(features, tokens).last(self.pointer.reach - 1)
-        return features, RecurrentState(after, recent)
-
-    def logits(
-        self,
-        features: Leaf,
-        tokens: Leaf,
-        past: RecurrentState | None,
-        last: int | None = None,
-    ) -> Leaf:
-        logits = super().logits(features, tokens, past, last)
-        if not self.pointer:
-            return logits
-        recent = (past or self.start(len(tokens))).recent
-        return self.pointer(logits, features, recent.extended(features, tokens))
-
-    def layer_features(self, tokens: Leaf) -> list[Leaf]:
-        return self.outputs(tokens, self.start(len(tokens)))[0][1:]
 
 
 def by_layer(parts: Iterable[Leaf], layers: Iterable[Sized]) -> tuple[Parts, ...]:

@@ -3,26 +3,136 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqgen.engines.dropout import Dropout, kept, scaled_mask
+from seqgen import ranks
+from seqgen.engines.dropout import Dropout, kept, masked, rows_are_blank, scaled_mask
 from seqgen.engines.fast_layers import linear
 from seqgen.engines.tensor_ops import TensorOps
 from seqgen.engines.tensor_products import weights_as_arrays
 from seqgen.models.recurrent.array_layer import ArrayLayer
-from seqgen.models.recurrent.batch_norm import BatchNorm
-from seqgen.models.recurrent.equation import GLOROT, IDENTITY, Maps, Parameter
+from seqgen.models.recurrent.cells.equation import (
+    EPS,
+    GLOROT,
+    IDENTITY,
+    Maps,
+    Parameter,
+    scale_and_shift,
+    unchanged,
+)
 from seqgen.models.recurrent.linear_maps import over_loop, over_tensors
-from seqgen.models.recurrent.noise import Noise
 from seqgen.models.recurrent.settings import RecurrentConfig
 
 # The parts of a cell's state, each (B, its width); the output h is first.
 LayerState = tuple[Tensor, ...]
 # (cell, inputs (B, T, E), the parts before) to every h (B, T, H), and the parts after.
 Watch = Callable[["Cell", Tensor, LayerState], tuple[Tensor, LayerState]]
+# Cuts an update vector (B, H), or (T, B, H) of a linear cell.
+Cut = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """One training call's masks for a layer; in evaluation there are none.
+
+    Attributes:
+        maps: of the past, some of their weights set to zero (Merity et al. 2018).
+        past: for each of the maps by name that reads the past, its mask (B, I) on what it reads
+            (Gal and Ghahramani 2016).
+        update: drops elements of the update vector (Semeniuta et al. 2016): with a mask for the
+            whole call, or with one a step; None where nothing is dropped.
+        shared: the update's mask (B, H), if it is one for the whole call.
+    """
+
+    maps: Maps
+    past: dict[str, Tensor]
+    update: Cut | None = None
+    shared: Tensor | None = None
+
+    @property
+    def weights_alone(self) -> bool:
+        """Whether there is nothing but dropped weights, which kernels take as they do any."""
+        return not self.past and not self.drops_updates
+
+    @property
+    def drops_updates(self) -> bool:
+        """Whether elements of the update vector are dropped."""
+        return self.update is not None or self.shared is not None
+
+    def rows(self, count: int) -> Noise:
+        """Return the noise of the first rows."""
+        past = {name: mask[:count] for name, mask in self.past.items()}
+        shared = None if self.shared is None else self.shared[:count]
+        return replace(self, past=past, shared=shared)
+
+    def into(self, w: SimpleNamespace) -> SimpleNamespace:
+        """Return the maps `w` with masks on what they read, and `w.dropped` for update vectors."""
+        for name, mask in self.past.items():
+            setattr(w, name, Masked(getattr(w, name), mask))
+        w.dropped = self.update or unchanged
+        if self.shared is not None:
+            w.dropped = lambda g: masked(g, self.shared)
+        return w
+
+
+class Masked:
+    """A map that reads h * mask."""
+
+    def __init__(self, map_: Callable[..., Tensor], mask: Tensor) -> None:
+        self.map, self.mask = map_, mask
+
+    def __call__(self, h: Tensor, plus: Tensor | None = None) -> Tensor:
+        """Return W (h * mask) + b, and `plus` added to it if given."""
+        return self.map(masked(h, self.mask), plus)
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """gain * (x - mean) / sqrt(variance + eps) + bias, with a mean and a variance a feature.
+
+    In training they are those of the call, over its rows and time steps together; in evaluation
+    the running ones, which are saved with the weights. A call of one row and one step has no
+    variance, and uses the running ones too.
+
+    Args:
+        size: the number of features.
+        has_bias: whether there is a bias; not where one is added anyway.
+    """
+
+    def __init__(self, size: int, has_bias: bool = True) -> None:
+        super().__init__(size, eps=EPS)
+        if not has_bias:
+            self.register_parameter("bias", None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise x (B, T, H), or (B, H) of one time step."""
+        rows = x.flatten(0, -2)
+        if self.training and ranks.world() > 1:
+            return self._over_all_ranks(rows).view_as(x)
+        if self.training and len(rows) > 1:
+            return super().forward(rows).view_as(x)
+        scale, shift = scale_and_shift(self)
+        return (x * scale + shift).to(x.dtype)
+
+    def _over_all_ranks(self, rows: Tensor) -> Tensor:
+        """Normalise rows (N, H) by the mean and the variance of those of all ranks."""
+        wide = rows.to(torch.promote_types(rows.dtype, torch.float32))
+        counts = wide.new_full((1,), 0.0 if rows_are_blank() else 1.0)
+        n = ranks.summed(counts * len(rows))
+        mean = ranks.summed(counts * wide.sum(0)) / n
+        variance = ranks.summed(counts * (wide - mean).square().sum(0)) / n
+        with torch.no_grad():
+            self.num_batches_tracked += 1
+            self.running_mean.lerp_(mean.to(self.running_mean), self.momentum)
+            unbiased = variance * n / (n - 1).clamp_min(1)
+            self.running_var.lerp_(unbiased.to(self.running_var), self.momentum)
+        normed = (wide - mean) / torch.sqrt(variance + self.eps) * self.weight
+        return (normed if self.bias is None else normed + self.bias).to(rows.dtype)
 
 
 class Cell(nn.Module):

@@ -18,7 +18,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from seqgen.engines.fast_layers import product, suits_onednn
-from seqgen.models.recurrent.equation import Maps
+from seqgen.models.recurrent.cells.equation import Maps
 
 
 class TensorMap:

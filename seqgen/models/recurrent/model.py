@@ -18,9 +18,10 @@ from seqgen.engines.parts import Piece
 from seqgen.engines.tensor_products import as_array, as_tensor
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.recurrent.arrays import RecurrentArrays, RecurrentStack, RecurrentState
+from seqgen.models.recurrent.arrays import RecurrentArrays
 from seqgen.models.recurrent.cell import Cell, LayerState
 from seqgen.models.recurrent.char_cnn import SpelledEmbedding
+from seqgen.models.recurrent.equations import RecurrentStack, RecurrentState
 from seqgen.models.recurrent.settings import RecurrentConfig
 from seqgen.settings import require
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from seqgen import registry
 from seqgen.errors import UsageError, did_you_mean
-from seqgen.models.recurrent.equation import Equation
+from seqgen.models.recurrent.cells.equation import Equation
 from seqgen.models.shared_settings import shared
 from seqgen.settings import MOST_LAYERS, MOST_WIDTH, ModelConfig, Size, ranges, require, setting
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seqgen.engines.tensor_ops import TensorOps
 from seqgen.models.recurrent.cell import Cell, LayerState, Watch
-from seqgen.models.recurrent.equation import Equation
+from seqgen.models.recurrent.cells.equation import Equation
 from seqgen.models.recurrent.linear_maps import over_tensors
 
 if TYPE_CHECKING:

@@ -7,17 +7,12 @@ from torch import Tensor, nn
 
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.seq2seq.base import FromSource, require_memory
+from seqgen.models.seq2seq.arrays import Seq2SeqArrays, Seq2SeqTransformerArrays
+from seqgen.models.seq2seq.from_source import FromSource, require_memory
 from seqgen.models.seq2seq.memory import Memory
-from seqgen.models.seq2seq.recurrent_arrays import RecurrentFromSource, Seq2SeqArrays
-from seqgen.models.seq2seq.recurrent_settings import Seq2SeqConfig
-from seqgen.models.seq2seq.transformer_arrays import (
-    ContextFromSource,
-    MemoryCache,
-    Reading,
-    Seq2SeqTransformerArrays,
-)
-from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
+from seqgen.models.seq2seq.recurrent_equations import RecurrentFromSource
+from seqgen.models.seq2seq.settings import Seq2SeqConfig, Seq2SeqTransformerConfig
+from seqgen.models.seq2seq.transformer_equations import ContextFromSource, MemoryCache, Reading
 from seqgen.models.transformer.model import Transformer, initialise
 
 

@@ -12,7 +12,7 @@ from seqgen.engines.arrays import attend_each, attend_to_past
 from seqgen.engines.native.recording import Program, Recorded, Recording, past_of, recorded
 from seqgen.engines.ops import ArrayOps, Ops
 from seqgen.engines.weights import Weights
-from seqgen.models.inference import NeuralArrays
+from seqgen.models.arrays import NeuralArrays
 from seqgen.models.transformer.context import AnchoredContext, Appending, FallingBack
 from seqgen.models.transformer.equations import Attend, seen_from
 from seqgen.models.transformer.kv_cache import KVCache

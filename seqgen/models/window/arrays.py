@@ -1,93 +1,9 @@
-"""A neural network over the last few tokens (Bengio, Ducharme, Vincent and Jauvin 2003).
-
-Its settings, its equation for both engines, and the model over arrays.
-"""
+"""The network over the last few tokens, over arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
-
-from seqgen.engines.ops import Leaf
-from seqgen.engines.parts import DropoutPiece, Linear, Pieces, Table
-from seqgen.models.inference import HiddenStateModel, NeuralArrays
-from seqgen.models.shared_settings import shared
-from seqgen.models.state import State
-from seqgen.settings import MOST_WIDTH, Bounds, ModelConfig, ranges, require, setting
-
-
-@dataclass(frozen=True, kw_only=True)
-class WindowConfig(ModelConfig):
-    """A fixed window of embeddings, a hidden layer, and a softmax."""
-
-    recipe: ClassVar[Mapping[str, Any]] = {"lr": 2e-3, "batch_size": 32, "seq_len": 64}
-
-    context_size: int = setting(
-        "Number of previous tokens that a prediction sees.", 8, ranges.WIDTHS
-    )
-    embedding_size: int = setting("Width of the embedding of a token.", 64, ranges.WIDTHS)
-    hidden_size: int = shared(
-        "hidden_size",
-        256,
-        " With 0 there is no hidden layer, and direct is needed.",
-        bounds=Bounds(low=0, high=MOST_WIDTH),
-    )
-    direct: bool = setting("Also connect the embeddings directly to the softmax.")
-    dropout: float = shared(
-        "dropout", 0.0, " It applies to the embeddings and to the hidden layer."
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.hidden_size > 0 or self.direct, "hidden_size=0 needs --set direct=true")
-
-
-@dataclass
-class WindowState(State):
-    """The last n - 1 tokens of each row, (B, n - 1); V before the start of the text."""
-
-    tokens: Leaf
-
-
-class OverWindow(HiddenStateModel):
-    """A network over the last n tokens.
-
-    x_t = (C(w_{t-n+1}), ..., C(w_t)),  logits = b + W x_t + U tanh(d + H x_t)
-
-    as equation (1) and those around it in Bengio et al. (2003); W is there only with `direct`.
-    Where the text has not begun, an embedding of its own stands for the token. Without a hidden
-    layer and with n = 1 the logits are b + W C(w_t): the neural bigram.
-    """
-
-    config: WindowConfig
-    layer: Callable[[Leaf], Leaf] | None
-
-    @staticmethod
-    def pieces(config: WindowConfig) -> Pieces:
-        inputs, size = config.context_size * config.embedding_size, config.hidden_size
-        return {
-            "embedding": Table(config.vocab_size + 1, config.embedding_size, lambda x: x.normal_()),
-            "layer": Linear(inputs, size) if size else None,
-            "dropout": DropoutPiece(config.dropout),
-            "head": Linear(size + inputs * config.direct, config.vocab_size),
-        }
-
-    def start(self, batch: int, stride: int | None = None) -> WindowState:
-        nothing = [self.vocab_size] * (self.config.context_size - 1)
-        return WindowState(self.ops.ints(self.like, [nothing] * batch))
-
-    def hidden(self, tokens: Leaf, state: WindowState | None) -> tuple[Leaf, WindowState]:
-        ops, length, size = self.ops, tokens.shape[1], self.config.context_size
-        before = (state or self.start(len(tokens))).tokens
-        seen = ops.along(1, before, tokens)  # (B, n - 1 + T)
-        embedded = self.embedding(seen)
-        x = ops.join(*(embedded[:, i : i + length] for i in range(size)))
-        x = self.dropout(x)  # (B, T, n E), the oldest first
-        parts = [] if self.layer is None else [self.dropout(ops.tanh(self.layer(x)))]
-        if self.config.direct:
-            parts.append(x)
-        return ops.join(*parts), WindowState(seen[:, length:])
+from seqgen.models.arrays import NeuralArrays
+from seqgen.models.window.equations import OverWindow
 
 
 class WindowArrays(OverWindow, NeuralArrays):

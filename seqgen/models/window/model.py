@@ -5,7 +5,9 @@ from __future__ import annotations
 from seqgen.engines.parts import glorot
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.window.arrays import OverWindow, WindowArrays, WindowConfig
+from seqgen.models.window.arrays import WindowArrays
+from seqgen.models.window.equations import OverWindow
+from seqgen.models.window.settings import WindowConfig
 
 
 class Window(OverWindow, ArraySteps, NeuralLanguageModel):

@@ -32,7 +32,7 @@ from seqgen import __version__
 from seqgen.engines.native.library import library
 from seqgen.engines.ops import without_gradients
 from seqgen.errors import SeqgenError
-from seqgen.models.inference import ArrayModel
+from seqgen.models.arrays import ArrayModel
 from seqgen.models.ngram.arrays import NGramArrays
 from seqgen.packages import require_packages
 from seqgen.settings import require

@@ -9,7 +9,7 @@ from typing import Any
 
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import json_bytes
-from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
+from seqgen.models.seq2seq.settings import Seq2SeqTransformerConfig
 from seqgen.plugins.exchange import hf_weights
 from seqgen.plugins.exchange.hf_config import GELUS, Fields, read_table, require_settings
 from seqgen.plugins.exchange.hf_tokenizer import (

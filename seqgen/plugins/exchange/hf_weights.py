@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError, first_line
 from seqgen.files import regular
-from seqgen.models.seq2seq.transformer_arrays import Seq2SeqTransformerArrays
-from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
+from seqgen.models.seq2seq.arrays import Seq2SeqTransformerArrays
+from seqgen.models.seq2seq.settings import Seq2SeqTransformerConfig
 from seqgen.models.transformer.arrays import TransformerArrays
 from seqgen.models.transformer.equations import Heads
 from seqgen.models.transformer.settings import TransformerConfig

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes
-from seqgen.models.recurrent.hawk import Hawk
+from seqgen.models.hawk.model import Hawk
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.seq2seq.model import Seq2SeqTransformer
 from seqgen.models.state import State

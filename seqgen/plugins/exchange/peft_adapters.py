@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes
 from seqgen.models.low_rank import A, B
-from seqgen.models.seq2seq.transformer_settings import Seq2SeqTransformerConfig
+from seqgen.models.seq2seq.settings import Seq2SeqTransformerConfig
 from seqgen.models.transformer.settings import TransformerConfig
 from seqgen.plugins.exchange import hf_config, hf_pairs
 from seqgen.plugins.exchange.formats import ADAPTERS

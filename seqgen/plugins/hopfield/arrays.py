@@ -13,7 +13,7 @@ import numpy as np
 
 from seqgen.engines.ops import Leaf, ops_of
 from seqgen.engines.weights import Shapes, Weights
-from seqgen.models.array_network import ArrayNetwork
+from seqgen.models.arrays import ArrayNetwork
 from seqgen.settings import ModelConfig, ranges, require, setting
 from seqgen.wording import plural
 

@@ -17,7 +17,7 @@ from seqgen.metrics.bootstrap import spearman
 from seqgen.models.inference import InferenceModel
 from seqgen.models.recurrent.array_layer import ArrayLayer
 from seqgen.models.recurrent.arrays import RecurrentArrays
-from seqgen.models.recurrent.equation import Equation
+from seqgen.models.recurrent.cells.equation import Equation
 from seqgen.models.recurrent.settings import RecurrentConfig
 from seqgen.scoring.passages import Passages, TokenizedDocument
 from seqgen.settings import require

@@ -263,7 +263,7 @@ def _perplexity(log_probs: Tensor, ids: Sequence[int]) -> float:
 
 def _cells() -> list[str]:
     """Return the architectures that are written as a recurrent step."""
-    from seqgen.models.recurrent.hawk import Hawk
+    from seqgen.models.hawk.model import Hawk
     from seqgen.models.recurrent.model import RecurrentLM
 
     rows = registry.ARCHITECTURES.items()

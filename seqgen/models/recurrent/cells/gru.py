@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from seqgen.engines.ops import Leaf, Ops
-from seqgen.models.recurrent.equation import Equation, Maps, Parameter, Parts
+from seqgen.models.recurrent.cells.equation import Equation, Maps, Parameter, Parts
 from seqgen.models.recurrent.settings import RecurrentConfig
 from seqgen.settings import setting
 

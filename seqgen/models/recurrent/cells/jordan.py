@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from seqgen.engines.ops import Ops
-from seqgen.models.recurrent.equation import GLOROT, ORTHOGONAL, Equation, Maps, Parameter
+from seqgen.models.recurrent.cells.equation import GLOROT, ORTHOGONAL, Equation, Maps, Parameter
 from seqgen.models.recurrent.settings import RecurrentConfig
 from seqgen.settings import ranges, require, setting
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import Any
 
 from seqgen.engines.ops import Leaf, Ops
-from seqgen.models.recurrent.equation import Equation, Maps, Parameter, Parts
+from seqgen.models.recurrent.cells.equation import Equation, Maps, Parameter, Parts
 
 
 class LinearEquation(Equation):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from seqgen.engines.ops import Leaf, Ops
-from seqgen.models.recurrent.equation import GLOROT, Equation, Maps, Parameter, Parts
+from seqgen.models.recurrent.cells.equation import GLOROT, Equation, Maps, Parameter, Parts
 from seqgen.models.recurrent.settings import RecurrentConfig
 from seqgen.settings import by_ratio, ranges, require, setting
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from seqgen.engines.ops import Ops
+from seqgen.models.recurrent.cells.equation import Equation
 from seqgen.models.recurrent.cells.linear import LinearEquation
-from seqgen.models.recurrent.equation import Equation
 from seqgen.models.recurrent.settings import RecurrentConfig
 from seqgen.settings import setting
 

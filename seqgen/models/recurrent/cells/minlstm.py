@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from seqgen.engines.ops import Ops
+from seqgen.models.recurrent.cells.equation import Equation, Parameter
 from seqgen.models.recurrent.cells.linear import LinearEquation
 from seqgen.models.recurrent.cells.mingru import MinGRUConfig, made_positive
-from seqgen.models.recurrent.equation import Equation, Parameter
 from seqgen.settings import ranges, setting
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from seqgen.engines.ops import Leaf, Ops
-from seqgen.models.recurrent.equation import Equation, Linear, Maps, Parameter
+from seqgen.models.recurrent.cells.equation import Equation, Linear, Maps, Parameter
 from seqgen.models.recurrent.settings import RecurrentConfig
 
 

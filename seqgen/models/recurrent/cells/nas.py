@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from seqgen.engines.ops import Ops
-from seqgen.models.recurrent.equation import Equation
+from seqgen.models.recurrent.cells.equation import Equation
 from seqgen.models.recurrent.settings import RecurrentConfig
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from seqgen.engines.ops import Leaf, Ops, ops_of
-from seqgen.models.recurrent.equation import IDENTITY, ORTHOGONAL, Equation, Parameter, Parts
+from seqgen.models.recurrent.cells.equation import IDENTITY, ORTHOGONAL, Equation, Parameter, Parts
 from seqgen.models.recurrent.settings import RecurrentConfig
 from seqgen.settings import ranges, setting
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from seqgen.engines.parts import fill_over_arrays, shapes_of
 from seqgen.engines.weights import Shapes, Weights
-from seqgen.models.array_network import ArrayNetwork
-from seqgen.models.inference import ArrayModel
+from seqgen.models.arrays import ArrayModel, ArrayNetwork
 from seqgen.plugins.labels.models.labelling import at_ends, require_window
 from seqgen.plugins.labels.settings import LabellingConfig, Pooling
 from seqgen.settings import ModelConfig

@@ -9,9 +9,9 @@ import numpy as np
 
 from seqgen.engines.ops import Leaf, ops_of
 from seqgen.engines.weights import Shapes, Weights
-from seqgen.models.array_network import ArrayNetwork
+from seqgen.models.arrays import ArrayNetwork
 from seqgen.models.recurrent.arrays import RecurrentArrays
-from seqgen.models.seq2seq.source_layers import mirrored
+from seqgen.models.seq2seq.layers import mirrored
 from seqgen.plugins.labels.models.settings import ELMoConfig
 
 DIRECTIONS = "forwards", "backwards"

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from seqgen.engines.arrays import linear_map, unchanged
 from seqgen.engines.weights import Shapes, Weights, linear_shapes
-from seqgen.models.array_network import ArrayNetwork
-from seqgen.models.inference import ArrayModel
+from seqgen.models.arrays import ArrayModel, ArrayNetwork
 from seqgen.plugins.labels.models.arrays import ArrayEncoder, LastStatesArrays
 from seqgen.plugins.labels.models.features_arrays import featured
 from seqgen.plugins.labels.models.labelling import LabelsOfFeatures, head_width

@@ -8,8 +8,8 @@ from typing import ClassVar
 from seqgen.engines.ops import Leaf, ops_of
 from seqgen.engines.parts import Linear, Made, Pieces, Table, fill_over_arrays
 from seqgen.engines.weights import Weights
-from seqgen.models.array_network import ArrayNetwork
-from seqgen.models.seq2seq.encoding import SourceBlocks
+from seqgen.models.arrays import ArrayNetwork
+from seqgen.models.seq2seq.transformer_equations import SourceBlocks
 from seqgen.models.transformer.equations import Attend, norm_of
 from seqgen.plugins.labels.masking import Symbols
 from seqgen.plugins.labels.models.arrays import ArrayEncoder

@@ -8,7 +8,7 @@ import operator
 import numpy as np
 
 from seqgen.engines.weights import Shapes, Weights
-from seqgen.models.array_network import ArrayNetwork
+from seqgen.models.arrays import ArrayNetwork
 from seqgen.plugins.vectors.models.settings import WordConfig
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from seqgen.models.recurrent.equation import Equation
+from seqgen.models.recurrent.cells.equation import Equation
 from seqgen.models.recurrent.settings import RecurrentConfig
 
 

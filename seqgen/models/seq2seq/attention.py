@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 
 from seqgen.engines.ops import Leaf
-from seqgen.engines.parts import Linear, Made, Numbers, Part, Piece, Pieces
+from seqgen.engines.parts import Linear, Numbers, Part, Pieces
 from seqgen.models.seq2seq.memory import Memory
-from seqgen.models.seq2seq.recurrent_settings import Layout
-from seqgen.settings import require
 
 # Intermediate numbers of scores that are held at once; more are computed in pieces.
 MOST_NUMBERS = 1 << 26
@@ -110,22 +108,6 @@ class AdditiveScore(DotScore):
         if covered is not None:
             total = total + covered[..., None] * self.of_covered
         return self.ops.tanh(total) @ self.v * self.scale
-
-
-SCORES = {"dot": DotScore, "general": GeneralScore, "additive": AdditiveScore}
-
-
-def score_of(layout: Layout) -> Piece | None:
-    """Return the score of a model; None without attention."""
-    config, widths = layout.config, (layout.query_size, layout.source_size)
-    if config.attention == "none":
-        return None
-    require(
-        config.attention != "dot" or widths[0] == widths[1],
-        f"attention=dot compares vectors of one width, not of {widths[0]} and {widths[1]}; "
-        "use attention=general",
-    )
-    return Made(SCORES[config.attention], *widths, config.scaled, config.coverage)
 
 
 class Fertility(Part):

@@ -19,6 +19,8 @@ Linear = Callable[[Leaf, Leaf, Leaf | None], Leaf]
 Parts = tuple[Leaf, ...]
 
 GLOROT, ORTHOGONAL, IDENTITY = "glorot", "orthogonal", "identity"
+# Added to the variance in batch normalisation.
+EPS = 1e-5
 
 
 @dataclass(frozen=True)
@@ -250,3 +252,16 @@ class Equation(ABC):
 def unchanged(g: Leaf) -> Leaf:
     """Return an update vector of which nothing is dropped."""
     return g
+
+
+def scale_and_shift(p: Any) -> tuple[Leaf, Leaf]:
+    """Return what evaluation multiplies each feature by (H,), and what it then adds (H,).
+
+    That is batch normalisation with running figures, over arrays or tensors; see `batch_norm.py`.
+
+    Args:
+        p: weight, running_mean and running_var, (H,) each, and a bias (H,) or none.
+    """
+    scale = p.weight / (p.running_var + EPS) ** 0.5
+    shift, bias = -p.running_mean * scale, getattr(p, "bias", None)
+    return scale, shift if bias is None else shift + bias

@@ -10,7 +10,7 @@ import numpy as np
 
 from seqgen.engines.ops import Leaf, ops_of
 from seqgen.models.distributions import normalise, weighted_sum_of
-from seqgen.models.inference import LOGITS_AT_ONCE, ArrayModel, InferenceModel
+from seqgen.models.inference import LOGITS_AT_ONCE, InferenceModel
 from seqgen.models.mixture.gate import Gate
 from seqgen.models.scores import Predictions, first_best, ranks_in
 from seqgen.models.state import State
@@ -200,26 +200,6 @@ class Mixed(InferenceModel):
     @property
     def quick_ranks(self) -> bool:
         return self.gate is not None or all(part.quick_ranks for part in self.components)
-
-
-class MixtureArrays(Mixed, ArrayModel):
-    """A mixture of array models; see `Mixed.mix` for its arguments."""
-
-    def __init__(
-        self,
-        components: Sequence[ArrayModel],
-        weights: Sequence[float],
-        by_order: Sequence[Sequence[float]] | None = None,
-        gate: Sequence[Sequence[float]] | None = None,
-    ) -> None:
-        self.components = components
-        self.mix(components, weights, by_order, gate)
-        self.dtype = components[0].dtype
-
-    def __call__(
-        self, tokens: np.ndarray, state: MixtureState | None = None, last: int | None = None
-    ) -> tuple[np.ndarray, MixtureState | None]:
-        return self.interpolated(tokens, state or self.start(len(tokens)), last)
 
 
 class MixedPredictions(Predictions):

@@ -9,7 +9,9 @@ from torch import nn
 from seqgen.engines.choice import MOST_ROWS_OF_NUMPY
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.recurrent.hawk_arrays import HawkArrays, HawkConfig, HawkStack, Recurrence
+from seqgen.models.hawk.arrays import HawkArrays
+from seqgen.models.hawk.equations import HawkStack, Recurrence
+from seqgen.models.hawk.settings import HawkConfig
 
 
 class Hawk(HawkStack, ArraySteps, NeuralLanguageModel):

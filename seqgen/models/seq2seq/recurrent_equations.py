@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 from seqgen.engines.ops import Leaf, padded
-from seqgen.engines.parts import DropoutPiece, Linear, Made, Pieces, Table, glorot
+from seqgen.engines.parts import DropoutPiece, Linear, Made, Piece, Pieces, Table, glorot
 from seqgen.errors import UsageError
-from seqgen.models.inference import NeuralArrays
-from seqgen.models.recurrent.equation import Parts
-from seqgen.models.seq2seq.base import FromSource, require_memory
-from seqgen.models.seq2seq.memory import Memory
-from seqgen.models.seq2seq.recurrent_settings import Layout, Seq2SeqConfig
-from seqgen.models.seq2seq.scores import Fertility, read, score_of
-from seqgen.models.seq2seq.source_layers import (
+from seqgen.models.recurrent.cells.equation import Parts
+from seqgen.models.recurrent.settings import RecurrentConfig, recurrent_cell
+from seqgen.models.seq2seq.attention import AdditiveScore, DotScore, Fertility, GeneralScore, read
+from seqgen.models.seq2seq.from_source import FromSource, require_memory
+from seqgen.models.seq2seq.layers import (
     Bridge,
     SourceLayers,
     SourceVectors,
     TargetLayers,
+    Widths,
     in_time,
+    stacked,
 )
+from seqgen.models.seq2seq.memory import Memory
+from seqgen.models.seq2seq.settings import Seq2SeqConfig
 from seqgen.models.state import State
+from seqgen.settings import require
 
 
 @dataclass
@@ -229,5 +233,89 @@ class RecurrentFromSource(FromSource):
         return like if len(parts) == 1 else self.ops.join(*(self.ops.like(p, like) for p in parts))
 
 
-class Seq2SeqArrays(RecurrentFromSource, NeuralArrays):
-    """`RecurrentFromSource` over arrays."""
+# Which ways each kind of encoder reads: False from the left, True from the right.
+DIRECTIONS = {"forward": (False,), "reversed": (True,), "bidirectional": (False, True)}
+
+
+class Layout:
+    """How wide the parts of a model are.
+
+    Args:
+        config: of the model.
+
+    Attributes:
+        cell: the configuration of the decoder's cells.
+        decoder: the equation of each layer of the decoder.
+        encoder: for each layer of the encoder the equations of its directions; none without one.
+        source_size: the width of what the encoder makes of each place.
+        query_size: the width of what asks for places.
+        joined: the width of what the features are made of, but for the word.
+        feature_size: the width of what the head reads.
+    """
+
+    def __init__(self, config: Seq2SeqConfig) -> None:
+        self.config, self.cell, self.encoder = config, recurrent_cell(config), []
+        size = self.cell.equation.widths(self.cell)[0]
+        self.source_size = config.input_size
+        if config.encoder != "none":
+            self.encoder = stacked(self.source_cell, config.input_size, len(self.directions))
+            self.source_size = sum(one.sizes[0] for one in self.encoder[-1])
+        self.joined = size + self.source_size * (config.attention != "none")
+        self.joined += size * (config.bridge == "each")
+        self.feature_size = self.joined if config.readout == "concat" else config.hidden_size
+        beside = self.feature_size * config.input_feeding
+        beside += self.source_size * (config.decoder == "bahdanau")
+        self.decoder = [one for (one,) in stacked(self.cell, config.input_size + beside)]
+        self.query_size = size if config.query == "state" else config.input_size
+
+    @property
+    def directions(self) -> tuple[bool, ...]:
+        """Which ways the encoder reads."""
+        return DIRECTIONS[self.config.encoder]
+
+    @cached_property
+    def source_cell(self) -> RecurrentConfig:
+        """The configuration of the encoder's cells, in the size of one direction."""
+        return replace(self.cell, hidden_size=self.config.hidden_size // len(self.directions))
+
+    @property
+    def begins(self) -> Widths:
+        """For each layer of the decoder, how wide its parts are."""
+        return [one.sizes for one in self.decoder]
+
+    @property
+    def bridge(self) -> list[list[tuple[int, int]]]:
+        """For each layer that begins with an end of the encoder, how wide both are, by part."""
+        if self.config.bridge == "none":
+            return []
+        ends = [(self.source_size,) * len(parts) for parts in self.begins]
+        if self.encoder:
+            ends = [
+                tuple(map(sum, zip(*(one.sizes for one in x), strict=True))) for x in self.encoder
+            ]
+        if self.config.bridge == "input":
+            return [[(ends[-1][0], self.config.input_size)]]
+        return [[*zip(*pair, strict=True)] for pair in zip(ends, self.begins, strict=True)]
+
+    @property
+    def combined(self) -> tuple[int, int] | None:
+        """Of the map that makes features, how many numbers go in and out; None without one."""
+        if self.config.readout == "maxout":
+            return self.joined + self.config.input_size, 2 * self.feature_size
+        return (self.joined, self.feature_size) if self.joined != self.feature_size else None
+
+
+SCORES = {"dot": DotScore, "general": GeneralScore, "additive": AdditiveScore}
+
+
+def score_of(layout: Layout) -> Piece | None:
+    """Return the score of a model; None without attention."""
+    config, widths = layout.config, (layout.query_size, layout.source_size)
+    if config.attention == "none":
+        return None
+    require(
+        config.attention != "dot" or widths[0] == widths[1],
+        f"attention=dot compares vectors of one width, not of {widths[0]} and {widths[1]}; "
+        "use attention=general",
+    )
+    return Made(SCORES[config.attention], *widths, config.scaled, config.coverage)

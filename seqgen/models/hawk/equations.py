@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,12 +19,10 @@ from seqgen.engines.parts import (
     Stack,
     Table,
 )
-from seqgen.models.inference import HiddenStateModel, NeuralArrays
-from seqgen.models.recurrent.settings import RecurrentConfig
-from seqgen.models.shared_settings import shared
+from seqgen.models.hawk.settings import HawkConfig
+from seqgen.models.inference import HiddenStateModel
 from seqgen.models.state import State
 from seqgen.models.transformer.equations import FeedForward
-from seqgen.settings import MOST_WIDTH, ModelConfig, Size, ranges, setting
 
 # Of the feed-forward layers (Shazeer 2020), and of the norms.
 ACTIVATION, EPS = "geglu", 1e-5
@@ -38,49 +34,6 @@ SHARPNESS = 8.0
 DECAYS = 0.05, 0.95
 # Below this 1 - a^2 has no gradient: that of its root would grow without bounds.
 LEAST = 1e-6
-
-
-@dataclass(frozen=True, kw_only=True)
-class HawkConfig(ModelConfig):
-    """A stack of blocks, each a gated linear recurrence and a feed-forward layer."""
-
-    recipe: ClassVar[Mapping[str, Any]] = RecurrentConfig.recipe
-    sizes: ClassVar[tuple[Size, ...]] = (
-        Size({"num_layers": 2, "hidden_size": 192}, tokens=1.6e6, text=1.5e5),
-        Size({"num_layers": 2, "hidden_size": 128}, tokens=1.6e6),
-        Size({"num_layers": 2, "hidden_size": 96}),
-    )
-
-    hidden_size: int = shared("hidden_size", 192)
-    num_layers: int = shared("num_layers", 2)
-    recurrent_size: int | None = setting(
-        "Width of the recurrence; by default 3/2 of the hidden size.", low=1, high=2 * MOST_WIDTH
-    )
-    ffn_size: int | None = setting(
-        "Width of the feed-forward layers; by default the hidden size.", low=1, high=4 * MOST_WIDTH
-    )
-    conv_width: int = setting(
-        "Number of tokens that the convolution before the recurrence sees.",
-        4,
-        ranges.FROM_1_TO_1000,
-    )
-    dropout: float = shared(
-        "dropout", 0.1, " It applies to the embeddings and to the output of each sublayer."
-    )
-    tie_weights: bool = shared("tie_weights", False)
-
-    def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
-        return batch_size * seq_len * self.hidden_size**2 >= 1 << 22
-
-    @property
-    def width(self) -> int:
-        """The width D of the recurrence."""
-        return self.recurrent_size or math.ceil(1.5 * self.hidden_size)
-
-    @property
-    def feed_forward_size(self) -> int:
-        """Width of the feed-forward part's inner layer."""
-        return self.ffn_size or self.hidden_size
 
 
 @dataclass
@@ -202,10 +155,6 @@ class HawkStack(HiddenStateModel):
             reads.append(read)
             hs.append(h)
         return self.final_norm(x), HawkState(tuple(reads), tuple(hs))
-
-
-class HawkArrays(HawkStack, NeuralArrays):
-    """The model of `Hawk`, see there."""
 
 
 def scanned(a: Leaf, b: Leaf, h: Leaf) -> Leaf:

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from seqgen.engines.parts import shapes_of
+from seqgen.engines.ops import ArrayOps, Ops
+from seqgen.engines.parts import fill_over_arrays, shapes_of
 from seqgen.engines.weights import Shapes, Weights, parameter_count
+from seqgen.models.inference import Configured, HiddenStateModel, InferenceModel
+from seqgen.models.state import State
 from seqgen.settings import ModelConfig
-
-
-class Configured:
-    """What a configuration has built, in either engine.
-
-    Attributes:
-        config: what built it.
-    """
-
-    config: ModelConfig
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of tokens V."""
-        return self.config.vocab_size
-
-    @property
-    def parts(self) -> Sequence[Configured]:
-        """The models that it consists of, without their caches: of most, itself."""
-        return [self]
 
 
 class ArrayNetwork(Configured):
@@ -83,3 +67,28 @@ class ArrayNetwork(Configured):
     def token_vectors(self) -> np.ndarray | None:
         """Return a vector for each token, (V, D); None where tokens have none."""
         return self.vectors
+
+
+class ArrayModel(ArrayNetwork, InferenceModel):
+    """A language model over NumPy arrays."""
+
+    def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
+        logits, state = self(np.array(tokens)[:, None], state)
+        return logits[:, 0], state
+
+
+class NeuralArrays(HiddenStateModel, ArrayModel):
+    """`HiddenStateModel` over arrays."""
+
+    __call__ = HiddenStateModel.predict
+
+    def __init__(self, config: ModelConfig, weights: Weights, ops: Ops = ArrayOps) -> None:
+        self.config = config
+        fill_over_arrays(self, self.pieces(config), weights, ops)
+        table = weights["embedding.weight"]
+        self.vectors, self.dtype = table[: config.vocab_size], table.dtype
+
+    @functools.cached_property
+    def like(self) -> np.ndarray:
+        """An array of the type and width of the features, (0, H)."""
+        return np.empty((0, self.shapes(self.config)["head.weight"][-1]), self.dtype)

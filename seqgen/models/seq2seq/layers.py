@@ -11,9 +11,9 @@ from typing import Any
 
 from seqgen.engines.ops import Leaf, ops_of, padded
 from seqgen.engines.parts import DropoutPiece, Linear, Part, Piece, Pieces, Stack
-from seqgen.models.recurrent.arrays import Layer
-from seqgen.models.recurrent.equation import Equation, Parts
-from seqgen.models.seq2seq.recurrent_settings import Widths
+from seqgen.models.recurrent.cells.equation import Equation, Parts
+from seqgen.models.recurrent.equations import Layer
+from seqgen.models.recurrent.settings import RecurrentConfig
 
 
 class SourceLayers(Part):
@@ -229,3 +229,25 @@ def mirrored(lengths: Sequence[int], x: Leaf, first: int = 0) -> Leaf:
     places, counts = ops.count(x, x.shape[1]), ops.ints(x, lengths)[:, None]
     turning = (places >= first) & (places < counts)
     return ops.where(turning, first + counts - 1 - places, places)
+
+
+Widths = list[tuple[int, ...]]
+
+
+def stacked(
+    cell: RecurrentConfig, size: int, copies: int = 1, beside: int = 0
+) -> list[list[Equation]]:
+    """Return the equations of a stack of layers, each of several cells side by side.
+
+    Args:
+        cell: of each.
+        size: the width of what the first layer reads.
+        copies: cells in a layer.
+        beside: width of the vectors that are joined to the first layer's output.
+    """
+    layers = []
+    for _ in range(cell.num_layers):
+        layers.append([cell.equation(size, cell) for _ in range(copies)])
+        size = sum(one.sizes[0] for one in layers[-1]) + beside
+        beside = 0
+    return layers

@@ -1,0 +1,21 @@
+"""Array models beside a continuous cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seqgen.models.arrays import ArrayModel, NeuralArrays
+from seqgen.models.memory.continuous_cache import OverCache
+from seqgen.settings.scoring import CacheConfig
+
+
+class CachedArrays(OverCache, ArrayModel):
+    """`OverCache` of an array model."""
+
+    __call__ = OverCache.interpolated
+
+    def __init__(
+        self, inner: NeuralArrays, cache: CacheConfig, flatnesses: Sequence[float] | None = None
+    ) -> None:
+        self.put_beside(inner, cache, flatnesses)
+        self.dtype = inner.dtype
