@@ -1,4 +1,4 @@
-"""What every model over NumPy arrays has, whether or not it is a language model."""
+"""The base classes of models over NumPy arrays."""
 
 from __future__ import annotations
 

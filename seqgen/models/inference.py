@@ -1,8 +1,8 @@
-"""What scoring and decoding ask of a language model, whichever engine runs it.
+"""The interface that scoring and decoding use, whichever engine runs the model.
 
-Two engines run models: torch modules (`base.py`: training, large batches, GPUs) and array models
-(here: NumPy, which a command starts without loading PyTorch). Both are readers, with the same
-verbs: ids, states and logits are tensors for the one, arrays for the other.
+Torch modules (`base.py`) are for training, large batches and GPUs; array models (`arrays.py`) run
+in NumPy, and a command starts them without loading PyTorch. Ids, states and logits are tensors for
+the one and arrays for the other.
 """
 
 from __future__ import annotations

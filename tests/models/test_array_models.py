@@ -23,7 +23,7 @@ from seqgen.errors import UsageError
 from seqgen.models.base import weights_of
 from seqgen.models.mixture.arrays import MixtureArrays
 from seqgen.models.mixture.model import Mixture
-from seqgen.models.seq2seq import encoding
+from seqgen.models.seq2seq import transformer_equations
 from seqgen.models.seq2seq.from_source import FromSource
 from seqgen.settings.scoring import CacheConfig
 from seqgen.store.loading import beside_caches
@@ -60,12 +60,14 @@ def equal_waves():
     """Give encoders torch's sines: those of float32 are alike to 1e-7 only, as `both` has it."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("waves_of", "sinusoids"):
-            own = getattr(encoding, name)
-            patch.setattr(encoding, name, lambda ops, *about, own=own: of_torch(ops, own, about))
+            own = getattr(transformer_equations, name)
+            patch.setattr(
+                transformer_equations, name, lambda ops, *about, own=own: of_torch(ops, own, about)
+            )
         yield
 
 
-def of_torch(ops, own, about):
+def of_torch(own, ops, *about):
     waves = own(TensorOps, *about)
     return waves if ops is TensorOps else waves.numpy()
 

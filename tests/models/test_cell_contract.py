@@ -14,6 +14,7 @@ from torch.func import functional_call
 from seqgen import registry
 from seqgen.engines.ops import ArrayOps
 from seqgen.engines.tensor_ops import TensorOps
+from seqgen.engines.tensor_products import weights_as_arrays
 from seqgen.models.recurrent import array_layer
 from seqgen.models.recurrent.cell import Cell
 from seqgen.models.recurrent.linear_maps import over_loop, over_tensors
@@ -52,6 +53,11 @@ def made(case, **more):
             parameter.normal_(0, 0.6)
     before = tuple(torch.randn_like(part) for part in layer.start(B))
     return layer, torch.randn(B, T, E, dtype=torch.float64), before
+
+
+def over_arrays(layer, inputs=None):
+    """Return the `ArrayLayer` with a cell's weights."""
+    return array_layer.ArrayLayer(layer.equation, weights_as_arrays(layer), inputs)
 
 
 def step_by_step(layer, x, state):
@@ -105,7 +111,7 @@ def test_what_is_faster_is_the_loop(case, graph):
 def test_the_step_over_arrays_is_the_step(case, rows, given):
     layer, _, before = made(case)
     vectors = torch.randn(V, E, dtype=torch.float64)
-    of_arrays = layer.over_arrays(vectors.numpy() if given == "ids" else None)
+    of_arrays = over_arrays(layer, vectors.numpy() if given == "ids" else None)
     tensors = tuple(part[:rows].clone() for part in before)
     arrays = tuple(part.numpy().copy() for part in tensors)
     for t in range(T):
@@ -126,7 +132,7 @@ def test_the_step_over_arrays_is_the_step(case, rows, given):
 def test_a_sequence_over_arrays_is_the_sequence(case, piece, monkeypatch):
     monkeypatch.setattr(array_layer, "PIECE", piece)
     layer, x, before = made(case)
-    y, after = layer.over_arrays().sequence(x.numpy(), tuple(part.numpy() for part in before))
+    y, after = over_arrays(layer).sequence(x.numpy(), tuple(part.numpy() for part in before))
     same((torch.from_numpy(y), tuple(map(torch.from_numpy, after))), layer.sequence(x, before))
 
 

@@ -1,4 +1,4 @@
-"""Hawk over arrays, its settings and its equations (De et al. 2024)."""
+"""The equations of Hawk, over arrays or tensors (De et al. 2024)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hidden Markov models as torch modules; see `array_model` for what they compute."""
+"""Hidden Markov models as torch modules; `arrays.py` has what they compute."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A model beside a cache of what followed where its features were alike (Grave et al. 2017).
 
-Over arrays or tensors; `cached.py` has the torch modules.
+Over arrays or tensors; `arrays.py` and `model.py` have the models of each engine.
 """
 
 from __future__ import annotations

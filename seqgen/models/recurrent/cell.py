@@ -1,4 +1,4 @@
-"""A recurrent layer as a torch module: an equation with its weights, noise and kernels."""
+"""A recurrent layer as a torch module: its equation, weights, noise and fast forms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,8 +14,6 @@ from seqgen import ranks
 from seqgen.engines.dropout import Dropout, kept, masked, rows_are_blank, scaled_mask
 from seqgen.engines.fast_layers import linear
 from seqgen.engines.tensor_ops import TensorOps
-from seqgen.engines.tensor_products import weights_as_arrays
-from seqgen.models.recurrent.array_layer import ArrayLayer
 from seqgen.models.recurrent.cells.equation import (
     EPS,
     GLOROT,
@@ -234,10 +231,6 @@ class Cell(nn.Module):
         w = noise.into(over_tensors(noise.maps, self.vectors()))
         new = self.equation(TensorOps, w, self.read_input(x), *state)
         return self.after(state, new)
-
-    def over_arrays(self, inputs: np.ndarray | None = None) -> ArrayLayer:
-        """Return the same layer over arrays, whose weights are these; see `ArrayLayer`."""
-        return ArrayLayer(self.equation, weights_as_arrays(self), inputs)
 
     def sequence(
         self, x: Tensor, state: LayerState, noise: Noise | None = None

@@ -1,4 +1,4 @@
-"""Recurrent language models: a stack of layers for both engines, and the model over arrays."""
+"""A stack of recurrent layers between an embedding and a softmax, over arrays or tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recurrent language models as torch modules; see `array_model.py`."""
+"""Recurrent language models as torch modules; see `equations.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models that write from a source have in common: encode once, then decode over a memory."""
+"""The interface of models that write from a source: encode it once, then decode from its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encoder-decoders as torch modules; see `recurrent_arrays.py` and `transformer_arrays.py`."""
+"""Encoder-decoders as torch modules; their equations are in the files of that name."""
 
 from __future__ import annotations
 

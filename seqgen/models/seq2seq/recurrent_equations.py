@@ -1,4 +1,4 @@
-"""Recurrent encoder-decoders: the equations of both engines, and the model over arrays."""
+"""The recurrent encoder-decoder, over arrays or tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings that all models that write from a source have."""
+"""The settings of encoder-decoders, recurrent and transformer."""
 
 from __future__ import annotations
 

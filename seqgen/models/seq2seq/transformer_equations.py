@@ -1,4 +1,4 @@
-"""The transformer that reads a source: equations and state of both engines, and the array model."""
+"""The encoder-decoder transformer, over arrays or tensors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A neural network over the last few tokens (Bengio, Ducharme, Vincent and Jauvin 2003).
-
-Its settings, its equation for both engines, and the model over arrays.
-"""
+"""The network over the last few tokens, over arrays or tensors (Bengio et al. 2003)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network over the last few tokens as a torch module; see `window_arrays.py`."""
+"""The network over the last few tokens as a torch module; see `equations.py`."""
 
 from __future__ import annotations
 
