@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from dataclasses import replace
@@ -61,9 +62,7 @@ def equal_waves():
     with pytest.MonkeyPatch.context() as patch:
         for name in ("waves_of", "sinusoids"):
             own = getattr(transformer_equations, name)
-            patch.setattr(
-                transformer_equations, name, lambda ops, *about, own=own: of_torch(ops, own, about)
-            )
+            patch.setattr(transformer_equations, name, functools.partial(of_torch, own))
         yield
 
 
