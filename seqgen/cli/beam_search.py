@@ -9,7 +9,7 @@ from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.model_options import ReadModel
 from seqgen.cli.shell.output import Output, console, standard_output
 from seqgen.cli.shell.prompts import GivenPrompts
-from seqgen.cli.shell.source_attention import Picture
+from seqgen.cli.shell.source_attention import IN_PLACE_OF_ATTENTION, Picture
 from seqgen.cli.shell.tables import figure
 from seqgen.cli.shell.writing import Echo, TextWriter, drawn, lists_filters
 from seqgen.settings import Options, Panel, setting
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Explain(Options, panel=Panel.OUTPUT):
     """Whether the search is shown in place of its texts."""
 
-    explain: bool = setting("Show the search tree.")
+    explain: bool = setting("Show the search tree.", conflicts=IN_PLACE_OF_ATTENTION)
 
 
 @takes_options
@@ -46,8 +46,6 @@ def beam_search(
     """
     announced = search.stochastic and search.seed is None
     search = drawn(search, picture)
-    if tree.explain:
-        search.of_source.refuse_shown("--explain")
     writing = TextWriter.open(search, search.beams, model, prompts, picture, echo, out)
     loaded = writing.loaded
     prompts.check_for(loaded)

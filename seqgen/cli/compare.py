@@ -34,7 +34,7 @@ from seqgen.cli.shell.tables import (
     short_count,
 )
 from seqgen.errors import UsageError
-from seqgen.settings import NumberFormat, Options, Panel, argument, require, setting
+from seqgen.settings import NumberFormat, OptionRule, Options, Panel, argument, require, setting
 from seqgen.settings.generation import Translation
 from seqgen.settings.scoring import CacheOptions, Scoring, TextScoring, TranslationScores
 from seqgen.wording import plural
@@ -57,6 +57,7 @@ class Compared(Options, panel=Panel.MODEL):
         metavar="KIND,KIND,...",
         listed=True,
         panel=Panel.MACHINE,
+        conflicts=OptionRule(("--precision",), "give {other} or {flag}, not both"),
     )
 
     def load(
@@ -80,7 +81,6 @@ class Compared(Options, panel=Panel.MODEL):
         if not kinds:
             work = Work.of_files(files)
             return [load(name, device, machine.precision, cache, work) for name in names]
-        require(machine.precision == "auto", "give --precision or --precisions, not both")
         require(len(set(kinds)) == len(kinds), "--precisions has a number format twice")
         each = [(kind, load(name, device, kind, cache)) for name in names for kind in kinds]
         return [replace(one, title=f"{one.name} in {kind}") for kind, one in each]

@@ -41,6 +41,7 @@ class Mixing(Options, panel=Panel.SAVING):
         metavar="X,X",
         panel=Panel.MODEL,
         without="fitted by EM",
+        conflicts="--fit",
     )
     fit: str | None = setting(
         "Fit the weights on this text.",
@@ -59,10 +60,6 @@ class Mixing(Options, panel=Panel.SAVING):
     )
     overwrite: bool = setting("Replace the model of that name.")
     batch_size: int = with_default(WritingOptions, "batch_size", 32)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.refuse_two("--weights", "--fit")
 
 
 @takes_options

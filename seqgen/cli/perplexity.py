@@ -25,14 +25,17 @@ from seqgen.cli.shell.pairs import (
     held_out_by,
     two_sides,
 )
-from seqgen.cli.shell.source_attention import AttentionView, Picture
+from seqgen.cli.shell.source_attention import IN_PLACE_OF_ATTENTION, AttentionView, Picture
 from seqgen.cli.shell.tables import count, figure, percentage, put_columns, weight
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import title_of
 from seqgen.settings import (
+    ONE_MODEL,
     Documents,
+    OptionRule,
     Options,
     Panel,
+    check_rules,
     file_argument,
     group,
     require,
@@ -71,22 +74,13 @@ class LineByLine(Options, panel=Panel.OUTPUT):
 
     documents: Documents | None = same(TextScoring, "documents")
     per_line: bool = setting(
-        "Score each line alone; print its bits per character, a tab and the line.", common=True
+        "Score each line alone; print its bits per character, a tab and the line.",
+        common=True,
+        conflicts=(
+            OptionRule(("--documents stream",), "{flag} scores each line alone: leave out {other}"),
+            "--dynamic",
+        ),
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        refuse_stream(self.per_line, self.documents)
-
-
-def refuse_stream(per_line: bool, documents: Documents | None) -> None:
-    """Refuse one stream of text where lines are scored alone.
-
-    Raises:
-        UsageError: both are asked for.
-    """
-    both = per_line and documents == "stream"
-    require(not both, "--per-line scores each line alone: leave out --documents stream")
 
 
 class ScoredText(TextFiles, panel=Panel.TEXT):
@@ -110,20 +104,32 @@ class ScoreViews(Options, panel=Panel.OUTPUT):
     per_token: bool = setting(
         "Print the bits of each token, a tab and the token; with --per-line, of each line alone.",
         common=True,
+        conflicts=(ONE_MODEL, IN_PLACE_OF_ATTENTION),
     )
-    show: bool = setting("Print the text, coloured by how surprising each token is.", common=True)
+    show: bool = setting(
+        "Print the text, coloured by how surprising each token is.",
+        common=True,
+        conflicts=(
+            ONE_MODEL,
+            OptionRule(("--per-line", "--per-token"), "give {other} or {flag}, not both"),
+            "--no-end",
+        ),
+    )
     fit: str | None = setting(
         "Fit the weights of the mixture -m A+B on this text, and with --cache its strength and "
         "flatness; print the options to use. FILE may be held-out, the model's held-out text.",
         panel=Panel.MODEL,
         reads="file",
+        conflicts=(
+            ONE_MODEL,
+            OptionRule(("--per-line", "--per-token", "--show"), "give {other} or {flag}, not both"),
+            "--no-end",
+            OptionRule(
+                ("--cache-strength", "--cache-flatness"),
+                "{flag} finds --cache-strength and --cache-flatness: leave them out",
+            ),
+        ),
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        both = self.per_line and self.per_token and len(self.given) == 2
-        if len(self.given) > 1 and not both:
-            raise UsageError(f"give {self.given[0]} or {self.given[-1]}, not both")
 
 
 # The sets of texts that plugins describe, groups of the class `TextSet`.
@@ -157,7 +163,7 @@ def perplexity(
         return
     look = picture.of(look)
     views = replace(views, per_line=views.per_line or look.looks)
-    _check(models, scoring, views, look, looked_up)
+    check_rules(models, scoring, views, look)  # now that some lines are scored alone
     loaded = _load(models, looked_up, scoring, views, machine, text.or_piped)
     out.uses(loaded)
     loaded = [one.with_labels(text.label) for one in loaded]
@@ -204,35 +210,6 @@ def _put_set(
         log_prob = described.log_prob(one)
         if not out.record({"model": one.name, **about, "logprob": log_prob}):
             put(f"{figure(log_prob)}\t{one.name}\n")
-
-
-def _check(
-    models: ModelNames,
-    scoring: Scoring,
-    views: ScoreViews,
-    look: LookOptions,
-    looked_up: CacheOptions,
-) -> None:
-    """Refuse options of different groups that contradict each other.
-
-    Raises:
-        UsageError: names them.
-    """
-    several = len(models.model) > 1
-    if several and views.given and (views.per_token or not views.per_line):
-        raise UsageError(f"{views.given[-1]} takes one model")
-    if views.per_token and look.looks:
-        raise UsageError(f"give {look.given[0]} or --per-token, not both")
-    refuse_stream(views.per_line, scoring.documents)
-    if several and look.looks:
-        raise UsageError(f"{look.given[0]} takes one model")
-    if views.per_line and scoring.learns:
-        raise UsageError("give --per-line or --dynamic, not both")
-    if scoring.no_end and (views.show or views.fit is not None or look.looks):
-        raise UsageError(f"give {(look.given or views.given)[0]} or --no-end, not both")
-    found = {"--cache-strength", "--cache-flatness"}
-    if views.fit is not None and found & {*looked_up.given}:
-        raise UsageError("--fit finds --cache-strength and --cache-flatness: leave them out")
 
 
 def _load(

@@ -19,12 +19,12 @@ from seqgen.cli.shell.output import (
     say,
     standard_output,
 )
-from seqgen.cli.shell.prompts import GivenPrompts, say_unknown
-from seqgen.cli.shell.source_attention import Picture
+from seqgen.cli.shell.prompts import PROMPTS, GivenPrompts, say_unknown
+from seqgen.cli.shell.source_attention import IN_PLACE_OF_ATTENTION, Picture
 from seqgen.cli.shell.tables import MISSING, count, figure, table
 from seqgen.cli.shell.writing import Echo, TextWriter, drawn, lists_filters
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.settings import Options, Panel, setting
+from seqgen.settings import OptionRule, Options, Panel, setting
 from seqgen.settings.generation import SampleOptions
 
 if TYPE_CHECKING:
@@ -41,11 +41,17 @@ class AlternativeOutput(Options, panel=Panel.OUTPUT):
         names=("--interactive", "-i"),
         panel=Panel.TEXT,
         common=True,
+        conflicts=OptionRule(
+            (*PROMPTS, "--suggest", "--explain", "--num-samples", "--json"),
+            "{flag} takes no {other}",
+        ),
     )
     suggest: int | None = setting(
-        "Print only the N most probable next tokens, and write no text.", low=1
+        "Print only the N most probable next tokens, and write no text.",
+        low=1,
+        conflicts=IN_PLACE_OF_ATTENTION,
     )
-    explain: bool = setting("Show how each token was chosen.")
+    explain: bool = setting("Show how each token was chosen.", conflicts=IN_PLACE_OF_ATTENTION)
 
 
 @takes_options
@@ -70,14 +76,9 @@ def sample(
     remove every token keeps the most probable one{endings}.
     """
     if instead.interactive:
-        _check_interactive(prompts, instead, sampling, out)
+        check_terminal()
     announced = sampling.seed is None and sampling.draws and not instead.suggest
     sampling = drawn(sampling, picture)
-    for flag in instead.given:
-        if flag != "--interactive":
-            sampling.of_source.refuse_shown(flag)
-    if instead.suggest and sampling.form is not None:
-        raise UsageError(f"--suggest writes no text, so it takes no {sampling.form}")
     rows = sampling.num_samples * sampling.best_of
     writing = TextWriter.open(sampling, rows, model, prompts, picture, echo, out)
     loaded = writing.loaded
@@ -168,30 +169,6 @@ def _streamed(writing: TextWriter, prompt: str, sampling: SampleOptions) -> Iter
     yield from pieces
     if backward:
         yield echo
-
-
-def _check_interactive(
-    prompts: GivenPrompts, instead: AlternativeOutput, sampling: SampleOptions, out: Output
-) -> None:
-    """Refuse what has no meaning with typed prompts.
-
-    Raises:
-        UsageError: names it, or says that there is no terminal.
-    """
-    given = {
-        "PROMPT": bool(prompts.prompts),
-        "--prompt-file": prompts.prompt_file is not None,
-        "--source": prompts.source is not None,
-        "--source-vectors": prompts.source_vectors is not None,
-        "--suggest": instead.suggest is not None,
-        "--explain": instead.explain,
-        "--num-samples": sampling.num_samples > 1,
-        "--json": out.json,
-    }
-    wrong = [name for name, there in given.items() if there]
-    if wrong:
-        raise UsageError(f"--interactive takes no {wrong[0]}")
-    check_terminal()
 
 
 def put_explanations(explanations: Iterable[Explanation], what: str, out: Output) -> None:

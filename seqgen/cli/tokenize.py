@@ -26,6 +26,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.settings import (
     DataConfig,
     Documents,
+    OptionRule,
     Options,
     Panel,
     file_argument,
@@ -61,14 +62,13 @@ class TokenizedFiles(Options, panel=Panel.TEXT):
     )
 
 
+OF_TRAINING = OptionRule(("--train",), "{flag} belongs to --train KIND")
+
+
 class Encoder(Options, panel=Panel.WHAT):
-    """The tokenizer: a model's, another, or one that is trained now.
+    """The tokenizer: a model's, another, or one that is trained now."""
 
-    Raises:
-        UsageError: two of them, or options of training without it.
-    """
-
-    model: str | None = same(ModelName, "model")
+    model: str | None = same(ModelName, "model", conflicts="--tokenizer")
     tokenizer: str | None = setting(
         "Use this tokenizer instead of a model's: its folder, a sentencepiece .model file, a token "
         "file, or byte.",
@@ -81,24 +81,26 @@ class Encoder(Options, panel=Panel.WHAT):
         "Needs --out.",
         metavar="KIND",
         completes="tokenizers",
+        conflicts=OptionRule(
+            ("--model", "--tokenizer"),
+            "{flag}, which makes a tokenizer, cannot be combined with {other}",
+        ),
+        needs=OptionRule(("--out",), "{flag} needs a folder to write: --out FOLDER"),
     )
     vocab_size: int | None = setting(
-        "With --train: number of tokens to keep in the vocabulary.", low=1
+        "With --train: number of tokens to keep in the vocabulary.", low=1, needs=OF_TRAINING
     )
-    min_count: int = setting("With --train: keep tokens that occur at least this often.", 1, low=1)
-    as_text: bool = same(DataConfig, "as_text")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.refuse_two("--model", "--tokenizer")
-        if self.train is None:
-            self.refuse_without("--train KIND", "--vocab-size", "--min-count", "--as-text")
-        else:
-            self.refuse_with("--train, which makes a tokenizer,", "--model", "--tokenizer")
+    min_count: int = setting(
+        "With --train: keep tokens that occur at least this often.", 1, low=1, needs=OF_TRAINING
+    )
+    as_text: bool = same(DataConfig, "as_text", needs=OF_TRAINING)
 
 
 # The names of shards have five digits.
 MOST_SHARDS = 100_000
+SHARDS_ARE_FILES = "{flag} goes with --out FOLDER, without --train"
+# What is made of the texts, of which there is one.
+RESULTS = "--decode", "--pieces", "--stats", "--out"
 
 
 class TokenFiles(Overwrite, panel=Panel.SAVING):
@@ -109,29 +111,24 @@ class TokenFiles(Overwrite, panel=Panel.SAVING):
         metavar="PATH",
         reads="path",
         writes=True,
+        conflicts=RESULTS,
     )
     shards: int | None = setting(
         "With --out: write a folder of this many token files of about the same length.",
         low=1,
         high=MOST_SHARDS,
+        needs=OptionRule(("--out",), SHARDS_ARE_FILES),
+        conflicts=OptionRule(("--train",), SHARDS_ARE_FILES),
     )
 
 
 class Encoded(Options, panel=Panel.OUTPUT):
-    """What is made of the texts, and where it goes.
+    """What is made of the texts, and where it goes."""
 
-    Raises:
-        UsageError: two things at once, or files without a place for them.
-    """
-
-    decode: bool = setting("Turn ids back into text.")
-    pieces: bool = setting("Print pieces of text instead of ids.")
-    stats: bool = setting("Report how well the vocabulary fits the text.")
+    decode: bool = setting("Turn ids back into text.", conflicts=RESULTS)
+    pieces: bool = setting("Print pieces of text instead of ids.", conflicts=RESULTS)
+    stats: bool = setting("Report how well the vocabulary fits the text.", conflicts=RESULTS)
     saved: TokenFiles = group(TokenFiles)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.refuse_two("--decode", "--pieces", "--stats", "--out")
 
 
 @takes_options
@@ -151,10 +148,6 @@ def tokenize(
     )
 
     saved, model = encoded.saved, encoder.model
-    if saved.shards is not None and (saved.out is None or encoder.train is not None):
-        raise UsageError("--shards goes with --out FOLDER, without --train")
-    if encoder.train is not None and saved.out is None:
-        raise UsageError("--train needs a folder to write: --out FOLDER")
     names = given_or_piped(texts.files, "seqgen tokenize FILE")
     if encoder.train is not None:
         names = _trained_on(names, encoder.as_text, out)

@@ -20,10 +20,9 @@ from seqgen.cli.shell.train_options import (
     SeededDevice,
     TrainingFiles,
     check_no_model_name,
-    refuse,
 )
 from seqgen.errors import Interrupted, UsageError
-from seqgen.settings import Options, Panel, setting
+from seqgen.settings import OptionRule, Options, Panel, setting
 from seqgen.settings.options import added_options
 
 # What plugins add, groups of the class `ListenerOptions`.
@@ -50,9 +49,22 @@ class RunFlags(Options, panel=Panel.SAVING):
     )
     overwrite: bool = setting("Replace the model of that name.", common=True)
     resume: str | None = setting(
-        "Continue a stopped run: a name, a path or latest.", completes="models", common=True
+        "Continue a stopped run: a name, a path or latest.",
+        completes="models",
+        common=True,
+        conflicts=OptionRule(
+            (
+                *("--model", "--task", "--preset", "--parameters", "--name", "--overwrite"),
+                "--config",
+            ),
+            "{other} has no meaning with {flag}",
+        ),
     )
-    changed_data: bool = setting("Resume even if the text has changed.", panel=Panel.MORE)
+    changed_data: bool = setting(
+        "Resume even if the text has changed.",
+        panel=Panel.MORE,
+        needs=OptionRule(("--resume",), "{flag} has no meaning with a new run"),
+    )
 
 
 class Ranks(Options, panel=Panel.PROCESSES):
@@ -89,7 +101,7 @@ def train(
     from seqgen.ranks.group import together
     from seqgen.training.listeners import LastEvents
 
-    data = files.named(recipe.given_settings, run.data_option)
+    data = files.named(run.data_option)
     settings = recipe.settings(machine)
     if run.resume is None:
         check_files(data)
@@ -107,7 +119,6 @@ def train(
         how |= {"device": machine.device, "stop_after": run.stop_after}
         how |= processes.to_dict() | added.keywords
         if run.resume is not None:
-            _check_resuming(recipe, run)
             from seqgen.training.resume import resume
 
             kept = inputs.keep(data)
@@ -133,10 +144,8 @@ def _checked(
     """Return the files that a new run reads, where they can be read again.
 
     Raises:
-        UsageError: something has no meaning with a new run, its name is in use, or it would
-            replace what it reads.
+        UsageError: its name is in use, or it would replace what it reads.
     """
-    refuse(run.given, "a new run", "--changed-data")
     check_no_model_name(data)
     if not ranks.restarts():
         store.check_free(run.name, run.overwrite)
@@ -146,17 +155,6 @@ def _checked(
         held_out = (settings.val, files.val_source, settings.val_target)
         check_replaced_model(run.name, [*sources, *files.target, *filter(None, held_out)])
     return sources
-
-
-def _check_resuming(recipe: Recipe, run: RunFlags) -> None:
-    """Refuse the flags of a new run.
-
-    Raises:
-        UsageError: names the first.
-    """
-    of_model = ("--model", "--task", "--preset", "--parameters")
-    given = [*recipe.given, *run.given]
-    refuse(given, "--resume", *of_model, "--name", "--overwrite", "--config")
 
 
 def check_files(data: Sequence[str]) -> None:

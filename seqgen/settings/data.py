@@ -7,11 +7,12 @@ from typing import Literal, get_args
 
 from seqgen.settings import ranges
 from seqgen.settings.options import Panel
-from seqgen.settings.setting import MOST_SEED, Config, setting
+from seqgen.settings.setting import MOST_SEED, Config, OptionRule, setting
 
 Documents = Literal["stream", "line"]
 DOCUMENTS: tuple[str, ...] = get_args(Documents)
 Direction = Literal["forward", "backward"]
+HELD_OUT_SIDES = "--val-source and --val-target go together"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +84,7 @@ class DataConfig(Config):
         "Held-out targets of pairs in two files, for --val-source (in a --config file, val).",
         reads="file",
         panel=Panel.PAIRS,
+        needs=OptionRule(("--val-source",), HELD_OUT_SIDES),
     )
     split_seed: int = setting(
         "Random seed for choosing the held-out lines or pairs.", 0, ranges.SEEDS, panel=Panel.MORE

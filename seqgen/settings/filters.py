@@ -6,6 +6,17 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from seqgen.settings.options import Options
+from seqgen.settings.setting import OptionRule
+
+# What a flag that describes whole texts excludes: options that end texts, or that change what is
+# in them.
+WITH_A_FORM = (
+    OptionRule(
+        ("--stop", "--min-tokens", "--max-ratio", "--copy-unknown"),
+        "{flag} says where a text ends and what is in it, so it cannot be combined with {other}",
+    ),
+    OptionRule(("--suggest",), "{other} writes no text, so it takes no {flag}"),
+)
 
 
 class FilterOptions(Options):
@@ -28,7 +39,7 @@ class FilterOptions(Options):
     def form(self) -> str | None:
         """The flag that describes whole texts, and so decides where they end, if it was given.
 
-        It cannot be combined with options that end texts, or that change what is in them.
+        Such a flag is declared with `conflicts=WITH_A_FORM`.
         """
         return None
 
@@ -39,16 +50,6 @@ class FilterOptions(Options):
         1 draws no text among several. Only for `sample`.
         """
         return 1
-
-    def check_with(self, options: Any) -> None:
-        """Refuse options that these cannot be combined with.
-
-        Args:
-            options: the `WritingOptions`, of which these are a part.
-
-        Raises:
-            UsageError: names them.
-        """
 
     def constraint(self, generator: Any) -> Any:
         """Make the `generation.constraint.TextConstraint` that every text must satisfy, or None.

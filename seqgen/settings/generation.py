@@ -15,6 +15,9 @@ from seqgen.settings.setting import (
     MOST_CANDIDATES,
     MOST_ROWS,
     MOST_TOKENS,
+    NOT_TOGETHER,
+    ONE_MODEL,
+    OptionRule,
     no_text,
     require,
     setting,
@@ -39,6 +42,11 @@ MOST_ALPHA = 10
 MOST_BEAMS, MOST_DIVERSITY = 10**5, 1e6
 
 
+# What shows the attention of a text.
+ATTENTION_VIEWS = "--attention", "--align", "--align-words"
+OF_ONE_TEXT = ONE_MODEL, "--no-end"
+
+
 class ChosenHeads(Options, panel=Panel.ATTENTION):
     """Which part of a model's attention is read. Layers and heads count from 0."""
 
@@ -61,18 +69,18 @@ class LookOptions(Options, panel=Panel.ATTENTION):
 
     attention: bool = setting(
         "Show what each token read of its source: all layers and heads with --json, else a "
-        "heat map on standard error."
+        "heat map on standard error.",
+        conflicts=OF_ONE_TEXT,
     )
     align: bool = setting(
         "After each text and a tab, write pairs i-j: target token j reads source token i most. "
-        "Both count from 0."
+        "Both count from 0.",
+        conflicts=("--align-words", *OF_ONE_TEXT),
     )
-    align_words: bool = setting("The same between words, which white space separates.")
+    align_words: bool = setting(
+        "The same between words, which white space separates.", conflicts=OF_ONE_TEXT
+    )
     heads: ChosenHeads = group(ChosenHeads)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.refuse_two("--align", "--align-words")
 
     @property
     def shows_something(self) -> bool:
@@ -83,16 +91,6 @@ class LookOptions(Options, panel=Panel.ATTENTION):
     def looks(self) -> bool:
         """Whether a finished text's attention is needed."""
         return self.shows_something
-
-    def refuse_shown(self, instead: str) -> None:
-        """Refuse to show attention where `instead`, a flag, shows something else.
-
-        Raises:
-            UsageError: attention or an alignment is asked for.
-        """
-        shows = ("--attention", "--align", "--align-words")
-        shown = next((flag for flag in self.given if flag in shows), None)
-        require(shown is None, f"give {shown} or {instead}, not both")
 
 
 class SourceOptions(LookOptions, panel=Panel.LENGTH):
@@ -167,11 +165,8 @@ class WritingOptions(Options, panel=Panel.LENGTH):
         why = no_text(self.force)
         require(why is None, f"--force {why}")
         texts("--stop", self.stop)
-        if self.form is not None:
-            owner = f"{self.form} says where a text ends and what is in it, so it"
-            self.refuse_with(owner, "--stop", "--min-tokens", "--max-ratio", "--copy-unknown")
-        for filters in self.added_filters:
-            filters.check_with(self)
+        forms = [each.form for each in self.added_filters if each.form is not None]
+        require(len(forms) < 2, f"give {' or '.join(forms[:2])}, not both")
 
     @property
     def added_filters(self) -> list[FilterOptions]:
@@ -180,14 +175,8 @@ class WritingOptions(Options, panel=Panel.LENGTH):
 
     @property
     def form(self) -> str | None:
-        """The flag that describes whole texts, if one was given.
-
-        Raises:
-            UsageError: there are two.
-        """
-        forms = [filters.form for filters in self.added_filters if filters.form is not None]
-        require(len(forms) < 2, f"give {' or '.join(forms[:2])}, not both")
-        return forms[0] if forms else None
+        """The flag that describes whole texts, if one was given."""
+        return next((each.form for each in self.added_filters if each.form is not None), None)
 
 
 # The filters that plugins add, groups of the class `FilterOptions`.
@@ -329,9 +318,19 @@ class BeamOptions(WritingOptions, panel=Panel.SEARCH):
         metavar="BETA",
     )
     stochastic: bool = setting(
-        "Sample as many texts as there are beams, without replacement (Kool et al. 2019)."
+        "Sample as many texts as there are beams, without replacement (Kool et al. 2019).",
+        conflicts=(
+            OptionRule(
+                ("--coverage-penalty",),
+                "{flag} samples texts, so that {other} has no say in it",
+            ),
+            OptionRule(("--groups",), NOT_TOGETHER),
+        ),
     )
-    exhaustive: bool = setting("Try every possible text; for tiny vocabularies only.")
+    exhaustive: bool = setting(
+        "Try every possible text; for tiny vocabularies only.",
+        conflicts=OptionRule(("--groups", "--stochastic"), NOT_TOGETHER),
+    )
     nbest: int = setting(
         "Number of texts to return for each prompt.",
         1,
@@ -343,17 +342,11 @@ class BeamOptions(WritingOptions, panel=Panel.SEARCH):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.exhaustive:
-            self.refuse_with("--exhaustive", "--groups", "--stochastic")
-        ranks = not (self.stochastic and self.coverage_penalty)
-        require(ranks, "--stochastic samples texts, so that --coverage-penalty has no say in it")
         enough = self.exhaustive or self.nbest <= self.beams
         require(enough, f"--nbest must be from 1 to --beams {self.beams}, not {short(self.nbest)}")
         divides = self.beams % self.groups == 0
         said = f"--groups must divide --beams {self.beams}, and {short(self.groups)} does not"
         require(divides, said)
-        if self.stochastic:
-            self.refuse_with("--stochastic", "--groups")
 
 
 class Translation(Options):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from seqgen import hooks
 from seqgen.errors import UsageError, did_you_mean
-from seqgen.settings.setting import Config, Flag, require, short
+from seqgen.settings.setting import Config, Flag, OptionRule, OptionRules, require, short
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -111,8 +111,10 @@ class Options(Config):
 
     @classmethod
     def name_of(cls, field: str) -> str:
-        """Return the flag of a field, which messages name it by."""
+        """Return the flag of a field, or what help calls an argument: messages name it so."""
         flag = cls.__dataclass_fields__[field].metadata["flag"]
+        if flag.positional and not flag.names:
+            return flag.metavar.strip("[].") or "FILE"
         return flag.names[0].partition("/")[0] if flag.names else f"--{field.replace('_', '-')}"
 
     @classmethod
@@ -167,48 +169,24 @@ class Options(Config):
             raise UsageError(f"there is no option {name!r}{hint}")
         return options
 
-    def refuse_without(self, owner: str, *flags: str) -> None:
-        """Refuse flags that say more about one that was not given.
+    def __post_init__(self) -> None:
+        """Check each value, and the rules that options declare; see `check_rules`."""
+        super().__post_init__()
+        check_rules(self)
 
-        Args:
-            owner: what they belong to, and what to do.
-            flags: those.
-
-        Raises:
-            UsageError: names the first that was given.
-        """
-        lonely = next((flag for flag in self.given if flag in flags), None)
-        require(lonely is None, f"{lonely} belongs to {owner}")
-
-    def refuse_two(self, *flags: str) -> None:
-        """Refuse two flags together, of these or, without any, of all.
-
-        Raises:
-            UsageError: names the first two that were given.
-        """
-        given = [flag for flag in self.given if not flags or flag in flags]
-        require(len(given) < 2, f"give {' or '.join(given[:2])}, not both")
-
-    def refuse_with(self, owner: str, *flags: str) -> None:
-        """Refuse flags that have no meaning with another, `owner`.
-
-        Raises:
-            UsageError: names the first that was given.
-        """
-        other = next((flag for flag in self.given if flag in flags), None)
-        require(other is None, f"{owner} cannot be combined with {other}")
+    def values(self) -> Iterator[OptionValue]:
+        """Yield every option with its value, those of groups among them, in order."""
+        for name, field in self.fields().items():
+            value = getattr(self, name)
+            if isinstance(value, Options):
+                yield from value.values()
+            else:
+                yield OptionValue(self.name_of(name), value, field)
 
     @property
     def keywords(self) -> dict[str, Any]:
         """The value of each option by name, those of groups among them, as `of` takes them."""
-        own = {name: getattr(self, name) for name in self.fields()}
-        return {
-            key: one
-            for name, value in own.items()
-            for key, one in (
-                value.keywords if isinstance(value, Options) else {name: value}
-            ).items()
-        }
+        return {option.field.name: option.value for option in self.values()}
 
     @property
     def groups(self) -> list[Options]:
@@ -219,16 +197,93 @@ class Options(Config):
     @property
     def given(self) -> list[str]:
         """The flags whose value is not the default, in order."""
-        own = {name: getattr(self, name) for name in self.fields()}
-        return [
-            flag
-            for name, value in own.items()
-            for flag in (
-                value.given
-                if isinstance(value, Options)
-                else [self.name_of(name)] * (value != self.fields()[name].default)
-            )
-        ]
+        return [option.flag for option in self.values() if option.is_given]
+
+
+@dataclass(frozen=True)
+class OptionValue:
+    """An option of a call.
+
+    Attributes:
+        flag: its name as it is typed; of an argument, what help calls it.
+        value: its value.
+        field: the field that declares it.
+    """
+
+    flag: str
+    value: Any
+    field: dataclasses.Field
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the value is not the default."""
+        return bool(self.value != self.field.default)
+
+    @property
+    def each(self) -> tuple[str, ...]:
+        """The values of an option that takes several, else its one value; by default in words."""
+        several = self.value if isinstance(self.value, tuple) else (self.value,)
+        return tuple(map(str, several)) or (self.field.metadata["flag"].without,)
+
+    def meets(self, condition: str) -> bool:
+        """Return whether the option is as a rule names it; see `OptionRule`."""
+        flag, _, value = condition.partition(" ")
+        if condition in PANELS:
+            return self.is_given and self.field.metadata["flag"].panel == condition
+        if flag != self.flag:
+            return False
+        if value == "...":
+            return len(self.each) > 1
+        return value in self.each if value else self.is_given
+
+
+# The errors of rules that have no message of their own.
+CONFLICT = "give {flag} or {other}, not both"
+NEED = "{flag} belongs to {others}"
+ONLY_FOR = "{flag} is for {others}, not {value}"
+
+
+def check_rules(*groups: Options) -> None:
+    """Refuse options that exclude one another, or that lack another one which they need.
+
+    Args:
+        groups: all options of a call. A rule about options that are not among them holds.
+
+    Raises:
+        UsageError: names the first option that breaks a rule.
+    """
+    options = [option for group in groups for option in group.values()]
+    for option in options:
+        if option.is_given and (problem := _broken_rule(option, options)):
+            raise UsageError(problem)
+
+
+def _broken_rule(option: OptionValue, options: Sequence[OptionValue]) -> str | None:
+    """Find the first rule of a given option that the others break, and return the error."""
+    flag: Flag = option.field.metadata["flag"]
+    words = {"flag": option.flag, "typed": f"{option.flag} {option.value}"}
+    others = [other for other in options if other.flag != option.flag]
+    for rule in _rules(flag.conflicts):
+        for condition in rule.others:
+            if met := next((other for other in others if other.meets(condition)), None):
+                named = condition if condition.startswith(f"{met.flag} ") else met.flag
+                return (rule.message or CONFLICT).format(**words, other=named)
+    for declared, message in ((flag.needs, NEED), (flag.only_for, ONLY_FOR)):
+        for rule in _rules(declared):
+            flags = {condition.partition(" ")[0] for condition in rule.others}
+            known = [other for other in others if other.flag in flags]
+            if known and not any(one.meets(c) for c in rule.others for one in known):
+                words |= {"others": " or ".join(rule.others), "value": known[0].each[0]}
+                return (rule.message or message).format(**words)
+    return None
+
+
+def _rules(declared: OptionRules) -> list[OptionRule]:
+    """Return the rules that a flag declares; options without a message are one rule."""
+    several = declared if isinstance(declared, tuple) else (declared,)
+    plain = tuple(one for one in several if isinstance(one, str))
+    rules = [one for one in several if isinstance(one, OptionRule)]
+    return [OptionRule(plain), *rules] if plain else rules
 
 
 def group(options: type[Options]) -> Any:

@@ -11,15 +11,10 @@ from seqgen.settings import ranges
 from seqgen.settings.data import Documents
 from seqgen.settings.generation import WritingOptions
 from seqgen.settings.options import Options, Panel, group, same, with_default
-from seqgen.settings.setting import require, setting
+from seqgen.settings.setting import OptionRule, require, setting
 
 MetricName = Literal["bleu", "chrf", "chrf++", "ter"]
 METRICS: tuple[str, ...] = get_args(MetricName)
-# Options by the metric they are for; the others are for all.
-OWNED = {
-    "bleu": ("tokenize", "smooth", "smooth_value", "max_order", "effective_order"),
-    "ter": ("case_sensitive", "normalized"),
-}
 # More resamples change no digit that is shown.
 MOST_RESAMPLES = 10**5
 # NumPy's generators, which sacreBLEU draws from, take 32 bits.
@@ -62,6 +57,11 @@ class TextMeasure(Options, ABC, panel=Panel.SCORES):
         """
 
 
+BELONGS_TO_DYNAMIC = OptionRule(
+    ("--dynamic",), "{flag} belongs to --dynamic: give its learning rate as well"
+)
+
+
 class Dynamic(Options, panel=Panel.MODEL):
     """How the weights of a model follow the text that it scores (Krause et al. 2018)."""
 
@@ -76,17 +76,14 @@ class Dynamic(Options, panel=Panel.MODEL):
         0.0,
         ranges.SHARES,
         without="0",
+        needs=BELONGS_TO_DYNAMIC,
     )
     dynamic_segment: int | None = setting(
         "Number of tokens between the updates of --dynamic.",
         bounds=ranges.TOKENS,
         without="20 characters or bytes; 5 other tokens",
+        needs=BELONGS_TO_DYNAMIC,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.dynamic is None:
-            self.refuse_without("--dynamic: give its learning rate as well", *self.given)
 
     def __str__(self) -> str:
         """Say how the weights follow."""
@@ -109,6 +106,7 @@ class TextScoring(Options, panel=Panel.TEXT):
         low=1,
         panel=Panel.MODEL,
         without="half the window",
+        conflicts="--dynamic",
     )
     batch_size: int = with_default(WritingOptions, "batch_size", 32)
 
@@ -121,10 +119,6 @@ class Scoring(TextScoring, panel=Panel.SCORES):
         "Leave the ends of lines out of all figures: each line counts without its newline."
     )
     learning: Dynamic = group(Dynamic)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.refuse_two("--stride", "--dynamic")
 
     @property
     def learns(self) -> bool:
@@ -140,40 +134,37 @@ class Scoring(TextScoring, panel=Panel.SCORES):
 class ScoreOptions(Options, panel=Panel.SCORES):
     """How texts are compared with references, by any metric; the defaults are sacreBLEU's."""
 
-    lowercase: bool = setting("Ignore case.")
+    lowercase: bool = setting("Ignore case.", conflicts="--case-sensitive")
     tokenize: str | None = setting(
-        "BLEU: tokenizer, such as 13a, intl, char, zh or none.", metavar="KIND", without="13a"
+        "BLEU: tokenizer, such as 13a, intl, char, zh or none.",
+        metavar="KIND",
+        without="13a",
+        only_for="--metric bleu",
     )
     smooth: Literal["exp", "floor", "add-k", "none"] = setting(
-        "BLEU: smoothing of n-grams without a match.", "exp"
+        "BLEU: smoothing of n-grams without a match.", "exp", only_for="--metric bleu"
     )
     smooth_value: float | None = setting(
-        "BLEU: value of the smoothing floor or add-k.", low=0, high=1e6
+        "BLEU: value of the smoothing floor or add-k.", low=0, high=1e6, only_for="--metric bleu"
     )
     # No sentence has matches of more than 100 words, and each order takes its time.
-    max_order: int = setting("BLEU: length of the longest n-grams.", 4, low=1, high=100)
-    effective_order: bool = setting(
-        "BLEU: use only n-grams that the text is long enough for; always so for single sentences."
+    max_order: int = setting(
+        "BLEU: length of the longest n-grams.", 4, low=1, high=100, only_for="--metric bleu"
     )
-    case_sensitive: bool = setting("TER: treat upper and lower case as different.")
-    normalized: bool = setting("TER: normalise punctuation first.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.refuse_two("--lowercase", "--case-sensitive")
+    effective_order: bool = setting(
+        "BLEU: use only n-grams that the text is long enough for; always so for single sentences.",
+        only_for="--metric bleu",
+    )
+    case_sensitive: bool = setting(
+        "TER: treat upper and lower case as different.", only_for="--metric ter"
+    )
+    normalized: bool = setting("TER: normalise punctuation first.", only_for="--metric ter")
 
 
 class BleuOptions(ScoreOptions, panel=Panel.SCORES):
     """What one metric measures, and how."""
 
     metric: MetricName = setting("Metric.", "bleu")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for owner, names in OWNED.items():
-            given = [flag for flag in map(self.name_of, names) if flag in self.given]
-            if given and self.metric != owner:
-                require(False, f"{given[0]} is for --metric {owner}, not {self.metric}")
 
 
 class MetricOptions(ScoreOptions, panel=Panel.SCORES):
@@ -187,18 +178,20 @@ class MetricOptions(ScoreOptions, panel=Panel.SCORES):
         """Return the options of each metric; one that is for a single metric goes to that alone.
 
         Raises:
-            UsageError: a metric is named twice, or an option is for one not asked for.
+            UsageError: a metric is named twice.
         """
+
+        def only_for(name: str) -> str:
+            return ScoreOptions.fields()[name].metadata["flag"].only_for or ""
+
         given: dict[str, Any] = {name: getattr(self, name) for name in ScoreOptions.fields()}
         metrics = self.metric or tuple(default)
         require(len(set(metrics)) == len(metrics), "give each --metric once")
         every = []
         for metric in metrics:
-            others = {
-                name for owner in metrics if owner != metric for name in OWNED.get(owner, ())
-            } - set(OWNED.get(metric, ()))
-            applicable = {name: value for name, value in given.items() if name not in others}
-            every.append(BleuOptions(metric=metric, **applicable))
+            suits = "", f"--metric {metric}"
+            own = {name: value for name, value in given.items() if only_for(name) in suits}
+            every.append(BleuOptions(metric=metric, **own))
         return every
 
 
@@ -235,17 +228,16 @@ class BleuTest(Options, panel=Panel.TESTS):
         high=MOST_BLEU_SEED,
     )
     sentence_level: bool = setting(
-        "Print a score for each line; several metrics are columns.", panel=Panel.OUTPUT
+        "Print a score for each line; several metrics are columns.",
+        panel=Panel.OUTPUT,
+        conflicts=OptionRule(
+            ("--confidence", "--against"), "{other} is about a whole text; leave out {flag}"
+        ),
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        wrong = [flag for flag in ("--confidence", "--against") if flag in self.given]
-        if self.sentence_level and wrong:
-            require(False, f"{wrong[0]} is about a whole text; leave out --sentence-level")
 
 
 STRENGTH, FLATNESS = 0.1, 0.3
+BELONGS_TO_A_CACHE = OptionRule(("--cache",), "{flag} belongs to a cache: give --cache N as well")
 
 
 class CacheOptions(Options, panel=Panel.MODEL):
@@ -261,24 +253,21 @@ class CacheOptions(Options, panel=Panel.MODEL):
         "Weight of the cache, from 0 to below 1.",
         bounds=ranges.SHARES_BELOW_1,
         without=str(STRENGTH),
+        needs=BELONGS_TO_A_CACHE,
     )
     cache_flatness: float | None = setting(
         "Multiply products of features by this: the smaller, the flatter the cache's distribution.",
         low=0,
         high=1000,
         without=str(FLATNESS),
+        needs=BELONGS_TO_A_CACHE,
     )
 
     @property
     def config(self) -> CacheConfig | None:
-        """The cache that is asked for.
-
-        Raises:
-            UsageError: there is no `--cache` that the other options belong to.
-        """
+        """The cache that is asked for."""
         strength, flatness = self.cache_strength, self.cache_flatness
         if self.cache is None:
-            self.refuse_without("a cache: give --cache N as well", *self.given)
             return None
         return CacheConfig(
             self.cache,

@@ -164,6 +164,29 @@ def _nothing_of(kind: Any) -> Any:
     return False if kind == "bool" else () if kind.startswith("tuple[") else REQUIRED
 
 
+@dataclass(frozen=True)
+class OptionRule:
+    """Other options that one excludes, or of which it needs one, and the error if it is broken.
+
+    Attributes:
+        others: the other options as they are typed. "--metric" stands for any value but the
+            default, "--metric bleu" for that value, "--model ..." for several; "DATA" is an
+            argument, and a heading of help (`Panel`) is any option under it. Options that a command
+            does not have, such as those of a plugin that is not installed, break no rule.
+        message: the error, with {flag} for the option, {typed} for it and its value, and {other}
+            for the other option; "" for the default of each kind of rule.
+    """
+
+    others: tuple[str, ...]
+    message: str = ""
+
+
+NOT_TOGETHER = "{flag} cannot be combined with {other}"
+ONE_MODEL = OptionRule(("--model ...",), "{flag} takes one model")
+# One rule, several, or options that the default message suits.
+OptionRules = str | OptionRule | tuple[str | OptionRule, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Flag:
     """What the command line has to know of a setting beyond its type, default and help.
@@ -181,6 +204,9 @@ class Flag:
         common: most runs need it, so that the short help (-h) lists it.
         writes: its value names a file or folder that the command writes.
         hidden: help leaves it out.
+        conflicts: options that cannot be given with it.
+        needs: options of which one must be given with it.
+        only_for: values of other options, such as "--metric bleu", of which it needs one.
     """
 
     panel: str = ""
@@ -194,6 +220,9 @@ class Flag:
     common: bool = False
     writes: bool = False
     hidden: bool = False
+    conflicts: OptionRules = ()
+    needs: OptionRules = ()
+    only_for: OptionRules = ()
 
 
 def require(condition: bool, message: str) -> None:

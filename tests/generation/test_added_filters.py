@@ -14,10 +14,10 @@ from seqgen.errors import UsageError
 from seqgen.generation.beam_search import beam_search
 from seqgen.generation.processors import IMPOSSIBLE, normalise_or_end
 from seqgen.generation.sample import sample
-from seqgen.settings.filters import FilterOptions
+from seqgen.settings.filters import WITH_A_FORM, FilterOptions
 from seqgen.settings.generation import BeamOptions, SampleOptions
 from seqgen.settings.options import Options, Panel, added_options, group
-from seqgen.settings.setting import setting
+from seqgen.settings.setting import NOT_TOGETHER, OptionRule, setting
 
 
 class Without:
@@ -38,11 +38,9 @@ class Lipogram(FilterOptions, panel=Panel.FILTERS):
     """Texts without a letter."""
 
     filter_flag = "--without-letter"
-    without_letter: str | None = setting("Never write this letter.")
-
-    def check_with(self, options):
-        if self.without_letter is not None:
-            options.refuse_with("--without-letter", "--force")
+    without_letter: str | None = setting(
+        "Never write this letter.", conflicts=OptionRule(("--force",), NOT_TOGETHER)
+    )
 
     def filters(self, generator):
         if self.without_letter is None:
@@ -54,7 +52,7 @@ class Lipogram(FilterOptions, panel=Panel.FILTERS):
 class Verse(FilterOptions, panel=Panel.FORM):
     """A form that only says so."""
 
-    verse: bool = setting("Write verse.")
+    verse: bool = setting("Write verse.", conflicts=WITH_A_FORM)
 
     @property
     def form(self):
@@ -64,7 +62,7 @@ class Verse(FilterOptions, panel=Panel.FORM):
 class Song(FilterOptions, panel=Panel.FORM):
     """Another one."""
 
-    song: bool = setting("Write songs.")
+    song: bool = setting("Write songs.", conflicts=WITH_A_FORM)
 
     @property
     def form(self):

@@ -29,6 +29,7 @@ from seqgen.errors import UsageError
 from seqgen.settings import (
     NO_BOUNDS,
     Flag,
+    check_rules,
     conform,
     count_of,
     is_group,
@@ -83,6 +84,7 @@ def takes_options(command: Callable[..., Any]) -> Callable[..., Any]:
             recording.run.take({k: v for k, v in values.items() if k not in own_values})
         given = {name: value for name, value in values.items() if value is not None}
         filled = {name: group.take(given) for name, group in groups.items()}
+        check_rules(*filled.values())
         return command(**filled, **{name: values[name] for name in own if name not in groups})
 
     del run.__wrapped__  # which Typer would read in its place

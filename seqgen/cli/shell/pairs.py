@@ -10,7 +10,7 @@ from seqgen.cli.shell.inputs import Input, Inputs, Pipe
 from seqgen.cli.shell.output import Output, announce
 from seqgen.cli.shell.tables import count, figure, interval, percentage
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.settings import Options, Panel, same, setting
+from seqgen.settings import OptionRule, Options, Panel, require, same, setting
 from seqgen.settings.generation import Translation
 from seqgen.settings.scoring import TranslationScores
 from seqgen.wording import plural
@@ -118,17 +118,32 @@ def lines_of(source: Input, newlines: str) -> TextOf:
     return TextOf(source, newlines)
 
 
+SIDES = "go together; line n of --target is of source n"
+WITH_TARGET = OptionRule(("--target",), f"{{flag}} and --target {SIDES}")
+WITH_SOURCE = OptionRule(("--source", "--source-vectors"), f"--source and --target {SIDES}")
+# The options of a file of pairs, by command.
+ONE_FILE = (
+    OptionRule(("DATA", "--data", "FILE"), "give {other}, or {flag} and --target, not both"),
+)
+
+
 class PairFiles(Options, panel=Panel.TEXT):
     """The files of pairs that a command is given: of both sides, or one, which a subclass adds."""
 
     source: str | None = setting(
-        "For pairs in two files: the sources, a line each; needs --target.", reads="file"
+        "For pairs in two files: the sources, a line each; needs --target.",
+        reads="file",
+        conflicts=("--source-vectors", *ONE_FILE),
+        needs=WITH_TARGET,
     )
-    source_vectors: str | None = same(SourceVectorFile, "source_vectors")
+    source_vectors: str | None = same(
+        SourceVectorFile, "source_vectors", conflicts=ONE_FILE, needs=WITH_TARGET
+    )
     target: str | None = setting(
         "For pairs in two files: the targets; line n belongs to line n of --source, or to source n "
         "of --source-vectors.",
         reads="file",
+        needs=WITH_SOURCE,
     )
 
     @property
@@ -149,14 +164,9 @@ class PairFiles(Options, panel=Panel.TEXT):
 
 
 def given_pairs(inputs: Inputs, files: PairFiles) -> ScoredInput | None:
-    """Return what was given of pairs: a FILE, or one for each side; None if nothing was.
-
-    Raises:
-        UsageError: there is one side alone, or both a FILE and sides.
-    """
+    """Return what was given of pairs: a FILE, or one for each side; None if nothing was."""
     file, source, target = files.file, files.source, files.target
-    sides = source and [source], files.source_vectors, target and [target]
-    check_sides([file] if file else [], *sides, data_name="FILE")
+    check_one_pipe(source, target)
     if target is None:
         return None if file is None else inputs.open_one(file)
     sources = None if source is None else inputs.open_one(source)
@@ -265,30 +275,13 @@ def check_vectors(name: str) -> None:
         raise UsageError(f"--source-vectors takes a file that ends in {' or '.join(ENDINGS)}")
 
 
-def check_sides(
-    data: list[str],
-    source: list[str] | None,
-    source_vectors: str | None,
-    target: list[str] | None,
-    data_name: str = "DATA",
-) -> None:
-    """Refuse one side of pairs without the other, or both ways to give them.
+def check_one_pipe(*files: str | None) -> None:
+    """Refuse standard input in the place of two files.
 
     Raises:
-        UsageError: says which.
+        UsageError: two of the names are "-".
     """
-    if source and source_vectors:
-        raise UsageError("give --source or --source-vectors, not both")
-    flag = "--source-vectors" if source_vectors else "--source"
-    sources = source or source_vectors
-    if bool(sources) != bool(target):
-        raise UsageError(f"{flag} and --target go together; line n of --target is of source n")
-    if [*(source or ()), *(target or ())].count("-") > 1:
-        raise UsageError("standard input can be only one of the files")
-    if sources and data:
-        raise UsageError(f"give {data_name}, or {flag} and --target, not both")
-    if source_vectors:
-        check_vectors(source_vectors)
+    require(files.count("-") < 2, "standard input can be only one of the files")
 
 
 def translating(

@@ -20,32 +20,36 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class GivenPrompts(Options, panel=Panel.TEXT):
-    """What the command line has of prompts: arguments, a file that is one, a file of sources.
+# The ways to give prompts, of which there is one.
+PROMPTS = "prompts", "--prompt-file", "--source", "--source-vectors"
 
-    Raises:
-        UsageError: there are two of them.
-    """
+
+class GivenPrompts(Options, panel=Panel.TEXT):
+    """What the command line has of prompts: arguments, a file that is one, a file of sources."""
 
     prompts: tuple[str, ...] = argument(
         "Text to continue; each argument is a prompt of its own. If text is piped in, each line is "
         "a prompt.",
         "PROMPT",
         names=("prompts",),
+        conflicts=PROMPTS,
     )
     prompt_file: str | None = setting(
-        "Use a whole file as one prompt; - is standard input.", reads="file", common=True
+        "Use a whole file as one prompt; - is standard input.",
+        reads="file",
+        common=True,
+        conflicts=PROMPTS,
     )
     source: str | None = setting(
         "Read sources from this file, one a line, for a model that writes from sources; - is "
         "standard input.",
         reads="file",
+        conflicts=PROMPTS,
     )
-    source_vectors: str | None = same(SourceVectorFile, "source_vectors")
+    source_vectors: str | None = same(SourceVectorFile, "source_vectors", conflicts=PROMPTS)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.refuse_two()
         if self.source_vectors:
             check_vectors(self.source_vectors)
 

@@ -12,8 +12,8 @@ from seqgen.cli.shell.inputs import Input
 from seqgen.cli.shell.output import console, is_terminal
 from seqgen.cli.shell.output_files import check_picture
 from seqgen.cli.shell.tables import figure
-from seqgen.settings import Options, Panel, setting
-from seqgen.settings.generation import LookOptions
+from seqgen.settings import OptionRule, Options, Panel, setting
+from seqgen.settings.generation import ATTENTION_VIEWS, LookOptions
 from seqgen.wording import visible
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ WIDTH = 80
 # Columns of a cell, and the most that labels take: on the left, and above (in lines).
 CELL, WIDEST_LABEL, HIGHEST_LABEL = 2, 16, 10
 SHADES = " ░▒▓█"
+
+
+# Of an option that shows something else.
+IN_PLACE_OF_ATTENTION = OptionRule((*ATTENTION_VIEWS, "--plot"), "give {other} or {flag}, not both")
 
 
 class Picture(Options, panel=Panel.ATTENTION):

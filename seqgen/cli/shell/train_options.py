@@ -11,22 +11,29 @@ from seqgen.cli.shell.flags import SETTING_OF, assignment
 from seqgen.cli.shell.inputs import Inputs
 from seqgen.cli.shell.model_options import Device
 from seqgen.cli.shell.output import Output
-from seqgen.cli.shell.pairs import check_sides
+from seqgen.cli.shell.pairs import (
+    ONE_FILE,
+    WITH_SOURCE,
+    WITH_TARGET,
+    check_one_pipe,
+    check_vectors,
+)
 from seqgen.errors import UsageError
 from seqgen.registry import SHARED_DOCS
 from seqgen.settings import (
     CHOSEN,
     DataConfig,
+    OptionRule,
     Options,
     Panel,
     file_argument,
     group,
     read_config,
-    require,
     same,
     setting,
     settings_group,
 )
+from seqgen.settings.data import HELD_OUT_SIDES
 from seqgen.settings.generation import SampleOptions
 from seqgen.settings.model import Smoothing
 from seqgen.settings.options import added_options
@@ -75,54 +82,53 @@ class TrainingFiles(Options, panel=Panel.WHAT):
         "a source, a tab and a target on each line.",
         reads="file",
         panel=Panel.PAIRS,
+        conflicts=("--source-vectors", *ONE_FILE),
+        needs=WITH_TARGET,
     )
     source_vectors: str | None = setting(
         "Train on pairs of vectors and texts: a .npy or .safetensors file with a vector, a "
         "sequence or a grid of vectors for each target; needs --target.",
         reads="file",
         panel=Panel.PAIRS,
+        conflicts=ONE_FILE,
+        needs=WITH_TARGET,
     )
     target: tuple[str, ...] = setting(
         "Targets of pairs in two files, in the order of --source or --source-vectors.",
         reads="file",
         panel=Panel.PAIRS,
+        needs=WITH_SOURCE,
     )
     field: str | None = setting(
         "Read this key of each record of .jsonl files, or this column of .parquet files (needs "
         "pyarrow), as a text.",
         metavar="NAME",
+        conflicts=OptionRule(
+            ("--as-text",),
+            "give {flag}, which reads the texts of records, or {other}, not both",
+        ),
     )
     val_source: str | None = setting(
         "Held-out sources of pairs in two files; needs --val-target.",
         panel=Panel.PAIRS,
         reads="file",
+        conflicts=OptionRule(("--val",), "give --val, or --val-source and --val-target, not both"),
+        needs=OptionRule(("--val-target",), HELD_OUT_SIDES),
     )
 
-    def named(self, settings: Any, more: Iterable[str] = ()) -> list[str]:
-        """Return the files that training reads, targets left out.
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_one_pipe(*self.source, *self.target)
+        if self.source_vectors is not None:
+            check_vectors(self.source_vectors)
 
-        Args:
-            settings: the flags of settings, which say what is held out.
-            more: files besides DATA.
-
-        Raises:
-            UsageError: one side of pairs is given without the other, or both ways to give them.
-        """
-        data = [*self.data, *more]
-        sides = list(self.source), self.source_vectors, list(self.target)
-        check_sides(data, *sides)
-        source = self.val_source is not None
-        together = source == (settings.val_target is not None)
-        require(together, "--val-source and --val-target go together")
-        both = source and settings.val is not None
-        require(not both, "give --val, or --val-source and --val-target, not both")
+    def named(self, more: Iterable[str] = ()) -> list[str]:
+        """List the files that training reads, those of DATA and `more`, targets left out."""
         vectors = [] if self.source_vectors is None else [self.source_vectors]
-        return data or [*self.source] or vectors
+        return [*self.data, *more] or [*self.source] or vectors
 
     def inputs(self, settings: Any, out: Output) -> Inputs:
         """Return the files of the command, records read by their field."""
-        one = self.field is None or not settings.as_text
-        require(one, "give --field, which reads the texts of records, or --as-text, not both")
         return Inputs(out.quiet, self.field, settings.documents == "line")
 
     def held_out(self, settings: Any, inputs: Inputs) -> dict[str, str]:
@@ -245,18 +251,6 @@ class SeededDevice(Device, panel=Panel.MACHINE):
     """Where to compute, and from which seed."""
 
     seed: int | None = same(SampleOptions, "seed", panel=Panel.MACHINE)
-
-
-def refuse(given: Iterable[str], what: str, *flags: str) -> None:
-    """Refuse flags that were given and have no meaning with something else.
-
-    Raises:
-        UsageError: names the first of `flags` that is among `given`.
-    """
-    given = set(given)
-    wrong = next((flag for flag in flags if flag in given), None)
-    if wrong is not None:
-        raise UsageError(f"{wrong} has no meaning with {what}")
 
 
 def check_no_model_name(data: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from seqgen.cli.shell.output_files import Curves, check_picture
 from seqgen.errors import SeqgenError
-from seqgen.settings import Panel, require, same, setting
+from seqgen.settings import OptionRule, Panel, require, same, setting
 from seqgen.settings.listening import ListenerOptions
 
 
@@ -19,14 +19,14 @@ class DiagnoseOptions(ListenerOptions, panel=Panel.OUTPUT):
         "Also log how every layer is doing, how far gradients reach (--plot draws it), and how "
         "widely attention spreads."
     )
-    plot: Path | None = same(Curves, "plot")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(
-            self.plot is None or self.diagnose,
-            "--plot is for --diagnose; seqgen models show draws the losses of a run",
-        )
+    plot: Path | None = same(
+        Curves,
+        "plot",
+        needs=OptionRule(
+            ("--diagnose",),
+            "{flag} is for --diagnose; seqgen models show draws the losses of a run",
+        ),
+    )
 
     def require_possible(self, divided: bool) -> None:
         apart = "--shard does not go with --diagnose: leave out one of them"

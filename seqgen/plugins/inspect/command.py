@@ -12,7 +12,7 @@ from seqgen.cli.shell.model_options import Device, ModelName
 from seqgen.cli.shell.output import Output
 from seqgen.cli.shell.output_files import check_html
 from seqgen.errors import UsageError
-from seqgen.settings import Options, Panel, file_argument, require, setting
+from seqgen.settings import OptionRule, Options, Panel, file_argument, require, setting
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
@@ -24,12 +24,8 @@ if TYPE_CHECKING:
 # What can be asked of a text, and the options that say more about it.
 PREDICTIONS = "predictions"
 VIEWS = ("--trace", "--units", "--unit", "--attention")
-BELONGS = {
-    "--gate": ("--unit",),
-    "--token": ("--attention",),
-    "--head": ("--attention",),
-    "--layer": ("--unit", "--attention"),
-}
+GOES_WITH = "{flag} goes with {others}"
+OF_A_UNIT, OF_ATTENTION = (OptionRule((view,), GOES_WITH) for view in ("--unit", "--attention"))
 
 
 class Inspected(Options, panel=Panel.TEXT):
@@ -38,13 +34,12 @@ class Inspected(Options, panel=Panel.TEXT):
     file: str | None = file_argument(
         "A text file, or - for standard input. Without one, the model's held-out text.", "[TEXT]"
     )
-    text: str | None = setting("Look at this text itself, not at a file.", metavar="STRING")
+    text: str | None = setting(
+        "Look at this text itself, not at a file.",
+        metavar="STRING",
+        conflicts=OptionRule(("TEXT",), "give a file or {flag}, not both"),
+    )
     max_tokens: int = setting("Look at the first N tokens of the text.", 1000, low=1)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        both = self.text is not None and self.file is not None
-        require(not both, "give a file or --text, not both")
 
     def source(self, loaded: LoadedModel, out: Output) -> Input | None:
         """Return the file to look at; None for --text.
@@ -69,11 +64,7 @@ class Inspected(Options, panel=Panel.TEXT):
 
 
 class Aspects(Options, panel=Panel.MEASURED):
-    """What is shown of a text, and where.
-
-    Raises:
-        UsageError: two things at once, or an option that says nothing about what is asked for.
-    """
+    """What is shown of a text, and where."""
 
     top: int | None = setting(
         "How many of the likeliest tokens, or of the units, to show.",
@@ -81,36 +72,47 @@ class Aspects(Options, panel=Panel.MEASURED):
         metavar="K",
         panel=Panel.OUTPUT,
         without="5 tokens, 20 units",
+        conflicts=OptionRule(
+            ("--trace", "--unit", "--attention"), "{flag} has no meaning with {other}"
+        ),
     )
     trace: bool = setting(
         "Of a recurrent network: show every step, with its input, gates, state, logits, softmax "
         "and loss.",
         names=("--trace", "--steps"),
+        conflicts=VIEWS,
     )
     units: bool = setting(
         "Of a recurrent network: list its units by how long they remember, with what in the text "
-        "they follow."
+        "they follow.",
+        conflicts=VIEWS,
     )
     unit: int | None = setting(
         "Of a recurrent network: colour the text by the value of this unit, counted from 0.",
         low=0,
         metavar="U",
+        conflicts=VIEWS,
     )
     gate: str | None = setting(
         "With --unit: a gate, as i, f, g or o of an lstm, or a part of the state.",
         metavar="NAME",
         without="the memory",
+        needs=OF_A_UNIT,
     )
     attention: bool = setting(
         "Of a transformer or a masked model: show the entropy of each head, and with --token what "
-        "heads read for a word."
+        "heads read for a word.",
+        conflicts=VIEWS,
     )
-    token: str | None = setting("With --attention: a word of the text.", metavar="WORD")
+    token: str | None = setting(
+        "With --attention: a word of the text.", metavar="WORD", needs=OF_ATTENTION
+    )
     layer: int | None = setting(
         "With --unit or --attention: the layer, counted from 0.",
         low=0,
         metavar="L",
         without="0 with --unit, all with --attention, the last with --token",
+        needs=OptionRule(("--unit", "--attention"), GOES_WITH),
     )
     head: tuple[int, ...] = setting(
         "With --attention: these heads, counted from 0.",
@@ -118,22 +120,18 @@ class Aspects(Options, panel=Panel.MEASURED):
         listed=True,
         metavar="H[,H]",
         without="all",
+        needs=OF_ATTENTION,
     )
     html: Path | None = setting(
         "Write a page into this .html file instead, where hovering shows each value.",
         panel=Panel.OUTPUT,
         reads="path",
         writes=True,
+        conflicts=OptionRule(("--json",), "give {other} or {flag}, not both"),
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.refuse_two(*VIEWS)
-        for flag, owners in BELONGS.items():
-            alone = flag in self.given and self.chosen not in owners
-            require(not alone, f"{flag} goes with {' or '.join(owners)}")
-        counts = self.top is None or self.chosen in (PREDICTIONS, "--units")
-        require(counts, f"--top has no meaning with {self.chosen}")
         require(self.token != "", "--token needs a word that is not empty")
 
     @property
@@ -153,8 +151,6 @@ def inspect(
     """
     if out.json and asked.top is not None and asked.units:
         raise UsageError("--top has no meaning with --units --json, which gives every unit")
-    if out.json and asked.html is not None:
-        raise UsageError("give --json or --html, not both")
     heads, layer = list(dict.fromkeys(asked.head)) or None, asked.layer
     from seqgen.plugins.inspect import output as inspected
     from seqgen.scoring.passages import tokenize_passages

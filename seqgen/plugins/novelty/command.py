@@ -12,7 +12,7 @@ from seqgen.cli.shell.output import Output, one_line
 from seqgen.cli.shell.tables import MISSING, count, percentage, put_columns, put_table
 from seqgen.errors import UsageError
 from seqgen.limits import whole
-from seqgen.settings import Documents, Options, Panel, file_argument, setting
+from seqgen.settings import Documents, OptionRule, Options, Panel, file_argument, setting
 
 if TYPE_CHECKING:
     from seqgen.plugins.novelty.novelty import Copies, KnownText, Shares
@@ -30,6 +30,7 @@ class SearchedTexts(Options, panel=Panel.TEXT):
     against: tuple[str, ...] = setting(
         "Look it up in this file instead of the training text of a model. Can be repeated.",
         reads="file",
+        conflicts=OptionRule(("--model",), "{flag} takes the place of -m: give one of them"),
     )
     documents: Documents = setting(
         "Look FILE up as one text (stream), or each of its lines as a text of its own (line).",
@@ -49,8 +50,6 @@ def novelty(looked: SearchedTexts, model: ModelName, machine: Device, out: Outpu
     from seqgen.plugins.novelty.novelty import like_lengths
     from seqgen.plugins.novelty.novelty import novelty as compare
 
-    if looked.against and model.model is not None:
-        raise UsageError("--against takes the place of -m: give one of them")
     inputs = Inputs(out.quiet)
     known, texts, held_out = (
         _against(looked, inputs) if looked.against else _of(looked, model, machine, inputs, out)

@@ -26,12 +26,8 @@ class Language(TextSet, panel=Panel.TEXT):
         panel=Panel.TEXT,
         without="with --pattern: 100",
         common=False,
+        needs="--pattern",
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.pattern is None:
-            self.refuse_without("--pattern", "--max-tokens")
 
     def log_prob(self, loaded: Any) -> float:
         from seqgen.plugins.patterns.forms import log_prob_of

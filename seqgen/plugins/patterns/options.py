@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from seqgen.settings.filters import FilterOptions
+from seqgen.settings.filters import WITH_A_FORM, FilterOptions
 from seqgen.settings.options import Panel
-from seqgen.settings.setting import MOST_CANDIDATES, require, setting, texts
+from seqgen.settings.setting import MOST_CANDIDATES, NOT_TOGETHER, OptionRule, setting, texts
 
 PatternMode = Literal["mask", "exact", "resample"]
 FORMS = "--pattern", "--grammar", "--json-schema"
+ONE_FORM = (*FORMS, *WITH_A_FORM)
+REQUIRED_TEXTS = OptionRule(
+    ("--groups", "--copy-unknown", "--stochastic", "--exhaustive"), NOT_TOGETHER
+)
 
 
 class Form(FilterOptions, panel=Panel.FORM):
@@ -22,21 +26,20 @@ class Form(FilterOptions, panel=Panel.FORM):
         "back-references and look-around. A prompt is not part of the text.",
         metavar="REGEX",
         common=True,
+        conflicts=ONE_FORM,
     )
     grammar: str | None = setting(
         "Write only texts of this context-free grammar, in the syntax of lark, from its rule "
         "`start`.",
         reads="file",
+        conflicts=ONE_FORM,
     )
     json_schema: str | None = setting(
         "Write only JSON that is valid under this JSON Schema: a file, or the schema itself, which "
         "begins with {.",
         reads="file",
+        conflicts=ONE_FORM,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.refuse_two(*FORMS)
 
     @property
     def form(self) -> str | None:
@@ -61,24 +64,19 @@ class SampledForm(Form, panel=Panel.FORM):
         "distribution of an n-gram model or HMM (exact), or weigh --particles masked texts and "
         "draw one (resample).",
         "mask",
+        needs=OptionRule(FORMS, "{typed} needs --pattern, --grammar or --json-schema"),
+        conflicts=OptionRule(
+            (Panel.FILTERS, "--min-tokens", "--stop", "--best-of"),
+            "{typed} draws from the model itself, without {other}",
+        ),
     )
     particles: int = setting(
         "With --pattern-mode resample: number of texts to draw from.",
         16,
         low=2,
         high=MOST_CANDIDATES,
+        needs="--pattern-mode resample",
     )
-
-    def check_with(self, options: Any) -> None:
-        if self.pattern_mode == "mask":
-            require(self.particles == 16, "--particles belongs to --pattern-mode resample")
-            return
-        mode = f"--pattern-mode {self.pattern_mode}"
-        require(self.form is not None, f"{mode} needs --pattern, --grammar or --json-schema")
-        kept = {"--num-samples", "--max-tokens", "--seed", "--batch-size"}
-        kept |= {*self.given, *options.of_source.given}
-        other = next((flag for flag in options.given if flag not in kept), None)
-        require(other is None, f"{mode} draws from the model itself, without {other}")
 
     @property
     def resampled(self) -> int:
@@ -101,11 +99,13 @@ class SearchedForm(Form, panel=Panel.FORM):
         "in any order (Post and Vilar 2018).",
         reads="escapes",
         common=True,
+        conflicts=REQUIRED_TEXTS,
     )
     terms: str | None = setting(
         "For a model that writes from sources: lines of a term of the source, a tab, and what must "
         "occur in the text wherever the source contains it.",
         reads="file",
+        conflicts=REQUIRED_TEXTS,
     )
 
     def __post_init__(self) -> None:
@@ -116,11 +116,6 @@ class SearchedForm(Form, panel=Panel.FORM):
     def required_by(self) -> str | None:
         """The flag that says what texts must contain, the first if there are two."""
         return next((flag for flag in self.given if flag in ("--include", "--terms")), None)
-
-    def check_with(self, options: Any) -> None:
-        if self.required_by is not None:
-            others = "--groups", "--copy-unknown", "--stochastic", "--exhaustive"
-            options.refuse_with(self.required_by, *others)
 
     def requirement(self, generator: Any) -> Any:
         if self.required_by is None:

@@ -20,6 +20,7 @@ from seqgen.settings import (
     MOST_STEPS,
     DataConfig,
     Dimension,
+    OptionRule,
     Options,
     Panel,
     read_search,
@@ -58,6 +59,7 @@ class Trials(Options, panel=Panel.BUDGET):
         "Budget of each trial in steps instead, which does not depend on the machine's speed.",
         low=1,
         high=MOST_STEPS,
+        conflicts=OptionRule(("--trial-minutes",), "give one budget of a trial"),
     )
 
     @property
@@ -84,6 +86,9 @@ class Searched(Options, panel=Panel.SEARCH):
     )
 
 
+NO_SEARCH = OptionRule(("DATA", "--trials", "--minutes"), "--list or --delete searches nothing")
+
+
 class Studies(Options, panel=Panel.SAVING):
     """The study that is searched in, and what else is done with studies."""
 
@@ -93,9 +98,13 @@ class Studies(Options, panel=Panel.SAVING):
         without="made from DATA",
         common=True,
     )
-    list_: bool = setting("List the studies that are kept.", names=("--list",))
+    list_: bool = setting(
+        "List the studies that are kept.",
+        names=("--list",),
+        conflicts=(OptionRule(("--delete",), "give either --list or --delete"), NO_SEARCH),
+    )
     delete: tuple[str, ...] = setting(
-        "Delete a study, and train nothing. Can be repeated.", metavar="NAME"
+        "Delete a study, and train nothing. Can be repeated.", metavar="NAME", conflicts=NO_SEARCH
     )
     yes: bool = setting("Do not ask before deleting.", names=("--yes", "-y"))
 
@@ -119,19 +128,14 @@ def tune(
     on, or twice to work on it in parallel. The best settings go into best.toml, for train --config.
     """
     if studies.list_ or studies.delete:
-        names = "--list or --delete"
-        require(not (studies.list_ and studies.delete), f"give either {names}")
-        asked = files.data or trials.trials is not None or trials.minutes is not None
-        require(not asked, f"{names} searches nothing")
         _put_studies(out) if studies.list_ else _delete_studies(studies.delete, studies.yes, out)
         return
     given = trials.trials is not None or trials.minutes is not None
     require(given, "give --trials N or --minutes X")
-    require(len(trials.budget) < 2, "give one budget of a trial")
     one = kind.model != registry.AUTO
     require(one, "give one architecture; --search model=gru,lstm tries several")
     inputs = files.inputs(fixed, out)
-    names = files.named(fixed)
+    names = files.named()
     settings = {key: value for key, value in fixed.to_dict().items() if value is not None}
     settings |= more.assigned | files.held_out(fixed, inputs)
     wrong = next((name for name in (*BUDGETS, "seed") if name in settings), None)

@@ -34,7 +34,7 @@ def find_lr(
     from seqgen.cli.shell.progress import display
     from seqgen.plugins.tune.rate_finder import find_rate_for
 
-    data = files.named(recipe.given_settings)
+    data = files.named()
     settings = recipe.settings(machine)
     if ranks.launched():
         raise UsageError("find-lr needs one process: run it without torchrun")

@@ -14,8 +14,7 @@ from seqgen.cli.shell.output import Output, one_line, put, put_bytes
 from seqgen.cli.shell.output_files import check_out, check_picture
 from seqgen.cli.shell.prompts import content_of, without_newlines
 from seqgen.cli.shell.tables import count, figure, put_table
-from seqgen.errors import UsageError
-from seqgen.settings import Options, Panel, setting
+from seqgen.settings import OptionRule, Options, Panel, setting
 from seqgen.wording import first_names, plural
 
 if TYPE_CHECKING:
@@ -26,12 +25,18 @@ if TYPE_CHECKING:
 DRAWN, ANSWERS = 100, 10
 
 
-class Questions(Options, panel=Panel.MEASURED):
-    """What is asked of a model's vectors, and where the answer goes.
+OF_A_FILE = OptionRule(("--file",), "{flag} belongs to --file: give that as well")
+OF_VECTORS = (
+    OptionRule(
+        ("--neighbours", "--analogy", "--similarity"),
+        "{flag} is for vectors: it does not go with {other}",
+    ),
+    OptionRule(("--json",), "{flag} does not go with {other}, which writes records"),
+)
 
-    Raises:
-        UsageError: two things at once, or what has no meaning with the rest.
-    """
+
+class Questions(Options, panel=Panel.MEASURED):
+    """What is asked of a model's vectors, and where the answer goes."""
 
     neighbours: tuple[str, ...] = setting(
         "Show the words nearest to a word, by the cosine of their vectors. Can be repeated.",
@@ -44,34 +49,56 @@ class Questions(Options, panel=Panel.MEASURED):
         "Compare cosines with people's scores, by Spearman's correlation. Each line is two words "
         "and a score.",
         reads="file",
+        conflicts=OptionRule(("--neighbours", "--analogy"), "give {other} or {flag}, not both"),
     )
     file: str | None = setting(
         "Write a vector for each line of this file; - is standard input.",
         names=("--file", "--text"),
         reads="file",
+        conflicts=(
+            OptionRule(
+                ("--neighbours", "--analogy", "--similarity"), "give {other} or {flag}, not both"
+            ),
+            OptionRule(
+                ("--format word2vec",), "{other} has a word for each vector; for {flag}, use npy"
+            ),
+        ),
     )
     pool: Literal["mean", "last", "none"] | None = setting(
         "With --file: the mean over the line's tokens, the state after the last one, or a vector "
         "for each token in its context.",
         without="mean",
+        needs=OF_A_FILE,
     )
     layer: int | None = setting(
         "With --file: the layer whose features are written, counted from 0.",
         low=0,
         metavar="L",
         without="the last",
+        needs=OF_A_FILE,
     )
     top: int | None = setting(
-        "Number of words in each answer.", low=1, panel=Panel.LENGTH, without=str(ANSWERS)
+        "Number of words in each answer.",
+        low=1,
+        panel=Panel.LENGTH,
+        without=str(ANSWERS),
+        needs=OptionRule(
+            ("--neighbours", "--analogy"), "{flag} belongs to --neighbours or --analogy: give one"
+        ),
     )
     format: Literal["text", "npy", "word2vec"] | None = setting(
         "Format of vectors: text has a word and its numbers on each line, npy is an array of "
         "NumPy, and word2vec is read by most other tools.",
         panel=Panel.OUTPUT,
         without="text",
+        conflicts=OF_VECTORS,
     )
     out: Path | None = setting(
-        "File to write vectors to.", reads="path", writes=True, panel=Panel.OUTPUT
+        "File to write vectors to.",
+        reads="path",
+        writes=True,
+        panel=Panel.OUTPUT,
+        conflicts=OF_VECTORS,
     )
     plot: Path | None = setting(
         "Draw the words of the answers in a plane, or else the most frequent words, by their two "
@@ -79,34 +106,15 @@ class Questions(Options, panel=Panel.MEASURED):
         reads="path",
         writes=True,
         panel=Panel.OUTPUT,
+        conflicts=OptionRule(
+            ("--similarity", "--file"), "{flag} draws words: it does not go with {other}"
+        ),
     )
-    overwrite: bool = setting("Replace the output of an earlier run.", panel=Panel.SAVING)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        questions = "--neighbours or --analogy" if self.neighbours or self.analogy else None
-        kinds = {str(questions): questions, "--similarity": self.similarity, "--file": self.file}
-        given = [name for name, there in kinds.items() if there]
-        if len(given) > 1:
-            raise UsageError(f"give {given[0]}, or {given[1]}, not both")
-        self._check_belonging()
-        asked = given[0] if given else None
-        written = [name for name in ("--format", "--out") if name in self.given]
-        if written and asked not in (None, "--file"):
-            raise UsageError(f"{written[0]} is for vectors: it does not go with {asked}")
-        if self.file is not None and self.format == "word2vec":
-            raise UsageError("--format word2vec has a word for each vector; for --file, use npy")
-        if self.plot is not None and asked in ("--similarity", "--file"):
-            raise UsageError(f"--plot draws words: it does not go with {asked}")
-
-    def _check_belonging(self) -> None:
-        """Refuse a flag without the one that it says more about."""
-        if self.file is None:
-            self.refuse_without("--file: give that as well", "--pool", "--layer")
-        if not (self.neighbours or self.analogy):
-            self.refuse_without("--neighbours or --analogy: give one", "--top")
-        if self.out is None:
-            self.refuse_without("--out: give that as well", "--overwrite")
+    overwrite: bool = setting(
+        "Replace the output of an earlier run.",
+        panel=Panel.SAVING,
+        needs=OptionRule(("--out",), "{flag} belongs to --out: give that as well"),
+    )
 
     @property
     def picture_alone(self) -> bool:
@@ -125,9 +133,6 @@ def vectors(asked: Questions, model: ModelName, machine: Device, out: Output) ->
     from seqgen.plugins.vectors.words import WordVectors, load_vectors
     from seqgen.store.loading import Work
 
-    for name in ("--format", "--out") if out.json else ():
-        if name in asked.given:
-            raise UsageError(f"{name} does not go with --json, which writes records")
     inputs = [Inputs().open_one(name) for name in (asked.similarity, asked.file) if name]
     asked = _checked(asked, inputs)
     work = Work.of_files([] if asked.file is None else [asked.file])
