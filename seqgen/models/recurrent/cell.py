@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,9 @@ from seqgen.models.recurrent.cells.equation import (
     unchanged,
 )
 from seqgen.models.recurrent.linear_maps import over_loop, over_tensors
-from seqgen.models.recurrent.settings import RecurrentConfig
+
+if TYPE_CHECKING:
+    from seqgen.models.recurrent.settings import RecurrentConfig
 
 # The parts of a cell's state, each (B, its width); the output h is first.
 LayerState = tuple[Tensor, ...]

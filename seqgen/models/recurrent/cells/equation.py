@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from seqgen.engines.ops import Leaf, Ops
-from seqgen.settings import require
+from seqgen.settings.setting import require
 
 # By name, W (O, I) and b (O,), or no b.
 Maps = Mapping[str, tuple[Leaf, Leaf | None]]
