@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -12,8 +12,10 @@ from seqgen.engines.ops import ArrayOps, Ops
 from seqgen.engines.parts import fill_over_arrays, shapes_of
 from seqgen.engines.weights import Shapes, Weights, parameter_count
 from seqgen.models.inference import Configured, HiddenStateModel, InferenceModel
-from seqgen.models.state import State
-from seqgen.settings import ModelConfig
+
+if TYPE_CHECKING:
+    from seqgen.models.state import State
+    from seqgen.settings import ModelConfig
 
 
 class ArrayNetwork(Configured):

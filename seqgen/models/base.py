@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,8 +16,10 @@ from seqgen.engines.weights import FLOATS, require_types
 from seqgen.models.inference import Configured, HiddenStateModel, InferenceModel
 from seqgen.models.low_rank import adapter_tensors, adapters_of
 from seqgen.models.network import Network
-from seqgen.models.state import State
-from seqgen.settings import ModelConfig
+
+if TYPE_CHECKING:
+    from seqgen.models.state import State
+    from seqgen.settings import ModelConfig
 
 
 class TorchModel(nn.Module, Configured):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,7 +14,9 @@ from seqgen.models.arrays import ArrayModel
 from seqgen.models.base import LanguageModel
 from seqgen.models.scores import Predictions, ScoreDetail, Scores
 from seqgen.models.state import State
-from seqgen.text.corpus import Gathered
+
+if TYPE_CHECKING:
+    from seqgen.text.corpus import Gathered
 
 
 class CountedModel(LanguageModel):

@@ -15,10 +15,10 @@ import numpy as np
 
 from seqgen.engines.ops import Leaf, Ops, without_gradients
 from seqgen.models.scores import Predictions, ScoreDetail, Scores, WrittenOut
-from seqgen.settings import ModelConfig
 
 if TYPE_CHECKING:
     from seqgen.models.state import State
+    from seqgen.settings import ModelConfig
     from seqgen.text.sources import Sources
 
 # Scoring makes at most this many logits at a time (32 MB in float32).

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqgen.settings import ModelConfig
-from seqgen.text.corpus import Joined
+if TYPE_CHECKING:
+    from seqgen.settings import ModelConfig
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
@@ -112,5 +112,5 @@ def copied(network: AnyModule, weights: Iterable[Tensor] = ()) -> AnyModule:
         weights: those of its tensors that the copy is to share.
     """
     attributes = [value for part in network.modules() for value in vars(part).values()]
-    shown = [value for value in attributes if isinstance(value, (np.ndarray, Joined))]
+    shown = [value for value in attributes if isinstance(value, np.ndarray)]
     return copy.deepcopy(network, {id(value): value for value in (*shown, *weights)})

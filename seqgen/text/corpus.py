@@ -310,6 +310,9 @@ class Joined:
     def __len__(self) -> int:
         return self.size
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Joined:
+        return self  # nothing writes to the files
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         whole = np.concatenate([np.zeros(0, self.dtype), *self.parts])
         return whole if dtype is None else whole.astype(dtype, copy=False)

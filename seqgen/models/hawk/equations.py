@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -19,10 +19,12 @@ from seqgen.engines.parts import (
     Stack,
     Table,
 )
-from seqgen.models.hawk.settings import HawkConfig
 from seqgen.models.inference import HiddenStateModel
 from seqgen.models.state import State
 from seqgen.models.transformer.equations import FeedForward
+
+if TYPE_CHECKING:
+    from seqgen.models.hawk.settings import HawkConfig
 
 # Of the feed-forward layers (Shazeer 2020), and of the norms.
 ACTIVATION, EPS = "geglu", 1e-5

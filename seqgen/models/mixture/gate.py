@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seqgen.engines.ops import Leaf, ops_of
-from seqgen.models.inference import InferenceModel
+
+if TYPE_CHECKING:
+    from seqgen.models.inference import InferenceModel
 
 # Log-probabilities are raised to this, so that no part rules a token out for all: exp(-20) is 2e-9.
 LEAST = -20.0

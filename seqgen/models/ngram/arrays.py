@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,9 +19,11 @@ from seqgen.models.arrays import ArrayModel
 from seqgen.models.inference import LOGITS_AT_ONCE
 from seqgen.models.ngram.look_ups import LookUps, best_continuations, chosen_from
 from seqgen.models.ngram.native import NativeTables
-from seqgen.models.ngram.settings import NGramConfig
 from seqgen.models.ngram.steps import NGramSteps
 from seqgen.models.state import State
+
+if TYPE_CHECKING:
+    from seqgen.models.ngram.settings import NGramConfig
 
 # The id of an n-gram that is not stored, and of the words before the start of a text.
 NOTHING = -1

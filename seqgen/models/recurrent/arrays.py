@@ -6,6 +6,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,8 +18,10 @@ from seqgen.models.arrays import NeuralArrays
 from seqgen.models.recurrent.array_layer import ArrayLayer
 from seqgen.models.recurrent.cells.equation import Parts
 from seqgen.models.recurrent.equations import RecurrentStack, RecurrentState
-from seqgen.models.recurrent.settings import RecurrentConfig
 from seqgen.models.recurrent.spelling import Spelled
+
+if TYPE_CHECKING:
+    from seqgen.models.recurrent.settings import RecurrentConfig
 
 
 def by_layer(parts: Iterable[Leaf], layers: Iterable[Sized]) -> tuple[Parts, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqgen.engines.ops import Leaf, Ops
 from seqgen.engines.parts import (
@@ -23,9 +23,11 @@ from seqgen.models.memory.pointer import Pointer
 from seqgen.models.memory.recent import Recent
 from seqgen.models.recurrent.array_layer import ArrayLayer
 from seqgen.models.recurrent.cells.equation import Equation, Parts, scale_and_shift
-from seqgen.models.recurrent.settings import RecurrentConfig
 from seqgen.models.recurrent.spelling import Spelled
 from seqgen.models.state import State
+
+if TYPE_CHECKING:
+    from seqgen.models.recurrent.settings import RecurrentConfig
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,8 +22,10 @@ from seqgen.models.recurrent.arrays import RecurrentArrays
 from seqgen.models.recurrent.cell import Cell, LayerState
 from seqgen.models.recurrent.char_cnn import SpelledEmbedding
 from seqgen.models.recurrent.equations import RecurrentStack, RecurrentState
-from seqgen.models.recurrent.settings import RecurrentConfig
 from seqgen.settings import require
+
+if TYPE_CHECKING:
+    from seqgen.models.recurrent.settings import RecurrentConfig
 
 
 @dataclass(frozen=True)

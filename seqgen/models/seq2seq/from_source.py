@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from seqgen.engines.ops import Leaf
 from seqgen.models.inference import HiddenStateModel
 from seqgen.models.seq2seq.memory import Memory
-from seqgen.models.seq2seq.settings import SourceConfig
 from seqgen.models.state import State
 from seqgen.text.sources import Source, Sources
+
+if TYPE_CHECKING:
+    from seqgen.models.seq2seq.settings import SourceConfig
 
 
 class FromSource(HiddenStateModel):

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqgen.engines.ops import Leaf, ops_of, padded
 from seqgen.engines.parts import DropoutPiece, Linear, Part, Piece, Pieces, Stack
 from seqgen.models.recurrent.cells.equation import Equation, Parts
 from seqgen.models.recurrent.equations import Layer
-from seqgen.models.recurrent.settings import RecurrentConfig
+
+if TYPE_CHECKING:
+    from seqgen.models.recurrent.settings import RecurrentConfig
 
 
 class SourceLayers(Part):

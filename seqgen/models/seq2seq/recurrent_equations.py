@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqgen.engines.ops import Leaf, padded
 from seqgen.engines.parts import DropoutPiece, Linear, Made, Piece, Pieces, Table, glorot
@@ -25,9 +25,11 @@ from seqgen.models.seq2seq.layers import (
     stacked,
 )
 from seqgen.models.seq2seq.memory import Memory
-from seqgen.models.seq2seq.settings import Seq2SeqConfig
 from seqgen.models.state import State
-from seqgen.settings import require
+from seqgen.settings.setting import require
+
+if TYPE_CHECKING:
+    from seqgen.models.seq2seq.settings import Seq2SeqConfig
 
 
 @dataclass

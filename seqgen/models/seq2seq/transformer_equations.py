@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from seqgen.engines.parts import Linear, Made, Part, Piece, Pieces
 from seqgen.errors import SeqgenError
 from seqgen.models.seq2seq.from_source import FromSource, require_memory
 from seqgen.models.seq2seq.memory import Memory
-from seqgen.models.seq2seq.settings import Seq2SeqTransformerConfig
 from seqgen.models.state import Rows
 from seqgen.models.transformer.context import AnchoredContext
 from seqgen.models.transformer.equations import (
@@ -33,7 +32,10 @@ from seqgen.models.transformer.equations import (
 )
 from seqgen.models.transformer.kv_cache import KVCache
 from seqgen.models.transformer.positions import sinusoids, waves_of
-from seqgen.models.transformer.settings import TransformerConfig
+
+if TYPE_CHECKING:
+    from seqgen.models.seq2seq.settings import Seq2SeqTransformerConfig
+    from seqgen.models.transformer.settings import TransformerConfig
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +18,9 @@ from seqgen.models.transformer.context import AnchoredContext, Appending, Fallin
 from seqgen.models.transformer.equations import Attend, seen_from
 from seqgen.models.transformer.kv_cache import KVCache
 from seqgen.models.transformer.positions import waves_of
-from seqgen.models.transformer.settings import TransformerConfig
+
+if TYPE_CHECKING:
+    from seqgen.models.transformer.settings import TransformerConfig
 
 # Tokens of a row that the library reads at once: of more, NumPy's products over all queries of a
 # row take less time. And tokens of all rows: what a layer makes of so many stays in the L2 cache.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from seqgen.engines.ops import Leaf
 from seqgen.engines.parts import Linear, Pieces, Table
@@ -17,7 +17,9 @@ from seqgen.models.transformer.equations import (
     stream,
 )
 from seqgen.models.transformer.kv_cache import KVCache, empty_cache
-from seqgen.models.transformer.settings import TransformerConfig
+
+if TYPE_CHECKING:
+    from seqgen.models.transformer.settings import TransformerConfig
 
 # Tokens, over all windows, that a long text is worked through at a time.
 SKIMMED = 8192

@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from seqgen.engines.ops import Leaf, Ops, ops_of
 from seqgen.engines.parts import (
@@ -26,7 +26,9 @@ from seqgen.engines.parts import (
     Table,
 )
 from seqgen.models.transformer.positions import rotate
-from seqgen.models.transformer.settings import TransformerConfig
+
+if TYPE_CHECKING:
+    from seqgen.models.transformer.settings import TransformerConfig
 
 # (layer, queries, keys, values), each (B, heads, T, D), to what the queries read (B, heads, T, D);
 # keys and values may have fewer heads.

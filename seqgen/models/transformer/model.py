@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,7 +20,9 @@ from seqgen.models.transformer.attention import causal_attention, for_each_query
 from seqgen.models.transformer.context import AnchoredContext
 from seqgen.models.transformer.kv_cache import KVCache
 from seqgen.models.transformer.positions import waves_of
-from seqgen.models.transformer.settings import TransformerConfig
+
+if TYPE_CHECKING:
+    from seqgen.models.transformer.settings import TransformerConfig
 
 
 def initialise(network: nn.Module, config: TransformerConfig) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from seqgen.engines.ops import Leaf
 from seqgen.engines.parts import DropoutPiece, Linear, Pieces, Table
 from seqgen.models.inference import HiddenStateModel
 from seqgen.models.state import State
-from seqgen.models.window.settings import WindowConfig
+
+if TYPE_CHECKING:
+    from seqgen.models.window.settings import WindowConfig
 
 
 @dataclass
