@@ -171,7 +171,7 @@ class NeuralLanguageModel(Compilable, HiddenStateModel, LanguageModel, Network):
             through which the features pass last.
     """
 
-    trained_by: ClassVar[str] = "seqgen.training.objective:REGIMES"
+    trained_by: ClassVar[str] = "seqgen.training.regimes.teacher_forcing:TeacherForcing"
     output_dropout: nn.Module
     forward = HiddenStateModel.predict
 

@@ -22,12 +22,12 @@ class Network(nn.Module):
     Attributes:
         config: what built it; `type(network)(network.config)` has the same shape.
         head: the last map, to logits.
-        trained_by: "module:name" of the regimes that can train it, by name.
+        trained_by: the default regime that trains it, as "module:class".
         settles: the first step after which its updates are small beside its weights.
     """
 
     settles: ClassVar[int] = 4
-    trained_by: ClassVar[str] = "seqgen.training.regimes.teacher_forcing:BY_NETWORK_LOSS"
+    trained_by: ClassVar[str] = "seqgen.training.regimes.teacher_forcing:NetworkLoss"
     config: ModelConfig
     head: nn.Linear
 

@@ -22,8 +22,7 @@ from seqgen.text.pairs import Tokenizers
 from seqgen.text.sources import require_equal_widths
 from seqgen.text.tokenizers import Tokenizer
 from seqgen.training.datasets.prepared import Prepared
-from seqgen.training.estimate import Estimator
-from seqgen.training.reload import tokens_of
+from seqgen.training.estimators import Estimator
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -71,7 +70,7 @@ class InitialModel:
     @property
     def tokens(self) -> Tokenizers:
         """Its tokens on both sides, and its labels, as its dataset has them."""
-        return tokens_of(self.stored, self.tokenizer)
+        return registry.load_object(self.stored.task.dataset).tokens_of(self.stored, self.tokenizer)
 
     @property
     def classes(self) -> Classes | None:

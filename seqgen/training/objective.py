@@ -6,32 +6,30 @@ import contextlib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from torch import nn
 
-from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.state import State
 from seqgen.registry import load_object
 from seqgen.settings.regimes import DEFAULT_REGIME
-from seqgen.settings.training import TrainingConfig
-from seqgen.text.batches import Batch
-from seqgen.training.parts import CheckpointPart
 from seqgen.training.reading import TrainingReader
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
-from seqgen.training.regimes.professor import ProfessorForcing
-from seqgen.training.regimes.scheduled import FreeRunning, ScheduledSampling
-from seqgen.training.regimes.sequences import Decoding, MinimumRisk
-from seqgen.training.regimes.teacher_forcing import TeacherForcing, Unlikelihood
 
-# Of neural language models; `Network.trained_by` names those of a network.
-REGIMES: Mapping[str, type[Regime]] = {
-    "teacher-forcing": TeacherForcing,
-    "scheduled": ScheduledSampling,
-    "free-running": FreeRunning,
-    "professor-forcing": ProfessorForcing,
-    "minimum-risk": MinimumRisk,
-    "decoding": Decoding,
-    "unlikelihood": Unlikelihood,
+if TYPE_CHECKING:
+    from seqgen.models.base import NeuralLanguageModel
+    from seqgen.models.state import State
+    from seqgen.settings.training import TrainingConfig
+    from seqgen.text.batches import Batch
+    from seqgen.training.parts import CheckpointPart
+
+# The regimes of neural language models besides the default one, `Network.trained_by`.
+REGIMES: Mapping[str, str] = {
+    "scheduled": "seqgen.training.regimes.scheduled:ScheduledSampling",
+    "free-running": "seqgen.training.regimes.scheduled:FreeRunning",
+    "professor-forcing": "seqgen.training.regimes.professor:ProfessorForcing",
+    "minimum-risk": "seqgen.training.regimes.sequences:MinimumRisk",
+    "decoding": "seqgen.training.regimes.sequences:Decoding",
+    "unlikelihood": "seqgen.training.regimes.teacher_forcing:Unlikelihood",
 }
 
 
@@ -52,10 +50,14 @@ class Objective(nn.Module):
         super().__init__()
         self.model, self._phases = model, config.phases
         reader = TrainingReader(model, config)
-        kinds = load_object(model.trained_by)
-        self._plain = kinds[DEFAULT_REGIME](reader, text_rules)
+
+        def load_regime(name: str) -> Regime:
+            kind = model.trained_by if name == DEFAULT_REGIME else REGIMES[name]
+            return load_object(kind)(reader, text_rules)
+
+        self._plain = load_regime(DEFAULT_REGIME)
         names = dict.fromkeys(phase.regime for phase in self._phases)
-        self.regimes = nn.ModuleDict({name: kinds[name](reader, text_rules) for name in names})
+        self.regimes = nn.ModuleDict({name: load_regime(name) for name in names})
         self._name = self._phases[0].regime
 
     def forward(self, batch: Batch, state: State | None, progress: StepProgress) -> Loss:

@@ -22,9 +22,9 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from seqgen.models.network import Network, hidden_matrices
+from seqgen.ranks.divided import divided_as, is_divided, on_first, part_of, whole_of
 from seqgen.settings.training import TrainingConfig
 from seqgen.training.parts import OptimizerState, require_like
-from seqgen.training.sharding import divided_as, is_divided, on_first, part_of, whole_of
 
 
 class FastImportOptimizer(Optimizer):

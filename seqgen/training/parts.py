@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from seqgen import ranks
-from seqgen.models.base import LanguageModel, load_weights, weights_of
-from seqgen.models.state import State
+from seqgen.models.base import load_weights, weights_of
+from seqgen.ranks.divided import divided_as, on_first
 from seqgen.text.batches import places, portions
-from seqgen.training.sharding import divided_as, on_first
+
+if TYPE_CHECKING:
+    from seqgen.models.base import LanguageModel
+    from seqgen.models.state import State
 
 
 class CheckpointPart(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,11 +13,13 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from seqgen.engines.precision import arithmetic
-from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.state import State
-from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import IGNORED, Batch
-from seqgen.text.sources import Source
+
+if TYPE_CHECKING:
+    from seqgen.models.base import NeuralLanguageModel
+    from seqgen.models.state import State
+    from seqgen.settings.training import TrainingConfig
+    from seqgen.text.sources import Source
 
 # In each call, features (B, T, H) before their dropout and after it.
 Seen = list[tuple[Tensor, Tensor]]

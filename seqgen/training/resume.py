@@ -20,7 +20,7 @@ from seqgen.store import StoredModel
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.tokenizers import load_tokenizer
 from seqgen.training.datasets.prepared import Prepared
-from seqgen.training.estimate import Estimator
+from seqgen.training.estimators import Estimator
 from seqgen.training.events import Notice, Report
 from seqgen.training.family import NetworkToMix, family_of, new_family
 from seqgen.training.plan import check_members, override

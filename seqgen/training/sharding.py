@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,11 +12,11 @@ from torch import Tensor, nn
 
 from seqgen import ranks
 from seqgen.models.array_steps import ArraySteps
-from seqgen.models.base import TorchModel
 from seqgen.models.deferred_init import Unfilled, lend_memory, take_content
+from seqgen.ranks.divided import on_first, part_of, whole_of
 
-if TYPE_CHECKING:  # over a second, which only a run that divides a model takes
-    from torch.distributed.tensor import DTensor
+if TYPE_CHECKING:
+    from seqgen.models.base import TorchModel
 
 
 class Shards:
@@ -129,50 +128,3 @@ def blocks(model: nn.Module) -> Iterator[nn.Module]:
     for module in model.modules():
         if getattr(module, "called_whole", False):
             yield module
-
-
-def is_divided(tensor: Tensor) -> bool:
-    """Return whether a tensor is divided among the ranks."""
-    module = sys.modules.get("torch.distributed.tensor")  # loaded by what divides
-    return module is not None and isinstance(tensor, module.DTensor)
-
-
-def whole_of(tensor: Tensor) -> Tensor:
-    """Return all of a tensor that may be divided among the ranks, which all call this."""
-    return tensor.full_tensor() if is_divided(tensor) else tensor
-
-
-def on_first(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors, on rank 0 alone those that are divided: gathered one by one, on the CPU."""
-    kept = {}
-    for name, tensor in tensors.items():
-        whole = whole_of(tensor)
-        if not is_divided(tensor):
-            kept[name] = tensor
-        elif ranks.leads():
-            kept[name] = whole.cpu()
-    return kept
-
-
-@torch.no_grad()
-def part_of(whole: Tensor, part: Tensor) -> None:
-    """Fill a tensor that may be divided among the ranks with this rank's part of a whole one."""
-    if not is_divided(part):
-        part.copy_(whole)
-        return
-    whole = whole.to(part.device, part.dtype)
-    part.copy_(_divided(whole, part))
-
-
-def divided_as(parameter: Tensor, value: Tensor) -> Tensor:
-    """Return a whole value of a parameter's shape, divided as the parameter is."""
-    if not is_divided(parameter) or value.shape != parameter.shape:
-        return value
-    return _divided(value.to(parameter.device), parameter)
-
-
-def _divided(whole: Tensor, like: DTensor) -> DTensor:
-    """Return this rank's part of a tensor that every rank has."""
-    from torch.distributed.tensor import distribute_tensor
-
-    return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None)

@@ -37,7 +37,8 @@ from seqgen.training.choosing import (
 )
 from seqgen.training.datasets.dataset import DataFiles
 from seqgen.training.datasets.prepared import Prepared
-from seqgen.training.estimate import Estimator, estimate
+from seqgen.training.estimate import estimate
+from seqgen.training.estimators import Estimator
 from seqgen.training.events import Notice, Report, said_if_slow
 from seqgen.training.family import NetworkToMix, check_names_beside, family_to_join
 from seqgen.training.plan import Plan, check_members, check_regimes, plan_of, preset_of

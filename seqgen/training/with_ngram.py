@@ -23,7 +23,8 @@ from seqgen.text.framing import Framing
 from seqgen.training.choosing import SMALL_TEXT, usual_order
 from seqgen.training.counting import fit
 from seqgen.training.datasets.prepared import Prepared
-from seqgen.training.estimate import estimate, impossible
+from seqgen.training.estimate import estimate
+from seqgen.training.estimators import impossible
 from seqgen.training.events import Notice, Report, said_if_slow
 from seqgen.training.family import FAMILY, NetworkToMix, names_beside, replaceable, stored_beside
 from seqgen.training.plan import Plan

@@ -21,7 +21,7 @@ from seqgen.models.hmm.settings import HMMConfig
 from seqgen.text.corpus import Corpus
 from seqgen.training import baum_welch
 from seqgen.training.baum_welch import Tables, expected_counts, fit, maximise, random_tables
-from seqgen.training.estimate import Estimator
+from seqgen.training.estimators import Estimator
 
 K, V = 3, 4
 quick = settings(deadline=None, max_examples=10, derandomize=True)

@@ -15,7 +15,7 @@ from seqgen.settings.training import TrainingConfig
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.corpus import Corpus
 from seqgen.training.datasets.prepared import Prepared
-from seqgen.training.estimate import EstimationResult, Estimator, impossible
+from seqgen.training.estimators import EstimationResult, Estimator, impossible
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
 

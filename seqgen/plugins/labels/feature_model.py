@@ -11,7 +11,7 @@ from seqgen.plugins.labels.models.features import Features, features_of
 from seqgen.plugins.labels.models.labeller import Labeller
 from seqgen.settings import require
 from seqgen.store import StoredModel
-from seqgen.training.estimate import Estimator
+from seqgen.training.estimators import Estimator
 from seqgen.training.fine_tune import FeatureSource, tokenizer_of
 
 

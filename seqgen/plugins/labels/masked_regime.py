@@ -19,7 +19,6 @@ from seqgen.plugins.labels.masking import (
     masked,
 )
 from seqgen.plugins.labels.models.bert import LEAST_PAIR, Bert
-from seqgen.settings.regimes import DEFAULT_REGIME
 from seqgen.text.batches import IGNORED
 from seqgen.training.reading import cross_entropy, sent
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress
@@ -93,9 +92,6 @@ class MaskedTokens(Regime):
         self.note("next_sentence_loss", each.sum().detach(), len(other))
         self.note("next_sentence_accuracy", hits, len(other))
         return (each * torch.from_numpy(rows.scored.sum(1)).to(each)).sum()
-
-
-REGIMES = {DEFAULT_REGIME: MaskedTokens}
 
 
 def framed_text(targets: np.ndarray, end: int | None, model: Bert) -> tuple[Framed, np.ndarray]:

@@ -6,17 +6,19 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from seqgen import ranks
-from seqgen.models.state import State
 from seqgen.text.batches import IGNORED, Batch
-from seqgen.training.parts import CheckpointPart
 from seqgen.training.reading import TrainingOutput, TrainingReader, sent
+
+if TYPE_CHECKING:
+    from seqgen.models.state import State
+    from seqgen.training.parts import CheckpointPart
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from seqgen.hashing import uniforms
-from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.state import State
 from seqgen.text.batches import IGNORED
 from seqgen.training.regimes.base import Rows, StepProgress
+
+if TYPE_CHECKING:
+    from seqgen.models.base import NeuralLanguageModel
+    from seqgen.models.state import State
 
 REGIME = 6  # the first word of the hash that draws tokens and coins
 TOKEN, COIN = range(2)  # its last word: what is drawn

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from seqgen.settings.regimes import DEFAULT_REGIME
 from seqgen.text.batches import IGNORED
 from seqgen.training.reading import TrainingReader, sent
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
@@ -73,9 +72,6 @@ class NetworkLoss(Regime):
         return Loss(loss, loss, None)
 
 
-BY_NETWORK_LOSS = {DEFAULT_REGIME: NetworkLoss}
-
-
 class Predicting(Regime):
     """The cross-entropy of the targets under what the model predicts, such as labels."""
 
@@ -85,9 +81,6 @@ class Predicting(Regime):
         targets = rows.targets[:, : reading.logits.shape[1]]
         minimised, nats = self.reader.costs(reading, targets)
         return Loss(minimised, nats, reading.state)
-
-
-BY_PREDICTING = {DEFAULT_REGIME: Predicting}
 
 
 class BothDirections(Regime):
@@ -112,6 +105,3 @@ class BothDirections(Regime):
             costs.append((minimised, nats))
         minimised, nats = (sum(each) for each in zip(*costs, strict=True))
         return Loss(minimised, nats / 2, None)
-
-
-BY_BOTH_WAYS = {DEFAULT_REGIME: BothDirections}

@@ -45,7 +45,7 @@ class Bert(MaskedModel, TorchModel, Network):
     """
 
     sentence_encoder: ClassVar[type[SentenceEncoder]] = BertEncoder
-    trained_by: ClassVar[str] = "seqgen.plugins.labels.masked_regime:REGIMES"
+    trained_by: ClassVar[str] = "seqgen.plugins.labels.masked_regime:MaskedTokens"
     over_tensors: ClassVar[Callable[..., Tensor] | None] = None
     source_window: int | None = None
     forward = MaskedModel.told

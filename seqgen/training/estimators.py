@@ -1,0 +1,175 @@
+"""How models are estimated without gradients: n-grams counted, EM for hidden Markov models."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from seqgen import registry
+from seqgen.settings.training import TrainingConfig
+from seqgen.store import METRICS
+from seqgen.training import baum_welch, counting
+from seqgen.training.events import Iteration, Notice, Report
+from seqgen.training.run import Budget, Run
+
+if TYPE_CHECKING:
+    from seqgen.store.loaded import LoadedModel
+    from seqgen.text.framing import Framing
+    from seqgen.text.tokenizers import Tokenizer
+    from seqgen.training.datasets.prepared import Prepared
+
+
+@dataclass(frozen=True)
+class EstimationResult:
+    """What came of an estimation; None where a figure has no meaning.
+
+    Attributes:
+        seconds: how long it took.
+        tokens: how many tokens were read, over all passes.
+        steps: passes over the text, of an iterative estimation.
+        train_loss: nats per token of the training part.
+        stopped: why the passes ended.
+        seed: what it drew its random numbers from.
+        facts: returns what else belongs in the model's record.
+    """
+
+    seconds: float
+    tokens: int
+    steps: int | None = None
+    train_loss: float | None = None
+    stopped: str | None = None
+    seed: int | None = None
+    facts: Callable[[], dict[str, Any]] = field(default=dict)
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """How the models of one architecture are estimated; `Architecture.estimator` names one.
+
+    Attributes:
+        run: fills a model, in a folder that has its configuration and tokenizer.
+        models: what such models are called, in the plural.
+        done: what was done to them, and how: "counted", "in one pass".
+        heeds: the settings of `TrainingConfig` that it follows; it ignores the others.
+    """
+
+    run: Callable[[LoadedModel, Prepared, TrainingConfig, Report], EstimationResult]
+    models: str
+    done: tuple[str, str]
+    heeds: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, architecture: str) -> Estimator | None:
+        """Return an architecture's; None for one that is trained by gradients."""
+        target = registry.architecture(architecture).estimator
+        return None if target is None else registry.load_object(target)
+
+    def ignored(self, settings: Sequence[str]) -> Notice | None:
+        """Return a notice that names given settings of gradient training, which are ignored."""
+        names = [n for n in settings if n in TrainingConfig.fields() and n not in self.heeds]
+        text = f"{self.models} are {' '.join(self.done)}; ignored: {', '.join(names)}"
+        return Notice(text=text) if names else None
+
+
+def count_ngrams(
+    loaded: LoadedModel, prepared: Prepared, training: TrainingConfig, report: Report
+) -> EstimationResult:
+    """Count the n-grams of the training part and fill the model; see `Estimator.run`."""
+    corpus = prepared.as_read(prepared.train)
+    never = impossible(prepared.tokenizer, loaded.framing)
+    fit_result = counting.fit(loaded.model, corpus, never, training.most_bytes)
+    if fit_result.fallbacks:
+        report(_announced(fit_result))
+    return EstimationResult(
+        seconds=fit_result.seconds,
+        tokens=int(corpus.tokens.size),
+        facts=lambda: {"ngrams": _ngrams(loaded, prepared, fit_result)},
+    )
+
+
+COUNTING = Estimator(
+    count_ngrams, "n-gram models", ("counted", "in one pass"), frozenset({"memory"})
+)
+
+
+def impossible(tokenizer: Tokenizer, framing: Framing) -> list[int]:
+    """Return the ids that cannot occur in a text; they get no probability."""
+    return [token for token in framing.never if token != tokenizer.unk_id]
+
+
+def _announced(fit_result: counting.NGramFit) -> Notice:
+    """Return one notice that names all orders with fallback discounts."""
+    runs: list[list[int]] = []
+    for n in fit_result.fallbacks:
+        if runs and n == runs[-1][-1] + 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    orders = [f"{run[0]}-" + (f" to {run[-1]}-" if len(run) > 1 else "") for run in runs]
+    used = ", ".join(f"{d:g}" for d in fit_result.discounts[fit_result.fallbacks[0] - 1])
+    grams = f"{', '.join(orders)}grams"
+    return Notice(text=f"too few counts to estimate discounts for {grams}; using {used}")
+
+
+def _ngrams(
+    loaded: LoadedModel, prepared: Prepared, fit_result: counting.NGramFit
+) -> list[dict[str, Any]]:
+    """Return the facts that `models show` prints about each order."""
+    unseen: list[float | None] = [None] * len(fit_result.ngrams)
+    if prepared.val is not None:
+        parts = (prepared.as_read(part) for part in (prepared.val, prepared.train))
+        unseen = counting.unseen_fractions(loaded.model, *parts)
+    discounts = fit_result.discounts or [[]] * len(fit_result.ngrams)
+    return [
+        {"order": n, "stored": stored, "possible": loaded.model.vocab_size**n}
+        | {"held_out_unseen": unseen_of_order, "discounts": amounts}
+        for n, (stored, unseen_of_order, amounts) in enumerate(
+            zip(fit_result.ngrams, unseen, discounts, strict=True), start=1
+        )
+    ]
+
+
+def run_em(
+    loaded: LoadedModel, prepared: Prepared, training: TrainingConfig, report: Report
+) -> EstimationResult:
+    """Fill the model by EM, an iteration a step and an epoch; see `Estimator.run`."""
+    corpus, stored = prepared.as_read(prepared.train), loaded.stored
+    size, budget = int(corpus.tokens.size), Budget.of(training, steps_per_epoch=1)
+
+    with stored.log(METRICS) as metrics:
+
+        def enough(done: baum_welch.EMIteration) -> str | None:
+            share = budget.share(Run(step=done.number, seconds=done.seconds))
+            event = Iteration(
+                step=done.number,
+                share=share,
+                seconds=done.seconds,
+                tokens=done.number * size,
+                train_loss=done.nats_per_token,
+                tokens_per_second=done.number * size / done.seconds,
+            )
+            metrics.write(dataclasses.asdict(event))
+            report(event)
+            return training.budget if share >= 1 else None
+
+        never = impossible(prepared.tokenizer, loaded.framing)
+        fit_result = baum_welch.fit(loaded.model, corpus, never, training.seed, enough)
+    last = fit_result.passes[-1]
+    return EstimationResult(
+        seconds=last.seconds,
+        tokens=last.number * size,
+        steps=last.number,
+        train_loss=last.nats_per_token,
+        stopped=fit_result.stopped,
+        seed=training.seed,
+    )
+
+
+EXPECTATION = Estimator(
+    run_em,
+    "hidden Markov models",
+    ("estimated", "by EM"),
+    frozenset({"seed", "steps", "epochs", "minutes"}),
+)
