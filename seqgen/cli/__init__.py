@@ -8,6 +8,7 @@ import io
 import os
 import sys
 import textwrap
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -153,7 +154,7 @@ def _loaded(name: str, row: Command, only: str | None) -> Any:
     try:
         return plugin.load(command.target)
     except hooks.FAULTS as error:
-        if only is not None and os.environ.get(SHOW_TRACEBACK):
+        if only is not None and _shows_tracebacks():
             raise
         problem = plugin.problem(f"its command {name}", error)
         if only is not None:
@@ -261,7 +262,7 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
         _say_problem(f"seqgen: {_line(_vanished(error) or f'{where}{error.strerror or error}')}")
         return 1
     except Exception as error:
-        if os.environ.get(SHOW_TRACEBACK):
+        if _shows_tracebacks():
             raise
         say(f"seqgen: {_unforeseen(error)}")
         return 1
@@ -334,6 +335,10 @@ def _vanished(error: BaseException | None) -> str | None:
     return None
 
 
+def _shows_tracebacks() -> bool:
+    return os.environ.get(SHOW_TRACEBACK, "0") not in ("", "0")
+
+
 def _unforeseen(error: Exception) -> str:
     """Return one line about an error that no other part foresaw."""
     if ran_out_of_memory(error):
@@ -344,21 +349,24 @@ def _unforeseen(error: Exception) -> str:
     )
 
 
-def _takes_settings(command: Any) -> bool:
-    return any("--set" in parameter.opts for parameter in command.params)
+def _how_to_set(flags: Sequence[str], option: str) -> str:
+    """Return how to set what another tool has the option for, such as --learning-rate.
 
-
-def _setting_meant(context: Any, option: str) -> str:
-    """Return how to set what another tool has the option for, such as --learning-rate."""
+    Args:
+        flags: of the command.
+        option: as it was typed.
+    """
     from seqgen.cli.shell.flags import SETTING_OF
     from seqgen.registry import SHARED_DOCS
     from seqgen.settings.config_files import setting_meant
-    from seqgen.settings.training import TrainingConfig
+    from seqgen.settings.training import BUDGETS, TrainingConfig
 
     meant = setting_meant(option)
     short = {setting: flag for flag, setting in SETTING_OF.items()}.get(meant, meant)
-    flag = f"--{short.replace('_', '-')}"
-    if any(flag in parameter.opts for parameter in context.command.params):
+    meanings = [f"--{short.replace('_', '-')}"]
+    if meant in BUDGETS:  # which are no settings where a command has budgets of its own
+        meanings += [flag for name in BUDGETS for flag in flags if flag.endswith(f"-{name}")]
+    if flag := next((flag for flag in meanings if flag in flags), None):
         return f"; did you mean {flag}?"
     is_setting = meant in TrainingConfig.fields() or meant in SHARED_DOCS
     return f"; set it by --set {meant}=VALUE" if is_setting else ""
@@ -366,8 +374,10 @@ def _setting_meant(context: Any, option: str) -> str:
 
 def _show_usage_problem(error: Exception) -> None:
     context = getattr(error, "ctx", None)
-    if hasattr(error, "option_name") and context and _takes_settings(context.command):
-        error.message += _setting_meant(context, error.option_name or "")
+    if hasattr(error, "option_name") and context:
+        flags = [flag for parameter in context.command.params for flag in parameter.opts]
+        if "--set" in flags:
+            error.message += _how_to_set(flags, error.option_name or "")
     if is_terminal(sys.stderr):
         shown = io.StringIO()
         error.show(shown)

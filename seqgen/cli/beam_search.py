@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.model_options import ReadModel
-from seqgen.cli.shell.output import Output, console, standard_output
+from seqgen.cli.shell.output import Output, RecordedOutput, console, standard_output
 from seqgen.cli.shell.prompts import GivenPrompts
 from seqgen.cli.shell.source_attention import IN_PLACE_OF_ATTENTION, Picture
 from seqgen.cli.shell.tables import figure
@@ -34,7 +34,7 @@ def beam_search(
     tree: Explain,
     picture: Picture,
     echo: Echo,
-    out: Output,
+    out: RecordedOutput,
 ) -> None:
     """Find the most probable continuations by beam search.
 

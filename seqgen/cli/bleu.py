@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs, piped_input
 from seqgen.cli.shell.model_options import Threads
-from seqgen.cli.shell.output import Output, put, put_record, say
+from seqgen.cli.shell.output import Output, RecordedOutput, put, put_record, say
 from seqgen.cli.shell.tables import figure, interval, put_table
 from seqgen.errors import UsageError
 from seqgen.settings import Options, file_argument
@@ -32,7 +32,11 @@ class ScoredFiles(Options):
 
 @takes_options
 def bleu(
-    compared: ScoredFiles, metrics: MetricOptions, test: BleuTest, threads: Threads, out: Output
+    compared: ScoredFiles,
+    metrics: MetricOptions,
+    test: BleuTest,
+    threads: Threads,
+    out: RecordedOutput,
 ) -> None:
     """Score text against one or several references: BLEU, chrF, chrF++ or TER, by sacreBLEU.
 

@@ -11,7 +11,7 @@ import typer
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs
 from seqgen.cli.shell.model_options import FixedSeed, Machine, served
-from seqgen.cli.shell.output import Output, say
+from seqgen.cli.shell.output import Output, RecordedOutput, say
 from seqgen.cli.shell.pairs import (
     PairFiles,
     as_pairs,
@@ -126,7 +126,7 @@ def compare(
     scoring: TextScoring,
     seed: FixedSeed,
     machine: Machine,
-    out: Output,
+    out: RecordedOutput,
 ) -> None:
     """Compare models on one text in bits per byte, even if their tokenizers differ.
 

@@ -12,7 +12,7 @@ import typer
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Input, Inputs
 from seqgen.cli.shell.model_options import FixedSeed, Machine, ModelNames, served
-from seqgen.cli.shell.output import Output, say
+from seqgen.cli.shell.output import Output, RecordedOutput, say
 from seqgen.cli.shell.pairs import (
     PairFiles,
     as_pairs,
@@ -114,7 +114,7 @@ def evaluate(
     scoring: TextScoring,
     seed: FixedSeed,
     machine: Machine,
-    out: Output,
+    out: RecordedOutput,
 ) -> None:
     """Measure everything that applies to a model, or only what is asked for.
 

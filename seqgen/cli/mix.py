@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs
 from seqgen.cli.shell.model_options import ExactMachine
-from seqgen.cli.shell.output import Output, say
+from seqgen.cli.shell.output import Output, RecordedOutput, say
 from seqgen.cli.shell.output_files import check_replaced_model
 from seqgen.cli.shell.pairs import HELD_OUT, ScoredInput, as_scored, held_out_by
 from seqgen.cli.shell.tables import figure, weight
@@ -63,7 +63,7 @@ class Mixing(Options, panel=Panel.SAVING):
 
 
 @takes_options
-def mix(mixing: Mixing, machine: ExactMachine, out: Output) -> None:
+def mix(mixing: Mixing, machine: ExactMachine, out: RecordedOutput) -> None:
     """Mix models into a new one, which works in every command.
 
     The probability of a token is the weighted sum of what the parts give it. They must have the

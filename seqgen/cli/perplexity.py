@@ -12,7 +12,15 @@ import typer
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Input, Inputs, piped_input
 from seqgen.cli.shell.model_options import Machine, ModelNames, served
-from seqgen.cli.shell.output import Output, one_line, put, put_record, say, say_protocols
+from seqgen.cli.shell.output import (
+    Output,
+    RecordedOutput,
+    one_line,
+    put,
+    put_record,
+    say,
+    say_protocols,
+)
 from seqgen.cli.shell.pairs import (
     HELD_OUT,
     PairsOf,
@@ -148,7 +156,7 @@ def perplexity(
     look: LookOptions,
     picture: Picture,
     machine: Machine,
-    out: Output,
+    out: RecordedOutput,
 ) -> None:
     """Score text: perplexity and bits per token, word, character and byte; accuracy.
 

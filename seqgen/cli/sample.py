@@ -12,6 +12,7 @@ from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.model_options import ReadModel
 from seqgen.cli.shell.output import (
     Output,
+    RecordedOutput,
     console,
     is_terminal,
     one_line,
@@ -63,7 +64,7 @@ def sample(
     instead: AlternativeOutput,
     picture: Picture,
     echo: Echo,
-    out: Output,
+    out: RecordedOutput,
 ) -> None:
     """Write text with a trained model.
 

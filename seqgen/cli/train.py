@@ -11,7 +11,7 @@ import typer
 from seqgen import ranks, store
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs, given_or_piped
-from seqgen.cli.shell.output import Output
+from seqgen.cli.shell.output import RecordedOutput
 from seqgen.cli.shell.output_files import check_replaced_model
 from seqgen.cli.shell.process import keep_freed_memory
 from seqgen.cli.shell.progress import how_to_resume, summarise
@@ -89,7 +89,7 @@ def train(
     added: Added,
     processes: Ranks,
     machine: SeededDevice,
-    out: Output,
+    out: RecordedOutput,
 ) -> None:
     """Train a model on text, on pairs of texts or on labels; for five minutes by default.
 

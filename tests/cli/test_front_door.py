@@ -474,7 +474,7 @@ def test_numbers_are_refused_in_our_words(cli):
 @pytest.mark.parametrize("name", [name for name in ALL if name not in ("", "bench")])
 def test_every_command_takes_the_options_that_mean_the_same_everywhere(name):
     named = {flag: option for option in ALL[name].params for flag in option.opts}
-    shared = {"--threads", "--json", "--quiet", "--verbose", "--record"}
+    shared = {"--threads", "--json", "--quiet", "--verbose"}
     assert SAME_EVERYWHERE.keys() == shared
     for flag, field in SAME_EVERYWHERE.items():
         assert named[flag].help == field.metadata["doc"]
@@ -553,6 +553,9 @@ def test_settings_are_found_by_what_other_tools_call_them(cli, tmp_path):
     code, _, err = cli("train", tmp_path / "text.txt", "--average", "0.9")
     assert code == 2 and err.count("\n") == 1 and "set it by --set ema=VALUE" in err
     assert "did you mean --lr?" in cli("train", "--learning-rate", "1")[2]
+    # What `tune --set` refuses: a trial has a budget of its own.
+    for option in ("--steps", "--epochs", "--max-steps"):
+        assert "did you mean --trial-steps?" in cli("tune", option, "1")[2]
     for name, meant in (("averaging", "ema"), ("n_embd", "hidden_size"), ("emaa", "ema")):
         code, _, err = cli("train", tmp_path / "text.txt", "--set", f"{name}=1", "--steps", "1")
         assert code == 2 and f"did you mean {meant!r}?" in err

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from seqgen.cli.shell import recording
 from seqgen.errors import SeqgenError
-from seqgen.settings import Options, Panel, setting
+from seqgen.settings import Options, Panel, same, setting
 from seqgen.wording import harmless
 
 if TYPE_CHECKING:
@@ -129,14 +129,6 @@ class Output(Options, panel=Panel.OUTPUT):
         "Say more, such as the signatures that record exactly how each figure was made.",
         names=("--verbose", "-v"),
     )
-    record_run: bool = setting(
-        "Write JSON Lines, each with how it was made, so that seqgen replay can make it again.",
-        names=("--record",),
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "json", self.json or self.record_run)
 
     def record(self, record: Any) -> bool:
         """Write a record if records are asked for; return whether they are."""
@@ -194,6 +186,22 @@ class Output(Options, panel=Panel.OUTPUT):
     def draws(self) -> bool:
         """Whether pictures are drawn with characters on standard error."""
         return not (self.json or self.quiet)
+
+
+class RecordedOutput(Output, panel=Panel.OUTPUT):
+    """The same of a command whose results `seqgen replay` can make again."""
+
+    json: bool = same(Output, "json")
+    quiet: bool = same(Output, "quiet")
+    verbose: bool = same(Output, "verbose")
+    record_run: bool = setting(
+        "Write JSON Lines, each with how it was made, so that seqgen replay can make it again.",
+        names=("--record",),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "json", self.json or self.record_run)
 
 
 def write_utf8() -> None:

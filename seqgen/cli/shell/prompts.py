@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 # The ways to give prompts, of which there is one.
-PROMPTS = "prompts", "--prompt-file", "--source", "--source-vectors"
+PROMPTS = "PROMPT", "--prompt-file", "--source", "--source-vectors"
 
 
 class GivenPrompts(Options, panel=Panel.TEXT):
@@ -31,7 +31,6 @@ class GivenPrompts(Options, panel=Panel.TEXT):
         "Text to continue; each argument is a prompt of its own. If text is piped in, each line is "
         "a prompt.",
         "PROMPT",
-        names=("prompts",),
         conflicts=PROMPTS,
     )
     prompt_file: str | None = setting(

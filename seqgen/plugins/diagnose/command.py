@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs
 from seqgen.cli.shell.model_options import Device, ModelName
-from seqgen.cli.shell.output import Output, put
+from seqgen.cli.shell.output import RecordedOutput, put
 from seqgen.cli.shell.output_files import Curves, check_picture
 from seqgen.cli.shell.tables import curve, figure, number, percentage, put_columns, put_table
 from seqgen.settings import Options, Panel, file_argument, setting
@@ -43,7 +43,7 @@ class Measured(Options, panel=Panel.MEASURED):
 
 @takes_options
 def diagnose(
-    measured: Measured, model: ModelName, curves: Curves, machine: Device, out: Output
+    measured: Measured, model: ModelName, curves: Curves, machine: Device, out: RecordedOutput
 ) -> None:
     """Look inside a neural model: how far its gradients reach, and how each layer is doing.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import piped_input
 from seqgen.cli.shell.model_options import FixedSeed, ModelName, Threads
-from seqgen.cli.shell.output import Output, one_line, put
+from seqgen.cli.shell.output import RecordedOutput, one_line, put
 from seqgen.cli.shell.prompts import piped_lines
 from seqgen.errors import UsageError
 from seqgen.settings import Options, Panel, argument, setting
@@ -33,7 +33,7 @@ class Corrupted(Options, panel=Panel.SEARCH):
 
 @takes_options
 def restore(
-    corrupted: Corrupted, model: ModelName, seed: FixedSeed, threads: Threads, out: Output
+    corrupted: Corrupted, model: ModelName, seed: FixedSeed, threads: Threads, out: RecordedOutput
 ) -> None:
     """Restore corrupted lines with a Hopfield network that has stored them.
 

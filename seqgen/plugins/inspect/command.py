@@ -9,7 +9,7 @@ from seqgen import store
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Input, Inputs, piped_input
 from seqgen.cli.shell.model_options import Device, ModelName
-from seqgen.cli.shell.output import Output
+from seqgen.cli.shell.output import Output, RecordedOutput
 from seqgen.cli.shell.output_files import check_html
 from seqgen.errors import UsageError
 from seqgen.settings import OptionRule, Options, Panel, file_argument, require, setting
@@ -142,7 +142,7 @@ class Aspects(Options, panel=Panel.MEASURED):
 
 @takes_options
 def inspect(
-    looked: Inspected, model: ModelName, asked: Aspects, machine: Device, out: Output
+    looked: Inspected, model: ModelName, asked: Aspects, machine: Device, out: RecordedOutput
 ) -> None:
     """Show what a model does with a text, token by token.
 

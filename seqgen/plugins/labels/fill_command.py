@@ -5,7 +5,7 @@ from __future__ import annotations
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import piped_input
 from seqgen.cli.shell.model_options import Device, ModelName
-from seqgen.cli.shell.output import Output, one_line, put, put_record
+from seqgen.cli.shell.output import RecordedOutput, one_line, put, put_record
 from seqgen.cli.shell.prompts import piped_lines, say_unknown
 from seqgen.cli.shell.tables import figure
 from seqgen.errors import UsageError
@@ -33,7 +33,7 @@ class Blanks(Options, panel=Panel.OUTPUT):
 
 
 @takes_options
-def fill(blanks: Blanks, model: ModelName, machine: Device, out: Output) -> None:
+def fill(blanks: Blanks, model: ModelName, machine: Device, out: RecordedOutput) -> None:
     """Fill in the blanks of a text, which are written [MASK].
 
     The model is one of `seqgen train TEXT --model bert`. Each blank is predicted from the text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs, given_or_piped
 from seqgen.cli.shell.model_options import Device, ModelName
-from seqgen.cli.shell.output import Output, put, put_record
+from seqgen.cli.shell.output import RecordedOutput, put, put_record
 from seqgen.cli.shell.prompts import content_of
 from seqgen.settings import Options, file_argument
 
@@ -20,7 +20,7 @@ class ExampleFile(Options):
 
 
 @takes_options
-def predict(texts: ExampleFile, model: ModelName, machine: Device, out: Output) -> None:
+def predict(texts: ExampleFile, model: ModelName, machine: Device, out: RecordedOutput) -> None:
     """Predict the label of each text, or the tag of each word.
 
     The model is one of `seqgen train FILE --task classify` or `--task tag`. A classifier writes a

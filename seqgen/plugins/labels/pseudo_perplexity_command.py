@@ -6,7 +6,7 @@ from seqgen.cli.perplexity import LineByLine, TextFiles, at_least_one, put_figur
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Input, Inputs
 from seqgen.cli.shell.model_options import CommandVariant, ExactMachine, ModelNames
-from seqgen.cli.shell.output import Output, one_line, put, say
+from seqgen.cli.shell.output import Output, RecordedOutput, one_line, put, say
 from seqgen.cli.shell.pairs import held_out_by
 from seqgen.cli.shell.tables import count, figure, percentage
 from seqgen.store.loaded import LoadedModel
@@ -14,7 +14,11 @@ from seqgen.store.loaded import LoadedModel
 
 @takes_options
 def put_pseudo_perplexity(
-    text: TextFiles, models: ModelNames, by_line: LineByLine, machine: ExactMachine, out: Output
+    text: TextFiles,
+    models: ModelNames,
+    by_line: LineByLine,
+    machine: ExactMachine,
+    out: RecordedOutput,
 ) -> None:
     """Score files, standard input or what masked models hold out, and show the figures."""
     from seqgen.plugins.labels.pseudo_perplexity import load_masked, pseudo_perplexity

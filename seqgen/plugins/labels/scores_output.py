@@ -10,7 +10,7 @@ from seqgen.cli.evaluate import MeasuredFile
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs
 from seqgen.cli.shell.model_options import CommandVariant, Device, FixedSeed, ModelNames
-from seqgen.cli.shell.output import Output, put, say
+from seqgen.cli.shell.output import Output, RecordedOutput, put, say
 from seqgen.cli.shell.tables import MISSING, count, figure, percentage, put_table, short_count
 from seqgen.settings import Options, same
 
@@ -25,7 +25,7 @@ WIDEST, MOST_PAIRS = 12, 10
 
 @takes_options
 def put_label_scores(
-    measured: MeasuredFile, models: ModelNames, machine: Device, out: Output
+    measured: MeasuredFile, models: ModelNames, machine: Device, out: RecordedOutput
 ) -> None:
     """Measure classifiers or taggers on a file, or on what each held out, and show the figures."""
     from seqgen.plugins.labels.evaluate import check_labels, evaluate_labels
@@ -146,7 +146,7 @@ class ComparedLabels(Options):
 
 @takes_options
 def put_label_comparison(
-    compared: ComparedLabels, seed: FixedSeed, machine: Device, out: Output
+    compared: ComparedLabels, seed: FixedSeed, machine: Device, out: RecordedOutput
 ) -> None:
     """Compare classifiers or taggers by accuracy, and show the tests."""
     from seqgen.plugins.labels.evaluate import compare_labels

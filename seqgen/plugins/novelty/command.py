@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs, given_or_piped
 from seqgen.cli.shell.model_options import Device, ModelName
-from seqgen.cli.shell.output import Output, one_line
+from seqgen.cli.shell.output import Output, RecordedOutput, one_line
 from seqgen.cli.shell.tables import MISSING, count, percentage, put_columns, put_table
 from seqgen.errors import UsageError
 from seqgen.limits import whole
@@ -39,7 +39,7 @@ class SearchedTexts(Options, panel=Panel.TEXT):
 
 
 @takes_options
-def novelty(looked: SearchedTexts, model: ModelName, machine: Device, out: Output) -> None:
+def novelty(looked: SearchedTexts, model: ModelName, machine: Device, out: RecordedOutput) -> None:
     """Find what texts have copied from the text that a model was trained on, and where.
 
     For each text: its longest part that occurs in the training text, and the file and line where

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from seqgen.cli.shell.flags import assignment, takes_options
 from seqgen.cli.shell.inputs import Inputs, given_or_piped
 from seqgen.cli.shell.model_options import Device
-from seqgen.cli.shell.output import Output, put
+from seqgen.cli.shell.output import Output, RecordedOutput, put
 from seqgen.cli.shell.output_files import Curves, check_picture
 from seqgen.cli.shell.tables import MISSING, count, curve, figure, put_table, short_count
 from seqgen.cli.shell.train_options import MoreSettings, TrainingFiles
@@ -90,7 +90,7 @@ class Swept(Options, panel=Panel.WHAT):
 
 
 @takes_options
-def sweep(swept: Swept, curves: Curves, machine: Device, out: Output) -> None:
+def sweep(swept: Swept, curves: Curves, machine: Device, out: RecordedOutput) -> None:
     """Train architectures at equal numbers of parameters, and compare the results.
 
     Every model is kept: a sweep that is interrupted continues with the same command, and one that

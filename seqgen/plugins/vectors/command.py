@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Input, Inputs
 from seqgen.cli.shell.model_options import Device, ModelName
-from seqgen.cli.shell.output import Output, one_line, put, put_bytes
+from seqgen.cli.shell.output import Output, RecordedOutput, one_line, put, put_bytes
 from seqgen.cli.shell.output_files import check_out, check_picture
 from seqgen.cli.shell.prompts import content_of, without_newlines
 from seqgen.cli.shell.tables import count, figure, put_table
@@ -123,7 +123,7 @@ class Questions(Options, panel=Panel.MEASURED):
 
 
 @takes_options
-def vectors(asked: Questions, model: ModelName, machine: Device, out: Output) -> None:
+def vectors(asked: Questions, model: ModelName, machine: Device, out: RecordedOutput) -> None:
     """Show what a model knows about words: neighbours, analogies, vectors.
 
     Any trained network with an embedding has vectors; `seqgen train TEXT --model word2vec

@@ -233,6 +233,7 @@ def test_what_nothing_foresaw_is_one_line(error, said, monkeypatch, capsys):
         raise error
 
     monkeypatch.setattr("seqgen.store.loading.load", fail)
+    monkeypatch.setenv("SEQGEN_TRACEBACK", "0")
     assert run(["sample", "-m", "x"]) == 1
     shown = capsys.readouterr().err
     assert said in shown and "frame #" not in shown and shown.count("\n") == 1

@@ -15,8 +15,9 @@ from places import STORED
 from safetensors.numpy import load_file, save_file
 
 from seqgen import store
-from seqgen.cli import run
-from seqgen.plugins.replay.command import TIMES
+from seqgen.cli import all_commands, run
+from seqgen.plugins.replay.command import REPLAYED, TIMES
+from seqgen.registry import load_object
 
 TEXT = STORED / "tiny.txt"
 
@@ -105,6 +106,16 @@ def test_changes_are_named_even_if_the_results_are_equal(place, capsys):
     assert option == "option batch_size was 3, is 32"
     assert run(["replay", "log.jsonl", "-q"]) == 0
     assert capsys.readouterr().out.startswith("0\tequal; model grams was")
+
+
+def test_only_commands_that_can_be_repeated_offer_to_record():
+    offered = {
+        name
+        for name, row in all_commands().items()
+        for group in getattr(load_object(row.target), "groups", ())
+        if "record_run" in group.fields()
+    }
+    assert offered == {*REPLAYED}
 
 
 def test_what_cannot_be_repeated(place, capsys):

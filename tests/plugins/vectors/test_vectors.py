@@ -405,7 +405,7 @@ def test_vectors_and_text_are_not_mistaken_for_one_another(sides, tmp_path, caps
         line = refusal(capsys, *command, *wide, "-m", "text")
         assert line == "seqgen: text reads text, not vectors"
         line = refusal(capsys, *command, "abc", *wide, "-m", "t")
-        assert "give prompts or --source-vectors, not both" in line
+        assert "give PROMPT or --source-vectors, not both" in line
         line = refusal(capsys, *command, "--source-vectors", sides[1], "-m", "t")
         assert "--source-vectors takes a file that ends in .npy or .safetensors" in line
         assert "--echo is for models of text" in refusal(
