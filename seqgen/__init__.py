@@ -7,11 +7,16 @@ from __future__ import annotations
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
+    from typing import Any
 
     from seqgen.engines.precision import Precision
     from seqgen.generation.model import Model
+    from seqgen.scoring.compare import Comparison
+    from seqgen.scoring.perplexity import Perplexity
     from seqgen.settings.scoring import CacheConfig
+    from seqgen.training.session import TrainingResult
 
 __version__ = "0.1.0"
 
@@ -37,3 +42,81 @@ def load(
     from seqgen.generation import model
 
     return model.load(name, device, precision, cache)
+
+
+def train(
+    data: str | Path | Sequence[str | Path] = (),
+    *,
+    text: str | Iterable[str] | None = None,
+    name: str | None = None,
+    architecture: str | None = None,
+    **options: Any,
+) -> TrainingResult:
+    """Train a model and store it: `seqgen.train("book.txt", minutes=2)`.
+
+    Args:
+        data: a file, a folder or a pattern, or several of them.
+        text: the text itself instead: a string, or strings that are joined as they are.
+        name: what to call the model; made from the data's name if None.
+        architecture: a name that `seqgen models --architectures` lists; lstm if None.
+        options: every setting by name, such as `minutes` and `hidden_size`; and the other
+            arguments of `seqgen.training.train.train`, such as `overwrite`, `preset` and `report`.
+
+    Raises:
+        UsageError: a setting is unknown or wrong, or the name is in use.
+        SeqgenError: the data cannot be read, or the model cannot be written.
+    """
+    from seqgen.training import train as training
+
+    return training.train_given(data, text, name=name, architecture=architecture, **options)
+
+
+def score(
+    model: Model | str | Path | None,
+    text: str | Path | Iterable[str] | None = None,
+    *,
+    labels: Sequence[str] = (),
+    **options: Any,
+) -> Perplexity:
+    """Score a text under a model: `seqgen.score("latest", "Once upon a time").bits_per_char`.
+
+    Args:
+        model: a loaded model, or what `load` takes.
+        text: a string, or strings that are joined as they are; a `Path` is the file there. The
+            text that the model holds out if None.
+        labels: of a model that was trained with labels: those of the text.
+        options: the options of `seqgen.settings.scoring.Scoring`, by name.
+
+    Raises:
+        UsageError: an option is unknown or wrong.
+        SeqgenError: there is no such model, or the text is empty or cannot be read.
+    """
+    from seqgen.scoring import api
+
+    return api.score(model, text, labels, **options)
+
+
+def compare(
+    models: Iterable[Model | str | Path],
+    text: str | Path | Iterable[str] | None = None,
+    *,
+    seed: int = 0,
+    resamples: int = 2000,
+    **options: Any,
+) -> list[Comparison]:
+    """Compare models on one text in bits per byte; return a record for each, in their order.
+
+    Args:
+        models: loaded models, or what `load` takes.
+        text: see `score`; the text that all of the models hold out if None.
+        seed: of the bootstrap resampling that gives intervals and p-values.
+        resamples: how many times the text is resampled.
+        options: the options of `seqgen.settings.scoring.Scoring`, by name.
+
+    Raises:
+        UsageError: an option is unknown or wrong, or a model is given twice.
+        SeqgenError: there is no such model, or the text is empty or cannot be read.
+    """
+    from seqgen.scoring import api
+
+    return api.compare(models, text, seed, resamples, **options)

@@ -8,12 +8,12 @@ import functools
 import inspect
 import math
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, replace
 from types import UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin
 
-from seqgen.errors import UsageError, did_you_mean
+from seqgen.errors import SeqgenError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -402,6 +402,18 @@ def no_text(value: object) -> str | None:
         bad = f"byte 0x{code - 0xDC00:02x}" if escaped else f"U+{code:04X}"
         return f"is not UTF-8 text: {bad} at offset {at}"
     return None
+
+
+def checked_strings(text: str | Iterable[str]) -> Iterator[str]:
+    """Yield a string, or several, after checking that UTF-8 can hold each of them.
+
+    Raises:
+        SeqgenError: it cannot, or one is no string.
+    """
+    for piece in [text] if isinstance(text, str) else text:
+        if (why := no_text(piece)) is not None:
+            raise SeqgenError(f"the text {why}")
+        yield piece
 
 
 HOW = "--search takes KEY=LOW:HIGH, KEY=LOW:HIGH:log or KEY=a,b,c"

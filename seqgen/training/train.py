@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from seqgen.models.mixture.members import side_by_side
 from seqgen.presets import Preset
 from seqgen.ranks.group import together
 from seqgen.settings import require
+from seqgen.settings.setting import checked_strings
 from seqgen.settings.training import TrainingConfig
 from seqgen.store import StoredModel
 from seqgen.store.loaded import LoadedModel
@@ -90,6 +91,13 @@ class RunRequest:
     settings: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     parameters: int | None = None
+
+    @classmethod
+    def of(cls, data: Sequence[str | Path], **asked: Any) -> RunRequest:
+        """Return a request of its fields and of single settings, all by name."""
+        own = {name: asked.pop(name) for name in cls.__dataclass_fields__ if name in asked}
+        own["settings"] = {**own.get("settings", {}), **asked}
+        return cls(data=data, **own)
 
     @property
     def flags(self) -> list[str]:
@@ -162,11 +170,26 @@ class Destination:
         return stored
 
 
+def train_given(
+    data: str | Path | Sequence[str | Path],
+    text: str | Iterable[str] | None,
+    **options: Any,
+) -> TrainingResult:
+    """Train a model on files or on strings; see `seqgen.train`."""
+    files = [data] if isinstance(data, (str, Path)) else list(data)
+    require(bool(files) != (text is not None), "give data or text to train on, and not both")
+    if text is None:
+        return train(files, **options)
+    kept = store.keep_text(piece.encode() for piece in checked_strings(text))
+    return train([kept], stem="text", **options)
+
+
 @ending_as_ctrl_c()
 def train(
     data: Sequence[str | Path],
     *,
     name: str | None = None,
+    stem: str | None = None,
     overwrite: bool = False,
     folder: Path | None = None,
     device: str = "auto",
@@ -183,7 +206,8 @@ def train(
 
     Args:
         data: the files, see `RunRequest`.
-        name: what to call the model; made from the data's name if None.
+        name: what to call the model; made from `stem` if None.
+        stem: what the data is called; the name of its first file if None.
         overwrite: replace a model of that name, once the new one has its first checkpoint.
         folder: where the model goes; the models' folder if None.
         device: auto, cpu, cuda or mps.
@@ -191,8 +215,9 @@ def train(
         shard: on several processes, divide parameters and the states of optimisers among them.
         timeout: seconds that a process waits for another one before it gives up.
         report: takes events while training goes on.
-        asked: other fields of `RunRequest`: `architecture`, `settings`, `preset` and so on; and
-            options that plugins add to `seqgen train`, such as `diagnose` and `tensorboard`.
+        asked: other fields of `RunRequest`: `architecture`, `settings`, `preset` and so on;
+            options that plugins add to `seqgen train`, such as `diagnose` and `tensorboard`; and
+            single settings by name.
 
     Raises:
         Interrupted: before the first step; nothing is saved.
@@ -201,8 +226,9 @@ def train(
         SeqgenError: the data cannot be read, or the model not be written.
     """
     added = AddedOptions.take(asked)
-    request = RunRequest(data=data, **asked)
-    destination = Destination(name, Path(data[0]).stem[:MOST_OF_STEM], overwrite, folder)
+    request = RunRequest.of(data, **asked)
+    stem = (stem or Path(data[0]).stem)[:MOST_OF_STEM]
+    destination = Destination(name, stem, overwrite, folder)
     how = {"stop_after": stop_after, "shard": shard}
     with together(timeout):
         options = RunOptions.of(device, report, added=added, **how)

@@ -275,6 +275,18 @@ def test_what_is_marked_slow_runs(shell, script):
     assert "Traceback" not in done.stderr
 
 
+def test_the_page_about_python_runs(shell, tmp_path):
+    """Its blocks are one program, which is run on a tiny budget."""
+    page = ROOT / "docs" / "python.md"
+    program = "\n".join(body for mark, body in blocks(page, "python") if mark == "run")
+    for name in ("book.txt", "part1.txt", "part2.txt"):
+        (tmp_path / name).write_text((ROOT / "corpora" / "play.txt").read_text()[:20_000])
+    (tmp_path / "page.py").write_text(program.replace("minutes=2", "steps=3"))
+    done = shell("python -W error::SyntaxWarning page.py")
+    assert done.returncode == 0, done.stderr
+    assert "loss" in done.stdout and done.stderr == ""
+
+
 def test_marks_are_known():
     marks = {mark for page in PAGES for mark, _ in blocks(page, "sh", "python", "")}
     assert marks <= {None, "run", "run: slow", "install-and-run", "install-and-test"}
