@@ -545,7 +545,9 @@ async def score(server: Server, request: Request) -> Response:
         raise Refused(f"lines may be {MOST_LINES:,} lines: send several requests", param="lines")
     pairs = loaded.conditioning.in_pairs and loaded.label is None
     if pairs and (len(sources) != len(lines) or any("\t" in source for source in sources)):
-        raise Refused("sources must be as many as lines, without tabs", param="sources")
+        instead = "" if loaded.conditioning.is_source else "; or give one label for all lines"
+        why = f"sources must be as many as lines, without tabs{instead}"
+        raise Refused(why, param="sources")
     if sources and not pairs:
         raise Refused(f"{loaded.name} has no sources", param="sources")
     how = loaded, lines, sources, server.options.max_prompt

@@ -308,6 +308,27 @@ def test_scores_are_those_of_perplexity(client, kind):
         assert (found["line"], found["text"]) == (wanted["line"], wanted["text"])
 
 
+def test_each_line_may_be_scored_with_a_label_of_its_own(client):
+    name, other, *_ = load(NAMES["labels"], work=Work()).labels.names
+
+    def score(**fields):
+        answer = client.post("/v1/score", json={"model": NAMES["labels"], **fields})
+        return answer.status_code, answer.json()
+
+    status, found = score(lines=["ab", "ab"], sources=[name, other])
+    assert status == 200
+    for record, label in zip(found["data"], (name, other), strict=True):
+        _, alone = score(lines=["ab"], label=label)
+        assert record["nll_nats"] == alone["data"][0]["nll_nats"]
+    for sources in ({}, {"sources": [name]}):
+        status, refused = score(lines=["ab", "ab"], **sources)
+        error = refused["error"]
+        assert status == 400 and error["param"] == "sources"
+        assert error["message"].endswith("or give one label for all lines")
+    status, refused = score(lines=["ab"], sources=["no such label"])
+    assert status == 400 and "no such label" in refused["error"]["message"]
+
+
 def test_labels(client):
     names = load(NAMES["labels"], work=Work()).labels.names
     for name in names[:2]:
