@@ -8,7 +8,7 @@ from seqgen.settings.config_files import (
     resolve,
     settings_of,
 )
-from seqgen.settings.data import DOCUMENTS, DataConfig, Direction, Documents
+from seqgen.settings.data import DataConfig, Direction, Documents
 from seqgen.settings.model import ModelConfig, Size, by_ratio
 from seqgen.settings.options import (
     CHOSEN,
@@ -27,16 +27,17 @@ from seqgen.settings.options import (
     settings_group,
     with_default,
 )
-from seqgen.settings.regimes import DEFAULT_REGIME, READING_REGIMES, REGIMES, RegimeConfig
-from seqgen.settings.setting import (
+from seqgen.settings.ranges import (
     MOST_LAYERS,
     MOST_NATS,
     MOST_RATE,
-    MOST_ROWS,
     MOST_SEED,
     MOST_STEPS,
     MOST_TOKENS,
     MOST_WIDTH,
+)
+from seqgen.settings.regimes import DEFAULT_REGIME, READING_REGIMES, REGIMES, RegimeConfig
+from seqgen.settings.setting import (
     NO_BOUNDS,
     ONE_MODEL,
     REQUIRED,
@@ -51,9 +52,7 @@ from seqgen.settings.setting import (
     conform,
     file_argument,
     no_text,
-    read_search,
     require,
     setting,
     short,
-    texts,
 )

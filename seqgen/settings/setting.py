@@ -9,7 +9,7 @@ import inspect
 import math
 import typing
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, replace
+from dataclasses import MISSING, dataclass
 from types import UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin
 
@@ -20,21 +20,6 @@ if TYPE_CHECKING:
 
 
 Number = int | float
-# What no size, seed or count may pass: ids, seeds and file positions are 64-bit numbers.
-MOST_SEED = (1 << 63) - 1
-MOST_TOKENS = (1 << 31) - 1
-MOST_STEPS = 10**12
-# Texts that are worked on side by side.
-MOST_ROWS = 1 << 16
-# Texts that are written for each that is kept.
-MOST_CANDIDATES = 10**6
-# Widths past these make matrices of terabytes, which no machine can begin to train.
-MOST_WIDTH = 1 << 20
-MOST_LAYERS = 1000
-MOST_RATE = 1e6
-# Training with a loss this high, in nats per token, does not recover; a uniform guess costs log V,
-# about ten.
-MOST_NATS = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -416,9 +401,6 @@ def checked_strings(text: str | Iterable[str]) -> Iterator[str]:
         yield piece
 
 
-HOW = "--search takes KEY=LOW:HIGH, KEY=LOW:HIGH:log or KEY=a,b,c"
-
-
 @dataclass(frozen=True)
 class Span:
     """The numbers from `low` to `high`.
@@ -434,28 +416,6 @@ class Span:
     high: Any
     log: bool = False
     relative: bool = False
-
-    def around(self, value: Any) -> Span:
-        """Return the span in numbers, for a setting that would otherwise have this value."""
-        if not self.relative:
-            return self
-        return Span(self.low * value, self.high * value, self.log)
-
-    def of_type(self, name: str, kind: Any, bounds: Bounds) -> Span:
-        """Return the span with ends of the setting's type.
-
-        Raises:
-            UsageError: it is empty, out of bounds, or of a setting that is no number.
-        """
-        number = any(part in (int, float) for part in (kind, *get_args(kind)))
-        require(number, f"{name} is not a number: list its values, as {name}=a,b,c")
-        low, high = (conform(name, end, kind) for end in (self.low, self.high))
-        require(None not in (low, high), f"{name}=none has no place in a range")
-        bounds.check(name, low)
-        bounds.check(name, high)
-        require(low < high, f"the range of {name} must rise: {low} is not less than {high}")
-        require(not self.log or low > 0, f"the range of {name} begins at {low}: no :log then")
-        return replace(self, low=low, high=high)
 
     def __contains__(self, value: Any) -> bool:
         return isinstance(value, int | float) and self.low <= value <= self.high
@@ -476,25 +436,6 @@ class Choices:
     values: tuple[Any, ...]
     relative: bool = False
 
-    def around(self, value: Any) -> Choices:
-        """Return the values, for a setting that would otherwise have this one."""
-        if not self.relative:
-            return self
-        kind = type(value)
-        return Choices(_distinct(max(kind(1), kind(value * times)) for times in self.values))
-
-    def of_type(self, name: str, kind: Any, bounds: Bounds) -> Choices:
-        """Return the values in the setting's type.
-
-        Raises:
-            UsageError: one is of another type or out of bounds; or there is only one.
-        """
-        values = _distinct(conform(name, value, kind) for value in self.values)
-        for value in values:
-            bounds.check(name, value if isinstance(value, int | float) else None)
-        require(len(values) > 1, f"{name} has only one value to try: give it by --set {name}=VALUE")
-        return Choices(values)
-
     def __contains__(self, value: Any) -> bool:
         return value in self.values
 
@@ -505,30 +446,7 @@ class Choices:
 Dimension = Span | Choices
 
 
-def _distinct(values: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple(dict.fromkeys(values))
-
-
 def _shown(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return str(value).lower()
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def read_search(text: str) -> tuple[str, Dimension]:
-    """Return the setting and the values of a `--search`, as yet without types.
-
-    Raises:
-        UsageError: it is none of its three forms.
-    """
-    key, equals, value = (part.strip() for part in text.partition("="))
-    require(bool(equals and key and value), f"{HOW}, not {text!r}")
-    name = key.replace("-", "_")
-    low, colon, rest = value.partition(":")
-    if not colon:
-        parts = tuple(part.strip() for part in value.split(","))
-        require(all(parts), f"{HOW}, not {text!r}")
-        return name, Choices(parts)
-    high, colon, log = rest.partition(":")
-    require(not colon or log == "log", f"{HOW}, not {text!r}")
-    return name, Span(low.strip(), high.strip(), log == "log")

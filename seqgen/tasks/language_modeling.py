@@ -1,9 +1,18 @@
-"""Language modeling: a text is learned token by token."""
+"""Language modeling: a text is learned token by token, alone or given its labels (`--labels`)."""
 
 from __future__ import annotations
 
-from seqgen.tasks.labelled_text import LABELLED_TEXT
 from seqgen.tasks.task import Task
+
+LABELLED_TEXT = Task(
+    name="labelled-text",
+    learns="a text with labels",
+    try_it="sample --label NAME",
+    dataset="seqgen.training.datasets.labelled:LabelledDataset",
+    fixed={"documents": "line"},
+    stops_early=True,
+    stored_as="text",
+)
 
 LANGUAGE_MODELING = Task(
     name="language-modeling",

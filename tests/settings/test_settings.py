@@ -1,4 +1,4 @@
-"""Settings: their bounds, what is read of a text, what is refused, and what a search may try."""
+"""Settings: their bounds, what is read of a text, and what is refused."""
 
 import re
 
@@ -10,12 +10,9 @@ from places import STORED
 from seqgen import registry
 from seqgen.settings import (
     Bounds,
-    Choices,
     DataConfig,
-    Span,
     UsageError,
     count_of,
-    read_search,
     resolve,
     setting,
 )
@@ -122,36 +119,3 @@ def test_a_setting_of_another_cell_is_refused_in_one_line(architecture):
 def test_the_refusal_says_which_cell_has_the_setting(architecture, name, said, capsys):
     text = STORED / "tiny.txt"
     assert said in refusal(capsys, "train", text, "--model", architecture, "--set", name)
-
-
-# The values of --search
-
-
-@pytest.mark.parametrize(
-    ("text", "name", "values"),
-    [
-        ("lr=1e-3:1e-1:log", "lr", Span("1e-3", "1e-1", True)),
-        ("dropout = 0:0.5", "dropout", Span("0", "0.5")),
-        ("hidden-size=8,16", "hidden_size", Choices(("8", "16"))),
-    ],
-)
-def test_three_forms_are_read(text, name, values):
-    assert read_search(text) == (name, values)
-
-
-@pytest.mark.parametrize("text", ["lr", "=1:2", "lr=", "lr=1:2:3", "lr=1:2:log:4", "lr=1,,2"])
-def test_other_forms_are_refused(text):
-    with pytest.raises(UsageError, match="--search takes"):
-        read_search(text)
-
-
-def test_ends_get_the_type_of_the_setting_and_keep_its_bounds():
-    assert Span("1", "4").of_type("n", int, Bounds(low=1)) == Span(1, 4)
-    assert Span("1", "4").of_type("x", float | None, Bounds()) == Span(1.0, 4.0)
-    assert Choices(("1", "1.0", "2")).of_type("x", float, Bounds()) == Choices((1.0, 2.0))
-    assert Choices(("none", "3")).of_type("k2", int | None, Bounds(low=1)) == Choices((None, 3))
-
-
-def test_multiples_are_taken_of_the_recipe():
-    assert Span(0.5, 2, log=True, relative=True).around(0.01) == Span(0.005, 0.02, log=True)
-    assert Choices((0.25, 0.5, 1, 2), relative=True).around(2) == Choices((1, 2, 4))

@@ -10,7 +10,7 @@ import numpy as np
 
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.metrics.bootstrap import RESAMPLES, interval, p_value, wilson
-from seqgen.metrics.classification import (
+from seqgen.plugins.labels.classification import (
     IntervalEstimate,
     confusion,
     entities,

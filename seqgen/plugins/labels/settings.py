@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal
 
 from seqgen.plugins.labels.task import RECIPE
 from seqgen.settings.model import ModelConfig, Size
-from seqgen.settings.setting import MOST_TOKENS, setting
+from seqgen.settings.ranges import MOST_TOKENS
+from seqgen.settings.setting import setting
 
 Pooling = Literal["last", "mean", "max", "all"]
 # What no user sets.

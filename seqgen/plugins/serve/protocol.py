@@ -22,7 +22,8 @@ from seqgen.generation.sampling import Row
 from seqgen.plugins.serve.engine import TIME, TokenLogprob
 from seqgen.plugins.serve.settings import ServeOptions
 from seqgen.settings.generation import SampleOptions
-from seqgen.settings.setting import MOST_SEED, no_text, short
+from seqgen.settings.ranges import MOST_SEED
+from seqgen.settings.setting import no_text, short
 from seqgen.store.loaded import LoadedModel
 
 # Fields that are settings of `SampleOptions` under their own names, with their types.

@@ -16,6 +16,7 @@ from seqgen.cli.shell.output import Output, put, say
 from seqgen.cli.shell.output_files import confirm_deleting
 from seqgen.cli.shell.tables import duration, figure, percentage, put_columns, put_table
 from seqgen.cli.shell.train_options import ModelKind, MoreSettings, SeededDevice, TrainingFiles
+from seqgen.plugins.tune.search_space import read_search
 from seqgen.settings import (
     MOST_STEPS,
     DataConfig,
@@ -23,7 +24,6 @@ from seqgen.settings import (
     OptionRule,
     Options,
     Panel,
-    read_search,
     require,
     setting,
     settings_group,

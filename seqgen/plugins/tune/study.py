@@ -24,6 +24,7 @@ from seqgen.errors import SeqgenError, reported
 from seqgen.files import open_file, parse_json, take_lock, write_json
 from seqgen.hashing import hash64
 from seqgen.packages import require_packages
+from seqgen.plugins.tune.search_space import convert_dimension, scale_dimension
 from seqgen.settings import Bounds, Choices, Config, DataConfig, Dimension, no_such_setting, require
 from seqgen.settings.training import BUDGETS, TrainingConfig
 from seqgen.store.ownership import strangers
@@ -107,7 +108,7 @@ def check_space(searched: Mapping[str, Dimension], architectures: Iterable[str])
     for name, dimension in searched.items():
         if name == MODEL:
             require(isinstance(dimension, Choices), "list the architectures, as model=gru,lstm")
-            space[name] = dimension.of_type(name, str, Bounds())
+            space[name] = convert_dimension(name, dimension, str, Bounds())
             continue
         for architecture in architectures:
             space[name] = _typed(name, dimension, architecture)
@@ -146,7 +147,7 @@ def _typed(name: str, dimension: Dimension, architecture: str) -> Dimension:
         known = [known for group in groups for known in group.fields()]
         raise no_such_setting(name, architecture, known, registry.owners_of(name))
     bounds = group.fields()[name].metadata["bounds"]
-    return dimension.of_type(name, group.types()[name], bounds)
+    return convert_dimension(name, dimension, group.types()[name], bounds)
 
 
 def suggested_space(architecture: str, given: Collection[str], values: Mapping[str, Any]) -> Space:
@@ -167,8 +168,8 @@ def suggested_space(architecture: str, given: Collection[str], values: Mapping[s
             suggested, value = field.metadata.get("search"), values.get(name, field.default)
             if suggested is None or name in given or value is None:
                 continue
-            kind = group.types()[name]
-            space[name] = suggested.around(value).of_type(name, kind, field.metadata["bounds"])
+            kind, bounds = group.types()[name], field.metadata["bounds"]
+            space[name] = convert_dimension(name, scale_dimension(suggested, value), kind, bounds)
     require(bool(space), f"{architecture} suggests nothing to search: give --search KEY=LOW:HIGH")
     return space
 

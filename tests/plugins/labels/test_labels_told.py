@@ -14,7 +14,7 @@ from sklearn.metrics import confusion_matrix, f1_score
 
 from seqgen import registry
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.metrics.classification import (
+from seqgen.plugins.labels.classification import (
     confusion,
     entities,
     estimated,
