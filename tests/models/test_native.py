@@ -218,8 +218,8 @@ def test_attention_to_a_cache(width):
     ]
     before = [[x.copy() for x in kind] for kind in caches]
     places = np.array([x.ctypes.data for kind in caches for x in kind], np.int64)
-    past, *_kept = past_of(places, slots, starts, [end] * rows)
-    (read,) = program(rows, [q, k, v], past.ctypes.data)
+    past = past_of(places, slots, starts, [end] * rows)
+    (read,) = program(rows, [q, k, v], past)
     for cache, old, new in zip(caches, before, (k, v), strict=True):
         old[1][:, :, end - 1] = new[:, :, 0]
         assert all((x == y).all() for x, y in zip(cache, old, strict=True))
@@ -240,8 +240,8 @@ def test_attention_to_sources():
         for source, length in enumerate(lengths):
             leaf[source, :, length:] = np.nan
     q, nowhere = numbers(5, heads, 1, width, seed=9), np.zeros(4, np.int64)
-    past, *_kept = past_of(nowhere, 0, [0] * 5, [0] * 5, None, None, (leaves, owners, lengths))
-    (read,) = program(5, [q], past.ctypes.data)
+    past = past_of(nowhere, 0, [0] * 5, [0] * 5, None, None, (leaves, owners, lengths))
+    (read,) = program(5, [q], past)
     for row, owner in enumerate(owners):
         keys, values = (x[owner, None, :, : lengths[owner]] for x in (leaves[1], leaves[3]))
         wanted = attend(q[row : row + 1], keys, values)
@@ -267,8 +267,8 @@ def test_slots_that_rows_share_are_read_in_one_of_them():
 
     def read(caches, *origins):
         places = np.array([x.ctypes.data for x in caches], np.int64)
-        past, *_kept = past_of(places, end, starts, [end] * rows, None, *origins)
-        return program(rows, [q, k, v], past.ctypes.data)[0]
+        past = past_of(places, end, starts, [end] * rows, None, *origins)
+        return program(rows, [q, k, v], past)[0]
 
     apart = read([x.copy() for x in caches])
     for row in range(25, rows):
@@ -303,13 +303,13 @@ def large_steps():
     inputs = [numbers(rows, *shape, seed=i) for i, shape in enumerate(shapes)]
     caches = [numbers(rows, 6, end, 64, seed=i) for i in (3, 4)]
     places = np.array([cache.ctypes.data for cache in caches], np.int64)
-    past, *kept = past_of(places, end, [0] * rows, [end] * rows)
+    past = past_of(places, end, [0] * rows, [end] * rows)
 
     def run():
-        _ = kept, caches  # their memory is read
+        _ = caches  # their memory is read
         return [
             *(map_(part) for map_ in maps for part in (x, x[:1])),
-            *program(rows, inputs, past.ctypes.data),
+            *program(rows, inputs, past),
         ]
 
     return run

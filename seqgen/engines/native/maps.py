@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import mmap
 import threading
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,6 +19,15 @@ SHARED, LINE = 1 << 25, 64
 _block, _lock = np.empty(0, np.uint8), threading.Lock()
 
 
+class _Map(ctypes.Structure):
+    """`map` of the library."""
+
+    _fields_: ClassVar = [
+        *((name, ctypes.c_int64) for name in ("outputs", "inputs")),
+        *((name, ctypes.c_void_p) for name in ("packed", "bias", "scales", "of_blocks")),
+    ]
+
+
 class NativeMap:
     """W x + b (B, O) of x (B, I), in float32, for weights that do not change.
 
@@ -27,7 +38,7 @@ class NativeMap:
     Attributes:
         outputs: O.
         inputs: I.
-        address: of `struct map` of the library.
+        address: of `map` of the library.
         scratch: how many bytes the library needs on the way, for each row.
     """
 
@@ -50,9 +61,8 @@ class NativeMap:
         self.outputs, self.inputs = shape
         self._product = library().product
         arrays = _in_large_pages(packed), bias, scales, of_blocks
-        places = [0 if x is None else x.ctypes.data for x in arrays]
-        self._kept = arrays, np.array([*shape, *places], np.int64)
-        self.address = self._kept[1].ctypes.data
+        fields = _Map(*shape, *(None if x is None else x.ctypes.data for x in arrays))
+        self._kept, self.address = (arrays, fields), ctypes.addressof(fields)
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Return W x + b (B, O)."""

@@ -9,9 +9,10 @@ NumPy.
 from __future__ import annotations
 
 import bisect
+import ctypes
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -27,10 +28,16 @@ SUM, MOST, PRODUCT, ATTEND, SOURCE = range(len(NAMES), len(NAMES) + 5)
 CODES = {name: code for code, name in enumerate(NAMES)} | {"erf (vectorized)": NAMES.index("erf")}
 COPY = CODES["positive"]
 REDUCTIONS = {np.add: SUM, np.maximum: MOST}
-# Of an operand: its buffer, offset and three strides.
-Operand = tuple[int, int, int, int, int]
-NO_OPERAND = (0,) * 5
 FLOAT = 4
+# `buffer`, `operand` and `instruction` of the library.
+BUFFER = np.dtype([("address", "i8"), ("width", "i8")])
+OPERAND = np.dtype([("buffer", "i8"), ("offset", "i8"), ("strides", "i8", 3)])
+INSTRUCTION = np.dtype(
+    [("code", "i8"), ("shape", "i8", 3), ("operands", OPERAND, 4), ("about", "i8", 2)]
+)
+# The fields of an operand.
+Operand = tuple[int, int, tuple[int, int, int]]
+NO_OPERAND = 0, 0, (0, 0, 0)
 # How many parts the library divides work into at most.
 MOST_PARTS = 16
 
@@ -73,7 +80,7 @@ class Recording:
         self.roots: list[np.ndarray] = []  # each array that has memory of its own
         self.constants: dict[int, tuple[int, np.ndarray]] = {}
         self.widths: list[int] = []  # of a buffer's rows; 0 of a constant
-        self.instructions: list[tuple[int, ...]] = []
+        self.instructions: list[tuple] = []  # the fields of each
         self.maps: list[NativeMap] = []
         self._begins: list[tuple[int, int]] = []  # addresses, and which buffer begins there
 
@@ -138,7 +145,7 @@ class Recording:
             raise Unrecordable("a product of several rows")
         self.maps.append(map_)
         shape = 1, 1, map_.inputs
-        operands = [(*self._place(one), 0, 0, 1) for one in (y, x)]
+        operands = [(*self._place(one), (0, 0, 1)) for one in (y, x)]
         self._add(PRODUCT, shape, *operands, about=(map_.address, 0))
         return y
 
@@ -155,7 +162,7 @@ class Recording:
             raise Unrecordable("several queries")
         q, of_keys = qkv[0], qkv[-1]
         out = self._result(q.shape)
-        operands = [(*self._place(x), x.strides[1] // FLOAT, 0, 1) for x in (out, *qkv)]
+        operands = [(*self._place(x), (x.strides[1] // FLOAT, 0, 1)) for x in (out, *qkv)]
         shape = q.shape[1], 1, q.shape[3]
         self._add(code, shape, *operands, about=(layer, of_keys.shape[1]))
         return out
@@ -183,7 +190,8 @@ class Recording:
             raise Unrecordable("more than three axes")
         axes = [(1, (0,) * len(arrays))] * (3 - len(axes)) + axes
         sizes, steps = zip(*axes, strict=True)
-        operands = [(*self._place(x), *(step[i] for step in steps)) for i, x in enumerate(arrays)]
+        of_each = zip(arrays, zip(*steps, strict=True), strict=True)
+        operands = [(*self._place(x), of_array) for x, of_array in of_each]
         same = [x for x in operands[1:] if x[0] == operands[0][0] and x != operands[0]]
         if same and any(np.may_share_memory(out, x) for x in inputs):
             raise Unrecordable("an output that overlaps an input")
@@ -214,8 +222,7 @@ class Recording:
         self, code: int, shape: Sequence[int], *operands: Operand, about: tuple[int, int] = (0, 0)
     ) -> None:
         padded = [*operands, *[NO_OPERAND] * (4 - len(operands))]
-        row = code, *shape, *(number for operand in padded for number in operand), *about
-        self.instructions.append(row)
+        self.instructions.append((code, shape, padded, about))
 
 
 class _ThreadBuffers(NamedTuple):
@@ -224,15 +231,16 @@ class _ThreadBuffers(NamedTuple):
     Attributes:
         rows: B.
         memory: of the arrays that last within a run only.
-        table: where each buffer is, and the width of its rows; its address is `at`.
+        buffers: a `BUFFER` each.
+        address: of `buffers`.
         scratch: the address of what products need on the way.
         shapes: of the outputs.
     """
 
     rows: int
     memory: np.ndarray
-    table: np.ndarray
-    at: int
+    buffers: np.ndarray
+    address: int
     scratch: int
     shapes: list[tuple[int, ...]]
 
@@ -264,14 +272,14 @@ class Program:
                 x = recording.elementwise("positive", (x,), recording.array(*x.shape))
                 buffer, _ = recording._place(x)
             made.append(buffer)
-        self._instructions = np.array(recording.instructions, np.int64)
+        self._instructions = np.array(recording.instructions, INSTRUCTION)
         self._begun, self._made = begun, made
-        self._table = np.zeros((len(recording.widths), 2), np.int64)
-        self._table[:, 1] = recording.widths
+        self._buffers = np.zeros(len(recording.widths), BUFFER)
+        self._buffers["width"] = recording.widths
         for buffer, constant in recording.constants.values():
-            self._table[buffer] = constant.ctypes.data, 0
+            self._buffers[buffer] = constant.ctypes.data, 0
         self._temporary, self._offsets, self._size = self._arranged({*begun, *made})
-        self._begun_widths = self._table[begun, 1].tolist()
+        self._begun_widths = self._buffers["width"][begun].tolist()
         self._code = self._instructions.ctypes.data, len(self._instructions)
         self._scratch = max((map_.scratch for map_ in recording.maps), default=0)
         self._threads = threading.local()
@@ -281,14 +289,15 @@ class Program:
 
         Memory is used again once nothing reads it any more, so that it stays in the cache.
         """
-        operands = self._instructions[:, 4:24].reshape(-1, 4, 5)[:, :, 0].tolist()
+        operands = self._instructions["operands"]["buffer"].tolist()
+        widths = self._buffers["width"].tolist()
         last = {buffer: i for i, row in enumerate(operands) for buffer in row}
         begins: dict[int, int] = {}
         free: list[tuple[int, int]] = []  # size and begin
         size = 0
         for i, row in enumerate(operands):
             out = row[0]
-            width = int(self._table[out, 1])
+            width = widths[out]
             if out not in others and out not in begins and width:
                 fitting = min((x for x in free if x[0] == width), default=None)
                 if fitting is None:
@@ -296,9 +305,7 @@ class Program:
                 else:
                     free.remove(fitting)
                     begins[out] = fitting[1]
-            free += [
-                (int(self._table[b, 1]), begins[b]) for b in {*row} if b in begins and last[b] == i
-            ]
+            free += [(widths[b], begins[b]) for b in {*row} if b in begins and last[b] == i]
         buffers = np.array([*begins], np.int64)
         return buffers, np.array([*begins.values()], np.int64) * FLOAT, size
 
@@ -310,35 +317,62 @@ class Program:
         size = (self._size + self._scratch // FLOAT + 1) * rows
         fits = before is not None and before.memory.size >= size
         memory = before.memory if fits else np.empty(size, np.float32)
-        table = self._table.copy()
-        table[self._temporary, 0] = memory.ctypes.data + rows * self._offsets
-        shapes = [(rows, *shape) for shape in self._shapes]
-        scratch = memory.ctypes.data + self._size * rows * FLOAT
-        self._threads.room = _ThreadBuffers(rows, memory, table, table.ctypes.data, scratch, shapes)
-        return self._threads.room
+        buffers = self._buffers.copy()
+        buffers["address"][self._temporary] = memory.ctypes.data + rows * self._offsets
+        self._threads.room = room = _ThreadBuffers(
+            rows=rows,
+            memory=memory,
+            buffers=buffers,
+            address=buffers.ctypes.data,
+            scratch=memory.ctypes.data + self._size * rows * FLOAT,
+            shapes=[(rows, *shape) for shape in self._shapes],
+        )
+        return room
 
-    def __call__(self, rows: int, inputs: Sequence[np.ndarray], past: int = 0) -> list[np.ndarray]:
+    def __call__(
+        self, rows: int, inputs: Sequence[np.ndarray], past: Past | None = None
+    ) -> list[np.ndarray]:
         """Run it.
 
         Args:
             rows: B.
             inputs: (B, ...) of float32; one (1, ...) is every row's.
-            past: the address of what `attend` reads, `struct past` of the library.
+            past: what attention reads; None for a program without.
 
         Returns:
             The outputs, (B, ...) each.
         """
         room = self._room(rows)
-        table = room.table
+        addresses, widths = room.buffers["address"], room.buffers["width"]
         outputs = [np.empty(shape, np.float32) for shape in room.shapes]
         kept = [np.ascontiguousarray(x, np.float32) for x in inputs]
         for buffer, width, x in zip(self._begun, self._begun_widths, kept, strict=True):
-            table[buffer, 0] = address(x)
-            table[buffer, 1] = width if len(x) == rows else 0
+            addresses[buffer] = address(x)
+            widths[buffer] = width if len(x) == rows else 0
         for buffer, x in zip(self._made, outputs, strict=True):
-            table[buffer, 0] = address(x)
-        self._run(*self._code, rows, room.at, past, room.scratch)
+            addresses[buffer] = address(x)
+        state = None if past is None else ctypes.byref(past)
+        self._run(*self._code, rows, room.address, state, room.scratch)
         return outputs
+
+
+class Past(ctypes.Structure):
+    """`past` of the library: the keys and values that tokens read, and which of them.
+
+    Attributes:
+        kept: the arrays whose addresses these are.
+    """
+
+    _fields_: ClassVar = [
+        *((name, ctypes.c_void_p) for name in ("keys", "values", "rows", "starts", "ends")),
+        *((name, ctypes.c_void_p) for name in ("order", "like", "until")),
+        *((name, ctypes.c_int64) for name in ("slots", "room")),
+        *((name, ctypes.c_void_p) for name in ("weights", "source_keys", "source_values")),
+        *((name, ctypes.c_void_p) for name in ("owners", "lengths")),
+        ("places", ctypes.c_int64),
+    ]
+
+    kept: tuple[np.ndarray, ...]
 
 
 def past_of(
@@ -349,8 +383,8 @@ def past_of(
     rows: Sequence[int] | None = None,
     origins: tuple[np.ndarray, np.ndarray] | None = None,
     sources: tuple[Sequence[np.ndarray], Sequence[int], Sequence[int]] | None = None,
-) -> tuple[np.ndarray, ...]:
-    """Return `struct past` of the library, and what must live as long.
+) -> Past:
+    """Lay out for the library what tokens read of a cache, and of their sources.
 
     Args:
         places: the addresses of the keys (B, heads, slots, D) of each layer, then of its values.
@@ -363,29 +397,51 @@ def past_of(
         sources: the keys (S, heads, L, D) of each layer, then the values; which source each row
             has, B of them; and their lengths, S of them.
     """
-    leaves, owners, lengths = sources or ((), (), ())
-    width = leaves[0].shape[2] if leaves else 0
-    leaves = [np.ascontiguousarray(x, np.float32) for x in leaves]
-    room = max(*ends, width)
     order = of_tokens = range(len(starts))
-    if leaves:
+    kept, of_sources, width = [places], {}, 0
+    if sources:
+        leaves, owners, lengths = sources
+        leaves = [np.ascontiguousarray(x, np.float32) for x in leaves]
         owners = owners if rows is None else [owners[row] for row in rows]
         order = np.argsort(owners, kind="stable")  # tokens that read the same
+        width = leaves[0].shape[2]
+        addresses = np.array([x.ctypes.data for x in leaves], np.int64)
+        integers = np.array(owners, np.int64), np.array(lengths, np.int64)
+        kept += [*leaves, addresses, *integers]
+        of_sources = {
+            "source_keys": addresses.ctypes.data,
+            "source_values": addresses.ctypes.data + addresses.nbytes // 2,
+            "owners": integers[0].ctypes.data,
+            "lengths": integers[1].ctypes.data,
+            "places": width,
+        }
     elif origins is not None:
         groups = np.where(origins[1] > 0, origins[0], of_tokens)
         for _ in range(4):  # from row to row, 16 of them
             groups = groups[groups]
         order = np.argsort(groups, kind="stable")
+    if origins is not None:
+        like, until = (np.array(x, np.int64) for x in origins)
+        kept += [like, until]
+        of_sources |= {"like": like.ctypes.data, "until": until.ctypes.data}
     tokens = np.array([of_tokens if rows is None else rows, starts, ends, order], np.int64)
-    integers = [[x.ctypes.data for x in leaves], owners, lengths, *(origins or ())]
-    kept = [np.array(x, np.int64) for x in integers]
+    room = max(*ends, width)
     weights = np.empty(MOST_PARTS * room, np.float32)
-    at, begins = places.ctypes.data, [x.ctypes.data for x in kept]
-    by_token = (tokens.ctypes.data + i * tokens.strides[0] for i in range(4))
-    own = at, at + places.nbytes // 2, *by_token, *(begins[3:] or (0, 0)), slots
-    of_sources = begins[0], begins[0] + kept[0].nbytes // 2, *begins[1:3], width
-    numbers = *own, room, weights.ctypes.data, *of_sources
-    return np.array(numbers, np.int64), places, weights, tokens, *kept, *leaves
+    at, token, step = places.ctypes.data, tokens.ctypes.data, tokens.strides[0]
+    past = Past(
+        keys=at,
+        values=at + places.nbytes // 2,
+        rows=token,
+        starts=token + step,
+        ends=token + 2 * step,
+        order=token + 3 * step,
+        slots=slots,
+        room=room,
+        weights=weights.ctypes.data,
+        **of_sources,
+    )
+    past.kept = *kept, tokens, weights
+    return past
 
 
 def _merged(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seqgen.engines.arrays import attend_each, attend_to_past
-from seqgen.engines.native.recording import Program, Recorded, Recording, past_of, recorded
+from seqgen.engines.native.recording import Past, Program, Recorded, Recording, past_of, recorded
 from seqgen.engines.ops import ArrayOps, Ops
 from seqgen.engines.weights import Weights
 from seqgen.models.arrays import NeuralArrays
@@ -63,9 +63,9 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
             return super().stacked(x, rotation, attend)
         tokens = own.tokens()
         if x.shape[1] == 1:
-            past, *_kept = self._past_of(own.state, *tokens)
+            past = self._past_of(own.state, *tokens)
             inputs = [x] if rotation is None else [x, rotation]
-            return self.program(len(x), inputs, past.ctypes.data)[0]
+            return self.program(len(x), inputs, past)[0]
         if rotation is not None:
             rotation = np.broadcast_to(rotation, (*x.shape[:2], *rotation.shape[-2:]))
             rotation = rotation.reshape(-1, 1, *rotation.shape[-2:])
@@ -82,9 +82,9 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
         inputs, y = [x] if rotation is None else [x, rotation], np.empty_like(x)
         for begin in range(0, len(y), MOST_TOKENS):
             some = slice(begin, begin + MOST_TOKENS)
-            past, *_kept = self._past_of(state, *(numbers[some] for numbers in tokens))
+            past = self._past_of(state, *(numbers[some] for numbers in tokens))
             of_these = [numbers[some] for numbers in inputs]
-            y[some] = self.program(len(y[some]), of_these, past.ctypes.data)[0]
+            y[some] = self.program(len(y[some]), of_these, past)[0]
         return y
 
     @property
@@ -130,8 +130,8 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
 
     def _past_of(
         self, state: KVCache, rows: Sequence[int], starts: Sequence[int], ends: Sequence[int]
-    ) -> tuple[np.ndarray, ...]:
-        """Return what the library reads a cache by, and what must live as long.
+    ) -> Past:
+        """Lay out for the library what tokens read of a cache.
 
         Args:
             state: the cache.
