@@ -39,6 +39,7 @@ class Texts:
         taken: texts read so far.
         left_out: records without a text, so far, and the first of their lines, from 1.
         known: the keys of the last record.
+        is_empty: whether no record so far has anything at the key.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Texts:
     left_out: int = 0
     first: list[int] = field(default_factory=list)
     known: list[str] = field(default_factory=list)
+    is_empty: bool = True
 
     def of_json(self, chunks: Iterable[str]) -> Iterator[str]:
         """Yield the texts of JSON Lines, each with its newline.
@@ -85,6 +87,7 @@ class Texts:
 
     def _of(self, record: Any, number: int) -> Iterator[str]:
         text = record.get(self.key) if isinstance(record, dict) else None
+        self.is_empty &= text is None
         if not isinstance(text, str) or _has_surrogates(text):
             self.known = list(record) if isinstance(record, dict) and record else self.known
             self.left_out += 1
@@ -99,20 +102,24 @@ class Texts:
         if not self.taken:
             keys = f"; its records have {', '.join(self.known[:8])}" if self.known else ""
             if self.key in self.known:
-                raise SeqgenError(f"{self.key!r} in {self.name} is never text{keys}")
+                what = "empty" if self.is_empty else "never text"
+                raise SeqgenError(f"{self.key!r} in {self.name} is {what}{keys}")
             hint = did_you_mean(self.key, self.known) or keys
             raise SeqgenError(f"{self.name} has no record with a text {self.key!r}{hint}")
 
     @property
     def notice(self) -> str | None:
-        """What was left out, in one line; None if nothing was."""
-        if not self.left_out:
-            return None
-        more = ", ..." if self.left_out > len(self.first) else ""
-        return (
-            f"{plural(self.left_out, 'record')} of {self.name} left out, without a text "
-            f"{self.key!r}: {', '.join(map(str, self.first))}{more}"
-        )
+        """Records that were left out and columns with one name, in one line; None without any."""
+        said = []
+        if self.left_out:
+            more = ", ..." if self.left_out > len(self.first) else ""
+            said.append(
+                f"{plural(self.left_out, 'record')} of {self.name} left out, without a text "
+                f"{self.key!r}: {', '.join(map(str, self.first))}{more}"
+            )
+        if (columns := self.known.count(self.key)) > 1:  # of parquet
+            said.append(f"{self.name} has {columns} columns {self.key!r}, and the last is read")
+        return "; ".join(said) or None
 
 
 def _parsed(line: str) -> Any:

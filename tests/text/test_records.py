@@ -95,6 +95,24 @@ def test_parquet_is_as_json_lines(tmp_path, stdin, capsys):
     )
 
 
+def test_an_empty_column_and_one_that_is_there_twice(tmp_path, capsys):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    for texts in ([], [None, None]):
+        table = pyarrow.table({"t": pyarrow.array(texts, pyarrow.string())})
+        parquet.write_table(table, tmp_path / "d.parquet")
+        said = refusal(capsys, "train", tmp_path / "d.parquet", "--field", "t", *COUNT)
+        assert said.endswith(
+            "'t' in " + str(tmp_path / "d.parquet") + " is empty; its records have t"
+        )
+    columns = [pyarrow.array(texts) for texts in (["one"], ["two"])]
+    parquet.write_table(pyarrow.table(columns, names=["t", "t"]), tmp_path / "d.parquet")
+    assert run(["train", str(tmp_path / "d.parquet"), "--field", "t", *COUNT]) == 0
+    assert "has 2 columns 't', and the last is read" in capsys.readouterr().err
+    assert read_text() == "two\n"
+
+
 def test_what_is_held_out_may_be_records(tmp_path):
     for name, text in (("d", "abab\n" * 9), ("v", "ba")):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps({"t": text}) + "\n")
