@@ -1,5 +1,16 @@
 """Trained models on disk: a folder each, found by name, by path, or as the latest."""
 
+from seqgen.store.cache import (
+    cached_files,
+    clear_cache,
+    data_of,
+    foreign_files,
+    keep_text,
+    kept_index_files,
+    measurements,
+    text_of,
+    tokens_folder,
+)
 from seqgen.store.finding import (
     LONGEST_NAME,
     check_free,
@@ -15,17 +26,6 @@ from seqgen.store.finding import (
     with_parts,
 )
 from seqgen.store.folder import MetricsLog
-from seqgen.store.kept_data import (
-    cached_files,
-    clear_cache,
-    data_of,
-    foreign_files,
-    keep_text,
-    kept_index_files,
-    measurements,
-    text_of,
-    tokens_folder,
-)
 from seqgen.store.layout import (
     CHECKPOINTS,
     CONFIG,

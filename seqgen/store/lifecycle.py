@@ -10,8 +10,8 @@ from pathlib import Path
 
 from seqgen.errors import SeqgenError, reported
 from seqgen.files import sync_folder
+from seqgen.store.cache import clear_leftovers
 from seqgen.store.finding import LATEST, LONGEST_NAME, check_free
-from seqgen.store.kept_data import clear_leftovers
 from seqgen.store.layout import models_folder, models_locked
 from seqgen.store.model import Reference, StoredModel, models_of
 from seqgen.store.ownership import (

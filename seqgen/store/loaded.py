@@ -14,7 +14,8 @@ from seqgen.errors import SeqgenError
 from seqgen.models.inference import InferenceModel
 from seqgen.settings import WHOLE_NUMBERS, DataConfig, Documents, require
 from seqgen.settings.scoring import CacheConfig
-from seqgen.store import StoredMixture, StoredModel, layout
+from seqgen.store import layout
+from seqgen.store.mixtures import StoredMixture
 from seqgen.text.corpus import Corpus, Unknowns, encode_corpus
 from seqgen.text.framing import Framing
 from seqgen.text.labels import Labels, joined
@@ -41,6 +42,7 @@ from seqgen.wording import plural
 if TYPE_CHECKING:
     from seqgen.models.base import LanguageModel
     from seqgen.models.state import Opens
+    from seqgen.store.model import StoredModel
 
     Source = Sequence[int] | Vectors
     Opening = tuple[Opens | None, list[int]]

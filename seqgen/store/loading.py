@@ -10,15 +10,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqgen import registry, store
+from seqgen import registry
 from seqgen.engines.choice import NO_ARRAY_MODEL, EngineChoice, Workload, choose_engine
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.arrays import ArrayModel, NeuralArrays
 from seqgen.models.inference import InferenceModel
 from seqgen.settings import WHOLE_NUMBERS, DataConfig, Direction
 from seqgen.settings.scoring import CacheConfig
-from seqgen.store import StoredMixture, StoredModel
+from seqgen.store import layout
+from seqgen.store.finding import find_all
 from seqgen.store.loaded import LoadedModel
+from seqgen.store.mixtures import StoredMixture
+from seqgen.store.model import StoredModel
 from seqgen.text.labels import Labels
 from seqgen.text.tokenizers import Tokenizer
 
@@ -102,7 +105,7 @@ def load(
         UsageError: the model, or the device, has no whole numbers.
         SeqgenError: there is no such model, or it is damaged, or it can have no cache.
     """
-    stored = store.find_all(name)
+    stored = find_all(name)
     require_language_model(stored)
     loaded = load_any(stored, device, precision, work)
     require_whole_numbers(loaded, precision)
@@ -233,7 +236,7 @@ def load_over_arrays(stored: StoredModel, whole: bool = False) -> LoadedModel | 
 def load_stored(stored: StoredModel, device: torch.device, precision: Precision) -> LoadedModel:
     """Load what `stored` holds; see `load`."""
     from seqgen.engines.precision import in_precision
-    from seqgen.store.machine import choose_products
+    from seqgen.store.torch_models import choose_products
 
     loaded = _assembled(stored, *stored.load())
     choose_products(device)
@@ -359,7 +362,7 @@ def _way_out(first: LoadedModel, other: LoadedModel) -> str:
     apart = _source_vocabulary(other) != _source_vocabulary(first)
     if apart and of_tokens and not (different and joint):
         own = first.source_tokenizer is not first.tokenizer
-        folder = first.stored.path / store.SOURCE_TOKENIZER if own else first.stored.path
+        folder = first.stored.path / layout.SOURCE_TOKENIZER if own else first.stored.path
         ways.append(f"--source-tokenizer {folder}")
     return f"; train one with {' and '.join(ways)}" if ways else ""
 
@@ -423,7 +426,7 @@ def load_directions(
 
     See `load`.
     """
-    stored = store.find_all(name)
+    stored = find_all(name)
     row = registry.known_architecture(stored.config["architecture"])
     plain = cache is None and not isinstance(stored, StoredMixture) and row is not None
     kind = (row.load_arrays() or row.load_model()) if plain else None

@@ -26,7 +26,7 @@ def digest_of_files(first: bytes, paths: Sequence[Path]) -> str:
     """
     if paths[-1].stat().st_size <= CHEAP:
         return _hash_of(first, paths)
-    from seqgen.store.kept_data import keep_measurement, kept_measurement
+    from seqgen.store.cache import keep_measurement, kept_measurement
 
     facts = [(str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in paths]
     about = {"question": "digest", "settings": first.decode(), "files": facts}

@@ -357,7 +357,7 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: a part is missing or damaged, or does not fit the others.
         """
-        from seqgen.store.filling import fill
+        from seqgen.store.torch_models import fill
         from seqgen.text.tokenizers import load_tokenizer
 
         model = fill(*self.shape(), self.weights, self.path)
@@ -411,7 +411,7 @@ class StoredModel(TrainingFolder):
         if self.is_adapter:
             from seqgen.models.base import load_weights
             from seqgen.models.low_rank import adapt
-            from seqgen.store.filling import fill
+            from seqgen.store.torch_models import fill
 
             model = fill(*self.shape(), self.base.weights, self.path)
             adapt(model, self.adapter.rank, self.adapter.alpha)
@@ -482,7 +482,7 @@ class StoredModel(TrainingFolder):
 
     def own_tensors(self) -> dict[str, Tensor]:
         """Return the tensors of `model.safetensors`; see `weights` for errors."""
-        from seqgen.store.filling import read_tensors
+        from seqgen.store.torch_models import read_tensors
 
         return read_tensors(self.path / layout.WEIGHTS)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError
-from seqgen.store.kept_data import data_of
+from seqgen.store.cache import data_of
 from seqgen.store.layout import TOKENIZER
 from seqgen.store.mixtures import parts_now
 
@@ -19,16 +19,8 @@ UNITS = ("bits_per_char", "bits_per_byte", "oov_bits_per_byte")
 UNKNOWNS = "val_oov_bits_per_byte"
 
 
-class InBits(Protocol):
-    """What has the `UNITS`, such as `ScoreTotals` and `Perplexity`."""
-
-    bits_per_char: float | None
-    bits_per_byte: float | None
-    oov_bits_per_byte: float | None
-
-
-def bits_record(score: InBits) -> dict[str, float | None]:
-    """Return the score of the held-out text in bits, by the keys of a result."""
+def bits_record(score: Any) -> dict[str, float | None]:
+    """Write the bits of a held-out text's `ScoreTotals` or `Perplexity` as keys of a result."""
     return {f"val_{unit}": getattr(score, unit) for unit in UNITS}
 
 

@@ -24,7 +24,7 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.mixture.members import members_of, side_by_side
 from seqgen.settings import MOST_WIDTH, Size, require
 from seqgen.settings.training import TrainingConfig
-from seqgen.store.kept_data import keep_measurement, kept_measurement
+from seqgen.store.cache import keep_measurement, kept_measurement
 from seqgen.text.batches import Batches
 from seqgen.training.datasets.prepared import Prepared, VocabSizes
 from seqgen.training.events import Notice, Report

@@ -33,8 +33,8 @@ from seqgen.settings.training import FINISHED, TrainingConfig
 from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredMixture, StoredModel
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.loading import load_mixture, load_stored
-from seqgen.store.machine import choose_products
 from seqgen.store.model import Adapter
+from seqgen.store.torch_models import choose_products
 from seqgen.text.batches import Batches
 from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.events import (

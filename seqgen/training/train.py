@@ -25,7 +25,7 @@ from seqgen.settings.setting import checked_strings
 from seqgen.settings.training import TrainingConfig
 from seqgen.store import StoredModel
 from seqgen.store.loaded import LoadedModel
-from seqgen.store.machine import choose_products
+from seqgen.store.torch_models import choose_products
 from seqgen.text.split import path_of
 from seqgen.text.training_files import notices_of
 from seqgen.training.choosing import (

@@ -73,7 +73,7 @@ def decode(written: Written, cases: Cases, threads: Threads, out: Output) -> Non
     import torch
 
     from seqgen.engines.native.library import library
-    from seqgen.store.machine import choose_products
+    from seqgen.store.torch_models import choose_products
 
     from .decode import measure
 
@@ -154,7 +154,7 @@ def train(trained: Trained, cases: Cases, machine: ExactMachine, out: Output) ->
         return
     require(text is None, "TEXT is for --recipe; the timings use random tokens")
     from seqgen.engines.precision import choose_device
-    from seqgen.store.machine import choose_products
+    from seqgen.store.torch_models import choose_products
 
     from .train import measure
 

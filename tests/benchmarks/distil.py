@@ -24,7 +24,7 @@ from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.scoring.loop import score_corpus
 from seqgen.settings.training import TrainingConfig
-from seqgen.store.machine import choose_products
+from seqgen.store.torch_models import choose_products
 from seqgen.text.batches import Batches, training_batches
 from seqgen.text.corpus import Corpus
 from seqgen.training.loop import Trainer

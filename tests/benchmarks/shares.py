@@ -24,7 +24,7 @@ from seqgen import registry
 from seqgen.cli.shell.output import put
 from seqgen.engines.precision import parameter_type
 from seqgen.settings.training import TrainingConfig
-from seqgen.store.machine import choose_products
+from seqgen.store.torch_models import choose_products
 from seqgen.text.batches import Batch, training_batches
 from seqgen.training.loop import Trainer
 from seqgen.training.run import Hooks, Listener, Run

@@ -18,7 +18,7 @@ from seqgen.engines.arrays import Affine, Products, each_row_alone, use_products
 from seqgen.engines.tensor_products import has_packed
 from seqgen.models.recurrent import linear_maps
 from seqgen.models.recurrent.linear_maps import over_loop
-from seqgen.store import machine
+from seqgen.store import torch_models
 
 needs_onednn = pytest.mark.skipif(not has_packed(), reason="torch has no oneDNN here")
 
@@ -120,7 +120,7 @@ def test_it_is_asked_only_where_it_is_faster_and_exact(packed, asked, monkeypatc
 def measured(monkeypatch, home, some):
     """Have this machine find these products to be the fastest, and forget what it found before."""
     shutil.rmtree(home / "cache", ignore_errors=True)
-    monkeypatch.setattr(machine, "fastest_products", lambda: Products(some=some))
+    monkeypatch.setattr(torch_models, "fastest_products", lambda: Products(some=some))
 
 
 @needs_onednn

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from seqgen import store
 from seqgen.cli import run
 from seqgen.files import LIST, delete_own, make_listed_folder, unlink_within, write_bytes
-from seqgen.store.kept_data import (
+from seqgen.store.cache import (
     clear_cache,
     clear_leftovers,
     keep_measurement,

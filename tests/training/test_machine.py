@@ -20,9 +20,9 @@ from seqgen.models.network import copied
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.settings.training import TrainingConfig
-from seqgen.store import kept_data as kept
-from seqgen.store import machine
-from seqgen.store.kept_data import keep_measurement, kept_measurement
+from seqgen.store import cache as kept
+from seqgen.store import torch_models
+from seqgen.store.cache import keep_measurement, kept_measurement
 from seqgen.text.batches import Batches, training_batches
 from seqgen.text.corpus import Corpus
 from seqgen.training import choosing, speed
@@ -351,12 +351,12 @@ def test_losses_are_compared_only_where_bf16_is_faster(monkeypatch):
 
 def test_steps_use_what_was_measured_first_and_keep_to_it(monkeypatch):
     first = Products("threaded", "whole")
-    monkeypatch.setattr(machine, "fastest_products", lambda: first)
-    machine.choose_products(CPU)
+    monkeypatch.setattr(torch_models, "fastest_products", lambda: first)
+    torch_models.choose_products(CPU)
     assert arrays._Settings.products == first
-    monkeypatch.setattr(machine, "fastest_products", lambda: pytest.fail("measured again"))
+    monkeypatch.setattr(torch_models, "fastest_products", lambda: pytest.fail("measured again"))
     arrays.use_products(Products())
-    machine.choose_products(CPU)
+    torch_models.choose_products(CPU)
     assert arrays._Settings.products == first
 
 
@@ -374,18 +374,18 @@ def test_another_torch_or_number_of_threads_is_another_machine(monkeypatch):
 def test_where_nothing_can_be_kept_steps_use_the_default(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr(machine, "fastest_products", lambda: Products("threaded"))
+    monkeypatch.setattr(torch_models, "fastest_products", lambda: Products("threaded"))
     arrays.use_products(Products("threaded"))
-    machine.choose_products(CPU)
+    torch_models.choose_products(CPU)
     assert arrays._Settings.products == Products()
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"found": {"one": "both"}}', '{"found": 3}'])
 def test_a_damaged_answer_is_found_again_or_the_default(damage, home):
-    machine.choose_products(CPU)
+    torch_models.choose_products(CPU)
     (path,) = (home / "cache" / "machine").iterdir()
     path.write_text(damage)
-    machine.choose_products(CPU)
+    torch_models.choose_products(CPU)
     assert arrays._Settings.products.one in arrays.ONE_ROW
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 

@@ -97,7 +97,7 @@ def versions() -> dict[str, str]:
 @functools.cache
 def machine() -> dict[str, str]:
     """Return what this machine is."""
-    from seqgen.store.kept_data import processor
+    from seqgen.store.cache import processor
 
     return {"platform": platform.platform(), "processor": processor()}
 

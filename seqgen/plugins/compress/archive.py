@@ -36,7 +36,7 @@ from seqgen.models.arrays import ArrayModel
 from seqgen.models.ngram.arrays import NGramArrays
 from seqgen.packages import require_packages
 from seqgen.settings import require
-from seqgen.store.kept_data import processor
+from seqgen.store.cache import processor
 from seqgen.store.loaded import LoadedModel
 
 MAGIC, FIRST_MAGIC = b"\x93SGC", b"\x93SG1"

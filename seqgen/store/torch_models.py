@@ -1,18 +1,24 @@
-"""Building a model from stored weights, never larger than what is stored."""
+"""Stored models in PyTorch: built from their weights, and how they ask for matrix products."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from seqgen.engines.arrays import Products, use_products
 from seqgen.engines.memory_limit import SizeLimit, SizeLimitExceeded, undrawn
+from seqgen.engines.tensor_products import fastest_products
 from seqgen.errors import SeqgenError, first_line
 from seqgen.files import regular
 from seqgen.models.base import LanguageModel, take_weights
 from seqgen.settings import ModelConfig
+from seqgen.store.cache import keep_measurement, kept_measurement
 from seqgen.store.layout import CONFIG, WEIGHTS
 
 # Elements that a model may compute besides its stored ones, such as the angles of positions.
@@ -71,3 +77,36 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         with safe_open(regular(path), "pt") as file:
             tensors[name] = file.get_tensor(name).clone()
     return tensors
+
+
+STEPS = {"question": "products of decoding steps", "version": 2}
+
+
+def choose_products(device: torch.device, of_run: Mapping[str, Any] | None = None) -> None:
+    """Have models on a CPU ask for their products in the way that is fastest here.
+
+    That holds for decoding steps, and in float32 for the training of recurrent layers.
+
+    It is measured once, in some milliseconds, and kept: the ways differ in rounding, and a seed
+    is to give the same text every time. Where nothing can be kept it is the default.
+
+    Args:
+        device: where the models are.
+        of_run: what the checkpoint of a resumed run says of its products. They are used again,
+            whatever would be measured now, so that the run has the weights of one that never
+            stopped.
+    """
+    if device.type != "cpu":
+        return
+    products = _products_of(of_run) or _products_of(kept_measurement(STEPS))
+    if products is None:
+        products = _products_of(keep_measurement(STEPS, dataclasses.asdict(fastest_products())))
+    use_products(products or Products())
+
+
+def _products_of(stored: Mapping[str, Any] | None) -> Products | None:
+    """Return the products that were stored; None if none were, or none that this version has."""
+    try:
+        return Products(**stored) if stored else None
+    except (TypeError, ValueError):
+        return None
