@@ -89,18 +89,24 @@ def _read(files: list[str], against: list[str]) -> ComparedTexts:
 
 def _put_corpus(texts: ComparedTexts, options: BleuOptions, test: BleuTest, out: Output) -> None:
     """Write the score of a whole text, with its interval if one is asked for."""
-    from seqgen.scoring import bleu as scoring
+    from seqgen.metrics.bleu import corpus_score
+    from seqgen.scoring.bleu import record_of
 
-    score = scoring.bleu(texts, options, test.samples if test.confidence else 0, test.seed)
-    if not out.record(scoring.record_of(score)):
+    resamples = test.samples if test.confidence else 0
+    score = corpus_score(
+        texts.hypotheses, texts.references, options, bootstrap=resamples, seed=test.seed
+    )
+    if not out.record(record_of(score)):
         put((score.text if out.explains else score.short_text) + "\n")
 
 
 def _put_sentences(texts: ComparedTexts, metrics: Sequence[BleuOptions], out: Output) -> None:
     """Write a line's scores a line, to be pasted beside the lines; signatures are progress."""
-    from seqgen.scoring.bleu import record_of, sentence_bleu
+    from seqgen.metrics.bleu import sentence_scores
+    from seqgen.scoring.bleu import record_of
 
-    scores = zip(*(sentence_bleu(texts, one) for one in metrics), strict=True)
+    each = (sentence_scores(texts.hypotheses, texts.references, one) for one in metrics)
+    scores = zip(*each, strict=True)
     for number, of_line in enumerate(scores):
         if out.json:
             for one in of_line:

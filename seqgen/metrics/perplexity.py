@@ -73,13 +73,13 @@ class ScoreTotals:
     @property
     def perplexity(self) -> float | None:
         """exp(total nats / total tokens), `<unk>` scored as a word."""
-        return _exp(self.nats_per_token)
+        return perplexity_of(self.nats_per_token)
 
     @property
     def perplexity_without_oov(self) -> float | None:
         """The same over the tokens that are not `<unk>`."""
         known = self.tokens - self.oov
-        return _exp((self.nll_nats - self.oov_nats) / known) if known else None
+        return perplexity_of((self.nll_nats - self.oov_nats) / known) if known else None
 
     @property
     def bits_per_token(self) -> float | None:
@@ -89,7 +89,7 @@ class ScoreTotals:
     @property
     def perplexity_per_word(self) -> float | None:
         """exp(total nats / words): comparable over tokenizers, unless they have unknowns."""
-        return _exp(self.nll_nats / self.words) if self.words else None
+        return perplexity_of(self.nll_nats / self.words) if self.words else None
 
     @property
     def nats_per_word(self) -> float | None:
@@ -149,7 +149,8 @@ class ScoreTotals:
         return self.top5 / self.tokens if self.tokens and self.ranked == self.tokens else None
 
 
-def _exp(nats: float | None) -> float | None:
+def perplexity_of(nats: float | None) -> float | None:
+    """Return e to the power of nats per token or word; infinity where that is too large."""
     if nats is None:
         return None
     return math.exp(nats) if nats < 700 else math.inf

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError
-from seqgen.metrics.bleu import SEED, Score, corpus_score, paired_scores, sentence_scores
+from seqgen.metrics.bleu import SEED, Score, paired_scores
 from seqgen.text.reading import lines
 from seqgen.wording import plural
 
@@ -26,6 +26,11 @@ class ComparedTexts:
 
     systems: Mapping[str, list[str]]
     references: list[list[str]]
+
+    @property
+    def hypotheses(self) -> list[str]:
+        """The lines of the first hypothesis file."""
+        return next(iter(self.systems.values()))
 
 
 def read_texts(
@@ -57,18 +62,6 @@ def read_texts(
                 "scored against line n, so all files need as many"
             )
     return ComparedTexts(read[0], list(read[1].values()))
-
-
-def bleu(texts: ComparedTexts, options: BleuOptions, bootstrap: int = 0, seed: int = SEED) -> Score:
-    """Score the first system; see `metrics.bleu.corpus_score`."""
-    hypotheses = next(iter(texts.systems.values()))
-    return corpus_score(hypotheses, texts.references, options, bootstrap=bootstrap, seed=seed)
-
-
-def sentence_bleu(texts: ComparedTexts, options: BleuOptions) -> Iterator[Score]:
-    """Yield the score of every line of the first system."""
-    hypotheses = next(iter(texts.systems.values()))
-    return sentence_scores(hypotheses, texts.references, options)
 
 
 def paired_bleu(

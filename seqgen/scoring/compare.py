@@ -22,8 +22,8 @@ from seqgen.metrics.bootstrap import (
 )
 from seqgen.metrics.perplexity import ScoreTotals, bits_of_text
 from seqgen.scoring.evaluate import held_out_text
-from seqgen.scoring.loop import add_up, in_order, score_corpus
-from seqgen.scoring.perplexity import for_model, protocol, scoring_signature
+from seqgen.scoring.loop import add_up, in_order
+from seqgen.scoring.perplexity import for_model, protocol, score_as, scoring_signature
 from seqgen.scoring.translations import Translating, paired_records, translate
 from seqgen.store.loading import is_language_model
 from seqgen.text.corpus import Unknowns
@@ -67,15 +67,7 @@ def score_each_line(loaded: LoadedModel, text: str | Pairs, scoring: Scoring) ->
         corpus = replace(corpus, sources=text.encoded_sources(loaded.source_tokenizer, None))
     if corpus.tokens.size == 0:
         raise SeqgenError(f"the text contains no token of {loaded.stored.name}: nothing to score")
-    scored = in_order(
-        score_corpus(
-            loaded.model,
-            corpus,
-            scoring.batch_size,
-            scoring.stride,
-            direction=loaded.data.direction,
-        )
-    )
+    scored = in_order(score_as(scoring, loaded, corpus))
     if documents == "line":
         line = scored.documents
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.metrics.perplexity import perplexity_of
 from seqgen.models.inference import InferenceModel
 from seqgen.models.mixture.equations import Mixed, guide_of
 from seqgen.models.mixture.fitting import MatchedOrders, fit_by_order, fit_weights, mixed_log_probs
@@ -24,7 +24,7 @@ from seqgen.text.pairs import Pairs, encode_pairs
 from seqgen.text.tokenfile import TokenFile
 
 if TYPE_CHECKING:
-    from seqgen.settings import Direction, Documents
+    from seqgen.settings import Direction
     from seqgen.store.loaded import LoadedModel
     from seqgen.text.corpus import Corpus
 
@@ -216,8 +216,8 @@ def fit(
         model=mixed.stored.name,
         weights=weights,
         tokens=int(log_probs.shape[0]),
-        perplexity=_perplexity(nats),
-        components=[_perplexity(-float(column.mean())) for column in log_probs.T],
+        perplexity=perplexity_of(nats),
+        components=[perplexity_of(-float(column.mean())) for column in log_probs.T],
         rounds=rounds,
         cache=cache,
     )
@@ -328,23 +328,21 @@ def _columns(
         SeqgenError: there is no token.
     """
     scoring = for_model(loaded, scoring)
-    corpus = _corpus(loaded, text, scoring.documents)
+    if isinstance(text, Pairs):
+        corpus = encode_pairs(text, loaded.tokenizers)
+    elif isinstance(text, TokenFile):
+        check_token_file(loaded, text, scoring.documents)
+        corpus = text.corpus
+    else:
+        corpus = loaded.encode(text, scoring.documents)
     if not corpus.tokens.size:
         raise SeqgenError("there is no token to fit weights on")
-    how = scoring.batch_size, loaded.data.direction, scoring.stride
-    return corpus, lambda part: token_log_probs(part, corpus, *how)
 
+    def columns(part: InferenceModel) -> np.ndarray:
+        direction = loaded.data.direction
+        return token_log_probs(part, corpus, scoring.batch_size, direction, scoring.stride)
 
-def _corpus(
-    loaded: LoadedModel, text: Iterable[str] | TokenFile | Pairs, documents: Documents
-) -> Corpus:
-    """Return what every component scores."""
-    if isinstance(text, Pairs):
-        return encode_pairs(text, loaded.tokenizers)
-    if isinstance(text, TokenFile):
-        check_token_file(loaded, text, documents)
-        return text.corpus
-    return loaded.encode(text, documents)
+    return corpus, columns
 
 
 def token_log_probs(
@@ -357,10 +355,6 @@ def token_log_probs(
     """Return the log-probability of every token of a corpus, in its order, (N,) float64."""
     pieces = score_corpus(model, corpus, batch_size, stride, "log_probs", direction)
     return in_order(pieces).log_probs
-
-
-def _perplexity(nats: float) -> float:
-    return math.exp(nats) if nats < 700 else math.inf
 
 
 # A gate reads every part's whole distribution, which n-gram models otherwise need not write out.

@@ -12,7 +12,7 @@ import numpy as np
 
 from seqgen.generation.prompts import ready
 from seqgen.metrics.perplexity import LN2, ScoreTotals
-from seqgen.scoring.loop import POOL, Scored, add_up, in_order, score_corpus
+from seqgen.scoring.loop import POOL, Scored, add_up, in_order
 from seqgen.scoring.perplexity import (
     Perplexity,
     figures,
@@ -116,16 +116,7 @@ def _score_texts(
     corpus = replace(corpus, sources=sources)
     of_unknowns = np.searchsorted(corpus.ends, unknowns.places, side="right")
     oov_bytes = np.bincount(of_unknowns, unknowns.sizes, minlength=len(texts))
-    whole = in_order(
-        score_corpus(
-            loaded.model,
-            corpus,
-            scoring.batch_size,
-            scoring.stride,
-            scoring.want,
-            loaded.data.direction,
-        )
-    )
+    whole = in_order(score_as(scoring, loaded, corpus))
     for number, (begin, end) in enumerate(zip(corpus.starts, corpus.ends, strict=True)):
         of_line = whole.take(slice(begin, end - scoring.no_end))
         text = texts[number].removesuffix(NEWLINE) if scoring.no_end else texts[number]

@@ -38,6 +38,7 @@ from seqgen.store.layout import (
     SOURCE_TOKENIZER,
     TOKENIZER,
     VALIDATION,
+    VALIDATION_PAIRS,
     VALIDATION_TOKENS,
     WEIGHTS,
     home,

@@ -35,6 +35,9 @@ from seqgen.files import (
 )
 from seqgen.store.layout import home
 
+# Large texts that have been encoded; indexed texts, each with its suffix array; texts that came
+# by standard input, named by their hash; and what was measured on this machine.
+KINDS = ("tokens", "index", "text", "machine")
 # The name of a text while it is being received.
 ARRIVING = "arriving"
 
@@ -45,7 +48,7 @@ def keep_text(blocks: Iterator[bytes]) -> Path:
     Raises:
         SeqgenError: the cache cannot be written.
     """
-    folder = texts_folder()
+    folder = cache_folder("text")
     digest = hashlib.sha256()
     with reported(f"{folder} cannot be written"):
         make_listed_folder(folder)
@@ -57,22 +60,17 @@ def keep_text(blocks: Iterator[bytes]) -> Path:
 
 
 def _kept_as(digest: hashlib._Hash) -> Path:
-    return texts_folder() / f"{digest.hexdigest()[:32]}.txt"
+    return cache_folder("text") / f"{digest.hexdigest()[:32]}.txt"
 
 
-def texts_folder() -> Path:
-    """Return the folder of texts from standard input, named by their hash."""
-    return home() / "cache" / "text"
+def cache_folder(kind: str) -> Path:
+    """Return the folder of one kind of cached files; see `KINDS`."""
+    return home() / "cache" / kind
 
 
 def tokens_folder() -> Path:
     """Return the folder of large texts that have been encoded."""
-    return home() / "cache" / "tokens"
-
-
-def indexes_folder() -> Path:
-    """Return the folder of texts that have been indexed, each with its suffix array."""
-    return home() / "cache" / "index"
+    return cache_folder("tokens")
 
 
 def kept_index_files(
@@ -90,7 +88,7 @@ def kept_index_files(
         SeqgenError: the cache cannot be written, or the text cannot be read.
     """
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
-    folder = indexes_folder()
+    folder = cache_folder("index")
     if not all((folder / f"{key}.{ending}").exists() for ending in endings):
         made = content()
         with reported(f"{folder} cannot be written"):
@@ -100,19 +98,14 @@ def kept_index_files(
     return [folder / f"{key}.{ending}" for ending in endings]
 
 
-def measurements_folder() -> Path:
-    """Return the folder that keeps what was measured on this machine, so that it is done once."""
-    return home() / "cache" / "machine"
-
-
 def measurements() -> list[Path]:
     """Return the files of what was measured on this machine."""
-    return [*_finished(measurements_folder())]
+    return [*_finished(cache_folder("machine"))]
 
 
 def cached_files() -> list[Path]:
     """Return every file of the cache: tokens, indexes, then texts that came by standard input."""
-    folders = tokens_folder(), indexes_folder(), texts_folder()
+    folders = map(cache_folder, ("tokens", "index", "text"))
     return [path for folder in folders for path in sorted(_finished(folder))]
 
 
@@ -126,21 +119,17 @@ def foreign_files() -> list[Path]:
     Of folders that are behind a link, which is not followed, that is the link.
     """
     foreign: dict[Path, None] = {}
-    for folder in map(CacheFolder, _folders()):
+    for folder in map(CacheFolder, map(cache_folder, KINDS)):
         own = set(folder.own())
         there = [folder.link] if folder.link else sorted(folder.entries())
         foreign |= dict.fromkeys(path for path in there if path not in own)
     return [*foreign]
 
 
-def _folders() -> tuple[Path, ...]:
-    return tokens_folder(), indexes_folder(), texts_folder(), measurements_folder()
-
-
 def clear_leftovers() -> list[Path]:
     """Delete files that killed runs left unfinished in the cache; return them."""
     gone = []
-    for folder in map(CacheFolder, _folders()):
+    for folder in map(CacheFolder, map(cache_folder, KINDS)):
         with contextlib.suppress(OSError):
             gone += [p for p in folder.entries() if is_temporary(p) and folder.delete(p)]
     return gone
@@ -154,10 +143,10 @@ def clear_cache() -> list[Path]:
     Raises:
         OSError: a folder cannot be written.
     """
-    folders = map(CacheFolder, (tokens_folder(), indexes_folder(), measurements_folder()))
+    folders = map(cache_folder, ("tokens", "index", "machine"))
     return [
         path
-        for folder in folders
+        for folder in map(CacheFolder, folders)
         for path in folder.entries()
         if not is_temporary(path) and folder.delete(path)
     ]
@@ -181,7 +170,7 @@ def text_of(data: dict[str, Any]) -> tuple[Path, ...]:
     paths = tuple(map(Path, data["files"]))
     if all(path.exists() for path in paths):
         return paths
-    kept = texts_folder() / f"{data['sha256'][:32]}.txt"
+    kept = cache_folder("text") / f"{data['sha256'][:32]}.txt"
     if kept.exists():
         return (kept,)
     gone = next(path for path in paths if not path.exists())
@@ -232,7 +221,7 @@ def _put(temporary: Path, place: Path, damaged: Callable[[], bool]) -> None:
 
 
 def _measurement_file(about: dict[str, Any]) -> Path:
-    return measurements_folder() / f"{name_of_measurement(_machine(), about)}.json"
+    return cache_folder("machine") / f"{name_of_measurement(_machine(), about)}.json"
 
 
 def _machine() -> dict[str, Any]:

@@ -21,7 +21,6 @@ from seqgen.store.ownership import (
     require_model,
     restore,
     restore_all,
-    taken,
 )
 
 LATEST = "latest"
@@ -84,7 +83,7 @@ def is_free(name: str) -> bool:
     """Return whether nothing has a name, or only a model without weights."""
     place = models_folder() / name
     restore(place)
-    return not taken(place) or (is_model(place) and holds_no_weights(place))
+    return not os.path.lexists(place) or (is_model(place) and holds_no_weights(place))
 
 
 def list_models() -> list[StoredModel]:
@@ -211,7 +210,7 @@ def rename(model: StoredModel, name: str) -> StoredModel:
             f"{model.path} is a link to {model.path.resolve()}: rename that, or the link itself"
         )
     path = model.path.resolve().with_name(name)
-    if taken(path):
+    if os.path.lexists(path):
         raise UsageError(f"a model named {name!r} already exists; choose another name")
     with reported(f"{model.path} cannot be renamed"), model.locked():
         forget_replacements()

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any
@@ -33,23 +33,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from seqgen.text.sources import VectorSources
-
-
-@contextlib.contextmanager
-def writing(path: Path, kept: str) -> Iterator[None]:
-    """Turn an OSError into one line that says that `path` cannot be written.
-
-    Args:
-        path: what is written.
-        kept: what is left in spite of that.
-
-    Raises:
-        SeqgenError: instead of an OSError.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise SeqgenError(f"{path} cannot be written: {error.strerror}; {kept}") from None
 
 
 def copy_folder(folder: Path, other: Path) -> None:
@@ -209,9 +192,18 @@ class ModelFolder:
             raise SeqgenError(f"{self.path / part} is damaged: it contains no table")
         return value
 
-    def writing(self, part: str = "") -> contextlib.AbstractContextManager[None]:
-        """Report in one line that a part of the folder cannot be written, and what is left."""
-        return writing(self.path / part, self.kept)
+    @contextlib.contextmanager
+    def writing(self, part: str = "") -> Iterator[None]:
+        """Report in one line that a part of the folder cannot be written, and what is left.
+
+        Raises:
+            SeqgenError: instead of an OSError.
+        """
+        path, kept = self.path / part, self.kept
+        try:
+            yield
+        except OSError as error:
+            raise SeqgenError(f"{path} cannot be written: {error.strerror}; {kept}") from None
 
     def place_of(self, part: str) -> Path:
         """Return the path of a file that is to be written, in a folder that is made if need be.
@@ -341,25 +333,18 @@ class ModelFolder:
                 if kept != lines:
                     write_bytes(self.path / part, b"".join(kept))
 
-    def write_validation(self, chunks: Iterator[str]) -> None:
-        """Keep the held-out text.
+    def write_held_out(self, part: str, chunks: Iterable[str]) -> None:
+        """Write a held-out text, or one side of held-out pairs as lines.
 
         Raises:
             OSError: it cannot be written, or not be read.
         """
-        self._write_text(layout.VALIDATION, chunks)
+        with replacing(self.place_of(part)) as file:
+            for chunk in chunks:
+                file.write(chunk.encode())
 
-    def write_validation_pairs(self, sources: Iterator[str], targets: Iterator[str]) -> None:
-        """Keep the held-out pairs, as lines.
-
-        Raises:
-            OSError: they cannot be written, or not be read.
-        """
-        for part, chunks in zip(layout.VALIDATION_PAIRS, (sources, targets), strict=True):
-            self._write_text(part, chunks)
-
-    def write_validation_vectors(self, sources: VectorSources, targets: Iterator[str]) -> None:
-        """Keep the held-out vectors, and their targets as lines.
+    def write_held_out_vectors(self, sources: VectorSources) -> None:
+        """Write the vectors that are the sources of held-out pairs.
 
         Raises:
             OSError: they cannot be written, or not be read.
@@ -367,12 +352,6 @@ class ModelFolder:
         from safetensors.numpy import save
 
         write_bytes(self.place_of(layout.VALIDATION_VECTORS), save(sources.joined()))
-        self._write_text(layout.VALIDATION_PAIRS[1], targets)
-
-    def _write_text(self, part: str, chunks: Iterator[str]) -> None:
-        with replacing(self.place_of(part)) as file:
-            for chunk in chunks:
-                file.write(chunk.encode())
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -24,7 +25,6 @@ from seqgen.store.ownership import (
     new_folder,
     require_model,
     strangers,
-    taken,
 )
 
 # The most files that a message names.
@@ -161,11 +161,11 @@ class NewModel(StoredModel):
             return
         with self.writing(), models_locked():
             place, old = self.place, None
-            if taken(place) and not (self.replaces and is_replaceable(place)):
+            if os.path.lexists(place) and not (self.replaces and is_replaceable(place)):
                 place = _unused(place.parent, place.name)
             # If the next two steps are broken off, the next run completes them.
             mark_ready(self.path)
-            if taken(place):
+            if os.path.lexists(place):
                 old = hide_folder(place)
                 if old is not None:  # of a link, nothing is replaced
                     _keep_modes(old, self.path)
@@ -230,7 +230,7 @@ def _begin(folder: Path, name: str | None, stem: str, held: contextlib.ExitStack
             place = folder / name if name else _unused(folder, stem)
             if is_being_built(place):
                 raise SeqgenError(f"{place.name} is being trained by another run; wait for it")
-            replaces = taken(place)
+            replaces = os.path.lexists(place)
             if replaces:
                 check_replaceable(place)
             if replaces and not place.is_symlink():
@@ -250,7 +250,7 @@ def _unused(folder: Path, stem: str) -> Path:
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "model"
     stem = stem[: LONGEST_NAME - len("-999")]
     number, path = 2, folder / stem
-    while taken(path) or is_being_built(path) or path.name == LATEST:
+    while os.path.lexists(path) or is_being_built(path) or path.name == LATEST:
         path = folder / f"{stem}-{number}"
         number += 1
     return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -673,16 +674,6 @@ def models_of(folder: Path) -> Iterator[StoredModel]:
             yield model
 
 
-class NoLog(MetricsLog):
-    """A log that nothing is written to."""
-
-    def __init__(self) -> None:
-        """Open nothing."""
-
-    def write(self, record: dict[str, Any]) -> None:
-        """Write nothing."""
-
-
 @dataclass(frozen=True)
 class ReadOnlyModel(StoredModel):
     """A model of a run on several ranks, as those see it that do not write: nothing is written.
@@ -712,4 +703,6 @@ class ReadOnlyModel(StoredModel):
 
     @contextlib.contextmanager
     def log(self, part: str) -> Iterator[MetricsLog]:
-        yield NoLog()
+        """Open a log that keeps nothing."""
+        with Path(os.devnull).open("wb", buffering=0) as file:
+            yield MetricsLog(file, self.writing)

@@ -172,11 +172,6 @@ NEW, GONE = "new", "gone"
 HIDDEN = re.compile(rf"\.(?P<name>[^/]+)\.[0-9a-f]{{8}}\.(?P<kind>{NEW}|{GONE})")
 
 
-def taken(place: Path) -> bool:
-    """Return whether anything exists at `place`, even a broken link."""
-    return os.path.lexists(place)
-
-
 def _hidden(place: Path, kind: str) -> Path:
     """Return a new name for a hidden folder of the model whose place is `place`."""
     return place.with_name(f".{place.name}.{secrets.token_hex(4)}.{kind}")
@@ -294,10 +289,10 @@ def is_being_built(place: Path) -> bool:
 
 def restore(place: Path) -> None:
     """Complete a replacement by a run that was killed after it had moved the old model away."""
-    if not taken(place) and any(own == place for _, own in _ready(place.parent)):
+    if not os.path.lexists(place) and any(own == place for _, own in _ready(place.parent)):
         with contextlib.suppress(OSError), models_locked():
             for path, own in _ready(place.parent):
-                if own == place and not taken(place) and _is_free(path):
+                if own == place and not os.path.lexists(place) and _is_free(path):
                     path.rename(place)
 
 
@@ -321,7 +316,7 @@ def clean_models(journal: IO[bytes]) -> list[Path]:
         with contextlib.suppress(OSError, SeqgenError):
             if not _is_free(path) or strangers(path):
                 continue
-            if is_ready(path) and not taken(place):
+            if is_ready(path) and not os.path.lexists(place):
                 path.rename(place)
                 continue
             _empty(path)

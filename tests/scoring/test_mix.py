@@ -16,7 +16,7 @@ from seqgen.cli import run
 from seqgen.errors import SeqgenError
 from seqgen.files import write_bytes
 from seqgen.scoring.mixing import combine, store_mixture
-from seqgen.scoring.mixture_fitting import _corpus, token_log_probs
+from seqgen.scoring.mixture_fitting import token_log_probs
 from seqgen.store.loading import Work, load
 from seqgen.training.train import train
 
@@ -429,7 +429,7 @@ def test_a_gate(models, capsys, monkeypatch):
     assert scored["nll_nats"] == mixed["nll_nats"]
     first, second = (load("O", work=work) for work in (None, Work()))
     log_probs = [
-        token_log_probs(one.model, _corpus(one, text.read_text(), "stream"))
+        token_log_probs(one.model, one.encode(text.read_text(), "stream"))
         for one in (first, second)
     ]
     assert type(first.model) is not type(second.model)

@@ -575,7 +575,8 @@ def test_times_are_in_utc():
 
 
 def test_loading_draws_nothing_and_shares_what_is_shared(tmp_path):
-    from seqgen.models.transformer.model import Transformer, TransformerConfig
+    from seqgen.models.transformer.model import Transformer
+    from seqgen.models.transformer.settings import TransformerConfig
 
     size = {"window": 6, "hidden_size": 8, "num_layers": 1, "num_heads": 2}
     config = TransformerConfig(vocab_size=len("\nab") + 4, tie_weights=True, **size)

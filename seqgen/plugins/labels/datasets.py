@@ -14,7 +14,7 @@ import numpy as np
 from seqgen.errors import SeqgenError
 from seqgen.plugins.labels.examples import SENTENCES, TEXTS, Example, ExampleEncoder, Format
 from seqgen.settings.training import TrainingConfig
-from seqgen.store import TOKENIZER, StoredModel
+from seqgen.store import TOKENIZER, VALIDATION, StoredModel
 from seqgen.text.batches import Batches, PairBatches, with_unknowns
 from seqgen.text.corpus import Framing
 from seqgen.text.labels import Classes
@@ -75,7 +75,8 @@ class PreparedExamples(Prepared):
     def keep_validation(self, stored: StoredModel) -> None:
         if self.val is not None:
             write = self.encoder.format.write
-            stored.write_validation(write(example, example.labels) for example in self.held_out)
+            lines = (write(example, example.labels) for example in self.held_out)
+            stored.write_held_out(VALIDATION, lines)
 
     def batches(self, training: TrainingConfig, carries_state: bool) -> Batches:
         rows = None if training.batch_tokens else training.batch_size

@@ -253,11 +253,12 @@ class PreparedPairs(Prepared):
     def keep_validation(self, stored: StoredModel) -> None:
         if self.parts.val is None:
             return
-        sources, targets = self.val.sources, self.parts.val.targets()
-        if isinstance(sources, VectorSources):
-            stored.write_validation_vectors(sources, targets)
+        of_sources, of_targets = store.VALIDATION_PAIRS
+        if isinstance(self.val.sources, VectorSources):
+            stored.write_held_out_vectors(self.val.sources)
         else:
-            stored.write_validation_pairs(self.parts.val.sources(), targets)
+            stored.write_held_out(of_sources, self.parts.val.sources())
+        stored.write_held_out(of_targets, self.parts.val.targets())
 
     def batches(self, training: TrainingConfig, carries_state: bool) -> Batches:
         batches, source = super().batches(training, carries_state), self.tokenizers.source

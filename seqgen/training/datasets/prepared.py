@@ -183,7 +183,7 @@ class Prepared:
     def keep_validation(self, stored: StoredModel) -> None:
         """Write the held-out part into a model's folder: its text, or its tokens."""
         if self.split is not None and self.split.val is not None:
-            stored.write_validation(self.split.val())
+            stored.write_held_out(store.VALIDATION, self.split.val())
         elif self.val is not None:
             path = stored.place_of(store.VALIDATION_TOKENS)
             write_corpus(path, self.val, self.val_facts, self.tokenizer)
