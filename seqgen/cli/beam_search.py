@@ -48,14 +48,12 @@ def beam_search(
     search = drawn(search, picture)
     writing = TextWriter.open(search, search.beams, model, prompts, picture, echo, out)
     loaded = writing.loaded
-    prompts.check_for(loaded)
     if announced:
         out.announce_seed(search.seed)
     from seqgen.generation import beam_search as searching
 
-    texts, piped = prompts.texts(loaded, out)
     if tree.explain:
-        for found in searching.explain(loaded, texts, search):
+        for found in searching.explain(loaded, writing.texts, search):
             _put_tree(found, loaded.conditioning.prompt, out)
         return
 
@@ -63,14 +61,14 @@ def beam_search(
         return f", rank {beam.rank}, score {figure(beam.score)}" if search.nbest > 1 else ""
 
     def beams() -> Iterator[Beam]:
-        for beam in searching.beam_search(loaded, texts, search):
+        for beam in searching.beam_search(loaded, writing.texts, search):
             yield beam
             if beam.missing:
                 names = ", ".join(map(repr, beam.missing))
                 which = f"{loaded.conditioning.prompt} {beam.index}"
                 out.notice(f"{which}, rank {beam.rank} lacks {names}")
 
-    writing.put(beams(), writing.is_raw(texts, piped, search.nbest), "rank", heading)
+    writing.put(beams(), writing.is_raw(search.nbest), "rank", heading)
 
 
 STYLE = {"live": "", "finished": "bold green", "pruned": "dim"}

@@ -81,27 +81,24 @@ def sample(
     announced = sampling.seed is None and sampling.draws and not instead.suggest
     sampling = drawn(sampling, picture)
     rows = sampling.num_samples * sampling.best_of
-    writing = TextWriter.open(sampling, rows, model, prompts, picture, echo, out)
-    loaded = writing.loaded
-    if not instead.interactive:
-        prompts.check_for(loaded)
+    given = None if instead.interactive else prompts
+    writing = TextWriter.open(sampling, rows, model, given, picture, echo, out)
     if announced:
         out.announce_seed(sampling.seed)
     if instead.interactive:
         _converse(writing, sampling)
         return
-    texts, piped = prompts.texts(loaded, out)
     if instead.suggest or instead.explain:
-        _put_reasons(writing, texts, sampling, instead.suggest)
+        _put_reasons(writing, sampling, instead.suggest)
         return
-    raw = writing.is_raw(texts, piped, sampling.num_samples)
+    raw = writing.is_raw(sampling.num_samples)
     if raw and not sampling.of_source.shows_something:
-        _put_one(writing, texts[0], sampling)
+        _put_one(writing, writing.texts[0], sampling)
         return
     from seqgen.generation.sample import sample as write
 
     several = sampling.num_samples > 1
-    records = write(loaded, texts, sampling)
+    records = write(writing.loaded, writing.texts, sampling)
     writing.put(records, raw, "sample", lambda r: f", sample {r.sample}" if several else "")
 
 
@@ -117,18 +114,16 @@ def _converse(writing: TextWriter, sampling: SampleOptions) -> None:
     converse(written, writing.out.quiet)
 
 
-def _put_reasons(
-    writing: TextWriter, texts: Iterable[str], sampling: SampleOptions, suggest: int | None
-) -> None:
+def _put_reasons(writing: TextWriter, sampling: SampleOptions, suggest: int | None) -> None:
     """Write the most probable next tokens, or how every token of a text was chosen."""
     from seqgen.generation import explain as explaining
 
     loaded, out = writing.loaded, writing.out
     if not suggest:
-        tokens = explaining.explain(loaded, texts, sampling)
+        tokens = explaining.explain(loaded, writing.texts, sampling)
         put_explanations(tokens, loaded.conditioning.prompt, out)
         return
-    for token in explaining.suggest(loaded, texts, suggest, sampling.batch_size):
+    for token in explaining.suggest(loaded, writing.texts, suggest, sampling.batch_size):
         if not out.record(token):
             put(f"{token.index}\t{figure(token.probability)}\t{one_line(token.text)}\n")
 

@@ -132,17 +132,15 @@ def explain(
         SeqgenError: a prompt has something the model does not know.
     """
     writer = Writer(loaded, options)
-    samples = options.num_samples * options.candidates
-    for (prompt,) in batches(loaded, prompts, 1):
-        opens, (handle,) = opening(loaded, [prompt])
-        for number in range(samples):
+    for _, prompt_rows, opens in writer.batches(prompts, 1):
+        for row in prompt_rows:
             seen: list[Explanation] = []
 
             def watch(rows: Sequence[Row], step: int, stages: Sequence, chosen: Sequence) -> None:
                 one = [stage[0] for stage in stages]
                 seen.append(_explained(writer, rows[0], step, one, chosen[0], candidates))  # noqa: B023
 
-            for _ in writer.steps([writer.row(prompt, number, handle)], watch, opens):
+            for _ in writer.steps([row], watch, opens):
                 yield from seen
                 seen.clear()
 

@@ -126,8 +126,30 @@ class Writer(Generator):
         return greedy if self.options.greedy else CounterDraw(self.options.seed)
 
     def row(self, prompt: Prompt, sample: int, handle: int) -> Row:
-        """Return what identifies one of the texts to write, and where it begins."""
+        """Lay out one of the texts to write after a prompt."""
         return Row(prompt.index, sample, prompt.tokens, handle, self.limit(prompt))
+
+    @property
+    def each(self) -> int:
+        """How many texts are written after a prompt, with those that are not kept."""
+        return self.options.num_samples * self.options.candidates
+
+    def batches(
+        self, prompts: Iterable[str | Vectors], size: int
+    ) -> Iterator[tuple[list[Prompt], Iterator[Row], Opens | None]]:
+        """Read prompts, up to `size` at a time, and lay out a row for each text after them.
+
+        Yields:
+            The prompts, their rows in order, and what opens states for the rows' handles.
+        """
+        for batch in batches(self.loaded, prompts, size):
+            opens, handles = opening(self.loaded, batch)
+            rows = (
+                self.row(prompt, number, handle)
+                for prompt, handle in zip(batch, handles, strict=True)
+                for number in range(self.each)
+            )
+            yield batch, rows, opens
 
     def begin(self, row: Row) -> Continuation:
         """Begin a text after its prompt."""
@@ -203,9 +225,8 @@ def stream(loaded: LoadedModel, prompt: str | Vectors, options: SampleOptions) -
         yield next(sample(loaded, [prompt], options)).text
         return
     writer = Writer(loaded, options)
-    ((prompt,),) = batches(loaded, [prompt], 1)
-    opens, (handle,) = opening(loaded, [prompt])
-    for step in writer.steps([writer.row(prompt, 0, handle)], opens=opens):
+    ((_, rows, opens),) = writer.batches([prompt], 1)
+    for step in writer.steps([next(rows)], opens=opens):
         if step.text:
             yield step.text
 
@@ -222,18 +243,10 @@ def sample(
             before it have been yielded.
     """
     writer = Writer(loaded, options)
-    each = options.num_samples * options.candidates
-    for batch in batches(loaded, prompts, max(1, writer.batch_size // each)):
-        opens, handles = opening(loaded, batch)
-        rows = (
-            writer.row(prompt, j, handle)
-            for prompt, handle in zip(batch, handles, strict=True)
-            for j in range(each)
-        )
+    keep = _resampled if options.resampled > 1 else _best
+    for batch, rows, opens in writer.batches(prompts, max(1, writer.batch_size // writer.each)):
         given = {prompt.index: prompt for prompt in batch}
-        texts = finished(writer, rows, opens)
-        keep = _resampled if options.resampled > 1 else _best
-        for row, text in keep(texts, options):
+        for row, text in keep(finished(writer, rows, opens), options):
             yield writer.record(given[row.prompt], row, text)
 
 

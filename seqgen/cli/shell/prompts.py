@@ -58,10 +58,18 @@ class GivenPrompts(Options, panel=Panel.TEXT):
         name = self.source or self.prompt_file
         return [Inputs().open_one(name)] if name else []
 
-    def texts(
-        self, loaded: LoadedModel, out: Output
-    ) -> tuple[Iterable[str] | Sequence[Vectors], bool]:
-        """Return the prompts, and whether they are the lines of a file or of standard input.
+    @cached_property
+    def is_piped(self) -> bool:
+        """Whether prompts are read from standard input, one a line."""
+        return not self.given and piped_input() is not None
+
+    @property
+    def are_listed(self) -> bool:
+        """Whether prompts are the lines of a file or of standard input, or a file's vectors."""
+        return bool(self.source_vectors or self.source) or self.is_piped
+
+    def texts(self, loaded: LoadedModel, out: Output) -> Iterable[str] | Sequence[Vectors]:
+        """Read the prompts, or begin to: the lines of a file come one after the other.
 
         Given ones are a sequence: the default prompt, which is empty, if there is none. A file is
         one prompt; as a source, without the newline at its end.
@@ -77,16 +85,16 @@ class GivenPrompts(Options, panel=Panel.TEXT):
             from seqgen.text.vector_files import open_vectors
 
             file = open_vectors(self.source_vectors)
-            return [file.vectors(number) for number in range(len(file))], True
+            return [file.vectors(number) for number in range(len(file))]
         if self.source:
             (file,) = self.files
-            return _lines_of(file.title, file.chunks(), "no source, no text", out), True
-        if not self.given and piped_input() is not None:
-            return piped_lines("no prompt, no text", out), True
+            return _lines_of(file.title, file.chunks(), "no source, no text", out)
+        if self.is_piped:
+            return piped_lines("no prompt, no text", out)
         if self.prompt_file:
             text = self.files[0].text()
-            return [text.removesuffix("\n") if loaded.conditioning.is_source else text], False
-        return self.prompts or ("",), False
+            return [text.removesuffix("\n") if loaded.conditioning.is_source else text]
+        return self.prompts or ("",)
 
     def check_for(self, loaded: LoadedModel) -> None:
         """Refuse sources for a model that writes from none, and no source for one that does.
@@ -98,7 +106,7 @@ class GivenPrompts(Options, panel=Panel.TEXT):
             loaded.conditioning.require_vectors()
         if self.source:
             loaded.conditioning.require_sources("--source")
-        if loaded.conditioning.is_source and not self.given and piped_input() is None:
+        if loaded.conditioning.is_source and not self.given and not self.is_piped:
             name = loaded.stored.name
             if loaded.conditioning.features is not None:
                 raise UsageError(f"{name} writes from vectors: give --source-vectors FILE")

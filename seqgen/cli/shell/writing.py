@@ -6,6 +6,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seqgen.cli.shell.model_options import ReadModel
@@ -18,6 +19,7 @@ from seqgen.settings.generation import WritingOptions
 if TYPE_CHECKING:
     from seqgen.generation.prompts import Written
     from seqgen.store.loaded import LoadedModel
+    from seqgen.text.sources import Vectors
 
 W = TypeVar("W", bound=WritingOptions)
 C = TypeVar("C", bound=Callable[..., Any])
@@ -70,16 +72,18 @@ def drawn(options: W, picture: Picture) -> W:
 
 @dataclass(frozen=True)
 class TextWriter:
-    """A model that writes, and how its texts are shown.
+    """A model that writes, what its texts continue, and how they are shown.
 
     Attributes:
         loaded: the model.
+        prompts: what the command line has of them; None if they are typed later.
         looks: shows the attention of texts.
         echoed: whether a text is shown with its prompt.
         out: takes texts.
     """
 
     loaded: LoadedModel
+    prompts: GivenPrompts | None
     looks: AttentionView
     echoed: bool
     out: Output
@@ -90,7 +94,7 @@ class TextWriter:
         options: WritingOptions,
         rows: int,
         model: ReadModel,
-        prompts: GivenPrompts,
+        prompts: GivenPrompts | None,
         picture: Picture,
         echo: Echo,
         out: Output,
@@ -98,21 +102,32 @@ class TextWriter:
         """Load a model that writes as `options` say, `rows` texts side by side.
 
         Raises:
-            UsageError: a source is to be written before its text, or see `ReadModel.load`.
+            UsageError: a source is to be written before its text, or the model does not continue
+                such prompts; or see `ReadModel.load`.
             SeqgenError: there is no such model.
         """
-        looks = AttentionView(options.of_source, picture.plot, maps=out.draws, inputs=prompts.files)
+        inputs = prompts.files if prompts else ()
+        looks = AttentionView(options.of_source, picture.plot, maps=out.draws, inputs=inputs)
         loaded = model.load(options.of_source, rows, options.max_tokens)
         out.uses([loaded], options.seed)
         if echo.echo and loaded.conditioning.is_source:
             loaded.conditioning.require_nothing("--echo")
-        return cls(loaded, looks, echo.on_this_terminal and not loaded.conditioning.is_source, out)
+        if prompts:
+            prompts.check_for(loaded)
+        echoed = echo.on_this_terminal and not loaded.conditioning.is_source
+        return cls(loaded, prompts, looks, echoed, out)
 
-    def is_raw(self, texts: Sequence[str], piped: bool, each: int) -> bool:
+    @cached_property
+    def texts(self) -> Iterable[str] | Sequence[Vectors]:
+        """The prompts; see `GivenPrompts.texts`."""
+        return self.prompts.texts(self.loaded, self.out)
+
+    def is_raw(self, each: int) -> bool:
         """Return whether the one text that is written, `each` for a prompt, stands as it is."""
         of_source = self.looks.options
-        marked = self.out.json or piped or of_source.align or of_source.align_words
-        return not marked and len(texts) == each == 1
+        listed = self.prompts.are_listed
+        marked = self.out.json or listed or of_source.align or of_source.align_words
+        return not marked and len(self.texts) == each == 1
 
     def put(
         self, records: Iterable[Written], raw: bool, number: str, heading: Callable[[Any], str]
