@@ -11,7 +11,7 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from typing import IO
 
@@ -88,63 +88,35 @@ def require_short(text: str, what: str) -> None:
         raise too_long(what)
 
 
-class LineBuffer:
-    """Holds the pieces of a line until it ends, and counts the lines.
+def whole_lines(chunks: Iterable[str], name: str = "the text") -> Iterator[str]:
+    """Cut a text anew so that every piece but the last ends with a newline.
 
     Args:
-        name: what an error calls the text.
+        chunks: the text in pieces cut anywhere.
+        name: what an error calls it.
+
+    Raises:
+        SeqgenError: a line is longer than the limit; names it.
     """
-
-    def __init__(self, name: str) -> None:
-        self._name, self._number = name, 1
-        self._limit = max_line_bytes()
-        self._pieces: list[str] = []
-        self._bytes = 0
-
-    def add(self, piece: str) -> None:
-        """Append a piece of the line.
-
-        Raises:
-            SeqgenError: the line is longer than the limit.
-        """
-        self._pieces.append(piece)
-        self._bytes += utf8_size(piece)
-        if self._bytes > self._limit:
-            raise self._too_long()
-
-    def take(self) -> str:
-        """Return the line, which ends here, and begin the next."""
-        text = "".join(self._pieces)
-        self._pieces, self._bytes = [], 0
-        self._number += 1
-        return text
-
-    def ended(self, lines: Sequence[str]) -> Sequence[str]:
-        """Return lines that came whole, which are counted.
-
-        Raises:
-            SeqgenError: one of them is longer than the limit.
-        """
-        longest = self._limit // 4  # as many characters never have more bytes
-        if sum(map(len, lines)) <= longest:
-            self._number += len(lines)
-            return lines
-        for line in lines:
-            if len(line) > longest and utf8_size(line) > self._limit:
-                raise self._too_long()
-            self._number += 1
-        return lines
-
-    def block(self, text: str) -> str:
-        """Return lines that came whole with their newlines, as `ended` does."""
-        if len(text) > self._limit // 4:
-            self.ended(text.split("\n")[:-1])
-        else:
-            self._number += text.count("\n")
-        return text
-
-    def _too_long(self) -> SeqgenError:
-        return too_long(f"{self._name}, line {self._number}")
+    limit, number, size = max_line_bytes(), 1, 0
+    held: list[str] = []  # of a line that has begun: `size` bytes
+    for chunk in chunks:
+        if size + 4 * len(chunk) > limit:  # no character has more bytes
+            sizes = [utf8_size(line) for line in chunk.split("\n")]
+            sizes[0] += size
+            place = next((at for at, length in enumerate(sizes) if length > limit), None)
+            if place is not None:
+                raise too_long(f"{name}, line {number + place}")
+        end = chunk.rfind("\n") + 1
+        if end:
+            yield "".join(held) + chunk[:end]
+            held, size = [], 0
+            number += chunk.count("\n")
+        if end < len(chunk):
+            held.append(chunk[end:])
+            size += utf8_size(chunk[end:])
+    if held:
+        yield "".join(held)
 
 
 def whole(chunks: Iterable[str], name: str) -> str:

@@ -361,8 +361,7 @@ class Translation(Options):
 
     def search(self, batch_size: int) -> BeamOptions:
         """Return the search; without `max_tokens` with the limit that it is raised from."""
-        given = {name: getattr(self, name) for name in self.fields()}
-        given = {name: value for name, value in given.items() if value is not None}
+        given = {name: value for name, value in self.keywords.items() if value is not None}
         return BeamOptions(**given, batch_size=batch_size)
 
 

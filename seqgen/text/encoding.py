@@ -72,7 +72,7 @@ def encoded(
     chances = (sampling.draw(n) if sampling else None for n in range(1 << 62))
     work = zip(blocks, chances, strict=False)
     for number, (raw, chance) in enumerate(work):
-        yield raw, _encode(tokenizer, raw, chance)
+        yield raw, encode_block(tokenizer, raw, chance)
         if number + 1 == ALONE and cores > 1:
             yield from _in_parallel(work, tokenizer, cores)
 
@@ -107,7 +107,8 @@ def lines_of_tokens(tokenizer: Tokenizer, text: str, ids: np.ndarray) -> np.ndar
     return np.searchsorted(newlines, begins)
 
 
-def _encode(tokenizer: Tokenizer, raw: bytes, chance: tuple[float, int] | None) -> np.ndarray:
+def encode_block(tokenizer: Tokenizer, raw: bytes, chance: tuple[float, int] | None) -> np.ndarray:
+    """Encode a block of UTF-8; `chance` is what `Sampling.draw` returns, None without sampling."""
     if chance is None:
         return tokenizer.encode_utf8(raw)
     return tokenizer.encode_sampled(raw.decode(), *chance)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from seqgen.text.corpus import Corpus
     from seqgen.text.tokenizers import Tokenizer
-
-T = TypeVar("T")
 
 BETWEEN = "|"
 
@@ -179,19 +177,6 @@ def joined(fields: Iterable[str]) -> str:
         UsageError: one of them is empty.
     """
     return BETWEEN.join(dict.fromkeys(name for field in fields for name in names_of(field)))
-
-
-def at_line(number: int, read: Callable[[], T], name: str = "") -> T:
-    """Return what `read` returns.
-
-    Raises:
-        SeqgenError: what it raises, and of which line of which file.
-    """
-    try:
-        return read()
-    except UsageError as error:
-        where = f"{name}, line {number}" if name else f"line {number}"
-        raise SeqgenError(f"{where}: {error}") from None
 
 
 def with_labels_read(corpus: Corpus, labels: Labels) -> Corpus:

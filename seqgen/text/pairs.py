@@ -15,7 +15,7 @@ import numpy as np
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.text.corpus import Corpus, encode_corpus
 from seqgen.text.framing import Framing
-from seqgen.text.labels import Labels, at_line, names_of
+from seqgen.text.labels import Labels, names_of
 from seqgen.text.reading import LINE_END, Survey, Text, lines, survey
 from seqgen.text.sources import Sources, TokenSources, Vectors, VectorSources, content_of
 from seqgen.text.vector_files import VectorFile, is_vector_file, open_vectors
@@ -179,14 +179,6 @@ class PairSubset(Pairs):
         return itertools.compress(self.pairs, self.keep)
 
 
-@dataclass(frozen=True)
-class FittingPairs:
-    """A corpus without the pairs that are too long, and how many those were."""
-
-    corpus: Corpus
-    dropped: int
-
-
 def encode_pairs(pairs: Pairs, tokenizers: Tokenizers, sampling: Sampling | None = None) -> Corpus:
     """Encode pairs: targets as documents, BOS before and EOS after; sources with EOS at the end.
 
@@ -220,9 +212,7 @@ def encode_sources(
     return TokenSources(tokens, ends, read.oov, framing=2)
 
 
-def drop_long(
-    corpus: Corpus, max_source_len: int | None, max_target_len: int | None
-) -> FittingPairs:
+def drop_long(corpus: Corpus, max_source_len: int | None, max_target_len: int | None) -> Corpus:
     """Drop the pairs with a side that is too long; nothing is truncated.
 
     Args:
@@ -231,8 +221,7 @@ def drop_long(
         max_target_len: the most tokens of a target, EOS not counted; None for any.
     """
     kept = fitting(corpus, max_source_len, max_target_len)
-    dropped = int(np.count_nonzero(~kept))
-    return FittingPairs(corpus.take(np.flatnonzero(kept)) if dropped else corpus, dropped)
+    return corpus if kept.all() else corpus.take(np.flatnonzero(kept))
 
 
 def fitting(corpus: Corpus, max_source_len: int | None, max_target_len: int | None) -> np.ndarray:
@@ -382,7 +371,10 @@ class LabelledLines(Pairs):
         every = divided(self.text, self.name, "label<TAB>text")
         for number, (field, text) in enumerate(every, start=1):
             if field not in known:
-                at_line(number, lambda field=field: check(field), self.name)
+                try:
+                    check(field)
+                except UsageError as error:
+                    raise SeqgenError(f"{self.name}, line {number}: {error}") from None
                 known.add(field)
             yield field, text
 

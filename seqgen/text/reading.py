@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, AnyStr, Literal
 from seqgen import hooks
 from seqgen.errors import SeqgenError, UsageError, reported
 from seqgen.hooks import Installed
-from seqgen.limits import LineBuffer
+from seqgen.limits import whole_lines
 from seqgen.packages import require_packages
 from seqgen.text.file_kinds import (
     HEAD_BYTES,
@@ -335,11 +335,10 @@ def decoded(path: Path) -> Iterator[str]:
     Raises:
         SeqgenError: the file cannot be read, or has bytes that are not UTF-8 (says where).
     """
-    if (reader := document_reader(path)) is not None:
-        with reported(f"{path} cannot be read"):
-            yield from read_document(path, *reader)
-        return
     with reported(f"{path} cannot be read"):
+        if (reader := document_reader(path)) is not None:
+            yield from read_document(path, *reader)
+            return
         try:
             yield from decode_blocks(_blocks(path), str(path))
         except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
@@ -481,15 +480,9 @@ def lines(chunks: Iterable[str], name: str = "the text") -> Iterator[str]:
     Raises:
         SeqgenError: a line is longer than `limits.max_line_bytes`; names it.
     """
-    held = LineBuffer(name)
-    for chunk in chunks:
-        first, *others = chunk.split("\n")
-        held.add(first)
-        if others:
-            yield held.take() + "\n"
-            *ended, last = others
-            for line in held.ended(ended):
-                yield line + "\n"
-            held.add(last)
-    if rest := held.take():
-        yield rest
+    for block in whole_lines(chunks, name):
+        *ended, last = block.split("\n")
+        for line in ended:
+            yield line + "\n"
+        if last:
+            yield last

@@ -107,18 +107,15 @@ def write_token_file(
     surveyor = Surveyor()
     framing = Framing.of(tokenizer, documents)
     with writing(path, tokenizer, documents) as sections, Background() as background:
-        meter = Meter(tokenizer)
+        note, meter = partial(background.do, sections.add), Meter(tokenizer)
         lines = LineMeter(tokenizer, framing.end) if framing.end is not None else None
         for raw, ids in encoded(chunks, tokenizer):
             background.do(surveyor.take, raw)
-            background.do(sections.add, "marks", meter.marks(raw, ids).ravel())
-            if lines is not None:
-                ids = lines.add(raw, ids, partial(background.do, sections.add))
-            background.do(sections.add, "tokens", ids)
+            note("marks", meter.marks(raw, ids).ravel())
+            note("tokens", ids if lines is None else lines.add(raw, ids, note))
             progress(meter.bytes)
         if lines is not None:
-            last = lines.finish(partial(background.do, sections.add))
-            background.do(sections.add, "tokens", last)
+            note("tokens", lines.finish(note))
         background.wait()
         sections.facts = replace(surveyor.facts, characters=meter.characters)
     return WrittenTokens(sections.size("tokens"), sections.oov, sections.facts)
@@ -157,7 +154,7 @@ class Meter:
         plain = raw.isascii()
         kept, begin, characters = [], 0, self.characters
         for end in (*ends, len(raw)):
-            characters += end - begin if plain else count_characters(codes[begin:end])
+            characters += end - begin if plain else int(_heads(codes[begin:end]).sum())
             kept.append((characters, self.bytes + end))
             begin = end
         self.characters, self.bytes = kept.pop()
@@ -209,7 +206,7 @@ class LineMeter:
         edges = np.concatenate([[0], np.flatnonzero(codes == ord("\n")) + 1, [codes.size]])
         heads = edges
         if not raw.isascii():
-            counted = np.cumsum((codes & 0xC0) != 0x80)
+            counted = np.cumsum(_heads(codes))
             heads = np.concatenate([[0], counted])[edges]
         counts = np.stack([np.diff(heads), np.diff(edges)])  # (2, lines + 1)
         counts[:, 0] += self._open
@@ -230,9 +227,9 @@ class LineMeter:
         return np.array([self.end], dtype=self.tokenizer.dtype)
 
 
-def count_characters(codes: np.ndarray) -> int:
-    """Return how many characters begin in UTF-8 bytes, (N,) uint8."""
-    return int(np.count_nonzero((codes & 0xC0) != 0x80))
+def _heads(codes: np.ndarray) -> np.ndarray:
+    """Mark the bytes that begin a character in UTF-8, (N,) uint8."""
+    return (codes & 0xC0) != 0x80
 
 
 class Sections:

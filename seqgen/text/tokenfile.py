@@ -29,7 +29,7 @@ from typing import IO, Any
 import numpy as np
 
 from seqgen.errors import SeqgenError, first_line, reported
-from seqgen.files import parse_json, regular
+from seqgen.files import begins_with, parse_json, regular
 from seqgen.settings.data import DOCUMENTS, Documents
 from seqgen.settings.setting import short
 from seqgen.text.corpus import Corpus, forget
@@ -111,8 +111,7 @@ def is_token_file(path: str | Path) -> bool:
     if path.suffix == SUFFIX:
         return True
     try:  # reading from a pipe would consume it
-        with regular(path).open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
+        return begins_with(regular(path), MAGIC)
     except OSError:
         return False
 

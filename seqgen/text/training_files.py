@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.text.file_kinds import remedy
+from seqgen.text.file_kinds import FileKind, remedy
 from seqgen.text.reading import file_kind, files_in, has_nul, head_of, is_binary, no_text
 from seqgen.wording import first_names, plural
 
@@ -39,16 +39,14 @@ def training_files(names: Sequence[str | Path], as_text: bool) -> tuple[Path, ..
 
 def _check(path: Path, as_text: bool) -> None:
     """Refuse a file that is given by its name."""
-    kind = None if as_text else file_kind(path)
-    if kind is None or kind.holds == "markup":
-        return
-    error = UsageError if kind.holds == "records" else SeqgenError
-    raise error(f"{path} is {kind.name}: {remedy(kind, path, head_of(path))}")
+    if (kind := _hiding_kind(path, as_text)) is not None:
+        error = UsageError if kind.holds == "records" else SeqgenError
+        raise error(f"{path} is {kind.name}: {remedy(kind, path, head_of(path))}")
 
 
 def _texts(name: str | Path, inside: Sequence[Path], as_text: bool) -> list[Path]:
     """Return those files of a folder that are trained on."""
-    texts = [path for path in inside if not _is_left_out(path, as_text)]
+    texts = [path for path in inside if not (is_binary(path) or _hiding_kind(path, as_text))]
     data = sorted(set(inside) - set(texts))
     if not all(path.name.lower().startswith(BESIDE) for path in texts):
         return texts
@@ -58,11 +56,10 @@ def _texts(name: str | Path, inside: Sequence[Path], as_text: bool) -> list[Path
     raise no_text(name, inside)
 
 
-def _is_left_out(path: Path, as_text: bool) -> bool:
-    if is_binary(path):
-        return True
+def _hiding_kind(path: Path, as_text: bool) -> FileKind | None:
+    """Find what a file is, if that hides its text."""
     kind = None if as_text else file_kind(path)
-    return kind is not None and kind.holds != "markup"
+    return None if kind is None or kind.holds == "markup" else kind
 
 
 def notices_of(names: Sequence[str | Path], as_text: bool) -> Iterator[str]:

@@ -42,12 +42,10 @@ class VectorFile:
     Attributes:
         path: where it is.
         sources: its vectors, mapped from the file.
-        shape: of every source, (..., F); None if they differ in length.
     """
 
     path: Path
     sources: VectorSources
-    shape: tuple[int, ...] | None
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -80,12 +78,12 @@ def open_vectors(path: str | Path) -> VectorFile:
         )
     arrays = _arrays(path)
     if set(arrays) == {VALUES, LENGTHS}:
-        file = VectorFile(path, _ragged(path, arrays[VALUES], arrays[LENGTHS]), None)
+        file = VectorFile(path, _ragged(path, arrays[VALUES], arrays[LENGTHS]))
     elif len(arrays) == 1:
         (values,) = arrays.values()
         _require(path, values.ndim >= 2, f"has shape {values.shape}; it must be {SHAPES}")
         _require(path, values.size > 0, f"has shape {values.shape}: it contains no vectors")
-        file = VectorFile(path, VectorSources.of(values), values.shape[1:])
+        file = VectorFile(path, VectorSources.of(values))
     else:
         names = ", ".join(sorted(arrays)) or "none"
         only = f"give it one tensor, or {VALUES} and {LENGTHS}"

@@ -12,7 +12,7 @@ import json
 import signal
 import sys
 
-from seqgen.text.encoding import read_frame, write_frame
+from seqgen.text.encoding import encode_block, read_frame, write_frame
 from seqgen.text.tokenizers import tokenizer_from_facts
 
 
@@ -25,9 +25,7 @@ def main() -> None:
         raw = read_frame(asked)
         if raw is None:
             return
-        chance = json.loads(sampling)
-        text = raw.decode()
-        ids = tokenizer.encode_sampled(text, *chance) if chance else tokenizer.encode(text)
+        ids = encode_block(tokenizer, raw, json.loads(sampling))
         write_frame(answers, memoryview(ids).cast("B") if ids.size else b"")
 
 

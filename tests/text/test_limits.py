@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.limits import byte_lines, max_line_bytes, whole
+from seqgen.limits import byte_lines, max_line_bytes, whole, whole_lines
 from seqgen.text.corpus import Unknowns, encode_corpus
 from seqgen.text.encoding import encoded
 from seqgen.text.overlap import overlap_of_lines
@@ -22,7 +22,6 @@ from seqgen.text.pairs import FilePairs, TabPairs
 from seqgen.text.reading import Text, lines, survey
 from seqgen.text.split import Split
 from seqgen.text.tokenizers import KINDS
-from seqgen.text.tokenizers.base import line_blocks
 from seqgen.text.tokenizers.from_elsewhere import blocks
 
 MB = 1_000_000
@@ -55,7 +54,7 @@ def test_the_limit_is_64_mb_unless_it_is_set(monkeypatch):
             max_line_bytes()
 
 
-@pytest.mark.parametrize("reader", [lines, line_blocks])
+@pytest.mark.parametrize("reader", [lines, whole_lines])
 @quick
 @given(text=texts, at=places, most=st.integers(1, 12))
 def test_a_line_longer_than_the_limit_is_refused_by_its_number(reader, text, at, most):

@@ -111,15 +111,14 @@ def test_take_keeps_both_sides_in_step(lengths, data):
         assert source.tolist() == [1000 * number + 500 + t for t in range(lengths[number][0])]
 
 
-def test_long_pairs_are_dropped_whole_and_counted():
+def test_long_pairs_are_dropped_whole():
     # Lengths count EOS, which the limits do not.
     corpus = corpus_of([(3, 3), (4, 2), (2, 5), (1, 4)])
     fitting = drop_long(corpus, 2, 3)
-    assert fitting.dropped == 2
-    assert [fitting.corpus.tokens[s] for s in fitting.corpus.starts] == [0, 3000]
-    assert drop_long(corpus, None, None).corpus is corpus
-    assert drop_long(corpus, None, 2).dropped == 2
-    assert drop_long(corpus, 2, None).dropped == 1
+    assert [fitting.tokens[s] for s in fitting.starts] == [0, 3000]
+    assert drop_long(corpus, None, None) is corpus
+    assert len(drop_long(corpus, None, 2).ends) == 2
+    assert len(drop_long(corpus, 2, None).ends) == 3
 
 
 def test_vectors_are_padded_with_zeros():

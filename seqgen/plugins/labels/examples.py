@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from seqgen.errors import SeqgenError
+from seqgen.limits import whole_lines
 from seqgen.text.corpus import Corpus
 from seqgen.text.labels import Classes
 from seqgen.text.sources import TokenSources
 from seqgen.text.tokenizers import Tokenizer
-from seqgen.text.tokenizers.base import line_blocks
 from seqgen.wording import plural
 
 COLUMNS = re.compile(r"[ \t]+")
@@ -68,7 +68,7 @@ class ExampleReader(ABC):
         Raises:
             SeqgenError: a line is none of an example; names it. Those before it come first.
         """
-        for block in line_blocks(chunks, name=self.name):
+        for block in whole_lines(chunks, self.name):
             yield from self._batch(block.removesuffix("\n").split("\n"))
         if last := self.end():
             yield [last]

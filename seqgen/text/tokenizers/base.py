@@ -13,7 +13,7 @@ import numpy as np
 
 from seqgen.errors import UsageError
 from seqgen.files import json_bytes, parse_json, regular, write_bytes
-from seqgen.limits import LineBuffer, require_short
+from seqgen.limits import require_short
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 UNSIGNED = (np.uint8, np.uint16, np.uint32)
@@ -110,12 +110,13 @@ class Tokenizer(ABC):
         """Return each id as it would be shown to a person."""
 
     @classmethod
-    @abstractmethod
     def boundary(cls, text: str, at: int) -> int:
-        """Return the first token boundary of `text` (which begins a line) at or after `at`.
+        """Find the first token boundary of `text` (which begins a line) at or after `at`.
 
-        It needs no vocabulary; where one could move a boundary, it is one that none crosses.
+        It needs no vocabulary; where one could move a boundary, it is one that none crosses. By
+        default every place is a boundary.
         """
+        return min(at, len(text))
 
     @abstractmethod
     def byte_ends(self, text: str) -> np.ndarray:
@@ -234,40 +235,19 @@ def room_for(vocab_size: int | None) -> int | None:
 Boundary = Callable[[str, int], int]
 
 
-def line_blocks(
-    chunks: Iterable[str], boundary: Boundary | None = None, name: str = "the text"
-) -> Iterator[str]:
-    """Cut a text anew so that every piece but the last ends with a newline.
+def line_blocks(chunks: Iterable[str], boundary: Boundary, name: str = "the text") -> Iterator[str]:
+    """Cut a text anew so that pieces end with a newline, but for the last and parts of long lines.
 
-    With `boundary`, a line that is very long is not waited for: it is cut as `segments` does.
+    A very long line is not waited for: it is cut as `segments` does.
 
     Args:
         chunks: the text in pieces cut anywhere.
-        boundary: finds where a line can be cut; None where lines are not cut.
+        boundary: finds where a line can be cut.
         name: what an error calls the text.
 
     Raises:
         SeqgenError: what cannot be cut is longer than `limits.max_line_bytes`.
     """
-    if boundary is not None:
-        return _cut_blocks(chunks, boundary, name)
-    return _whole_lines(chunks, name)
-
-
-def _whole_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
-    held = LineBuffer(name)
-    for chunk in chunks:
-        first, newline, others = chunk.partition("\n")
-        held.add(first)
-        if newline:
-            end = others.rfind("\n") + 1
-            yield held.take() + newline + held.block(others[:end])
-            held.add(others[end:])
-    if rest := held.take():
-        yield rest
-
-
-def _cut_blocks(chunks: Iterable[str], boundary: Boundary, name: str) -> Iterator[str]:
     waiting: list[str] = []
     size, cut_from = 0, 16 * LONG_LINE
     for chunk in chunks:

@@ -44,10 +44,6 @@ class ByteTokenizer(Tokenizer):
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [SPECIALS[i] if i < OFFSET else _show(i - OFFSET) for i in ids]
 
-    @classmethod
-    def boundary(cls, text: str, at: int) -> int:
-        return min(at, len(text))
-
     def byte_ends(self, text: str) -> np.ndarray:
         return np.arange(1, len(text.encode()) + 1)
 

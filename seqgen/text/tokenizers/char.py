@@ -56,10 +56,6 @@ class CharTokenizer(Tokenizer):
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [SPECIALS[i] if i < len(SPECIALS) else self._text[i] for i in ids]
 
-    @classmethod
-    def boundary(cls, text: str, at: int) -> int:
-        return min(at, len(text))
-
     def byte_ends(self, text: str) -> np.ndarray:
         codes = _codes(text)
         lengths = 1 + (codes >= 0x80) + (codes >= 0x800) + (codes >= 0x10000)

@@ -126,6 +126,18 @@ MOST_GAPS = 1000
 SPECIAL_IDS = ("bos_id", "eos_id", "pad_id", "unk_id", "source_bos_id")
 
 
+def size_of(names: Mapping[int, str]) -> int:
+    """Compute the size of a vocabulary, given the name of each id.
+
+    Raises:
+        ValueError: too many ids have no name.
+    """
+    size = max(names, default=-1) + 1
+    if size > MOST_GAPS + 2 * len(names):
+        raise ValueError(f"its ids go up to {size - 1:,}, and it has {len(names):,}")
+    return size
+
+
 class TokenizerFromElsewhere(Tokenizer):
     """A tokenizer that another tool has made, and that encodes a whole text at a time.
 
@@ -143,6 +155,7 @@ class TokenizerFromElsewhere(Tokenizer):
     """
 
     line_safe = False
+    boundary = staticmethod(boundary)
     file: ClassVar[str]  # what the folder of a stored model calls it
 
     def __init__(
@@ -181,10 +194,6 @@ class TokenizerFromElsewhere(Tokenizer):
         cls, chunks: Iterable[str], vocab_size: int | None = None, min_count: int = 1
     ) -> Tokenizer:
         raise UsageError(f"a {cls.kind} tokenizer comes from a file and is not trained here")
-
-    @classmethod
-    def boundary(cls, text: str, at: int) -> int:
-        return boundary(text, at)
 
     def blocks(self, chunks: Iterable[str]) -> Iterator[str]:
         # There is no place where every such tokenizer can be cut.
@@ -328,10 +337,7 @@ class HuggingFaceTokenizer(LibraryTokenizer, TokenizerFromElsewhere):
         self.complete = bytes_there or all(f"<0x{byte:02X}>" in ids for byte in range(256))
         unchanged = bytes_there and self._library.normalizer is None
         self.lossless = unchanged and self._decode(self._encoding("a b").ids) == "a b"
-        size = max(self._names, default=-1) + 1
-        if size > MOST_GAPS + 2 * len(self._names):
-            raise ValueError(f"its ids go up to {size - 1:,}, and it has {len(self._names):,}")
-        return size
+        return size_of(self._names)
 
     def blocks(self, chunks: Iterable[str]) -> Iterator[str]:
         return blocks(chunks) if self._can_be_cut else super().blocks(chunks)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from seqgen.text.tokenizers.from_elsewhere import MOST_GAPS, WholeSentencepieceTokenizer
+from seqgen.text.tokenizers.from_elsewhere import WholeSentencepieceTokenizer, size_of
 
 VOCABULARY = "vocab.json"
 # What a piece of no language is called in the table. A text may begin with the name of another
@@ -49,9 +49,7 @@ class MarianTokenizer(WholeSentencepieceTokenizer):
         if not all(type(token) is int and token >= 0 for token in ids):
             raise ValueError(f"{VOCABULARY} is not a table of pieces and their ids")
         self._names = {token: name for name, token in known.items()}
-        size = max(self._names, default=-1) + 1
-        if size > MOST_GAPS + 2 * len(known):
-            raise ValueError(f"its ids go up to {size - 1:,}, and it has {len(known):,}")
+        size = size_of(self._names)
         self.bos_id = None
         for which, name in NAMES.items():
             setattr(self, which, known.get(name))

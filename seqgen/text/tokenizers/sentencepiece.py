@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import io
 import re
 import struct
-import threading
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -334,6 +335,7 @@ class SentencepieceTokenizer(Tokenizer):
     algorithm: ClassVar[str]
     files = (MODEL_FILE, TABLE)
     joins_space = True
+    boundary = staticmethod(boundary)
 
     def __init__(self, model: bytes) -> None:
         self.model = model
@@ -370,14 +372,6 @@ class SentencepieceTokenizer(Tokenizer):
             raise UsageError(f"min_count has no meaning for {cls.kind}; give --vocab-size")
         return cls(train_model(chunks, cls.algorithm, vocab_size or DEFAULT_SIZE))
 
-    @classmethod
-    def boundary(cls, text: str, at: int) -> int:
-        """Return the first place at or after `at` that no piece of any vocabulary crosses.
-
-        That is before a run of spaces, and around a newline.
-        """
-        return boundary(text, at)
-
     def encode(self, text: str) -> np.ndarray:
         return self._ids(text, lambda lines: self._sp.encode(lines, out_type=int, num_threads=1))
 
@@ -396,24 +390,18 @@ class SentencepieceTokenizer(Tokenizer):
             alpha: how much is left to chance.
             seed: 32 bits; the same seed cuts the same text the same way.
         """
-        result: list[np.ndarray] = []
 
         def draw(lines: list[str]) -> list[list[int]]:
             # One by one: a list would be dealt out to threads, each with its own chance.
             chance = {"enable_sampling": True, "alpha": alpha, "nbest_size": -1}
             return [self._sp.encode(line, out_type=int, **chance) for line in lines]
 
-        def work() -> None:
-            result.append(self._ids(text, draw))
-
         # The library has one generator a thread, seeded when the thread first asks for it.
         import sentencepiece
 
         sentencepiece.set_random_generator_seed(seed)
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-        return result[0]
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(self._ids, text, draw).result()
 
     def _ids(self, text: str, encode: Any) -> np.ndarray:
         """Encode every line alone, so that the ids do not depend on how a text is cut."""
@@ -470,13 +458,12 @@ class SentencepieceTokenizer(Tokenizer):
         return ends
 
     def describe(self) -> dict[str, Any]:
-        bytes_of_model = len(self.model)
         return {
             **super().describe(),
             "normaliser": self.normaliser.name,
             "byte_fallback": self.normaliser.byte_fallback,
             "dummy_prefix": self.normaliser.dummy_prefix,
-            "model_bytes": bytes_of_model,
+            "model_bytes": len(self.model),
         }
 
     def facts(self) -> dict[str, Any]:
@@ -563,34 +550,19 @@ class SubwordDecoder(Decoder):
         return self._finished_text(self._pending + raw)
 
     def _finished_text(self, raw: bytes) -> str:
-        """Return the text of all but an unfinished end, which is kept for later."""
-        end = len(raw)
+        """Decode all but an unfinished end, which is kept for later."""
+        whole, rest = raw, b""
         if self._tokenizer.lossless:
             run = len(raw) - len(raw.rstrip(ESCAPE.encode()))
-            end -= run % 2
-        cut = end - _unfinished(raw[:end])
-        self._pending = raw[cut:]
-        return self._text(raw[:cut])
-
-    def _text(self, raw: bytes) -> str:
-        raw = unescaped(raw) if self._tokenizer.lossless else raw
-        return raw.decode("utf-8", "replace")
+            end = len(raw) - run % 2
+            whole, rest = unescaped(raw[:end]), raw[end:]
+        text, used = codecs.utf_8_decode(whole, "replace", False)
+        self._pending = whole[used:] + rest
+        return text
 
     def flush(self) -> str:
         raw, self._pending = self._pending, b""
-        return self._text(raw)
-
-
-def _unfinished(raw: bytes) -> int:
-    """Return how many bytes at the end of `raw` begin a character that they do not finish."""
-    for back in range(1, min(3, len(raw)) + 1):
-        byte = raw[-back]
-        if byte >= 0xC2:
-            needed = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4 if byte < 0xF5 else 1
-            return back if needed > back else 0
-        if byte < 0x80:
-            return 0
-    return 0
+        return raw.decode("utf-8", "replace")
 
 
 def load_model_file(path: Path) -> SentencepieceTokenizer:

@@ -42,6 +42,7 @@ class WordPieceTokenizer(LibraryTokenizer):
     kind = "wordpiece"
     lossless = False
     joins_space = True
+    boundary = WhitespaceTokenizer.boundary
 
     def __init__(self, pieces: Iterable[str]) -> None:
         self.vocabulary = list(dict.fromkeys((*SPECIALS, "\n", *pieces)))
@@ -71,10 +72,6 @@ class WordPieceTokenizer(LibraryTokenizer):
             least = len(characters) + len(SPECIALS) + 1
             raise UsageError(f"vocab_size {size} is too small: the characters need {least}")
         return cls(learned(words, characters, room_for(size), min_count))
-
-    @classmethod
-    def boundary(cls, text: str, at: int) -> int:
-        return WhitespaceTokenizer.boundary(text, at)
 
     def decoder(self, history: Sequence[int] = ()) -> Decoder:
         return WordPieceDecoder(self, history)

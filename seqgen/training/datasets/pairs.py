@@ -270,7 +270,7 @@ class PreparedPairs(Prepared):
 
     def segmented(self, sampling: Sampling) -> Corpus:
         corpus = encode_pairs(self.parts.train, self.tokenizers, sampling)
-        return drop_long(corpus, self.config.max_source_len, self.config.max_target_len).corpus
+        return drop_long(corpus, self.config.max_source_len, self.config.max_target_len)
 
     def overlap_with(self, other: Prepared) -> Overlap | None:
         if self.parts.val is None or type(other) is not type(self):

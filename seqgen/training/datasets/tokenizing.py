@@ -11,6 +11,7 @@ import numpy as np
 
 from seqgen import store
 from seqgen.errors import SeqgenError, UsageError, reported
+from seqgen.limits import whole_lines
 from seqgen.settings import DataConfig, Documents
 from seqgen.store.loading import parts_of
 from seqgen.text.encoding import encoded, lines_of_tokens
@@ -18,7 +19,6 @@ from seqgen.text.labels import Labels
 from seqgen.text.reading import Surveyor
 from seqgen.text.tokenfile import TokenFile
 from seqgen.text.tokenizers import KINDS, Tokenizer, load_tokenizer, tokenizer_kind
-from seqgen.text.tokenizers.base import line_blocks
 from seqgen.training.datasets.dataset import open_tokenizer
 from seqgen.wording import ShortRepr
 
@@ -162,7 +162,7 @@ def tokenize(
         yield from _tokenized_whole(chunks, tokenizer)
         return
     index = 0
-    for block in line_blocks(chunks):
+    for block in whole_lines(chunks):
         lines = []
         for text in _lines(block):
             source, tab, target = text.partition("\t")
