@@ -6,6 +6,7 @@ import functools
 import importlib
 import io
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -241,7 +242,8 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
     except SeqgenError as error:
         # Of several processes, all find the same fault with their arguments: the first says it.
         if ranks.leads() or not isinstance(error, UsageError):
-            _say_problem(f"seqgen: {_line(_vanished(error) or str(error))}")
+            message = _vanished(error) or _with_flags(error, arguments)
+            _say_problem(f"seqgen: {_line(message)}")
         return error.exit_code
     except (BrokenPipeError, SystemExit) as error:
         # Typer makes an exit with 1 of a closed pipe, whatever its mode.
@@ -347,6 +349,19 @@ def _unforeseen(error: Exception) -> str:
         f"internal error, which is a fault of seqgen: {type(error).__name__}: "
         f"{first_line(error)} (with {SHOW_TRACEBACK}=1 it shows where)"
     )
+
+
+def _with_flags(error: SeqgenError, arguments: list[str]) -> str:
+    """Return an error's message, with the flags that were given in place of their settings."""
+    from seqgen.cli.shell.flags import SETTING_OF
+
+    message = str(error)
+    for flag in (argument.partition("=")[0] for argument in arguments):
+        name = flag.removeprefix("--").replace("-", "_")
+        name = SETTING_OF.get(name, name)
+        if isinstance(error, UsageError) and flag.startswith("--") and "_" in name:
+            message = re.sub(rf"(?<!--set )(?<![\w/.-]){re.escape(name)}(?![\w/-])", flag, message)
+    return message
 
 
 def _how_to_set(flags: Sequence[str], option: str) -> str:

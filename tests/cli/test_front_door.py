@@ -563,6 +563,25 @@ def test_settings_are_found_by_what_other_tools_call_them(cli, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("more", "pattern"),
+    [
+        (["--layers", "0"], "seqgen: --layers must be from 1"),
+        (["--hidden-size=0"], "seqgen: --hidden-size must be at least 1"),
+        (["--set", "hidden_size=0"], "seqgen: hidden_size must be at least 1"),
+        (["--model", "ngram", "--layers", "3"], "ngram has no setting '--layers'"),
+        (
+            ["--model", "transformer", "--hidden-size", "6", "--heads", "4"],
+            "seqgen: --heads must divide --hidden-size",
+        ),
+    ],
+)
+def test_messages_name_flags_as_they_were_given(more, pattern, cli, tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT)
+    code, _, err = cli("train", tmp_path / "text.txt", "--steps", "1", *more)
+    assert (code, err.count("\n")) == (2, 1) and pattern in err
+
+
+@pytest.mark.parametrize(
     ("command", "meant"),
     [("average", "seqgen train --set ema=0.999 averages weights"), ("generate", "seqgen sample")],
 )
