@@ -113,7 +113,7 @@ class ArraySteps:
         return known.value
 
     def kept(self, make: Callable[[], T]) -> T:
-        """Return what `prepared` has kept, without looking whether a weight has changed since."""
+        """Return the cached value of `prepared` without checking that weights are unchanged."""
         known = self.__dict__.get("_prepared")
         return self.prepared(make) if known is None else known.value
 

@@ -148,7 +148,7 @@ class Recorder(TorchDispatchMode):
 
     @torch.no_grad()
     def made(self, tensor: Tensor) -> Tensor:
-        """Return what a tensor without content would hold, in the memory of the CPU."""
+        """Replay the operations behind a tensor without content; return it in the CPU's memory."""
         if not tensor.is_meta:
             return tensor
         place, storages = Place.of(tensor), {}

@@ -253,7 +253,7 @@ class HiddenStateModel(InferenceModel):
         """
 
     def layer_features(self, tokens: Leaf) -> list[Leaf]:
-        """Return what each layer makes of the beginnings of texts, (B, T, H), the first first.
+        """Return the output of every layer on the beginnings of texts, (B, T, H) each.
 
         The last is what the head reads. A model that is no stack of layers has that alone.
 

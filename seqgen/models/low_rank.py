@@ -51,7 +51,7 @@ class LowRank(nn.Module):
 
 
 def update_of(a: Iterable[Tensor], b: Iterable[Tensor], scale: float) -> Tensor:
-    """Return what is added to a matrix: scale B A of each map, one below the other."""
+    """Return the update of a matrix: scale B A of each map, one below the other."""
     return scale * torch.cat([high @ low for low, high in zip(a, b, strict=True)])
 
 

@@ -81,7 +81,7 @@ def stack_of(module: nn.Module) -> nn.ModuleList | None:
 
 
 def groups_in_order(module: nn.Module) -> list[list[nn.Module]]:
-    """Return what a module consists of in groups: what precedes its stack, each layer, the rest."""
+    """Return a module's children in groups: those before its stack, each layer, the rest."""
     children, stack = list(module.children()), stack_of(module)
     if stack is None:
         return [[child] for child in children]

@@ -67,7 +67,7 @@ class Predictions(ABC):
         return self.best() == targets
 
     def score(self, targets: Leaf, want: ScoreDetail) -> Scores:
-        """Return what is wanted of the targets (B, T)."""
+        """Score targets (B, T) in as much detail as wanted."""
         log_probs = self.log_probs(targets)
         if want == "log_probs":
             return Scores(log_probs)

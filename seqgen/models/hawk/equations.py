@@ -87,7 +87,7 @@ class Recurrence(Part):
         }
 
     def run(self, x: Leaf, read: Leaf, h: Leaf) -> tuple[Leaf, Leaf, Leaf]:
-        """Return what x (B, T, H) becomes, and the state after.
+        """Apply the recurrence to x (B, T, H); return its output and the state after.
 
         Args:
             x: the inputs.

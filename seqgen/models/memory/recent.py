@@ -79,7 +79,7 @@ class CacheHits:
 
 
 def recall(queries: Leaf, keys: Leaf, words: Leaf, reach: int) -> CacheHits:
-    """Return what queries (B, Q, H) find: the last one sees the last N keys, and so on back.
+    """Compare queries (B, Q, H) with the N keys up to each one's own position.
 
     Neighbouring queries see nearly the same keys, so blocks of them share one matrix product, of
     which a band is kept.

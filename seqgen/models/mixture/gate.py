@@ -45,7 +45,7 @@ class Gate:
         self.constants, self.coefficients = table[:orders], table[orders:]
 
     def logits(self, log_probs: Leaf, matched: Leaf | Sequence[int] | None) -> Leaf:
-        """Return what the mixture's log-probabilities are but for a constant, (..., V).
+        """Return the mixture's unnormalised log-probabilities (..., V).
 
         Args:
             log_probs: of the parts, (..., K, V).

@@ -298,7 +298,7 @@ class NGramArrays(ArrayModel):
 
 
 class NGramDrawer:
-    """Draws words from the masses that words seen after a context add; see `reader.Drawer`."""
+    """Draws words from the masses that words seen after a context add; see `inference.Drawer`."""
 
     def __init__(self, model: NGramArrays) -> None:
         self.model, self.native = model, model.native

@@ -79,10 +79,10 @@ class NGram(CountedModel):
             error_msgs.append(str(error))
 
     def matched(self, tokens: Tensor, state: NGramState | None) -> Tensor:
-        """Return what `NGramArrays.matched` does, as a tensor (B, T)."""
+        """Return the order matched after each token (B, T); see `NGramArrays.matched`."""
         state = state and state.as_arrays()
         return self._tensor(self.arrays.matched(tokens.cpu().numpy(), state))
 
     def matched_by(self, state: NGramState) -> list[int]:
-        """Return what `NGramArrays.matched_by` does."""
+        """Return the order matched by each row of a state; see `NGramArrays.matched_by`."""
         return self.arrays.matched_by(state.as_arrays())

@@ -73,7 +73,7 @@ class NativeTables:
         return self._addresses(pairs, cumulated.ctypes.data), [cumulated, *sums, *known]
 
     def nodes(self, words: np.ndarray, order: int, first: np.ndarray) -> np.ndarray:
-        """Return what `NGramArrays.nodes` does, (order, B, L), from ids `first` (B, N - 1)."""
+        """Find all n-grams of words, (order, B, L), after ids `first` (B, N - 1)."""
         words, first = (np.ascontiguousarray(x, np.int64) for x in (words, first))
         ids = np.empty((order, *words.shape), np.int64)
         arrays = map(address, (words, first, ids))

@@ -127,7 +127,7 @@ class ArrayLayer:
         return tuple(np.zeros((batch, size), self.dtype) for size in self.equation.sizes)
 
     def noise(self, rows: int) -> None:
-        """Return what a call drops: nothing."""
+        """Draw no dropout, since nothing is trained over arrays."""
 
     def step(self, x: np.ndarray, state: Arrays, noise: None = None) -> Arrays:
         """Take one step: x (B, E), or ids (B,), and the parts to the next ones.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def by_layer(parts: Iterable[Leaf], layers: Iterable[Sized]) -> tuple[Parts, ...]:
-    """Return the parts of a state, in order, as many for each layer as it has."""
+    """Group a flat sequence of state parts by layer."""
     found = iter(parts)
     return tuple(tuple(itertools.islice(found, len(layer))) for layer in layers)
 
@@ -51,7 +51,7 @@ class RecurrentArrays(RecurrentStack, NeuralArrays):
         self.dtype = weights["layers.0.bias"].dtype
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return what is trained by name; what several parts share, under the first name."""
+        """Return the trained parameters by name; shared ones under their first name."""
         again = {name for names in self.config.shared_weights() for name in names[1:]}
         names = (name for name in self.shapes(self.config) if not is_buffer(name))
         return {name: self.weights[name] for name in names if name not in again}

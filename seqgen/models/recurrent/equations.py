@@ -131,7 +131,7 @@ class RecurrentStack(HiddenStateModel):
 
     @abstractmethod
     def first_input(self, tokens: Leaf) -> tuple[Leaf, Leaf | None]:
-        """Return what the first layer reads of tokens, and their vectors if later ones read these.
+        """Return the first layer's input, and the tokens' vectors if later layers read them too.
 
         Args:
             tokens: (B, T), or one of each row, see `step_or_sequence`.
@@ -139,7 +139,7 @@ class RecurrentStack(HiddenStateModel):
 
     @abstractmethod
     def step_or_sequence(self, layer: Any, x: Leaf, past: Parts) -> tuple[Leaf, Parts]:
-        """Return what a layer makes of x, one token of each row or several, and the parts after."""
+        """Run a layer on x, one token of each row or several; return its output and new parts."""
 
     def outputs(
         self, tokens: Leaf, state: RecurrentState

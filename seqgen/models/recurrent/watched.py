@@ -153,7 +153,7 @@ def _row(x: Tensor) -> np.ndarray:
 def recorded(
     model: RecurrentLM, tokens: np.ndarray
 ) -> tuple[list[tuple[Equation, RecordingWatch]], Tensor]:
-    """Return what each layer of a network does over tokens (T,), and the features (1, T, H)."""
+    """Record every layer of a network over tokens (T,), and return the features (1, T, H) too."""
     recordings = {cell: RecordingWatch() for cell in model.layers}
     # Without a graph one token goes through `Cell.step`, which no watch sees.
     with torch.set_grad_enabled(len(tokens) == 1), watching(recordings):

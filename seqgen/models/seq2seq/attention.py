@@ -38,11 +38,11 @@ class DotScore(Part):
         return {}
 
     def keys(self, encoded: Leaf) -> Leaf:
-        """Return what is made of h (S, L, H) once a source, (S, L, A)."""
+        """Project encoder states h (S, L, H) to attention keys (S, L, A), once a source."""
         return encoded
 
     def run(self, query: Leaf, keys: Leaf, covered: Leaf | None) -> Leaf:
-        """Return scores (S, N, L): how well queries fit each place of the source.
+        """Score each place of the source for each query, (S, N, L).
 
         Args:
             query: (S, N, Q).

@@ -98,7 +98,7 @@ class FromSource(HiddenStateModel):
 
 
 def windows(length: int, window: int | None) -> list[tuple[int, int, int]]:
-    """Return what a text is read in: where each context begins, how much of it is past, its end.
+    """Cut a text into windows: the begin, the number of tokens read before, and the end of each.
 
     A row that holds W tokens falls back to its last W - S, S being half the window (see
     `KVCache`).

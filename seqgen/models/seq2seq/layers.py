@@ -96,7 +96,7 @@ class SourceVectors(Part):
     parts: Sequence[int]
 
     def pieces(self, inputs: Piece, begins: Widths) -> Pieces:
-        """Return what makes vectors (S, L, H) of the source's values, for `Layout.begins`."""
+        """List the input map, which gives vectors (S, L, H); `begins` is that of `Layout`."""
         self.parts = [len(parts) for parts in begins]
         return {"inputs": inputs}
 
@@ -130,7 +130,7 @@ class TargetLayers(Part):
         return {"layers": Stack([*map(Layer, equations)]), "dropout": dropout}
 
     def noise(self, rows: int) -> Sequence[tuple[Any, Any]]:
-        """Return what a call drops in `rows` rows: of each layer's input a mask, and in it."""
+        """Draw dropout for a call on `rows` rows: each layer's input mask and its own noise."""
         return [
             (self.dropout.shared_mask(rows, layer.equation.input_size, layer.bias), noise)
             for layer in self.layers

@@ -57,7 +57,7 @@ class Memory(State):
         )
 
     def of_rows(self, x: Leaf) -> Leaf:
-        """Return what x (S, ...) holds for each row's source, (B, ...)."""
+        """Repeat x (S, ...), a row a source, for the rows of the state, (B, ...)."""
         if self.owners == list(range(len(self.lengths))):
             return x
         return x[self.owners]

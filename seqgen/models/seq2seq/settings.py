@@ -90,7 +90,7 @@ class SourceConfig(ModelConfig):
         return [names] if len(names) > 1 else []
 
     def source_inputs(self, width: int) -> Piece:
-        """Return what makes vectors (S, L, width) of source values: an embedding, or a map."""
+        """Return the input layer of sources, to (S, L, width): an embedding, or a linear map."""
         if self.source_features is not None:
             return Linear(self.source_features, width)
         return Table(self.source_vocab_size or self.vocab_size, width)

@@ -79,7 +79,7 @@ class Reading:
         return self.self_attend(layer, q, k, v)
 
     def source(self, layer: int, q: Leaf) -> Leaf:
-        """Return what queries (B, heads, T, D) read of their sources, (B, heads, T, D)."""
+        """Attend from queries (B, heads, T, D) to their sources; return (B, heads, T, D)."""
         memory = self.memory
         grouped = memory.group(q).swapaxes(1, 2)  # (S, heads, G, T, D)
         asked = grouped.reshape(*grouped.shape[:2], -1, q.shape[-1])  # (S, heads, G T, D)
@@ -113,7 +113,7 @@ class SourceAttention(Part):
         return self.key_norm(k), v
 
     def run(self, x: Leaf, attend: Reading) -> Leaf:
-        """Return what the stream x (B, T, H) reads of the sources."""
+        """Attend from the residual stream x (B, T, H) to the sources."""
         q = apart(self.heads.activated(self.ops, self.query(x)), self.heads.numbers[0])
         read = attend.source(self.heads.index, self.heads.amplified(self.query_norm(q)))
         return self.output(together(read))
@@ -137,7 +137,7 @@ class ContextFromSource(AnchoredContext, FromSource):
 
     @staticmethod
     def encoder_of(config: Seq2SeqTransformerConfig) -> Piece:
-        """Return what reads the source."""
+        """Return the encoder, as a piece of the model."""
         return Made(SourceBlocks, config, config.source_inputs(config.embedding_width))
 
     encoder: SourceBlocks
@@ -157,7 +157,7 @@ class ContextFromSource(AnchoredContext, FromSource):
         return state
 
     def before_text(self, rows: int) -> Leaf:
-        """Return what is read before the start of a text: (rows, 1), or (rows, 0) for nothing."""
+        """Return the tokens before the start of a text, (rows, 1), or (rows, 0) without one."""
         token = self.config.decoder_start
         return self.ops.ints(self.like, [[] if token is None else [token]] * rows)
 
@@ -199,7 +199,7 @@ class SourceBlocks(Part):
         return {"inputs": inputs, **stack_pieces(config, Block, layers, config.source_window)}
 
     def attend_to_all(self, q: Leaf, k: Leaf, v: Leaf, there: Leaf | None) -> Leaf:
-        """Return what queries (S, heads, N, D) read of keys and values (S, heads, L, D).
+        """Attend from queries (S, heads, N, D) to all keys and values (S, heads, L, D).
 
         Args:
             q: the queries.
@@ -237,22 +237,22 @@ class SourceBlocks(Part):
         return self.layers(values, there)[-1]
 
     def layers(self, values: Leaf, there: Leaf | None) -> list[Leaf]:
-        """Return what each block makes of values, (S, L, H), the last normalised; see `read`."""
+        """Return every block's output (S, L, H), the last normalised; see `read`."""
         return self.layers_by(values, lambda _, q, k, v: self.attend_to_all(q, k, v, there))
 
     def layers_by(self, values: Leaf, attend: Attend) -> list[Leaf]:
-        """Return what `layers` does, with `attend` for attention."""
+        """Return every block's output as `layers` does, with `attend` for attention."""
         x, rotation = self._embedded(values)
         *features, x = stream(self, x, rotation, attend)
         return [*features, self.final_norm(x)]
 
     def _embedded(self, values: Leaf) -> tuple[Leaf, Leaf | None]:
-        """Return what the blocks read, (S, L, H), and how RoPE turns it."""
+        """Embed values; return the blocks' input (S, L, H) and the rotations of RoPE or None."""
         x, rotation = self._placed(self.inputs(values))
         return self.dropout(self.embedding_norm(x)), rotation
 
     def _placed(self, x: Leaf) -> tuple[Leaf, Leaf | None]:
-        """Return vectors x (S, L, E) with their positions, (S, L, H), and how RoPE turns them."""
+        """Add positions to vectors x (S, L, E); return (S, L, H) and RoPE's rotations or None."""
         ops, config, size = self.ops, self.config, x.shape[1]
         if config.positions == "learned":
             if size > config.source_window:

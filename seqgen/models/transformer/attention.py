@@ -79,7 +79,7 @@ def for_each_query(q: Tensor, x: Tensor) -> Tensor:
 
 
 def _dropping(weights: Tensor, v: Tensor, p: float) -> Tensor:
-    """Return what weights (B, heads, T, L) with dropout make of values, as torch's kernel does."""
+    """Drop attention weights (B, heads, T, L), then average values as torch's kernel does."""
 
     def draw(shape: Sequence[int], generator: torch.Generator | None) -> Tensor:
         return weights.new_empty(shape).bernoulli_(1 - p, generator=generator)

@@ -138,7 +138,7 @@ def _seen(model: AttendingModel, layer: int, q: Leaf) -> Leaf | None:
 
 
 def plain_gain(model: AttendingModel) -> float:
-    """Return what makes softmax(Q K^T) of attention, for queries that the blocks hand on."""
+    """Return the factor of the blocks' queries that makes attention softmax(Q K^T)."""
     return math.sqrt(model.config.head_width) / query_gain(model.config)
 
 

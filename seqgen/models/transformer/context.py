@@ -27,7 +27,7 @@ SKIMMED = 8192
 
 @dataclass
 class Appending:
-    """What blocks attend by while they run on tokens that come after what a cache holds.
+    """Attention of new tokens to a KV cache, which takes their keys and values.
 
     Attributes:
         attend: see `AnchoredContext.attend_to_past`.
@@ -67,7 +67,7 @@ class Appending:
 
 @dataclass
 class FallingBack:
-    """What blocks attend by while they run on what some rows of a cache have kept, anew.
+    """Attention over the rows of a KV cache that must be recomputed.
 
     Attributes:
         attend: see `AnchoredContext.attend_within`.
@@ -94,7 +94,7 @@ class FallingBack:
 def _spread(
     rows: Sequence[int], starts: Sequence[int], ends: Sequence[int]
 ) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-    """Return what `Appending.tokens` does for rows that have tokens with the same ends."""
+    """Repeat rows and starts for every token of a row, where all rows have the same ends."""
     if len(ends) == 1:
         return rows, starts, [*ends] * len(rows)
     rows, starts = ([number for number in x for _ in ends] for x in (rows, starts))
@@ -126,7 +126,7 @@ class AnchoredContext:
         }
 
     def attend_to_past(self, q: Leaf, k: Leaf, v: Leaf, seen: Leaf | None) -> Leaf:
-        """Return what queries (B, heads, T, D) read at the last T of n positions.
+        """Attend from queries (B, heads, T, D) at the last T of n positions.
 
         Args:
             q: the queries.
@@ -141,7 +141,7 @@ class AnchoredContext:
         raise NotImplementedError
 
     def attending(self, attend: Attend, state: KVCache, rows: Sequence[int]) -> Attend:
-        """Return what the blocks attend by, when they run on some rows of the state.
+        """Return the callback for attention when the blocks run on some rows of the state.
 
         A model whose blocks read something else besides overrides this.
         """
@@ -161,7 +161,7 @@ class AnchoredContext:
         return self.stacked(*self.embedded(tokens, positions), attend)
 
     def embedded(self, tokens: Leaf, positions: Leaf) -> tuple[Leaf, Leaf | None]:
-        """Return what the blocks read, (B, T, H), and how RoPE turns it, ([B,] T, 2, D / 2)."""
+        """Embed tokens at positions: (B, T, H), and RoPE's rotations ([B,] T, 2, D / 2) or None."""
         learned = self.config.positions == "learned"
         vectors = self.position_embedding(positions) if learned else self.waves[positions]
         x, rotation = placed(self.ops, self.config, self.embedding(tokens), vectors)
@@ -173,7 +173,7 @@ class AnchoredContext:
         return self.final_norm(x)
 
     def in_window(self, tokens: Leaf) -> tuple[Leaf, Leaf | None]:
-        """Return what `embedded` makes of tokens (B, T) that nothing comes before."""
+        """Embed tokens (B, T) that nothing comes before; see `embedded`."""
         if tokens.shape[1] > self.window:
             raise ValueError(f"{tokens.shape[1]} tokens do not fit the window {self.window}")
         return self.embedded(tokens, self.ops.count(tokens, tokens.shape[1]))

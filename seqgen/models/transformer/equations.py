@@ -46,7 +46,7 @@ ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class Heads:
-    """What the equations of attention need to know.
+    """The number, width and scale of a layer's attention heads.
 
     Attributes:
         index: of the layer.
@@ -64,7 +64,7 @@ class Heads:
 
     @classmethod
     def of(cls, config: TransformerConfig, index: int) -> Heads:
-        """Return what a layer of a configuration has."""
+        """Return the heads of a layer of a configuration."""
         numbers = config.num_heads, config.kv_heads, config.kv_heads
         return cls(index, numbers, config.head_width, query_gain(config), config.qkv_activation)
 
@@ -83,7 +83,7 @@ class Heads:
 
 
 def query_gain(config: TransformerConfig) -> float:
-    """Return what queries are multiplied by before they meet keys.
+    """Return the factor of queries that undoes the scale of attention if a model has none.
 
     Whatever attends divides by sqrt(D), so without that scale queries are sqrt(D) times as large.
     """
@@ -232,7 +232,7 @@ def stream(p: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Iterator[L
 
 
 def stack_pieces(config: TransformerConfig, kind: type[Block], layers: int, window: int) -> Pieces:
-    """Return what a stack of blocks consists of, for `window` positions.
+    """List the pieces of a stack of blocks, for `window` positions.
 
     At first each block reads the one below it alone: so begin the w_ij of `stream`.
     """
@@ -250,7 +250,7 @@ def stack_pieces(config: TransformerConfig, kind: type[Block], layers: int, wind
 def placed(
     ops: Ops, config: TransformerConfig, x: Leaf, positions: Leaf
 ) -> tuple[Leaf, Leaf | None]:
-    """Return what blocks read, (B, T, H), and how RoPE turns it, ([B,] T, 2, D / 2).
+    """Add or join positions to embeddings: (B, T, H), and RoPE's rotations or None.
 
     Args:
         ops: of both.

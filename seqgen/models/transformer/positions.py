@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def waves_of(ops: Ops, config: TransformerConfig, length: int) -> Leaf:
-    """Return what is added at, or turns, each of `length` positions: (length, ...) of float32."""
+    """Return the sinusoids or rotations of `length` positions, (length, ...) of float32."""
     if config.positions == "rope":
         scaling = scaling_of(config)
         return rotations(ops, length, config.head_width, config.rope_theta, scaling)
@@ -21,7 +21,7 @@ def waves_of(ops: Ops, config: TransformerConfig, length: int) -> Leaf:
 
 
 def scaling_of(config: TransformerConfig) -> RopeScaling | None:
-    """Return how a transformer turns texts that are longer than those of its training."""
+    """Return the scaling of RoPE for texts longer than those of training; None without one."""
     if config.rope_scaling is None:
         return None
     factors = config.rope_factor, config.rope_low_factor, config.rope_high_factor

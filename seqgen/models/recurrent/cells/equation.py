@@ -141,29 +141,29 @@ class Equation(ABC):
         return (config.output_size, *(config.hidden_size,) * (len(cls.parts) - 1))
 
     def parameters(self) -> dict[str, Parameter]:
-        """Return every parameter, in the order of a stored model."""
+        """Declare every parameter, in the order of a stored model."""
         of_input = self.matrix(self.blocks, self.input_size, GLOROT)
         return {"weight_ih": of_input, **self.recurrent(), "bias": self.biases(), **self.more()}
 
     def recurrent(self) -> dict[str, Parameter]:
-        """Return the matrices that act on the past: here one, with the input's blocks."""
+        """Declare the matrices that act on the past: here one, with the input's blocks."""
         return {"weight_hh": self.matrix(self.blocks, self.sizes[0], ORTHOGONAL)}
 
     def biases(self) -> Parameter:
-        """Return what is added to the products of the input, one number a unit and block."""
+        """Declare the bias of the input's products, one number a unit and block."""
         return self.vector(*[0.0] * self.blocks)
 
     def more(self) -> dict[str, Parameter]:
-        """Return what a cell has beside all these."""
+        """Declare the cell's further parameters, such as peepholes and gains."""
         return {}
 
     def matrix(self, blocks: int, columns: int, begin: Any, gain: float = 1.0) -> Parameter:
-        """Return a matrix of `blocks` maps to H units, each begun by itself."""
+        """Declare a matrix of `blocks` maps to H units, each initialised by itself."""
         maps = (self.hidden_size,) * blocks
         return Parameter((sum(maps), columns), begin, maps, gain)
 
     def vector(self, *begins: float) -> Parameter:
-        """Return a vector of blocks of H units, each begun with a number."""
+        """Declare a vector of blocks of H units, each filled with a number at first."""
         return Parameter((len(begins) * self.hidden_size,), begins)
 
     def map_to_width(self, input_size: int, size: int) -> dict[str, Parameter]:
@@ -238,7 +238,7 @@ class Equation(ABC):
     def fast_sequence(
         self, cell: Any, x: Leaf, state: Parts, noise: Any
     ) -> tuple[Leaf, Parts] | None:
-        """Return what `Cell.loop` would, from something faster; None where there is nothing.
+        """Run a whole sequence by a faster kernel than `Cell.loop`; None where there is none.
 
         Args:
             cell: the `Cell` of this equation, with its weights.
@@ -255,9 +255,9 @@ def unchanged(g: Leaf) -> Leaf:
 
 
 def scale_and_shift(p: Any) -> tuple[Leaf, Leaf]:
-    """Return what evaluation multiplies each feature by (H,), and what it then adds (H,).
+    """Return scale (H,) and shift (H,) of batch normalisation in evaluation.
 
-    That is batch normalisation with running figures, over arrays or tensors; see `batch_norm.py`.
+    They follow from the running mean and variance, over arrays or tensors; see `BatchNorm`.
 
     Args:
         p: weight, running_mean and running_var, (H,) each, and a bias (H,) or none.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from seqgen.engines.ops import Ops
@@ -36,7 +35,6 @@ class MGU(Equation):
         return (h + f * (n - h),)
 
 
-@dataclass(frozen=True, kw_only=True)
 class MGUConfig(RecurrentConfig):
     """A stack of MGU layers."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from seqgen.engines.ops import Leaf, Ops
@@ -54,7 +53,6 @@ class MUT1(Equation):
         return (h + z * (n - h),)
 
 
-@dataclass(frozen=True, kw_only=True)
 class MUT1Config(RecurrentConfig):
     """A stack of MUT1 layers."""
 

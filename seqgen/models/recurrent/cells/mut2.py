@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from seqgen.engines.ops import Leaf, Ops
@@ -57,7 +56,6 @@ class MUT2(Equation):
         return (h + z * (n - h),)
 
 
-@dataclass(frozen=True, kw_only=True)
 class MUT2Config(RecurrentConfig):
     """A stack of MUT2 layers."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from seqgen.engines.ops import Ops
@@ -40,7 +39,6 @@ class MUT3(Equation):
         return (h + z * (n - h),)
 
 
-@dataclass(frozen=True, kw_only=True)
 class MUT3Config(RecurrentConfig):
     """A stack of MUT3 layers."""
 

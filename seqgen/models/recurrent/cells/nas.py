@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from seqgen.engines.ops import Ops
@@ -41,7 +40,6 @@ class NAS(Equation):
         return tanh(c * tanh(tanh(a_5 * a_6) + sigmoid(a_7 + a_8))), c
 
 
-@dataclass(frozen=True, kw_only=True)
 class NASConfig(RecurrentConfig):
     """A stack of NAS layers."""
 
