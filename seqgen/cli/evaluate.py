@@ -161,7 +161,7 @@ def _measurements(
     asked: Measures, inputs: Inputs, scoring: TextScoring, seed: FixedSeed
 ) -> Measurements:
     """Return what is to be measured; everything that applies if nothing is asked for."""
-    from seqgen.generation.continuations import Protocol
+    from seqgen.generation.passages import Protocol
     from seqgen.scoring.evaluate import Measurements
 
     everything = not (asked.perplexity or asked.writes or asked.pairs)

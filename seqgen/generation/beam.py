@@ -28,8 +28,8 @@ from seqgen.generation.beam_groups import (
 from seqgen.generation.continuation import DEAD_END, LIMIT, EndIds, reasons_of
 from seqgen.generation.hypotheses import Hypothesis, NBest
 from seqgen.generation.processors import History, Processor, before_and_after, normalise
-from seqgen.generation.sampling import prefill
 from seqgen.generation.stochastic_beam import StochasticGroup
+from seqgen.generation.text_batch import prefill
 from seqgen.hashing import hash64
 from seqgen.models.distributions import require_numbers
 

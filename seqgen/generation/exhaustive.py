@@ -10,7 +10,7 @@ import numpy as np
 from seqgen.engines.ops import without_gradients
 from seqgen.generation.hypotheses import Hypothesis, LengthNorm
 from seqgen.generation.processors import IMPOSSIBLE, History, Processor, before_and_after, normalise
-from seqgen.generation.sampling import prefill
+from seqgen.generation.text_batch import prefill
 from seqgen.settings import require
 
 if TYPE_CHECKING:

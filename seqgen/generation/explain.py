@@ -12,7 +12,7 @@ import numpy as np
 from seqgen.generation.processors import IMPOSSIBLE, Forbid, likeliest, normalise
 from seqgen.generation.prompts import batches, opening
 from seqgen.generation.sample import SampleOptions, Writer
-from seqgen.generation.sampling import Row, prefill
+from seqgen.generation.text_batch import Row, prefill
 from seqgen.settings import require
 from seqgen.wording import ShortRepr
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seqgen.generation import sampling
+from seqgen.generation import text_batch
 from seqgen.generation.backward import begin_continuation, decoder_of
 from seqgen.generation.continuation import DEAD_END, Continuation, reasons_of
 from seqgen.generation.draw import Choose, CounterDraw, greedy
@@ -34,7 +34,7 @@ from seqgen.generation.processors import (
     Typical,
 )
 from seqgen.generation.prompts import Prompt, SourceFields, Written, batches, opening
-from seqgen.generation.sampling import Row, SamplingPolicy, Watch
+from seqgen.generation.text_batch import Row, SamplingPolicy, Watch
 from seqgen.settings import MOST_TOKENS
 from seqgen.settings.generation import SampleOptions
 
@@ -206,10 +206,10 @@ class Writer(Generator):
 
     def steps(
         self, rows: Sequence[Row], watch: Watch | None = None, opens: Opens | None = None
-    ) -> Iterator[sampling.Step]:
+    ) -> Iterator[text_batch.Step]:
         """Write `rows` side by side; yield every token."""
         how = (self.begin, self.processors, self.choose)
-        return sampling.sample(self.loaded.model, rows, *how, watch, opens, self.outcomes)
+        return text_batch.sample(self.loaded.model, rows, *how, watch, opens, self.outcomes)
 
 
 def stream(loaded: LoadedModel, prompt: str | Vectors, options: SampleOptions) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.generation.continuations import Protocol, find_passages, go_on
+from seqgen.generation.passages import Protocol, find_passages, go_on
 from seqgen.metrics.bleu import corpus_score
 from seqgen.metrics.diversity import diversity
 from seqgen.scoring.minimal_pairs import Pair, score_pairs

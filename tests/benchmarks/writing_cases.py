@@ -15,7 +15,7 @@ from seqgen.generation.beam_groups import SearchPrompt
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import CounterDraw
 from seqgen.generation.processors import Forbid
-from seqgen.generation.sampling import Row, sample
+from seqgen.generation.text_batch import Row, sample
 from seqgen.models.base import LanguageModel
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM

@@ -13,7 +13,7 @@ from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import CounterDraw
 from seqgen.generation.exhaustive import exhaustive
 from seqgen.generation.hypotheses import LengthNorm
-from seqgen.generation.sampling import Row, prefill, sample
+from seqgen.generation.text_batch import Row, prefill, sample
 from seqgen.text.tokenizers.char import CharTokenizer
 
 HANDLES = [5, 5, 3, 5]

@@ -27,8 +27,8 @@ from seqgen.generation.draw import CounterDraw
 from seqgen.generation.processors import Forbid
 from seqgen.generation.prompts import ready
 from seqgen.generation.sample import Writer, fixed_sample, sample, stream
-from seqgen.generation.sampling import Row
-from seqgen.generation.sampling import sample as write
+from seqgen.generation.text_batch import Row
+from seqgen.generation.text_batch import sample as write
 from seqgen.hashing import uniforms
 from seqgen.scoring.loop import add_up, score_corpus
 from seqgen.settings.generation import SampleOptions
@@ -445,7 +445,7 @@ def test_a_long_prompt_is_read_in_pieces(name, monkeypatch):
     loaded = real(name)
     prompt, options = "abc ab" * 9, SampleOptions(seed=2, max_tokens=9)
     (whole,) = sample(loaded, [prompt], options)
-    monkeypatch.setattr("seqgen.generation.sampling.PIECE", 7)
+    monkeypatch.setattr("seqgen.generation.text_batch.PIECE", 7)
     lengths = []
     loaded.model.register_forward_pre_hook(lambda _, given: lengths.append(given[0].shape[1]))
     (pieces,) = sample(loaded, [prompt], options)

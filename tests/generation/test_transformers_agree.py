@@ -9,14 +9,14 @@ import pytest
 import torch
 from prefix_tables import search_options
 
-from seqgen.generation import sampling
+from seqgen.generation import text_batch
 from seqgen.generation.beam import search
 from seqgen.generation.beam_groups import SearchPrompt
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import greedy
 from seqgen.generation.hypotheses import LengthNorm
 from seqgen.generation.processors import MinTokens, NoRepeatNgram, RepetitionPenalty
-from seqgen.generation.sampling import Row
+from seqgen.generation.text_batch import Row
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.settings import TransformerConfig
 from seqgen.text.tokenizers import Decoder
@@ -102,7 +102,7 @@ def greedily(ours, prompts, processors, max_tokens):
     rows = [Row(i, 0, prompt) for i, prompt in enumerate(prompts)]
     begin = lambda row: Continuation(Ids(), (), max_tokens, EOS)  # noqa: E731
     seen = {}
-    for step in sampling.sample(ours, rows, begin, processors, chosen):
+    for step in text_batch.sample(ours, rows, begin, processors, chosen):
         seen[step.row.tokens] = step.continuation
     for prompt, text in seen.items():
         texts[prompt] = [int(t) for t in text.text.split()]

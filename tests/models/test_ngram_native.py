@@ -10,7 +10,7 @@ from seqgen.engines.native.library import library
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import CounterDraw
 from seqgen.generation.processors import Forbid, Temperature
-from seqgen.generation.sampling import Row, sample
+from seqgen.generation.text_batch import Row, sample
 from seqgen.models.distributions import normalise
 from seqgen.models.ngram.arrays import NGramArrays
 from seqgen.models.ngram.model import NGram

@@ -30,7 +30,7 @@ from seqgen.generation.beam import search
 from seqgen.generation.beam_groups import SearchPrompt as Searched
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import greedy
-from seqgen.generation.sampling import Row, sample
+from seqgen.generation.text_batch import Row, sample
 from seqgen.models.base import load_weights, weights_of
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.seq2seq import attention as scoring

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.generation.continuations import Protocol, find_passages, go_on
+from seqgen.generation.passages import Protocol, find_passages, go_on
 from seqgen.metrics import bootstrap
 from seqgen.metrics.bootstrap import signature
 from seqgen.metrics.diversity import distinct, diversity, repetition, zipf_exponent

@@ -38,7 +38,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.processors import normalise
 from seqgen.generation.prompts import Prompt, opening
-from seqgen.generation.sampling import Row
+from seqgen.generation.text_batch import Row
 from seqgen.limits import seconds_at_most
 from seqgen.models.inference import LOGITS_AT_ONCE
 from seqgen.plugins.serve import protocol

@@ -26,7 +26,7 @@ from seqgen.generation.continuation import Continuation
 from seqgen.generation.processors import Processor, likeliest
 from seqgen.generation.prompts import Prompt, opening
 from seqgen.generation.sample import Writer
-from seqgen.generation.sampling import BatchText, Row, SamplingPolicy, TextBatch
+from seqgen.generation.text_batch import BatchText, Row, SamplingPolicy, TextBatch
 from seqgen.models.inference import InferenceModel
 from seqgen.models.state import Opens
 from seqgen.store.loaded import LoadedModel

@@ -18,7 +18,7 @@ from seqgen.generation.continuation import Continuation
 from seqgen.generation.processors import LogitBias, Processor
 from seqgen.generation.prompts import Prompt, batches
 from seqgen.generation.sample import Writer, filters
-from seqgen.generation.sampling import Row
+from seqgen.generation.text_batch import Row
 from seqgen.plugins.serve.engine import TIME, TokenLogprob
 from seqgen.plugins.serve.settings import ServeOptions
 from seqgen.settings.generation import SampleOptions

@@ -11,7 +11,7 @@ from helpers_cli import records, refusal
 
 import seqgen
 from seqgen.cli import run
-from seqgen.generation.sampling import prefill
+from seqgen.generation.text_batch import prefill
 from seqgen.models.distributions import normalise
 from seqgen.store.loading import load
 

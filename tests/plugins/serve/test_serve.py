@@ -36,12 +36,12 @@ from seqgen import hooks
 from seqgen.cli import run
 from seqgen.engines.native.library import library
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.generation import sampling
+from seqgen.generation import text_batch
 from seqgen.generation.backward import decoder_of
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.processors import LogitBias, NoRepeatNgram
 from seqgen.generation.sample import sample
-from seqgen.generation.sampling import Row
+from seqgen.generation.text_batch import Row
 from seqgen.models.transformer.arrays import TransformerArrays
 from seqgen.plugins.serve.app import Inbox, Server, make_app
 from seqgen.plugins.serve.engine import Engine, Job, TextBatch, TextPiece, Writing, _Rows
@@ -844,13 +844,13 @@ def test_texts_that_wait_for_others_are_those_written_alone(kind):
 
 @pytest.mark.parametrize("kind", ["n-gram", "lstm", "transformer", "mixture"])
 def test_a_long_prompt_is_read_once_for_all_its_texts(kind, monkeypatch):
-    prefill, found = sampling.prefill, []
+    prefill, found = text_batch.prefill, []
     counted = lambda *how: (found.append(how), prefill(*how))[1]  # noqa: E731
     held = next(
         iter(sample(load(NAMES[kind], work=Work()), [""], SampleOptions(seed=1, max_tokens=300)))
     )
     prompts = known(kind, [held.text[:280], held.text[:290]])
-    monkeypatch.setattr(sampling, "prefill", counted)
+    monkeypatch.setattr(text_batch, "prefill", counted)
     with small((kind,), batch_size=3) as (_, client):
         how = {"seed": 2, "max_tokens": 9, "temperature": 1.2}
         answer = complete(client, kind, prompt=prompts, n=7, stop=["e"], **how)

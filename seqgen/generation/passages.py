@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from seqgen.errors import SeqgenError
 from seqgen.generation.sample import SampleOptions, Writer, finished
-from seqgen.generation.sampling import Row
+from seqgen.generation.text_batch import Row
 
 if TYPE_CHECKING:
     from seqgen.settings import Documents
