@@ -12,8 +12,8 @@ PLUGIN = Plugin(
     tasks=(
         "task:CLASSIFICATION",
         "task:TAGGING",
-        "masked_task:MASKED_LM",
-        "bidirectional_task:BIDIRECTIONAL",
+        "task:MASKED_LM",
+        "task:BIDIRECTIONAL",
     ),
     options={"recipe": "options:FeatureFlags"},
 )

@@ -231,21 +231,6 @@ def _signature(by_word: bool, figure: str, more: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class McNemar:
-    """McNemar's test of a model against the best one.
-
-    Attributes:
-        only_this: how many texts only this model labels rightly.
-        only_best: how many only the best one does.
-        p_value: two-sided and exact, of "both are right equally often".
-    """
-
-    only_this: int
-    only_best: int
-    p_value: float
-
-
-@dataclass(frozen=True)
 class LabelComparison(LabelFigures):
     """The keys of a record of `seqgen compare --json` of classifiers or taggers, in order.
 
@@ -254,8 +239,10 @@ class LabelComparison(LabelFigures):
         best: the model with the highest accuracy; of several, the first.
         difference: of the accuracy, to the best; with the interval of the paired bootstrap.
         p_value: of "no difference to the best", by the same bootstrap; None for the best.
-        mcnemar: `McNemar`; None for the best, and for taggers, the errors of which are correlated
-            within a sentence.
+        mcnemar: McNemar's exact test against the best: how many texts `only_this` model and
+            `only_best` label rightly, and the two-sided `p_value` of "both are right equally
+            often"; None for the best, and for taggers, whose errors are correlated within a
+            sentence.
         signature: how intervals and p-values were made.
     """
 
@@ -344,7 +331,8 @@ def _beside_best(
     if not is_best and not by_word:
         only_this = int((hits[:, 0] > hits[:, 1]).sum())
         only_best = int((hits[:, 0] < hits[:, 1]).sum())
-        tested = asdict(McNemar(only_this, only_best, mcnemar(only_this, only_best)))
+        tested = {"only_this": only_this, "only_best": only_best}
+        tested["p_value"] = mcnemar(only_this, only_best)
     return {
         "difference": asdict(estimated(value, differences)),
         "p_value": None if is_best else p_value(differences),

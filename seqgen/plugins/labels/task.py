@@ -1,4 +1,4 @@
-"""Labels learned on the features of another architecture: of whole texts, or of each word."""
+"""The tasks: labels of texts or words, hidden tokens, and a text read from both of its ends."""
 
 from __future__ import annotations
 
@@ -49,4 +49,31 @@ TAGGING = replace(
     array_head="seqgen.plugins.labels.models.labeller_arrays:tagger_of",
     example_format="columns, word<TAB>tag, with an empty line after each sentence",
     called="tagger",
+)
+# Hidden tokens are predicted from those on both sides.
+MASKED_LM = Task(
+    name="masked-lm",
+    learns="a text",
+    try_it='fill "a [MASK] text"',
+    validation="seqgen.plugins.labels.validation:MaskedValidation",
+    serves={
+        "fill": "seqgen.plugins.labels.fill:fill",
+        "perplexity": "seqgen.plugins.labels.pseudo_perplexity_command:PSEUDO_PERPLEXITY",
+    },
+    model_is="is a masked model, no language model: use seqgen fill, seqgen perplexity, "
+    "seqgen inspect --attention, or --init-from with --task",
+    shows_attention=True,
+    data_defaults={"tokenizer": "bpe"},
+)
+# Two language models share weights, one from each end of a text, for their features. Each direction
+# needs to know the end where it begins.
+BIDIRECTIONAL = Task(
+    name="bidirectional-lm",
+    learns="a text from both of its ends",
+    try_it="perplexity",
+    validation="seqgen.plugins.labels.validation:BothWaysValidation",
+    model_is="reads a text from both of its ends and writes none: use seqgen train --features, "
+    "seqgen vectors, or seqgen perplexity for each direction",
+    data_defaults={"documents": "line", "tokenizer": "whitespace"},
+    gives_features=True,
 )

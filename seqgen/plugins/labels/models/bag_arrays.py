@@ -8,8 +8,7 @@ from typing import ClassVar
 from seqgen.engines.ops import Leaf, ops_of
 from seqgen.engines.parts import Piece, Pieces, Table
 from seqgen.engines.weights import Shapes, Weights
-from seqgen.plugins.labels.models.arrays import ArrayEncoder
-from seqgen.plugins.labels.models.labelling import at_ends
+from seqgen.plugins.labels.models.labelling import ArrayEncoder, at_ends
 from seqgen.plugins.labels.models.settings import BagConfig
 from seqgen.plugins.labels.settings import Pooling
 

@@ -10,8 +10,7 @@ from seqgen.engines.parts import Made, Piece, Pieces, Table
 from seqgen.models.recurrent.settings import recurrent_cell
 from seqgen.models.seq2seq.layers import SourceLayers, stacked
 from seqgen.models.seq2seq.recurrent_equations import DIRECTIONS
-from seqgen.plugins.labels.models.arrays import ArrayEncoder
-from seqgen.plugins.labels.models.labelling import at_ends
+from seqgen.plugins.labels.models.labelling import ArrayEncoder, at_ends
 from seqgen.plugins.labels.models.settings import BiRNNConfig
 from seqgen.settings import require
 

@@ -1,17 +1,152 @@
-"""Classifiers and taggers over arrays, on encoders of sentences or on language models."""
+"""Classifiers and taggers over arrays, and the features of a trained model that they may read."""
 
 from __future__ import annotations
 
 import functools
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import numpy as np
+
+from seqgen import registry
 from seqgen.engines.arrays import linear_map, unchanged
+from seqgen.engines.ops import ArrayOps
 from seqgen.engines.weights import Shapes, Weights, linear_shapes
 from seqgen.models.arrays import ArrayModel, ArrayNetwork
-from seqgen.plugins.labels.models.arrays import ArrayEncoder, LastStatesArrays
-from seqgen.plugins.labels.models.features_arrays import featured
-from seqgen.plugins.labels.models.labelling import LabelsOfFeatures, head_width
+from seqgen.plugins.labels.models.elmo_arrays import ELMoArrays
+from seqgen.plugins.labels.models.labelling import (
+    ArrayEncoder,
+    LabelsOfFeatures,
+    LastStatesArrays,
+    head_width,
+    without_head,
+)
 from seqgen.plugins.labels.settings import LabellingConfig
+
+# Takes sentences, see `SentenceEncoder.forward`, to features (N, S, L, D); and how many tokens a
+# sentence may have, its start included, None for any number.
+Made = tuple[Callable[[np.ndarray, Sequence[int]], np.ndarray], int | None]
+
+
+@dataclass(frozen=True)
+class FeaturesArrays:
+    """`Features` over arrays, before they have weights.
+
+    Attributes:
+        shapes: of their weights.
+        shared: the names of each weight that several parts share.
+        layers: how many there are, N.
+        size: the width D of a layer.
+        make: takes the weights to the features.
+    """
+
+    shapes: Shapes
+    shared: list[list[str]]
+    layers: int
+    size: int
+    make: Callable[[Weights], Made]
+
+
+def features_over_arrays(about: Mapping[str, Any]) -> FeaturesArrays | None:
+    """Return the features of a model as a stored configuration describes it; None without any.
+
+    Args:
+        about: see `features_like`.
+    """
+    row = registry.architecture(about["architecture"])
+    config, kind = row.load_config().read(about["model"]), row.load_arrays()
+    if kind is None or not kind.suits(config):
+        return None
+    if (size := config.static_vector_size) is not None:
+
+        def of_words(weights: Weights) -> Made:
+            return lambda ids, lengths: weights["vectors"][ids][None], None
+
+        return FeaturesArrays({"vectors": (config.vocab_size, size)}, [], 1, size, of_words)
+    if issubclass(kind, ELMoArrays):
+        size = 2 * config.equations()[-1].sizes[0]
+
+        def of_layers(weights: Weights) -> Made:
+            return kind(config, weights.part("model")).layers, None
+
+        return FeaturesArrays(*without_head(kind, config), config.num_layers + 1, size, of_layers)
+    states = type("LastStatesArrays", (LastStatesArrays,), {"kind": kind})
+
+    def of_states(weights: Weights) -> Made:
+        encoder = states(config, weights.part("model"))
+        return lambda ids, lengths: encoder(ids, lengths)[0][None], encoder.window
+
+    return FeaturesArrays(
+        {f"model.{name}": shape for name, shape in states.shapes(config).items()},
+        [[f"model.{name}" for name in names] for names in states.shared(config)],
+        1,
+        states.width(config),
+        of_states,
+    )
+
+
+class FeaturedArrays(ArrayEncoder):
+    """`Featured` over arrays."""
+
+    trunk_class: ClassVar[type[ArrayEncoder]]
+
+    def __init__(self, config: LabellingConfig, weights: Weights) -> None:
+        about, mix = features_over_arrays(config.feature_model), weights.part("mix")
+        self.features, window = about.make(weights.part("features"))
+        self.shares = mix["gamma"] * ArrayOps.softmax(mix["w"])
+        self.vectors = weights["embedding.weight"]
+        read = self.vectors.shape[1] + about.size
+        self.trunk = self.trunk_class(config, weights.part("trunk"), read)
+        windows = [one for one in (window, self.trunk.window) if one is not None]
+        self.window = min(windows, default=None)
+
+    def __call__(self, values: np.ndarray, lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        values = values[:, : max(lengths)]
+        mixed = np.tensordot(self.shares, self.features(values, lengths), 1)
+        return self.trunk(np.concatenate([self.vectors[values], mixed], -1), lengths)
+
+    @classmethod
+    def suits(cls, config: LabellingConfig) -> bool:
+        return features_over_arrays(config.feature_model) is not None
+
+    @classmethod
+    def width(cls, config: LabellingConfig) -> int:
+        return cls.trunk_class.width(config, cls._read(config))
+
+    @classmethod
+    def shapes(cls, config: LabellingConfig) -> Shapes:
+        about, own = features_over_arrays(config.feature_model), _own_width(config)
+        trunk = cls.trunk_class.shapes(config, cls._read(config))
+        return {
+            **{f"features.{name}": shape for name, shape in about.shapes.items()},
+            "mix.w": (about.layers,),
+            "mix.gamma": (1,),
+            "embedding.weight": (config.vocab_size, own),
+            **{f"trunk.{name}": shape for name, shape in trunk.items()},
+        }
+
+    @classmethod
+    def shared(cls, config: LabellingConfig) -> list[list[str]]:
+        groups = features_over_arrays(config.feature_model).shared
+        return [[f"features.{name}" for name in names] for names in groups]
+
+    @staticmethod
+    def _read(config: LabellingConfig) -> int:
+        """Return the width of what the trunk reads."""
+        return _own_width(config) + features_over_arrays(config.feature_model).size
+
+
+def _own_width(config: Any) -> int:
+    """Return the width of the vectors of tokens that are learned with the trunk."""
+    return getattr(config, "embedding_size", None) or config.hidden_size
+
+
+@functools.cache
+def featured(trunk: type[ArrayEncoder]) -> type[FeaturedArrays]:
+    """Return the class of the encoders of a trunk that read features."""
+    about = {"trunk_class": trunk, "pooling": trunk.pooling}
+    return type("FeaturedArrays", (FeaturedArrays,), about)
 
 
 class LabellerArrays(LabelsOfFeatures, ArrayNetwork):

@@ -12,8 +12,7 @@ from seqgen.models.arrays import ArrayNetwork
 from seqgen.models.seq2seq.transformer_equations import SourceBlocks
 from seqgen.models.transformer.equations import Attend, norm_of
 from seqgen.plugins.labels.masking import Symbols
-from seqgen.plugins.labels.models.arrays import ArrayEncoder
-from seqgen.plugins.labels.models.labelling import at_ends, require_window
+from seqgen.plugins.labels.models.labelling import ArrayEncoder, at_ends, require_window
 from seqgen.plugins.labels.models.settings import BertConfig, EncoderConfig
 from seqgen.plugins.labels.settings import Pooling
 
