@@ -191,7 +191,7 @@ class PlanStep(Options, panel=Panel.OPTIMISATION):
 
 
 def plan(shape: Shape, step: PlanStep, ranks: int, sharded: bool) -> MemoryPlan:
-    """Return what each of some ranks holds and moves.
+    """Estimate the memory and the traffic of each rank in a step of training.
 
     Args:
         shape: of the model.

@@ -325,7 +325,7 @@ def _digest(loaded: LoadedModel) -> bytes:
 
 
 def _build(loaded: LoadedModel) -> str:
-    """Return what the rounding of a network depends on, in a few bytes."""
+    """Name the versions and the processor on which a network's rounding depends."""
     engine = f"numpy {np.__version__}"
     if not isinstance(loaded.model, ArrayModel):
         import torch

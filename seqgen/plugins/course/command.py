@@ -135,7 +135,7 @@ def _wrapped(text: str, first: str = "") -> str:
 
 
 def _described(step: CourseStep) -> str:
-    """Return what is shown before the commands."""
+    """Format the part of a step that is shown before its commands."""
     equation = textwrap.indent(step.equation.strip("\n"), "    ")
     about = _wrapped(step.idea.strip()) + f"\n{equation}\n\n" + _wrapped(step.see, "Read: ")
     return f"{step.number} {step.title} (lecture {step.slide})\n\n{about}"

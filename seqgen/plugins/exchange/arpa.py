@@ -380,7 +380,7 @@ def _log_probs(levels: Sequence[Level], words: np.ndarray, size: int) -> np.ndar
 
 
 def sums_of(levels: Sequence[Level], size: int) -> list[np.ndarray]:
-    """Return what the probabilities after each stored context of 0 to N - 1 words sum to.
+    """Sum the probabilities after each stored context of 0 to N - 1 words.
 
     Where s is what those after the shorter context sum to, those after a context with the backoff
     weight b sum to b s, and for each n-gram that is stored p more, less b times what it would have
@@ -401,7 +401,7 @@ def sums_of(levels: Sequence[Level], size: int) -> list[np.ndarray]:
 
 
 def _sums(levels: Sequence[Level], size: int, words: list[int]) -> dict[str, Any]:
-    """Return what to record of contexts after which the probabilities do not sum to 1.
+    """Summarise the contexts after which the probabilities do not sum to 1.
 
     Args:
         levels: the n-grams.
@@ -456,7 +456,7 @@ def write_model(exported: ModelToExport) -> Iterator[bytes]:
 
 
 def names_of(tokenizer: Tokenizer, documents: Documents) -> dict[str, int]:
-    """Return what the tokens that can occur are called in an ARPA file, with their ids.
+    """Name every token that can occur as an ARPA file does, with its id.
 
     Raises:
         SeqgenError: two tokens have the same name.

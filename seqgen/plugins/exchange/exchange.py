@@ -95,7 +95,7 @@ def import_model(
 
 
 def _read_lines(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> tuple[ImportedModel, str]:
-    """Return what a file holds that is read line by line, and its name without an ending."""
+    """Import a model from a file of lines; also return the file's name without its ending."""
     with packing.opened(path) as file:
         lines = iter(file)
         first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
@@ -106,7 +106,7 @@ def _read_lines(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> tuple[
 
 
 def _read_adapters(path: Path, base: str | None) -> tuple[ImportedModel, dict[str, Any]]:
-    """Return what a folder of low-rank adapters holds, and how it refers to its base.
+    """Read a folder of low-rank adapters, and the reference to its base model.
 
     Args:
         path: the folder.
@@ -206,7 +206,7 @@ def _require_type(file_format: str, number_type: formats.NumberType) -> None:
 
 
 def _to_export(loaded: LoadedModel, merge: bool, file_format: str) -> ModelToExport:
-    """Return what a format may hold of a model; see `exported`."""
+    """Collect the parts of a model that are exported in a format; see `exported`."""
     name = loaded.stored.name
     if isinstance(loaded.stored, StoredMixture):
         if loaded.stored.members:

@@ -33,7 +33,7 @@ def exported_formats() -> dict[str, ModelFormat]:
 
 
 def folder_importer(path: Path) -> FolderImporter | None:
-    """Return what reads a folder of another tool; None for a file that is read line by line.
+    """Choose the importer of a folder or a mapped file; None for a file read line by line.
 
     Raises:
         SeqgenError: the file is one of a folder, or a pickle.
@@ -98,7 +98,7 @@ def is_in_format(path: Path, file_format: str) -> bool:
 
 
 def exporter(file_format: str) -> Exporter:
-    """Return what writes a format.
+    """Load the exporter of a file format.
 
     Raises:
         UsageError: nothing does.
@@ -110,5 +110,5 @@ def exporter(file_format: str) -> Exporter:
 
 
 def folder_exporter(file_format: str) -> FolderExporter:
-    """Return what writes a folder in a format."""
+    """Load the exporter of a folder format."""
     return _load(file_format, "exporter")

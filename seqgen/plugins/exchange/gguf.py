@@ -87,7 +87,7 @@ class GGUFFile:
         self.tensors = self._entries(tensors)
 
     def error(self, what: str) -> SeqgenError:
-        """Return what to say of a file that is broken."""
+        """Make the error about a broken file."""
         return SeqgenError(f"{self.path}: {what}")
 
     def _take(self, size: int) -> bytes:

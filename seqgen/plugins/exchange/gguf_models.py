@@ -487,8 +487,9 @@ def read_vocabulary(file: GGUFFile, vocab_size: int) -> tuple[TokenizerFromElsew
     begins = bool(facts.get("add_bos_token", usual))
     if begins and start is None:
         raise file.error(f"its texts begin with BOS, and there is no {PREFIX}bos_token_id")
-    how = {"starts_prompts": begins, "also_stop": others}
-    return tokenizer, framed(tokenizer, start, stop, file.error, **how)
+    return tokenizer, framed(
+        tokenizer, start, stop, file.error, starts_prompts=begins, also_stop=others
+    )
 
 
 def _are(kind: type, values: Any) -> bool:

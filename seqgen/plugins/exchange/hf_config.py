@@ -81,7 +81,7 @@ class Fields:
         self.called = called or {}
 
     def wrong(self, field: str) -> SeqgenError:
-        """Return what to say of a field that seqgen cannot do as it says."""
+        """Make the error about a field whose value is not supported."""
         value = short(repr(self.table.get(field)))
         field = self.called.get(field, field)
         return SeqgenError(f"{self.name}: {field} is {value}, which seqgen does not understand")
@@ -128,7 +128,7 @@ class Fields:
         return value
 
     def one_of(self, field: str, values: Mapping[str, str], default: str) -> str:
-        """Return what a field's value is called here.
+        """Translate a field's value to seqgen's name for it.
 
         Raises:
             SeqgenError: it has another value.
@@ -357,7 +357,7 @@ def _rope(fields: Fields) -> dict[str, Any]:
 
 
 def yarn_gain(factor: float, scale: float = 1.0) -> float:
-    """Return what yarn multiplies queries and keys by, unless a model says otherwise."""
+    """Compute YaRN's default gain of queries and keys."""
     return 0.1 * scale * math.log(factor) + 1 if factor > 1 else 1.0
 
 

@@ -104,7 +104,7 @@ def _of_bytes(_: ByteTokenizer) -> tuple[list[str], dict[str, Any]]:
 
 
 def _looked_up(names: list[str], pattern: str) -> tuple[list[str], dict[str, Any]]:
-    """Return what splits a text by a pattern and looks the pieces up."""
+    """Make a tokenizer that splits texts by a pattern and looks the pieces up."""
     model = {"type": "WordLevel", "vocab": _numbered(names), "unk_token": SPECIALS[-1]}
     return names, {"pre_tokenizer": _split(pattern), "decoder": FUSE, "model": model}
 
@@ -154,7 +154,7 @@ def learnt_pieces(tokenizer: SentencepieceTokenizer) -> list[Subword]:
 def _of_pieces(
     names: list[str], model: dict[str, Any], pattern: str
 ) -> tuple[list[str], dict[str, Any]]:
-    """Return what escapes and marks spaces as seqgen does, then splits a text by a pattern."""
+    """Make a tokenizer that marks spaces as seqgen does, then splits texts by a pattern."""
     doubled = [_replace(ESCAPE, ESCAPED[ESCAPE]), _replace(SPACE, ESCAPED[SPACE])]
     rules = [*doubled, _replace(" ", SPACE)]
     back = [_replace(IS_UNKNOWN, UNKNOWN, regex=True), _replace(SPACE, " ")]

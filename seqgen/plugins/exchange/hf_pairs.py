@@ -55,7 +55,7 @@ POSITIONS = tuple(f"model.{side}.embed_positions.weight" for side in ("encoder",
 
 
 def read(table: Mapping[str, Any], name: str) -> Seq2SeqTransformerConfig:
-    """Return what the `config.json` of an encoder-decoder describes.
+    """Read the configuration of an encoder-decoder from its `config.json`.
 
     Args:
         table: the file's content, of a family of `FAMILIES`.

@@ -71,7 +71,7 @@ class Ends:
         return cls(table, ids, never, config.get("decoder_start_token_id"), forced)
 
     def name(self, which: str) -> str | None:
-        """Return what the tokenizer calls a special token."""
+        """Look up the tokenizer's name of a special token."""
         named = self.table.get(f"{which}_token")
         named = named.get("content") if isinstance(named, dict) else named
         return named if isinstance(named, str) else None
@@ -110,7 +110,7 @@ class Ends:
         return tuple(dict.fromkeys(token for token in known if token not in (stop, None)))
 
     def never_of(self, vocab_size: int) -> tuple[int, ...]:
-        """Return what is never written, as far as it is a token."""
+        """List the ids that are never to be written, without those that do not exist."""
         return tuple(i for i in self.never if type(i) is int and 0 <= i < vocab_size)
 
 
@@ -126,7 +126,7 @@ def known_id(token: Any, name: str, size: int, file: str = "") -> int | None:
 
 
 def kept_of(folder: Path) -> dict[str, Any]:
-    """Return what a folder says that seqgen does not use and only hands on, see `KEPT`."""
+    """Read a folder's chat template and length limit, which are only passed on; see `KEPT`."""
     table, path = _table(folder / "tokenizer_config.json"), folder / "chat_template.jinja"
     kept = {name: table.get(name) for name in ("chat_template", "model_max_length")}
     if path.is_file():
@@ -162,9 +162,15 @@ def read(folder: Path, vocab_size: int | None = None) -> tuple[TokenizerFromElse
     size = tokenizer.vocab_size
     stop = ends.id_of("eos", tokenizer.eos_id, size)
     start = before[0] if before else ends.id_of("bos", tokenizer.bos_id, size)
-    how = {"never": ends.never_of(size), "starts_prompts": bool(before)}
-    how["also_stop"] = ends.other_stops(stop, size)
-    return tokenizer, framed(tokenizer, start, stop, lambda x: SeqgenError(f"{path}: {x}"), **how)
+    return tokenizer, framed(
+        tokenizer,
+        start,
+        stop,
+        lambda message: SeqgenError(f"{path}: {message}"),
+        never=ends.never_of(size),
+        starts_prompts=bool(before),
+        also_stop=ends.other_stops(stop, size),
+    )
 
 
 @dataclass(frozen=True)
@@ -275,7 +281,7 @@ def from_merges(folder: Path, ends: Ends) -> bytes:
 
 
 def added_token(token: int, name: str, special: bool = True) -> dict[str, Any]:
-    """Return what `added_tokens` says of a token that is cut out of texts."""
+    """Make the entry of `added_tokens` for a token that is cut out of texts."""
     plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {"id": token, "content": name, **plain, "special": special}
 
@@ -320,7 +326,7 @@ def framed(
     start: int | None,
     stop: int | None,
     error: Callable[[str], SeqgenError],
-    **how: Any,
+    **attributes: Any,
 ) -> Framing:
     """Return how texts begin and end, and give the tokenizer the same special ids.
 
@@ -329,7 +335,7 @@ def framed(
         start: what its texts begin with; `stop` if None.
         stop: what ends those that it writes.
         error: makes an exception of a message.
-        how: the other attributes of the framing.
+        attributes: the other attributes of the framing.
 
     Raises:
         SeqgenError: nothing begins texts.
@@ -338,7 +344,7 @@ def framed(
     if start is None:
         raise error("no token begins texts (bos_token), and none ends them")
     tokenizer.bos_id, tokenizer.eos_id = start, stop
-    return Framing(start, None, stop, **how)
+    return Framing(start, None, stop, **attributes)
 
 
 def files_of(
@@ -388,7 +394,7 @@ def _special(tokenizer: Tokenizer) -> list[tuple[str, int | None]]:
 def _template(
     start: tuple[str, int] | None, end: tuple[str, int] | None = None
 ) -> dict[str, Any] | None:
-    """Return what puts tokens, named and numbered, before and after every text; None for none."""
+    """Make the post-processor that puts a start and an end token around texts; None without any."""
     known = dict(token for token in (start, end) if token is not None)
     if not known:
         return None

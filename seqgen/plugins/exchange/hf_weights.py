@@ -110,7 +110,7 @@ COLUMNS = columns_of(NAMES)
 
 
 def names_of(family: str) -> Names:
-    """Return what the tensors of a decoder are called, given its `model_type`."""
+    """Choose the tensor names of a decoder by its `model_type`."""
     return COLUMNS.get(family, COLUMNS["llama"])
 
 

@@ -131,7 +131,7 @@ class SourceReading:
         return self.attend(layer, q, k, v)
 
     def source(self, layer: int, q: Tensor) -> Tensor:
-        """Return what queries (B, heads, T, D) read of their sources."""
+        """Attend from queries (B, heads, T, D) to their sources."""
         return full_attention(q, *self.pairs[layer], self.there)
 
 
@@ -458,7 +458,7 @@ def _tokenizer_files(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
 
 
 def _about(exported: ModelToExport, graphs: dict[str, Graph]) -> dict[str, Any]:
-    """Return what stands in the table beside the graphs."""
+    """Describe the model for `onnx.json`: start and end tokens, window and initial state."""
     framing, config = exported.framing, exported.model.config
     first = getattr(config, "decoder_start", None)
     start = [framing.start] if first is None else [first, framing.start]

@@ -224,7 +224,7 @@ def _of_rows(pairs: Sequence[tuple[Tensor, Tensor]], begin: int, end: int) -> tu
 
 
 def _targets(ranks: Mapping[str, int]) -> list[str]:
-    """Return what names the modules with adapters, in short if all of that name have one."""
+    """List the modules with adapters, by their last name if all modules of that name have one."""
     lacking = {module.rpartition(".")[2] for module, r in ranks.items() if not r}
     short = {module: module.rpartition(".")[2] for module, r in ranks.items() if r}
     return sorted({module if last in lacking else last for module, last in short.items()})

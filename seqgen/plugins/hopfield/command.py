@@ -49,8 +49,7 @@ def restore(
     memory = load_memory(model.model)
     out.uses([memory])
     texts = corrupted.lines or piped_lines("nothing to restore", out)
-    how = {"synchronous": corrupted.synchronous, "seed": seed.seed}
-    for record in restored(memory, texts, **how):
+    for record in restored(memory, texts, synchronous=corrupted.synchronous, seed=seed.seed):
         if not out.record(record):
             put(one_line(record.text) + "\n")
         if record.ended in UNSETTLED:

@@ -224,7 +224,7 @@ class ExampleEncoder:
     start: int
 
     def ids(self, example: Example) -> list[int]:
-        """Return what a model reads of an example, the start symbol first."""
+        """Encode an example's text, the start symbol first."""
         return [self.start, *self.tokenizer.encode(example.text).tolist()]
 
     def places(self, example: Example) -> np.ndarray:
@@ -246,7 +246,7 @@ class ExampleEncoder:
         return places
 
     def sources(self, examples: Sequence[Example]) -> TokenSources:
-        """Return what a model reads of examples."""
+        """Encode the texts of examples as sources."""
         sources = TokenSources.of([self.ids(example) for example in examples])
         unknown = np.count_nonzero(sources.values == self.tokenizer.unk_id)
         return TokenSources(sources.values, sources.ends, int(unknown))

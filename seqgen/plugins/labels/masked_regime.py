@@ -62,7 +62,7 @@ class MaskedTokens(Regime):
         return Loss(minimised, nats, None)
 
     def _costs(self, logits: Tensor, read: MaskedRows, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what is minimised and the nats of places (B, M), by the weight of each row."""
+        """Compute the minimised loss and the nats of places (B, M), weighted by row."""
         targets = sent(read.targets, logits.device)
         each = weights[:, None].expand(targets.shape)
         flat = logits.log_softmax(-1).flatten(0, 1), targets.flatten()

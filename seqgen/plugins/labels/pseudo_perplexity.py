@@ -56,7 +56,7 @@ def texts_of(corpus: Corpus, window: int) -> Iterator[tuple[int, np.ndarray]]:
 
 @without_gradients
 def masked_loss(model: MaskedModel, corpus: Corpus, most: int | None = None) -> float:
-    """Return what hidden tokens of a text cost, in nats per hidden token.
+    """Measure the loss at hidden tokens of a text, in nats per hidden token.
 
     15 % of the tokens of each row are hidden, always the same ones for a text and a window.
 
@@ -273,7 +273,7 @@ def _score(loaded: LoadedModel, chunks: Iterable[str], documents: Documents) -> 
 def _keys(
     loaded: LoadedModel, file: str | None, totals: ScoreTotals, documents: Documents, sha256: str
 ) -> dict[str, Any]:
-    """Return what a record has besides the sizes of its text."""
+    """Make the keys of a record other than the sizes of its text."""
     window = loaded.model.window
     way = "each line alone" if documents == "line" else f"one stream in rows of {window} tokens"
     made = signature(

@@ -26,8 +26,7 @@ def put_pseudo_perplexity(
 
     files = text.or_piped
     work = Work.of_files(files) if files else None
-    how = machine.device, machine.precision, work
-    loaded = [load_masked(name, *how) for name in models.names]
+    loaded = [load_masked(name, machine.device, machine.precision, work) for name in models.names]
     sources = Inputs(out.quiet).open(files) or [held_out_by(loaded, out.quiet)]
     records = []
     for one in loaded:

@@ -28,7 +28,7 @@ class WordValidation(OwnLossValidation):
 
 @torch.no_grad()
 def word_loss(model: WordNetwork, corpus: Corpus, most: int | None = None) -> float:
-    """Return what a text costs, in nats per token: the lectures' J, without its gradient.
+    """Compute a text's cost in nats per token: the lectures' J, without its gradient.
 
     Contexts do not reach from one document into another, nor from one row of a long one.
 

@@ -151,7 +151,7 @@ class WordVectors:
         return [Neighbour(word, other, cosine) for other, cosine in nearest]
 
     def analogy(self, asked: str, top: int) -> list[Neighbour]:
-        """Return what completes an analogy `a:b::c:?`: the words nearest to b - a + c.
+        """Complete an analogy `a:b::c:?` with the words nearest to b - a + c.
 
         Vectors have length one, and a, b and c are no answers (Mikolov et al. 2013, "Linguistic
         regularities in continuous space word representations", section 4).

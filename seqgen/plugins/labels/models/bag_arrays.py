@@ -51,7 +51,7 @@ class BagOfTokens:
     size: int
 
     def pieces(self, config: BagConfig, read: int | None = None) -> Pieces:
-        """Return what makes vectors of tokens, and of buckets; see `SentenceEncoder`."""
+        """Declare the tables of tokens and of n-gram buckets; see `SentenceEncoder`."""
         self.longest, self.buckets = config.ngrams, config.buckets
         self.size = size = read or config.embedding_size
 

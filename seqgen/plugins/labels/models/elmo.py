@@ -48,7 +48,7 @@ class ELMo(BothWays, TorchModel, Network):
         self.forwards.spell(words, spelled_out)
 
     def layers_in_order(self) -> list[list[nn.Module]]:
-        """Return what both directions share, each layer of both, and the head."""
+        """List the shared embedding, each layer of both directions, and the head."""
         both = self.forwards, self.backwards
         layers = [list(pair) for pair in zip(*(lm.layers for lm in both), strict=True)]
         layers[-1] += [norm for lm in both for norm in lm.norms]

@@ -45,7 +45,7 @@ class BothWays:
         return list(self.layers(tokens, [tokens.shape[1]] * len(tokens)))
 
     def layers(self, values: Leaf, lengths: Sequence[int]) -> Leaf:
-        """Return what each layer knows of each token: h_k,j = [h->_k,j; h<-_k,j].
+        """Compute the features of each layer: h_k,j = [h->_k,j; h<-_k,j].
 
         h_k,0 is the vector of the token itself, twice. h->_k,j has read the text up to t_k, and
         h<-_k,j its end down to t_k; both have first read the start symbol.

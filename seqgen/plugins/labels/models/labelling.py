@@ -58,11 +58,11 @@ class LabelsOfFeatures:
         return ops_of(logits).wide(logits)
 
     def layer_features(self, tokens: Leaf) -> list[Leaf]:
-        """Return what the trunk makes of whole sentences of one length, (B, L, H), alone."""
+        """Compute the trunk's features (B, L, H) of sentences of one length, in a list of one."""
         return [self.trunk(tokens, [tokens.shape[1]] * len(tokens))[0]]
 
     def _pooled(self, features: Leaf, last: Leaf, lengths: Sequence[int]) -> Leaf:
-        """Return what stands for each sentence, (S, H) or (S, 3 H)."""
+        """Pool features to one vector for each sentence, (S, H) or (S, 3 H)."""
         if self.pooling == "last":
             return last
         ops = ops_of(features)

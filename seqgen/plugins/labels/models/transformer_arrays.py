@@ -157,7 +157,7 @@ class MaskedModel:
         return ops.wide(self.head(transformed)), follows
 
     def layer_features(self, tokens: Leaf) -> list[Leaf]:
-        """Return what each block makes of whole rows of one length, (B, L, H), the first first."""
+        """Compute the output (B, L, H) of each block for rows of one length, in order."""
         return self.encoder.layers(tokens, None)
 
     def features_by(self, tokens: Leaf, attend: Attend) -> Leaf:
