@@ -10,6 +10,7 @@ from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs, piped_input
 from seqgen.cli.shell.model_options import Threads
 from seqgen.cli.shell.output import Output, RecordedOutput, put, put_record, say
+from seqgen.cli.shell.pairs import check_one_pipe
 from seqgen.cli.shell.tables import figure, interval, put_table
 from seqgen.errors import UsageError
 from seqgen.settings import Options, file_argument
@@ -74,8 +75,7 @@ def _read(files: list[str], against: list[str]) -> ComparedTexts:
         files = ["-", *files]
     if len(files) < 2:
         raise UsageError("give HYP and at least one REF; HYP may be - or piped in")
-    if [*files, *against].count("-") > 1:
-        raise UsageError("standard input can be only one of the files")
+    check_one_pipe(*files, *against)
     inputs = Inputs()
     hypothesis, *references = map(inputs.open_one, files)
     systems = [hypothesis, *map(inputs.open_one, against)]

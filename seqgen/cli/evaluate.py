@@ -17,6 +17,7 @@ from seqgen.cli.shell.pairs import (
     PairFiles,
     as_pairs,
     check_one_kind,
+    check_one_pipe,
     check_translates,
     given_pairs,
     held_out_by,
@@ -131,7 +132,9 @@ def evaluate(
     from seqgen.store.loading import Work, load
 
     asked = replace(asked, bleu=asked.bleu or bool(scores.given))
-    _check_files(files, asked)
+    check_one_pipe(files.file, files.source, files.target, *asked.pairs)
+    if files.any and asked.pairs and not (asked.perplexity or asked.writes):
+        raise UsageError("--pairs alone reads no FILE: add --perplexity, --bleu or --diversity")
     inputs = Inputs(out.quiet)
     to_measure = replace(
         _measurements(asked, inputs, scoring, seed),
@@ -143,7 +146,9 @@ def evaluate(
     loaded = [load(name, *how) for name in models.names]
     out.uses(loaded)
     check_one_kind(loaded)
-    _check_for_kind(loaded[0], asked, files.of_pairs or next(iter(scores.given), None))
+    if loaded[0].conditioning.is_source and (asked.pairs or asked.added_flag):
+        loaded[0].conditioning.require_nothing("--pairs" if asked.pairs else asked.added_flag)
+    check_translates(loaded[0], files.of_pairs or next(iter(scores.given), None))
     read = _reader(loaded, inputs, files, to_measure)
     evaluations = []
     for one in loaded:
@@ -175,22 +180,6 @@ def _measurements(
         protocol=Protocol(passages=asked.passages, seed=seed.seed, batch_size=scoring.batch_size),
         lenient=everything,
     )
-
-
-def _check_files(files: MeasuredText, asked: Measures) -> None:
-    """Refuse standard input that is wanted twice, and a FILE that nothing reads."""
-    if "-" in (files.file, files.source, files.target) and "-" in asked.pairs:
-        raise UsageError("standard input can be only one of the files")
-    reads = asked.perplexity or asked.writes
-    if files.any and asked.pairs and not reads:
-        raise UsageError("--pairs alone reads no FILE: add --perplexity, --bleu or --diversity")
-
-
-def _check_for_kind(loaded: LoadedModel, asked: Measures, of_pairs: str | None) -> None:
-    """Refuse options that are for the other kind of model than those that are measured."""
-    if loaded.conditioning.is_source and (asked.pairs or asked.added_flag):
-        loaded.conditioning.require_nothing("--pairs" if asked.pairs else asked.added_flag)
-    check_translates(loaded, of_pairs)
 
 
 Read = Callable[["LoadedModel"], tuple[Any, str | None]]

@@ -165,10 +165,11 @@ def perplexity(
     is preceded by the name of the model that predicts it best. --attention and --align are of
     single pairs and imply --per-line. Masked models have a pseudo-perplexity.
     """
-    from seqgen.generation.from_source import check_sources
-
     if served(context, models.names):
         return
+    from seqgen.generation.from_source import check_sources
+    from seqgen.scoring.perplexity import for_model, warning_of
+
     look = picture.of(look)
     views = replace(views, per_line=views.per_line or look.looks)
     check_rules(models, scoring, views, look)  # now that some lines are scored alone
@@ -180,7 +181,10 @@ def perplexity(
     if text_sets.given:
         _put_set(loaded, text, text_sets, out)
         return
-    _check_scoring(loaded, scoring, out)
+    for one in loaded:
+        for_model(one, scoring)  # refuses a way to score that does not suit it
+        if warning := warning_of(one, scoring):
+            out.announce(warning)
     check_one_kind(loaded)
     check_sources(look, loaded[0])
     inputs = Inputs(out.quiet)
@@ -240,20 +244,6 @@ def _load(
         return [load(name, place, precision, cache, work) for name in models.names]
     each = (load_directions(name, place, precision, cache, work) for name in models.names)
     return list(chain.from_iterable(each))
-
-
-def _check_scoring(models: Sequence[LoadedModel], scoring: Scoring, out: Output) -> None:
-    """Refuse a way to score that does not suit a model; say what one has never learned.
-
-    Raises:
-        UsageError: see `for_model`.
-    """
-    from seqgen.scoring.perplexity import for_model, warning_of
-
-    for loaded in models:
-        for_model(loaded, scoring)
-        if warning := warning_of(loaded, scoring):
-            out.announce(warning)
 
 
 def _two_sides(

@@ -76,8 +76,8 @@ def sample(
     --temperature, --top-k, --top-p, --min-p, --typical. Then a token is drawn. A filter that would
     remove every token keeps the most probable one{endings}.
     """
-    if instead.interactive:
-        check_terminal()
+    if instead.interactive and not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
+        raise UsageError("--interactive needs a terminal; pipe prompts in without it, one a line")
     announced = sampling.seed is None and sampling.draws and not instead.suggest
     sampling = drawn(sampling, picture)
     rows = sampling.num_samples * sampling.best_of
@@ -201,16 +201,6 @@ def _candidates(explanation: Explanation) -> Table:
 PROMPT = "> "
 # (prompt, its number in the session from 0) -> the pieces of the text that continues it.
 Write = Callable[[str, int], Iterable[str]]
-
-
-def check_terminal() -> None:
-    """Refuse to start where nobody can type a prompt.
-
-    Raises:
-        UsageError: standard input or standard output is no terminal.
-    """
-    if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
-        raise UsageError("--interactive needs a terminal; pipe prompts in without it, one a line")
 
 
 def converse(write: Write, quiet: bool) -> None:

@@ -103,8 +103,8 @@ def train(
 
     data = files.named(run.data_option)
     settings = recipe.settings(machine)
-    if run.resume is None:
-        check_files(data)
+    if run.resume is None and ranks.launched() and (not data or "-" in data):
+        raise UsageError("several processes cannot share standard input: give DATA as files")
     out = out if ranks.leads() else replace(out, quiet=True)
     if processes.shard or settings.get("memory"):
         keep_freed_memory(False)
@@ -124,7 +124,7 @@ def train(
             kept = inputs.keep(data)
             result = resume(run.resume, data=kept, changed_data=run.changed_data, **how)
         else:
-            sources = _checked(files, recipe, run, data, inputs)
+            sources = _files_of_new_run(files, recipe, run, data, inputs)
             from seqgen.training.train import train as begin
 
             name, overwrite = run.name, run.overwrite
@@ -138,7 +138,7 @@ def train(
         summarise(result, report.events)
 
 
-def _checked(
+def _files_of_new_run(
     files: TrainingFiles, recipe: Recipe, run: RunFlags, data: Sequence[str], inputs: Inputs
 ) -> list[str | Path]:
     """Return the files that a new run reads, where they can be read again.
@@ -155,13 +155,3 @@ def _checked(
         held_out = (settings.val, files.val_source, settings.val_target)
         check_replaced_model(run.name, [*sources, *files.target, *filter(None, held_out)])
     return sources
-
-
-def check_files(data: Sequence[str]) -> None:
-    """Refuse standard input where there are several processes to read it.
-
-    Raises:
-        UsageError: it was given, or nothing was.
-    """
-    if ranks.launched() and (not data or "-" in data):
-        raise UsageError("several processes cannot share standard input: give DATA as files")

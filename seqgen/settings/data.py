@@ -13,6 +13,8 @@ from seqgen.settings.setting import Config, OptionRule, setting
 Documents = Literal["stream", "line"]
 DOCUMENTS: tuple[str, ...] = get_args(Documents)
 Direction = Literal["forward", "backward"]
+# How the names of files of vectors end.
+VECTOR_FILES = (".npy", ".safetensors")
 HELD_OUT_SIDES = "--val-source and --val-target go together"
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from seqgen import hooks
@@ -122,8 +123,18 @@ class Options(Config):
         """Return a field's value as its type; the text "none" stays a text.
 
         Raises:
-            UsageError: see `Config.check`.
+            UsageError: see `Config.check`; or the name of a file ends in another way than declared.
         """
+        flag: Flag = cls.__dataclass_fields__[field].metadata["flag"]
+        if (
+            flag.endings
+            and value is not None
+            and PurePath(value).suffix.lower() not in flag.endings
+        ):
+            endings = " or ".join(flag.endings)
+            name, read = cls.name_of(field), f"takes a file that ends in {endings}"
+            written = f"writes {endings} files: give {short(value)} such a name"
+            raise UsageError(f"{name} {written if flag.writes else read}")
         is_text = value == "none" and str in get_args(cls.types()[field])
         return value if is_text else super().check(field, value)
 

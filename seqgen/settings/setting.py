@@ -188,6 +188,7 @@ class Flag:
         positional: it is an argument and has no name.
         common: most runs need it, so that the short help (-h) lists it.
         writes: its value names a file or folder that the command writes.
+        endings: how the name of its file ends.
         hidden: help leaves it out.
         conflicts: options that cannot be given with it.
         needs: options of which one must be given with it.
@@ -204,6 +205,7 @@ class Flag:
     positional: bool = False
     common: bool = False
     writes: bool = False
+    endings: tuple[str, ...] = ()
     hidden: bool = False
     conflicts: OptionRules = ()
     needs: OptionRules = ()

@@ -12,9 +12,9 @@ import numpy as np
 from seqgen.errors import SeqgenError, first_line, reported
 from seqgen.files import regular, tensor_header
 from seqgen.mapped_tensors import mapped_tensors
+from seqgen.settings.data import VECTOR_FILES
 from seqgen.text.sources import Vectors, VectorSources
 
-ENDINGS = (".npy", ".safetensors")
 # The types of safetensors that NumPy has too.
 TYPES = {
     "F16": "<f2",
@@ -58,7 +58,7 @@ class VectorFile:
 
 def is_vector_file(path: str | Path) -> bool:
     """Return whether a file holds vectors, by the end of its name."""
-    return Path(path).suffix in ENDINGS
+    return Path(path).suffix in VECTOR_FILES
 
 
 def open_vectors(path: str | Path) -> VectorFile:

@@ -171,7 +171,7 @@ def test_any_model_of_text_opens_states_on_labels(name, settings):
 
 def test_typed_prompts_go_on_given_the_label(home, monkeypatch, capsys):
     said = []
-    monkeypatch.setattr("seqgen.cli.sample.check_terminal", lambda: None)
+    monkeypatch.setattr("seqgen.cli.sample.is_terminal", lambda stream: True)
     monkeypatch.setattr(
         "seqgen.cli.sample.converse", lambda write, quiet: said.append("".join(write("b", 0)))
     )

@@ -215,7 +215,7 @@ class TypedOption:
     """What a parameter of Typer makes of its text: what its parser returns, or the text itself.
 
     Typer would have pydantic call the parser, which takes a tenth of a second to load and to set
-    up. It keeps such an object with a parameter once the first value is read.
+    up. `get_runtime_param` of a parameter returns such an object.
     """
 
     def __init__(self, parser: Any) -> None:
@@ -242,11 +242,11 @@ def read_here(parameters: Iterable[Any]) -> None:
     Releases of Typer that know no pydantic have nothing to replace.
     """
     for parameter in parameters:
-        if getattr(parameter, "_runtime_param", 0) is None:
+        if hasattr(parameter, "get_runtime_param"):
             about = parameter.type_descriptor
             parser = about.parameter_info.parser
             if parser is not None or about.annotation in (str, str | None, list[str], bool):
-                parameter._runtime_param = TypedOption(parser)
+                parameter.get_runtime_param = functools.partial(TypedOption, parser)
 
 
 # Options whose number may be left out, and what stands for it then.

@@ -14,7 +14,11 @@ from seqgen.cli.shell.inputs import Identity, Input
 from seqgen.cli.shell.output import as_shown, is_terminal
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import begins_with
+from seqgen.packages import require_packages
 from seqgen.settings import Options, Panel, setting
+
+# How the names of pictures and of pages end.
+PICTURES, PAGES = (".svg", ".png"), (".html", ".htm")
 
 
 class Curves(Options, panel=Panel.OUTPUT):
@@ -24,6 +28,7 @@ class Curves(Options, panel=Panel.OUTPUT):
         "Draw the curves into an .svg or .png file as well. Needs matplotlib.",
         reads="path",
         writes=True,
+        endings=PICTURES,
     )
 
 
@@ -100,12 +105,12 @@ def check_picture(plot: Path, inputs: Iterable[Input]) -> Path:
     """Refuse a picture that cannot be drawn, or that would replace another file; return its place.
 
     Raises:
-        UsageError: see `check_out`; or its name has another ending.
-        SeqgenError: matplotlib is not installed.
+        UsageError: see `check_out`.
+        SeqgenError: matplotlib is not installed; says how to install it.
     """
-    from seqgen.cli.shell.pictures import check_plot, is_picture
+    from seqgen.cli.shell.pictures import is_picture
 
-    check_plot(plot)
+    require_packages("--plot", "matplotlib")
     return check_out(plot, inputs, True, "a picture of seqgen", is_picture, "--plot")
 
 
@@ -113,11 +118,10 @@ def check_html(html: Path, inputs: Iterable[Input], flag: str) -> Path:
     """Refuse a page that would replace another file; return its place.
 
     Raises:
-        UsageError: see `check_out`; or its name has another ending.
+        UsageError: see `check_out`.
     """
-    from seqgen.cli.shell.page import check_page, is_page
+    from seqgen.cli.shell.page import is_page
 
-    check_page(html, flag)
     return check_out(html, inputs, True, "a page of seqgen", is_page, flag)
 
 

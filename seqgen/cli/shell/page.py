@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from seqgen import __version__, wording
-from seqgen.errors import UsageError
 from seqgen.files import write_bytes
 
 if TYPE_CHECKING:
@@ -164,16 +163,6 @@ def is_page(path: Path) -> bool:
     """Return whether a file is a page that seqgen has written."""
     with path.open("rb") as file:
         return MARK.encode() in file.read(1024)
-
-
-def check_page(path: Path, flag: str) -> None:
-    """Refuse a name that is not that of an HTML file.
-
-    Raises:
-        UsageError: it has another ending.
-    """
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"{flag} writes .html files: give {path} such a name")
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]], caption: str, left: int = 1) -> str:

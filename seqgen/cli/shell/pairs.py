@@ -11,6 +11,7 @@ from seqgen.cli.shell.output import Output, announce
 from seqgen.cli.shell.tables import count, figure, interval, percentage
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.settings import OptionRule, Options, Panel, require, same, setting
+from seqgen.settings.data import VECTOR_FILES
 from seqgen.settings.generation import Translation
 from seqgen.settings.scoring import TranslationScores
 from seqgen.wording import plural
@@ -33,12 +34,8 @@ class SourceVectorFile(Options, panel=Panel.TEXT):
     source_vectors: str | None = setting(
         "The .npy or .safetensors file of the vectors that a model of vectors writes from.",
         reads="file",
+        endings=VECTOR_FILES,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.source_vectors is not None:
-            check_vectors(self.source_vectors)
 
 
 @dataclass(frozen=True)
@@ -261,18 +258,6 @@ def as_pairs(loaded: LoadedModel, given: ScoredInput, newlines: str) -> Pairs:
         pairs = given.open(newlines)
     loaded.conditioning.check(pairs.source_features)
     return pairs
-
-
-def check_vectors(name: str) -> None:
-    """Refuse a file that contains no vectors, by its name, before anything is read.
-
-    Raises:
-        UsageError: it does not end as such files do.
-    """
-    from seqgen.text.vector_files import ENDINGS, is_vector_file
-
-    if not is_vector_file(name):
-        raise UsageError(f"--source-vectors takes a file that ends in {' or '.join(ENDINGS)}")
 
 
 def check_one_pipe(*files: str | None) -> None:

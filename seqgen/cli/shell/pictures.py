@@ -10,28 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seqgen import __version__
-from seqgen.errors import UsageError
 from seqgen.files import replacing
-from seqgen.packages import require_packages
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-KINDS = (".svg", ".png")
 # How the name of the program begins that a picture says it was drawn by; nothing else is replaced.
 MARK = "seqgen "
-
-
-def check_plot(path: Path) -> None:
-    """Refuse a picture that cannot be drawn, before the work begins.
-
-    Raises:
-        UsageError: the name has another ending.
-        SeqgenError: matplotlib is not installed; says how to install it.
-    """
-    if path.suffix.lower() not in KINDS:
-        raise UsageError(f"--plot writes {' or '.join(KINDS)} files: give {path} such a name")
-    require_packages("--plot", "matplotlib")
 
 
 def is_picture(path: Path) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from seqgen.cli.shell.inputs import Input, Inputs, input_bytes, piped_input
 from seqgen.cli.shell.output import Output
-from seqgen.cli.shell.pairs import SourceVectorFile, check_vectors
+from seqgen.cli.shell.pairs import SourceVectorFile
 from seqgen.errors import UsageError
 from seqgen.settings import Options, Panel, argument, same, setting
 from seqgen.wording import plural
@@ -46,11 +46,6 @@ class GivenPrompts(Options, panel=Panel.TEXT):
         conflicts=PROMPTS,
     )
     source_vectors: str | None = same(SourceVectorFile, "source_vectors", conflicts=PROMPTS)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.source_vectors:
-            check_vectors(self.source_vectors)
 
     @cached_property
     def files(self) -> list[Input]:

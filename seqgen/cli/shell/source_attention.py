@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from seqgen.cli.shell.inputs import Input
 from seqgen.cli.shell.output import console, is_terminal
-from seqgen.cli.shell.output_files import check_picture
+from seqgen.cli.shell.output_files import PICTURES, check_picture
 from seqgen.cli.shell.tables import figure
 from seqgen.settings import OptionRule, Options, Panel, setting
 from seqgen.settings.generation import ATTENTION_VIEWS, LookOptions
@@ -43,6 +43,7 @@ class Picture(Options, panel=Panel.ATTENTION):
         "so on. Needs matplotlib.",
         reads="path",
         writes=True,
+        endings=PICTURES,
     )
 
     def of(self, look: L) -> L:

@@ -16,7 +16,6 @@ from seqgen.cli.shell.pairs import (
     WITH_SOURCE,
     WITH_TARGET,
     check_one_pipe,
-    check_vectors,
 )
 from seqgen.errors import UsageError
 from seqgen.registry import SHARED_DOCS
@@ -33,7 +32,7 @@ from seqgen.settings import (
     setting,
     settings_group,
 )
-from seqgen.settings.data import HELD_OUT_SIDES
+from seqgen.settings.data import HELD_OUT_SIDES, VECTOR_FILES
 from seqgen.settings.generation import SampleOptions
 from seqgen.settings.model import Smoothing
 from seqgen.settings.options import added_options
@@ -89,6 +88,7 @@ class TrainingFiles(Options, panel=Panel.WHAT):
         "Train on pairs of vectors and texts: a .npy or .safetensors file with a vector, a "
         "sequence or a grid of vectors for each target; needs --target.",
         reads="file",
+        endings=VECTOR_FILES,
         panel=Panel.PAIRS,
         conflicts=ONE_FILE,
         needs=WITH_TARGET,
@@ -119,8 +119,6 @@ class TrainingFiles(Options, panel=Panel.WHAT):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_pipe(*self.source, *self.target)
-        if self.source_vectors is not None:
-            check_vectors(self.source_vectors)
 
     def named(self, more: Iterable[str] = ()) -> list[str]:
         """List the files that training reads, those of DATA and `more`, targets left out."""

@@ -10,7 +10,7 @@ from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Input, Inputs, piped_input
 from seqgen.cli.shell.model_options import Device, ModelName
 from seqgen.cli.shell.output import Output, RecordedOutput
-from seqgen.cli.shell.output_files import check_html
+from seqgen.cli.shell.output_files import PAGES, check_html
 from seqgen.errors import UsageError
 from seqgen.settings import OptionRule, Options, Panel, file_argument, require, setting
 from seqgen.wording import plural
@@ -127,6 +127,7 @@ class Aspects(Options, panel=Panel.MEASURED):
         panel=Panel.OUTPUT,
         reads="path",
         writes=True,
+        endings=PAGES,
         conflicts=OptionRule(("--json",), "give {other} or {flag}, not both"),
     )
 

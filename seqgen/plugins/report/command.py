@@ -13,7 +13,7 @@ from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Input, Inputs
 from seqgen.cli.shell.model_options import Device, ModelNames
 from seqgen.cli.shell.output import Output, put_record
-from seqgen.cli.shell.output_files import check_html
+from seqgen.cli.shell.output_files import PAGES, check_html
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.settings import Panel, argument, setting
 from seqgen.store.model import StoredModel
@@ -39,6 +39,7 @@ class ReportOptions(ModelNames, panel=Panel.OUTPUT):
         OUT,
         reads="path",
         writes=True,
+        endings=PAGES,
     )
     watch: bool = setting("Write the page again while the models are trained; it reloads itself.")
     file: str | None = setting(

@@ -11,7 +11,7 @@ from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Input, Inputs
 from seqgen.cli.shell.model_options import Device, ModelName
 from seqgen.cli.shell.output import Output, RecordedOutput, one_line, put, put_bytes
-from seqgen.cli.shell.output_files import check_out, check_picture
+from seqgen.cli.shell.output_files import PICTURES, check_out, check_picture
 from seqgen.cli.shell.prompts import content_of, without_newlines
 from seqgen.cli.shell.tables import count, figure, put_table
 from seqgen.settings import OptionRule, Options, Panel, setting
@@ -105,6 +105,7 @@ class Questions(Options, panel=Panel.MEASURED):
         "principal components, into an .svg or .png file. Needs matplotlib.",
         reads="path",
         writes=True,
+        endings=PICTURES,
         panel=Panel.OUTPUT,
         conflicts=OptionRule(
             ("--similarity", "--file"), "{flag} draws words: it does not go with {other}"
