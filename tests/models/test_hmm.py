@@ -12,10 +12,12 @@ import torch
 from helpers_cli import records, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
 
+import seqgen
 from seqgen import registry
 from seqgen.cli import run
-from seqgen.errors import UsageError
+from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.hmm.model import HMM
 from seqgen.models.hmm.settings import HMMConfig
 from seqgen.text.corpus import Corpus
@@ -262,6 +264,22 @@ def test_every_command_takes_one(text, kind, capsys):
     assert run(["models", "show", "h"]) == 0
     shown = capsys.readouterr().out
     assert "4 steps" in shown and "nats/token by step" in shown
+
+
+@pytest.mark.parametrize("table", ["initial", "transition", "emission"])
+@pytest.mark.parametrize("factor", [2.0, -1.0, math.nan])
+def test_probabilities_that_do_not_sum_to_1_are_damage(table, factor, text, capsys, home):
+    """Over arrays and in PyTorch, whether or not there is a manifest."""
+    records(capsys, "train", text, "--model", "hmm", "--steps", 1, "--name", "h")
+    path = home / "models" / "h" / "model.safetensors"
+    tensors = load_file(path)
+    tensors[table].reshape(-1)[-2:] *= np.float32(factor)
+    save_file(tensors, path)
+    path.with_name("manifest.json").unlink()
+    wrong = "is missing or damaged: probabilities do not sum to 1"
+    assert wrong in refusal(capsys, "perplexity", text, "-m", "h")
+    with pytest.raises(SeqgenError, match=wrong):
+        seqgen.load("h")
 
 
 def test_each_iteration_is_logged_and_lowers_the_loss(text, capsys, home):

@@ -105,7 +105,7 @@ def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, 
     facts |= _mixed(model) or {
         "training": f"imported from {place}" if place else _training(model, result)
     }
-    facts["validation"] = _validation(result)
+    facts["validation"] = _validation(result, registry.unit_of(config["architecture"]))
     loss = record.get("held_out_loss")
     if loss is not None:  # of a mixture, on the held-out half that its weights were not fitted on
         facts["validation"] += f"; {figure(loss)} nats/token on the half that fitted no weights"
@@ -189,18 +189,18 @@ def _training(model: store.StoredModel, result: dict[str, Any]) -> str:
     return f"{work} in {duration(result.get('seconds'))}"
 
 
-def _validation(result: dict[str, Any]) -> str:
+def _validation(result: dict[str, Any], unit: str) -> str:
     if result.get("val_loss") is None:
         return MISSING
     best = result.get("best_step")
     of = "" if best is None else f", best at step {count(best)}"
     bits, nats = result.get("val_bits_per_char"), figure(result["val_loss"])
     if result.get("val_accuracy") is not None:
-        return f"{percentage(result['val_accuracy'])} right, {nats} nats/label{of}"
+        return f"{percentage(result['val_accuracy'])} right, {nats} nats/{unit}{of}"
     in_bits = "" if bits is None else f"{figure(bits)} bits/char, "
     if store.leaves_unknowns_out(result):
         in_bits = f"over {figure(bits)} bits/char (unknown tokens left out), "
-    return f"{in_bits}{nats} nats/token{of}"
+    return f"{in_bits}{nats} nats/{unit}{of}"
 
 
 def settings_apart(config: dict[str, Any]) -> dict[str, str]:

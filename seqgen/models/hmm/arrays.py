@@ -18,6 +18,9 @@ from seqgen.models.hmm.settings import HMMConfig
 from seqgen.models.inference import LOGITS_AT_ONCE
 from seqgen.models.state import State
 
+# How far the sum of stored probabilities may be from 1.
+ROUNDING = 1e-3
+
 
 @dataclass
 class HMMState(State):
@@ -37,7 +40,7 @@ class HMMArrays(ArrayModel):
         tables: `initial`, pi (K,); `transition`, a (K, K), from and to; `emission`, b (K, V).
 
     Raises:
-        ValueError: there are others, or they have other shapes.
+        ValueError: there are others, or they have other shapes, or they do not sum to 1.
     """
 
     config: HMMConfig
@@ -46,6 +49,10 @@ class HMMArrays(ArrayModel):
         found = {name: table.shape for name, table in tables.items()}
         if wrong := dict(found.items() ^ self.shapes(config).items()):
             raise ValueError(f"tensors do not fit: {', '.join(sorted(wrong)[:3])}")
+        sums = np.concatenate([table.sum(-1).ravel() for table in tables.values()])
+        least = min(table.min() for table in tables.values())
+        if not (least >= 0 and (abs(sums - 1) < ROUNDING).all()):
+            raise ValueError("probabilities do not sum to 1")
         self.config, self.dtype = config, tables["initial"].dtype
         self.transition, self.emission = tables["transition"], tables["emission"]
         with np.errstate(divide="ignore"):

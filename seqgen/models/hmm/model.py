@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -24,6 +26,10 @@ class HMM(CountedModel):
         self.config = config
         for name, shape in HMMArrays.shapes(config).items():
             self.register_buffer(name, torch.full(shape, 1 / shape[-1]))
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        _ = self.arrays  # made once, so that damage is found before the model is used
 
     def fill(self, initial: Tensor, transition: Tensor, emission: Tensor) -> None:
         """Take probabilities pi (K,), a (K, K) and b (K, V)."""

@@ -106,13 +106,19 @@ class Codes:
 
 
 class HopfieldArrays(Codes, ArrayNetwork):
-    """The memory of `Hopfield`, see there."""
+    """The memory of `Hopfield`, see there.
+
+    Raises:
+        ValueError: the weights are not symmetric, or have a diagonal.
+    """
 
     config: HopfieldConfig
 
     def __init__(self, config: HopfieldConfig, weights: Weights) -> None:
         self.config, self.weights, self.codes = config, weights["weights"], weights["codes"]
         self.dtype = self.weights.dtype
+        if not np.array_equal(self.weights, self.weights.T) or self.weights.diagonal().any():
+            raise ValueError("the weights are not symmetric with a diagonal of zeros")
 
     @classmethod
     def shapes(cls, config: HopfieldConfig) -> Shapes:

@@ -17,7 +17,7 @@ from seqgen.errors import SeqgenError
 from seqgen.settings import require
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.store.loaded import LoadedModel
-from seqgen.store.loading import Work, is_language_model, load, require_language_model
+from seqgen.store.loading import Work, is_language_model, load, parts_of, require_language_model
 
 # What a model takes in memory beside its file: its matrices are laid out once more.
 TIMES_ITS_SIZE = 2
@@ -142,9 +142,14 @@ class Shelf:
         return loaded
 
     def _load_now(self, name: str) -> LoadedModel:
+        stored = self.stored[name]
         try:
-            size = self.bytes_of(self.stored[name])
+            size = self.bytes_of(stored)
         except OSError:
+            gone = [part.name for part in parts_of(stored) if not part.path.is_dir()]
+            if isinstance(stored, StoredMixture) and gone:
+                needs = f"the model {name!r} needs {' and '.join(gone)}, which has been removed"
+                raise Damaged(needs) from None
             raise Unknown(f"the model {name!r} has been removed") from None
         self._make_room(size)
         self._sizes[name] = size

@@ -9,6 +9,7 @@ import pytest
 from helpers_cli import records, refusal, require_command
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
 
 from seqgen import store
 from seqgen.cli import run
@@ -223,6 +224,17 @@ def test_commands_that_need_a_language_model_say_so(memory, tmp_path, command, c
     }
     line = refusal(capsys, *command, *more.get(command[0], ["-m", "m"]))
     assert "m is an associative memory, no language model: it restores lines" in line
+
+
+@pytest.mark.parametrize(("place", "number"), [((3, 5), 7.0), ((4, 4), 1.0), ((2, 9), np.nan)])
+def test_weights_that_no_memory_has_are_damage(memory, place, number, capsys):
+    path = store.find("m").path / store.WEIGHTS
+    tensors = load_file(path)
+    tensors["weights"][place] = number
+    save_file(tensors, path)
+    path.with_name("manifest.json").unlink()
+    wrong = "damaged: the weights are not symmetric with a diagonal of zeros"
+    assert wrong in refusal(capsys, "restore", "a", "-m", "m")
 
 
 def test_bad_inputs(memory, tmp_path, capsys):

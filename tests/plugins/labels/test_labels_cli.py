@@ -153,7 +153,9 @@ def test_labels_are_counted_as_labels_everywhere(tmp_path, capsys):
     (found,) = records(capsys, "eval", "-m", "m", "--quiet")
     assert (found["examples"], found["labels"]) == (80, 160)
     assert run(["models", "show", "m"]) == 0
-    assert "3 steps, 48 labels in" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "3 steps, 48 labels in" in shown
+    assert " nats/label" in shown and "nats/token" not in shown
     assert run(["find-lr", *given]) == 0
     assert capsys.readouterr().out.startswith("nats/label by learning rate")
 

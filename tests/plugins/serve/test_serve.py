@@ -1197,6 +1197,18 @@ def test_a_model_that_is_removed_while_it_is_served(home, two_stored, part):
     server.engine.close()
 
 
+@pytest.mark.parametrize("gone", ["lstm", "n-gram"])
+def test_a_mixture_whose_part_is_removed_names_the_part(home, two_stored, gone):
+    mixture = "lstm+n-gram"
+    server = Server(Shelf([mixture]), ServeOptions())
+    client = TestClient(make_app(server), base_url="http://localhost")
+    shutil.rmtree(home / "models" / gone)
+    answer = client.post("/v1/completions", json={"model": mixture})
+    assert answer.status_code == 503 and str(home) not in answer.text
+    assert f"needs {gone}, which has been removed" in answer.json()["error"]["message"]
+    server.engine.close()
+
+
 def sharpened(home, name):
     """Copy a model of the home with larger weights, and return the copy."""
     other = StoredModel(home / "models" / f"{name}-sharp")
