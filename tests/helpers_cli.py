@@ -32,9 +32,19 @@ def installed(calls: Calls) -> Calls:
     return [call for call in calls if is_there(call)]
 
 
+def has_plugin(name: str) -> bool:
+    """Say whether a plugin is there."""
+    return name in {one.name for one in hooks.plugins()}
+
+
+def known_architectures(names: Iterable[str]) -> list[str]:
+    """Select the architectures of the core, and those of plugins that are there."""
+    return [name for name in names if registry.known_architecture(name) is not None]
+
+
 def needs(*plugins: str) -> pytest.MarkDecorator:
     """Return the mark of a test, or of a case, that is skipped without one of these plugins."""
-    gone = sorted({*plugins} - {one.name for one in hooks.plugins()})
+    gone = sorted(name for name in plugins if not has_plugin(name))
     return pytest.mark.skipif(bool(gone), reason=f"without the plugin {', '.join(gone)}")
 
 

@@ -85,6 +85,8 @@ CASES = {
     "decoding": _case("seq2seq", DROPOUT, regime="decoding", cost="edit"),
     "few-rows": _case("lstm", DROPOUT, batch_size=2),
 }
+if registry.known_architecture("word2vec") is None:  # without its plugin
+    del CASES["word2vec"]
 
 
 # Those that differ in the architecture and its dropout alone.

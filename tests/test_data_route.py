@@ -16,6 +16,7 @@ import collections
 import functools
 import re
 
+from helpers_cli import has_plugin
 from test_layers import LEVEL, MODULES, layer, parsed
 
 DATA = {"DataFiles", "DataConfig", "Dataset", "Tokenizers", "Prepared", "Plan"}
@@ -147,7 +148,8 @@ def test_data_is_not_handed_on_by_many():
 
 def test_data_rarely_climbs():
     found = sorted(climbs(reached()))
-    assert found
+    # Validations and datasets of plugins; a core alone has none.
+    assert found or not (has_plugin("labels") or has_plugin("vectors"))
     assert len(found) < 10
 
 

@@ -19,6 +19,7 @@ from typing import get_args, get_type_hints
 import pytest
 import torch
 import typer
+from helpers_cli import installed
 from places import ROOT, STORED
 from rich.console import Console
 
@@ -554,8 +555,8 @@ def test_settings_are_found_by_what_other_tools_call_them(cli, tmp_path):
     assert code == 2 and err.count("\n") == 1 and "set it by --set ema=VALUE" in err
     assert "did you mean --lr?" in cli("train", "--learning-rate", "1")[2]
     # What `tune --set` refuses: a trial has a budget of its own.
-    for option in ("--steps", "--epochs", "--max-steps"):
-        assert "did you mean --trial-steps?" in cli("tune", option, "1")[2]
+    for command in installed([("tune", "--steps"), ("tune", "--epochs"), ("tune", "--max-steps")]):
+        assert "did you mean --trial-steps?" in cli(*command, "1")[2]
     for name, meant in (("averaging", "ema"), ("n_embd", "hidden_size"), ("emaa", "ema")):
         code, _, err = cli("train", tmp_path / "text.txt", "--set", f"{name}=1", "--steps", "1")
         assert code == 2 and f"did you mean {meant!r}?" in err

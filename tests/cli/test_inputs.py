@@ -371,7 +371,7 @@ def test_a_device_is_no_input(device, given, cli, tmp_path):
     (tmp_path / "a.txt").write_text("the cat sat on the mat\n" * 40)
     data = {"named": (), "beside": (tmp_path / "a.txt",), "held out": (tmp_path / "a.txt", "--val")}
     how = ("--model", "ngram", "--order", "2", "--name", "m")
-    for command in (("train", *data[given], device, *how), ("data", device)):
+    for command in installed([("train", *data[given], device, *how), ("data", device)]):
         refused(cli(*command), 1, f"{device} is a device")
 
 

@@ -15,7 +15,7 @@ import fuzz_cases
 import pytest
 import typer
 from forked import Server
-from helpers_cli import installed, refusal
+from helpers_cli import installed, needs, refusal
 from hf_models import TEXT as ENGLISH
 from hf_models import byte_level, metaspace, sentencepiece_model
 from make_kinds import RECIPES
@@ -190,10 +190,11 @@ def test_every_command_has_a_row():
     [
         ("lstm", "train {file} --config no.toml", "configuration: No such file or directory"),
         ("imported-arpa", "train --resume {model}", "was imported, so there is no run to resume"),
-        (
+        pytest.param(
             "lstm-labels",
             f"train {EXAMPLES} --task classify --init-from {{model}} {QUICK}",
             "lstm-labels writes texts given their labels",
+            marks=needs("labels"),
         ),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from helpers_cli import installed, refusal
+from helpers_cli import has_plugin, installed, needs, refusal
 from helpers_io import state
 from places import STORED
 
@@ -51,6 +51,8 @@ TABLE = installed(
         ("export", "--out"): ("overwrite", "a.arpa", "grams"),
     }
 )
+if not has_plugin("diagnose"):
+    del TABLE["train", "--plot"]
 # What others may have written, as far as an ending tells.
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(17) + b"\0\0\0\x11tEXtSoftware\0Matplotlib"
 SVG = b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"><!-- seqgen 0.1 --></svg>\n'
@@ -76,11 +78,16 @@ def flags() -> Iterator[tuple[str, str, object]]:
                 yield command, (flag.names or (f"--{name.replace('_', '-')}",))[0], flag
 
 
-# Options whose value names a file, which is read.
+# Options whose value names a file, which is read: those of the core, and of plugins.
 READ = {
     *("--config", "--val", "--val-source", "--val-target", "--tokenizer", "--source-tokenizer"),
-    *("--data", "--source", "--source-vectors", "--target", "--prompt-file", "--grammar"),
-    *("--json-schema", "--terms", "--against", "--pairs", "--fit", "--file", "--similarity"),
+    *("--data", "--source", "--source-vectors", "--target", "--prompt-file", "--against"),
+    *("--pairs", "--fit"),
+}
+READ_BY_PLUGINS = {
+    "patterns": {"--grammar", "--json-schema", "--terms"},
+    "report": {"--file"},
+    "vectors": {"--file", "--similarity"},
 }
 
 
@@ -88,7 +95,9 @@ def test_every_option_that_writes_is_in_the_table():
     """Options that name files either write or read; all of the first kind are tried here."""
     assert {(command, name) for command, name, flag in flags() if flag.writes} == {*TABLE}
     named = [each for each in flags() if each[2].reads in ("path", "file")]
-    assert {n for _, n, flag in named if not (flag.writes or flag.positional)} == READ
+    added = (flags for plugin, flags in READ_BY_PLUGINS.items() if has_plugin(plugin))
+    read = {n for _, n, flag in named if not (flag.writes or flag.positional)}
+    assert read == READ.union(*added)
     assert {n for _, n, flag in named if flag.positional and flag.writes} == set()
 
 
@@ -213,6 +222,7 @@ def mode_of(path):
     return path.stat().st_mode & 0o777
 
 
+@needs("exchange")
 def test_an_export_keeps_the_modes_of_the_files_that_it_replaces(tmp_path, monkeypatch):
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
     command = ["export", str(STORED / "kinds" / "models" / "transformer"), "--format", "hf", "-q"]

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from architectures import NEURAL, ids, over
+from helpers_cli import needs
 from safetensors.torch import load_file, save_file
 
 from seqgen import store
@@ -251,7 +252,7 @@ def test_adapters_in_a_mixture(base, text, capsys):
     assert "tuned holds low-rank adapters, and a copy of it would" in capsys.readouterr().err
 
 
-def test_wrong_usage(base, text, tmp_path):
+def test_wrong_usage(base, text):
     with pytest.raises(UsageError, match="lora trains adapters of a trained model"):
         train([text], settings={"lora": 2, "steps": 1})
     with pytest.raises(UsageError, match="--shard does not go with lora: leave out one of them"):
@@ -266,6 +267,11 @@ def test_wrong_usage(base, text, tmp_path):
             overwrite=True,
             settings={**SETTINGS, "init_from": "base", "lora": 2, "steps": 1},
         )
+    assert [model.name for model in store.list_models()] == ["base"]
+
+
+@needs("labels")
+def test_a_classifier_trains_no_adapters(base, tmp_path):
     pairs = tmp_path / "labels.tsv"
     pairs.write_text("so it goes\tyes\nit ends\tno\n" * 9)
     with pytest.raises(UsageError, match="lora has no meaning: transformer-classifier learns"):

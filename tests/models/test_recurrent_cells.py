@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import RECURRENT, VOCAB, Case, ids
+from helpers_cli import known_architectures
 
 from seqgen import registry
 from seqgen.errors import UsageError
@@ -407,7 +408,7 @@ def test_forget_gates_of_both_dimensions_begin_open():
 
 
 def test_a_cell_that_there_is_not_is_named_among_recurrent_architectures_only():
-    for architecture in ("seq2seq", "birnn"):
+    for architecture in known_architectures(["seq2seq", "birnn"]):
         for wrong, hint in (("foo", ""), ("ngram", ""), ("lsmt", "; did you mean 'lstm'?")):
             row = registry.architecture(architecture)
             config = row.load_config()(cell=wrong, vocab_size=9)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from forked import training_processes
-from helpers_cli import refusal
+from helpers_cli import installed, refusal
 from ranks_worker import ARCHITECTURES, CASES, SHARDED, be_rank
 
 from seqgen.engines.dropout import Dropout, RowSlice, drawing_for
@@ -240,7 +240,8 @@ def test_processes_do_not_share_standard_input(capsys, monkeypatch):
     for name, value in variables(0, 2, 1).items():
         monkeypatch.setenv(name, value)
     assert "DATA as files" in refusal(capsys, "train", "-", "--steps", "1")
-    assert "without torchrun" in refusal(capsys, "find-lr", __file__, "--steps", "1")
+    for command in installed(["find-lr"]):
+        assert "without torchrun" in refusal(capsys, command, __file__, "--steps", "1")
 
 
 @pytest.mark.slow

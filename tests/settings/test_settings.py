@@ -4,7 +4,7 @@ import re
 
 import pytest
 from architectures import RECURRENT
-from helpers_cli import refusal
+from helpers_cli import needs, refusal
 from places import STORED
 
 from seqgen import registry
@@ -106,13 +106,20 @@ def test_a_setting_of_another_cell_is_refused_in_one_line(architecture):
 @pytest.mark.parametrize(
     ("architecture", "name", "said"),
     [
-        (
+        pytest.param(
             "gru",
             "forget_gate=false",
             "gru has no setting 'forget_gate', which lstm and elmo have (seqgen",
+            marks=needs("labels"),
         ),
         ("lstm", "depth=3", "lstm has no setting 'depth', which rhn has"),
-        ("lstm", "num_heads=2", ", which transformer, seq2seq-transformer, bert and others have"),
+        ("lstm", "num_kv_heads=2", "lstm has no setting 'num_kv_heads', which transformer"),
+        pytest.param(
+            "lstm",
+            "num_heads=2",
+            ", which transformer, seq2seq-transformer, bert and others have",
+            marks=needs("labels"),
+        ),
         ("ngram", "hidden_size=9", ", which window, rnn, gru and others have"),
     ],
 )

@@ -68,9 +68,9 @@ def test_the_walk_finds_a_kind_that_is_named():
     """The registry's module has all of the ways in which one can be named."""
     tree = ast.parse(MODULES["seqgen.registry"].read_text(encoding="utf-8"))
     assert {"seqgen.tasks.translation", "TRANSLATION"} <= {*named_kinds(tree)}
-    asks = "if row.task.name == 'tag' or task is registry.ASSOCIATIVE_MEMORY: pass"
-    assert {*named_kinds(ast.parse(asks))} == {"tag", "registry.ASSOCIATIVE_MEMORY"}
-    assert [*compared_tasks(ast.parse(asks))] == ["row.task.name == 'tag'"]
+    asks = "if row.task.name == 'sequence-to-sequence' or task is registry.TRANSLATION: pass"
+    assert {*named_kinds(ast.parse(asks))} == {"sequence-to-sequence", "registry.TRANSLATION"}
+    assert [*compared_tasks(ast.parse(asks))] == ["row.task.name == 'sequence-to-sequence'"]
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)

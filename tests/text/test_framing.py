@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from helpers_cli import records, refusal
+from helpers_cli import needs, records, refusal
 
 from seqgen.cli import run
 from seqgen.store import StoredModel
@@ -37,6 +37,7 @@ def test_lines_under_a_model_of_a_stream_end_as_its_texts_do():
     assert ending.opened([7]) == (7,) and ending.opened([]) == (1,)
 
 
+@needs("exchange")
 @pytest.mark.parametrize("end", ["?", "<s>"])
 def test_an_unknown_word_ends_no_line(end, tmp_path, capsys):
     library = pytest.importorskip("tokenizers")

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from helpers_cli import needs
 from helpers_io import AWKWARD, characters, cut, cut_bytes, places, quick, texts
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -311,8 +312,8 @@ def test_a_picture_beside_a_text_is_told_and_does_not_stop_training(tmp_path, ca
         ("the cat", ("--documents", "line")),
         ("a\tthe cat", ("--labels",)),
         ("the cat\tle chat", ("--model", "seq2seq")),
-        ("the cat\ta\r\nthe dog\tb", ("--task", "classify")),
-        ("cat\tN\r\nsat\tV", ("--task", "tag")),
+        pytest.param("the cat\ta\r\nthe dog\tb", ("--task", "classify"), marks=needs("labels")),
+        pytest.param("cat\tN\r\nsat\tV", ("--task", "tag"), marks=needs("labels")),
     ],
 )
 def test_newlines_lf_reaches_every_kind_of_held_out_file(tmp_path, line, how):

@@ -15,7 +15,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from helpers_cli import refusal
+from helpers_cli import installed, refusal
 
 from seqgen import store
 from seqgen.cli import run
@@ -143,13 +143,15 @@ def records(folder: Path, ending: str) -> Path:
     return path
 
 
-COMMANDS = [
-    ("train", *COUNT),
-    ("find-lr", "--model", "rnn"),
-    ("tune", "--trials", "1"),
-    ("sweep", "--models", "rnn", "--parameters", "1000", "--steps", "1"),
-    ("tokenize", "--train", "char", "--out", "tokenizer"),
-]
+COMMANDS = installed(
+    [
+        ("train", *COUNT),
+        ("find-lr", "--model", "rnn"),
+        ("tune", "--trials", "1"),
+        ("sweep", "--models", "rnn", "--parameters", "1000", "--steps", "1"),
+        ("tokenize", "--train", "char", "--out", "tokenizer"),
+    ]
+)
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".json", ".ndjson", ".jsonl.gz", ".csv"])
@@ -265,7 +267,7 @@ def test_nul_characters_are_told(start, tmp_path, capsys):
         assert "is not UTF-8 text" in refusal(capsys, "train", path, *COUNT)  # that alone
 
 
-@pytest.mark.parametrize("command", ["train", "tokenize", "data", "novelty"])
+@pytest.mark.parametrize("command", installed(["train", "tokenize", "data", "novelty"]))
 def test_a_url_is_named_as_such(command, capsys):
     more = ("--tokenizer", "byte") if command == "tokenize" else ()
     for url in ("https://www.gutenberg.org/a.txt?b=*", "s3://bucket/a.txt"):

@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from helpers_cli import needs
 
 from seqgen import registry
 from seqgen.engines.memory_limit import parameter_count
@@ -228,7 +229,7 @@ def test_only_small_vocabularies_have_narrow_embeddings(vocabulary, narrow):
 @pytest.mark.parametrize(
     ("architecture", "given"),
     [
-        ("elmo", {}),
+        pytest.param("elmo", {}, marks=needs("labels")),
         ("seq2seq", {"hidden_size": 128, "tie_weights": True}),
         ("seq2seq", {"hidden_size": 128, "encoder": "none"}),
     ],

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from helpers_cli import has_plugin
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -138,7 +139,8 @@ class Tagged(Classified):
         return f"{item}\n\n"
 
 
-KINDS = [Stream(), Lines(), Pairs(), Labelled(), Vectors(), Classified(), Tagged()]
+KINDS = [Stream(), Lines(), Pairs(), Labelled(), Vectors()]
+KINDS += [Classified(), Tagged()] if has_plugin("labels") else []
 NAMED = {"ids": lambda kind: type(kind).__name__}
 
 

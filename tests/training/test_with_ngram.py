@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from helpers_cli import records, refusal
+from helpers_cli import needs, records, refusal
 
 from seqgen import store
 from seqgen.cli import run
@@ -358,7 +358,13 @@ def test_a_mixture_that_cannot_be_made_is_not_advised(text, monkeypatch, tokens,
     assert any("or --model auto" in line for line in said) != mixed
 
 
-@pytest.mark.parametrize("kind", ["seq2seq", "labels", "bert", "classify", "val"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("seq2seq", "labels", "val"),
+        *(pytest.param(kind, marks=needs("labels")) for kind in ("bert", "classify")),
+    ],
+)
 def test_a_stored_model_that_cannot_be_mixed_is_refused_and_stays_as_it_is(text, kind, capsys):
     """Before anything is read: the text is gone."""
     tiny = {"steps": 1, "hidden_size": 8, "num_layers": 1, "seed": 1, "precision": "float32"}
