@@ -11,7 +11,7 @@ import numpy as np
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.metrics.perplexity import perplexity_of
 from seqgen.models.inference import InferenceModel
-from seqgen.models.mixture.equations import Mixed, guide_of
+from seqgen.models.mixture.equations import Mixed
 from seqgen.models.mixture.fitting import MatchedOrders, fit_by_order, fit_weights, mixed_log_probs
 from seqgen.models.mixture.gate import orders_of
 from seqgen.models.mixture.gate_fitting import Contexts, WholeDistributions, fit_gate
@@ -289,11 +289,11 @@ def require_fit_by(by: By | None, loaded: LoadedModel) -> int | None:
             )
         return None
     loaded.conditioning.require_nothing("--by order")
-    try:
-        return guide_of(loaded.model.parts)
-    except ValueError:
+    guide, _ = orders_of(loaded.model.parts)
+    if guide is None:
         names = ", ".join(part.name for part in loaded.stored.parts)
-        raise UsageError(f"--by order needs an n-gram model among the parts, not {names}") from None
+        raise UsageError(f"--by order needs an n-gram model among the parts, not {names}")
+    return guide
 
 
 def _fit_parts(log_probs: np.ndarray) -> tuple[list[float], int, float]:

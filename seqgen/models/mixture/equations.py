@@ -11,7 +11,7 @@ import numpy as np
 from seqgen.engines.ops import Leaf, ops_of
 from seqgen.models.distributions import normalise, weighted_sum_of
 from seqgen.models.inference import LOGITS_AT_ONCE, InferenceModel
-from seqgen.models.mixture.gate import Gate
+from seqgen.models.mixture.gate import Gate, orders_of
 from seqgen.models.scores import Predictions, first_best, ranks_in
 from seqgen.models.state import State
 from seqgen.settings import ModelConfig
@@ -74,7 +74,9 @@ class Mixed(InferenceModel):
             self.gate = Gate(gate, components)
             self.guide, self.normalised = self.gate.guide, False
         if by_order is not None:
-            self.guide = guide_of(components)
+            self.guide, _ = orders_of(components)
+            if self.guide is None:
+                raise ValueError("no component is an n-gram model")
             self.table = np.array(by_order, np.float64).T.copy()  # (K, N)
             if self.table.shape[1] != components[self.guide].orders:
                 raise ValueError(f"there are weights for {self.table.shape[1]} orders")
@@ -289,18 +291,6 @@ def weighted_sum(log_probs: Sequence[Leaf], log_weights: Sequence[float | Leaf])
         for lp, weight in zip(log_probs, log_weights, strict=True)
     ]
     return ops.log_of_sum(*terms)
-
-
-def guide_of(components: Sequence[InferenceModel]) -> int:
-    """Return the number of the first component that reports which order it matches.
-
-    Raises:
-        ValueError: none does.
-    """
-    for number, component in enumerate(components):
-        if component.orders is not None:
-            return number
-    raise ValueError("no component is an n-gram model")
 
 
 def _least(limits: Iterable[int | None]) -> int | None:

@@ -71,7 +71,8 @@ class GRURecurrence(Function):
             _add_product(before, d_a[t], weight)
         d_x = d_a.clone()
         d_x.chunk(3, -1)[2].copy_(of_n * d_h)
-        return d_x, _weight_gradient(d_a, outputs), d_a.sum((0, 1)), d_first
+        d_weight = d_a.flatten(0, 1).T @ outputs[:-1].flatten(0, 1)  # sum_t d_a_t h_{t-1}^T
+        return d_x, d_weight, d_a.sum((0, 1)), d_first
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -93,8 +94,3 @@ def _add_product(total: Tensor, rows: Tensor, matrix: Tensor) -> None:
         total.addmm_(rows, matrix)
     else:
         total.add_(rows @ matrix)
-
-
-def _weight_gradient(d_a: Tensor, outputs: Tensor) -> Tensor:
-    """Return sum_t d_a_t h_{t-1}^T, from (T, B, G H) and the states h_0 ... h_T (T + 1, B, H)."""
-    return d_a.flatten(0, 1).T @ outputs[:-1].flatten(0, 1)

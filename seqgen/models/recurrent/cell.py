@@ -73,22 +73,16 @@ class Noise:
     def into(self, w: SimpleNamespace) -> SimpleNamespace:
         """Return the maps `w` with masks on what they read, and `w.dropped` for update vectors."""
         for name, mask in self.past.items():
-            setattr(w, name, Masked(getattr(w, name), mask))
+            setattr(w, name, masked_map(getattr(w, name), mask))
         w.dropped = self.update or unchanged
         if self.shared is not None:
             w.dropped = lambda g: masked(g, self.shared)
         return w
 
 
-class Masked:
-    """A map that reads h * mask."""
-
-    def __init__(self, map_: Callable[..., Tensor], mask: Tensor) -> None:
-        self.map, self.mask = map_, mask
-
-    def __call__(self, h: Tensor, plus: Tensor | None = None) -> Tensor:
-        """Return W (h * mask) + b, and `plus` added to it if given."""
-        return self.map(masked(h, self.mask), plus)
+def masked_map(map_: Callable[..., Tensor], mask: Tensor) -> Callable[..., Tensor]:
+    """Return the map W (h * mask) + b of a map W h + b of the past."""
+    return lambda h, plus=None: map_(masked(h, mask), plus)
 
 
 class BatchNorm(nn.BatchNorm1d):

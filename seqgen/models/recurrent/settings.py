@@ -70,10 +70,6 @@ class CellRegularisers(ModelConfig):
         """What the masks of dropout are shared by: see `Dropout`."""
         return "time" if self.variational else "nothing"
 
-    def cell_regularisers(self) -> dict[str, Any]:
-        """Return the settings above, by name."""
-        return {name: getattr(self, name) for name in CELL_REGULARISERS}
-
 
 # Filters of one width over characters: as many as Kim et al. (2016) have at most.
 MOST_FILTERS = 200
@@ -313,8 +309,7 @@ def recurrent_cell(config: CellRegularisers) -> RecurrentConfig:
         raise UsageError(
             f"cell is a recurrent architecture ({', '.join(known)}), not {config.cell}{hint}"
         )
-    names = ("hidden_size", "num_layers", "residual", "dropout", "vocab_size")
-    shared = {name: getattr(config, name) for name in names} | config.cell_regularisers()
-    cell = kind.load_config()(**shared)
+    names = "hidden_size", "num_layers", "residual", "dropout", "vocab_size", *CELL_REGULARISERS
+    cell = kind.load_config()(**{name: getattr(config, name) for name in names})
     cell.equation.require_suits(cell)
     return cell

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from seqgen.engines.tensor_ops import TensorOps
 from seqgen.models.recurrent.cell import Cell, LayerState, Watch
-from seqgen.models.recurrent.cells.equation import Equation
 from seqgen.models.recurrent.linear_maps import over_tensors
-
-if TYPE_CHECKING:
-    from seqgen.models.recurrent.model import RecurrentLM
 
 # Takes the name of an activation, and its values.
 SeesValues = Callable[[str, Tensor], None]
@@ -117,45 +111,3 @@ def watching(watches: Mapping[Cell, Watch]) -> Iterator[None]:
     finally:
         for cell in watches:
             cell.watch = None
-
-
-class RecordingWatch:
-    """A `Watch` that also keeps what the layer reads, of one row."""
-
-    def __init__(self) -> None:
-        self._steps, self._inputs = Steps(), []
-
-    def __call__(self, cell: Cell, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
-        """See `Steps`."""
-        self._inputs.append(x.detach()[0])
-        return self._steps(cell, x, state)
-
-    @property
-    def inputs(self) -> np.ndarray:
-        """(T, E), what was read."""
-        return torch.cat(self._inputs).double().cpu().numpy()
-
-    @property
-    def shown(self) -> list[dict[str, np.ndarray]]:
-        """For each step, the values (H,) that the equation shows by name."""
-        return [{name: _row(y) for name, y in step.items()} for step in self._steps.shown]
-
-    @property
-    def states(self) -> list[list[np.ndarray]]:
-        """For each step, the parts (H,) after it."""
-        return [[_row(part) for part in step] for step in self._steps.states]
-
-
-def _row(x: Tensor) -> np.ndarray:
-    return x.detach()[0].double().cpu().numpy()
-
-
-def recorded(
-    model: RecurrentLM, tokens: np.ndarray
-) -> tuple[list[tuple[Equation, RecordingWatch]], Tensor]:
-    """Record every layer of a network over tokens (T,), and return the features (1, T, H) too."""
-    recordings = {cell: RecordingWatch() for cell in model.layers}
-    # Without a graph one token goes through `Cell.step`, which no watch sees.
-    with torch.set_grad_enabled(len(tokens) == 1), watching(recordings):
-        features, _ = model.hidden(model.ids(tokens[None]), None)
-    return [(cell.equation, made) for cell, made in recordings.items()], features.detach()

@@ -50,16 +50,11 @@ class KVCache(State):
 
     def append(self, tokens: Leaf) -> None:
         """Take the next slots for tokens (B, T); their keys and values are yet to be written."""
-        self._make_room(tokens.shape[1])
-        self.tokens[:, self.end : self.end + tokens.shape[1]] = tokens
-        self.end += tokens.shape[1]
-
-    def _make_room(self, more: int) -> None:
-        capacity = self.tokens.shape[1]
-        if self.end + more <= capacity:
-            return
-        used = self.end - min(self.starts)
-        self._relocate(_capacity(used + more))
+        more = tokens.shape[1]
+        if self.end + more > self.tokens.shape[1]:
+            self._relocate(_capacity(self.end - min(self.starts) + more))
+        self.tokens[:, self.end : self.end + more] = tokens
+        self.end += more
 
     def _relocate(self, capacity: int, rows: Rows | None = None) -> None:
         """Move what is used, of all rows or of `rows`, to the front of new blocks."""

@@ -103,9 +103,9 @@ def trace(loaded: LoadedModel, tokens: np.ndarray) -> Trace:
         every[0].inputs = model.inputs(every[0].inputs)  # instead of ids
         recordings = [(each.equation, each) for each in every]
     else:
-        from seqgen.models.recurrent.watched import recorded
+        from seqgen.plugins.inspect.recordings import record_layers
 
-        recordings, features = recorded(model, tokens)
+        recordings, features = record_layers(model, tokens)
     layers = []
     for equation, of_layer in recordings:
         shown, states = of_layer.shown, zip(*of_layer.states, strict=True)
