@@ -365,7 +365,7 @@ def _with_flags(error: SeqgenError, arguments: list[str]) -> str:
 
 
 def _how_to_set(flags: Sequence[str], option: str) -> str:
-    """Return how to set what another tool has the option for, such as --learning-rate.
+    """Name the option or setting that an unknown option means: --lr for --learning-rate.
 
     Args:
         flags: of the command.

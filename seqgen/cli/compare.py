@@ -169,7 +169,7 @@ def compare(
 def _text(
     models: list[LoadedModel], inputs: Inputs, files: ComparedText
 ) -> tuple[str | Pairs, str | None]:
-    """Return what models are compared on, and what was given for it; None if nothing was.
+    """Read the text or pairs that models are compared on, and return them with the file's name.
 
     Raises:
         UsageError: files are given that models of this kind do not read.

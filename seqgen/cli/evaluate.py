@@ -165,7 +165,7 @@ def evaluate(
 def _measurements(
     asked: Measures, inputs: Inputs, scoring: TextScoring, seed: FixedSeed
 ) -> Measurements:
-    """Return what is to be measured; everything that applies if nothing is asked for."""
+    """Make the list of measurements; everything that applies if nothing is asked for."""
     from seqgen.generation.passages import Protocol
     from seqgen.scoring.evaluate import Measurements
 
@@ -188,7 +188,7 @@ Read = Callable[["LoadedModel"], tuple[Any, str | None]]
 def _reader(
     models: Sequence[LoadedModel], inputs: Inputs, files: MeasuredText, to_measure: Measurements
 ) -> Read:
-    """Return what gives each model the text or the pairs that it is measured on, and its name.
+    """Make a function that reads the text or pairs for each model, and returns their name too.
 
     Args:
         models: all of text, or all of pairs.
@@ -321,7 +321,7 @@ def _pair_rows(evaluations: list[Evaluation]) -> Iterator[list[str]]:
 
 
 def _share_preferred(record: dict[str, Any]) -> str:
-    """Return how often the better text of a pair is the more probable one, with its interval."""
+    """Format the share of pairs whose better text is more probable, with its interval."""
     more = f", {plural(record['ties'], 'tie')}" if record["ties"] else ""
     if record["oov"]:
         more += f", {count(record['oov'])} unknown"

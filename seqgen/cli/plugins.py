@@ -64,7 +64,7 @@ def _record(plugin: hooks.Installed) -> dict[str, Any]:
 
 
 def _left_out(plugin: hooks.LeftOut) -> dict[str, Any]:
-    """Return the same of one that cannot be used."""
+    """Return the record of a plugin that cannot be used, with the reason."""
     return {
         "name": plugin.name,
         "version": plugin.release,
@@ -78,15 +78,10 @@ def _left_out(plugin: hooks.LeftOut) -> dict[str, Any]:
 def additions(plugin: hooks.Installed) -> dict[str, list[str]]:
     """Return the names of what a plugin adds, by the hook; options by their flags."""
     kinds = [one.name for one in dataclasses.fields(plugin.plugin) if one.name not in ABOUT]
-    added = {kind: _names(getattr(plugin.plugin, kind)) for kind in kinds}
+    added = {kind: list(getattr(plugin.plugin, kind)) for kind in kinds}
     added["tasks"] = [task.name for task in plugin.load_all(plugin.plugin.tasks)]
     added["options"] = list(dict.fromkeys(_flags(plugin)))
     return {"architectures": registry.architectures_of(plugin), **added}
-
-
-def _names(field: Any) -> list[str]:
-    """Return the names in a field of a plugin: of a mapping its keys; targets are their own."""
-    return list(field)
 
 
 def _flags(plugin: hooks.Installed) -> Iterator[str]:

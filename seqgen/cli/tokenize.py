@@ -408,7 +408,7 @@ def _progress(sources: list[Input], out: Output) -> Iterator[Callable[[int], Non
 
 
 def _size(sources: list[Input]) -> int | None:
-    """Return how much text there is to come, where that is known."""
+    """Return the size of all files in bytes; None for pipes and compressed files."""
     paths = [source.content for source in sources if isinstance(source.content, Path)]
     packed = any(path.suffix in (".gz", ".xz", ".zst") for path in paths)
     return None if packed or len(paths) < len(sources) else sum(p.stat().st_size for p in paths)

@@ -167,7 +167,7 @@ def _metavar(flag: Flag, kind: Any) -> str:
 
 
 def _reader(flag_name: str, field: dataclasses.Field, kind: Any) -> Callable[[str], Any] | None:
-    """Return what reads the text of a flag's value; None for text that is taken as it is."""
+    """Make the parser of a flag's value; None for text that is taken as it is."""
     flag: Flag = field.metadata["flag"]
     if flag.reads == "count":
         return functools.partial(count_of, flag_name)
@@ -186,7 +186,7 @@ def _reader(flag_name: str, field: dataclasses.Field, kind: Any) -> Callable[[st
 def _reader_of_list(
     flag_name: str, field: dataclasses.Field, kind: Any
 ) -> Callable[[str], tuple[Any, ...]]:
-    """Return what reads the text of a flag with several values, with commas between them."""
+    """Make the parser of a flag whose values are separated by commas."""
     read = _reader(flag_name, field, kind) or str
 
     def read_all(text: str) -> tuple[Any, ...]:

@@ -94,7 +94,7 @@ def _show_short(ctx: Any, parameter: Any, asked: bool) -> None:
 
 
 def width_of(stream: IO[str] | None) -> int:
-    """Return how many columns help and messages may take."""
+    """Return the width of help and messages in columns."""
     columns = shutil.get_terminal_size((USUAL, 24)).columns
     return min(columns, WIDEST) if is_terminal(stream) else USUAL
 

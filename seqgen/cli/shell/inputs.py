@@ -234,7 +234,7 @@ class Inputs:
         self._folders: list[tempfile.TemporaryDirectory] = []
 
     def open(self, names: Iterable[str]) -> list[Input]:
-        """Return what names of files, folders and patterns mean, a file each, in order.
+        """Open the files that names, folders and patterns stand for, in order.
 
         A file that is named twice is read once, and that is said.
 
@@ -268,7 +268,7 @@ class Inputs:
         return whole(join_files(files, ending_of(documents)), title_of(name))
 
     def read_text_or_tokens(self, name: str, documents: Documents) -> str | TokenFile:
-        """Return the same, or the one token file that has lost its text."""
+        """Read a text as `read_text` does, or open the one token file that has lost its text."""
         sources = self.open([name])
         return sources[0].text_or_tokens() if len(sources) == 1 else self.read_text(name, documents)
 
@@ -296,7 +296,7 @@ class Inputs:
         return kept
 
     def keep_held_out(self, val: str) -> str:
-        """Return what `--val` means, where it can be read again: a share, a file, or "none"."""
+        """Resolve the value of `--val`: a share, "none", or a file that can be read again."""
         if val != "-" and not Path(val).exists():  # a share, none, or refused where it is read
             return val
         from seqgen import store
@@ -410,7 +410,7 @@ def _identity(status: os.stat_result | None) -> Identity | None:
 
 
 def _standard_input() -> os.stat_result | None:
-    """Return what standard input is; None where there is none, or it is no file."""
+    """Return the status of standard input; None where there is none, or it is no file."""
     if sys.stdin is None or sys.stdin.closed:
         return None
     try:

@@ -82,7 +82,7 @@ def _named_facts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, str]:
-    """Return what a person asks first of a model, and what some models alone have."""
+    """Return the six main facts about a model, and those that only some kinds have."""
     config, record = model.config, model.record
     result, data = store.result_of(model), store.data_of(record)
     training = config.get("training") or {}
@@ -145,7 +145,7 @@ def mixture_facts(model: store.StoredModel) -> dict[str, Any] | None:
 
 
 def _mixed(model: store.StoredModel) -> dict[str, str]:
-    """Return what a mixture consists of; nothing for any other model."""
+    """Return the facts about the parts and weights of a mixture; none for other models."""
     facts = mixture_facts(model)
     if facts is None:
         return {}
@@ -251,7 +251,7 @@ def losses_by_step(model: store.StoredModel) -> dict[str, list[tuple[float, floa
 
 
 def unit_of_loss(model: store.StoredModel) -> str:
-    """Return what the losses of a model are: nats per token, or per label."""
+    """Return the unit of a model's losses: nats/token or nats/label."""
     return f"nats/{registry.unit_of(model.config['architecture'])}"
 
 

@@ -189,7 +189,7 @@ class Output(Options, panel=Panel.OUTPUT):
 
 
 class RecordedOutput(Output, panel=Panel.OUTPUT):
-    """The same of a command whose results `seqgen replay` can make again."""
+    """The output of a command whose results `seqgen replay` can make again."""
 
     json: bool = same(Output, "json")
     quiet: bool = same(Output, "quiet")

@@ -161,7 +161,7 @@ class PairFiles(Options, panel=Panel.TEXT):
 
 
 def given_pairs(inputs: Inputs, files: PairFiles) -> ScoredInput | None:
-    """Return what was given of pairs: a FILE, or one for each side; None if nothing was."""
+    """Open the pairs that were given, in one FILE or one for each side; None if none were."""
     file, source, target = files.file, files.source, files.target
     check_one_pipe(source, target)
     if target is None:
@@ -220,7 +220,7 @@ def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> ScoredInput:
 
 
 def as_text(loaded: LoadedModel, given: ScoredInput) -> Iterable[str] | Pairs:
-    """Return what a model scores of a FILE: a text in pieces, or pairs if it reads those.
+    """Read a FILE as the model scores it: a text in pieces, or pairs.
 
     Raises:
         UsageError: it is a token file, and the model reads pairs.
@@ -232,7 +232,7 @@ def as_text(loaded: LoadedModel, given: ScoredInput) -> Iterable[str] | Pairs:
 
 
 def as_scored(loaded: LoadedModel, given: ScoredInput) -> Iterable[str] | TokenFile | Pairs:
-    """Return the same, or the token file that a model of text is given."""
+    """Read a FILE as `as_text` does, or open it if it is a token file for a model of text."""
     text_alone = isinstance(given, Input) and not loaded.conditioning.in_pairs
     return (text_alone and given.token_file) or as_text(loaded, given)
 
@@ -272,7 +272,7 @@ def check_one_pipe(*files: str | None) -> None:
 def translating(
     translation: Translation, scores: TranslationScores, batch_size: int
 ) -> Translating:
-    """Return how sources are translated and scored, as options say.
+    """Make the settings of translating and of scoring translations from options.
 
     Raises:
         UsageError: an option is wrong.

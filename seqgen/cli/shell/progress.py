@@ -320,7 +320,7 @@ def _writes(result: TrainingResult) -> str:
 
 
 def _unit(result: TrainingResult) -> str:
-    """Return what a loss is per, and what is counted."""
+    """Return the unit that losses are averaged over: token or label."""
     return registry.unit_of(result.architecture)
 
 

@@ -96,7 +96,7 @@ def versions() -> dict[str, str]:
 
 @functools.cache
 def machine() -> dict[str, str]:
-    """Return what this machine is."""
+    """Return the platform and the processor of this machine."""
     from seqgen.store.cache import processor
 
     return {"platform": platform.platform(), "processor": processor()}

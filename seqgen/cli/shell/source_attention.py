@@ -47,7 +47,7 @@ class Picture(Options, panel=Panel.ATTENTION):
     )
 
     def of(self, look: L) -> L:
-        """Return what is asked of a model's sources; a picture needs their attention."""
+        """Return the options about sources, with attention turned on if a picture is drawn."""
         return look if self.plot is None else replace(look, attention=True)
 
 
@@ -74,7 +74,7 @@ class AttentionView:
             self._place()
 
     def at(self, loaded: LoadedModel, line: ScoredLine) -> AttentionRecord | None:
-        """Return what a scored target reads of its source; None where nothing is asked for."""
+        """Compute the attention of a scored target to its source; None if it is not asked for."""
         if not self.options.shows_something:
             return None
         from seqgen.generation.from_source import SourceReader

@@ -106,7 +106,7 @@ def clock(seconds: float) -> str:
 
 
 def age(created: object, now: datetime | None = None) -> str:
-    """Return how long ago an ISO 8601 time was: just now, 3 min ago, 2 days ago."""
+    """Format the age of an ISO 8601 time: just now, 3 min ago, 2 days ago."""
     try:
         then = datetime.fromisoformat(str(created).replace("Z", "+00:00"))
         seconds = ((now or datetime.now(timezone.utc)) - then).total_seconds()
@@ -232,7 +232,7 @@ def curve(
 
 
 def _width() -> int:
-    """Return how wide a picture on standard output is."""
+    """Return the columns of a picture on standard output."""
     if not is_terminal(sys.stdout):
         return CURVE_USUAL
     return max(CURVE_NARROWEST, min(CURVE_WIDEST, console(sys.stdout).width))

@@ -162,7 +162,7 @@ class ModelKind(Options, panel=Panel.WHAT):
 
     @property
     def asked(self) -> dict[str, str | None]:
-        """The same, as a `RunRequest` has it."""
+        """The keywords of a `RunRequest` that name what is trained."""
         return {"architecture": self.model, "task": self.task, "preset": self.preset}
 
 
@@ -225,7 +225,7 @@ class Recipe(Options, panel=Panel.WHAT):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What is trained, as a `RunRequest` has it, its settings left out."""
+        """All keywords of a `RunRequest` that this group gives, except the settings."""
         return {**self.kind.asked, "config": self.more.tables, "parameters": self.parameters}
 
     def put_help(self, out: Output) -> bool:

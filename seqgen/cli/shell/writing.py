@@ -65,7 +65,7 @@ def lists_filters(options: type[WritingOptions]) -> Callable[[C], C]:
 
 
 def drawn(options: W, picture: Picture) -> W:
-    """Return how texts are written: with a seed, and with the attention that a picture needs."""
+    """Draw a seed if none is given, and turn attention on if a picture is drawn."""
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     return replace(options, of_source=picture.of(options.of_source), seed=seed)
 
