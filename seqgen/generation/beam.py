@@ -148,8 +148,9 @@ def search(
     rows = [(owner, owner.groups[0].live[0]) for owner in searches]
     while True:
         log_probs = require_numbers(normalise(logits))  # (R, V)
-        how = processors, _Histories(rows), log_probs, outcomes
-        model_log_probs, filtered = before_and_after(*how)
+        model_log_probs, filtered = before_and_after(
+            processors, _Histories(rows), log_probs, outcomes
+        )
         for row, (owner, hypothesis) in enumerate(rows):
             if owner.restricted is not None:
                 owner.restricted.allow(hypothesis, filtered[row], owner.ending)

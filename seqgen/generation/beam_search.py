@@ -197,10 +197,20 @@ class Searcher(Generator):
         if self.constraint is not None:
             ends = self.constraint.reasons
         if not options.exhaustive:
-            how = (options, self.processors, ends, self.ends, watch, opens, penalty)
-            return beam.search(model, sources, *how, outcomes, self.restrict(prompts))
-        how = (options, ends, self.ends, penalty)
-        endings = [Ending.of(source, *how) for source in sources]
+            return beam.search(
+                model,
+                sources,
+                options,
+                self.processors,
+                eos_id=ends,
+                ends=self.ends,
+                watch=watch,
+                opens=opens,
+                penalty=penalty,
+                outcomes=outcomes,
+                restrict=self.restrict(prompts),
+            )
+        endings = [Ending.of(source, options, ends, self.ends, penalty) for source in sources]
         norm = LengthNorm.of(options)
         return (
             (

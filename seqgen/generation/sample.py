@@ -208,8 +208,16 @@ class Writer(Generator):
         self, rows: Sequence[Row], watch: Watch | None = None, opens: Opens | None = None
     ) -> Iterator[text_batch.Step]:
         """Write `rows` side by side; yield every token."""
-        how = (self.begin, self.processors, self.choose)
-        return text_batch.sample(self.loaded.model, rows, *how, watch, opens, self.outcomes)
+        return text_batch.sample(
+            self.loaded.model,
+            rows,
+            self.begin,
+            self.processors,
+            self.choose,
+            watch,
+            opens,
+            self.outcomes,
+        )
 
 
 def stream(loaded: LoadedModel, prompt: str | Vectors, options: SampleOptions) -> Iterator[str]:
