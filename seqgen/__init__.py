@@ -111,7 +111,7 @@ def compare(
         text: see `score`; the text that all of the models hold out if None.
         seed: of the bootstrap resampling that gives intervals and p-values.
         resamples: how many times the text is resampled.
-        options: the options of `seqgen.settings.scoring.Scoring`, by name.
+        options: `documents`, `stride` and `batch_size`, see `seqgen.settings.scoring.TextScoring`.
 
     Raises:
         UsageError: an option is unknown or wrong, or a model is given twice.

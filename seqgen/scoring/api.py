@@ -13,7 +13,7 @@ from seqgen.scoring import compare as comparing
 from seqgen.scoring.evaluate import held_out
 from seqgen.scoring.perplexity import Perplexity, perplexity
 from seqgen.settings import require
-from seqgen.settings.scoring import Scoring
+from seqgen.settings.scoring import Scoring, TextScoring
 from seqgen.settings.setting import checked_strings
 from seqgen.store import loading
 from seqgen.text.pairs import Pairs
@@ -67,7 +67,7 @@ def compare(
     **options: Any,
 ) -> list[comparing.Comparison]:
     """Compare models on one text; see `seqgen.compare`."""
-    scoring = Scoring.of(**options)
+    scoring = Scoring(**TextScoring.of(**options).keywords)
     loaded = [_loaded(model) for model in models]
     require(bool(loaded), "give the models to compare")
     if text is None:

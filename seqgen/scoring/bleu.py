@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ComparedTexts:
-    """What is compared, line by line.
+    """Hypotheses and references that are compared line by line.
 
     Attributes:
         systems: the lines of each hypothesis file by its name, the one to judge by first.

@@ -86,7 +86,7 @@ def score_each_line(loaded: LoadedModel, text: str | Pairs, scoring: Scoring) ->
 
 
 def whole_of(text: str | Pairs) -> str:
-    """Return what is scored of a text: all of it; of pairs the targets, as lines."""
+    """Return the part of a text that is scored: all of it; of pairs the targets, as lines."""
     return "".join(text.targets()) if isinstance(text, Pairs) else text
 
 
@@ -145,7 +145,7 @@ class Comparison(ShortRepr):
 
 @dataclass(frozen=True, repr=False)
 class PairComparison(Comparison):
-    """The same of models of pairs; tokens, characters and bytes are the targets'.
+    """A comparison of models of pairs; tokens, characters and bytes are the targets'.
 
     Attributes:
         perplexity: per token of the targets, given their sources.
@@ -309,7 +309,7 @@ def check_kinds(models: Sequence[LoadedModel], text: str | Pairs) -> None:
 
 
 def _facts(loaded: LoadedModel) -> dict[str, Any]:
-    """Return what a comparison says of a model, whatever the text."""
+    """Return a model's own facts in a comparison: its size, and the time of training."""
     result = record_of(loaded).get("result") or {}
     return {
         "model": loaded.name,
@@ -328,7 +328,7 @@ def rank(
     seed: int,
     resamples: int,
 ) -> list[dict[str, Any]]:
-    """Return what comparisons say of each model's bits: its own, and beside the best model's.
+    """Compare the models' bits per byte: intervals, and differences from the best model.
 
     Args:
         models: M of them.

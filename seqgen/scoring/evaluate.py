@@ -28,7 +28,7 @@ BOOTSTRAP = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Measurements:
-    """What to measure.
+    """The measures to take of a model, and how.
 
     Attributes:
         perplexity: score the text.
@@ -102,7 +102,7 @@ class Evaluation(ShortRepr):
 
 @dataclass(frozen=True, repr=False)
 class PairEvaluation(Evaluation):
-    """The same of a model that writes from sources.
+    """The evaluation of a model that writes from sources.
 
     Attributes:
         translations: see `translation_record`; and a signature.
@@ -135,7 +135,7 @@ def evaluate(
     score, written, missing = None, {}, {}
 
     def attempt(what: str, measure: Callable[[], Any]) -> Any | None:
-        """Return what is measured; None if it cannot be had and may be left out."""
+        """Take a measure; note why and return None if it fails and may be left out."""
         try:
             return measure()
         except SeqgenError as error:
@@ -183,7 +183,7 @@ def _read(
     file: str | None,
     to_measure: Measurements,
 ) -> tuple[str | TokenFile | Pairs | None, str | None]:
-    """Return what a model is measured on, and its name; see `evaluate`."""
+    """Choose the text or pairs that a model is measured on, and their name; see `evaluate`."""
     if to_measure.pairs:
         loaded.conditioning.require_nothing("--pairs")
     if text is None and to_measure.needs_text:
@@ -255,7 +255,7 @@ def _as_of_text(bleu: dict[str, Any], pairs: int) -> dict[str, Any]:
 
 
 def held_out(loaded: LoadedModel) -> str | TokenFile | Pairs:
-    """Return what a model holds out: pairs, a text, or the tokens of one that has lost its text.
+    """Read a model's held-out part: pairs, a text, or a token file whose text is lost.
 
     Raises:
         SeqgenError: it holds out nothing.

@@ -139,7 +139,7 @@ def _score_documents(
 def opener(
     model: InferenceModel, corpus: Corpus, stride: int | None
 ) -> Callable[[Sequence[int]], State]:
-    """Return what opens a state for documents of a corpus, a row each, on their sources if any."""
+    """Return a function that opens a state for documents of a corpus, on their sources if any."""
     if corpus.sources is None:
         return lambda documents: model.start(len(documents), stride)
     return model.opens(corpus.sources, stride)
@@ -175,7 +175,7 @@ def _score_rows(
 
 
 def with_quick_ranks(model: InferenceModel, want: ScoreDetail) -> ScoreDetail:
-    """Return what a model is asked for: ranks where these are as quick as hits."""
+    """Turn "hits" into "ranks" for a model that finds ranks as quickly."""
     return "ranks" if want == "hits" and model.quick_ranks else want
 
 

@@ -424,7 +424,7 @@ WORTH_A_GATE = 0.001
 
 @dataclass(frozen=True)
 class HalvesFit:
-    """What came of fitting on the first half of a text.
+    """Weights fitted on the first half of a text, and losses on the second half.
 
     Attributes:
         weights: of the parts.
@@ -444,7 +444,7 @@ class HalvesFit:
 
 
 def to_fit(held_out: Corpus) -> Corpus:
-    """Return what weights are fitted on: mostly all of a held-out part."""
+    """Return the part of held-out text that weights are fitted on: all but of very long ones."""
     if held_out.tokens.size <= FITTED_ROWS * FITTED_LENGTH:
         return held_out
     return parallel_rows(held_out, FITTED_ROWS, FITTED_LENGTH)

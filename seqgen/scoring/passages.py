@@ -49,7 +49,7 @@ class TokenizedDocument:
 
     @cached_property
     def texts(self) -> list[str]:
-        """What each token adds to the text."""
+        """The characters that each token adds to the text."""
         tokenizer = self.loaded.tokenizer
         decoder, ends = tokenizer.decoder(), (tokenizer.newline_id, tokenizer.eos_id)
         return [NEWLINE if token in ends else decoder.push(token) for token in self.tokens]

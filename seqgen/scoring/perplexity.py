@@ -96,7 +96,7 @@ class Perplexity(ShortRepr):
 
 @dataclass(frozen=True, repr=False)
 class PairPerplexity(Perplexity):
-    """The same of targets given their sources; tokens, characters and bytes are the targets'.
+    """The perplexity of targets given their sources; tokens, characters and bytes are the targets'.
 
     Attributes:
         source_unknown: how many tokens of the sources the model does not know.
@@ -145,7 +145,7 @@ def perplexity(
 
 
 def figures(totals: ScoreTotals) -> dict[str, Any]:
-    """Return what a record holds that follows from totals alone."""
+    """Return the keys of a `Perplexity` record that follow from totals alone."""
     names = (name for name in Perplexity.__dataclass_fields__ if hasattr(totals, name))
     return {name: getattr(totals, name) for name in names}
 

@@ -69,7 +69,7 @@ class Translating:
 
 @dataclass(frozen=True)
 class Translations:
-    """What a model makes of the sources of some pairs.
+    """A model's translations of the sources of pairs, beside the targets.
 
     Attributes:
         sources: what was translated.

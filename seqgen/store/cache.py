@@ -114,7 +114,7 @@ def _finished(folder: Path) -> Iterator[Path]:
 
 
 def foreign_files() -> list[Path]:
-    """Return what is in the cache and was not written by seqgen, which never deletes it.
+    """List the files of the cache that seqgen did not write, and so never deletes.
 
     Of folders that are behind a link, which is not followed, that is the link.
     """
@@ -153,7 +153,7 @@ def clear_cache() -> list[Path]:
 
 
 def data_of(record: dict[str, Any]) -> dict[str, Any]:
-    """Return what a model's record says of its data; nothing if it says none, or is damaged."""
+    """Return the table `data` of a model's record; empty if there is none, or it is damaged."""
     data = record.get("data")
     return data if isinstance(data, dict) else {}
 
@@ -225,7 +225,7 @@ def _measurement_file(about: dict[str, Any]) -> Path:
 
 
 def _machine() -> dict[str, Any]:
-    """Return what a measurement depends on."""
+    """Return the facts of this machine and of PyTorch that a measurement depends on."""
     import torch
 
     return {
@@ -238,7 +238,7 @@ def _machine() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """Return what this machine's processor is called."""
+    """Return the name of this machine's processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -319,7 +319,7 @@ def _sha256(file: IO[bytes]) -> str:
 
 
 def name_of_measurement(machine: object, about: object) -> str:
-    """Return what the file of a measurement is called, without its ending.
+    """Return the name of a measurement's file, without its ending: a hash.
 
     Args:
         machine: what was measured on, as JSON can hold it.

@@ -169,7 +169,7 @@ class ModelFolder:
 
     @property
     def kept(self) -> str:
-        """What is left if writing fails now, as the end of a message."""
+        """The end of an error message: which files stay if writing fails now."""
         return "what was saved before is whole"
 
     def read_table(self, part: str) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Adapters:
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """What a file of another tool holds, as seqgen stores it.
+    """A model that was read from another tool's file: its parts, as seqgen stores them.
 
     Attributes:
         architecture: its name in the registry.
@@ -94,7 +94,7 @@ KEPT = "tokenizer_config"
 
 @dataclass(frozen=True)
 class ModelToExport:
-    """What is written for another tool.
+    """A model that is to be written in another tool's format, and its tokenizers.
 
     Attributes:
         model: with its weights.

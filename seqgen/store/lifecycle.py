@@ -143,7 +143,7 @@ class NewModel(StoredModel):
 
     @property
     def kept(self) -> str:
-        """What is left if writing fails now, as the end of a message."""
+        """The end of an error message: which files stay if writing fails now."""
         if self.published:
             return super().kept
         return f"{self.name} is as it was" if self.replaces else "nothing was saved"

@@ -79,7 +79,7 @@ class LoadedModel:
 
     @property
     def name(self) -> str:
-        """What tables and records call it."""
+        """The model's name in tables and records."""
         return self.title or self.stored.name
 
     def __repr__(self) -> str:
@@ -94,7 +94,7 @@ class LoadedModel:
 
     @property
     def conditioning(self) -> Conditioning:
-        """What its texts are given."""
+        """What its texts are conditioned on: nothing, labels, or sources of tokens or vectors."""
         features = getattr(self.model.parts[0].config, "source_features", None)
         if self.labels is not None:
             return LabelConditioning(self.stored.name, self.labels, self.label)
@@ -185,7 +185,7 @@ class LoadedModel:
 
 @dataclass(frozen=True)
 class Conditioning(ABC):
-    """What the texts of one model are given.
+    """What a model's texts are conditioned on: nothing, labels, or sources of tokens or vectors.
 
     Attributes:
         name: the model's.
@@ -216,7 +216,7 @@ class Conditioning(ABC):
 
     @abstractmethod
     def encode(self, sources: Sequence[str | Vectors]) -> Sources:
-        """Return what texts are given as the model reads it.
+        """Encode sources or labels as the model reads them.
 
         Args:
             sources: lines without newlines; or vectors.

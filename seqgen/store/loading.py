@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Work:
-    """What a command is going to ask of a model, as far as it is known beforehand.
+    """How much a command will read and write with a model, as far as it is known beforehand.
 
     Attributes:
         read: tokens to score, or more; None for those that the model has held out.
@@ -372,7 +372,7 @@ def _vocabulary(loaded: LoadedModel) -> tuple[str, dict]:
 
 
 def _source_vocabulary(loaded: LoadedModel) -> tuple[str, Any] | None:
-    """Return what a model's sources consist of; None for a model of text."""
+    """Return the vocabulary, or the width, of a model's sources; None for a model of text."""
     if loaded.conditioning.features is not None:
         return "vectors", loaded.conditioning.features
     tokenizer = loaded.source_tokenizer

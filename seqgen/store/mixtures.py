@@ -38,7 +38,7 @@ class StoredMixture(StoredModel):
 
     @property
     def by(self) -> str | None:
-        """What its weights depend on, as `seqgen mix --by` takes it; None if on nothing."""
+        """The value of `seqgen mix --by` that fitted its weights; None for fixed weights."""
         return "context" if self.gate else "order" if self.by_order else None
 
     @property

@@ -51,10 +51,10 @@ class Reference:
 
     @classmethod
     def read(cls, fact: Any, file: Path, role: str) -> Reference:
-        """Return what stands in a configuration.
+        """Read a reference to another model from a configuration.
 
         Args:
-            fact: stands there.
+            fact: its entry there.
             file: the configuration.
             role: what the other is to its owner, for a message, such as "a part".
 
@@ -75,7 +75,7 @@ class Reference:
         return self.path is not None and self.path.startswith(f"{layout.PARTS}/")
 
     def to_dict(self) -> dict[str, str]:
-        """Return what stands in a configuration."""
+        """Write the reference as an entry of a configuration."""
         return {key: value for key, value in vars(self).items() if value is not None}
 
 
@@ -110,12 +110,12 @@ class Adapter:
         return cls(Reference.read(table.get("base"), file, "the base"), rank, alpha)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what stands in a configuration."""
+        """Write the table `adapter` of a configuration."""
         return {"base": self.base.to_dict(), "rank": self.rank, "alpha": self.alpha}
 
     @property
     def decisive(self) -> list[Any]:
-        """What affects the model's output besides the adapters' tensors."""
+        """The hash of the base, the rank and the scale, for the model's digest."""
         return [self.base.digest, self.rank, self.alpha]
 
 
@@ -149,7 +149,7 @@ class StoredModel(TrainingFolder):
         return config
 
     def _damaged(self, why: object) -> SeqgenError:
-        """Return what is raised where `config.json` is damaged."""
+        """Make the error that says that `config.json` is damaged, and why."""
         return SeqgenError(f"{self.path / layout.CONFIG} is damaged: {why}")
 
     @property
@@ -513,7 +513,7 @@ class StoredModel(TrainingFolder):
 
     @property
     def adapter(self) -> Adapter:
-        """What `config.json` says of the adapters.
+        """The table `adapter` of `config.json`: base, rank and scale.
 
         Raises:
             SeqgenError: it is damaged.
@@ -574,7 +574,7 @@ class StoredModel(TrainingFolder):
 
     @property
     def task(self) -> Task:
-        """What the model has learned; of a mixture, what its parts have.
+        """The kind of task that the model was trained for; of a mixture, that of its parts.
 
         Raises:
             SeqgenError: its architecture is not known, or needs a plugin that is not installed.

@@ -1,4 +1,4 @@
-"""What seqgen has written: models, and hidden folders beside them, new or being deleted.
+"""Which folders are models, and the hidden folders of models that are built or deleted.
 
 Beside a model `m` there may be `.m.0123abcd.new`, which is being built, and `.m.0123abcd.gone`,
 which is being deleted. Each has a mark inside (`mark`) that says its name; nothing without one

@@ -88,5 +88,7 @@ def test_a_comparison_is_that_of_the_command_line(models, said, tmp_path):
         assert [one.best for one in records] == [one["best"] for one in shown]
     with pytest.raises(UsageError, match="given twice"):
         seqgen.compare([models[0]] * 2, TEXT)
+    with pytest.raises(UsageError, match="no option 'dynamic'"):
+        seqgen.compare(models, TEXT, dynamic=0.1)
     with pytest.raises(UsageError, match="models to compare"):
         seqgen.compare([], TEXT)
