@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqgen.settings.options import Options
+
+if TYPE_CHECKING:
+    from seqgen.tasks.task import Task
 
 
 class ListenerOptions(Options):
@@ -23,6 +26,17 @@ class ListenerOptions(Options):
 
         Raises:
             SeqgenError: says what to leave out or to install.
+        """
+
+    def require_task(self, task: Task, by_gradients: bool) -> None:
+        """Refuse what models of a task cannot give, before any data is read.
+
+        Args:
+            task: what is to be learned.
+            by_gradients: in steps that a listener sees; otherwise the model is counted.
+
+        Raises:
+            SeqgenError: says what to leave out.
         """
 
     def check_outputs(self, inputs: Callable[[], Sequence[Any]]) -> None:

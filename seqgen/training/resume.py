@@ -80,6 +80,7 @@ def resume(
         options.check()
         stored = _found(name)
         _check_resumable(stored, given)
+        options.require_task(stored.task)
         with restored_randomness(options.place), stored.locked():
             result = _go_on(stored, DataLocation(data, targets, changed_data), given, options)
     options.conclude(result.name)

@@ -151,8 +151,8 @@ class Hooks:
 
     Attributes:
         validate: returns the validation loss of the model as it is, nats per token.
-        validation_steps: how many steps take as long as a validation; 0 for hardly any time. By no
-            clock, since a resumed run is to validate at the same steps.
+        validation_steps: how many steps take as long as a validation. By no clock, since a resumed
+            run is to validate at the same steps.
         figures: returns what the last validation has found besides the loss, by name.
         keep_best: called when the current model is the best so far by validation.
         checkpoint: called when a checkpoint should be written, after `keep_best` has been called;

@@ -35,6 +35,7 @@ from seqgen.store.loaded import LoadedModel
 from seqgen.store.loading import load_mixture, load_stored
 from seqgen.store.model import Adapter
 from seqgen.store.torch_models import choose_products
+from seqgen.tasks.task import Task
 from seqgen.text.batches import Batches
 from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.events import (
@@ -125,6 +126,11 @@ class RunOptions:
         )
         for group in self.added.groups:
             group.require_possible(self.shard)
+
+    def require_task(self, task: Task, by_gradients: bool = True) -> None:
+        """Refuse options of plugins that make no sense for the models of a task."""
+        for group in self.added.groups:
+            group.require_task(task, by_gradients)
 
     def check_divisible(self, training: TrainingConfig) -> None:
         """Refuse what a run whose model is divided among the ranks cannot do.

@@ -238,7 +238,11 @@ def train(
         options.check()
         if ranks.leads():
             store.check_free(name, overwrite)
-        check = destination.check_mixture
+
+        def check(plan: Plan) -> None:
+            options.require_task(plan.task, not plan.is_estimated)
+            destination.check_mixture(plan)
+
         ready = prepare_run(request, options.place, options.report, check, tries=not shard)
         result = _train(ready, destination, options)
     options.conclude(result.name)

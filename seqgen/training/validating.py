@@ -20,8 +20,6 @@ VALIDATION_ROWS, VALIDATION_LENGTH = 32, 1024
 SAMPLE_TOKENS, READ_PER_WRITTEN = 160, 10
 # A step reads its tokens once forward and twice backward.
 PASSES_OF_STEP = 3
-# A validation of fewer multiplications and additions takes a few seconds at most.
-LEAST_OPERATIONS = 1e11
 
 
 @dataclass(frozen=True)
@@ -70,16 +68,12 @@ class Validation(ABC):
         Args:
             tokens_per_step: how many a step trains on.
             sample: the model then also writes `SAMPLE_TOKENS`.
-
-        Returns:
-            The steps; 0 for a small model, of which a validation takes little time in any case.
         """
         if self.prepared.val is None:
             return 0.0
         read = min(self.prepared.val.scored, self.most)
         read += sample * SAMPLE_TOKENS * READ_PER_WRITTEN
-        operations = 2 * self.loaded.model.parameter_count() * read
-        return 0.0 if operations < LEAST_OPERATIONS else read / (PASSES_OF_STEP * tokens_per_step)
+        return read / (PASSES_OF_STEP * tokens_per_step)
 
 
 def final_validation(kept: LoadedModel) -> tuple[ScoreTotals | None, float]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqgen.cli.shell.output_files import Curves, check_picture
 from seqgen.errors import SeqgenError
 from seqgen.settings import OptionRule, Panel, require, same, setting
 from seqgen.settings.listening import ListenerOptions
+
+if TYPE_CHECKING:
+    from seqgen.tasks.task import Task
 
 
 class DiagnoseOptions(ListenerOptions, panel=Panel.OUTPUT):
@@ -33,6 +36,14 @@ class DiagnoseOptions(ListenerOptions, panel=Panel.OUTPUT):
         require(not (divided and self.diagnose), apart)
         self.check_outputs(list)
 
+    def require_task(self, task: Task, by_gradients: bool) -> None:
+        reads_text = by_gradients and task.model_is is None and not task.takes_targets
+        require(
+            self.plot is None or reads_text,
+            "--plot draws how far gradients reach, which only networks that model text have: "
+            "leave it out",
+        )
+
     def check_outputs(self, inputs: Callable[[], Sequence[Any]]) -> None:
         if self.plot is not None:
             check_picture(self.plot, inputs())
@@ -47,5 +58,5 @@ class DiagnoseOptions(ListenerOptions, panel=Panel.OUTPUT):
         place = self.plot.resolve()
         last = next((event for event in events if isinstance(event, Diagnosed)), None)
         if last is None or not last.distances:
-            raise SeqgenError(f"{place} is not drawn: only models of text have such gradients")
+            raise SeqgenError(f"{place} is not drawn: the run ended before gradients were measured")
         draw_distances(place, model, last.distances)

@@ -395,6 +395,10 @@ def test_a_warning_is_no_record_of_a_step(text):
 
 def test_a_plot_without_figures_is_refused(text, capsys):
     assert "--plot is for --diagnose" in refusal(capsys, "train", text, "--plot", "a.svg")
+    plot = ["--diagnose", "--plot", "a.svg", "--quiet"]
+    for model in (["--task", "classify"], ["--model", "seq2seq"], ["--model", "ngram"]):
+        said = refusal(capsys, "train", text, *model, *plot)  # before the text is read as such data
+        assert "--plot draws how far gradients reach, which only networks that model text" in said
 
 
 @pytest.mark.fast_for("seq2seq", rest="slow")
