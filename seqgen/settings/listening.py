@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seqgen.settings.options import Options
-
-if TYPE_CHECKING:
-    from seqgen.tasks.task import Task
 
 
 class ListenerOptions(Options):
@@ -28,12 +25,12 @@ class ListenerOptions(Options):
             SeqgenError: says what to leave out or to install.
         """
 
-    def require_task(self, task: Task, by_gradients: bool) -> None:
-        """Refuse what models of a task cannot give, before any data is read.
+    def require_model(self, models_text: bool) -> None:
+        """Refuse what the model to be trained cannot give, before any data is read.
 
         Args:
-            task: what is to be learned.
-            by_gradients: in steps that a listener sees; otherwise the model is counted.
+            models_text: it is a network that models a text; no n-gram model, translator or
+                classifier.
 
         Raises:
             SeqgenError: says what to leave out.

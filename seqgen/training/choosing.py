@@ -349,7 +349,7 @@ def _overfitting_raises_rate(trial: SpeedTrial) -> bool:
 
 
 def _regularisation(trial: SpeedTrial) -> Regularisation:
-    """Return which settings against overfitting are left open."""
+    """Find the settings against overfitting that the user has left open."""
     plan, training, spelled = trial.plan, trial.training, trial.prepared.spelled
     config_class = plan.config_class
     left_open = set(config_class.regularised(1.0)) - plan.given.keys()

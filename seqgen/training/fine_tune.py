@@ -275,7 +275,7 @@ def architecture_of(
     config: Mapping[str, Any],
     task: str | None,
 ) -> str:
-    """Return which architecture is meant: the user's, the file's, the origin's, or the default.
+    """Choose the architecture: the user's, the file's, the origin's, or the default.
 
     Args:
         origin: what is fine-tuned, if anything.
@@ -312,7 +312,7 @@ def tokenizer_of(stored: StoredModel) -> dict[str, Any]:
 
 
 def fingerprints(target: Tokenizer, source: Tokenizer | Labels | None) -> list[str | None]:
-    """Return what distinguishes the tokenizers of two models: of the target, and of the source."""
+    """Fingerprint the tokenizers of a model: that of the target, and that of the source."""
     return [tokenizer and tokenizer.fingerprint for tokenizer in (target, source)]
 
 

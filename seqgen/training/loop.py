@@ -193,7 +193,7 @@ class Trainer:
             self.threads = self._threads()  # their copies of the model have its dropout
 
     def _decide(self) -> Decision:
-        """Return what comes next: all that depends on a clock, a signal or a measurement."""
+        """Decide what comes next, as far as it depends on a clock, a signal or a measurement."""
         stop = self._reason_to_stop()
         decision = Decision(
             share=self.budget.share(self.run),
@@ -411,7 +411,7 @@ class Trainer:
         self._has_checkpoint = True
 
     def _parts(self) -> dict[str, CheckpointPart]:
-        """Return all that lasts from step to step and has a state, by its name in a checkpoint."""
+        """Name all parts of a checkpoint: what has a state that lasts from step to step."""
         parts: dict[str, CheckpointPart] = {
             "model": self.parallel.shards or ModelWeights(self.model),
             "optimizer": self.rule,
@@ -424,7 +424,7 @@ class Trainer:
         return {**self.hooks.listener.parts(), **parts}
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return what a checkpoint holds, for `restore`: tensors by name, and facts for JSON.
+        """Collect what a checkpoint holds, for `restore`: tensors by name, and facts for JSON.
 
         The parts that last; the run's progress, from which the place in the text and the schedule
         follow; and how products are asked for, since each way rounds differently.

@@ -53,14 +53,14 @@ class JointObjective(nn.Module):
         for one, past, generator in zip(self.each, pasts, generators, strict=True):
             with drawing_for(generator and RowSlice(0, rows, rows, generator=generator)):
                 losses.append(one(batch, past, progress))
-        return joined(losses)
+        return join_losses(losses)
 
     def pasts(self, state: MixtureState | None) -> Sequence[State | None]:
         """Return the members' states before some rows."""
         return [None] * len(self.each) if state is None else state.children
 
     def generators(self) -> list[torch.Generator | None]:
-        """Return what the members draw by in a training call; None for torch's own generator."""
+        """Seed a random generator for each member; None where torch's own is used."""
         if not self.training or self.model.device.type != "cpu":
             return [None] * len(self.each)
         seeds = torch.randint(SEEDS - 1, (len(self.each),)).tolist()
@@ -77,11 +77,11 @@ class JointObjective(nn.Module):
             one.end_step()
 
     def figures(self) -> dict[str, float]:
-        """Return what the first member's regime has to log."""
+        """Collect the first member's figures for the log, by name."""
         return self.each[0].figures()
 
     def parts(self) -> dict[str, CheckpointPart]:
-        """Return what lasts from step to step besides the models, by name."""
+        """Name the parts of a checkpoint that the members' regimes own."""
         return {
             f"{name}-{number}": part
             for number, one in enumerate(self.each)
@@ -89,7 +89,7 @@ class JointObjective(nn.Module):
         }
 
 
-def joined(losses: Sequence[Loss]) -> Loss:
+def join_losses(losses: Sequence[Loss]) -> Loss:
     """Return the losses of members as one."""
     states = tuple(loss.state for loss in losses)
     return Loss(
@@ -132,4 +132,4 @@ class MemberThreads:
         for parameters, (_, gradients) in zip(trained, computed, strict=True):
             for parameter, gradient in zip(parameters, gradients, strict=True):
                 add_gradient(parameter, gradient)
-        return [joined([loss for loss, _ in computed])]
+        return [join_losses([loss for loss, _ in computed])]

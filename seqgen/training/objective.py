@@ -105,11 +105,11 @@ class Objective(nn.Module):
         self.current.take_notes(other.current)
 
     def figures(self) -> dict[str, float]:
-        """Return what the regime has to log of the last step, by name."""
+        """Collect the regime's figures of the last step for the log, by name."""
         return self.current.figures()
 
     def parts(self) -> dict[str, CheckpointPart]:
-        """Return what lasts from step to step besides the model, by its name in a checkpoint."""
+        """Name the parts of a checkpoint that the regimes own, such as a discriminator."""
         parts: dict[str, CheckpointPart] = {}
         for regime in self.regimes.values():
             parts |= regime.parts()

@@ -33,7 +33,7 @@ class Parallel:
         self._wrapped: nn.parallel.DistributedDataParallel | None = None
 
     def divisor(self, count: int) -> float:
-        """Return what a sum over `count` targets is divided by for its mean's gradient.
+        """Return the divisor that makes a sum over `count` targets their mean on all ranks.
 
         FSDP averages gradients over the ranks, where they have to be added up.
         """

@@ -135,7 +135,7 @@ class TrainingReader:
     def costs(
         self, reading: TrainingOutput, targets: Tensor, log_probs: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return what is to be minimised and the nats, both summed over the targets that count.
+        """Compute the loss to minimise and the plain nats, both summed over the scored targets.
 
         What is minimised has label smoothing and the penalties on activations besides the nats.
 
@@ -186,7 +186,7 @@ def _logits(
 def cross_entropy(
     log_probs: Tensor, targets: Tensor, smoothing: float, weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return what is to be minimised and the nats, both summed over the targets that count.
+    """Compute the loss to minimise and the plain nats, both summed over the scored targets.
 
     With smoothing s the probability s is spread evenly over the vocabulary, and the rest is the
     target's (Szegedy et al. 2016, section 7). One softmax serves both sums.

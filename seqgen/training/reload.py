@@ -156,7 +156,7 @@ def _with_ancestors(model: StoredModel) -> list[StoredModel]:
 
 
 def _data_of(stored: StoredModel, prepared: Prepared) -> Prepared | None:
-    """Return what a model was trained on; None if it is gone, large or divided like other data."""
+    """Load a model's training data; None if it is gone, large, or split the same way."""
     try:
         known, config = store.data_of(stored.record), stored.settings("data", DataConfig)
         if known.get("bytes", LARGE) >= LARGE:

@@ -78,27 +78,29 @@ def resume(
     with together(timeout):
         options = RunOptions.of(device, report, shard=shard, **during)
         options.check()
-        stored = _found(name)
+        stored = _find_stored(name)
         _check_resumable(stored, given)
-        options.require_task(stored.task)
+        options.require_model(stored.task)
         with restored_randomness(options.place), stored.locked():
-            result = _go_on(stored, DataLocation(data, targets, changed_data), given, options)
+            result = _resume_locked(
+                stored, DataLocation(data, targets, changed_data), given, options
+            )
     options.conclude(result.name)
     return result
 
 
-def _found(name: str | Path | None) -> StoredModel:
-    """Return a stored model; only on rank 0 one that is written."""
+def _find_stored(name: str | Path | None) -> StoredModel:
+    """Find a stored model; only rank 0 may write to it."""
     if ranks.leads():
         store.clean()
     path = ranks.from_first(lambda: store.find(name).path)
     return StoredModel(path) if ranks.leads() else store.ReadOnlyModel(path)
 
 
-def _go_on(
+def _resume_locked(
     stored: StoredModel, data: DataLocation, given: Mapping[str, Any], options: RunOptions
 ) -> TrainingResult:
-    """Go on with a stored model that is locked.
+    """Resume the run of a stored model that is locked.
 
     Args:
         stored: the model.
@@ -112,10 +114,10 @@ def _go_on(
     finished = done["stopped"] in FINISHED and result and not given.keys() - {"with_ngram"}
     if finished and not given and not _lacks_mixture(stored, result):
         report(Notice(text=f"{stored.name} has finished; give a longer budget to train it further"))
-        return _finished(stored, result)
+        return _result_of_finished(stored, result)
     training = _resumed_settings(stored, given, done, checkpoint[0])
     options.check_divisible(training)
-    loaded, prepared, unfilled = _reloaded(stored, data, training, options)
+    loaded, prepared, unfilled = _reload_model_and_data(stored, data, training, options)
     architecture = stored.config["architecture"]
     order = order_of(architecture, training, prepared, report)
     training = replace(training, with_ngram=order)
@@ -127,17 +129,17 @@ def _go_on(
         _check_longer(session, done)
     if finished:  # the record names no mixture until the new one is stored
         result = {**result, "mixture": None}
-        session.keep_result(_finished(stored, result))
+        session.keep_result(_result_of_finished(stored, result))
     if given:
         keep_settings(stored, session.training)
-    ended = _finished(stored, result) if finished else session.run(checkpoint)
+    ended = _result_of_finished(stored, result) if finished else session.run(checkpoint)
     return ranks.from_first(lambda: finish(session, ended))
 
 
-def _reloaded(
+def _reload_model_and_data(
     stored: StoredModel, data: DataLocation, training: TrainingConfig, options: RunOptions
 ) -> tuple[LoadedModel, Prepared, Unfilled | None]:
-    """Return a stored model on its device, and its data; one that is divided has no content yet."""
+    """Load a stored model on its device, and its data; a divided model has no content yet."""
     place, report = options.place, options.report
     if options.shard:
         model, tokenizer = None, load_tokenizer(stored.path / store.TOKENIZER)
@@ -167,7 +169,7 @@ def _reloaded(
     return loaded, prepared, unfilled
 
 
-def _finished(stored: StoredModel, result: Mapping[str, Any]) -> TrainingResult:
+def _result_of_finished(stored: StoredModel, result: Mapping[str, Any]) -> TrainingResult:
     """Return the result of a run that has ended; the model may have been renamed since."""
     return TrainingResult(**{**result, "name": stored.name, "path": str(stored.path)})
 
@@ -237,7 +239,7 @@ def _check_longer(session: Session, done: dict[str, Any]) -> None:
     Raises:
         UsageError: the budget is spent already.
     """
-    stored, budget = session.stored, _budget(session.training)
+    stored, budget = session.stored, _named_budget(session.training)
     require(
         session.budget.share(Run.of(done)) < 1,
         f"{stored.name} has spent {budget} already; give a longer budget",
@@ -247,5 +249,5 @@ def _check_longer(session: Session, done: dict[str, Any]) -> None:
     session.report(Notice(text=f"the learning-rate schedule now ends after {budget}"))
 
 
-def _budget(training: TrainingConfig) -> str:
+def _named_budget(training: TrainingConfig) -> str:
     return plural(getattr(training, training.budget), training.budget.removesuffix("s"))

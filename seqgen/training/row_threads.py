@@ -157,7 +157,7 @@ def use_cores(count: int = 1) -> None:
 
 @contextlib.contextmanager
 def _one_core() -> Iterator[None]:
-    """Do the same within, and as before afterwards."""
+    """Compute on one core within, as `use_cores` does, and restore the settings afterwards."""
     threads, caches = torch.get_num_threads(), torch.is_autocast_cache_enabled()
     use_cores()
     try:

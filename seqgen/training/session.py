@@ -127,10 +127,11 @@ class RunOptions:
         for group in self.added.groups:
             group.require_possible(self.shard)
 
-    def require_task(self, task: Task, by_gradients: bool = True) -> None:
-        """Refuse options of plugins that make no sense for the models of a task."""
+    def require_model(self, task: Task, by_gradients: bool = True) -> None:
+        """Refuse options of plugins that have no meaning for the models of a task."""
+        models_text = by_gradients and task.model_is is None and not task.takes_targets
         for group in self.added.groups:
-            group.require_task(task, by_gradients)
+            group.require_model(models_text)
 
     def check_divisible(self, training: TrainingConfig) -> None:
         """Refuse what a run whose model is divided among the ranks cannot do.
@@ -212,7 +213,7 @@ class Session:
             trainer = self._trainer(report, listener, stop)
             if checkpoint is not None:
                 self._restore(trainer, *checkpoint)
-                self._tell_ranks(checkpoint[1], report)
+                self._report_changed_ranks(checkpoint[1], report)
             elif self.regularisation is not None and self.unfilled is None:
                 trainer.run.revisable = dataclasses.asdict(self.regularisation)
             if self.training.compile and self.unfilled is None:
@@ -225,7 +226,7 @@ class Session:
             if checkpoint is None:
                 with trainer.as_saved():
                     self._show_sample(step, report)
-            run = self._trained(trainer)
+            run = self._run_loop(trainer)
             if self.prepared.val is None and run.stopped in FINISHED:
                 with trainer.as_saved():
                     self._show_sample(run.step, report)
@@ -242,7 +243,7 @@ class Session:
         self.keep_result(result)
         return result
 
-    def _tell_ranks(self, facts: dict[str, Any], report: Report) -> None:
+    def _report_changed_ranks(self, facts: dict[str, Any], report: Report) -> None:
         """Report it if a run resumes with another number of processes than before."""
         before, now = facts.get("ranks", 1), ranks.world()
         if before != now:
@@ -254,7 +255,7 @@ class Session:
         """Write the record of the run with its result."""
         self._write_record(result=dataclasses.asdict(result))
 
-    def _trained(self, trainer: Trainer) -> Run:
+    def _run_loop(self, trainer: Trainer) -> Run:
         try:
             run = trainer.train()
         except Diverged as error:
@@ -291,7 +292,7 @@ class Session:
             yield report, listeners
 
     def _run_facts(self, plugin: str, report: Report, step: int) -> RunFacts:
-        """Return what the listener of a plugin is told of this run."""
+        """Describe this run to the listener of a plugin."""
         return RunFacts(
             stored=self.stored,
             model=self.loaded.model if self.unfilled is None else None,
@@ -362,14 +363,16 @@ class Session:
             report=report,
             listener=listener,
             stop=lambda run: self._reason_to_stop(run, stop),
-            revise=lambda run, tokens: self._revised(run, trainer.config, tokens),
+            revise=lambda run, tokens: self._revise_regularisation(run, trainer.config, tokens),
         )
         loaded = self.loaded
         text_rules = TextRules(loaded.tokenizer.decode, loaded.framing.stop, loaded.never)
         trainer = Trainer(model, self._batches, config, hooks, text_rules, self.unfilled)
         return trainer
 
-    def _revised(self, run: Run, training: TrainingConfig, tokens: float) -> TrainingConfig | None:
+    def _revise_regularisation(
+        self, run: Run, training: TrainingConfig, tokens: float
+    ) -> TrainingConfig | None:
         """Choose what the ratio of overfitting decides again; return settings of training.
 
         Args:
@@ -485,7 +488,7 @@ class Session:
 
 
 def as_stored(loaded: LoadedModel) -> LoadedModel:
-    """Return the stored model: the best weights, not necessarily the last ones."""
+    """Load the model as it is stored: with the best weights, not necessarily the last ones."""
     stored = store.with_parts(loaded.stored)
     load = load_mixture if isinstance(stored, StoredMixture) else load_stored
     return load(stored, loaded.model.device, "auto")

@@ -38,7 +38,7 @@ class MemoryBudget:
 
     @classmethod
     def of(cls, memory: int | None, vocab_size: int) -> MemoryBudget:
-        """Return what a process may take that is to have so many bytes in all; None for any.
+        """Derive the budget of a process that may have so many bytes in all; None for no limit.
 
         Raises:
             UsageError: it takes more already, or too little is left.

@@ -240,26 +240,28 @@ def train(
             store.check_free(name, overwrite)
 
         def check(plan: Plan) -> None:
-            options.require_task(plan.task, not plan.is_estimated)
+            options.require_model(plan.task, not plan.is_estimated)
             destination.check_mixture(plan)
 
         ready = prepare_run(request, options.place, options.report, check, tries=not shard)
-        result = _train(ready, destination, options)
+        result = _train_and_store(ready, destination, options)
     options.conclude(result.name)
     return result
 
 
-def _train(ready: ReadyRun, destination: Destination, options: RunOptions) -> TrainingResult:
+def _train_and_store(
+    ready: ReadyRun, destination: Destination, options: RunOptions
+) -> TrainingResult:
     """Train or count the model of a run that is ready, and store it."""
     name, overwrite = destination.name, destination.overwrite
     if ready.training.lora is not None and name is not None:
         ready.plan.origin.refuse_replacing(name)
     with restored_randomness(options.place), contextlib.ExitStack() as held:
         if ready.plan.is_estimated:
-            return _estimate(ready, destination, options, held)
+            return _estimate_and_store(ready, destination, options, held)
         options.check_divisible(ready.training)
         unfilled = unfilled_for(ready.training, ready.initial_model) if options.shard else None
-        loaded = _begin(ready, destination, options, held, unfilled)
+        loaded = _make_new_model(ready, destination, options, held, unfilled)
         session = Session(
             loaded,
             ready.prepared,
@@ -274,7 +276,7 @@ def _train(ready: ReadyRun, destination: Destination, options: RunOptions) -> Tr
         return ranks.from_first(lambda: finish(session, ended))
 
 
-def _estimate(
+def _estimate_and_store(
     ready: ReadyRun, destination: Destination, options: RunOptions, held: contextlib.ExitStack
 ) -> TrainingResult:
     """Count or estimate a model that is not trained by gradients."""
@@ -283,11 +285,11 @@ def _estimate(
     require(alone, f"{architecture} is not trained by gradients: train it without torchrun")
     if notice := Estimator.of(architecture).ignored(ready.request.flags):
         options.report(notice)
-    loaded = _begin(ready, destination, options, held)
+    loaded = _make_new_model(ready, destination, options, held)
     return estimate(loaded, ready.prepared, ready.training, options.report)
 
 
-def _begin(
+def _make_new_model(
     ready: ReadyRun,
     destination: Destination,
     options: RunOptions,
@@ -386,7 +388,7 @@ def prepare_run(
     if request.parameters is not None:
         plan = solve_width(plan, prepared, request.parameters, device)
     with said_if_slow(report, "choosing settings by how fast this machine trains"):
-        plan, training = _choose(plan, prepared, device, report, tries)
+        plan, training = _choose_open_settings(plan, prepared, device, report, tries)
     return ReadyRun(request, plan, training, prepared)
 
 
@@ -431,7 +433,7 @@ def solve_width(plan: Plan, prepared: Prepared, parameters: int, device: torch.d
     return with_parameters(plan, parameters, prepared.vocab_sizes, seq_len)
 
 
-def _choose(
+def _choose_open_settings(
     plan: Plan, prepared: Prepared, device: torch.device, report: Report, tries: bool
 ) -> tuple[Plan, TrainingConfig]:
     """Decide what the user left open; without gradients that is the seed alone."""

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seqgen.cli.shell.output_files import Curves, check_picture
 from seqgen.errors import SeqgenError
 from seqgen.settings import OptionRule, Panel, require, same, setting
 from seqgen.settings.listening import ListenerOptions
-
-if TYPE_CHECKING:
-    from seqgen.tasks.task import Task
 
 
 class DiagnoseOptions(ListenerOptions, panel=Panel.OUTPUT):
@@ -36,10 +33,9 @@ class DiagnoseOptions(ListenerOptions, panel=Panel.OUTPUT):
         require(not (divided and self.diagnose), apart)
         self.check_outputs(list)
 
-    def require_task(self, task: Task, by_gradients: bool) -> None:
-        reads_text = by_gradients and task.model_is is None and not task.takes_targets
+    def require_model(self, models_text: bool) -> None:
         require(
-            self.plot is None or reads_text,
+            models_text or self.plot is None,
             "--plot draws how far gradients reach, which only networks that model text have: "
             "leave it out",
         )

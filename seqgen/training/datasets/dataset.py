@@ -240,7 +240,7 @@ class Dataset(ABC):
 
     @abstractmethod
     def held_out(self, stored: StoredModel) -> Any | None:
-        """Return what a stored model has held out, as `DataParts` has it; None if it is nothing."""
+        """Load a stored model's held-out part, as `DataParts` has it; None if there is none."""
 
     @abstractmethod
     def without(self, held_out: Any) -> Any:

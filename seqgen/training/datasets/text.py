@@ -330,7 +330,7 @@ def _with_held_out(prepared: Prepared, path: Path) -> Prepared:
 
 
 def _held_out_in(path: Path, tokenizer: Tokenizer, documents: Documents) -> HeldOut:
-    """Return what a model's folder keeps of a held-out part: a text, or a token file."""
+    """Load the held-out part in a model's folder: a text, or a token file."""
     if is_token_file(path):
         file = open_token_file(path)
         return None, file.corpus, file.facts

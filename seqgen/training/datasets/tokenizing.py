@@ -38,7 +38,7 @@ class TokenizedLine(ShortRepr):
 
 @dataclass(frozen=True, repr=False)
 class TokenizedPair(TokenizedLine):
-    """The same of a pair; `text`, `ids` and `pieces` are the target's."""
+    """A tokenized pair, for JSON; `text`, `ids` and `pieces` are the target's."""
 
     source: str
     source_ids: list[int]

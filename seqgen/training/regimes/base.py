@@ -181,5 +181,5 @@ class Regime(nn.Module):
         self._noted = noted
 
     def parts(self) -> dict[str, CheckpointPart]:
-        """Return what lasts from step to step besides the model, by its name in a checkpoint."""
+        """Name the parts of a checkpoint that the regime owns, such as a discriminator."""
         return {}

@@ -68,7 +68,7 @@ def coins(seed: int, progress: StepProgress, rows: int, column: int | np.ndarray
 def sampler(
     seed: int, progress: StepProgress, rows: int, samples: int, never: Sequence[int]
 ) -> Pick:
-    """Return what draws tokens from softmax(logits), row by row.
+    """Make a function that draws tokens from softmax(logits), row by row.
 
     Args:
         seed: of the run.
@@ -88,7 +88,7 @@ def sampler(
 
 
 def greedy(never: Sequence[int]) -> Pick:
-    """Return what chooses the most probable token; among equals, the one with the smallest id."""
+    """Make a function that picks the most probable token; of equals, that of the smallest id."""
     return lambda logits, column: allowed(logits, never).argmax(-1)
 
 
@@ -152,7 +152,7 @@ def continued(
     end: int | None,
     pick: Pick,
 ) -> np.ndarray:
-    """Return what the model writes after each prompt, (B, L), IGNORED after a row's last token.
+    """Continue each prompt with the model; ids (B, L), IGNORED after a row's last token.
 
     Args:
         model: which is `writing`.

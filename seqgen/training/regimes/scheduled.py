@@ -18,14 +18,14 @@ class MixedTokens(TeacherForcing):
     """A regime in which some of the tokens that the model reads are its own."""
 
     def real(self, rows: Rows, progress: StepProgress) -> np.ndarray:
-        """Return which tokens (B, T) are read as they are."""
+        """Mark the tokens (B, T) that are read as they are."""
         raise NotImplementedError
 
     def tokens(self, rows: Rows, progress: StepProgress) -> Tensor:
         return sent(self.mixed(rows, progress), rows.device)
 
     def mixed(self, rows: Rows, progress: StepProgress) -> np.ndarray:
-        """Return what the model reads, (B, T): real tokens and own ones."""
+        """Mix real tokens and the model's own, (B, T), as the model then reads them."""
         real = self.real(rows, progress)
         # A row's first token is real, as are its labels, and what follows its last is not read.
         real |= np.arange(real.shape[1]) <= rows.begins[:, None]

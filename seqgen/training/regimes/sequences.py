@@ -80,7 +80,7 @@ class GeneratedTexts(Regime):
         return rows.prefixes(self.config.prefix)
 
     def real(self, rows: Rows) -> np.ndarray:
-        """Return what the real texts have in the place of the model's, (B, N)."""
+        """Cut the real texts where the model's own begin, (B, N)."""
         targets, before = rows.batch.targets, self.prompts(rows)[:, None] - 1
         columns = before + np.arange(targets.shape[1] - before.min())
         there = columns < targets.shape[1]
@@ -127,7 +127,7 @@ class GeneratedTexts(Regime):
         return totals.unflatten(0, (-1, samples)), reading, sent_targets
 
     def costs(self, rows: Rows, written: np.ndarray, like: Tensor) -> Tensor:
-        """Return what each text costs, (B, K), on the device and in the type of `like`."""
+        """Compute the cost of each text, (B, K), on the device and in the type of `like`."""
         return torch.as_tensor(costs(self._cost, written, self.real(rows))).to(like)
 
 
@@ -232,7 +232,7 @@ def expected_cost(log_probs: Tensor, costs: Tensor, there: Tensor, sharpness: fl
 
 
 def distinct(real: np.ndarray, written: np.ndarray) -> np.ndarray:
-    """Return which of a row's texts, the real one and then the written ones, are its first.
+    """Mark the distinct texts of each row: the real one, and written ones unlike any before.
 
     Args:
         real: (B, N), IGNORED where a text has ended.

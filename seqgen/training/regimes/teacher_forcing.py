@@ -22,7 +22,7 @@ class TeacherForcing(Regime):
         return Loss(minimised, nats, reading.state)
 
     def tokens(self, rows: Rows, progress: StepProgress) -> Tensor:
-        """Return what the model reads, (B, T): the real tokens."""
+        """Return the tokens that the model reads, (B, T): the real ones."""
         return rows.tokens
 
 
