@@ -70,8 +70,9 @@ def import_(imported: Imported, threads: Threads, out: Output) -> None:
         file = STANDARD_INPUT
     if imported.overwrite:
         check_replaced_model(name, [file])
-    options = {"like": imported.like, "base": imported.base, "overwrite": imported.overwrite}
-    stored = import_model(file, name=name, **options)
+    stored = import_model(
+        file, name=name, like=imported.like, base=imported.base, overwrite=imported.overwrite
+    )
     out.record(describe(stored))
     said = f"{stored.name}: imported from {one_line(str(file))}"
     if sums := stored.record.get("probability_sums"):

@@ -107,15 +107,15 @@ def files_of(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
     stops = list(framing.stops) if framing.also_stop else framing.stop
     ids = {"bos_token_id": framing.start, "eos_token_id": stops}
     ids["pad_token_id"] = exported.tokenizer.pad_id
-    how: dict[str, Any] = {}
+    generation: dict[str, Any] = {}
     if pair:
         start = exported.model.config.decoder_start
         ids |= {"forced_eos_token_id": None, "decoder_start_token_id": start}
-        how["forced_bos_token_id"] = framing.start
+        generation["forced_bos_token_id"] = framing.start
         if start is None:
-            ids["decoder_start_token_id"], how["forced_bos_token_id"] = framing.start, None
-    how |= {"suppress_tokens": list(framing.never)} if framing.never else {}
-    yield "generation_config.json", json_bytes({**ids, **how})
+            ids["decoder_start_token_id"], generation["forced_bos_token_id"] = framing.start, None
+    generation |= {"suppress_tokens": list(framing.never)} if framing.never else {}
+    yield "generation_config.json", json_bytes({**ids, **generation})
     yield WEIGHTS, save(tensors, {"format": "pt"})
     yield "config.json", json_bytes({**table, **ids, "torch_dtype": "float32"})
 

@@ -452,8 +452,12 @@ def _tokenizer_files(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
             for path in sorted(Path(temporary).iterdir()):
                 yield f"{folder}/{path.name}", path.read_bytes()
     with contextlib.suppress(SeqgenError):
-        how = exported.tokenizer, exported.framing, exported.name
-        files = hf_tokenizer.files_of(*how, source=isinstance(source, Tokenizer))
+        files = hf_tokenizer.files_of(
+            exported.tokenizer,
+            exported.framing,
+            exported.name,
+            source=isinstance(source, Tokenizer),
+        )
         yield "tokenizer.json", files["tokenizer.json"]
 
 

@@ -110,6 +110,8 @@ def evaluate_labels(
         truth, predicted = ([np.searchsorted(met, x) for x in each] for each in (truth, predicted))
         flat = np.concatenate(truth), np.concatenate(predicted)
     matrix = confusion(*flat, len(names))
+    true = matrix.sum(1)
+    most = int(true.argmax())
     entity_figures = _entity_figures(names, truth, predicted)
     return LabelEvaluation(
         model=loaded.stored.name,
@@ -120,7 +122,7 @@ def evaluate_labels(
         labels=int(matrix.sum()),
         nats_per_label=nats / int(matrix.sum()),
         **_figures(matrix, truth, predicted, by_sentence=loaded.format.by_word),
-        majority=_majority(names, matrix.sum(1)),
+        majority={"label": names[most], "accuracy": float(true[most] / true.sum())},
         **entity_figures,
         by_label=_by_label(names, matrix),
         confusion={"labels": list(names), "counts": matrix.tolist()},
@@ -171,12 +173,6 @@ def _figures(
     f1 = estimated(float(macro_f1(*whole)), macro_f1(*samples))
     accuracy = _accuracy(hits, labels, drawn)
     return {"accuracy": asdict(accuracy), "macro_f1": asdict(f1)}
-
-
-def _majority(names: Sequence[str], true: np.ndarray) -> dict[str, Any]:
-    """Return the label that occurs most often, and the accuracy of predicting it everywhere."""
-    most = int(true.argmax())
-    return {"label": names[most], "accuracy": float(true[most] / true.sum())}
 
 
 def _counts(truth: Numbers, predicted: Numbers, classes: int) -> np.ndarray:

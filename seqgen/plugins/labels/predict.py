@@ -139,11 +139,6 @@ class Prediction:
     label: str
     probability: float
 
-    @property
-    def labels(self) -> list[str]:
-        """The label."""
-        return [self.label]
-
 
 @dataclass(frozen=True)
 class TaggedSentence:
@@ -160,11 +155,6 @@ class TaggedSentence:
     tokens: list[str]
     tags: list[str]
     probabilities: list[float]
-
-    @property
-    def labels(self) -> list[str]:
-        """The tags."""
-        return self.tags
 
 
 def load_labeller(name: str | Path | None, device: str, work: Work) -> LoadedLabeller:

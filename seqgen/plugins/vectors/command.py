@@ -143,11 +143,11 @@ def vectors(asked: Questions, model: ModelName, machine: Device, out: RecordedOu
         from seqgen.plugins.vectors.texts import check_pooling, text_vectors
         from seqgen.text.reading import unix_newlines
 
-        how, title = asked.pool or "mean", inputs[0].title
-        check_pooling(loaded, how, asked.layer)
+        pooling, title = asked.pool or "mean", inputs[0].title
+        check_pooling(loaded, pooling, asked.layer)
         lines = without_newlines(title, unix_newlines(inputs[0].pass_on()))
         texts = content_of(title, lines, "there is no text", out)
-        records = text_vectors(loaded, texts, how, asked.layer)
+        records = text_vectors(loaded, texts, pooling, asked.layer)
         _put_texts(asked, _with_note(records, title, out), out)
         return
     words = WordVectors.of(loaded)

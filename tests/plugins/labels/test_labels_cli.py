@@ -373,7 +373,7 @@ def test_wrong_usage(texts, capsys):
         ("--model", "bag"): "bag is an encoder, which learns labels: give --task classify or tag",
         ("--task", "sort"): "no task is called 'sort'",
         ("--task", "tag", "--model", "ngram"): "ngram is neither; try --model birnn",
-        ("--task", "tag", "--seq-len", 9): "seq_len has no meaning",
+        ("--task", "tag", "--seq-len", 9): "--seq-len has no meaning",
         ("--task", "classify", "--documents", "stream"): "documents=stream has no meaning",
         ("--task", "classify", "--regime", "scheduled"): "is for language models",
     }

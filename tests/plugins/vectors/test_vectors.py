@@ -427,7 +427,7 @@ def test_sides_that_do_not_go_together(sides, capsys):
         "give DATA, or --source-vectors and --target": [*vectors, *target, sides[1]],
         "standard input can be only one of the files": ["--source", "-", "--target", "-"],
         "takes a file that ends in .npy": ["--source-vectors", sides[1], *target],
-        "source_tokenizer has no meaning": [*vectors, *target, "--source-tokenizer", "word"],
+        "--source-tokenizer has no meaning": [*vectors, *target, "--source-tokenizer", "word"],
     }
     for problem, arguments in said.items():
         assert problem in refusal(capsys, "train", *arguments, *how)
