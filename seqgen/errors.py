@@ -64,7 +64,7 @@ def first_line(error: BaseException) -> str:
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that there is not enough memory for what was asked."""
+    """Check whether an error says that there is not enough memory."""
     # PyTorch raises a plain RuntimeError if the machine, not a GPU, is out of memory.
     words = ("memory", "Storage size calculation overflowed", "invalid size")
     known = isinstance(error, RuntimeError) and any(word in str(error) for word in words)

@@ -192,7 +192,7 @@ def _line(path: Path, facts: Iterable[int]) -> bytes:
 
 
 def _version(status: os.stat_result) -> tuple[int, int]:
-    """Return what changes when a finished file is changed, and what copies of it keep."""
+    """Identify a version of a file by its size and modification time, which copies keep."""
     return status.st_size, status.st_mtime_ns
 
 
@@ -206,7 +206,7 @@ def listed_files(folder: Path) -> frozenset[bytes]:
 
 
 def is_listed(path: Path, status: os.stat_result, listed: frozenset[bytes]) -> bool:
-    """Return whether seqgen has written a file, and it is as it was then.
+    """Check whether seqgen has written a file that is unchanged since.
 
     Args:
         path: the file.
@@ -310,7 +310,7 @@ def is_temporary(path: Path) -> bool:
 
 
 def _about(path: Path, error: OSError) -> OSError:
-    """Return the same error, of the file that was asked for."""
+    """Copy an error, with the path of the file that was asked for."""
     return OSError(error.errno, error.strerror or str(error), str(path))
 
 
@@ -366,12 +366,12 @@ def begins_with(path: Path, signature: bytes) -> bool:
 
 
 def title_of(name: str) -> str:
-    """Return what messages call a file, by the name that it was given by."""
+    """Name a file for messages: "-" is standard input."""
     return "standard input" if name == "-" else name
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return what JSON says.
+    """Parse JSON, however deeply nested, without a RecursionError.
 
     Raises:
         ValueError: it is no JSON, or is nested more deeply than any file of seqgen.

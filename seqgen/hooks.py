@@ -305,7 +305,7 @@ def _own() -> Iterator[tuple[str, str, str, str]]:
 
 
 def _of_others() -> list[tuple[str, str, str, str]]:
-    """Return the same of the plugins that other distributions have, by distribution.
+    """Find the name, module, distribution and version of each plugin of other distributions.
 
     `importlib.metadata`, which also reads entry points, takes 20 ms to load.
     """
@@ -370,7 +370,7 @@ def commands() -> Mapping[str, tuple[Installed, Command]]:
 def _by_name(
     noun: str, added: Iterable[tuple[Installed, Mapping[str, Row]]]
 ) -> dict[str, tuple[Installed, Row]]:
-    """Return what plugins add, with its plugin, by name; of two with one name, the first counts."""
+    """Collect what plugins add by name, each with its plugin; of two names, the first counts."""
     found: dict[str, tuple[Installed, Row]] = {}
     for one, rows in added:
         for name, row in rows.items():
@@ -396,7 +396,7 @@ def tasks() -> list[Any]:
 
 
 def _all(field: str) -> list[tuple[str, Any]]:
-    """Return what all plugins name in a field that lists targets, each with its plugin's name."""
+    """Load the targets that all plugins list in a field, each with its plugin's name."""
     return [
         (one.name, loaded)
         for one in plugins()
@@ -443,7 +443,7 @@ def tokenizers() -> Mapping[str, tuple[Installed, str]]:
 
 
 def tokenizer_readers() -> Iterator[Callable[[Path], Any]]:
-    """Return what opens tokenizers of other tools, of all plugins."""
+    """Load the functions of all plugins that open tokenizers of other tools."""
     return (reader for _, reader in _all("tokenizer_readers"))
 
 

@@ -119,7 +119,7 @@ def whole_lines(chunks: Iterable[str], name: str = "the text") -> Iterator[str]:
         yield "".join(held)
 
 
-def whole(chunks: Iterable[str], name: str) -> str:
+def read_whole(chunks: Iterable[str], name: str) -> str:
     """Return a text that has to be in memory whole.
 
     Raises:

@@ -266,7 +266,7 @@ def known_architecture(name: str) -> Architecture | None:
 
 
 def unit_of(name: str) -> str:
-    """Return what losses of an architecture are per; "token" if this version knows none such."""
+    """Name the unit that an architecture's losses are a mean over; "token" if it is unknown."""
     return row.task.unit if (row := known_architecture(name)) else "token"
 
 

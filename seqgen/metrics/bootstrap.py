@@ -49,12 +49,12 @@ def resampled_ratios(
     Returns:
         (R, M) float64; a row's columns are of the same blocks.
     """
-    drawn = draws(len(sizes), seed, resamples)
+    drawn = draw_resamples(len(sizes), seed, resamples)
     return (drawn @ totals) / (drawn @ sizes.reshape(len(sizes), -1))
 
 
-def draws(count: int, seed: int, resamples: int = RESAMPLES) -> np.ndarray:
-    """Return how often each of `count` blocks is drawn in each resample, (R, B) float64.
+def draw_resamples(count: int, seed: int, resamples: int = RESAMPLES) -> np.ndarray:
+    """Draw blocks with replacement: how often each occurs in each resample, (R, B) float64.
 
     Args:
         count: of blocks, B.
@@ -117,7 +117,7 @@ def signature(number: str, *, seed: int | None = None, **protocol: object) -> st
     return "|".join([number, *(f"{key}:{value}" for key, value in parts.items())])
 
 
-def ranks(values: np.ndarray) -> np.ndarray:
+def mean_ranks(values: np.ndarray) -> np.ndarray:
     """Return the rank of each of N values, from 1; equal values share the mean of their ranks."""
     _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
@@ -131,6 +131,6 @@ def spearman(first: np.ndarray, second: np.ndarray) -> float | None:
     """
     if len(first) < 2:
         return None
-    a, b = (ranks(np.asarray(side)) - (len(first) + 1) / 2 for side in (first, second))
+    a, b = (mean_ranks(np.asarray(side)) - (len(first) + 1) / 2 for side in (first, second))
     scale = np.sqrt((a @ a) * (b @ b))
     return float(a @ b / scale) if scale else None

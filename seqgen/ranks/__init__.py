@@ -44,12 +44,12 @@ def local_rank() -> int:
 
 
 def machines() -> int:
-    """Return how many machines the ranks are on, if each has as many of them as this one."""
+    """Count the machines of the ranks, if each has as many of them as this one."""
     return max(1, world() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def world() -> int:
-    """Return how many processes are connected: 1 before they are, and where there is only one."""
+    """Count the connected processes: 1 before they are, and where there is only one."""
     return int(os.environ["WORLD_SIZE"]) if _joined else 1
 
 
@@ -59,7 +59,7 @@ def leads() -> bool:
 
 
 def restarts() -> int:
-    """Return how many times torchrun has started these processes anew."""
+    """Count the restarts of these processes by torchrun."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) if launched() else 0
 
 
@@ -76,7 +76,7 @@ def broadcast(value: Value) -> Value:
 
 
 def from_first(make: Callable[[], Value]) -> Value:
-    """Return what rank 0 makes; the others make nothing, and wait."""
+    """Call `make` on rank 0 and send its result to the others, which wait."""
     return broadcast(make() if leads() else None)
 
 
@@ -124,7 +124,7 @@ def summed(tensor: Tensor) -> Tensor:
 
 
 def launcher() -> str | None:
-    """Return what identifies this start of torchrun, restarts of its processes included.
+    """Identify this start of torchrun, the same after restarts of its processes.
 
     None in one process.
     """

@@ -10,7 +10,7 @@ import numpy as np
 
 from seqgen.engines.ops import ops_of, without_gradients
 from seqgen.metrics.perplexity import ScoreTotals
-from seqgen.text.direction import reading_order, turned
+from seqgen.text.direction import reading_order, reverse_corpus
 
 if TYPE_CHECKING:
     from seqgen.models.inference import InferenceModel
@@ -115,7 +115,7 @@ def score_corpus(
     if direction == "forward":
         yield from _score_documents(model, corpus, batch_size, stride, want)
         return
-    read = list(_score_documents(model, turned(corpus), batch_size, stride, want))
+    read = list(_score_documents(model, reverse_corpus(corpus), batch_size, stride, want))
     if read:
         yield in_order(read).take(reading_order(corpus))
 

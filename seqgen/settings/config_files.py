@@ -124,7 +124,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def parse_toml(raw: str) -> dict[str, Any]:
-    """Return what TOML holds; raises ValueError if it is none."""
+    """Parse TOML; raises ValueError if it is not valid."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:

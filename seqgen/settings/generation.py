@@ -110,7 +110,7 @@ class SourceOptions(LookOptions, panel=Panel.LENGTH):
         return super().looks or self.copy_unknown
 
     def limit(self, places: int, max_tokens: int) -> int:
-        """Return how many tokens a text may have whose source has so many, its end left out."""
+        """Compute the longest text for a source of `places` tokens, its end left out."""
         if self.max_ratio is None:
             return max_tokens
         longest = math.floor(self.max_ratio * (places + 1) + ROUNDING)

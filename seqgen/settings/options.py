@@ -237,7 +237,7 @@ class OptionValue:
         return tuple(map(str, several)) or (self.field.metadata["flag"].without,)
 
     def meets(self, condition: str) -> bool:
-        """Return whether the option is as a rule names it; see `OptionRule`."""
+        """Check whether the option meets the condition of a rule; see `OptionRule`."""
         flag, _, value = condition.partition(" ")
         if condition in PANELS:
             return self.is_given and self.field.metadata["flag"].panel == condition

@@ -114,12 +114,12 @@ def setting(
         doc: what it means, in a line.
         default: its value if it is not given, or REQUIRED. By default it follows from the type:
             None if that is allowed, False for a bool, () for a tuple; others are required.
-        bounds: what it may be (`configs.ranges`); None for what the next four say.
+        bounds: what it may be (`settings.ranges`); None for what the next four say.
         low: the least it may be.
         above: what it is more than.
         high: the most it may be.
         below: what it is less than.
-        search: the range or the values that `tune` tries of it, a `search.Dimension`; None for a
+        search: the range or the values that `tune` tries of it, a `Dimension`; None for a
             setting that it leaves alone unless it is asked.
         flag: how it stands on the command line, see `Flag`.
     """
@@ -182,8 +182,8 @@ class Flag:
             first are old spellings, which help leaves out.
         metavar: what stands for the value in help; by default it follows from the type.
         without: what happens without it, in words, where the default itself would not say that.
-        reads: the name of what turns the typed text into the value (`cli.flags.READERS`).
-        completes: the name of what a shell completes (`cli.flags.COMPLETIONS`).
+        reads: the name of what turns the typed text into the value (`cli.shell.flags.READERS`).
+        completes: the name of what a shell completes (`cli.shell.flags.COMPLETIONS`).
         listed: its values, of a tuple, stand in one text with commas between them.
         positional: it is an argument and has no name.
         common: most runs need it, so that the short help (-h) lists it.
@@ -245,7 +245,7 @@ class Config:
 
     @classmethod
     def name_of(cls, field: str) -> str:
-        """Return what messages call a field."""
+        """Name a field for messages."""
         return field
 
     @classmethod
@@ -377,7 +377,7 @@ def texts(flag: str, given: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def no_text(value: object) -> str | None:
-    """Return why `value` is no text that UTF-8 can hold, as the end of a sentence, or None."""
+    """Explain why `value` cannot be written as UTF-8, as the end of a sentence, or None."""
     if not isinstance(value, str):
         return f"is not text but {value!r}"
     try:

@@ -18,7 +18,7 @@ from seqgen.store import layout
 from seqgen.store.mixtures import StoredMixture
 from seqgen.text.corpus import Corpus, Unknowns, encode_corpus
 from seqgen.text.framing import Framing
-from seqgen.text.labels import Labels, joined
+from seqgen.text.labels import Labels, join_labels
 from seqgen.text.pairs import (
     LabelledLines,
     LinesOfLabel,
@@ -119,7 +119,7 @@ class LoadedModel:
             self.labels is not None,
             f"{self.stored.name} was trained without labels, so that it takes no --label",
         )
-        label = joined(names)
+        label = join_labels(names)
         self.labels.ids(label)
         return replace(self, label=label)
 

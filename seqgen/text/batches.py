@@ -65,8 +65,8 @@ class Batch:
         return replace(self, tokens=self.tokens[:, :count], targets=self.targets[:, :count])
 
 
-def cuts(rows: int, pieces: int) -> list[slice]:
-    """Return at most so many parts of numbered rows, in order and of about the same size."""
+def cut_rows(rows: int, pieces: int) -> list[slice]:
+    """Cut rows into at most `pieces` consecutive parts of about the same size."""
     pieces = min(pieces, rows)
     return [slice(*pair) for pair in pairwise(rows * i // pieces for i in range(pieces + 1))]
 
@@ -269,7 +269,7 @@ class DocumentBatches(Batches):
         return pool[np.argsort(self.length[pool], kind="stable")]
 
     def _edges(self, pool: np.ndarray) -> list[int]:
-        """Return where the batches of a sorted pool begin, and where the last one ends."""
+        """Cut a sorted pool into batches: where each begins, and where the last one ends."""
         return [*range(0, pool.size, self.batch_size), pool.size]
 
     def _rows(self, rows: np.ndarray, offset: int) -> Batch:
@@ -291,7 +291,7 @@ class DocumentBatches(Batches):
         return Batch(read.astype(np.int64), scored, offset == 0, max(1, int(inside.sum())))
 
     def _opens(self, rows: np.ndarray) -> np.ndarray:
-        """Return which rows begin a document, (B,) bool; the others continue a long one."""
+        """Mark the rows that begin a document, (B,) bool; the others continue a long one."""
         begin, starts = self.begin[rows], self.corpus.starts
         return starts[np.searchsorted(starts, begin, "right") - 1] == begin
 
@@ -487,7 +487,7 @@ class Portion:
 
 
 def portions(rows: int, pieces: int, rank: int, world: int) -> list[Portion]:
-    """Return what a process computes of a batch, piece by piece.
+    """Divide a batch among processes: the portion of one of them in each piece.
 
     Args:
         rows: of the batch.
@@ -496,8 +496,8 @@ def portions(rows: int, pieces: int, rank: int, world: int) -> list[Portion]:
         world: how many processes there are.
     """
     chosen = []
-    for piece in cuts(rows, pieces):
-        parts = cuts(piece.stop - piece.start, world)
+    for piece in cut_rows(rows, pieces):
+        parts = cut_rows(piece.stop - piece.start, world)
         blank = rank >= len(parts)
         part = slice(0, 1) if blank else parts[rank]
         own = slice(piece.start + part.start, piece.start + part.stop)
@@ -505,7 +505,7 @@ def portions(rows: int, pieces: int, rank: int, world: int) -> list[Portion]:
     return chosen
 
 
-def places(chosen: Sequence[Portion]) -> list[int]:
+def row_numbers(chosen: Sequence[Portion]) -> list[int]:
     """Return the number of each computed row in the batch, in order; -1 for a blank one."""
     return [
         -1 if portion.blank else row

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from seqgen.errors import reported
-from seqgen.text.encoding import Sampling, encoded, encoded_lines
+from seqgen.text.encoding import Sampling, encode_blocks, encode_lines
 from seqgen.text.framing import Framing
 from seqgen.text.sources import Sources, starts_of, take_spans
 from seqgen.text.tokenizers.base import SPECIALS
@@ -144,19 +144,19 @@ def encode_corpus(
     framing = framing or Framing.of(tokenizer, documents)
     by_line = framing.end is not None and not tokenizer.line_safe
     if by_line:
-        blocks = encoded_lines(chunks, tokenizer, framing.end)
+        blocks = encode_lines(chunks, tokenizer, framing.end)
     else:
-        blocks = encoded(chunks, tokenizer, sampling)
+        blocks = encode_blocks(chunks, tokenizer, sampling)
     if unknowns is not None:
         blocks = unknowns.watch(blocks)
     if framing.end is None or by_line:
         pieces = (ids for _, ids in blocks)
     else:
         pieces = _ended(blocks, tokenizer, framing.end)
-    return gather(pieces, framing, tokenizer)
+    return gather_corpus(pieces, framing, tokenizer)
 
 
-def gather(pieces: Iterable[np.ndarray], framing: Framing, tokenizer: Tokenizer) -> Corpus:
+def gather_corpus(pieces: Iterable[np.ndarray], framing: Framing, tokenizer: Tokenizer) -> Corpus:
     """Join pieces of framed ids into a corpus."""
     tokens, ends = Gathered(tokenizer.dtype), Gathered(np.int64)
     oov = 0

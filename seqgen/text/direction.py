@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 BLOCK = 1 << 20
 
 
-def as_read(corpus: Corpus, direction: Direction) -> Corpus:
-    """Return a corpus as a model reads it that learns in this direction."""
-    return turned(corpus) if direction == "backward" else corpus
+def in_direction(corpus: Corpus, direction: Direction) -> Corpus:
+    """Order the tokens of a corpus for a model of this direction."""
+    return reverse_corpus(corpus) if direction == "backward" else corpus
 
 
-def turned(corpus: Corpus) -> Corpus:
-    """Return a corpus as a model reads it that learns from right to left.
+def reverse_corpus(corpus: Corpus) -> Corpus:
+    """Reverse each document of a corpus, for a model that learns from right to left.
 
     A document w1 ... wn with an end becomes wn ... w1 and its end; a stream, which has none, is
     turned as a whole. So p(w) is the product over t of p(w_t | w_t+1 ... w_n): the chain rule in
@@ -45,9 +45,10 @@ def turned(corpus: Corpus) -> Corpus:
 
 
 def reading_order(corpus: Corpus) -> np.ndarray:
-    """Return where each token of `turned(corpus)` stands in `corpus`, (N,) int64.
+    """Compute the position in `corpus` of each token of `reverse_corpus(corpus)`, (N,) int64.
 
-    Turning twice is no change: this is also where each token of `corpus` stands in `turned`.
+    Reversing twice is no change: the same numbers are the positions in the reversed corpus of
+    the tokens of `corpus`.
     """
     return _order(corpus.starts, corpus.ends, corpus.end)
 
@@ -65,7 +66,7 @@ class TwoWayBatch(Batch):
     """Rows of a text as they are, and as many from right to left.
 
     Attributes:
-        backward: the latter; see `data.direction`.
+        backward: the latter; see `DataConfig.direction`.
     """
 
     backward: Batch

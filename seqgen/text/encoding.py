@@ -43,7 +43,7 @@ class Sampling:
         return self.alpha, int(hash64(SUBWORDS, self.seed, self.epoch, block) >> np.uint64(33))
 
 
-def encoded(
+def encode_blocks(
     chunks: Iterable[str],
     tokenizer: Tokenizer,
     sampling: Sampling | None = None,
@@ -77,7 +77,7 @@ def encoded(
             yield from _in_parallel(work, tokenizer, cores)
 
 
-def encoded_lines(
+def encode_lines(
     chunks: Iterable[str], tokenizer: Tokenizer, end: int
 ) -> Iterator[tuple[bytes, np.ndarray]]:
     """Encode each line of a text alone, for a tokenizer that may join a newline to other text.
@@ -115,7 +115,7 @@ def encode_block(tokenizer: Tokenizer, raw: bytes, chance: tuple[float, int] | N
 
 
 def available_cores() -> int:
-    """Return how many cores this process may use."""
+    """Count the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -194,7 +194,7 @@ PAGES = {
 
 
 def kind_of(path: Path, head: bytes) -> FileKind | None:
-    """Return what a file is; None for a text, and for what is not known.
+    """Recognise the kind of a file; None for a text, and for an unknown kind.
 
     Args:
         path: its name.
@@ -221,7 +221,7 @@ def ending_of_text(text: str) -> str:
 
 
 def remedy(kind: FileKind, path: Path, head: bytes) -> str:
-    """Return what to do with a file of a kind; one that is not there came by a pipe."""
+    """Say how to get the text of a file; one that does not exist came by a pipe."""
     instead = "" if path.exists() else "the file itself instead of a pipe, with "
     path = Path("FILE") if instead else path
     stem = path.name.removesuffix("".join(path.suffixes)) or path.name

@@ -86,7 +86,7 @@ class Framing:
     def as_documents(
         self, tokenizer: Tokenizer, trained_as: Documents, read_as: Documents
     ) -> Framing:
-        """Return how the model's texts start and end when they are read in another way.
+        """Convert the framing to another way of reading texts, by line or as a stream.
 
         A line under a model of a stream starts as a stream does. It ends with what the model
         ends its texts with, or with a newline if nothing does.
@@ -114,7 +114,7 @@ class Framing:
         return (self.start, *ids) if self.starts_prompts or not ids else ids
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Convert the framing to a table for JSON."""
         table = {**asdict(self), "never": list(self.never), "also_stop": list(self.also_stop)}
         if not self.also_stop:  # earlier versions read only what they know
             del table["also_stop"]
@@ -122,7 +122,7 @@ class Framing:
 
     @classmethod
     def read(cls, table: Any, vocab_size: int) -> Framing:
-        """Return what `to_dict` made.
+        """Read a stored framing; the inverse of `to_dict`.
 
         Args:
             table: what is stored.

@@ -52,7 +52,7 @@ class KnownLabels:
         return first_names(self.names)
 
     def facts(self) -> dict[str, Any]:
-        """Return all that makes these labels, as JSON can hold it."""
+        """Describe the labels completely, for JSON; `load` reads it."""
         return {**asdict(self), "names": list(self.names)}
 
     def save(self, folder: Path) -> None:
@@ -114,7 +114,7 @@ class Labels(KnownLabels):
         return cls(tuple(sorted(names)), tokenizer.vocab_size, tokenizer.bos_id)
 
     def ids(self, field: str) -> list[int]:
-        """Return what a model reads before a text with these labels.
+        """Encode labels as the ids that a model reads before a text.
 
         The order of labels has no meaning, nor does one that is named twice.
 
@@ -170,7 +170,7 @@ def names_of(field: str) -> list[str]:
     return names
 
 
-def joined(fields: Iterable[str]) -> str:
+def join_labels(fields: Iterable[str]) -> str:
     """Return the labels that some fields name as one field, each once, without spaces around it.
 
     Raises:

@@ -98,18 +98,18 @@ def overlap_of_pairs(train: Pairs, held_out: Pairs) -> Overlap:
 
 
 def contents_of_pairs(pairs: Pairs) -> Iterator[tuple[str, str]]:
-    """Yield what distinguishes each pair from others: both sides, vectors as their hash."""
+    """Yield the content of each pair, to compare pairs by: both sides, vectors as their hash."""
     return ((content_of(source), target) for source, target in pairs)
 
 
 def not_held_out(items: Iterable[Hashable], held_out: Iterable[Hashable]) -> np.ndarray:
-    """Return which items are not among those held out, (N,) of bool; all copies of those are."""
+    """Mark the items that are not held out, (N,) of bool; every copy of a held-out item is."""
     held = set(held_out)
     return np.array([item not in held for item in items], dtype=bool)
 
 
 def lines_not_held_out(text: Text, held_out: Chunks) -> Chunks:
-    """Return how to read the lines of a text without those that are held out."""
+    """Leave the held-out lines out of a text; each call of the result reads it anew."""
     every, held = (
         (line.rstrip("\r\n") for line in lines(chunks())) for chunks in (text.chunks, held_out)
     )
@@ -123,7 +123,7 @@ def pairs_not_held_out(pairs: Pairs, held_out: Pairs) -> Pairs:
 
 
 def stream_not_held_out(text: Text, held_out: Chunks) -> Chunks | None:
-    """Return how to read a stream without every copy of its held-out part.
+    """Leave every copy of the held-out part out of a stream; each call of the result reads it.
 
     None if the stream has some lines of the held-out part, but not the whole part as it was: then
     it is unknown which of them are to be left out.
@@ -139,7 +139,7 @@ def stream_not_held_out(text: Text, held_out: Chunks) -> Chunks | None:
 
 
 def occurrences(chunks: Iterable[str], part: str) -> Iterator[int]:
-    """Yield where a part begins in a text, in characters; copies do not overlap.
+    """Find the occurrences of a part in a text: their offsets in characters, without overlap.
 
     A few times the length of the part is in memory.
     """

@@ -16,7 +16,7 @@ GZIP = b"\x1f\x8b"
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Iterable[bytes]]:
+def open_packed(path: Path) -> Iterator[Iterable[bytes]]:
     """Open a file that may be compressed, to be read line by line.
 
     Raises:
@@ -35,7 +35,7 @@ def opened(path: Path) -> Iterator[Iterable[bytes]]:
         raise SeqgenError(f"{path} cannot be read: {reason}") from None
 
 
-def write(path: Path, chunks: Iterable[bytes]) -> None:
+def write_packed(path: Path, chunks: Iterable[bytes]) -> None:
     """Write a file, complete or not at all, compressed if its name ends in `.gz`."""
     with replacing(path) as file:
         if path.suffix != ".gz":

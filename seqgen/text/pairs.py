@@ -45,7 +45,7 @@ class Tokenizers:
 
 
 class Readable(Protocol):
-    """A text that can be read any number of times, such as `data.text.Text`."""
+    """A text that can be read any number of times, such as `text.reading.Text`."""
 
     def chunks(self) -> Iterator[str]:
         """Yield it from the start, in pieces."""
@@ -55,7 +55,7 @@ class Pairs(ABC):
     """Pairs that can be read any number of times: lines, without their newlines.
 
     Only `\\n` ends a line, as everywhere; either side may be empty. Sources may also be vectors
-    (`data.vector_pairs`).
+    (`VectorPairs`).
     """
 
     @abstractmethod
@@ -98,8 +98,8 @@ class Pairs(ABC):
         return survey(f"{source}\t{target}\n" for source, target in self)
 
 
-def divided(text: Readable, name: str, form: str) -> Iterator[tuple[str, str]]:
-    """Yield what is before and after the first tab of each line, which has the form `form`.
+def split_at_tab(text: Readable, name: str, form: str) -> Iterator[tuple[str, str]]:
+    """Split each line at its first tab; `form` describes such a line in the error.
 
     Raises:
         SeqgenError: a line has none.
@@ -125,7 +125,7 @@ class TabPairs(Pairs):
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         form = "source<TAB>target (for two files give --source and --target)"
-        return divided(self.text, self.name, form)
+        return split_at_tab(self.text, self.name, form)
 
 
 @dataclass(frozen=True)
@@ -220,12 +220,14 @@ def drop_long(corpus: Corpus, max_source_len: int | None, max_target_len: int | 
         max_source_len: the most tokens or vectors of a source, EOS not counted; None for any.
         max_target_len: the most tokens of a target, EOS not counted; None for any.
     """
-    kept = fitting(corpus, max_source_len, max_target_len)
+    kept = fitting_pairs(corpus, max_source_len, max_target_len)
     return corpus if kept.all() else corpus.take(np.flatnonzero(kept))
 
 
-def fitting(corpus: Corpus, max_source_len: int | None, max_target_len: int | None) -> np.ndarray:
-    """Return which pairs have no side that is too long, (D,) of bool; see `drop_long`."""
+def fitting_pairs(
+    corpus: Corpus, max_source_len: int | None, max_target_len: int | None
+) -> np.ndarray:
+    """Mark the pairs without a side that is too long, (D,) of bool; see `drop_long`."""
     kept = np.ones(len(corpus.ends), dtype=bool)
     sides = (
         (corpus.sources.lengths - corpus.sources.framing, max_source_len),
@@ -368,7 +370,7 @@ class LabelledLines(Pairs):
     def __iter__(self) -> Iterator[tuple[str, str]]:
         check = names_of if self.labels is None else self.labels.ids
         known: set[str] = set()
-        every = divided(self.text, self.name, "label<TAB>text")
+        every = split_at_tab(self.text, self.name, "label<TAB>text")
         for number, (field, text) in enumerate(every, start=1):
             if field not in known:
                 try:

@@ -73,7 +73,7 @@ class Text:
 
     def _all(self) -> Iterator[str]:
         # Joined first: a CRLF may stand across two files.
-        joined = join_files(map(decoded, self.paths), self.ending)
+        joined = join_files(map(decode_file, self.paths), self.ending)
         return unix_newlines(joined) if self.newlines == "lf" else joined
 
     @property
@@ -91,7 +91,7 @@ LINE_END, SENTENCE_END = "\n", "\n\n"
 
 
 def ending_of(documents: Documents) -> str:
-    """Return what ends the documents of a text; a stream has only one, of all its files."""
+    """Choose the string that ends a document: a newline for lines, none for a stream."""
     return LINE_END if documents == "line" else ""
 
 
@@ -221,7 +221,7 @@ def no_text(name: str | Path, files: Sequence[Path]) -> SeqgenError:
 
 
 def file_kind(path: Path) -> FileKind | None:
-    """Return what a file is by its name and its first bytes; see `kind_of`.
+    """Recognise the kind of a file by its name and its first bytes; see `kind_of`.
 
     A document that a plugin reads is a text.
     """
@@ -263,7 +263,7 @@ def files_in(given: str | Path) -> list[Path] | None:
 
 
 def is_binary(path: Path) -> bool:
-    """Return whether a file begins as no text and no token file does; packed files are texts.
+    """Check whether a file begins as neither a text nor a token file; packed files are texts.
 
     A text in UTF-16 is a text: that it is not UTF-8 is an error where it is read.
     """
@@ -305,7 +305,7 @@ def _hidden(path: Path, top: Path) -> bool:
 
 
 def _in_cache(path: Path, given: Path) -> bool:
-    """Return whether a file is in a folder of compiled Python that was not asked for."""
+    """Check whether a file is in a folder of compiled Python that was not asked for."""
     return PYTHON_CACHE in path.parts and PYTHON_CACHE not in given.parts
 
 
@@ -329,7 +329,7 @@ def read_document(path: Path, plugin: Installed, target: str) -> Iterator[str]:
         raise SeqgenError(f"{path} cannot be read by the plugin {plugin.title}: {why}") from error
 
 
-def decoded(path: Path) -> Iterator[str]:
+def decode_file(path: Path) -> Iterator[str]:
     """Yield the text of one file in pieces, without its byte order mark.
 
     Raises:
@@ -358,7 +358,7 @@ def _blocks(path: Path, size: int | None = None) -> Iterator[bytes]:
 
 
 def _zstd_pieces(path: Path) -> Iterator[bytes]:
-    """Yield what a file decompresses to; no piece has more than 32 MB."""
+    """Decompress a Zstandard file in pieces of at most 32 MB."""
     require_packages(str(path), "zstandard")
     import zstandard
 
@@ -433,7 +433,7 @@ def _not_utf8(encoding: str) -> str:
 
 
 def wide_encoding_of(raw: bytes, offset: int = 0) -> str | None:
-    """Return which UTF-16 or UTF-32 a text is in, by the name that iconv has for it.
+    """Detect UTF-16 or UTF-32 in the bytes of a text: iconv's name of the encoding, or None.
 
     It begins with a byte order mark, or the high bytes of most of its characters are 0, as those of
     Latin letters are. If all of these are ASCII, the text is UTF-8 as well, with a NUL beside each.

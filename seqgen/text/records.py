@@ -130,5 +130,5 @@ def _parsed(line: str) -> Any:
 
 
 def _has_surrogates(text: str) -> bool:
-    r"""Return whether a text has half a character, which JSON can write as `\ud800`."""
+    r"""Check for unpaired surrogates, which JSON can write as `\ud800` and UTF-8 cannot."""
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)

@@ -49,7 +49,7 @@ SHARDS = f"shard-*{SUFFIX}"
 
 
 def shard_path(folder: Path, number: int) -> Path:
-    """Return where a shard of a folder is."""
+    """Name the file of a shard in a folder."""
     return folder / f"shard-{number:05}{SUFFIX}"
 
 
@@ -218,7 +218,7 @@ class BlockBatches(Batches):
         return windows_at(self.corpus, begin, self.seq_len, fresh)
 
     def _make_order(self, epoch: int) -> np.ndarray:
-        """Return where the blocks of an epoch begin, in the order in which they are read."""
+        """Draw the order of an epoch's blocks: the beginning of each, in reading order."""
         parts = np.arange(self._counts.size)
         free = self._sizes - self._counts * self._length + 1
         offsets = (uniforms(SHIFT, self.seed, epoch, parts) * free).astype(np.int64)

@@ -135,7 +135,7 @@ class VectorSources(Sources):
     def joined(self) -> dict[str, np.ndarray]:
         """Return the vectors of all sources, one after the other, and the sources' lengths.
 
-        These are the tensors of a file whose sources differ in length; see `data.vectors`.
+        These are the tensors of a file whose sources differ in length; see `text.vector_files`.
         """
         values, _ = take_spans(self.values, self.starts, self.ends, np.arange(len(self)))
         return {"values": values.astype(values.dtype.newbyteorder("<")), "lengths": self.lengths}
@@ -197,7 +197,7 @@ def features_of(source: str | Vectors) -> int | None:
 
 
 def content_of(source: str | Vectors) -> str:
-    """Return what distinguishes a source from all others: its text, or a hash of its vectors."""
+    """Identify a source by its text, or by a hash of its vectors."""
     return source.digest if isinstance(source, Vectors) else source
 
 
@@ -222,7 +222,7 @@ def require_equal_widths(name: str, expected: int | None, given: int | None) -> 
 
 
 def starts_of(ends: np.ndarray) -> np.ndarray:
-    """Return where spans begin that follow one another and end at `ends`, (D,) int64."""
+    """Compute the beginnings of consecutive spans from their `ends`, (D,) int64."""
     return np.concatenate([[0], ends[:-1]]).astype(np.int64)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.hashing import uniforms
-from seqgen.text.corpus import Corpus, gather, span
+from seqgen.text.corpus import Corpus, gather_corpus, span
 from seqgen.text.framing import Framing
 from seqgen.text.reading import Survey, Text, lines
 from seqgen.text.tokenfile import MARK, TokenFile
@@ -106,7 +106,7 @@ def stream_cut(text: Text, at: int, tokenizer: Tokenizer | type[Tokenizer]) -> i
 
 
 def held_out_lines(count: int, fraction: float, seed: int) -> np.ndarray:
-    """Return which of `count` lines are held out, (count,) of bool: at least one of them."""
+    """Draw the held-out lines, at least one: a mask, (count,) of bool."""
     draws = uniforms(seed, np.arange(count))
     held = np.zeros(count, dtype=bool)
     held[np.argsort(draws, kind="stable")[: max(1, round(fraction * count))]] = True
@@ -242,7 +242,8 @@ def _split_lines(file: TokenFile, fraction: float, seed: int) -> TokenParts:
     held = held_out_lines(file.corpus.ends.size, fraction, seed)
     framing = Framing.of(file.tokenizer, "line")
     train, val = (
-        gather(_chosen(file.corpus, chosen), framing, file.tokenizer) for chosen in (~held, held)
+        gather_corpus(_chosen(file.corpus, chosen), framing, file.tokenizer)
+        for chosen in (~held, held)
     )
     characters, sizes = file.sections["characters"], file.sections["bytes"]
     facts = Survey(

@@ -21,7 +21,7 @@ import numpy as np
 from seqgen import __version__
 from seqgen.errors import SeqgenError, reported
 from seqgen.files import replacing
-from seqgen.text.encoding import encoded
+from seqgen.text.encoding import encode_blocks
 from seqgen.text.framing import Framing
 from seqgen.text.reading import Survey, Surveyor
 from seqgen.text.tokenfile import FORMAT, HEAD, MAGIC, MARK, READ, SECTIONS, section_types
@@ -109,7 +109,7 @@ def write_token_file(
     with writing(path, tokenizer, documents) as sections, Background() as background:
         note, meter = partial(background.do, sections.add), Meter(tokenizer)
         lines = LineMeter(tokenizer, framing.end) if framing.end is not None else None
-        for raw, ids in encoded(chunks, tokenizer):
+        for raw, ids in encode_blocks(chunks, tokenizer):
             background.do(surveyor.take, raw)
             note("marks", meter.marks(raw, ids).ravel())
             note("tokens", ids if lines is None else lines.add(raw, ids, note))
@@ -162,7 +162,7 @@ class Meter:
         return np.array(kept, dtype=np.int64).reshape(-1, 2)
 
     def _byte_ends(self, raw: bytes, ids: np.ndarray, places: np.ndarray) -> list[int]:
-        """Return where in `raw` the first n tokens end, for each n of `places`.
+        """Compute the offset in `raw` at which the first n tokens end, for each n of `places`.
 
         A newline is one token and one byte, so only the line of a place needs to be encoded.
         """
@@ -260,7 +260,7 @@ class Sections:
         self._sizes[name] += values.size
 
     def size(self, name: str) -> int:
-        """Return how many items a section has."""
+        """Count the items of a section."""
         return self._sizes[name]
 
     def finish(self) -> dict[str, dict[str, Any]]:

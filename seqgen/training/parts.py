@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from seqgen import ranks
 from seqgen.models.base import load_weights, weights_of
 from seqgen.ranks.divided import divided_as, on_first
-from seqgen.text.batches import places, portions
+from seqgen.text.batches import portions, row_numbers
 
 if TYPE_CHECKING:
     from seqgen.models.base import LanguageModel
@@ -125,7 +125,7 @@ class CarriedState:
 
     def places(self) -> list[int]:
         """Return the numbers of this rank's rows in the batch; see `places`."""
-        return places(portions(self.rows, self._pieces, ranks.rank(), ranks.world()))
+        return row_numbers(portions(self.rows, self._pieces, ranks.rank(), ranks.world()))
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors of all rows, those of other ranks too, by the names of fields."""

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqgen.errors import SeqgenError
-from seqgen.text.reading import decoded
+from seqgen.text.reading import decode_file
 
 from .baselines import PlainGPT, plain_step
 
@@ -60,7 +60,7 @@ def plain_gpt(
     Raises:
         SeqgenError: the text cannot be read, or has no ten windows.
     """
-    characters = "".join(decoded(text))
+    characters = "".join(decode_file(text))
     alphabet = {c: i for i, c in enumerate(sorted(set(characters)))}
     tokens = torch.tensor([alphabet[c] for c in characters])
     if len(tokens) < 10 * (WINDOW + 1):

@@ -15,7 +15,7 @@ from helpers_cli import installed, refusal
 from ranks_worker import ARCHITECTURES, CASES, SHARDED, be_rank
 
 from seqgen.engines.dropout import Dropout, RowSlice, drawing_for
-from seqgen.text.batches import IGNORED, Batch, places, portions
+from seqgen.text.batches import IGNORED, Batch, portions, row_numbers
 from seqgen.text.sources import Source
 
 
@@ -127,7 +127,7 @@ def test_the_cases_are_there():
 def test_every_row_is_computed_once(rows, pieces, world):
     found = [portions(rows, pieces, rank, world) for rank in range(world)]
     assert len({len(chosen) for chosen in found}) == 1  # so that all take part in every exchange
-    computed = [place for chosen in found for place in places(chosen) if place >= 0]
+    computed = [place for chosen in found for place in row_numbers(chosen) if place >= 0]
     assert sorted(computed) == list(range(rows))
     assert all(portion.count for chosen in found for portion in chosen)
 

@@ -16,7 +16,7 @@ from seqgen.cli import run
 from seqgen.generation.backward import BackwardContinuation, BackwardDecoder
 from seqgen.store.loading import load
 from seqgen.text.corpus import Corpus, encode_corpus
-from seqgen.text.direction import reading_order, turned
+from seqgen.text.direction import reading_order, reverse_corpus
 from seqgen.text.tokenizers import KINDS
 
 WORDS = ["the cat sat", "a dog ran off", "the dog sat down", "cats ran", "on a mat", "down, off"]
@@ -59,7 +59,7 @@ def test_documents_are_turned_and_their_ends_stay(documents):
     tokens = np.array([t for d in documents for t in (*d, 2)], dtype=np.uint8)
     ends = np.cumsum([len(d) + 1 for d in documents], dtype=np.int64)
     corpus = Corpus(tokens, ends, 1, end=2)
-    found = turned(corpus)
+    found = reverse_corpus(corpus)
     assert found.tokens.tolist() == [t for d in documents for t in (*d[::-1], 2)]
     assert found.tokens[reading_order(corpus)].tolist() == tokens.tolist()
 
@@ -71,7 +71,7 @@ def test_a_text_is_turned_in_pieces(documents, block, monkeypatch):
     tokenizer = KINDS["char"].train([TEXT])
     text = "the cat\na dog\n\non"
     mirrored = text[::-1] if documents == "stream" else "tac eht\ngod a\n\nno"
-    found = turned(encode_corpus([text], tokenizer, documents))
+    found = reverse_corpus(encode_corpus([text], tokenizer, documents))
     wanted = encode_corpus([mirrored], tokenizer, documents)
     assert found.tokens.tolist() == wanted.tokens.tolist()
     assert found.ends.tolist() == wanted.ends.tolist()

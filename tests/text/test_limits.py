@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.limits import byte_lines, max_line_bytes, whole, whole_lines
+from seqgen.limits import byte_lines, max_line_bytes, read_whole, whole_lines
 from seqgen.text.corpus import Unknowns, encode_corpus
-from seqgen.text.encoding import encoded
+from seqgen.text.encoding import encode_blocks
 from seqgen.text.overlap import overlap_of_lines
 from seqgen.text.pairs import FilePairs, TabPairs
 from seqgen.text.reading import Text, lines, survey
@@ -84,9 +84,9 @@ def test_lines_of_bytes(raw, most):
 
 def test_a_text_that_is_held_whole(limit):
     limit(6)
-    assert whole(["ab", "\u00e9\u00e9"], "x") == "ab\u00e9\u00e9"
+    assert read_whole(["ab", "\u00e9\u00e9"], "x") == "ab\u00e9\u00e9"
     with pytest.raises(SeqgenError, match=r"^x is longer than 6e-06 MB"):
-        whole(["abc", "\u00e9\u00e9"], "x")
+        read_whole(["abc", "\u00e9\u00e9"], "x")
 
 
 def zeros():
@@ -146,7 +146,7 @@ def test_a_stream_is_encoded_in_pieces_however_long_its_lines_are(limit, tmp_pat
     tokenizer = KINDS[kind].train(["\0 a\n"])
     tracemalloc.start()
     try:
-        assert sum(ids.size for _, ids in encoded(Text((path,)).chunks(), tokenizer)) == size
+        assert sum(ids.size for _, ids in encode_blocks(Text((path,)).chunks(), tokenizer)) == size
         assert tracemalloc.get_traced_memory()[1] < size // 2
     finally:
         tracemalloc.stop()

@@ -313,9 +313,9 @@ def workers(monkeypatch):
 @pytest.mark.parametrize("kind", ["word", "bpe"])
 def test_all_cores_give_what_one_gives_in_order(tokenizers, workers, kind):
     tokenizer, chunks = tokenizers[kind], cut(ENDLESS * 3, range(0, 9000, 77))
-    alone = list(encoding.encoded(chunks, tokenizer, cores=1))
+    alone = list(encoding.encode_blocks(chunks, tokenizer, cores=1))
     assert not workers
-    together = list(encoding.encoded(chunks, tokenizer, cores=3))
+    together = list(encoding.encode_blocks(chunks, tokenizer, cores=3))
     assert len(workers) == 3 and not any(map(alive, workers))
     assert [raw for raw, _ in together] == [raw for raw, _ in alone]
     assert b"".join(raw for raw, _ in together) == (ENDLESS * 3).encode()
@@ -327,7 +327,12 @@ def test_sampled_segmentations_are_the_same_on_all_cores(tokenizers, workers):
     sampling = encoding.Sampling(0.2, seed=3, epoch=1)
     ways = [
         np.concatenate(
-            [ids for _, ids in encoding.encoded([ENDLESS], tokenizers["unigram"], sampling, cores)]
+            [
+                ids
+                for _, ids in encoding.encode_blocks(
+                    [ENDLESS], tokenizers["unigram"], sampling, cores
+                )
+            ]
         )
         for cores in (1, 2)
     ]
@@ -337,7 +342,7 @@ def test_sampled_segmentations_are_the_same_on_all_cores(tokenizers, workers):
 
 
 def test_workers_end_when_nobody_listens(tokenizers, workers):
-    blocks = encoding.encoded([PROSE] * 50, tokenizers["word"], cores=2)
+    blocks = encoding.encode_blocks([PROSE] * 50, tokenizers["word"], cores=2)
     for _ in range(encoding.ALONE + 2):
         next(blocks)
     assert len(workers) == 2
@@ -346,7 +351,7 @@ def test_workers_end_when_nobody_listens(tokenizers, workers):
 
 
 def test_a_worker_that_is_killed_is_one_line(tokenizers, workers):
-    blocks = encoding.encoded([PROSE] * 50, tokenizers["word"], cores=2)
+    blocks = encoding.encode_blocks([PROSE] * 50, tokenizers["word"], cores=2)
     for _ in range(encoding.ALONE + 2):
         next(blocks)
     for process in workers:

@@ -17,7 +17,7 @@ from seqgen.cli.shell import recording
 from seqgen.cli.shell.output import announce
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import title_of
-from seqgen.limits import whole
+from seqgen.limits import read_whole
 from seqgen.wording import first_names, plural
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class Input:
         return self._read("keep", Pipe.pass_on)
 
     def _read(self, newlines: str, read: Callable[[Pipe], Iterator[bytes]]) -> Iterator[str]:
-        from seqgen.text.reading import decode_blocks, decoded, unix_newlines
+        from seqgen.text.reading import decode_blocks, decode_file, unix_newlines
 
         if self.token_file is not None:
             if not self.token_file.tells_text:
@@ -196,7 +196,7 @@ class Input:
                 )
             chunks = self.token_file.text()
         elif isinstance(self.content, Path):
-            chunks = decoded(self.content)
+            chunks = decode_file(self.content)
         else:
             chunks = decode_blocks(read(self.content), self.title)
         return unix_newlines(chunks) if newlines == "lf" else chunks
@@ -207,7 +207,7 @@ class Input:
         Raises:
             SeqgenError: as `chunks`; or it is longer than `limits.max_line_bytes`.
         """
-        return whole(self.chunks(newlines), self.title)
+        return read_whole(self.chunks(newlines), self.title)
 
     def text_or_tokens(self) -> str | TokenFile:
         """Return the whole text, or the token file that has lost it."""
@@ -265,7 +265,7 @@ class Inputs:
         from seqgen.text.reading import ending_of, join_files
 
         files = (source.chunks() for source in self.open([name]))
-        return whole(join_files(files, ending_of(documents)), title_of(name))
+        return read_whole(join_files(files, ending_of(documents)), title_of(name))
 
     def read_text_or_tokens(self, name: str, documents: Documents) -> str | TokenFile:
         """Read a text as `read_text` does, or open the one token file that has lost its text."""
@@ -429,7 +429,7 @@ def _blocks_of(path: Path) -> Iterator[bytes]:
 
 
 def join(sources: Iterable[Input], newlines: str, ending: str = "") -> Iterator[str]:
-    """Yield the texts of several files as one, for the only time; see `data.text.join_files`."""
+    """Yield the texts of several files as one, for the only time; see `text.reading.join_files`."""
     from seqgen.text.reading import join_files, unix_newlines
 
     chunks = join_files((source.pass_on() for source in sources), ending)

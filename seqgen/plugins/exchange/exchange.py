@@ -96,7 +96,7 @@ def import_model(
 
 def _read_lines(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> tuple[ImportedModel, str]:
     """Import a model from a file of lines; also return the file's name without its ending."""
-    with packing.opened(path) as file:
+    with packing.open_packed(path) as file:
         lines = iter(file)
         first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
         file_format, read = formats.line_importer(first)
@@ -249,7 +249,7 @@ def export_model(
     """
     row = formats.exported_formats().get(file_format)
     if row is None or row.form != "folder":
-        packing.write(Path(out), exported(loaded, file_format, merge, number_type))
+        packing.write_packed(Path(out), exported(loaded, file_format, merge, number_type))
         return
     _require_type(file_format, number_type)
     files = dict(formats.folder_exporter(file_format)(_to_export(loaded, merge, file_format)))

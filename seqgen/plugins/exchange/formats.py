@@ -91,7 +91,7 @@ def is_in_format(path: Path, file_format: str) -> bool:
     if row.form == "file":
         return recognises(path)
     try:
-        with packing.opened(path) as lines:
+        with packing.open_packed(path) as lines:
             return recognises(next(iter(lines), b""))
     except SeqgenError:  # damaged, or a line longer than any
         return False

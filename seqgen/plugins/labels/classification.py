@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seqgen.hashing import hash64
-from seqgen.metrics.bootstrap import draws, interval
+from seqgen.metrics.bootstrap import draw_resamples, interval
 
 RESAMPLES = 1000
 # More examples than this are resampled in random groups, so many of them.
@@ -117,7 +117,7 @@ def resampled(counts: np.ndarray, seed: int = 0, resamples: int = RESAMPLES) -> 
         order = np.argsort(hash64(seed, np.arange(len(counts))), kind="stable")
         begins = np.linspace(0, len(counts), GROUPS, endpoint=False).astype(np.int64)
         counts = np.add.reduceat(counts[order], begins)
-    return draws(len(counts), seed, resamples) @ counts
+    return draw_resamples(len(counts), seed, resamples) @ counts
 
 
 def estimated(value: float, samples: np.ndarray) -> IntervalEstimate:

@@ -19,7 +19,7 @@ from seqgen.text.batches import Batches, PairBatches, with_unknowns
 from seqgen.text.corpus import Framing
 from seqgen.text.labels import Classes
 from seqgen.text.overlap import Overlap, not_held_out
-from seqgen.text.pairs import Tokenizers, fitting
+from seqgen.text.pairs import Tokenizers, fitting_pairs
 from seqgen.text.reading import SENTENCE_END, Survey, Text, survey
 from seqgen.text.split import held_out_files, held_out_fraction, held_out_lines, path_of
 from seqgen.text.tokenizers import Tokenizer
@@ -173,7 +173,7 @@ class ExampleDataset(Dataset, ABC):
         kept_parts = []
         for part, file in ((parts.train, self.text.name), (parts.val or [], held_out_name)):
             corpus = encoder.corpus(part, file)
-            kept = np.flatnonzero(fitting(corpus, config.max_source_len, None))
+            kept = np.flatnonzero(fitting_pairs(corpus, config.max_source_len, None))
             if part and not kept.size:
                 raise SeqgenError(
                     f"every text is longer than {config.max_source_len:,} tokens; raise "

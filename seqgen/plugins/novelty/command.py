@@ -11,7 +11,7 @@ from seqgen.cli.shell.model_options import Device, ModelName
 from seqgen.cli.shell.output import Output, RecordedOutput, one_line
 from seqgen.cli.shell.tables import MISSING, count, percentage, put_columns, put_table
 from seqgen.errors import UsageError
-from seqgen.limits import whole
+from seqgen.limits import read_whole
 from seqgen.settings import Documents, OptionRule, Options, Panel, file_argument, setting
 
 if TYPE_CHECKING:
@@ -102,7 +102,9 @@ def _of(
     path = loaded.stored.validation_text
     held_out = ""
     if path is not None:
-        held_out = whole(chain.from_iterable(s.chunks() for s in inputs.open([str(path)])), "it")
+        held_out = read_whole(
+            chain.from_iterable(s.chunks() for s in inputs.open([str(path)])), "it"
+        )
     return known, texts_of(loaded) if texts is None else texts, held_out
 
 

@@ -14,7 +14,7 @@ from seqgen.errors import SeqgenError
 from seqgen.plugins.novelty.suffix_index import MOST, SuffixIndex, kept_index
 from seqgen.settings import DataConfig
 from seqgen.store.loaded import LoadedModel
-from seqgen.text.reading import Surveyor, Text, decoded, ending_of, join_files
+from seqgen.text.reading import Surveyor, Text, decode_file, ending_of, join_files
 from seqgen.text.split import held_out_fraction, held_out_lines, path_of, split_text
 from seqgen.text.tokenfile import is_token_file
 from seqgen.training.datasets.prepared import survey_text
@@ -155,7 +155,7 @@ def known_to(loaded: LoadedModel) -> KnownText:
     def read() -> tuple[bytes, dict]:
         text, part, lines = _training_text(loaded)
         # As far as the beginning of the next file.
-        whole = (join_files([decoded(path), ["."]], text.ending) for path in text.paths)
+        whole = (join_files([decode_file(path), ["."]], text.ending) for path in text.paths)
         files = list(zip(map(str, text.paths), map(_newlines, whole), strict=True))
         return "".join(part()).encode(), {"files": _with_lines_before(files), "lines": lines}
 

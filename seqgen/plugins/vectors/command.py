@@ -278,4 +278,4 @@ def _write(asked: Questions, chunks: Iterable[Any]) -> None:
     if asked.out is None:
         put_bytes(chunks)
     else:
-        packing.write(asked.out, chunks)
+        packing.write_packed(asked.out, chunks)

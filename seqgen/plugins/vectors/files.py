@@ -100,7 +100,7 @@ def begins(line: bytes) -> bool:
 
 def is_vectors(path: Path) -> bool:
     """Return whether a file begins as one of vectors does, perhaps compressed."""
-    with packing.opened(path) as lines:
+    with packing.open_packed(path) as lines:
         first = next(iter(lines), b"")[: 1 << 20]
     return first.startswith(b"\x93NUMPY") or begins(first)
 

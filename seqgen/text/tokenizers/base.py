@@ -29,7 +29,7 @@ class Decoder(ABC):
         """Return the text that `token` makes certain; empty while a character is incomplete."""
 
     def flush(self) -> str:
-        """Return what an incomplete end decodes to."""
+        """Decode an incomplete end."""
         return ""
 
 
@@ -120,11 +120,11 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def byte_ends(self, text: str) -> np.ndarray:
-        """Return where each token of `text` ends, (N,) int64, in its UTF-8 bytes."""
+        """Compute the byte offset in UTF-8 at which each token of `text` ends, (N,) int64."""
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """Return all that `from_facts` needs, as JSON can hold it."""
+        """Describe the tokenizer completely, for JSON; `from_facts` rebuilds it."""
 
     @classmethod
     @abstractmethod
@@ -168,7 +168,7 @@ class Tokenizer(ABC):
         return PieceDecoder(self)
 
     def copied(self, word: str, before: str) -> str:
-        """Return how a word of another text is written in the place of an unknown token.
+        """Spell a word that is copied from another text in the place of an unknown token.
 
         Args:
             word: without white space around it.
@@ -194,7 +194,7 @@ class Tokenizer(ABC):
         return hashlib.sha256(facts.encode("utf-8", "surrogatepass")).hexdigest()
 
     def describe(self) -> dict[str, Any]:
-        """Return what a person wants to know about the tokenizer, as JSON can hold it."""
+        """Summarise the tokenizer for a person: its kind, vocabulary size and losses, for JSON."""
         return {"kind": self.kind, "vocab_size": self.vocab_size, "lossless": self.lossless}
 
     @classmethod
@@ -218,7 +218,7 @@ class Tokenizer(ABC):
 
 
 def room_for(vocab_size: int | None) -> int | None:
-    """Return how many tokens fit beside the specials and the newline, or None for any number.
+    """Compute the vocabulary size that is left beside the specials and the newline.
 
     Raises:
         UsageError: not even those fit.
@@ -288,7 +288,7 @@ def segments(line: str, boundary: Boundary, longest: int = LONG_LINE) -> list[st
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """Return what `Tokenizer.save` wrote.
+    """Read the table that `Tokenizer.save` wrote into a folder.
 
     Raises:
         OSError, ValueError: it is missing or damaged.

@@ -14,7 +14,7 @@ import numpy as np
 
 from seqgen.errors import SeqgenError, UsageError, first_line
 from seqgen.files import parse_json, regular
-from seqgen.limits import require_short, whole
+from seqgen.limits import read_whole, require_short
 from seqgen.packages import require_packages
 from seqgen.text.tokenizers.base import TABLE, Decoder, Tokenizer
 from seqgen.text.tokenizers.sentencepiece import SPACE, boundary, load_processor, read_normaliser
@@ -81,7 +81,7 @@ def name_of_split(steps: Any) -> str | None:
 
 
 def _without_defaults(step: dict[str, Any]) -> dict[str, Any]:
-    """Return what decides how a step splits; offsets do not."""
+    """Drop the keys of a pre-tokenizer step that do not change how it splits."""
     defaults = {"use_regex": True} if step.get("type") == "ByteLevel" else {}
     return defaults | {key: value for key, value in step.items() if key != "trim_offsets"}
 
@@ -183,7 +183,7 @@ class TokenizerFromElsewhere(Tokenizer):
 
     @abstractmethod
     def name_of(self, token: int) -> str | None:
-        """Return what the file calls a token; None for one that it does not have."""
+        """Look up the name of a token in the file; None for one that it does not have."""
 
     @abstractmethod
     def _decode(self, ids: Sequence[int]) -> str:
@@ -197,7 +197,7 @@ class TokenizerFromElsewhere(Tokenizer):
 
     def blocks(self, chunks: Iterable[str]) -> Iterator[str]:
         # There is no place where every such tokenizer can be cut.
-        yield whole(chunks, f"a text for a {self.kind} tokenizer, which reads it whole,")
+        yield read_whole(chunks, f"a text for a {self.kind} tokenizer, which reads it whole,")
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._decode([i for i in ids if self.name_of(i) is not None])
@@ -490,7 +490,7 @@ class WholeSentencepieceTokenizer(TokenizerFromElsewhere):
         return np.maximum(ends, 0)
 
     def _width(self, name: str) -> int:
-        """Return how many bytes of a text a piece stands for."""
+        """Count the bytes of text that a piece stands for."""
         is_byte = self._library.is_byte(self._library.piece_to_id(name))
         return 1 if is_byte else len(name.replace(SPACE, " ").encode())
 

@@ -213,7 +213,7 @@ def _varint(value: int) -> bytes:
 
 
 def load_processor(model: bytes) -> SentencePieceProcessor:
-    """Return what encodes by a model.
+    """Load a sentencepiece processor from the bytes of a model.
 
     Raises:
         ValueError: the bytes are no model.
@@ -275,7 +275,7 @@ def train_model(chunks: Iterable[str], algorithm: str, vocab_size: int) -> bytes
 
 
 def sentences(chunks: Iterable[str]) -> Iterator[str]:
-    """Yield what a vocabulary is learnt from: lines, escaped; all of them, or a draw.
+    """Sample escaped lines to train a vocabulary on; all lines if the text is short.
 
     A line is kept while its own uniform number is below a share that is halved whenever what is
     kept grows too large, so that the draw is even over a text of any length, and always the same.

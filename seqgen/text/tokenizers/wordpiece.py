@@ -71,7 +71,7 @@ class WordPieceTokenizer(LibraryTokenizer):
         if room_for(size) < len(characters):
             least = len(characters) + len(SPECIALS) + 1
             raise UsageError(f"vocab_size {size} is too small: the characters need {least}")
-        return cls(learned(words, characters, room_for(size), min_count))
+        return cls(learn_pieces(words, characters, room_for(size), min_count))
 
     def decoder(self, history: Sequence[int] = ()) -> Decoder:
         return WordPieceDecoder(self, history)
@@ -121,7 +121,7 @@ def library_of(vocabulary: Sequence[str]) -> Library:
     return open_library(json.dumps(table).encode())
 
 
-def learned(
+def learn_pieces(
     words: Mapping[str, int], characters: Sequence[str], size: int, min_count: int
 ) -> list[str]:
     """Return the pieces of words, characters first, then those that were joined, in this order.

@@ -30,7 +30,7 @@ from seqgen.text.pairs import (
     VectorPairs,
     drop_long,
     encode_pairs,
-    fitting,
+    fitting_pairs,
     open_pairs,
 )
 from seqgen.text.reading import Survey, survey
@@ -410,7 +410,7 @@ class PairDataset(Dataset):
             SeqgenError: there are none to serve their purpose.
         """
         corpus = encode(pairs)
-        kept = fitting(corpus, *self.limits)
+        kept = fitting_pairs(corpus, *self.limits)
         if not kept.any():
             way_out = "" if purpose == "train on" else ", or --val none"
             raise SeqgenError(f"{self._nothing_left(purpose, bool(kept.size))}{way_out}")

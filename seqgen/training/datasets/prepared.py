@@ -17,7 +17,7 @@ from seqgen.settings import DataConfig
 from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import Batches, Overlapping, SampledBatches
 from seqgen.text.corpus import Corpus, encode_corpus, unknown_bytes
-from seqgen.text.direction import TwoWayBatches, as_read
+from seqgen.text.direction import TwoWayBatches, in_direction
 from seqgen.text.encoding import Sampling
 from seqgen.text.labels import Classes
 from seqgen.text.overlap import LEAST, Overlap, overlap_of_lines
@@ -247,7 +247,7 @@ class Prepared:
 
     def as_read(self, corpus: Corpus) -> Corpus:
         """Return a part as a model reads it: in its direction."""
-        return as_read(corpus, self.config.direction)
+        return in_direction(corpus, self.config.direction)
 
 
 def survey_text(text: Text) -> Survey:

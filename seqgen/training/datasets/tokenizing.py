@@ -14,7 +14,7 @@ from seqgen.errors import SeqgenError, UsageError, reported
 from seqgen.limits import whole_lines
 from seqgen.settings import DataConfig, Documents
 from seqgen.store.loading import parts_of
-from seqgen.text.encoding import encoded, lines_of_tokens
+from seqgen.text.encoding import encode_blocks, lines_of_tokens
 from seqgen.text.labels import Labels
 from seqgen.text.reading import Surveyor
 from seqgen.text.tokenfile import TokenFile
@@ -310,7 +310,7 @@ def statistics(text: Iterable[str] | TokenFile, tokenizer: Tokenizer) -> Statist
             counts += np.bincount(tokens[at : at + STEP], minlength=counts.size)
     else:
         surveyor = Surveyor()
-        for _, ids in encoded(surveyor.watch(text), tokenizer):
+        for _, ids in encode_blocks(surveyor.watch(text), tokenizer):
             counts += np.bincount(ids, minlength=counts.size)
         facts = surveyor.facts
     total = int(counts.sum())

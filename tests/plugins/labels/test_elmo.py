@@ -19,7 +19,7 @@ from seqgen.plugins.labels.models.features import LayerMix, features_of
 from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import DocumentBatches, portions
 from seqgen.text.corpus import Corpus
-from seqgen.text.direction import TwoWayBatches, turned
+from seqgen.text.direction import TwoWayBatches, reverse_corpus
 from seqgen.text.sources import TokenSources
 from seqgen.training.objective import Objective
 from seqgen.training.regimes.base import StepProgress, TextRules
@@ -108,7 +108,7 @@ def test_the_loss_is_the_sum_of_both_log_likelihoods():
     corpus = corpus_of(*texts)
     shape = (3, 64, 0, False)
     batches = TwoWayBatches(
-        DocumentBatches(corpus, *shape), DocumentBatches(turned(corpus), *shape)
+        DocumentBatches(corpus, *shape), DocumentBatches(reverse_corpus(corpus), *shape)
     )
     objective = Objective(model, TrainingConfig(steps=1, precision="float64"), TextRules())
     batch = batches.batch(0)
@@ -139,7 +139,7 @@ def test_gradients_of_the_loss():
     corpus = corpus_of([5, 6, 7], [8])
     shape = (2, 64, 0, False)
     batch = TwoWayBatches(
-        DocumentBatches(corpus, *shape), DocumentBatches(turned(corpus), *shape)
+        DocumentBatches(corpus, *shape), DocumentBatches(reverse_corpus(corpus), *shape)
     ).batch(0)
     objective = Objective(model, TrainingConfig(steps=1, precision="float64"), TextRules())
     names = ["forwards.layers.0.weight_hh", "backwards.layers.0.weight_ih", "forwards.head.bias"]

@@ -13,7 +13,7 @@ from helpers_cli import records, refusal, require_command
 
 from seqgen.cli import run
 from seqgen.errors import UsageError
-from seqgen.metrics.bootstrap import ranks, spearman
+from seqgen.metrics.bootstrap import mean_ranks, spearman
 from seqgen.plugins.vectors.picture import Box, place_labels, principal_components, width_of
 from seqgen.plugins.vectors.words import WordVectors, load_vectors, terms
 
@@ -111,7 +111,7 @@ def test_agreement_with_people(chosen, tmp_path, capsys):
 
 
 def test_ranks_of_equal_values_are_shared():
-    assert ranks(np.array([3.0, 1.0, 3.0, 7.0])).tolist() == [2.5, 1.0, 2.5, 4.0]
+    assert mean_ranks(np.array([3.0, 1.0, 3.0, 7.0])).tolist() == [2.5, 1.0, 2.5, 4.0]
     # Pearson's correlation of (1, 2.5, 2.5, 4) and (1, 2, 3, 4), by hand.
     assert spearman(np.array([1, 3, 3, 7]), np.array([1, 2, 3, 4])) == pytest.approx(
         4.5 / np.sqrt(4.5 * 5)
