@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from seqgen.registry import SHARED_DOCS
-from seqgen.settings import Choices, Span, ranges, setting
+from seqgen.settings import ranges
+from seqgen.settings.setting import Choices, Span, setting
 
 DOCS = SHARED_DOCS | {
     "residual": "Add the input of each layer but the first to its output (residual connections).",
