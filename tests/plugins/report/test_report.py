@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import sacrebleu
 import torch
-from helpers_cli import records, refusal, train_one_of_each
+from helpers_cli import needs, records, refusal, train_one_of_each
 from known_models import real
 from pages_read import HOSTILE, Read, browser, commands_of
 
@@ -427,6 +427,7 @@ def test_a_model_of_pairs_shows_its_translations(models, tmp_path, capsys):
         assert line.attention.shape == tuple(map(len, line.pieces))
 
 
+@needs("labels")
 def test_a_classifier_has_a_page_of_its_training(models, tmp_path):
     texts = tmp_path / "texts.tsv"
     texts.write_text("a b\tX\nb c\tY\n" * 30)
