@@ -6,13 +6,14 @@ import shutil
 
 import numpy as np
 import pytest
+from helpers_cli import known_kinds
 from places import STORED
 
 from seqgen.cli import run
 from seqgen.generation.token_bytes import end_and_dead_end
 from seqgen.store import find
 
-KINDS = sorted(path.name for path in (STORED / "kinds" / "models").iterdir())
+KINDS = known_kinds(sorted(path.name for path in (STORED / "kinds" / "models").iterdir()))
 OF_TEXT = [
     name
     for name in KINDS
