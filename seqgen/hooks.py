@@ -148,6 +148,8 @@ class Plugin:
         formats: of other tools, that models are imported from and exported to, by name.
         tokenizers: kinds of tokenizer, by the name that `--tokenizer` and stored models give them:
             classes derived from `seqgen.text.tokenizers.Tokenizer`, whose `kind` is that name.
+        stored_tokenizers: kinds of tokenizer that only stored models have, since they are imported
+            and not trained, in the same form.
         tokenizer_readers: functions that open tokenizers of other tools. Each is called with the
             path that `--tokenizer` names, a file or a folder, until one returns a `Tokenizer`; it
             returns None for a path that is none of its own.
@@ -170,6 +172,7 @@ class Plugin:
     options: Mapping[str, str] = field(default_factory=dict)
     formats: Mapping[str, ModelFormat] = field(default_factory=dict)
     tokenizers: Mapping[str, str] = field(default_factory=dict)
+    stored_tokenizers: Mapping[str, str] = field(default_factory=dict)
     tokenizer_readers: tuple[str, ...] = ()
     document_readers: Mapping[str, str] = field(default_factory=dict)
     listeners: tuple[str, ...] = ()
@@ -440,6 +443,12 @@ def formats() -> Mapping[str, tuple[Installed, ModelFormat]]:
 def tokenizers() -> Mapping[str, tuple[Installed, str]]:
     """Return the kinds of tokenizer of all plugins, by name: the plugin, and its class there."""
     return _by_name("tokenizer", ((one, one.plugin.tokenizers) for one in plugins()))
+
+
+@functools.cache
+def stored_tokenizers() -> Mapping[str, tuple[Installed, str]]:
+    """Find the kinds that plugins add for stored models alone, by name: the plugin, its class."""
+    return _by_name("tokenizer", ((one, one.plugin.stored_tokenizers) for one in plugins()))
 
 
 def tokenizer_readers() -> Iterator[Callable[[Path], Any]]:

@@ -12,6 +12,8 @@ from places import STORED
 
 from seqgen import hooks, registry
 from seqgen.cli import all_commands, run
+from seqgen.text.tokenizers import STORED as STORED_TOKENIZERS
+from seqgen.text.tokenizers import kind_in
 
 Calls = TypeVar("Calls", Mapping[Any, Any], Sequence[Any])
 
@@ -60,6 +62,8 @@ def known_kinds(names: Iterable[str]) -> list[str]:
         path = STORED / "kinds" / "models" / name / "config.json"
         architecture = json.loads(path.read_text())["architecture"]
         known = architecture == "mixture" or registry.known_architecture(architecture) is not None
+        kinds = {kind_in(folder) for folder in path.parent.glob("*tokenizer")} - {None}
+        known = known and STORED_TOKENIZERS.keys() >= kinds
         questions = [*KINDS[RECIPES[name].kind].questions.values()]
         return known and len(installed(questions)) == len(questions)
 

@@ -1,8 +1,10 @@
 """The plugins of seqgen, a folder each; the core works without any of them."""
 
-# The architectures and tasks of plugins, and the endings of architectures with a head: for messages
-# if the plugin's folder is missing. Models of older versions do not name their plugin.
+# The architectures, tasks and stored tokenizers of plugins, and the endings of architectures with a
+# head: for messages if the plugin's folder is missing. Models of older
+# versions do not name their plugin.
 BROUGHT = {
+    "exchange": ("huggingface", "marian", "sentencepiece"),
     "hopfield": ("hopfield",),
     "labels": (
         "bag",

@@ -1,4 +1,4 @@
-"""A copy of seqgen without labels, vectors or hopfield: all else works, and messages name them."""
+"""A copy of seqgen without a plugin that models need: all else works, and messages name it."""
 
 import json
 import shutil
@@ -150,6 +150,8 @@ def test_the_table_of_plugins_has_what_each_brings():
             found[row.plugin].add(row.name)
     for task in registry.ON_FEATURES:
         found[hooks.plugin_of(task.head)] |= {task.name, task.called}
+    for kind, (plugin, _) in hooks.stored_tokenizers().items():
+        found[plugin.name].add(kind)
     assert {name: set(BROUGHT[name]) for name in found} == found
     for plugin, names in BROUGHT.items():
         missing = None if plugin in installed else plugin
@@ -186,3 +188,16 @@ def test_an_unknown_architecture_of_a_plugin(tmp_path, plugin, capsys):
     said = capsys.readouterr().err
     assert ("damaged" in said) == (plugin == "labels")
     assert (NEEDS.format(plugin) in said) == (plugin != "labels")
+
+
+@pytest.mark.slow
+def test_without_exchange(ran):
+    helped, *others = ran(
+        "exchange",
+        "--help",
+        f"models show {MODELS}/imported-llama",
+        *(f"perplexity words.txt -m {MODELS}/imported-{name}" for name in ("llama", "gpt2")),
+        f"beam-search A -m {MODELS}/imported-marian",
+    )
+    assert helped[0] == 0 and "  import" not in helped[1]
+    refused(others, "exchange")

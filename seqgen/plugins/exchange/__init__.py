@@ -53,5 +53,10 @@ PLUGIN = Plugin(
             files=frozenset({"adapter_config.json", "adapter_model.safetensors"}),
         ),
     },
+    stored_tokenizers={
+        "huggingface": "imported_tokenizers:HuggingFaceTokenizer",
+        "marian": "imported_tokenizers:MarianTokenizer",
+        "sentencepiece": "imported_tokenizers:WholeSentencepieceTokenizer",
+    },
     tokenizer_readers=("hf_tokenizer:read_path",),
 )

@@ -39,6 +39,13 @@ from seqgen.plugins.exchange.hf_weights import (
     parts_of,
     theirs_of,
 )
+from seqgen.plugins.exchange.imported_tokenizers import (
+    SPLITS,
+    HuggingFaceTokenizer,
+    TokenizerFromElsewhere,
+    WholeSentencepieceTokenizer,
+    name_of_split,
+)
 from seqgen.settings import DataConfig, require
 from seqgen.store.formats import KEPT, ImportedModel, ModelToExport
 from seqgen.text.framing import Framing
@@ -46,13 +53,6 @@ from seqgen.text.tokenizers import Tokenizer
 from seqgen.text.tokenizers.base import SPECIALS
 from seqgen.text.tokenizers.byte import ByteTokenizer
 from seqgen.text.tokenizers.char import CharTokenizer
-from seqgen.text.tokenizers.from_elsewhere import (
-    SPLITS,
-    HuggingFaceTokenizer,
-    TokenizerFromElsewhere,
-    WholeSentencepieceTokenizer,
-    name_of_split,
-)
 from seqgen.text.tokenizers.sentencepiece import (
     BYTE,
     CONTROL,

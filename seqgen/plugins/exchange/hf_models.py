@@ -31,10 +31,10 @@ from seqgen.plugins.exchange.hf_weights import (
     shards_of,
     theirs_of,
 )
+from seqgen.plugins.exchange.imported_tokenizers import HuggingFaceTokenizer
 from seqgen.settings import DataConfig, require
 from seqgen.store.formats import KEPT, ImportedModel, ModelToExport
 from seqgen.text.tokenizers import Tokenizer
-from seqgen.text.tokenizers.from_elsewhere import HuggingFaceTokenizer
 
 
 def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> ImportedModel:

@@ -13,11 +13,11 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from seqgen.errors import SeqgenError
+from seqgen.plugins.exchange.imported_tokenizers import BYTE_OF, SPLITS
 from seqgen.text.tokenizers import Tokenizer, char
 from seqgen.text.tokenizers.base import SPECIALS
 from seqgen.text.tokenizers.byte import ByteTokenizer
 from seqgen.text.tokenizers.char import CharTokenizer
-from seqgen.text.tokenizers.from_elsewhere import BYTE_OF, SPLITS
 from seqgen.text.tokenizers.sentencepiece import (
     ESCAPE,
     ESCAPED,

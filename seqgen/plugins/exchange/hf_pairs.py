@@ -20,10 +20,13 @@ from seqgen.plugins.exchange.hf_tokenizer import (
     open_tokenizer,
 )
 from seqgen.plugins.exchange.hf_weights import TensorPart
+from seqgen.plugins.exchange.imported_tokenizers import (
+    MARIAN_NAMES,
+    MarianTokenizer,
+    TokenizerFromElsewhere,
+)
 from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import Tokenizer
-from seqgen.text.tokenizers.from_elsewhere import TokenizerFromElsewhere
-from seqgen.text.tokenizers.marian import NAMES, MarianTokenizer
 from seqgen.text.tokenizers.sentencepiece import SentencepieceTokenizer
 
 # Whether positions are learned, and embeddings normalized; and where sublayers are.
@@ -321,7 +324,7 @@ def _as_marian(target: Tokenizer, source: Tokenizer) -> dict[str, bytes]:
             tables.append(dict(side.vocabulary))
         else:
             files[file] = side.model
-            special = {getattr(side, which): name for which, name in NAMES.items()}
+            special = {getattr(side, which): name for which, name in MARIAN_NAMES.items()}
             names = enumerate(side.pieces(range(side.vocab_size)))
             tables.append({special.get(i, name): i for i, name in names})
     files[VOCABULARY] = json_bytes(tables[0])
@@ -330,7 +333,7 @@ def _as_marian(target: Tokenizer, source: Tokenizer) -> dict[str, bytes]:
         files[TARGET_VOCABULARY] = json_bytes(tables[1])
     about = {
         f"{which.removesuffix('_id')}_token": name
-        for which, name in NAMES.items()
+        for which, name in MARIAN_NAMES.items()
         if getattr(target, which) is not None
     }
     about |= {"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate}

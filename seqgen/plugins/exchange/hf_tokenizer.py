@@ -11,15 +11,15 @@ from seqgen.errors import SeqgenError, reported
 from seqgen.files import json_bytes, parse_json, regular
 from seqgen.plugins.exchange.hf_config import read_table
 from seqgen.plugins.exchange.hf_own import table_of
-from seqgen.settings import short
-from seqgen.text.framing import Framing
-from seqgen.text.tokenizers import Tokenizer, is_foreign
-from seqgen.text.tokenizers.from_elsewhere import (
+from seqgen.plugins.exchange.imported_tokenizers import (
     SPLITS,
     HuggingFaceTokenizer,
     TokenizerFromElsewhere,
     WholeSentencepieceTokenizer,
 )
+from seqgen.settings import short
+from seqgen.text.framing import Framing
+from seqgen.text.tokenizers import Tokenizer, is_foreign
 
 # No vocabulary comes near this.
 LARGEST = 1 << 28

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +17,29 @@ class TokenizerKinds(Mapping[str, type[Tokenizer]]):
 
     Args:
         targets: "module:class" of those of the core, by kind; modules of this package.
+        of_plugins: the hook that names those of plugins, by kind.
     """
 
-    def __init__(self, targets: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        targets: Mapping[str, str],
+        of_plugins: Callable[[], Mapping[str, tuple[hooks.Installed, str]]],
+    ) -> None:
         self._targets = targets
+        self._of_plugins = of_plugins
 
     def __getitem__(self, name: str) -> type[Tokenizer]:
         if name in self._targets:
             module, _, cls = self._targets[name].partition(":")
             return getattr(importlib.import_module(f"{__name__}.{module}"), cls)
-        plugin, target = hooks.tokenizers()[name]
+        plugin, target = self._of_plugins()[name]
         return plugin.load(target)
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**self._targets, **hooks.tokenizers()})
+        return iter({**self._targets, **self._of_plugins()})
 
     def __len__(self) -> int:
-        return len({**self._targets, **hooks.tokenizers()})
+        return len({**self._targets, **self._of_plugins()})
 
 
 TRAINED = {
@@ -46,15 +52,12 @@ TRAINED = {
     "unigram": "sentencepiece:UnigramTokenizer",
     "wordpiece": "wordpiece:WordPieceTokenizer",
 }
-IMPORTED = {
-    "huggingface": "from_elsewhere:HuggingFaceTokenizer",
-    "sentencepiece": "from_elsewhere:WholeSentencepieceTokenizer",
-    "marian": "marian:MarianTokenizer",
-    "blank": "word:BlankTokenizer",
-}
 # What `--tokenizer` names, and what a stored model may have.
-KINDS = TokenizerKinds(TRAINED)
-STORED = TokenizerKinds(TRAINED | IMPORTED)
+KINDS = TokenizerKinds(TRAINED, lambda: hooks.tokenizers())
+STORED = TokenizerKinds(
+    TRAINED | {"blank": "word:BlankTokenizer"},
+    lambda: {**hooks.tokenizers(), **hooks.stored_tokenizers()},
+)
 
 
 def kind_in(folder: Path) -> str | None:
@@ -87,6 +90,18 @@ def _file_of(error: Exception) -> str:
     return f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
 
 
+def _stored_kind(name: str) -> type[Tokenizer]:
+    """Look up the class of a stored tokenizer.
+
+    Raises:
+        SeqgenError: it needs a plugin that is not installed.
+        UsageError: there is none of that name.
+    """
+    if name not in STORED and (plugin := hooks.missing_plugin(str(name))) is not None:
+        raise SeqgenError(f"the tokenizer {name} needs the plugin {plugin}, which is not installed")
+    return named("tokenizer", name, STORED)
+
+
 def load_tokenizer(folder: Path) -> Tokenizer:
     """Load the tokenizer that `Tokenizer.save` wrote into `folder`.
 
@@ -95,7 +110,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     """
     try:
         facts = read_facts(folder)
-        return named("tokenizer", facts.pop("kind"), STORED).load(folder, facts)
+        return _stored_kind(facts.pop("kind")).load(folder, facts)
     except (OSError, ValueError, KeyError, TypeError, UsageError) as error:
         raise SeqgenError(
             f"the tokenizer in {folder} is missing or damaged: {_file_of(error)}{first_line(error)}"
@@ -110,6 +125,6 @@ def tokenizer_from_facts(facts: dict[str, Any]) -> Tokenizer:
     """
     try:
         facts = dict(facts)
-        return named("tokenizer", facts.pop("kind"), STORED).from_facts(facts)
+        return _stored_kind(facts.pop("kind")).from_facts(facts)
     except (ValueError, KeyError, TypeError, UsageError) as error:
         raise SeqgenError(f"a damaged tokenizer: {error}") from None

@@ -24,11 +24,14 @@ from seqgen.plugins.exchange import gguf_models
 from seqgen.plugins.exchange.exchange import import_model
 from seqgen.plugins.exchange.gguf import GGUFFile, write
 from seqgen.plugins.exchange.hf_own import scores_of
+from seqgen.plugins.exchange.imported_tokenizers import (
+    HuggingFaceTokenizer,
+    WholeSentencepieceTokenizer,
+)
 from seqgen.store.formats import ModelToExport
 from seqgen.store.loading import load
 from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import KINDS
-from seqgen.text.tokenizers.from_elsewhere import HuggingFaceTokenizer, WholeSentencepieceTokenizer
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 

@@ -26,9 +26,9 @@ from seqgen.cli import run
 from seqgen.generation.prompts import read_prompt
 from seqgen.plugins.exchange import exchange, formats
 from seqgen.plugins.exchange.exchange import import_model
+from seqgen.plugins.exchange.imported_tokenizers import HuggingFaceTokenizer, blocks
 from seqgen.store.loading import load
 from seqgen.store.ownership import mark, strangers
-from seqgen.text.tokenizers.from_elsewhere import HuggingFaceTokenizer, blocks
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("tokenizers", reason="tokenizers is not installed")

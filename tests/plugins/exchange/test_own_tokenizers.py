@@ -12,9 +12,9 @@ from nasty import nasty_texts
 from seqgen.errors import SeqgenError
 from seqgen.plugins.exchange.hf_own import merges_of
 from seqgen.plugins.exchange.hf_tokenizer import files_of, read
+from seqgen.plugins.exchange.imported_tokenizers import HuggingFaceTokenizer
 from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import KINDS
-from seqgen.text.tokenizers.from_elsewhere import HuggingFaceTokenizer
 from seqgen.text.tokenizers.sentencepiece import NORMAL, Subword, escaped, pieces_of
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")

@@ -5,27 +5,16 @@ import io
 import json
 import lzma
 import os
-import re
 import subprocess
 import sys
 from collections import Counter
-from functools import partial
 from types import SimpleNamespace
 
-import hf_models
 import pytest
 import sentencepiece
-from helpers_io import cut, places, quick, texts
-from hf_models import QWEN, byte_level, metaspace, sentencepiece_model
-from hypothesis import given
-from hypothesis import strategies as st
 
 from seqgen.cli import run
-from seqgen.text.corpus import encode_corpus
-from seqgen.text.framing import Framing
 from seqgen.text.tokenfile import open_token_file
-from seqgen.text.tokenizers.from_elsewhere import HuggingFaceTokenizer, WholeSentencepieceTokenizer
-from seqgen.training.datasets.tokenizing import tokenize
 
 TEXT = "The cat sat.\n\n  a  cat \u2581 na\u00efve \U0001f468\u200d\U0001f469\n\tend\r\n" * 5
 OPEN = TEXT + "no newline"
@@ -303,54 +292,3 @@ def test_a_mixture_has_the_tokenizer_of_its_parts(go, text, tmp_path, monkeypatc
     both = go(text, "-m", "one+two:0.3")
     assert both.code == 0
     assert both.lines == go(text, "-m", "one").lines
-
-
-# ---- tokenizers from elsewhere, whose tokens may cross the ends of lines ----
-
-
-def from_elsewhere(kind):
-    """Return a tokenizer, and what encodes a whole text with the library that it comes from."""
-    if kind == "sentencepiece":
-        content = sentencepiece_model([line for line in hf_models.TEXT.split("\n") if line], 300)
-        own = sentencepiece.SentencePieceProcessor(model_proto=content)
-        return WholeSentencepieceTokenizer(content), own.encode
-    makers = {"metaspace": metaspace, "gpt2": byte_level, "qwen": partial(byte_level, pattern=QWEN)}
-    library = makers[kind]()
-    made = HuggingFaceTokenizer(library.to_str().encode())
-    return made, lambda text: library.encode(text, add_special_tokens=False).ids
-
-
-@pytest.fixture(scope="module", params=["metaspace", "gpt2", "qwen", "sentencepiece"])
-def elsewhere(request):
-    return from_elsewhere(request.param)
-
-
-WORDS = [*hf_models.TEXT.split(" "), "\n", "\n\n"]
-
-
-@quick
-@given(texts=texts | st.lists(st.sampled_from(WORDS)), at=places)
-def test_a_text_has_the_ids_that_a_model_reads(elsewhere, texts, at):
-    tokenizer, encode = elsewhere
-    text = "".join(texts)
-    lines = [line for lines in tokenize(cut(text, at), tokenizer) for line in lines]
-    assert [i for line in lines for i in line.ids] == encode(text)
-    assert [line.text for line in lines] == [x for x in re.split(r"(?<=\n)", text) if x]
-    assert [line.index for line in lines] == list(range(len(lines)))
-
-
-def test_the_ids_are_those_of_training_and_scoring(elsewhere, tmp_path, go):
-    tokenizer, _ = elsewhere
-    tokenizer.save(tmp_path / "tokenizer")
-    (tmp_path / "text").write_text(hf_models.TEXT)
-    written = go(tmp_path / "text", "--tokenizer", tmp_path / "tokenizer").lines
-    framing = Framing(start=0, end=None, stop=None)  # these name no token that begins texts
-    corpus = encode_corpus([hf_models.TEXT], tokenizer, "stream", framing=framing)
-    assert " ".join(written).split() == list(map(str, corpus.tokens.tolist()))
-    assert len(written) == hf_models.TEXT.count("\n") + 1
-
-
-def test_a_target_is_read_without_its_newline(elsewhere):
-    tokenizer, encode = elsewhere
-    ((pair,),) = tokenize(["the cat\tthe dog\n"], tokenizer, "stream", tokenizer)
-    assert (pair.source_ids, pair.ids) == (encode("the cat"), encode("the dog"))

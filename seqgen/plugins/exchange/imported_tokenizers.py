@@ -1,4 +1,4 @@
-"""Tokenizers of other tools, used as they are: Hugging Face's `tokenizer.json`, sentencepiece."""
+"""Tokenizers of imported models: Hugging Face's `tokenizer.json`, sentencepiece, Marian."""
 
 from __future__ import annotations
 
@@ -8,21 +8,16 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from seqgen.errors import SeqgenError, UsageError, first_line
+from seqgen.errors import UsageError
 from seqgen.files import parse_json, regular
 from seqgen.limits import read_whole, require_short
-from seqgen.packages import require_packages
 from seqgen.text.tokenizers.base import TABLE, Decoder, Tokenizer
 from seqgen.text.tokenizers.sentencepiece import SPACE, boundary, load_processor, read_normaliser
-
-if TYPE_CHECKING:
-    from tokenizers import Encoding
-    from tokenizers import Tokenizer as Library
-
+from seqgen.text.tokenizers.wordpiece import LibraryTokenizer, open_library
 
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 BEFORE = r"[^\r\n\p{L}\p{N}]?"
@@ -276,31 +271,6 @@ class WindowDecoder(Decoder):
         return added
 
 
-class LibraryTokenizer(Tokenizer):
-    """A tokenizer that cuts texts by the `tokenizers` library."""
-
-    _library: Library
-
-    def _encoding(self, text: str) -> Encoding:
-        try:
-            return self._library.encode(text, add_special_tokens=False)
-        except Exception as error:  # the library raises bare ones
-            raise SeqgenError(f"the tokenizer cannot encode a text: {first_line(error)}") from None
-
-    def encode(self, text: str) -> np.ndarray:
-        return np.array(self._encoding(text).ids, dtype=self.dtype)
-
-    def byte_ends(self, text: str) -> np.ndarray:
-        places = np.cumsum([0, *(len(character.encode()) for character in text)], dtype=np.int64)
-        return places[[end for _, end in self._encoding(text).offsets]]
-
-    def first_unknown(self, text: str) -> tuple[int, str] | None:
-        encoding = self._encoding(text)
-        places = zip(encoding.offsets, encoding.ids, strict=True)
-        begin, end = next((at for at, token in places if token == self.unk_id), (None, None))
-        return None if begin is None else (begin, text[begin:end])
-
-
 class HuggingFaceTokenizer(LibraryTokenizer, TokenizerFromElsewhere):
     """A `tokenizer.json`, by the `tokenizers` library.
 
@@ -421,27 +391,6 @@ def _check_template(step: Mapping[str, Any]) -> None:
             raise ValueError(f"its post_processor has no id of {name[:40]!r}")
 
 
-def open_library(content: bytes) -> Library:
-    """Return the library's tokenizer of a `tokenizer.json`.
-
-    Raises:
-        SeqgenError: the library is not installed.
-        ValueError: the file is damaged.
-    """
-    require_packages("this tokenizer", "tokenizers")
-    from tokenizers import Tokenizer as Library
-
-    try:
-        return Library.from_str(content.decode())
-    except UnicodeDecodeError:
-        raise ValueError("it is not UTF-8") from None
-    except BaseException as error:
-        # The library raises bare exceptions, and one for its own crashes that is no Exception.
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        raise ValueError(f"it is not a tokenizer.json ({first_line(error)[:100]})") from None
-
-
 class WholeSentencepieceTokenizer(TokenizerFromElsewhere):
     """A sentencepiece `.model` that is given whole texts, newlines included, as Llama 2's was.
 
@@ -503,3 +452,89 @@ class WholeSentencepieceTokenizer(TokenizerFromElsewhere):
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self.name_of(token) or f"<unused {token}>" for token in ids]
+
+
+MARIAN_TABLE = "vocab.json"
+# What a piece of no language is called in the table. A text may begin with the name of another
+# language (>>fr<<), which is one token.
+MARIAN_NAMES = {"pad_id": "<pad>", "eos_id": "</s>", "unk_id": "<unk>"}
+LANGUAGE = re.compile(r">>.*?<<", re.DOTALL)
+
+
+class MarianTokenizer(WholeSentencepieceTokenizer):
+    """One side of Marian's tokenizer; source and target are cut by different models.
+
+    Args:
+        content: the sentencepiece `.model`.
+        vocabulary: the id of each piece. Pieces that it lacks are `<unk>`.
+        vocab_size: see `TokenizerFromElsewhere`.
+        special: see there.
+
+    Raises:
+        ValueError: the file or the table is damaged.
+    """
+
+    kind = "marian"
+
+    def __init__(
+        self,
+        content: bytes,
+        vocabulary: Mapping[str, int],
+        vocab_size: int | None = None,
+        special: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.vocabulary = vocabulary
+        super().__init__(content, vocab_size, special)
+
+    def _open(self) -> int:
+        super()._open()
+        known = self.vocabulary
+        ids = known.values() if isinstance(known, dict) else [None]
+        if not all(type(token) is int and token >= 0 for token in ids):
+            raise ValueError(f"{MARIAN_TABLE} is not a table of pieces and their ids")
+        self._names = {token: name for name, token in known.items()}
+        size = size_of(self._names)
+        self.bos_id = None
+        for which, name in MARIAN_NAMES.items():
+            setattr(self, which, known.get(name))
+        if self.unk_id is None or self.eos_id is None:
+            raise ValueError(
+                f"{MARIAN_TABLE} has no {MARIAN_NAMES['unk_id']} or no {MARIAN_NAMES['eos_id']}"
+            )
+        self.newline_id = known.get("<0x0A>")
+        self.complete = False
+        special = (re.escape(name) for name in MARIAN_NAMES.values() if name in known)
+        self._special = re.compile(f"({'|'.join(special)})")
+        return size
+
+    def cut(self, text: str) -> list[str]:
+        """Return the names of a text's pieces, a language's name and special tokens among them."""
+        names = []
+        for part in self._special.split(text):
+            if part in MARIAN_NAMES.values():
+                names.append(part)
+                continue
+            language = LANGUAGE.match(part)
+            if language:
+                names.append(language.group())
+                part = part[language.end() :]
+            names += super().cut(part)
+        return names
+
+    def encode(self, text: str) -> np.ndarray:
+        ids = [self.vocabulary.get(name, self.unk_id) for name in self.cut(text)]
+        return np.array(ids, dtype=self.dtype)
+
+    def name_of(self, token: int) -> str | None:
+        return self._names.get(token)
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        special = (self.pad_id, self.bos_id, self.eos_id)
+        return self._library.decode_pieces([self._names[i] for i in ids if i not in special])
+
+    def facts(self) -> dict[str, Any]:
+        return {**super().facts(), "vocabulary": self.vocabulary}
+
+    @classmethod
+    def of(cls, content: bytes, facts: Mapping[str, Any]) -> MarianTokenizer:
+        return cls(content, facts["vocabulary"], facts["vocab_size"], cls.special_of(facts))
