@@ -326,9 +326,9 @@ QUESTIONS = {
     "Which PyTorch do I need without a GPU?": (["#install"], "CPU build of PyTorch"),
     "How do I use a GPU?": (["#install"], "--device auto"),
     "Can DATA be a folder?": (["docs/text.md#input"], "folders (all files in them"),
-    "How do I get the same text again?": (["docs/decoding.md#seeds"], "--seed"),
+    "How do I get the same text again?": (["docs/generate.md#seeds"], "--seed"),
     "How do I make text less random?": (
-        ["docs/decoding.md#temperature-and-other-filters"],
+        ["docs/generate.md#temperature-and-other-filters"],
         "--temperature",
     ),
     "How do I train on four machines?": (["docs/distributed.md#several-machines"], "--nnodes"),
@@ -339,7 +339,7 @@ QUESTIONS = {
     "How do I resume a run?": (["docs/training.md#stopping-and-resuming"], "--resume"),
     "What if memory runs out?": (["#troubleshooting"], "out of memory"),
     "How do I compare two models?": (["docs/evaluation.md", "#compare"], "seqgen compare"),
-    "How do I write JSON?": (["docs/patterns.md", "#grammars-and-json"], "--json-schema"),
+    "How do I write JSON?": (["docs/constrained.md", "#grammars-and-json"], "--json-schema"),
     "How do I use it from an editor?": (["docs/serve.md"], "seqgen serve"),
     "What do exit codes mean?": (["#where-to-read-on"], "help exit-codes"),
     # Five more.
