@@ -1,1 +1,1 @@
-"""Arithmetic of what is measured: additive counts first, figures from their totals."""
+"""Metrics: perplexity, BLEU, diversity and their statistics, from counts that add up over texts."""

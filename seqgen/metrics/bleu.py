@@ -1,4 +1,4 @@
-"""BLEU, chrF, chrF++ and TER, all by sacreBLEU (Post 2018), which is loaded when it is needed."""
+"""BLEU, chrF, chrF++ and TER by sacreBLEU (Post 2018), which is imported on first use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARTS = {
 
 
 def metric_of(options: BleuOptions, sentences: bool = False) -> Metric:
-    """Return sacreBLEU's metric.
+    """Build the sacreBLEU metric for some options.
 
     Args:
         options: which, and how.
@@ -64,7 +64,7 @@ def metric_of(options: BleuOptions, sentences: bool = False) -> Metric:
 
 @dataclass(frozen=True)
 class Score:
-    """A score, and exactly how it was made.
+    """A corpus or sentence score with its components, its text and sacreBLEU's signature.
 
     Attributes:
         metric: sacreBLEU's name of it.
@@ -88,7 +88,7 @@ class Score:
 
     @property
     def short_text(self) -> str:
-        """The text without the signature."""
+        """The score as sacreBLEU prints it, without the signature."""
         return self.text.replace(f"|{self.signature}", "", 1)
 
 
@@ -100,7 +100,7 @@ def corpus_score(
     bootstrap: int = 0,
     seed: int = SEED,
 ) -> Score:
-    """Score a text against one or several references.
+    """Score a whole text by one metric against one or several references.
 
     Args:
         hypotheses: its lines, at least one.
@@ -135,7 +135,7 @@ def corpus_score(
 def sentence_scores(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], options: BleuOptions
 ) -> Iterator[Score]:
-    """Yield the score of every line; see `corpus_score`."""
+    """Score each line by one metric; yield the scores in order. See `corpus_score`."""
     metric = metric_of(options, sentences=True)
     for hypothesis, *references_of_line in zip(hypotheses, *references, strict=True):
         score = metric.sentence_score(hypothesis, references_of_line)
@@ -151,7 +151,7 @@ def paired_scores(
     samples: int = 1000,
     seed: int = SEED,
 ) -> list[Score]:
-    """Score several systems; all but the first get a p-value against the first.
+    """Score several systems by one metric; test each against the first for significance.
 
     The null hypothesis is that both systems are as good. Paired bootstrap resampling is Koehn's
     (2004), approximate randomization Riezler and Maxwell's (2005).
@@ -190,7 +190,7 @@ def paired_scores(
 
 
 def looks_tokenized(lines: Sequence[str]) -> bool:
-    """Return whether most of the lines that end a sentence have a space before its last mark.
+    """Check whether most lines that end a sentence have a space before the final mark.
 
     BLEU tokenizes by itself: text that is tokenized already gets another score.
     """
@@ -209,7 +209,7 @@ def _score(score: SacreScore, options: BleuOptions, signature: str, **figures: A
 
 @contextlib.contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Hand a seed to sacreBLEU, which takes it from the environment alone."""
+    """Set sacreBLEU's seed, which it reads from the environment, within a block."""
     BleuTest.check("seed", seed)
     before = os.environ.get(SEED_VARIABLE)
     os.environ[SEED_VARIABLE] = str(seed)

@@ -1,4 +1,4 @@
-"""Statistics of figures: bootstrap intervals, tests, rank correlation, and signatures."""
+"""Statistics of metrics: bootstrap intervals, tests, rank correlation, and signatures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Z = 1.959963984540054  # the normal quantile of CONFIDENCE, both sides
 
 
 def blocks_of(sizes: np.ndarray, count: int = BLOCKS) -> np.ndarray:
-    """Group lines, in order, into about `count` blocks of about equal size.
+    """Group consecutive lines into about `count` blocks of about equal size.
 
     Neighbouring lines are alike, so that single ones would make intervals too narrow
     (Künsch 1989).
@@ -38,7 +38,7 @@ def blocks_of(sizes: np.ndarray, count: int = BLOCKS) -> np.ndarray:
 def resampled_ratios(
     totals: np.ndarray, sizes: np.ndarray, seed: int, resamples: int = RESAMPLES
 ) -> np.ndarray:
-    """Draw blocks with replacement, and return total by size for each draw.
+    """Compute the ratio of summed totals to summed sizes in each bootstrap resample of blocks.
 
     Args:
         totals: (B, M) of each block under each model.
@@ -54,7 +54,7 @@ def resampled_ratios(
 
 
 def draw_resamples(count: int, seed: int, resamples: int = RESAMPLES) -> np.ndarray:
-    """Draw blocks with replacement: how often each occurs in each resample, (R, B) float64.
+    """Draw bootstrap resamples of blocks: how often each block occurs, (R, B) float64.
 
     Args:
         count: of blocks, B.
@@ -70,19 +70,19 @@ def draw_resamples(count: int, seed: int, resamples: int = RESAMPLES) -> np.ndar
 
 
 def interval(samples: np.ndarray) -> tuple[float, float]:
-    """Return the 95 % interval of some bootstrap samples (R,): their percentiles."""
+    """Compute the 95 % interval of bootstrap samples (R,) from their percentiles."""
     low, high = np.quantile(samples, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return float(low), float(high)
 
 
 def p_value(differences: np.ndarray) -> float:
-    """Return the two-sided p-value of "no difference" from paired bootstrap differences (R,)."""
+    """Compute the two-sided p-value of "no difference" from paired bootstrap differences (R,)."""
     below, above = np.count_nonzero(differences <= 0), np.count_nonzero(differences >= 0)
     return min(1.0, 2 * (min(below, above) + 1) / (differences.size + 1))
 
 
 def wilson(successes: float, trials: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share (Wilson 1927), which holds also near 0 and 1.
+    """Compute Wilson's 95 % interval of a proportion (1927), also accurate near 0 and 1.
 
     Args:
         successes: out of `trials`; half a success is one tie.
@@ -99,12 +99,12 @@ SHORT = 12  # hexadecimal digits of a hash
 
 
 def short(digest: str) -> str:
-    """Return as much of a hash as distinguishes models, or texts."""
+    """Shorten a hexadecimal hash to its first digits, enough to tell models and texts apart."""
     return digest[:SHORT]
 
 
 def signature(number: str, *, seed: int | None = None, **protocol: object) -> str:
-    """Return `number|key:value|...|seed:...|version:...`.
+    """Write the signature of a figure: `number|key:value|...|seed:...|version:...`.
 
     Two numbers with one signature were made in the same way, from the same model and text.
 
@@ -118,14 +118,14 @@ def signature(number: str, *, seed: int | None = None, **protocol: object) -> st
 
 
 def mean_ranks(values: np.ndarray) -> np.ndarray:
-    """Return the rank of each of N values, from 1; equal values share the mean of their ranks."""
+    """Rank N values from 1; equal values share the mean of their ranks."""
     _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts - 1) / 2)[group]
 
 
 def spearman(first: np.ndarray, second: np.ndarray) -> float | None:
-    """Return the correlation of the ranks of two lists of N values (Spearman 1904).
+    """Compute the rank correlation of two lists of N values (Spearman 1904).
 
     None where it has no meaning: fewer than two values, or all equal.
     """

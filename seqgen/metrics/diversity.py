@@ -1,4 +1,4 @@
-"""How varied texts are: what likelihood does not say about a model's writing."""
+"""Diversity of generated texts: distinct n-grams, repetition, self-BLEU and Zipf's exponent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Words = Sequence[str]
 
 @dataclass(frozen=True)
 class Diversity:
-    """Figures of some texts, words being what white space separates; None where undefined.
+    """Diversity figures of a set of texts split at white space; None where undefined.
 
     Attributes:
         texts: how many.
@@ -46,7 +46,7 @@ class Diversity:
 
 
 def diversity(texts: Sequence[str]) -> Diversity:
-    """Return the figures of some texts."""
+    """Compute the diversity figures of a set of texts."""
     split = [text.split() for text in texts]
     return Diversity(
         texts=len(texts),
@@ -61,25 +61,25 @@ def diversity(texts: Sequence[str]) -> Diversity:
 
 
 def ngrams(words: Words, n: int) -> list[tuple[str, ...]]:
-    """Return all n-grams, in order."""
+    """List the n-grams of a text, in order."""
     return list(zip(*(words[i:] for i in range(n)), strict=False))
 
 
 def distinct(texts: Sequence[Words], n: int) -> float | None:
-    """Return the share of different n-grams among all n-grams of all texts."""
+    """Compute distinct-n: the share of different n-grams among all n-grams of all texts."""
     ngrams_seen = [ngram for words in texts for ngram in ngrams(words, n)]
     return len(set(ngrams_seen)) / len(ngrams_seen) if ngrams_seen else None
 
 
 def repetition(texts: Sequence[Words], n: int = 4) -> float | None:
-    """Return the mean share of a text's n-grams that it had before."""
+    """Compute the mean share of n-grams that repeat an earlier one of the same text."""
     by_text = [ngrams(words, n) for words in texts]
     repeated = [1 - len(set(grams)) / len(grams) for grams in by_text if grams]
     return sum(repeated) / len(repeated) if repeated else None
 
 
 def self_bleu(texts: Sequence[str]) -> float | None:
-    """Return the mean BLEU of each of the first texts against the others of them."""
+    """Compute self-BLEU: the mean BLEU of each text against the other texts."""
     texts = [text for text in texts if text.strip()][:COMPARED]
     if len(texts) < 2:
         return None
@@ -90,7 +90,7 @@ def self_bleu(texts: Sequence[str]) -> float | None:
 
 
 def zipf_exponent(words: Words) -> float | None:
-    """Return minus the slope of log frequency over log rank, over the first ranks."""
+    """Fit Zipf's exponent: minus the slope of log frequency over log rank."""
     counts = sorted(Counter(words).values(), reverse=True)[:ZIPF_RANKS]
     if len(counts) < 2:
         return None

@@ -1,4 +1,4 @@
-"""Perplexity and its relatives, from totals that add up over texts."""
+"""Perplexity and related measures, from totals that add up over texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Numbers = TypeVar("Numbers", "float", "np.ndarray")
 
 
 def bits_of_text(nats: Numbers, oov_bytes: Numbers) -> Numbers:
-    """Return the bits that a text costs under a model: those of its tokens, and 8 per unknown byte.
+    """Compute the bits of a text under a model: those of its tokens, and 8 per unknown byte.
 
     Perplexity and nats per token leave the unknown bytes out, as is usual for word models. Bits per
     character and byte include them, so that models with different tokenizers can be compared.
@@ -31,7 +31,7 @@ def bits_of_text(nats: Numbers, oov_bytes: Numbers) -> Numbers:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreTotals:
-    """What scoring a text gives. The totals of two texts add up to those of both.
+    """Totals of scoring a text: nats, tokens, words, bytes, hits. Totals of texts can be added.
 
     Attributes:
         tokens: tokens scored.
@@ -67,63 +67,63 @@ class ScoreTotals:
 
     @property
     def nats_per_token(self) -> float | None:
-        """The cross-entropy, in nats a token; None for no token."""
+        """Cross-entropy in nats per token; None without tokens."""
         return self.nll_nats / self.tokens if self.tokens else None
 
     @property
     def perplexity(self) -> float | None:
-        """exp(total nats / total tokens), `<unk>` scored as a word."""
+        """Perplexity per token, exp(total nats / tokens), with `<unk>` scored as a word."""
         return perplexity_of(self.nats_per_token)
 
     @property
     def perplexity_without_oov(self) -> float | None:
-        """The same over the tokens that are not `<unk>`."""
+        """Perplexity over the tokens that are not `<unk>`."""
         known = self.tokens - self.oov
         return perplexity_of((self.nll_nats - self.oov_nats) / known) if known else None
 
     @property
     def bits_per_token(self) -> float | None:
-        """The mean surprisal, in bits."""
+        """Mean surprisal in bits per token."""
         return self.nll_nats / LN2 / self.tokens if self.tokens else None
 
     @property
     def perplexity_per_word(self) -> float | None:
-        """exp(total nats / words): comparable over tokenizers, unless they have unknowns."""
+        """Perplexity per word: comparable across tokenizers unless they have unknowns."""
         return perplexity_of(self.nll_nats / self.words) if self.words else None
 
     @property
     def nats_per_word(self) -> float | None:
-        """Total nats by words."""
+        """Cross-entropy in nats per word."""
         return self.nll_nats / self.words if self.words else None
 
     @property
     def bits_per_word(self) -> float | None:
-        """Total bits by words."""
+        """Cross-entropy in bits per word."""
         return self.nll_nats / LN2 / self.words if self.words else None
 
     @property
     def bits(self) -> float | None:
-        """The bits of the text, see `bits_of_text`; None where the bytes of unknowns are lost."""
+        """Total bits of the text, see `bits_of_text`; None if the bytes of unknowns are lost."""
         return None if math.isnan(self.oov_bytes) else bits_of_text(self.nll_nats, self.oov_bytes)
 
     @property
     def bits_per_char(self) -> float | None:
-        """Those bits by the characters of the text."""
+        """Bits per character of the text."""
         return self._bits_per(self.characters)
 
     @property
     def bits_per_byte(self) -> float | None:
-        """Those bits by the UTF-8 bytes of the text: comparable over tokenizers."""
+        """Bits per UTF-8 byte of the text: comparable across tokenizers."""
         return self._bits_per(self.bytes)
 
     @property
     def oov_bits_per_byte(self) -> float | None:
-        """The part of `bits_per_byte` that pays for the bytes of unknowns."""
+        """The part of `bits_per_byte` that encodes unknown tokens."""
         return self.with_loss(0.0).bits_per_byte
 
     @property
     def total_bits_per_byte(self) -> float | None:
-        """Another name of `bits_per_byte`, which once left the unknowns out."""
+        """Former name of `bits_per_byte`."""
         return self.bits_per_byte
 
     def _bits_per(self, size: int) -> float | None:
@@ -131,26 +131,26 @@ class ScoreTotals:
         return None if bits is None or not size else bits / size
 
     def with_loss(self, nats_per_token: float) -> ScoreTotals:
-        """Return the totals of the same text, had its tokens cost so much on average."""
+        """Replace the total nats by those of a given mean loss per token."""
         return replace(self, nll_nats=nats_per_token * self.tokens)
 
     def with_bits_of_tokens(self, bits_per_byte: float) -> ScoreTotals:
-        """Return the totals of the same text, had its tokens alone cost so many bits per byte."""
+        """Replace the total nats by those of given bits per byte for the tokens alone."""
         return replace(self, nll_nats=bits_per_byte * self.bytes * LN2)
 
     @property
     def accuracy(self) -> float | None:
-        """Share of tokens that were the most probable one."""
+        """Share of tokens that the model ranked first."""
         return self.correct / self.tokens if self.tokens else None
 
     @property
     def top5_accuracy(self) -> float | None:
-        """Share of tokens among the five most probable; None where not all ranks are known."""
+        """Share of tokens among the model's five most probable; None if ranks are missing."""
         return self.top5 / self.tokens if self.tokens and self.ranked == self.tokens else None
 
 
 def perplexity_of(nats: float | None) -> float | None:
-    """Return e to the power of nats per token or word; infinity where that is too large."""
+    """Convert nats per token or word to perplexity; infinity on overflow."""
     if nats is None:
         return None
     return math.exp(nats) if nats < 700 else math.inf

@@ -1,4 +1,4 @@
-"""The processes that torchrun has started together, called ranks; alone there is one, rank 0.
+"""Ranks: the processes that torchrun starts together; a process on its own is rank 0 of 1.
 
 Rank 0 decides, writes and reports; the others compute with it. Every function here does nothing,
 or the obvious, in one process. This module loads torch only once ranks are joined.
@@ -23,48 +23,48 @@ _joined = False
 
 
 def mark_joined(joined: bool) -> None:
-    """Say whether the ranks of this run are connected; `ranks.group.together` does."""
+    """Record whether the process group of this run is connected; `ranks.group` calls it."""
     global _joined
     _joined = joined
 
 
 def launched() -> bool:
-    """Return whether torchrun has started this process and others."""
+    """Check whether torchrun has started this process as one of several."""
     return all(name in os.environ for name in VARIABLES) and int(os.environ["WORLD_SIZE"]) > 1
 
 
 def rank() -> int:
-    """Return the number of this process, from 0."""
+    """Return the rank of this process, from 0."""
     return int(os.environ["RANK"]) if launched() else 0
 
 
 def local_rank() -> int:
-    """Return the number of this process on its machine, from 0."""
+    """Return the rank of this process on its machine, from 0."""
     return int(os.environ["LOCAL_RANK"]) if launched() else 0
 
 
 def machines() -> int:
-    """Count the machines of the ranks, if each has as many of them as this one."""
+    """Count the machines of the run, assuming as many ranks on each as on this one."""
     return max(1, world() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def world() -> int:
-    """Count the connected processes: 1 before they are, and where there is only one."""
+    """Return the number of connected processes (world size); 1 before they connect."""
     return int(os.environ["WORLD_SIZE"]) if _joined else 1
 
 
 def leads() -> bool:
-    """Return whether this process is the one that decides, writes and reports."""
+    """Check whether this process is rank 0, which decides, writes and reports."""
     return rank() == 0
 
 
 def restarts() -> int:
-    """Count the restarts of these processes by torchrun."""
+    """Count how often torchrun has restarted the processes of this run."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) if launched() else 0
 
 
 def broadcast(value: Value) -> Value:
-    """Return rank 0's value."""
+    """Broadcast rank 0's value to all ranks."""
     if world() == 1:
         return value
     import torch
@@ -76,12 +76,12 @@ def broadcast(value: Value) -> Value:
 
 
 def from_first(make: Callable[[], Value]) -> Value:
-    """Call `make` on rank 0 and send its result to the others, which wait."""
+    """Call `make` on rank 0 only and broadcast its result."""
     return broadcast(make() if leads() else None)
 
 
 def gathered(value: Value) -> list[Value]:
-    """Return the values of all ranks, in order."""
+    """Gather the values of all ranks as a list in rank order."""
     if world() == 1:
         return [value]
     import torch.distributed as dist
@@ -92,7 +92,7 @@ def gathered(value: Value) -> list[Value]:
 
 
 def rows_of_all(values: Sequence[float]) -> list[list[float]]:
-    """Return some numbers of each rank; it is faster than `gathered`."""
+    """Gather a few numbers of each rank, faster than `gathered`."""
     if world() == 1:
         return [list(values)]
     import torch
@@ -105,17 +105,17 @@ def rows_of_all(values: Sequence[float]) -> list[list[float]]:
 
 
 def total(value: float) -> float:
-    """Return the sum of a number over all ranks, the same on each."""
+    """Sum a number over all ranks."""
     return sum(row[0] for row in rows_of_all([value])) if world() > 1 else value
 
 
 def largest(value: int) -> int:
-    """Return the largest of the ranks' numbers."""
+    """Compute the maximum of a number over all ranks."""
     return max(int(row[0]) for row in rows_of_all([value])) if world() > 1 else value
 
 
 def summed(tensor: Tensor) -> Tensor:
-    """Return the sum of a tensor over all ranks; gradients pass through it."""
+    """Sum a tensor over all ranks; gradients flow through the sum."""
     if world() == 1:
         return tensor
     from seqgen.ranks.sums import SumOverRanks
@@ -124,7 +124,7 @@ def summed(tensor: Tensor) -> Tensor:
 
 
 def launcher() -> str | None:
-    """Identify this start of torchrun, the same after restarts of its processes.
+    """Identify this torchrun launch by a name that restarts of its processes keep.
 
     None in one process.
     """
@@ -135,5 +135,5 @@ def launcher() -> str | None:
 
 
 def restarts_are_allowed() -> bool:
-    """Return whether torchrun starts the processes anew if one fails (`--max-restarts`)."""
+    """Check whether torchrun restarts the processes if one fails (`--max-restarts`)."""
     return launched() and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0

@@ -1,4 +1,4 @@
-"""Tensors that are divided among the ranks, as PyTorch's `DTensor`, or whole on every rank."""
+"""Tensors sharded among the ranks (PyTorch's `DTensor`) or replicated on every rank."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:  # over a second, which only a run that divides a model takes
 
 
 def is_divided(tensor: Tensor) -> bool:
-    """Return whether a tensor is divided among the ranks."""
+    """Check whether a tensor is sharded among the ranks."""
     module = sys.modules.get("torch.distributed.tensor")  # loaded by what divides
     return module is not None and isinstance(tensor, module.DTensor)
 
 
 def whole_of(tensor: Tensor) -> Tensor:
-    """Return all of a tensor that may be divided among the ranks, which all call this."""
+    """Gather the full tensor if it is sharded among the ranks; all ranks must call this."""
     return tensor.full_tensor() if is_divided(tensor) else tensor
 
 
 def on_first(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors, on rank 0 alone those that are divided: gathered one by one, on the CPU."""
+    """Gather sharded tensors one by one to rank 0's CPU; replicated ones stay on every rank."""
     kept = {}
     for name, tensor in tensors.items():
         whole = whole_of(tensor)
@@ -40,7 +40,7 @@ def on_first(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def part_of(whole: Tensor, part: Tensor) -> None:
-    """Fill a tensor that may be divided among the ranks with this rank's part of a whole one."""
+    """Copy a full tensor into `part`, which may be this rank's shard."""
     if not is_divided(part):
         part.copy_(whole)
         return
@@ -49,14 +49,14 @@ def part_of(whole: Tensor, part: Tensor) -> None:
 
 
 def divided_as(parameter: Tensor, value: Tensor) -> Tensor:
-    """Return a whole value of a parameter's shape, divided as the parameter is."""
+    """Shard a full tensor in the same way as the parameter of its shape."""
     if not is_divided(parameter) or value.shape != parameter.shape:
         return value
     return _divided(value.to(parameter.device), parameter)
 
 
 def _divided(whole: Tensor, like: DTensor) -> DTensor:
-    """Return this rank's part of a tensor that every rank has."""
+    """Shard a tensor that every rank has in full; return this rank's shard."""
     from torch.distributed.tensor import distribute_tensor
 
     return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None)

@@ -1,4 +1,4 @@
-"""Connecting the ranks, and disconnecting them.
+"""Connecting the ranks to a process group, and disconnecting them.
 
 torchrun supervises the processes: if one dies or fails, it ends the others and says which it was.
 """
@@ -26,7 +26,7 @@ ENDED_WITHIN = 3.0
 
 @contextlib.contextmanager
 def together(timeout: float | None = None) -> Iterator[None]:
-    """Connect the processes that torchrun has started, within; one alone does nothing.
+    """Connect the processes that torchrun has started while the block runs; no-op for one.
 
     An error that all ranks have is raised on rank 0 alone; the others exit without a word.
 
@@ -77,7 +77,7 @@ def together(timeout: float | None = None) -> Iterator[None]:
 
 
 def _wait_to_be_ended(code: int) -> None:
-    """Wait for the signal of torchrun that follows if rank 0 fails too, and says why.
+    """Wait for torchrun's signal that follows if rank 0 fails too, then exit.
 
     Raises:
         SystemExit: it has come.
@@ -90,7 +90,7 @@ def _wait_to_be_ended(code: int) -> None:
 
 
 def _ignore_signals() -> None:
-    """Ignore further signals: this rank ends, and is to say why."""
+    """Ignore further signals, so that this failing rank can report why."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Sums over all ranks that gradients pass through."""
+"""Differentiable sums of tensors over all ranks."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from torch import Tensor
 
 
 class SumOverRanks(torch.autograd.Function):
-    """y = sum_r x_r on every rank; so the gradient of each x_r is the sum of those of y."""
+    """y = sum_r x_r on every rank; so the gradient of each x_r is the sum of the gradients of y."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        """Return the sum."""
+        """Sum the ranks' tensors."""
         return _summed(x)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        """Return the sum of the gradients."""
+        """Sum the gradients of all ranks."""
         return _summed(gradient)
 
 

@@ -1,4 +1,4 @@
-"""Settings: the base of every configuration, and the settings of data, models and regimes."""
+"""Settings: the base class of every configuration, and the settings of data, models and regimes."""
 
 from seqgen.errors import UsageError
 from seqgen.settings.config_files import (

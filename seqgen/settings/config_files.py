@@ -1,4 +1,4 @@
-"""Settings as files and flags give them: by name, for several configurations at once."""
+"""Settings by name, from flags or files, distributed to several configuration classes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def resolve(
     groups: Iterable[type[Config]],
     owners: Callable[[str], Sequence[str]] = lambda name: (),
 ) -> list[dict[str, Any]]:
-    """Deal `settings` out to the configuration classes that have a field of that name.
+    """Distribute settings by name to the configuration classes that have a field of that name.
 
     Args:
         settings: by name.
@@ -70,7 +70,7 @@ NAMES_ELSEWHERE = {
 
 
 def setting_meant(name: str) -> str:
-    """Return the setting that an option means, or what another tool calls by this name."""
+    """Look up the setting that an option, or another tool's name for it, refers to."""
     name = name.removeprefix("--").replace("-", "_")
     return NAMES_ELSEWHERE.get(name, name)
 
@@ -78,7 +78,7 @@ def setting_meant(name: str) -> str:
 def no_such_setting(
     name: str, architecture: str, known: Iterable[str], owners: Sequence[str] = ()
 ) -> UsageError:
-    """Return the error that a setting is unknown.
+    """Build the error for an unknown setting, with a suggestion.
 
     Args:
         name: the setting's.
@@ -93,7 +93,7 @@ def no_such_setting(
 
 
 def _belongs_to(owners: Sequence[str]) -> str:
-    """Return `", which lstm has"` for the architectures that have a setting, the first few."""
+    """Write `", which lstm has"` for the first few architectures that have a setting."""
     if not owners:
         return ""
     *others, last = owners if len(owners) <= MOST_OWNERS else (*owners[:MOST_OWNERS], "others")
@@ -135,7 +135,7 @@ def parse_toml(raw: str) -> dict[str, Any]:
 def settings_of(
     nested: Mapping[str, Any], config_class: type[ModelConfig] = ModelConfig
 ) -> dict[str, Any]:
-    """Return a configuration file's settings by name.
+    """Flatten a configuration file's tables to settings by name.
 
     Tables (`model`, `training`, `data`) only group. What is derived, how texts of that model begin
     and end, what its adapters are of, how its members are mixed, and what describes the file

@@ -1,4 +1,4 @@
-"""How text is read."""
+"""Settings of the data: tokenizer, documents and held-out part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HELD_OUT_SIDES = "--val-source and --val-target go together"
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig(Config):
-    """How text becomes tokens, and which part of it is held out."""
+    """How text is tokenized, and which part of it is held out for validation."""
 
     tokenizer: str = setting(
         "What a token is: char, byte, word, whitespace, uncased, bpe, unigram or wordpiece; or "

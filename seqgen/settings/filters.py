@@ -1,4 +1,4 @@
-"""Options that plugins add to commands that write: filters, forms, and what texts contain."""
+"""Base classes of the options that plugins add to generating commands: filters, forms, texts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WITH_A_FORM = (
 
 
 class FilterOptions(Options):
-    """Options of a plugin that restrict what `sample` and `beam-search` write.
+    """Options of a plugin that restrict what `sample` and `beam-search` generate.
 
     Plugins name their subclasses in `hooks.Plugin.options`: at the place "writing" for both
     commands, at "sample" or "beam-search" for one of them. The defaults of all methods restrict
@@ -37,7 +37,7 @@ class FilterOptions(Options):
 
     @property
     def form(self) -> str | None:
-        """The flag that describes whole texts, and so decides where they end, if it was given.
+        """The given flag that describes complete texts, and so decides where they end, if any.
 
         Such a flag is declared with `conflicts=WITH_A_FORM`.
         """
@@ -45,7 +45,7 @@ class FilterOptions(Options):
 
     @property
     def resampled(self) -> int:
-        """The number of texts of which one is drawn, by the probability that the constraint kept.
+        """Number of candidates from which one is resampled, to correct the constraint's bias.
 
         1 draws no text among several. Only for `sample`.
         """
@@ -60,7 +60,7 @@ class FilterOptions(Options):
         return None
 
     def filters(self, generator: Any) -> Sequence[Any]:
-        """Make the filters (`generation.processors.Processor`) that are asked for.
+        """Make the sampling filters (`generation.processors.Processor`) of these options.
 
         They apply after the constraint. One that leaves a row no token gives it
         `generator.dead_id`, unless that is None.
@@ -80,10 +80,10 @@ class FilterOptions(Options):
 
 
 class WordFilter(Options):
-    """Options of a plugin, at the place "fill", that restrict the words which fill a blank."""
+    """Options of a plugin that restrict the words for a blank ("fill")."""
 
     def matching(self, words: Sequence[str]) -> Any:
-        """Find the words that may be written, (W,) of bool.
+        """Mark the words that may fill the blank, (W,) of bool.
 
         Args:
             words: all that the model can write, without the spaces around them.
@@ -95,13 +95,13 @@ class WordFilter(Options):
 
 
 class TextSet(Options):
-    """Options of a plugin, at the place "perplexity", that describe a set of texts.
+    """Options of a plugin that describe a set of texts to score ("perplexity").
 
     If any is given, the probability of the set is printed in place of scoring a text.
     """
 
     def log_prob(self, loaded: Any) -> float:
-        """Compute the log-probability, in nats, that a model writes a text of the set.
+        """Compute the log-probability, in nats, that a model generates a text of the set.
 
         Args:
             loaded: the `LoadedModel`.

@@ -1,4 +1,4 @@
-"""How text is written: the options of sampling, of beam search, and of reading the source.
+"""Options of generation: sampling, beam search, and attention to the source.
 
 Each stands once. The flags of `seqgen sample` and `seqgen beam-search`, the keywords of the Python
 API, the checks, the help and `docs/settings.md` follow from these classes.
@@ -46,7 +46,7 @@ OF_ONE_TEXT = ONE_MODEL, "--no-end"
 
 
 class ChosenHeads(Options, panel=Panel.ATTENTION):
-    """Which part of a model's attention is read. Layers and heads count from 0."""
+    """Selection of attention heads by layer and head, counted from 0."""
 
     layer: int | None = setting(
         "Read the attention of this layer, counted from 0.", low=0, without="the mean of all"
@@ -56,14 +56,14 @@ class ChosenHeads(Options, panel=Panel.ATTENTION):
     )
 
     def mean(self, weights: np.ndarray) -> np.ndarray:
-        """Return the mean (T, L) of the chosen ones among weights (layers, heads, T, L)."""
+        """Average attention weights (layers, heads, T, L) over the selected heads to (T, L)."""
         layers = weights if self.layer is None else weights[[self.layer]]
         heads = layers if self.head is None else layers[:, [self.head]]
         return heads.mean((0, 1), dtype="float64")
 
 
 class LookOptions(Options, panel=Panel.ATTENTION):
-    """What to show of how a text reads its source."""
+    """Options that show the attention of a text to its source."""
 
     attention: bool = setting(
         "Show what each token read of its source: all layers and heads with --json, else a "
@@ -82,17 +82,17 @@ class LookOptions(Options, panel=Panel.ATTENTION):
 
     @property
     def shows_something(self) -> bool:
-        """Whether anything is shown beside the texts."""
+        """Whether attention or an alignment is shown with the texts."""
         return self.attention or self.align or self.align_words
 
     @property
     def looks(self) -> bool:
-        """Whether a finished text's attention is needed."""
+        """Whether the attention of finished texts has to be computed."""
         return self.shows_something
 
 
 class SourceOptions(LookOptions, panel=Panel.LENGTH):
-    """What is asked of a model that writes from sources; nothing by default."""
+    """Options of models that generate from sources: output length, copied words, attention."""
 
     max_ratio: float | None = setting(
         "Write at most this many tokens for each token of the source; both counts include the "
@@ -106,11 +106,11 @@ class SourceOptions(LookOptions, panel=Panel.LENGTH):
 
     @property
     def looks(self) -> bool:
-        """Whether a finished text's attention is needed."""
+        """Whether the attention of finished texts has to be computed."""
         return super().looks or self.copy_unknown
 
     def limit(self, places: int, max_tokens: int) -> int:
-        """Compute the longest text for a source of `places` tokens, its end left out."""
+        """Compute the maximum length of the text for a source of `places` tokens without EOS."""
         if self.max_ratio is None:
             return max_tokens
         longest = math.floor(self.max_ratio * (places + 1) + ROUNDING)
@@ -118,7 +118,7 @@ class SourceOptions(LookOptions, panel=Panel.LENGTH):
 
 
 class WritingOptions(Options, panel=Panel.LENGTH):
-    """What sampling and searching have in common. `batch_size` never changes a result."""
+    """Options that sampling and beam search share. `batch_size` never changes a result."""
 
     no_repeat_ngram: int | None = setting(
         "Never repeat a sequence of N tokens, prompt included.", low=1, panel=Panel.FILTERS
@@ -168,12 +168,12 @@ class WritingOptions(Options, panel=Panel.LENGTH):
 
     @property
     def added_filters(self) -> list[FilterOptions]:
-        """The groups of options that plugins add."""
+        """The groups of filter options that plugins add."""
         return self.added.groups
 
     @property
     def form(self) -> str | None:
-        """The flag that describes whole texts, if one was given."""
+        """The given flag that describes complete texts, if any."""
         return next((each.form for each in self.added_filters if each.form is not None), None)
 
 
@@ -183,7 +183,7 @@ AddedToBeamSearch = added_options("writing", "beam-search")
 
 
 class SampleOptions(WritingOptions, panel=Panel.FILTERS):
-    """How `sample` writes. Sample j of prompt i draws its token t from hash(seed, i, j, t)."""
+    """Options of `sample`. Sample j of prompt i draws its token t from hash(seed, i, j, t)."""
 
     temperature: float = setting(
         "Divide the logits by this: below 1 the text is more predictable, above 1 more varied; 0 "
@@ -260,22 +260,22 @@ class SampleOptions(WritingOptions, panel=Panel.FILTERS):
 
     @property
     def candidates(self) -> int:
-        """How many texts are written for each that is kept."""
+        """Number of texts generated for each text that is kept (best of n)."""
         return self.resampled if self.resampled > 1 else self.best_of
 
     @property
     def resampled(self) -> int:
-        """How many texts there are for each, of which one is drawn by its weight; 1 for none."""
+        """Number of weighted candidates from which each text is resampled; 1 without."""
         return max([1, *(filters.resampled for filters in self.added_filters)])
 
     @property
     def draws(self) -> bool:
-        """Whether tokens are drawn: neither greedily nor at temperature 0."""
+        """Whether tokens are drawn at random: neither greedily nor at temperature 0."""
         return not self.greedy and self.temperature > 0
 
 
 class BeamOptions(WritingOptions, panel=Panel.SEARCH):
-    """How `beam_search` searches."""
+    """Options of `beam_search`."""
 
     max_tokens: int = with_default(WritingOptions, "max_tokens", 100)
     batch_size: int = with_default(WritingOptions, "batch_size", 16)
@@ -348,7 +348,7 @@ class BeamOptions(WritingOptions, panel=Panel.SEARCH):
 
 
 class Translation(Options):
-    """How sources are translated, by beam search, in order to score the translations."""
+    """Options of the beam search that translates sources for scoring."""
 
     beams: int = same(BeamOptions, "beams", panel=Panel.TRANSLATED)
     max_tokens: int | None = with_default(
@@ -360,13 +360,13 @@ class Translation(Options):
     )
 
     def search(self, batch_size: int) -> BeamOptions:
-        """Return the search; without `max_tokens` with the limit that it is raised from."""
+        """Build the beam search's options; an unset `max_tokens` keeps its default."""
         given = {name: value for name, value in self.keywords.items() if value is not None}
         return BeamOptions(**given, batch_size=batch_size)
 
 
 class WeighedTranslation(Translation):
-    """The same, and how the search weighs lengths."""
+    """Options of the translating beam search, with its length normalization."""
 
     length_norm: LengthNormKind = same(BeamOptions, "length_norm", panel=Panel.TRANSLATED)
     alpha: float = same(BeamOptions, "alpha", panel=Panel.TRANSLATED)

@@ -1,4 +1,4 @@
-"""Options of training that plugins add."""
+"""Base class of the options that plugins add to training."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from seqgen.settings.options import Options
 
 
 class ListenerOptions(Options):
-    """Options of a listener, which a plugin adds to `seqgen train` (and to `train` in Python).
+    """Options of a training listener, which a plugin adds to `seqgen train`.
 
     Plugins name their subclasses in `hooks.Plugin.options["train"]`. Only what a subclass needs of
     these methods has to be written.
     """
 
     def require_possible(self, divided: bool) -> None:
-        """Refuse what cannot be done, before any data is read.
+        """Refuse options that cannot work in this run, before any data is read.
 
         Args:
             divided: the model is divided among processes.
@@ -26,7 +26,7 @@ class ListenerOptions(Options):
         """
 
     def require_model(self, models_text: bool) -> None:
-        """Refuse what the model to be trained cannot give, before any data is read.
+        """Refuse options that the model to be trained does not support.
 
         Args:
             models_text: it is a network that models a text; no n-gram model, translator or
@@ -37,7 +37,7 @@ class ListenerOptions(Options):
         """
 
     def check_outputs(self, inputs: Callable[[], Sequence[Any]]) -> None:
-        """Refuse to write over what the command reads, before it is read.
+        """Refuse to overwrite the command's input files, before they are read.
 
         Args:
             inputs: opens the files of DATA; each is a `cli.shell.inputs.Input`.
@@ -47,7 +47,7 @@ class ListenerOptions(Options):
         """
 
     def conclude(self, model: str, events: Sequence[Any]) -> None:
-        """Write what was asked for besides the model, when the run has ended or was interrupted.
+        """Write the listener's output when the run has ended or was interrupted.
 
         Args:
             model: its name.

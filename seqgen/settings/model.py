@@ -1,4 +1,4 @@
-"""What the configuration of every architecture has."""
+"""Settings that every architecture's configuration has."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Smoothing = Literal[
 
 @dataclass(frozen=True)
 class Size:
-    """How large a model is, and what that takes to be worth it.
+    """A model size: its settings, and the tokens and text that make it worthwhile.
 
     Attributes:
         settings: of the model.
@@ -52,13 +52,13 @@ DROPOUT_BY_OVERFITTING_RATIO = (
 
 
 def by_ratio(rows: Iterable[tuple[float, float]], ratio: float) -> float:
-    """Return the value of the first row whose limit the ratio is below."""
+    """Look up the value of the first row whose limit exceeds the ratio."""
     return next(value for limit, value in rows if ratio < limit)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Config):
-    """What every architecture's configuration has."""
+    """Base class of every architecture's configuration."""
 
     derived: ClassVar[frozenset[str]] = frozenset({"vocab_size"})
     recipe: ClassVar[Mapping[str, Any]] = {}
@@ -74,7 +74,7 @@ class ModelConfig(Config):
 
     @classmethod
     def sizes_for(cls, vocab_size: int, given: Collection[str]) -> tuple[Size, ...]:
-        """Return `sizes` with what else suits a vocabulary.
+        """Return `sizes`, with further settings that suit a vocabulary size.
 
         Args:
             vocab_size: the number of tokens.
@@ -84,14 +84,14 @@ class ModelConfig(Config):
 
     @classmethod
     def recipe_for(cls, tokens: int) -> Mapping[str, Any]:
-        """Return the recipe for a training text of so many tokens."""
+        """Choose the recipe of training settings for a text of `tokens` tokens."""
         return cls.recipe
 
     @classmethod
     def regularised(
         cls, overfitting_ratio: float, spelled: bool = False, rate_is_open: bool = False
     ) -> dict[str, Any]:
-        """Return the settings that reduce overfitting.
+        """Choose the settings that reduce overfitting, such as dropout.
 
         Args:
             overfitting_ratio: passes over the text x parameters / tokens of the text.
@@ -104,7 +104,7 @@ class ModelConfig(Config):
 
     @property
     def static_vector_size(self) -> int | None:
-        """The width of the vectors of tokens, where they are all that other models read of it.
+        """Width of the token vectors of a word vector model; None for contextual models.
 
         Of a model of word vectors, whose `token_vectors` are its features (`--features`). None if
         what it knows of a token depends on the tokens around it.
@@ -112,7 +112,7 @@ class ModelConfig(Config):
         return None
 
     def as_new(self, given: Collection[str]) -> ModelConfig:
-        """Return the configuration of a new model: with defaults that stored models do not have.
+        """Complete the configuration of a new model by defaults that stored models lack.
 
         Args:
             given: the names of the user's settings.
@@ -120,10 +120,10 @@ class ModelConfig(Config):
         return self
 
     def shared_weights(self) -> list[list[str]]:
-        """Return the names of each weight that several parts of a model share."""
+        """List the names of each weight that several parts of a model share."""
         ties = getattr(self, "tie_weights", False)
         return [["embedding.weight", "head.weight"]] if ties else []
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
-        """Return whether products in bf16 units pay on a CPU: for small ones casting costs more."""
+        """Check whether bf16 speeds up matrix products of this size on a CPU."""
         return True

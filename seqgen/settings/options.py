@@ -1,4 +1,4 @@
-"""Options of one call: what a flag on the command line and a keyword in Python both set."""
+"""Options of one call, set by a flag on the command line or a keyword in Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Panel:
-    """The headings that help lists options under, in this order."""
+    """Headings under which help lists options, in this order."""
 
     ARGUMENTS = "Arguments"
     WHAT = "What to train"
@@ -61,7 +61,7 @@ THOUSANDS = {"": 0, "k": 3, "m": 6, "b": 9}
 
 
 def count_of(flag: str, text: str) -> int:
-    """Return the whole number that "30000", "3e4", "30k" or "1.5M" means.
+    """Parse a whole number such as "30000", "3e4", "30k" or "1.5M".
 
     Raises:
         UsageError: it means none, or none above 0; names the flag.
@@ -78,7 +78,7 @@ def count_of(flag: str, text: str) -> int:
 
 
 def size_of(flag: str, text: str) -> int:
-    """Return the bytes that "500M", "4G" or "1.5 GB" means; the letters are powers of 1,000.
+    """Parse a number of bytes such as "500M", "4G" or "1.5 GB"; the letters are powers of 1,000.
 
     Raises:
         UsageError: it means none, or none above 0; names the flag.
@@ -94,7 +94,7 @@ def size_of(flag: str, text: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Config):
-    """Settings of one call, which no model keeps. Every subclass is a dataclass such as this.
+    """Base class of the options of one call. Every subclass is made a dataclass.
 
     A field may be a group of options of its own, made by `group`; on the command line all of them
     are flags beside each other. `class X(Options, panel=Panel.MODEL)` says under which heading help
@@ -112,7 +112,7 @@ class Options(Config):
 
     @classmethod
     def name_of(cls, field: str) -> str:
-        """Return the flag of a field, or what help calls an argument: messages name it so."""
+        """Name a field in messages: its flag, or an argument's name in help."""
         flag = cls.__dataclass_fields__[field].metadata["flag"]
         if flag.positional and not flag.names:
             return flag.metavar.strip("[].") or "FILE"
@@ -120,7 +120,7 @@ class Options(Config):
 
     @classmethod
     def check(cls, field: str, value: Any) -> Any:
-        """Return a field's value as its type; the text "none" stays a text.
+        """Convert and check a field's value; the text "none" stays a text.
 
         Raises:
             UsageError: see `Config.check`; or the name of a file ends in another way than declared.
@@ -154,7 +154,7 @@ class Options(Config):
 
     @classmethod
     def take(cls, values: dict[str, Any]) -> Self:
-        """Return the options, of values by name; those used are removed from `values`.
+        """Build the options from values by name, and remove those from `values`.
 
         Raises:
             UsageError: a value is out of bounds, or values contradict each other.
@@ -169,7 +169,7 @@ class Options(Config):
 
     @classmethod
     def of(cls, **values: Any) -> Self:
-        """Return the options that keywords set, those of groups among them.
+        """Build the options from keywords, including those of nested groups.
 
         Raises:
             UsageError: see `take`; or there is no such option.
@@ -186,7 +186,7 @@ class Options(Config):
         check_rules(self)
 
     def values(self) -> Iterator[OptionValue]:
-        """Yield every option with its value, those of groups among them, in order."""
+        """Yield every option with its value, including nested groups, in order."""
         for name, field in self.fields().items():
             value = getattr(self, name)
             if isinstance(value, Options):
@@ -196,24 +196,24 @@ class Options(Config):
 
     @property
     def keywords(self) -> dict[str, Any]:
-        """The value of each option by name, those of groups among them, as `of` takes them."""
+        """The value of each option by name, including nested groups, for `of`."""
         return {option.field.name: option.value for option in self.values()}
 
     @property
     def groups(self) -> list[Options]:
-        """Its groups of options, in order."""
+        """The nested groups of options, in order."""
         own = (getattr(self, name) for name in self.fields())
         return [value for value in own if isinstance(value, Options)]
 
     @property
     def given(self) -> list[str]:
-        """The flags whose value is not the default, in order."""
+        """The flags whose value differs from the default, in order."""
         return [option.flag for option in self.values() if option.is_given]
 
 
 @dataclass(frozen=True)
 class OptionValue:
-    """An option of a call.
+    """An option of a call and its value.
 
     Attributes:
         flag: its name as it is typed; of an argument, what help calls it.
@@ -227,17 +227,17 @@ class OptionValue:
 
     @property
     def is_given(self) -> bool:
-        """Whether the value is not the default."""
+        """Whether the value differs from the default."""
         return bool(self.value != self.field.default)
 
     @property
     def each(self) -> tuple[str, ...]:
-        """The values of an option that takes several, else its one value; by default in words."""
+        """The values of an option as a sequence, even if it takes one; defaults in words."""
         several = self.value if isinstance(self.value, tuple) else (self.value,)
         return tuple(map(str, several)) or (self.field.metadata["flag"].without,)
 
     def meets(self, condition: str) -> bool:
-        """Check whether the option meets the condition of a rule; see `OptionRule`."""
+        """Check whether the option meets the condition of an `OptionRule`."""
         flag, _, value = condition.partition(" ")
         if condition in PANELS:
             return self.is_given and self.field.metadata["flag"].panel == condition
@@ -255,7 +255,7 @@ ONLY_FOR = "{flag} is for {others}, not {value}"
 
 
 def check_rules(*groups: Options) -> None:
-    """Refuse options that exclude one another, or that lack another one which they need.
+    """Refuse options that exclude each other, or that lack one which they need.
 
     Args:
         groups: all options of a call. A rule about options that are not among them holds.
@@ -270,7 +270,7 @@ def check_rules(*groups: Options) -> None:
 
 
 def _broken_rule(option: OptionValue, options: Sequence[OptionValue]) -> str | None:
-    """Find the first rule of a given option that the others break, and return the error."""
+    """Find the first rule of a given option that is broken, and build its error."""
     flag: Flag = option.field.metadata["flag"]
     words = {"flag": option.flag, "typed": f"{option.flag} {option.value}"}
     others = [other for other in options if other.flag != option.flag]
@@ -290,7 +290,7 @@ def _broken_rule(option: OptionValue, options: Sequence[OptionValue]) -> str | N
 
 
 def _rules(declared: OptionRules) -> list[OptionRule]:
-    """Return the rules that a flag declares; options without a message are one rule."""
+    """List the rules that a flag declares; options without a message form one rule."""
     several = declared if isinstance(declared, tuple) else (declared,)
     plain = tuple(one for one in several if isinstance(one, str))
     rules = [one for one in several if isinstance(one, OptionRule)]
@@ -298,13 +298,13 @@ def _rules(declared: OptionRules) -> list[OptionRule]:
 
 
 def group(options: type[Options]) -> Any:
-    """Return a field that is a group of options, all of them at their defaults."""
+    """Declare a field that is a nested group of options, all at their defaults."""
     return dataclasses.field(default_factory=options, metadata={"flag": Flag()})
 
 
 @functools.cache
 def added_options(*places: str) -> type[Options]:
-    """Return the group of all options that plugins add at a place; see `hooks.Plugin.options`.
+    """Build the group of all options that plugins add at a place; see `hooks.Plugin.options`.
 
     It has a field for each plugin that adds some there: its group, `of_NAME`. Of several places,
     the last one where a plugin adds some counts.
@@ -316,7 +316,7 @@ def added_options(*places: str) -> type[Options]:
 
 
 def settings_group(*configs: type[Config], only: Iterable[str] = ()) -> type[Options]:
-    """Return the group of the settings that have a flag; a setting that is not given is None.
+    """Build the group of options for settings that have a flag; unset ones are None.
 
     Args:
         configs: the configurations that declare them. Those with a `panel` have a flag.
@@ -339,12 +339,12 @@ def settings_group(*configs: type[Config], only: Iterable[str] = ()) -> type[Opt
 
 
 def is_group(kind: Any) -> bool:
-    """Return whether a field's type is a group of options."""
+    """Check whether a field's type is a group of options."""
     return isinstance(kind, type) and issubclass(kind, Options)
 
 
 def with_default(options: type[Config], name: str, default: Any, **flag: Any) -> Any:
-    """Return the field `name` of `options` with another default.
+    """Redeclare the field `name` of `options` with another default.
 
     Args:
         options: the class that declares it.
@@ -358,7 +358,7 @@ def with_default(options: type[Config], name: str, default: Any, **flag: Any) ->
 
 
 def same(options: type[Config], name: str, **flag: Any) -> Any:
-    """Return the field `name` of `options`, for a group that has only some of them.
+    """Redeclare the field `name` of `options` in a group that has only some of its fields.
 
     Args:
         options: the class that declares it.

@@ -1,4 +1,4 @@
-"""What the model reads and what is minimised in training: the settings of regimes."""
+"""Training regimes: settings of what the model reads and which loss is minimised."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ VALUES: Mapping[str, Any] = {
 
 
 class Phase(NamedTuple):
-    """A part of the budget in which one regime trains; both ends are shares of the budget."""
+    """A phase of training: one regime, from one share of the budget to another."""
 
     regime: str
     begin: float
@@ -67,7 +67,7 @@ class Phase(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RegimeConfig(Config):
-    """How the model's input and what is minimised are made of the text.
+    """Settings of the training regime: the model's input and the loss.
 
     The settings of a regime that is used get their values at construction if they are None; those
     of other regimes stay None.
@@ -154,7 +154,7 @@ class RegimeConfig(Config):
             self._fill_in_decay()
 
     def _fill_in_decay(self) -> None:
-        """Complete and check k, and for a linear decay its slope and its floor."""
+        """Complete and check the decay of scheduled sampling: k, slope and floor."""
         kind, k = self.sampling_decay, self.sampling_k
         k = DECAYS[kind] if k is None else k
         object.__setattr__(self, "sampling_k", k)
@@ -171,7 +171,7 @@ class RegimeConfig(Config):
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """The regimes in their order, each with its part of the budget.
+        """The phases of training, each a regime with its part of the budget.
 
         Raises:
             UsageError: the schedule cannot be read, or its shares do not add up to 1.
@@ -195,7 +195,7 @@ class RegimeConfig(Config):
 
 
 def _share(part: str, text: str) -> float:
-    """Read the share of the budget in a part such as `scheduled:0.5`.
+    """Parse the share of the budget in a phase such as `scheduled:0.5`.
 
     Raises:
         UsageError: it is no number, or not above 0 and at most 1.

@@ -1,4 +1,4 @@
-"""How texts are scored: by a model, with a cache, and by BLEU and its relatives."""
+"""Options of scoring: by a model, with a cache, and by BLEU and related metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_BLEU_SEED = (1 << 32) - 1
 
 
 class TextMeasure(Options, ABC, panel=Panel.SCORES):
-    """A measure of the texts that a model writes, which a plugin adds to `seqgen eval`.
+    """A measure of generated texts, which a plugin adds to `seqgen eval`.
 
     Plugins name their subclasses in `hooks.Plugin.options["eval"]`. A subclass has one flag, a
     bool, whose name is the measure's key in the record.
@@ -40,12 +40,12 @@ class TextMeasure(Options, ABC, panel=Panel.SCORES):
 
     @property
     def is_asked(self) -> bool:
-        """Whether its flag was given."""
+        """Whether the measure's flag was given."""
         return bool(self.given)
 
     @abstractmethod
     def measure(self, loaded: Any, real: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
-        """Return the figures of what the model wrote (`model`), and of the real texts (`text`).
+        """Compute the figures of the generated texts (`model`) and of the real ones (`text`).
 
         Args:
             loaded: the `LoadedModel`.
@@ -63,7 +63,7 @@ BELONGS_TO_DYNAMIC = OptionRule(
 
 
 class Dynamic(Options, panel=Panel.MODEL):
-    """How the weights of a model follow the text that it scores (Krause et al. 2018)."""
+    """Options of dynamic evaluation: weights adapt to the scored text (Krause et al. 2018)."""
 
     dynamic: float | None = setting(
         "Train the model on the text while it is scored, by SGD with this learning rate (dynamic "
@@ -94,7 +94,7 @@ class Dynamic(Options, panel=Panel.MODEL):
 
 
 class TextScoring(Options, panel=Panel.TEXT):
-    """How a model reads a text that it scores. `batch_size` never changes a figure."""
+    """Options of how a model reads a scored text. `batch_size` never changes a figure."""
 
     documents: Documents | None = setting(
         "Read the text as one continuous stream, or each line as a separate document.",
@@ -112,7 +112,7 @@ class TextScoring(Options, panel=Panel.TEXT):
 
 
 class Scoring(TextScoring, panel=Panel.SCORES):
-    """How a model scores a text, and what is counted."""
+    """Options of scoring a text with a model."""
 
     top5: bool = setting("Report top-5 accuracy also for n-grams over words, where it is slow.")
     no_end: bool = setting(
@@ -122,17 +122,17 @@ class Scoring(TextScoring, panel=Panel.SCORES):
 
     @property
     def learns(self) -> bool:
-        """Whether the model goes on learning from the text."""
+        """Whether the model adapts to the text while scoring (dynamic evaluation)."""
         return self.learning.dynamic is not None
 
     @property
     def want(self) -> Literal["ranks", "hits"]:
-        """What a model is asked for beside log-probabilities, a `models.scores.ScoreDetail`."""
+        """The `models.scores.ScoreDetail` that is needed beside log-probabilities."""
         return "ranks" if self.top5 else "hits"
 
 
 class ScoreOptions(Options, panel=Panel.SCORES):
-    """How texts are compared with references, by any metric; the defaults are sacreBLEU's."""
+    """Options that BLEU, chrF and TER share; the defaults are sacreBLEU's."""
 
     lowercase: bool = setting("Ignore case.", conflicts="--case-sensitive")
     tokenize: str | None = setting(
@@ -162,20 +162,20 @@ class ScoreOptions(Options, panel=Panel.SCORES):
 
 
 class BleuOptions(ScoreOptions, panel=Panel.SCORES):
-    """What one metric measures, and how."""
+    """Options of one metric: BLEU, chrF, chrF++ or TER."""
 
     metric: MetricName = setting("Metric.", "bleu")
 
 
 class MetricOptions(ScoreOptions, panel=Panel.SCORES):
-    """What several metrics measure, and how."""
+    """Options of several metrics at once."""
 
     metric: tuple[MetricName, ...] = setting(
         "Metric: bleu, chrf, chrf++ or ter. Can be repeated.", metavar="KIND", without="bleu"
     )
 
     def by_metric(self, default: Sequence[str] = ("bleu",)) -> list[BleuOptions]:
-        """Return the options of each metric; one that is for a single metric goes to that alone.
+        """Split into the options of each metric; metric-specific ones go to their metric.
 
         Raises:
             UsageError: a metric is named twice.
@@ -196,7 +196,7 @@ class MetricOptions(ScoreOptions, panel=Panel.SCORES):
 
 
 class TranslationScores(Options, panel=Panel.TRANSLATED):
-    """What translations are scored by."""
+    """Options of scoring translations: metrics, and classes of source length."""
 
     metric: tuple[MetricName, ...] = same(
         MetricOptions, "metric", panel=Panel.TRANSLATED, without="bleu, chrf, ter"
@@ -210,7 +210,7 @@ class TranslationScores(Options, panel=Panel.TRANSLATED):
 
 
 class BleuTest(Options, panel=Panel.TESTS):
-    """How sure a score is, and whether two systems differ."""
+    """Options of confidence intervals and significance tests of metrics."""
 
     confidence: bool = setting("Add a 95 % interval, from resampling the lines.")
     against: tuple[str, ...] = setting(
@@ -241,7 +241,7 @@ BELONGS_TO_A_CACHE = OptionRule(("--cache",), "{flag} belongs to a cache: give -
 
 
 class CacheOptions(Options, panel=Panel.MODEL):
-    """What the command line says of a cache."""
+    """Command-line options of the cache model."""
 
     cache: int | None = setting(
         "Look up what followed at the last N positions where the model's features were alike "
@@ -265,7 +265,7 @@ class CacheOptions(Options, panel=Panel.MODEL):
 
     @property
     def config(self) -> CacheConfig | None:
-        """The cache that is asked for."""
+        """The configuration of the cache, if one is asked for."""
         strength, flatness = self.cache_strength, self.cache_flatness
         if self.cache is None:
             return None
@@ -278,7 +278,7 @@ class CacheOptions(Options, panel=Panel.MODEL):
 
 @dataclass(frozen=True)
 class CacheConfig:
-    """How a model's past is looked up (Grave et al. 2017).
+    """Configuration of a continuous cache over past hidden states (Grave et al. 2017).
 
     Attributes:
         size: how many past positions are kept.

@@ -1,4 +1,4 @@
-"""Settings: types, bounds, checks, and the values that a search tries of them."""
+"""Settings: declaration of typed fields with documentation and bounds, and their checks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Number = int | float
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """The allowed range of a number; None means no limit.
+    """Allowed range of a number; None means no limit.
 
     Attributes:
         low: the smallest allowed value.
@@ -55,7 +55,7 @@ class Bounds:
         return " and ".join(f"{word} {_plain(x)}" for word, x in words.items() if x is not None)
 
     def check(self, name: str, value: Number | None) -> None:
-        """Refuse a number that is out of bounds; None passes.
+        """Refuse a number outside the bounds; None passes.
 
         Raises:
             UsageError: names the setting, which is `name`, and the bounds.
@@ -67,7 +67,7 @@ class Bounds:
         raise UsageError(f"{name} must be {told}, not {short(value)}")
 
     def without_sanity_limit(self) -> Bounds:
-        """Return the bounds to document, without a limit that only catches typing errors."""
+        """Drop a limit that only catches typing errors, for the documentation."""
         keep = self.high is None or self.high <= SANE
         return self if keep else dataclasses.replace(self, high=None)
 
@@ -82,7 +82,7 @@ def _plain(number: Number) -> str:
 
 
 def short(value: object) -> str:
-    """Return a value as a message shows it: a very long one by its first digits and its length."""
+    """Shorten a value for a message: a very long number to its first digits and its length."""
     try:
         text = str(value)
     except ValueError:  # more digits than Python writes
@@ -129,7 +129,7 @@ def setting(
 
 
 def argument(doc: str, metavar: str, **about: Any) -> Any:
-    """Return the field of an argument, which has no name: `metavar` stands for it in help.
+    """Declare the field of a positional argument, called `metavar` in help.
 
     `about` is what else there is to say of it; see `setting`.
     """
@@ -137,12 +137,12 @@ def argument(doc: str, metavar: str, **about: Any) -> Any:
 
 
 def file_argument(doc: str, metavar: str = "[FILE]", **about: Any) -> Any:
-    """Return the field of an argument that is the name of a file, or of several."""
+    """Declare the field of a positional argument that names files."""
     return argument(doc, metavar, reads="file", **about)
 
 
 def _nothing_of(kind: Any) -> Any:
-    """Return the default that follows from a type, or from how it is written; see `setting`."""
+    """Derive a setting's default from its type: None, False, (), or required."""
     kind = kind if isinstance(kind, str) else inspect.formatannotation(kind)
     if kind.endswith("| None"):
         return None
@@ -151,7 +151,7 @@ def _nothing_of(kind: Any) -> Any:
 
 @dataclass(frozen=True)
 class OptionRule:
-    """Other options that one excludes, or of which it needs one, and the error if it is broken.
+    """Options that one option excludes or needs, and the error if the rule is broken.
 
     Attributes:
         others: the other options as they are typed. "--metric" stands for any value but the
@@ -174,7 +174,7 @@ OptionRules = str | OptionRule | tuple[str | OptionRule, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Flag:
-    """What the command line has to know of a setting beyond its type, default and help.
+    """Command-line properties of a setting beyond its type, default and help.
 
     Attributes:
         panel: the heading that help lists it under.
@@ -220,7 +220,7 @@ def require(condition: bool, message: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings by name. Every field is a plain value, so that JSON and TOML hold all of it."""
+    """Base class of configurations. Every field is a plain value that JSON and TOML can hold."""
 
     # Fields that follow from the data and from other settings: no user sets them.
     derived: ClassVar[frozenset[str]] = frozenset()
@@ -234,13 +234,13 @@ class Config:
 
     @classmethod
     def fields(cls) -> dict[str, dataclasses.Field]:
-        """Return the fields a user may set, by name, in order."""
+        """Return the settable fields by name, in order."""
         return {f.name: f for f in dataclasses.fields(cls) if f.name not in cls.derived}
 
     @classmethod
     @functools.cache
     def types(cls) -> dict[str, Any]:
-        """Return each field's type, resolved."""
+        """Return the resolved type of each field."""
         return typing.get_type_hints(cls)
 
     @classmethod
@@ -250,7 +250,7 @@ class Config:
 
     @classmethod
     def check(cls, field: str, value: Any) -> Any:
-        """Return a field's value as its type.
+        """Convert a field's value to its type, and check its bounds.
 
         Raises:
             UsageError: it has another type, or is out of bounds or no choice; names the setting.
@@ -270,7 +270,7 @@ class Config:
 
     @classmethod
     def read(cls, table: object) -> Self:
-        """Return the configuration that a stored table holds.
+        """Build the configuration from a stored table.
 
         Raises:
             UsageError: it is no table, or has a setting too many, too few, or a wrong one.
@@ -285,12 +285,12 @@ class Config:
         return cls(**table)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return every field by name, as JSON can hold it."""
+        """Convert the configuration to a JSON-compatible dictionary."""
         return dataclasses.asdict(self)
 
 
 def conform(name: str, value: Any, kind: Any) -> Any:
-    """Return `value` as the field type `kind`, reading text such as "0.1" or "true".
+    """Convert `value` to the field type `kind`; parse text such as "0.1" or "true".
 
     Raises:
         UsageError: the value is not of that type, or not among the choices.
@@ -330,7 +330,7 @@ def conform(name: str, value: Any, kind: Any) -> Any:
 
 @functools.cache
 def _options(kind: Any) -> tuple[dict[Any, Any], list[str]]:
-    """Return the types that a type is of, by each its origin, and all choices among them."""
+    """List the alternatives of a type, each with its origin, and all its literal choices."""
     options = get_args(kind) if get_origin(kind) in (typing.Union, UnionType) else (kind,)
     origins = {option: get_origin(option) for option in options}
     choices = [str(c) for option in options if origins[option] is Literal for c in get_args(option)]
@@ -363,7 +363,7 @@ def _describe(kind: Any) -> str:
 
 
 def texts(flag: str, given: str | Iterable[str]) -> tuple[str, ...]:
-    """Return the texts of an option that takes several; a bare `str` is one.
+    """Check the texts of an option that takes several; a bare `str` is one.
 
     Raises:
         UsageError: one of them is empty or no text; names the flag.
@@ -377,7 +377,7 @@ def texts(flag: str, given: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def no_text(value: object) -> str | None:
-    """Explain why `value` cannot be written as UTF-8, as the end of a sentence, or None."""
+    """Explain why `value` cannot be written as UTF-8, to end a sentence; None if it can."""
     if not isinstance(value, str):
         return f"is not text but {value!r}"
     try:
@@ -392,7 +392,7 @@ def no_text(value: object) -> str | None:
 
 
 def checked_strings(text: str | Iterable[str]) -> Iterator[str]:
-    """Yield a string, or several, after checking that UTF-8 can hold each of them.
+    """Yield the strings of a text or several, checked to be valid UTF-8.
 
     Raises:
         SeqgenError: it cannot, or one is no string.
@@ -405,7 +405,7 @@ def checked_strings(text: str | Iterable[str]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Span:
-    """The numbers from `low` to `high`.
+    """A search range: the numbers from `low` to `high`.
 
     Attributes:
         low: the least.
@@ -428,7 +428,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Choices:
-    """Some values.
+    """A search range: a few values to choose from.
 
     Attributes:
         values: them.

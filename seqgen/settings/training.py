@@ -1,4 +1,4 @@
-"""How a model is trained."""
+"""Settings of training by gradient descent."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ADAPTER_RECIPE: Mapping[str, Any] = {"optimizer": "adamw", "lr": 2e-3, "weight_d
 
 
 def recipe_of(given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an architecture's recipe, as the optimizer and adapters that are given change it.
+    """Adapt an architecture's training recipe to the given optimizer and adapters.
 
     Args:
         given: settings by name, not necessarily of training alone.
@@ -64,7 +64,7 @@ LEAST_RATES = {"slanted_triangular": 1 / 32}
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig(RegimeConfig):
-    """How a model with parameters is trained by gradient descent.
+    """Settings of training a model by gradient descent.
 
     `warmup` and `min_lr` get the schedule's values at construction if they are None.
     """
@@ -372,19 +372,19 @@ class TrainingConfig(RegimeConfig):
 
     @property
     def most_bytes(self) -> int | None:
-        """The bytes that counting n-grams may take; None for any number."""
+        """Memory limit of counting n-grams, in bytes; None for no limit."""
         return None if self.memory is None else size_of("--memory", self.memory)
 
     @property
     def budget(self) -> str:
-        """The name of the budget that ends training: steps, epochs or minutes."""
+        """Name of the setting that limits training: steps, epochs or minutes."""
         given = [name for name in BUDGETS if getattr(self, name) is not None]
         require(bool(given), "there is no budget: give --steps, --epochs or --minutes")
         return given[0]
 
 
 def with_default_budget(config: TrainingConfig) -> TrainingConfig:
-    """Return `config`, with a budget of five minutes if it names none."""
+    """Add a budget of five minutes to a configuration without one."""
     if config.steps is config.epochs is config.minutes is None:
         return dataclasses.replace(config, minutes=DEFAULT_MINUTES)
     return config

@@ -1,4 +1,4 @@
-"""Language modeling: a text is learned token by token, alone or given its labels (`--labels`)."""
+"""Language modeling: predict the next token of a text, optionally given labels (`--labels`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kind of task is: facts about it, and the names of the parts that do its work."""
+"""Tasks: facts about each kind of task, and the names of the parts that implement it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OF_PAIRS = (*OF_TARGETS, "source_unknowns", "max_source_len", "batch_tokens")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Task:
-    """A kind of task. Nothing outside this package asks which one a task is, only for its facts.
+    """A kind of task. Code outside this package asks for its facts, never for its name.
 
     Attributes:
         name: what it is called; of those with a `head`, the value of `--task` too.
@@ -87,5 +87,5 @@ class Task:
     labelled: Task | None = None
 
     def of(self, labels: bool) -> Task:
-        """Return this task, or with labels (`--labels`) the one that they make of it."""
+        """Return the task itself, or its labelled variant (`--labels`)."""
         return self.labelled if labels and self.labelled is not None else self

@@ -1,4 +1,4 @@
-"""Translation: targets are learned given a source each, a text or vectors."""
+"""Translation: generate a target from a source, a text or vectors."""
 
 from __future__ import annotations
 
