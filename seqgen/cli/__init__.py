@@ -1,4 +1,4 @@
-"""The command line: one file a subcommand. Loads no torch until a command needs it."""
+"""The command line: one module per subcommand. Imports torch only when a command needs it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ COMMANDS = {
 
 
 def all_commands() -> dict[str, Command]:
-    """Return the commands of the core and those of plugins, by name.
+    """List the commands of the core and of plugins, by name.
 
     The target of each is "module:name", with the whole name of the module.
     """
@@ -95,7 +95,7 @@ def all_commands() -> dict[str, Command]:
 
 
 class ProgramOptions(Options, panel=Panel.OTHER):
-    """What is asked of the program itself, in place of a command."""
+    """Options of `seqgen` itself, given without a command: --version and --man."""
 
     version: bool = setting("Print the version.")
     man: bool = setting("Print the manual page: `seqgen --man > seqgen.1 && man ./seqgen.1`.")
@@ -107,10 +107,10 @@ def _program(asked: ProgramOptions) -> None:
 
 
 class AllCommands(CommandGroup):
-    """The group of all commands."""
+    """Top-level Click group of all commands."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Answer the program's own options, or run the command."""
+        """Handle --version and --man, or run the command."""
         if ctx.params["version"]:
             put(f"seqgen {__version__}\n")
         elif ctx.params["man"]:
@@ -120,7 +120,7 @@ class AllCommands(CommandGroup):
 
 
 def make_app(only: str | None = None) -> typer.Typer:
-    """Return the application.
+    """Build the Typer application with one command or with all of them.
 
     Args:
         only: the one command to make; None for all.
@@ -144,7 +144,7 @@ def make_app(only: str | None = None) -> typer.Typer:
 
 
 def _loaded(name: str, row: Command, only: str | None) -> Any:
-    """Import a command; None if it is of a plugin and cannot be imported.
+    """Import the function of a command; return None for a plugin's that cannot be imported.
 
     Raises:
         SeqgenError: the same, and it is the one that is called.
@@ -166,12 +166,12 @@ def _loaded(name: str, row: Command, only: str | None) -> Any:
 
 @functools.cache
 def _tree(only: str | None) -> Any:
-    """Return the tree of commands, or the part of it with one; all take a tenth of a second."""
+    """Build the tree of Click commands, cached; building all of them takes a tenth of a second."""
     return typer.main.get_command(make_app(only))
 
 
 def _tree_for(arguments: list[str]) -> Any:
-    """Return the tree with the command that is called, or with all: for help, or a wrong name."""
+    """Build the command tree for these arguments: one command, or all for help or a wrong name."""
     first = next(iter(arguments), None)
     if first in COMMANDS_ELSEWHERE:
         raise UsageError(f"there is no command {first!r}: {COMMANDS_ELSEWHERE[first]}")
@@ -180,7 +180,7 @@ def _tree_for(arguments: list[str]) -> Any:
 
 
 def typed_values(arguments: list[str]) -> dict[str, Any]:
-    """Return the values that are typed for the options of a command, by the name of each.
+    """Parse a command's arguments into raw option values by name, without checking them.
 
     Values are texts, not checked yet; options that are not given are left out.
 
@@ -201,7 +201,7 @@ def typed_values(arguments: list[str]) -> dict[str, Any]:
 
 
 def outputs_of(name: str) -> dict[str, str]:
-    """Return the flags of a command that name what it writes, by the name of each option."""
+    """List a command's flags that name output files, by option name."""
     command = load_object(all_commands()[name].target)
     return {
         name: f"--{name.replace('_', '-')}"
@@ -212,14 +212,14 @@ def outputs_of(name: str) -> dict[str, str]:
 
 
 def main() -> int:
-    """Run the command that the process was started with, and return its exit code."""
+    """Run the command in sys.argv and return the exit code."""
     called = all_commands().get(next(iter(sys.argv[1:]), ""))
     prepare(called.work if called else "")
     return run(sys.argv[1:])
 
 
 def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
-    """Run one command and return its exit code; every problem is one line on standard error.
+    """Run one command, print any error as one line on standard error, and return the exit code.
 
     Args:
         arguments: what was typed after the program's name.
@@ -274,7 +274,7 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
 
 
 def _say_problems_of_plugins(arguments: list[str]) -> None:
-    """Say what is wrong with plugins and was not said yet: a warning, which --quiet leaves out."""
+    """Print warnings about faulty plugins once each, unless --quiet is given."""
     quiet = bool({"-q", "--quiet"} & {*arguments}) or COMPLETION in os.environ
     for problem in hooks.new_problems():
         if not quiet and ranks.leads():
@@ -282,7 +282,7 @@ def _say_problems_of_plugins(arguments: list[str]) -> None:
 
 
 def as_spelled_now(arguments: list[str]) -> list[str]:
-    """Return the arguments of a command that was a flag of another; says how it is called now.
+    """Translate the former spelling of a command to the current one, and announce the new spelling.
 
     `help COMMAND` is COMMAND --help.
     """
@@ -305,13 +305,13 @@ def as_spelled_now(arguments: list[str]) -> list[str]:
 
 
 def _say_problem(line: str) -> None:
-    """Say a problem: on a terminal wrapped at words, elsewhere in one line, as logs want it."""
+    """Print an error message: wrapped at words on a terminal, otherwise on one line."""
     wrapped = is_terminal(sys.stderr)
     say(textwrap.fill(line, width_of(sys.stderr), break_on_hyphens=False) if wrapped else line)
 
 
 def _line(message: str) -> str:
-    """Return a message as one line of a length that can be read, whatever names are in it."""
+    """Escape newlines in a message and shorten it if it is too long."""
     message = message.replace("\n", "\\n").replace("\r", "\\r")
     if len(message) <= LONGEST:
         return message
@@ -319,7 +319,7 @@ def _line(message: str) -> str:
 
 
 def _vanished(error: BaseException | None) -> str | None:
-    """Return one line about a file that is missing because its model's folder has vanished."""
+    """Explain a missing file if its model's folder was removed during the command; else None."""
     while error is not None and not (isinstance(error, FileNotFoundError) and error.filename):
         error = error.__context__
     if error is None:
@@ -342,7 +342,7 @@ def _shows_tracebacks() -> bool:
 
 
 def _unforeseen(error: Exception) -> str:
-    """Return one line about an error that no other part foresaw."""
+    """Format an unexpected exception as one line: out of memory, or an internal error."""
     if ran_out_of_memory(error):
         return "out of memory; try a smaller model, or smaller batches and windows"
     return (
@@ -352,7 +352,7 @@ def _unforeseen(error: Exception) -> str:
 
 
 def _with_flags(error: SeqgenError, arguments: list[str]) -> str:
-    """Return an error's message, with the flags that were given in place of their settings."""
+    """Replace setting names in an error message by the flags that the user typed."""
     from seqgen.cli.shell.flags import SETTING_OF
 
     message = str(error)
@@ -365,7 +365,7 @@ def _with_flags(error: SeqgenError, arguments: list[str]) -> str:
 
 
 def _how_to_set(flags: Sequence[str], option: str) -> str:
-    """Name the option or setting that an unknown option means: --lr for --learning-rate.
+    """Suggest the right flag or --set name for an unknown option: --learning-rate for --lr.
 
     Args:
         flags: of the command.

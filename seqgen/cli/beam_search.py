@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Explain(Options, panel=Panel.OUTPUT):
-    """Whether the search is shown in place of its texts."""
+    """Options that show the search tree instead of the texts."""
 
     explain: bool = setting("Show the search tree.", conflicts=IN_PLACE_OF_ATTENTION)
 
@@ -76,7 +76,7 @@ SIGN = {"live": "", "finished": "■ ", "pruned": "✗ "}
 
 
 def _put_tree(tree: Tree, what: str, out: Output) -> None:
-    """Write a search as records of its candidates, or as the lectures draw it."""
+    """Print a search tree as JSON records of its candidates, or draw it with characters."""
     if out.records(tree.nodes):
         return
     from rich.text import Text

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ScoredFiles(Options):
-    """The files that are compared line by line."""
+    """Arguments of `seqgen bleu`: hypothesis and reference files, compared line by line."""
 
     files: tuple[str, ...] = file_argument(
         "The text to score and its references, compared line by line. If HYP is - or left out, it "
@@ -64,7 +64,7 @@ def bleu(
 
 
 def _read(files: list[str], against: list[str]) -> ComparedTexts:
-    """Read the files; one alone is the reference of standard input.
+    """Read the hypotheses and references; a single file is the reference of standard input.
 
     Raises:
         UsageError: there is no reference, standard input is wanted twice, or a file is several.
@@ -88,7 +88,7 @@ def _read(files: list[str], against: list[str]) -> ComparedTexts:
 
 
 def _put_corpus(texts: ComparedTexts, options: BleuOptions, test: BleuTest, out: Output) -> None:
-    """Write the score of a whole text, with its interval if one is asked for."""
+    """Print corpus scores, with a confidence interval if requested."""
     from seqgen.metrics.bleu import corpus_score
     from seqgen.scoring.bleu import record_of
 
@@ -101,7 +101,7 @@ def _put_corpus(texts: ComparedTexts, options: BleuOptions, test: BleuTest, out:
 
 
 def _put_sentences(texts: ComparedTexts, metrics: Sequence[BleuOptions], out: Output) -> None:
-    """Write a line's scores a line, to be pasted beside the lines; signatures are progress."""
+    """Print sentence scores, one row per line of text; metric signatures go to standard error."""
     from seqgen.metrics.bleu import sentence_scores
     from seqgen.scoring.bleu import record_of
 
@@ -119,7 +119,7 @@ def _put_sentences(texts: ComparedTexts, metrics: Sequence[BleuOptions], out: Ou
 
 
 def _put_paired(texts: ComparedTexts, options: BleuOptions, test: BleuTest, out: Output) -> None:
-    """Write the scores of several systems, and how sure it is that they differ from the first."""
+    """Print the scores of several systems, and tests of their differences from the first."""
     from seqgen.scoring.bleu import paired_bleu, record_of
 
     rows = []

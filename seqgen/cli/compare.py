@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class Compared(Options, panel=Panel.MODEL):
-    """The models that are compared."""
+    """Arguments that name the models to compare."""
 
     models: tuple[str, ...] = argument(
         "Trained models: names, paths or mixtures A+B.", "MODEL", completes="models"
@@ -63,7 +63,7 @@ class Compared(Options, panel=Panel.MODEL):
     def load(
         self, machine: Machine, looked_up: CacheOptions, files: Sequence[str]
     ) -> list[LoadedModel]:
-        """Return the models, to read files; each in several number formats, if that is asked for.
+        """Load the models to compare, each in every requested number format.
 
         Raises:
             UsageError: there is none, or a number format is unknown or given twice.
@@ -87,7 +87,7 @@ class Compared(Options, panel=Panel.MODEL):
 
 
 class ComparedText(PairFiles, panel=Panel.TEXT):
-    """The text, or the pairs, that models are compared on."""
+    """Options for the text, or the pairs, that models are compared on."""
 
     data: str | None = setting(
         "Text to compare on, or pairs for models that read those; - is standard input.",
@@ -98,12 +98,12 @@ class ComparedText(PairFiles, panel=Panel.TEXT):
 
     @property
     def file(self) -> str | None:
-        """The one file of pairs, or of text."""
+        """File of the text, or of pairs in one file; None for held-out data."""
         return self.data
 
 
 class ComparisonTests(Options, panel=Panel.SCORES):
-    """What is compared beside bits per byte, and how sure the differences are."""
+    """Options for BLEU and bootstrap significance tests in a comparison."""
 
     bleu: bool = setting(
         "For translators: also translate the sources, and compare by BLEU.",
@@ -169,7 +169,7 @@ def compare(
 def _text(
     models: list[LoadedModel], inputs: Inputs, files: ComparedText
 ) -> tuple[str | Pairs, str | None]:
-    """Read the text or pairs that models are compared on, and return them with the file's name.
+    """Open the text or pairs to compare on, and return the file's name with it.
 
     Raises:
         UsageError: files are given that models of this kind do not read.
@@ -192,7 +192,7 @@ def _text(
 def _warn(
     models: list[LoadedModel], given: str | Pairs | None, scoring: Scoring, out: Output
 ) -> None:
-    """Say which models have seen a given text, and which cannot read it in this way."""
+    """Warn about inexact scoring, mixed newlines, and models trained on the given text."""
     from seqgen.scoring.compare import newlines_warning, trained_on
     from seqgen.scoring.perplexity import warning_of
 
@@ -231,7 +231,7 @@ BLEU = {
 
 
 def _columns(records: list[Comparison]) -> dict[str, Callable[[Any], str]]:
-    """Return the columns that records of this kind fill."""
+    """Select the table columns that apply to these comparison records."""
     if not hasattr(records[0], "perplexity"):
         return COLUMNS
     columns = {**dict(list(COLUMNS.items())[:2]), **PERPLEXITY, **COLUMNS}
@@ -239,7 +239,7 @@ def _columns(records: list[Comparison]) -> dict[str, Callable[[Any], str]]:
 
 
 def _explain(records: list[Comparison], data: str | None, out: Output) -> None:
-    """Say what the text was, and with --verbose exactly how the figures were made."""
+    """Describe the compared text; with --verbose, also how each figure was computed."""
     what = "what all of them hold out" if data is None else data
     sizes = plural(records[0].characters, "character"), plural(records[0].bytes, "byte")
     out.notice(f"text: {what}, {', '.join(sizes)}")

@@ -1,4 +1,4 @@
-"""`seqgen help`: what all commands share, by topic; and the help of a command."""
+"""`seqgen help`: topics that all commands share, and help of single commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqgen.settings.training import TrainingConfig
 
 
 class Topic(Options):
-    """The topic or command that help explains."""
+    """Argument of `seqgen help`: a topic, or a command."""
 
     topic: tuple[str, ...] = argument(
         f"Topic, one of {', '.join(help_texts()['topics'])}; or a command.", "TOPIC"
@@ -41,7 +41,7 @@ def help_(topic: Topic, threads: Threads, out: Output) -> None:
 
 
 def _setting_meant(name: str) -> str:
-    """Return which setting of training has this name, here or elsewhere, and what explains it."""
+    """Find the training setting with this name, or a similar one, and its explanation."""
     meant = setting_meant(name)
     is_setting = meant in TrainingConfig.fields()
     return f"; {meant} is a setting: seqgen train --set help={meant}" if is_setting else ""

@@ -1,4 +1,4 @@
-"""`seqgen mix`: a model made of several."""
+"""`seqgen mix`: build a mixture of several models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Mixing(Options, panel=Panel.SAVING):
-    """What is mixed, with which weights, and where the mixture is stored."""
+    """Options of `seqgen mix`: parts, weights, and the name of the mixture."""
 
     parts: tuple[str, ...] = argument(
         "Trained models to mix, two or more: names or paths.",
@@ -96,7 +96,7 @@ def mix(mixing: Mixing, machine: ExactMachine, out: RecordedOutput) -> None:
 
 
 def _text(loaded: LoadedModel, fit: str | None, needed: bool, out: Output) -> ScoredInput | None:
-    """Return the text to fit weights on; or, if none is needed, None where none is held out.
+    """Open the text to fit mixture weights on; None if nothing is held out and no fit is needed.
 
     Raises:
         UsageError: the parts hold out no text, or different ones, and no other is given.
@@ -115,7 +115,7 @@ def _text(loaded: LoadedModel, fit: str | None, needed: bool, out: Output) -> Sc
 
 
 def _report(mixed: MixtureRecord) -> None:
-    """Say what was stored."""
+    """Print where the mixture is stored, with its parts and weights."""
 
     def weighted(weights: Sequence[float]) -> str:
         pairs = zip(mixed.parts, weights, strict=True)

@@ -1,4 +1,4 @@
-"""`seqgen models`: what has been trained, and what can be."""
+"""`seqgen models`: list, inspect, rename and remove trained models; list architectures."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from seqgen.wording import first_names, plural
 
 
 class ModelsGroup(CommandGroup):
-    """The group of commands; `--architectures` may be followed by a name."""
+    """Click group of `seqgen models`, whose --architectures takes an optional name."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read `--architectures` without a name as one with an empty name."""
+        """Let `--architectures` stand without a name by adding an empty one."""
         args = list(args)
         if "--architectures" in args:
             at = args.index("--architectures") + 1
@@ -55,7 +55,7 @@ app = typer.Typer(
 
 
 class ListingOptions(Options, panel=Panel.MODEL):
-    """What is listed in place of trained models."""
+    """Options of `seqgen models` that list architectures or presets instead of trained models."""
 
     architectures: str | None = setting(
         "List the architectures; followed by the NAME of one, list all its settings.",
@@ -118,7 +118,7 @@ def _list_architectures(out: Output) -> None:
 
 
 class Details(Options, panel=Panel.OUTPUT):
-    """What is shown of a model."""
+    """Options of `seqgen models show`: how much to show of a model."""
 
     all_: bool = setting("Show every setting and every figure, unrounded.", names=("--all",))
     samples: bool = setting("Show what the model wrote while it learned, step by step.")
@@ -157,7 +157,7 @@ def show(name: StoredName, details: Details, curves: Curves, threads: Threads, o
 
 
 def _draw_losses(model: store.StoredModel, plot: Path) -> None:
-    """Draw the losses of a model by step.
+    """Plot the training and validation losses of a model by step.
 
     Raises:
         SeqgenError: none were logged.
@@ -171,7 +171,7 @@ def _draw_losses(model: store.StoredModel, plot: Path) -> None:
 
 
 def _samples(model: store.StoredModel, out: Output) -> None:
-    """Print what a model wrote along the way, always from the same draws."""
+    """Print the samples that a model generated during training, all drawn with the same seed."""
     records = model.logged(store.SAMPLES)
     for record in records:
         if not out.record(record):
@@ -181,7 +181,7 @@ def _samples(model: store.StoredModel, out: Output) -> None:
 
 
 class Renamed(Options):
-    """A model, and what it is to be called."""
+    """Arguments of `seqgen models rename`: old and new name."""
 
     old: str = argument("Trained model: a name, a path or latest.", "OLD", completes="models")
     new: str = argument("Its new name.", "NEW")
@@ -198,7 +198,7 @@ def rename(renamed: Renamed, threads: Threads, out: Output) -> None:
 
 
 class ModelsToRemove(Options, panel=Panel.OTHER):
-    """The models that are deleted."""
+    """Arguments of `seqgen models remove`: the models to delete."""
 
     names: tuple[str, ...] = argument(
         "Trained models: names or paths.", "NAMES", default=REQUIRED, completes="models"
@@ -230,7 +230,7 @@ def path(name: StoredName, threads: Threads, out: Output) -> None:
 
 
 class Clearing(Options, panel=Panel.OTHER):
-    """Whether the cache is emptied."""
+    """Options of `seqgen models cache`: whether to empty the cache."""
 
     clear: bool = setting(
         "Delete encoded texts and measured speeds; they are made again when needed."
@@ -267,7 +267,7 @@ def cache(clearing: Clearing, threads: Threads, out: Output) -> None:
 
 
 def _mention_foreign(out: Output) -> None:
-    """Say what is in the cache without being seqgen's, which stays."""
+    """Report files in the cache folder that seqgen did not write and therefore keeps."""
     if foreign := [one_line(str(path)) for path in store.foreign_files()]:
         out.notice(f"not written by seqgen, or a link, so it stays: {first_names(foreign)}")
 

@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 
 class TextFiles(Options):
-    """The files that are scored."""
+    """FILE arguments of `seqgen perplexity`: the texts to score."""
 
     files: tuple[str, ...] = file_argument(
         "Text or token files, or - for standard input. Without a FILE, the model's held-out text "
@@ -73,12 +73,12 @@ class TextFiles(Options):
 
     @property
     def or_piped(self) -> tuple[str, ...]:
-        """The files that were given; without any, standard input if something is piped in."""
+        """Files given on the command line, else standard input if something is piped in."""
         return ("-",) if not self.files and piped_input() is not None else self.files
 
 
 class LineByLine(Options, panel=Panel.OUTPUT):
-    """Whether lines are scored alone."""
+    """Options that score each line separately."""
 
     documents: Documents | None = same(TextScoring, "documents")
     per_line: bool = setting(
@@ -92,7 +92,7 @@ class LineByLine(Options, panel=Panel.OUTPUT):
 
 
 class ScoredText(TextFiles, panel=Panel.TEXT):
-    """The text that is scored, and what it is given."""
+    """Options for the text to score, its labels and its sources."""
 
     label: tuple[str, ...] = setting(
         "Of a model trained with --labels: FILE is plain text, and all its lines have this label. "
@@ -106,7 +106,7 @@ class ScoredText(TextFiles, panel=Panel.TEXT):
 
 
 class ScoreViews(Options, panel=Panel.OUTPUT):
-    """What is shown of a scored text, in place of its figures."""
+    """Options that show lines or tokens with their scores instead of a summary."""
 
     per_line: bool = same(LineByLine, "per_line")
     per_token: bool = setting(
@@ -212,7 +212,7 @@ def perplexity(
 def _put_set(
     loaded: Sequence[LoadedModel], text: ScoredText, text_sets: Options, out: Output
 ) -> None:
-    """Write how probable it is that each model writes a text of a set."""
+    """Print the log-probability that each model generates a text in a set, given by a flag."""
     flag = text_sets.given[0]
     if text.given:
         raise UsageError(f"give {flag} or {text.given[0]}, not both")
@@ -232,7 +232,7 @@ def _load(
     machine: Machine,
     files: Sequence[str],
 ) -> list[LoadedModel]:
-    """Return the models; one that reads both ways as two, where that is possible."""
+    """Load the models to score with; a bidirectional one is split by direction if possible."""
     from seqgen.store.loading import Work, load, load_directions
 
     fit = views.fit
@@ -249,7 +249,7 @@ def _load(
 def _two_sides(
     loaded: Sequence[LoadedModel], text: ScoredText, targets: Sequence[Input], inputs: Inputs
 ) -> PairsOf:
-    """Return the one FILE of targets with its sources.
+    """Pair the one FILE of targets with its file of sources.
 
     Raises:
         UsageError: there is no FILE, or more than one; or the models read no sources.
@@ -267,7 +267,7 @@ def _two_sides(
 
 @dataclass(frozen=True)
 class ScoreOutput:
-    """Shows how models score texts.
+    """Scores texts with models and prints the figures.
 
     Attributes:
         models: that score each text.
@@ -280,7 +280,7 @@ class ScoreOutput:
     out: Output
 
     def whole(self, sources: list[ScoredInput]) -> None:
-        """Write a record, or a row, for each model and each text."""
+        """Print one record or table row for each model and text."""
         from seqgen.scoring.perplexity import perplexity as score
 
         records = []
@@ -292,7 +292,7 @@ class ScoreOutput:
         put_figures(COLUMNS, records, self.out)
 
     def per_line(self, sources: list[ScoredInput], looks: AttentionView) -> None:
-        """Write the figures of each line, of several models with the one that likes it best."""
+        """Print the figures of each line; with several models, also which one scores it best."""
         from seqgen.scoring.surprisal import line_record, whose_line
 
         models, names = self.models, [loaded.stored.name for loaded in self.models]
@@ -321,7 +321,7 @@ class ScoreOutput:
             self._sign(source)
 
     def per_token(self, sources: list[ScoredInput], show: bool) -> None:
-        """Write the bits of each token under the one model, or the text coloured by them."""
+        """Print the bits of each token under one model, or the text coloured by them."""
         from seqgen.cli.shell.coloured import put_coloured
         from seqgen.scoring.perplexity import for_model, protocol
         from seqgen.scoring.surprisal import score_tokens
@@ -342,7 +342,7 @@ class ScoreOutput:
             self._sign(source)
 
     def _sign(self, source: ScoredInput) -> None:
-        """Say how the figures of a text were made, with --verbose exactly."""
+        """Print the scoring protocol of a text; with --verbose, the exact signature."""
         from seqgen.scoring.perplexity import for_model, protocol, scoring_signature
         from seqgen.text.pairs import Pairs
         from seqgen.text.reading import survey
@@ -358,7 +358,7 @@ class ScoreOutput:
 
 
 def at_least_one(records: Iterator[T], file: str) -> Iterator[T]:
-    """Yield what was scored; refuse nothing at all, as perplexity does.
+    """Yield the scored records, or raise an error if the file was empty.
 
     Raises:
         SeqgenError: there was nothing.
@@ -388,7 +388,7 @@ COLUMNS = {
 def put_figures(
     columns: dict[str, Callable[[Any], str]], records: Sequence[Any], out: Output
 ) -> None:
-    """Write a row a record, without the columns that say nothing; JSON has its records already."""
+    """Print a table of scores, without empty columns; does nothing with --json."""
     if out.json:
         return
     several = len({record.model for record in records}) > 1
@@ -403,7 +403,7 @@ def put_figures(
 
 
 def fit_on(source: ScoredInput, loaded: LoadedModel, scoring: Scoring, out: Output) -> LoadedModel:
-    """Fit a mixture's weights and a cache to a text; print them, and return the model with them."""
+    """Fit mixture weights and a cache to a text, print them, and return the fitted model."""
     from seqgen.scoring.mixture_fitting import fit
 
     by = getattr(loaded.stored, "by", None)

@@ -1,4 +1,4 @@
-"""`seqgen plugins`: what is added to seqgen, where it is from, and what could not be used."""
+"""`seqgen plugins`: list installed plugins, their origin, and load errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ABOUT = ("version", "former_flags")
 
 
 class Chosen(Options, panel=Panel.OUTPUT):
-    """Which plugins are listed."""
+    """Options of `seqgen plugins`: which plugins to list."""
 
     others: bool = setting("List only those of other distributions, and those that are left out.")
 
@@ -52,7 +52,7 @@ COLUMNS = {
 
 
 def _record(plugin: hooks.Installed) -> dict[str, Any]:
-    """Return the record of an installed plugin: its origin, version and additions."""
+    """Build the JSON record of an installed plugin: origin, version and additions."""
     return {
         "name": plugin.name,
         "version": plugin.release,
@@ -64,7 +64,7 @@ def _record(plugin: hooks.Installed) -> dict[str, Any]:
 
 
 def _left_out(plugin: hooks.LeftOut) -> dict[str, Any]:
-    """Return the record of a plugin that cannot be used, with the reason."""
+    """Build the JSON record of a plugin that could not be loaded, with the reason."""
     return {
         "name": plugin.name,
         "version": plugin.release,
@@ -76,7 +76,7 @@ def _left_out(plugin: hooks.LeftOut) -> dict[str, Any]:
 
 
 def additions(plugin: hooks.Installed) -> dict[str, list[str]]:
-    """Return the names of what a plugin adds, by the hook; options by their flags."""
+    """List what a plugin adds, by hook: names of commands, models and so on; flags of options."""
     kinds = [one.name for one in dataclasses.fields(plugin.plugin) if one.name not in ABOUT]
     added = {kind: list(getattr(plugin.plugin, kind)) for kind in kinds}
     added["tasks"] = [task.name for task in plugin.load_all(plugin.plugin.tasks)]
@@ -85,7 +85,7 @@ def additions(plugin: hooks.Installed) -> dict[str, list[str]]:
 
 
 def _flags(plugin: hooks.Installed) -> Iterator[str]:
-    """Yield the flags of the options that a plugin adds to commands of the core."""
+    """Yield the flags that a plugin adds to commands of the core."""
     for group in plugin.load_all(plugin.plugin.options.values()):
         for name, field, _ in group.flags():
             flag = field.metadata["flag"]
@@ -93,7 +93,7 @@ def _flags(plugin: hooks.Installed) -> Iterator[str]:
 
 
 def _in_words(adds: Mapping[str, list[str]]) -> Iterator[str]:
-    """Yield what a plugin adds, in words: "commands fill, predict"."""
+    """Yield phrases that describe a plugin's additions: "commands fill, predict"."""
     for kind, names in adds.items():
         if names:
             word = kind.replace("_", " ")

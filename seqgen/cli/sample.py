@@ -1,4 +1,4 @@
-"""`seqgen sample`: write text, or show how it comes about."""
+"""`seqgen sample`: generate text, or explain how it was generated."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class AlternativeOutput(Options, panel=Panel.OUTPUT):
-    """What is shown in place of texts, and how prompts are typed."""
+    """Options of `seqgen sample`: --suggest, --explain, and prompts typed at the terminal."""
 
     interactive: bool = setting(
         "Load the model once, then type prompts, one per line; Ctrl-D ends the session.",
@@ -103,7 +103,7 @@ def sample(
 
 
 def _converse(writing: TextWriter, sampling: SampleOptions) -> None:
-    """Take prompts from the terminal, each as if it were a run of its own, with the next seed."""
+    """Continue prompts typed at the terminal, adding 1 to the seed for each."""
 
     def written(prompt: str, number: int) -> Iterable[str]:
         drawing = replace(sampling, seed=sampling.seed + number)
@@ -115,7 +115,7 @@ def _converse(writing: TextWriter, sampling: SampleOptions) -> None:
 
 
 def _put_reasons(writing: TextWriter, sampling: SampleOptions, suggest: int | None) -> None:
-    """Write the most probable next tokens, or how every token of a text was chosen."""
+    """Print the most probable next tokens, or explain how each token of a text was chosen."""
     from seqgen.generation import explain as explaining
 
     loaded, out = writing.loaded, writing.out
@@ -129,7 +129,7 @@ def _put_reasons(writing: TextWriter, sampling: SampleOptions, suggest: int | No
 
 
 def _put_one(writing: TextWriter, prompt: str, sampling: SampleOptions) -> None:
-    """Write one text as it is, piece by piece."""
+    """Stream one text to standard output as it is generated."""
     from seqgen.generation.prompts import unknown_in_source
 
     for piece in _streamed(writing, prompt, sampling):
@@ -141,7 +141,7 @@ def _put_one(writing: TextWriter, prompt: str, sampling: SampleOptions) -> None:
 def _looked(
     writing: TextWriter, prompt: str, number: int, sampling: SampleOptions
 ) -> Iterator[str]:
-    """Yield the text of one source, with its alignment if one is wanted; then show its attention.
+    """Generate from one source; yield text and alignment, then show the attention if requested.
 
     Attention is read when a text is finished, so that the text comes in one piece.
     """
@@ -155,7 +155,7 @@ def _looked(
 
 
 def _streamed(writing: TextWriter, prompt: str, sampling: SampleOptions) -> Iterator[str]:
-    """Yield the pieces of a text with its prompt, before the first or after the last."""
+    """Stream a text with its echoed prompt, which comes last for right-to-left models."""
     from seqgen.generation.sample import stream
 
     backward, echo = writing.loaded.backward, prompt if writing.echoed else ""
@@ -168,7 +168,7 @@ def _streamed(writing: TextWriter, prompt: str, sampling: SampleOptions) -> Iter
 
 
 def put_explanations(explanations: Iterable[Explanation], what: str, out: Output) -> None:
-    """Write how each token came about: records, or a table each.
+    """Print how each token was chosen: JSON records, or one table per token.
 
     Args:
         explanations: a token each.
@@ -204,7 +204,7 @@ Write = Callable[[str, int], Iterable[str]]
 
 
 def converse(write: Write, quiet: bool) -> None:
-    """Continue each prompt that is typed, until Ctrl-D.
+    """Prompt at the terminal and print continuations until Ctrl-D.
 
     Ctrl-C stops the text that is being written, or discards the line that is being typed.
 
@@ -226,7 +226,7 @@ def converse(write: Write, quiet: bool) -> None:
 
 
 def _prompts() -> Iterator[str]:
-    """Yield the lines that are typed, until Ctrl-D; the arrow keys bring back earlier ones."""
+    """Yield lines typed at the terminal until Ctrl-D, with history on the arrow keys."""
     with contextlib.suppress(ImportError):  # Windows has history without it
         import readline  # noqa: F401
     while True:

@@ -1,4 +1,4 @@
-"""`seqgen tokenize`: text to ids and back; vocabularies; token files."""
+"""`seqgen tokenize`: encode and decode text, train tokenizers, write token files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PIECE = 1 << 16
 
 
 class TokenizedFiles(Options, panel=Panel.TEXT):
-    """The texts that are encoded, and how they are read."""
+    """Options for the texts to encode, and how to read them."""
 
     files: tuple[str, ...] = file_argument(
         "Text files, folders or patterns, or - for standard input.", ""
@@ -66,7 +66,7 @@ OF_TRAINING = OptionRule(("--train",), "{flag} belongs to --train KIND")
 
 
 class Encoder(Options, panel=Panel.WHAT):
-    """The tokenizer: a model's, another, or one that is trained now."""
+    """Options that choose the tokenizer: a model's, a stored one, or a new one trained here."""
 
     model: str | None = same(ModelName, "model", conflicts="--tokenizer")
     tokenizer: str | None = setting(
@@ -104,7 +104,7 @@ RESULTS = "--decode", "--pieces", "--stats", "--out"
 
 
 class TokenFiles(Overwrite, panel=Panel.SAVING):
-    """Where tokens are written."""
+    """Options for the output token files."""
 
     out: Path | None = setting(
         "Token file to write; with --train, the tokenizer's folder.",
@@ -123,7 +123,7 @@ class TokenFiles(Overwrite, panel=Panel.SAVING):
 
 
 class Encoded(Options, panel=Panel.OUTPUT):
-    """What is made of the texts, and where it goes."""
+    """Options for the form of the output: ids, pieces, statistics, decoded text or token files."""
 
     decode: bool = setting("Turn ids back into text.", conflicts=RESULTS)
     pieces: bool = setting("Print pieces of text instead of ids.", conflicts=RESULTS)
@@ -178,7 +178,7 @@ def tokenize(
 
 
 def _trained_on(names: Sequence[str], as_text: bool, out: Output) -> list[str]:
-    """Return the files that a tokenizer is trained on; see `training_files`."""
+    """Resolve the files to train a tokenizer on; see `training_files`."""
     from seqgen.text.training_files import notices_of, training_files
 
     files = [name for name in names if name != "-"]
@@ -191,7 +191,7 @@ def _trained_on(names: Sequence[str], as_text: bool, out: Output) -> list[str]:
 def _train(
     encoder: Encoder, sources: list[Input], texts: TokenizedFiles, saved: TokenFiles, out: Output
 ) -> None:
-    """Train a tokenizer on texts, and say what it is."""
+    """Train a tokenizer on texts, store it, and describe it."""
     from seqgen.text.reading import ending_of
     from seqgen.training.datasets.tokenizing import train_tokenizer
 
@@ -205,7 +205,7 @@ def _train(
 
 @dataclass(frozen=True)
 class Read:
-    """Texts, how they are read, and what takes what is made of them.
+    """Encoder or decoder of the input texts, with the methods that print or store the result.
 
     Attributes:
         sources: the texts.
@@ -225,7 +225,7 @@ class Read:
 
     @property
     def text(self) -> Iterator[str]:
-        """All of them, in pieces."""
+        """Whole input text, in pieces."""
         return join(self.sources, self.newlines, self._ending)
 
     @property
@@ -235,7 +235,7 @@ class Read:
         return ending_of(self.documents) if self.of_sources is None else LINE_END
 
     def _token_file(self) -> TokenFile | None:
-        """Return the one token file that is given, whose tokens must be the tokenizer's."""
+        """Open a single token file given as input, and check its tokenizer."""
         from seqgen.text.tokenfile import check_tokenizer
 
         file = self.sources[0].token_file if len(self.sources) == 1 else None
@@ -244,7 +244,7 @@ class Read:
         return file
 
     def put_lines(self, pieces: bool) -> None:
-        """Write the ids, or the pieces, of each line."""
+        """Print the ids, or the pieces, of each line."""
         from seqgen.training.datasets.tokenizing import tokenize as encode
 
         unknown = 0
@@ -260,7 +260,7 @@ class Read:
             self.out.notice(f"{count(unknown)} unknown, {written}")
 
     def put_decoded(self) -> None:
-        """Write the text of ids."""
+        """Decode ids and print their text."""
         from seqgen.text.reading import unix_newlines
         from seqgen.training.datasets.tokenizing import detokenize
 
@@ -278,7 +278,7 @@ class Read:
             put(text)
 
     def _rows(self) -> Iterator[list[int]]:
-        """Read lines of ids, or of `--json`'s records; refuse the ids of pairs."""
+        """Read lines of ids, or of `--json` records; records of pairs are an error."""
         from seqgen.text.reading import LINE_END, lines
         from seqgen.training.datasets.tokenizing import without_pairs
 
@@ -289,7 +289,7 @@ class Read:
             yield _row(line, number)
 
     def put_statistics(self) -> None:
-        """Write how well the vocabulary fits the texts."""
+        """Print statistics of how well the vocabulary fits the texts."""
         from seqgen.training.datasets.tokenizing import statistics, without_pairs
 
         text = self._token_file() or self.text
@@ -314,7 +314,7 @@ class Read:
         put_facts(rows)
 
     def write(self, saved: TokenFiles) -> None:
-        """Encode a text into one token file, or into a folder of several; say what was written.
+        """Encode the text into one token file, or a folder of shards, and report the result.
 
         Raises:
             UsageError: the place is an input, or holds something else, or is not to be replaced.
@@ -347,7 +347,7 @@ class Read:
 
 
 def _shown(line: TokenizedLine, pieces: bool) -> str:
-    """Write a line's ids or pieces; of a pair the source's and the target's, with a tab between."""
+    """Format a line's ids or pieces; a pair's source and target are separated by a tab."""
     sides = [line.pieces if pieces else line.ids]
     if hasattr(line, "source"):
         sides.insert(0, line.source_pieces if pieces else line.source_ids)
@@ -355,7 +355,7 @@ def _shown(line: TokenizedLine, pieces: bool) -> str:
 
 
 def _piece(piece: str) -> str:
-    """Write a piece so that none holds a space, and a line of them is one line."""
+    """Escape spaces and newlines in a token, so that tokens can be printed on one line."""
     return one_line(piece).replace(" ", "\u2581").replace("\r", "\\r")
 
 
@@ -369,7 +369,7 @@ def _row(line: str, number: int) -> list[int]:
 
 
 def _documents(file: TokenFile) -> Iterator[list[int]]:
-    """Yield a token file's ids: a document a row, or a stream in pieces."""
+    """Yield the ids in a token file: one row per document, or blocks of a stream."""
     if file.documents == "line":
         ends = map(int, file.corpus.ends)
     else:
@@ -398,7 +398,7 @@ def _put_written(path: Path, done: WrittenTokens, out: Output) -> None:
 
 @contextlib.contextmanager
 def _progress(sources: list[Input], out: Output) -> Iterator[Callable[[int], None]]:
-    """Open a bar on a terminal that takes the bytes of text done, where their number is known."""
+    """Open a progress bar on a terminal; yields a callback for the bytes of text read."""
     from seqgen.cli.shell.progress import display
     from seqgen.training.events import EncodingProgress
 
@@ -408,7 +408,7 @@ def _progress(sources: list[Input], out: Output) -> Iterator[Callable[[int], Non
 
 
 def _size(sources: list[Input]) -> int | None:
-    """Return the size of all files in bytes; None for pipes and compressed files."""
+    """Sum the sizes of files in bytes; None if one is a pipe or compressed."""
     paths = [source.content for source in sources if isinstance(source.content, Path)]
     packed = any(path.suffix in (".gz", ".xz", ".zst") for path in paths)
     return None if packed or len(paths) < len(sources) else sum(p.stat().st_size for p in paths)

@@ -30,7 +30,7 @@ Added = added_options("train")
 
 
 class RunFlags(Options, panel=Panel.SAVING):
-    """Where a run is stored, how it continues and ends."""
+    """Options for a training run: name, resuming, and when it ends."""
 
     data_option: tuple[str, ...] = setting(
         "The same as DATA; for --resume, its new place.",
@@ -68,7 +68,7 @@ class RunFlags(Options, panel=Panel.SAVING):
 
 
 class Ranks(Options, panel=Panel.PROCESSES):
-    """How the processes that torchrun has started work together."""
+    """Options for distributed training with torchrun."""
 
     shard: bool = setting(
         "Under torchrun: divide parameters, gradients and optimizer states (FSDP)."
@@ -141,7 +141,7 @@ def train(
 def _files_of_new_run(
     files: TrainingFiles, recipe: Recipe, run: RunFlags, data: Sequence[str], inputs: Inputs
 ) -> list[str | Path]:
-    """Return the files that a new run reads, where they can be read again.
+    """Resolve the input files of a new run to files that can be read again when it is resumed.
 
     Raises:
         UsageError: its name is in use, or it would replace what it reads.

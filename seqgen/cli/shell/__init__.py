@@ -1,1 +1,1 @@
-"""Shared by all commands: options and their help, input and output, tables, progress."""
+"""Shared by all commands: options and help, input and output, tables, progress bars."""

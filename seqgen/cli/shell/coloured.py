@@ -1,4 +1,4 @@
-"""A text coloured by a value for each token; off a terminal, with a digit below each token."""
+"""Text coloured by a value per token; when not on a terminal, a digit below each token instead."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Line = list[tuple[str, float]]
 
 
 def lines_of(pieces: Iterable[tuple[str, float]]) -> Iterator[Line]:
-    """Cut pieces of a text at newlines, which belong to the line that they end."""
+    """Split coloured pieces of text into lines; a newline belongs to the line that it ends."""
     line: Line = []
     for text, value in pieces:
         *whole, rest = text.split("\n")
@@ -44,7 +44,7 @@ def put_lines(
     digit: Callable[[float], str],
     legend: tuple[str, str] | None = None,
 ) -> None:
-    """Write a text, line by line, each piece on the colour of its value.
+    """Print text line by line, each piece on the background colour of its value.
 
     Where there is no colour, a line below each line has every piece's digit under its first
     character.
@@ -81,13 +81,13 @@ def _in_colour(line: Line, scale: Scale) -> Text:
 
 
 def put_coloured(tokens: Iterable[Token], out: Output) -> None:
-    """Write a text, line by line: expected tokens green, surprising ones red."""
+    """Print text line by line, with expected tokens in green and surprising ones in red."""
     legend = None if out.quiet else LEGEND
     put_lines(lines_of(_pieces(tokens)), BITS, lambda bits: f"{round(min(bits, 9))}", legend)
 
 
 def _pieces(tokens: Iterable[Token]) -> Iterator[tuple[str, float]]:
-    """Yield what each token adds to the text, with its bits."""
+    """Yield the text and the bits of each token."""
     held = 0.0  # bits of what is no whole character yet
     for token in tokens:
         bits = held + token.surprisal_bits

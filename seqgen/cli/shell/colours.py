@@ -1,4 +1,4 @@
-"""Scales of colours for values, on pages and on terminals."""
+"""Colour scales for values, in HTML and on terminals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WHITE, ORANGE, BLUE, RED, GREEN = (
 
 @dataclass(frozen=True)
 class Scale:
-    """Maps values to colours, in a straight line between two colours each.
+    """Piecewise linear scale that maps values to colours.
 
     Attributes:
         low: the value of the first colour; lower ones have it too.
@@ -29,7 +29,7 @@ class Scale:
     colours: tuple[RGB, ...]
 
     def rgb(self, value: float) -> RGB:
-        """Return the colour of a value."""
+        """Interpolate the colour of a value, as (red, green, blue)."""
         span = self.high - self.low
         share = 0.0 if span <= 0 else min(1.0, max(0.0, (value - self.low) / span))
         at = share * (len(self.colours) - 1)
@@ -39,10 +39,10 @@ class Scale:
         return red, green, blue
 
     def css(self, value: float) -> str:
-        """Return the colour as CSS writes it."""
+        """Interpolate the colour of a value, in CSS syntax."""
         return "#{:02x}{:02x}{:02x}".format(*self.rgb(value))
 
 
 def share_scale(high: float = 1.0) -> Scale:
-    """Return white for 0 and orange for `high`: for gates, and for weights of attention."""
+    """Make a scale from white at 0 to orange at `high`, for gates and attention weights."""
     return Scale(0.0, high, (WHITE, ORANGE))

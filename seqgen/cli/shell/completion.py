@@ -1,4 +1,4 @@
-"""What a shell completes: names of models, architectures, presets and choices. Loads no torch."""
+"""Shell completion of model names, architectures, presets and choices. Imports no torch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def models(incomplete: str) -> list[str]:
 
 
 def preset_names(incomplete: str) -> list[str]:
-    """Return the names of presets, whose file no other command reads."""
+    """List the names of presets for shell completion."""
     from seqgen import presets
 
     return _beginning(presets.PRESETS, incomplete)

@@ -1,4 +1,4 @@
-"""Flags made of options: a command names groups of them, and gets them checked and filled in.
+"""Command-line flags made from option dataclasses, with checks between them.
 
     @takes_options
     def sample(prompts: GivenPrompts, sampling: SampleOptions, out: Output) -> None: ...
@@ -58,7 +58,7 @@ METAVARS_OF_TYPES = {int: "N", float: "X", str: "TEXT"}
 
 
 def takes_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command whose groups of options are flags, one for each field.
+    """Decorate a command: each field of its option-group parameters becomes a flag.
 
     Parameters of other types stay as they are.
     """
@@ -96,7 +96,7 @@ def takes_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _first_of_each_name(parameters: Iterable[inspect.Parameter]) -> list[inspect.Parameter]:
-    """Leave out options whose name another one has, which a plugin may have added."""
+    """Drop parameters with duplicate names, which plugins may have added."""
     found: dict[str, inspect.Parameter] = {}
     for one in parameters:
         if one.name in found:
@@ -106,7 +106,7 @@ def _first_of_each_name(parameters: Iterable[inspect.Parameter]) -> list[inspect
 
 
 def parameter(name: str, field: dataclasses.Field, kind: Any) -> inspect.Parameter:
-    """Return the parameter of a command that sets one option.
+    """Make the signature parameter, with Typer metadata, for one option.
 
     Args:
         name: the option's.
@@ -167,7 +167,7 @@ def _metavar(flag: Flag, kind: Any) -> str:
 
 
 def _reader(flag_name: str, field: dataclasses.Field, kind: Any) -> Callable[[str], Any] | None:
-    """Make the parser of a flag's value; None for text that is taken as it is."""
+    """Make the parser of a flag's value; None for plain text."""
     flag: Flag = field.metadata["flag"]
     if flag.reads == "count":
         return functools.partial(count_of, flag_name)
@@ -186,7 +186,7 @@ def _reader(flag_name: str, field: dataclasses.Field, kind: Any) -> Callable[[st
 def _reader_of_list(
     flag_name: str, field: dataclasses.Field, kind: Any
 ) -> Callable[[str], tuple[Any, ...]]:
-    """Make the parser of a flag whose values are separated by commas."""
+    """Make the parser of a flag with comma-separated values."""
     read = _reader(flag_name, field, kind) or str
 
     def read_all(text: str) -> tuple[Any, ...]:
@@ -198,13 +198,13 @@ def _reader_of_list(
 
 
 def choices_of(kind: Any) -> tuple[str, ...]:
-    """Return the values that a setting of this type may have, if they can be listed."""
+    """List the choices of a Literal type as strings; empty for other types."""
     choices = [get_args(part) for part in (kind, *get_args(kind)) if get_origin(part) is Literal]
     return tuple(map(str, choices[0])) if choices else ()
 
 
 def _leaf(kind: Any) -> Any:
-    """Return the type that `kind` is of, or is several of, or that may be missing."""
+    """Strip Optional and containers from a type: `tuple[int, ...] | None` gives int."""
     parts = [part for part in get_args(kind) if part not in (NoneType, Ellipsis)]
     if get_origin(kind) is Literal or not parts:
         return kind
@@ -212,7 +212,7 @@ def _leaf(kind: Any) -> Any:
 
 
 class TypedOption:
-    """What a parameter of Typer makes of its text: what its parser returns, or the text itself.
+    """Replacement for Typer's pydantic-based parameter parser, which is slow to load.
 
     Typer would have pydantic call the parser, which takes a tenth of a second to load and to set
     up. `get_runtime_param` of a parameter returns such an object.
@@ -222,7 +222,7 @@ class TypedOption:
         self._read = parser or (lambda text: text)
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return a value, or a list of several, as the command takes it.
+        """Parse an option's value, or its list of values.
 
         Raises:
             BadParameter: the parser refuses it.
@@ -237,7 +237,7 @@ class TypedOption:
 
 
 def read_here(parameters: Iterable[Any]) -> None:
-    """Have the parameters of a command read without pydantic: those with a parser, text, flags.
+    """Make a command's parameters use `TypedOption` instead of pydantic where possible.
 
     Releases of Typer that know no pydantic have nothing to replace.
     """
@@ -254,7 +254,7 @@ WITHOUT_NUMBER = {"--with-ngram": "0"}
 
 
 def fill_in_numbers(arguments: Sequence[str]) -> list[str]:
-    """Return arguments with a number after each option that may stand without one."""
+    """Add the default number after options such as --with-ngram that are given without one."""
     filled: list[str] = []
     for at, argument in enumerate(arguments):
         if argument == "--":
@@ -270,7 +270,7 @@ SETTING_OF = {"layers": "num_layers", "heads": "num_heads"}
 
 
 def assignment(text: str) -> tuple[str, str]:
-    """Return the name and the value of a `--set`.
+    """Split the KEY=VALUE of a `--set` into its key and value.
 
     Raises:
         UsageError: it is not KEY=VALUE.

@@ -1,4 +1,4 @@
-"""Layout of help: options in panels, whole sentences, three examples; and the manual page.
+"""Help pages: options in panels, full sentences, three examples; and the manual page.
 
 `-h` shows the examples first, and then what most runs need; `--help` shows everything.
 """
@@ -46,7 +46,7 @@ Rows = list[tuple[str, str]]
 
 @functools.cache
 def help_texts() -> dict[str, Any]:
-    """Return the examples of each command, and the topics: the core's, then those of plugins.
+    """Collect the examples of each command and the help topics, of the core and of plugins.
 
     Each has its own in a file `help.toml`.
     """
@@ -62,17 +62,17 @@ def help_texts() -> dict[str, Any]:
 
 
 class _Help:
-    """Help of a command, and the reading of its arguments, in the place of Typer's."""
+    """Mixin for Click commands that replaces Typer's help pages and argument parsing."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments of the command line; see `read_here`."""
+        """Parse the command-line arguments without pydantic; see `read_here`."""
         read_here(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
     _short: Any = None
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters: those of the command, -h, and --help, which shows more."""
+        """List the command's parameters with -h for short help and --help for all options."""
         *params, whole = super().get_params(ctx)
         if self._short is None:
             whole.help = "Show all options, and exit."
@@ -83,7 +83,7 @@ class _Help:
         return [*params, self._short, whole]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the whole help: to a terminal in boxes, elsewhere plainly."""
+        """Print the full help: in boxes on a terminal, otherwise as plain text."""
         _put_page(self, ctx)
 
 
@@ -94,14 +94,14 @@ def _show_short(ctx: Any, parameter: Any, asked: bool) -> None:
 
 
 def width_of(stream: IO[str] | None) -> int:
-    """Return the width of help and messages in columns."""
+    """Compute the width in columns of help and messages on a stream."""
     columns = shutil.get_terminal_size((USUAL, 24)).columns
     return min(columns, WIDEST) if is_terminal(stream) else USUAL
 
 
 @contextlib.contextmanager
 def _page() -> Iterator[tuple[Console, bool]]:
-    """Yield a console whose text is put out at the end, and whether a terminal shows it."""
+    """Open a console that buffers a help page; prints it at the end."""
     from rich.console import Console
 
     terminal = is_terminal(sys.stdout)
@@ -121,7 +121,7 @@ def _page() -> Iterator[tuple[Console, bool]]:
 
 
 def put_panels(panels: Iterable[tuple[str, Rows]]) -> None:
-    """Write lists of names and what they mean, each under its title."""
+    """Print titled lists of names with their descriptions."""
     with _page() as (out, terminal):
         for title, rows in panels:
             _print_panel(out, title, rows, terminal)
@@ -147,10 +147,10 @@ def _put_page(command: Any, ctx: Any, short: bool = False) -> None:
 
 
 class CommandWithHelp(_Help, TyperCommand):
-    """A command with this help, some of whose options may stand without a number."""
+    """Click command with seqgen's help, and options whose number may be omitted."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments of the command line.
+        """Fill in omitted numbers, then parse the command-line arguments.
 
         Raises:
             UsageError: several models are named where one is meant.
@@ -167,21 +167,21 @@ class CommandWithHelp(_Help, TyperCommand):
 
 
 class CommandGroup(_Help, TyperGroup):
-    """A command that has commands of its own."""
+    """Click group with seqgen's help."""
 
 
 def _name(ctx: Any) -> str:
-    """Return a command's name without that of the program: "models show", "" for the program."""
+    """Name a command without the program: "models show"; "" for the program itself."""
     return ctx.command_path.partition(" ")[2]
 
 
 def paragraphs(text: str | None) -> list[str]:
-    """Return the paragraphs of a docstring, a line each."""
+    """Split a docstring into paragraphs, each joined into one line."""
     return [" ".join(part.split()) for part in inspect.cleandoc(text or "").split("\n\n") if part]
 
 
 def usage(command: Any) -> str:
-    """Return the usage line of a command after its name, as `[OPTIONS] DATA...`."""
+    """Format a command's usage without its name, as `[OPTIONS] DATA...`."""
     parts = ["[OPTIONS]"]
     for parameter in command.params:
         if parameter.param_type_name == "argument":
@@ -195,7 +195,7 @@ def usage(command: Any) -> str:
 
 
 def command_rows(command: Any, ctx: Any) -> list[tuple[str, Rows]]:
-    """Return the panels of a group's commands: each command, and what it does."""
+    """Build the help panels of a group: each subcommand with its summary."""
     rows: dict[str, Rows] = {}
     for name in command.list_commands(ctx) if isinstance(command, TyperGroup) else ():
         subcommand = command.get_command(ctx, name)
@@ -208,7 +208,7 @@ def command_rows(command: Any, ctx: Any) -> list[tuple[str, Rows]]:
 
 
 def option_rows(command: Any, ctx: Any, short: bool = False) -> list[tuple[str, Rows]]:
-    """Return the panels of a command's arguments and options: each name, and what it means.
+    """Build the help panels of a command: each argument and option with its description.
 
     The short help has the common options alone, in one panel, with the first sentence of each.
     """
@@ -233,13 +233,13 @@ def option_rows(command: Any, ctx: Any, short: bool = False) -> list[tuple[str, 
 
 
 def _common_options(command: Any) -> set[str]:
-    """Return the names of the options that most runs of a command need."""
+    """List the names of the options shown in a command's short help."""
     groups = getattr(command.callback, "groups", ())
     return {name for one in groups for name, f, _ in one.flags() if f.metadata["flag"].common}
 
 
 def _names(option: Any) -> str:
-    """Return an option as it is typed: "-m, --model NAME", "    --greedy"."""
+    """Format the spellings of an option: "-m, --model NAME", "    --greedy"."""
     longs = [name for name in option.opts if name.startswith("--")]
     long = " / ".join([*longs[:1], *option.secondary_opts])  # further ones are old spellings
     short = "".join(f"{name}, " for name in option.opts if name not in longs)
@@ -248,7 +248,7 @@ def _names(option: Any) -> str:
 
 
 def _with_default(parameter: Any, short: bool = False) -> str:
-    """Return an option's help with its default, unless that is off or nothing."""
+    """Append the default to an option's help, unless it is off or empty."""
     shown, default = parameter.show_default, parameter.default
     text = parameter.help or ""
     text = re.split(r"(?<=\w)[.;] ", text)[0].removesuffix(".") + "." if short else text
@@ -294,7 +294,7 @@ def _print_examples(out: Console, examples: Iterable[tuple[str, str]]) -> None:
 
 
 def manual_page(tree: Any) -> str:
-    """Return the manual page in the language of man(7).
+    """Write the manual page as troff source (man macros).
 
     Args:
         tree: the commands, of Click.
@@ -328,7 +328,7 @@ def _context(command: Any, parent: Any, name: str) -> Any:
 
 
 def _command(command: Any, parent: Any, name: str) -> Iterator[str]:
-    """Yield the lines of a command, and of its own commands."""
+    """Yield the troff lines for a command and its subcommands."""
     ctx = _context(command, parent, name)
     yield f'.SS "{_troff(ctx.command_path)} {_troff(usage(command))}"'
     for paragraph in paragraphs(command.help):
@@ -348,12 +348,12 @@ def _examples(name: str) -> Iterator[str]:
 
 
 def _as_typed(lines: list[str], indent: int = 0) -> Iterator[str]:
-    """Yield lines as they are, not filled, from a column on: the widest fit 80 columns."""
+    """Yield troff lines for text shown verbatim, indented by a number of columns."""
     yield from (f".RS {indent - 7}n", ".nf", *map(_troff, lines), ".fi", ".RE")
 
 
 def _troff(text: str) -> str:
-    """Return text that troff shows as it is."""
+    """Escape text for troff."""
     text = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
     text = text.replace("'", "\\(aq").replace("`", "\\(ga").replace("~", "\\(ti")
     return f"\\&{text}" if text.startswith(".") else text

@@ -1,4 +1,4 @@
-"""The files that a command reads: regular files, pipes and standard input, all in one way."""
+"""Input files of a command: regular files, pipes and standard input behind one interface."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Identity = tuple[int, int]
 
 
 def file_name(name: str) -> str:
-    """Return the name of a FILE as it was given; the parser of every such argument and option.
+    """Check the name of a FILE argument: it must not be empty.
 
     Raises:
         UsageError: it is empty, as it is where a shell's variable is not set.
@@ -43,12 +43,12 @@ def file_name(name: str) -> str:
 
 
 def file_path(name: str) -> Path:
-    """Return the path of a FILE; see `file_name`."""
+    """Convert a FILE argument to a path; see `file_name`."""
     return Path(file_name(name))
 
 
 def piped_input() -> IO[bytes] | None:
-    """Return standard input if something is to be read from it: a pipe, a file, a socket.
+    """Open standard input if it is a pipe, a file or a socket; None for a terminal or no input.
 
     None for no input, a terminal, or a character device such as /dev/null.
     """
@@ -57,7 +57,7 @@ def piped_input() -> IO[bytes] | None:
 
 
 def input_bytes() -> Iterator[bytes]:
-    """Yield standard input in blocks, as they come.
+    """Yield standard input in blocks as they arrive.
 
     Raises:
         SeqgenError: there is no standard input.
@@ -72,7 +72,7 @@ def input_bytes() -> Iterator[bytes]:
 
 
 def given_or_piped(names: Iterable[str | None], usage: str) -> list[str]:
-    """Return the names that are given, or `-` where something is piped in.
+    """Use the given file names, or `-` if none is given and something is piped in.
 
     Raises:
         UsageError: there is neither; says `usage`.
@@ -84,7 +84,7 @@ def given_or_piped(names: Iterable[str | None], usage: str) -> list[str]:
 
 
 class Pipe:
-    """Bytes that can be read only once from where they come, and any number of times from here."""
+    """Buffer that lets a pipe or standard input be read several times."""
 
     def __init__(self, coming: Iterator[bytes]) -> None:
         self._coming = coming
@@ -93,7 +93,7 @@ class Pipe:
         self._passed = False
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield all blocks from the first on; they are kept, so that it can be called again."""
+        """Yield all blocks from the beginning, buffering them so that this can be called again."""
         assert not self._passed, "what was passed on was not kept"
         at = 0
         while block := self._block(at):
@@ -111,7 +111,7 @@ class Pipe:
         return block
 
     def pass_on(self) -> Iterator[bytes]:
-        """Yield all blocks from the first on, and keep no more of them: for the last reader."""
+        """Yield all blocks from the beginning without buffering new ones, for the last reader."""
         kept = list(self._blocks_kept())
         self._passed = True
         return chain(kept, self._coming)
@@ -121,7 +121,7 @@ class Pipe:
         yield from iter(lambda: self._kept.read(BLOCK), b"")
 
     def begins_with(self, word: bytes) -> bool:
-        """Return whether the first bytes are `word`; waits for no more than it takes to know."""
+        """Check whether the first bytes are `word`, reading no more blocks than needed."""
         head = b""
         for block in self.blocks():
             head += block
@@ -132,7 +132,7 @@ class Pipe:
 
 @dataclass(frozen=True)
 class Input:
-    """A text, or a token file, that can be read as often as needed.
+    """Text or token file that can be read any number of times.
 
     Attributes:
         name: as it was given; of a file in a folder, its path; `-` for standard input.
@@ -146,12 +146,12 @@ class Input:
 
     @property
     def title(self) -> str:
-        """What messages call it."""
+        """Name of the input in messages."""
         return title_of(self.name)
 
     @cached_property
     def token_file(self) -> TokenFile | None:
-        """The token file that it is, opened and checked; None for a text.
+        """Input opened as a token file and checked; None for text.
 
         Raises:
             SeqgenError: it is a damaged token file.
@@ -171,7 +171,7 @@ class Input:
                 raise SeqgenError(str(error).replace(kept.name, self.title)) from None
 
     def chunks(self, newlines: str = "keep") -> Iterator[str]:
-        """Yield the text in pieces, from its start; of a token file, what it was made from.
+        """Yield the text in pieces, from its start; a token file gives its original text.
 
         Args:
             newlines: "keep", or "lf" for LF instead of CRLF.
@@ -182,7 +182,7 @@ class Input:
         return self._read(newlines, Pipe.blocks)
 
     def pass_on(self) -> Iterator[str]:
-        """Yield the text in pieces, for the only time: what comes by a pipe is not kept."""
+        """Yield the text in pieces, once: data from a pipe is not buffered."""
         return self._read("keep", Pipe.pass_on)
 
     def _read(self, newlines: str, read: Callable[[Pipe], Iterator[bytes]]) -> Iterator[str]:
@@ -202,7 +202,7 @@ class Input:
         return unix_newlines(chunks) if newlines == "lf" else chunks
 
     def text(self, newlines: str = "keep") -> str:
-        """Return the whole text.
+        """Read the whole text.
 
         Raises:
             SeqgenError: as `chunks`; or it is longer than `limits.max_line_bytes`.
@@ -210,13 +210,13 @@ class Input:
         return read_whole(self.chunks(newlines), self.title)
 
     def text_or_tokens(self) -> str | TokenFile:
-        """Return the whole text, or the token file that has lost it."""
+        """Read the whole text, or return the token file if its text is not stored."""
         tokens = self.token_file
         return self.text() if tokens is None or tokens.tells_text else tokens
 
 
 class Inputs:
-    """The files of one command. A pipe that is named in two places is read once.
+    """Input files of one command. A pipe named in two places is read only once.
 
     Args:
         quiet: say nothing.
@@ -234,7 +234,7 @@ class Inputs:
         self._folders: list[tempfile.TemporaryDirectory] = []
 
     def open(self, names: Iterable[str]) -> list[Input]:
-        """Open the files that names, folders and patterns stand for, in order.
+        """Open the files that match names, folders and patterns, in order.
 
         A file that is named twice is read once, and that is said.
 
@@ -250,7 +250,7 @@ class Inputs:
         return list(by_identity.values())
 
     def open_one(self, name: str) -> Input:
-        """Return the one file that a name means.
+        """Open the single file that a name refers to.
 
         Raises:
             UsageError: it is a folder or a pattern of several.
@@ -261,19 +261,19 @@ class Inputs:
         return source
 
     def read_text(self, name: str, documents: Documents) -> str:
-        """Return the text of a file or of a folder, whole, if it is not too long to be held."""
+        """Read the whole text of a file or folder, if it is short enough to hold in memory."""
         from seqgen.text.reading import ending_of, join_files
 
         files = (source.chunks() for source in self.open([name]))
         return read_whole(join_files(files, ending_of(documents)), title_of(name))
 
     def read_text_or_tokens(self, name: str, documents: Documents) -> str | TokenFile:
-        """Read a text as `read_text` does, or open the one token file that has lost its text."""
+        """Read a text as `read_text` does, or open a token file without text."""
         sources = self.open([name])
         return sources[0].text_or_tokens() if len(sources) == 1 else self.read_text(name, documents)
 
     def keep(self, names: Iterable[str]) -> list[str | Path]:
-        """Return names that can be read again and again, now and when training is resumed.
+        """Replace piped inputs by cached copies, so that a resumed run can read them again.
 
         What comes by a pipe is kept in the cache, and so are the texts of records. A file that is
         named twice is left out the second time, and that is said.
@@ -296,7 +296,7 @@ class Inputs:
         return kept
 
     def keep_held_out(self, val: str) -> str:
-        """Resolve the value of `--val`: a share, "none", or a file that can be read again."""
+        """Resolve `--val`: a fraction, "none", or a file that can be read again."""
         if val != "-" and not Path(val).exists():  # a share, none, or refused where it is read
             return val
         from seqgen import store
@@ -352,7 +352,7 @@ class Inputs:
         return self._known[identity]
 
     def _kept(self, source: Input) -> Path:
-        """Keep what comes by a pipe in the cache, once; return where it is."""
+        """Copy data from a pipe to the cache, once, and return its path."""
         from seqgen import store
         from seqgen.text.file_kinds import ending_of_text
         from seqgen.text.tokenfile import MAGIC
@@ -367,7 +367,7 @@ class Inputs:
         return self._kept_texts[source.identity]
 
     def _kept_texts_of(self, source: Input) -> Path:
-        """Keep the texts of a file of records in the cache, and say what was left out."""
+        """Extract the texts of a file of records to the cache, and report skipped records."""
         from seqgen import store
         from seqgen.text.reading import CHUNK_BYTES, joined_blocks
         from seqgen.text.records import Texts, holds_records, is_parquet
@@ -384,7 +384,7 @@ class Inputs:
         return self._linked(kept, f"{_stem(source)}.txt")
 
     def _linked(self, kept: Path, name: str) -> Path:
-        """Return a link to a file of the cache, whose own name is a hash.
+        """Create a link with a readable name to a cached file, whose own name is a hash.
 
         A model is called by the name of its text, and a person must be able to say it.
         """
@@ -410,7 +410,7 @@ def _identity(status: os.stat_result | None) -> Identity | None:
 
 
 def _standard_input() -> os.stat_result | None:
-    """Return the status of standard input; None where there is none, or it is no file."""
+    """Stat standard input; None if it is closed or not a file."""
     if sys.stdin is None or sys.stdin.closed:
         return None
     try:
@@ -420,7 +420,7 @@ def _standard_input() -> os.stat_result | None:
 
 
 def _blocks_of(path: Path) -> Iterator[bytes]:
-    """Yield what comes by a FIFO, which is opened when it is first read."""
+    """Yield the blocks of a named pipe, which is opened at the first read."""
     try:
         with path.open("rb", buffering=0) as pipe:
             yield from iter(lambda: pipe.read(BLOCK), b"")
@@ -429,7 +429,7 @@ def _blocks_of(path: Path) -> Iterator[bytes]:
 
 
 def join(sources: Iterable[Input], newlines: str, ending: str = "") -> Iterator[str]:
-    """Yield the texts of several files as one, for the only time; see `text.reading.join_files`."""
+    """Yield the texts of several files as one, without buffering; see `text.reading.join_files`."""
     from seqgen.text.reading import join_files, unix_newlines
 
     chunks = join_files((source.pass_on() for source in sources), ending)

@@ -1,4 +1,4 @@
-"""The settings of an architecture, of training and of the data; and presets: as help lists them."""
+"""Lists of all settings (of an architecture, training and data) and of presets, for help."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES_OF_TYPES = {int: "whole number", float: "number", bool: "true or false", s
 
 
 def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
-    """Return every setting that `train --model NAME` takes, as `models --architectures` shows it.
+    """List all settings of `train --model NAME`, as `models --architectures` shows them.
 
     The architecture's own come from `registry.DEFAULTS` where that file has them, so that its code,
     and torch, is not loaded.
@@ -60,7 +60,7 @@ def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
 
 
 def described(config: type[Config]) -> dict[str, dict[str, Any]]:
-    """Return the record of each setting of a configuration (doc, type, default), by its name."""
+    """Describe each setting of a configuration class: doc, type and default, by name."""
     kinds = config.types()
     return {
         name: {
@@ -75,13 +75,13 @@ def described(config: type[Config]) -> dict[str, dict[str, Any]]:
 
 
 def _type_name(kind: Any) -> str:
-    """Return the name of a type for help; for `T | None`, that of T."""
+    """Format a type for help; `T | None` is shown as T."""
     base = next((part for part in get_args(kind) if part in NAMES_OF_TYPES), kind)
     return "choice" if choices_of(kind) else NAMES_OF_TYPES[base]
 
 
 def facts_line(setting: Mapping[str, Any]) -> str:
-    """Return a setting in a sentence: what it means, its allowed values, and its default."""
+    """Describe a setting in one sentence: meaning, allowed values and default."""
     choices = setting["choices"]
     allowed = f"one of {', '.join(choices)}" if choices else setting["type"]
     bounds = f", {setting['bounds']}" if setting["bounds"] else ""
@@ -91,7 +91,7 @@ def facts_line(setting: Mapping[str, Any]) -> str:
 
 
 def put_presets(out: Output) -> None:
-    """Write what each preset is."""
+    """Print all presets with their descriptions."""
     from seqgen.presets import PRESETS
 
     facts = "name", "architecture", "summary"
@@ -100,7 +100,7 @@ def put_presets(out: Output) -> None:
 
 
 def put_settings(architecture: str, out: Output, only: str | None = None) -> None:
-    """Write the settings of an architecture, of training and of the data, all or those searched.
+    """Print the settings of an architecture, training and data, all or those that match a search.
 
     Raises:
         UsageError: there is no such architecture or setting.

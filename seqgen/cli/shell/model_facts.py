@@ -1,4 +1,4 @@
-"""What `seqgen models` shows of one model: a record, six facts, a curve, or everything."""
+"""What `seqgen models show` prints: a record, six main facts, a loss curve, or all details."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from seqgen.wording import plural
 
 
 def describe(model: store.StoredModel) -> dict[str, Any]:
-    """Return the keys of `seqgen models --json`; null where a model does not tell."""
+    """Build the record of a model for `seqgen models --json`; unknown values are null."""
     from seqgen.text.tokenizers import kind_in
 
     config, record, result, tokenizer = {}, {}, {}, None
@@ -50,7 +50,7 @@ def describe(model: store.StoredModel) -> dict[str, Any]:
 
 
 def put_model(model: store.StoredModel, tokenizer: dict[str, Any], everything: bool) -> None:
-    """Write what a model is: six facts, the curve and the settings; or all there is."""
+    """Print a model's six main facts, loss curve and settings, or every detail."""
     put_facts(_all_facts(model, tokenizer) if everything else six_facts(model, tokenizer))
     for line in _loss_curve(model):
         put(f"{line}\n")
@@ -73,7 +73,7 @@ def _all_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str,
 
 
 def _named_facts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the facts of a table under its name, and those of tables within it."""
+    """Yield the entries of a nested table as dotted names with values."""
     if not isinstance(value, dict):
         yield name, value
         return
@@ -82,7 +82,7 @@ def _named_facts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, str]:
-    """Return the six main facts about a model, and those that only some kinds have."""
+    """List the six main facts of a model, and those of its kind."""
     config, record = model.config, model.record
     result, data = store.result_of(model), store.data_of(record)
     training = config.get("training") or {}
@@ -118,7 +118,7 @@ def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, 
 
 
 def _since(model: store.StoredModel, setting: str) -> str:
-    """Say what has become of the model that a setting of training names, if it has changed."""
+    """Report whether a model that this one was trained from has been changed or removed since."""
     origin = store.origins_of(model)[setting]
     if origin is None:
         return ", which is gone or has been trained again"
@@ -127,7 +127,7 @@ def _since(model: store.StoredModel, setting: str) -> str:
 
 
 def mixture_facts(model: store.StoredModel) -> dict[str, Any] | None:
-    """Return the key `mixture` of `seqgen models show --json`; None for any other model.
+    """Build the key `mixture` of `seqgen models show --json`; None for other models.
 
     `parts` has the `name` of each when it was mixed, and its `path` now: null if it is gone or has
     changed since. A copy is in the mixture's folder.
@@ -145,7 +145,7 @@ def mixture_facts(model: store.StoredModel) -> dict[str, Any] | None:
 
 
 def _mixed(model: store.StoredModel) -> dict[str, str]:
-    """Return the facts about the parts and weights of a mixture; none for other models."""
+    """Describe the parts and weights of a mixture; empty for other models."""
     facts = mixture_facts(model)
     if facts is None:
         return {}
@@ -167,7 +167,7 @@ def _mixed(model: store.StoredModel) -> dict[str, str]:
 
 
 def _part(mixture: store.StoredModel, name: str, path: str | None) -> str:
-    """Say where a part of a mixture is."""
+    """Describe where a part of a mixture is stored."""
     if path is None:
         return f"{name} (gone or changed since: mix again with seqgen mix)"
     if Path(path) == mixture.path.resolve():
@@ -204,7 +204,7 @@ def _validation(result: dict[str, Any], unit: str) -> str:
 
 
 def settings_apart(config: dict[str, Any]) -> dict[str, str]:
-    """Return by group the settings of a model that are not the defaults of its architecture."""
+    """Group the settings of a model that differ from its architecture's defaults."""
     lines = {}
     for group, defaults in _defaults(config).items():
         apart = [
@@ -218,7 +218,7 @@ def settings_apart(config: dict[str, Any]) -> dict[str, str]:
 
 
 def _defaults(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return by group the defaults of the architecture, as its optimizer and schedule set them."""
+    """Compute an architecture's default settings under its optimizer and schedule, by group."""
     row = registry.known_architecture(config["architecture"])
     # A later version may have stored an architecture that this one does not know.
     defaults = row.defaults() if row else {"model": dict.fromkeys(config["model"]), "training": {}}
@@ -235,14 +235,14 @@ def _defaults(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _in_line(value: Any) -> str:
-    """Return a value on one line; of a setting, as `--set` takes it."""
+    """Format a value on one line, in the syntax of `--set`."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
     return one_line(value) if isinstance(value, str) else str(value)
 
 
 def losses_by_step(model: store.StoredModel) -> dict[str, list[tuple[float, float]]]:
-    """Return the losses of a model in training and in validation, by step; none if it has none."""
+    """Read the training and validation losses of a model by step; empty if it has none."""
     records = model.logged(store.METRICS)
     return {
         name: [(record["step"], record[key]) for record in records if key in record]
@@ -251,12 +251,12 @@ def losses_by_step(model: store.StoredModel) -> dict[str, list[tuple[float, floa
 
 
 def unit_of_loss(model: store.StoredModel) -> str:
-    """Return the unit of a model's losses: nats/token or nats/label."""
+    """Name the unit of a model's loss: nats/token or nats/label."""
     return f"nats/{registry.unit_of(model.config['architecture'])}"
 
 
 def _loss_curve(model: store.StoredModel) -> list[str]:
-    """Return the picture of a model's losses by step, if it was trained by steps."""
+    """Draw a model's losses by step as text, if it was trained in steps."""
     losses = losses_by_step(model)
     lines = curve([(".", losses["training"]), ("o", losses["validation"])])
     title = f"{unit_of_loss(model)} by step: . in training, o in validation (during training)"
@@ -264,7 +264,7 @@ def _loss_curve(model: store.StoredModel) -> list[str]:
 
 
 def _ngrams(grams: dict[str, Any]) -> str:
-    """Say what is stored of the n-grams of one order."""
+    """Describe the stored n-grams of one order."""
     parts = [f"{count(grams['stored'])} stored of {significant(grams['possible'], 4)} possible"]
     if grams["held_out_unseen"] is not None:
         parts.append(f"{percentage(grams['held_out_unseen'])} of the held-out ones never seen")

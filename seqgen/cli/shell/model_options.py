@@ -1,4 +1,4 @@
-"""The trained model that a command reads with, and the machine; kinds with ways of their own."""
+"""Options that choose a trained model and a device, and checks of the kind of model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Threads(Options, panel=Panel.MACHINE):
-    """How many processor cores a command takes."""
+    """Option for the number of CPU threads."""
 
     threads: int | None = setting(
         "Number of CPU threads.", low=1, high=MOST_THREADS, without="one per core", reads="threads"
@@ -40,7 +40,7 @@ class Threads(Options, panel=Panel.MACHINE):
 
 
 class Device(Threads, panel=Panel.MACHINE):
-    """Where to compute."""
+    """Option for the device to compute on."""
 
     device: str = setting(
         "Where to compute; auto uses a GPU if there is one.",
@@ -52,7 +52,7 @@ class Device(Threads, panel=Panel.MACHINE):
 
 
 class ExactMachine(Device, panel=Panel.MACHINE):
-    """Where to compute, and in which floating-point numbers."""
+    """Options for the device and the floating-point precision."""
 
     precision: Precision = setting(
         "Number format: auto, float32, float64 or bf16.",
@@ -62,7 +62,7 @@ class ExactMachine(Device, panel=Panel.MACHINE):
 
 
 class Machine(ExactMachine, panel=Panel.MACHINE):
-    """Where to compute, and in which numbers; matrices may be reduced to bf16, int8 or int4."""
+    """Options for the device and precision, including quantization to bf16, int8 or int4."""
 
     precision: ReadingPrecision = setting(
         "Number format: auto (float32), float32, float64, or for matrices bf16, int8 or int4.",
@@ -72,7 +72,7 @@ class Machine(ExactMachine, panel=Panel.MACHINE):
 
 
 class ModelNames(Options, panel=Panel.MODEL):
-    """The trained models that a command measures."""
+    """Option for the trained models to measure."""
 
     model: tuple[str, ...] = setting(
         "Trained model: a name or a path. A+B mixes several. Repeat the option to compare models.",
@@ -84,12 +84,12 @@ class ModelNames(Options, panel=Panel.MODEL):
 
     @property
     def names(self) -> Sequence[str | None]:
-        """The names; None for the latest model."""
+        """Model names given; (None,) stands for the latest model."""
         return self.model or (None,)
 
 
 class ModelName(Options, panel=Panel.MODEL):
-    """The trained model that a command reads."""
+    """Option for the trained model to read with."""
 
     model: str | None = setting(
         "Trained model: a name or a path. A+B or A:0.7+B:0.3 mixes several.",
@@ -101,7 +101,7 @@ class ModelName(Options, panel=Panel.MODEL):
 
 
 class StoredName(Options):
-    """The model that a command is about."""
+    """Argument for the stored model that a command is about."""
 
     name: str | None = argument(
         "Trained model: a name or a path; the latest if none is given.",
@@ -111,7 +111,7 @@ class StoredName(Options):
 
 
 class FixedSeed(Options, panel=Panel.MACHINE):
-    """The seed of a command whose figures are compared between runs."""
+    """Option for a seed with a fixed default, so that figures are reproducible."""
 
     seed: int = setting(
         "Random seed; fixed by default, so that figures can be compared.",
@@ -123,7 +123,7 @@ class FixedSeed(Options, panel=Panel.MACHINE):
 
 
 class ReadModel(ModelName, panel=Panel.TEXT):
-    """The trained model that a command writes or scores with."""
+    """Options for the trained model to generate or score with."""
 
     looked_up: CacheOptions = group(CacheOptions)
     label: tuple[str, ...] = setting(
@@ -135,7 +135,7 @@ class ReadModel(ModelName, panel=Panel.TEXT):
     machine: Machine = group(Machine)
 
     def load(self, of_source: LookOptions, rows: int, max_tokens: int) -> LoadedModel:
-        """Return the model, with its cache and the labels of its texts.
+        """Load the model, with its cache and the labels to condition on.
 
         Args:
             of_source: what is asked of a model that writes from sources, which others refuse
@@ -160,7 +160,7 @@ class ReadModel(ModelName, panel=Panel.TEXT):
 
 
 def refuse_text_model(of_source: LookOptions, model: str | None) -> None:
-    """Refuse, before it is loaded, a stored model of text that is asked about its sources.
+    """Raise an error if options about sources are given for a text model, before loading it.
 
     Args:
         of_source: what is asked of a model that writes from sources.
@@ -186,7 +186,7 @@ def refuse_text_model(of_source: LookOptions, model: str | None) -> None:
 
 @dataclass(frozen=True)
 class CommandVariant:
-    """What a command does for a kind of model; `Task.serves` names one.
+    """Implementation of a command for one kind of model; `Task.serves` names one.
 
     Attributes:
         put: does it; takes those options of the command that have a meaning.
@@ -211,7 +211,7 @@ class CommandVariant:
 
 
 def served(context: typer.Context, names: Sequence[str | None]) -> bool:
-    """Serve models in a way of their own, if their task has one for this command.
+    """Run a task's own variant of the command, if its models have one; return whether it ran.
 
     Args:
         context: of the command.
@@ -234,6 +234,6 @@ def served(context: typer.Context, names: Sequence[str | None]) -> bool:
 
 
 def typed(context: typer.Context) -> list[str]:
-    """Return the names of the parameters that the user gave, in the order of the command's."""
+    """List the parameters that the user typed, in the command's order."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]

@@ -1,4 +1,4 @@
-"""What goes to standard output, and what to standard error."""
+"""Output of commands: results on standard output, messages on standard error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ANY_WIDTH = 1 << 16
 
 
 def is_terminal(stream: IO[Any] | None) -> bool:
-    """Return whether a person looks at this stream."""
+    """Check whether a stream is a terminal."""
     try:
         return stream is not None and stream.isatty()
     except ValueError:  # closed
@@ -37,12 +37,12 @@ def is_terminal(stream: IO[Any] | None) -> bool:
 
 
 def as_shown(text: str, stream: IO[Any] | None) -> str:
-    """Return a text as a stream takes it: a terminal harmless, anything else as it is."""
+    """Escape control characters in a text if the stream is a terminal."""
     return harmless(text) if is_terminal(stream) else text
 
 
 def can_redraw(stream: IO[Any] | None) -> bool:
-    """Return whether a stream is a terminal that can write over what it shows.
+    """Check whether a stream is a terminal that can redraw lines.
 
     One without a name, or called dumb, cannot; nor the one that `!` in a Jupyter notebook opens.
     """
@@ -52,7 +52,7 @@ def can_redraw(stream: IO[Any] | None) -> bool:
 
 
 def say(message: str) -> None:
-    """Write a line to standard error, if anybody still reads it."""
+    """Print a line on standard error, ignoring a closed stream."""
     if sys.stderr is not None:
         stream = FailingStream(sys.stderr)
         stream.write(as_shown(message, sys.stderr) + "\n")
@@ -64,7 +64,7 @@ _announced: list[str] = []
 
 
 def announce(message: str) -> None:
-    """Say a line right before the first result, or at the end of a command that has none.
+    """Print a message just before the first result, or at the end if there is none.
 
     A command that is refused before does not say it: then the problem is the only line.
     """
@@ -72,18 +72,18 @@ def announce(message: str) -> None:
 
 
 def say_announced() -> None:
-    """Say what has been announced so far."""
+    """Print the pending announcements."""
     while _announced:
         say(_announced.pop(0))
 
 
 def forget_announced() -> None:
-    """Drop what has been announced and not said."""
+    """Discard the pending announcements."""
     _announced.clear()
 
 
 class FailingStream:
-    """A stream that may fail: its reader leaves, its terminal hangs up, its disk is full.
+    """Output stream that reports a full disk as an error and a closed pipe as the end.
 
     What is written to it from then on goes nowhere, also what Python writes at its exit.
     """
@@ -95,13 +95,13 @@ class FailingStream:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write text."""
+        """Write text to the stream."""
         with self._failing_quietly():
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Send it off."""
+        """Flush the stream."""
         with self._failing_quietly():
             self._stream.flush()
 
@@ -116,7 +116,7 @@ class FailingStream:
 
 
 class Output(Options, panel=Panel.OUTPUT):
-    """Where a command's results and notices go: what every command is handed.
+    """Output options of a command (--json, --quiet, --verbose), with methods that print.
 
     Results are data on standard output; what is said about them goes to standard error.
     """
@@ -131,32 +131,32 @@ class Output(Options, panel=Panel.OUTPUT):
     )
 
     def record(self, record: Any) -> bool:
-        """Write a record if records are asked for; return whether they are."""
+        """Print a record as JSON if --json is given; return whether it is."""
         return self.records((record,))
 
     def records(self, records: Iterable[Any]) -> bool:
-        """Write records, each as it comes, if they are asked for; return whether they are."""
+        """Print records as JSON as they arrive if --json is given; return whether it is."""
         for record in records if self.json else ():
             put_record(record)
         return self.json
 
     def announce(self, message: str) -> None:
-        """Say something before the first result, unless the user wants nothing but errors."""
+        """Print a message before the first result, unless --quiet is given."""
         if not self.quiet:
             announce(message)
 
     def announce_seed(self, seed: int) -> None:
-        """Say a seed that was drawn, on a terminal or with --verbose; records have it anyway."""
+        """Announce a drawn seed on a terminal or with --verbose; JSON records include it anyway."""
         if self.explains or (is_terminal(sys.stdout) and not self.json):
             self.announce(f"seed {seed}")
 
     def notice(self, message: str) -> None:
-        """Say something about the results, unless the user wants nothing but errors."""
+        """Print a message about the results, unless --quiet is given."""
         if not self.quiet:
             say(message)
 
     def uses(self, models: Iterable[LoadedModel], seed: int | None = None) -> None:
-        """Note models, and a seed that was drawn, for --record; say engines with --verbose."""
+        """Note the models and a drawn seed for --record; print engines with --verbose."""
         from seqgen.engines.native.library import library, outdated
 
         models = list(models)
@@ -179,17 +179,17 @@ class Output(Options, panel=Panel.OUTPUT):
 
     @property
     def explains(self) -> bool:
-        """Whether it is said how each figure was made."""
+        """Check whether to explain how each figure was computed."""
         return self.verbose and not self.quiet
 
     @property
     def draws(self) -> bool:
-        """Whether pictures are drawn with characters on standard error."""
+        """Check whether to draw character graphics on standard error."""
         return not (self.json or self.quiet)
 
 
 class RecordedOutput(Output, panel=Panel.OUTPUT):
-    """The output of a command whose results `seqgen replay` can make again."""
+    """Output options of a command whose results `seqgen replay` can reproduce."""
 
     json: bool = same(Output, "json")
     quiet: bool = same(Output, "quiet")
@@ -205,7 +205,7 @@ class RecordedOutput(Output, panel=Panel.OUTPUT):
 
 
 def write_utf8() -> None:
-    """Have both standard streams take any text, in UTF-8, whatever the locale is.
+    """Switch both output streams to UTF-8, whatever the locale.
 
     The names of files may hold bytes that are not UTF-8; those are written as they are.
     """
@@ -215,7 +215,7 @@ def write_utf8() -> None:
 
 
 def standard_output() -> IO[str]:
-    """Return standard output, after what has been announced.
+    """Return standard output, after printing pending announcements.
 
     Raises:
         SeqgenError: it is closed.
@@ -227,7 +227,7 @@ def standard_output() -> IO[str]:
 
 
 def put(text: str) -> None:
-    """Write data to standard output, now.
+    """Write text to standard output and flush it.
 
     Raises:
         SeqgenError: there is no standard output.
@@ -236,7 +236,7 @@ def put(text: str) -> None:
 
 
 def put_bytes(chunks: Iterable[bytes]) -> None:
-    """Write data as it is, but to a terminal as `harmless` text; see `put`."""
+    """Write raw bytes to standard output; on a terminal, escape control characters."""
     out = standard_output()
     out.flush()
     if is_terminal(out):
@@ -247,7 +247,7 @@ def put_bytes(chunks: Iterable[bytes]) -> None:
 
 
 def put_record(record: Any) -> None:
-    r"""Write a dataclass, or a dictionary, as a line of JSON in UTF-8.
+    r"""Print a dataclass or dictionary as one line of JSON in UTF-8.
 
     What is not finite is null. A byte of a file's name that is not UTF-8 is written as `\xe9`.
     """
@@ -272,12 +272,12 @@ def _as_json(value: Any) -> Any:
 
 
 def one_line(text: str) -> str:
-    r"""Write a newline as `\n` and a backslash as `\\`, so that a text takes one line."""
+    r"""Escape newlines and backslashes, so that a text fits on one line."""
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def say_protocols(records: Iterable[Any], out: Output) -> None:
-    """Say how records were made: their protocols, once a model; with --verbose each signature."""
+    """Print the scoring protocols of records, once per model; with --verbose every signature."""
     for model, protocol in dict.fromkeys((r.model, r.protocol) for r in records):
         out.notice(f"{model}: {protocol}")
     for record in records if out.explains else ():
@@ -285,7 +285,7 @@ def say_protocols(records: Iterable[Any], out: Output) -> None:
 
 
 def shown(text: str, heading: str, alignment: str | None = None) -> str:
-    """Return one of several texts as standard output takes it: a line, or a headed block.
+    """Format one of several texts for standard output: one line, or a block with a heading.
 
     Args:
         text: it.
@@ -299,13 +299,13 @@ def shown(text: str, heading: str, alignment: str | None = None) -> str:
 
 
 def unescape(text: str) -> str:
-    r"""Read `\n`, `\t` and `\\` in an argument."""
+    r"""Decode `\n`, `\t` and `\\` in an argument."""
     meant = {"n": "\n", "t": "\t", "\\": "\\"}
     return re.sub(r"\\([nt\\])", lambda found: meant[found[1]], text)
 
 
 def console(stream: IO[str]) -> Console:
-    """Return a rich console; it has colour and width only where `stream` is a terminal.
+    """Make a rich console with colour and width only if `stream` is a terminal.
 
     What it prints is text, and no markup: a file may be called `[b].txt`. On a terminal, control
     characters of the text are escaped.

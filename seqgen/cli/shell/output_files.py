@@ -1,4 +1,4 @@
-"""Where a command writes: never over what it reads, nor over what something else has written."""
+"""Checks of output paths: never overwrite an input, or a file that seqgen did not write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PICTURES, PAGES = (".svg", ".png"), (".html", ".htm")
 
 
 class Curves(Options, panel=Panel.OUTPUT):
-    """Where curves are drawn."""
+    """Option for a plot of curves."""
 
     plot: Path | None = setting(
         "Draw the curves into an .svg or .png file as well. Needs matplotlib.",
@@ -33,7 +33,7 @@ class Curves(Options, panel=Panel.OUTPUT):
 
 
 class Overwrite(Options, panel=Panel.SAVING):
-    """Whether a file that an earlier run has written is replaced."""
+    """Option to replace an existing output file."""
 
     overwrite: bool = setting("Replace the output of an earlier run.")
 
@@ -46,7 +46,7 @@ def check_out(
     is_kind: Callable[[Path], bool],
     flag: str = "--out",
 ) -> Path:
-    """Return the file to write, with links followed.
+    """Check and resolve an output file: not an input, and replaced only with --overwrite.
 
     Args:
         out: where the user wants it; an empty file may stand there already.
@@ -76,7 +76,7 @@ def check_out(
 
 
 def check_out_folder(out: Path, is_own: Callable[[PurePath], bool], overwrite: bool) -> Path:
-    """Return the folder to write, with links followed.
+    """Check and resolve an output folder: replaced only if it is seqgen's own.
 
     Args:
         out: where the user wants it.
@@ -102,7 +102,7 @@ def check_out_folder(out: Path, is_own: Callable[[PurePath], bool], overwrite: b
 
 
 def check_picture(plot: Path, inputs: Iterable[Input]) -> Path:
-    """Refuse a picture that cannot be drawn, or that would replace another file; return its place.
+    """Check that a picture can be drawn and replaces no other file; return its path.
 
     Raises:
         UsageError: see `check_out`.
@@ -115,7 +115,7 @@ def check_picture(plot: Path, inputs: Iterable[Input]) -> Path:
 
 
 def check_html(html: Path, inputs: Iterable[Input], flag: str) -> Path:
-    """Refuse a page that would replace another file; return its place.
+    """Check that an HTML page replaces no other kind of file; return its path.
 
     Raises:
         UsageError: see `check_out`.
@@ -126,7 +126,7 @@ def check_html(html: Path, inputs: Iterable[Input], flag: str) -> Path:
 
 
 def check_tokenizer_folder(out: Path, sources: Iterable[Input], overwrite: bool) -> None:
-    """Refuse a folder whose tokenizer is not seqgen's, or is not to be replaced.
+    """Check that a tokenizer folder may be written or replaced.
 
     Raises:
         UsageError: says what is there.
@@ -155,7 +155,7 @@ def _refuse_inputs(out: Path, sources: Iterable[Input], flag: str = "--out") -> 
 
 
 def check_replaced_model(name: str | None, sources: Iterable[str | Path]) -> None:
-    """Refuse to replace a model by what is read from its folder.
+    """Raise an error if a model to be replaced is also an input.
 
     Raises:
         UsageError: an input would be gone.
@@ -169,14 +169,14 @@ def check_replaced_model(name: str | None, sources: Iterable[str | Path]) -> Non
 
 
 def is_token_file(path: Path) -> bool:
-    """Return whether a file begins as a token file does, whatever its name."""
+    """Check by its first bytes whether a file is a token file."""
     from seqgen.text.tokenfile import MAGIC
 
     return begins_with(path, MAGIC)
 
 
 def confirm_deleting(paths: Iterable[Path], yes: bool) -> None:
-    """Ask whether folders may be deleted, unless that is clear.
+    """Ask for confirmation before deleting folders, unless --yes is given.
 
     Raises:
         UsageError: nobody can be asked.

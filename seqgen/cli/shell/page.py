@@ -1,4 +1,4 @@
-"""A self-contained page: no network, light and dark, readable on a phone and on paper.
+"""Self-contained HTML page: no network access, light and dark themes, printable.
 
 Everything that comes from a text or a model passes through `escape`. The page's policy lets its
 one script run, by its hash, and nothing else; it lets nothing be loaded.
@@ -35,7 +35,7 @@ STYLE, SCRIPT = (
 
 @dataclass(frozen=True)
 class PageSection:
-    """A part of a page.
+    """Section of an HTML page.
 
     Attributes:
         title: its heading, as plain text.
@@ -47,12 +47,12 @@ class PageSection:
 
     @property
     def anchor(self) -> str:
-        """The name by which a link finds it."""
+        """Id of the section, for links."""
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-") or "section"
 
 
 class ReportSection(Generic[Found]):
-    """A section of the page that `seqgen report` writes about a model of text.
+    """Section of the page that `seqgen report` writes; plugins add their own.
 
     Plugins offer objects of subclasses; see `hooks.Plugin.sections`. A page has the section once,
     with a part for each model.
@@ -70,7 +70,7 @@ class ReportSection(Generic[Found]):
     key: str = ""
 
     def look(self, loaded: LoadedModel, passages: Passages) -> Found | None:
-        """Look at how a model deals with a text.
+        """Analyse how a model treats some passages.
 
         Args:
             loaded: the model, of text.
@@ -85,11 +85,11 @@ class ReportSection(Generic[Found]):
         raise NotImplementedError
 
     def body(self, found: Found) -> str:
-        """Write what was found as HTML."""
+        """Render the results as HTML."""
         raise NotImplementedError
 
     def commands(self, found: Found, model: str, file: str) -> list[str]:
-        """List the command lines that show the same, other than that of the records.
+        """List command lines that reproduce the section.
 
         Args:
             found: what was found.
@@ -99,12 +99,12 @@ class ReportSection(Generic[Found]):
         return []
 
     def record(self, found: Found) -> Any:
-        """Return the figures for the records, as JSON has them."""
+        """Return the results as figures for the JSON record."""
         return None
 
 
 def page(title: str, sections: Sequence[PageSection], reload: int = 0) -> str:
-    """Return a page as HTML.
+    """Render an HTML page of sections.
 
     Args:
         title: its heading, as plain text.
@@ -133,7 +133,7 @@ def page(title: str, sections: Sequence[PageSection], reload: int = 0) -> str:
 
 
 def figure(caption: str, label: str, body: str, kinds: str = "walk", tag: str = "div") -> str:
-    """Return a figure whose parts arrow keys move through, those of class `v`.
+    """Render an HTML figure; the arrow keys step through its parts of class `v`.
 
     Args:
         caption: as HTML.
@@ -150,23 +150,23 @@ def figure(caption: str, label: str, body: str, kinds: str = "walk", tag: str = 
 
 
 def visible(text: str) -> str:
-    """Return a text in which characters that cannot be shown are replaced, newlines kept."""
+    """Replace control characters in a text, except newlines, by visible ones."""
     return wording.visible(text, kept="\n\t") or "\u2205"
 
 
 def write_page(path: Path, html: str) -> None:
-    """Replace a file by a page, in one step."""
+    """Write an HTML page to a file atomically."""
     write_bytes(path, html.encode("utf-8", "replace"))
 
 
 def is_page(path: Path) -> bool:
-    """Return whether a file is a page that seqgen has written."""
+    """Check whether a file is an HTML page written by seqgen."""
     with path.open("rb") as file:
         return MARK.encode() in file.read(1024)
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]], caption: str, left: int = 1) -> str:
-    """Return a table as HTML; the first `left` columns are text, the others figures.
+    """Render an HTML table; the first `left` columns are left-aligned text.
 
     Args:
         names: of the columns.
@@ -193,5 +193,5 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]], caption: str, lef
 
 
 def beside(parts: Iterable[str]) -> str:
-    """Return parts side by side, where the window is wide enough."""
+    """Lay out HTML parts side by side if the window is wide enough."""
     return f'<div class="beside">{"".join(f"<div>{part}</div>" for part in parts)}</div>'

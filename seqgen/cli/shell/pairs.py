@@ -1,4 +1,4 @@
-"""Pairs of a source and a target: from FILEs, or held out by a model; how they are translated."""
+"""Pairs of sources and targets: opened from files, or held out by a model; translation options."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HELD_OUT = "held-out"
 
 
 class SourceVectorFile(Options, panel=Panel.TEXT):
-    """The vectors that a model writes from."""
+    """Option for the file of source vectors that a model generates from."""
 
     source_vectors: str | None = setting(
         "The .npy or .safetensors file of the vectors that a model of vectors writes from.",
@@ -40,7 +40,7 @@ class SourceVectorFile(Options, panel=Panel.TEXT):
 
 @dataclass(frozen=True)
 class TextOf:
-    """A FILE as a text that can be read any number of times."""
+    """Text of an input file, with a newline setting; can be read any number of times."""
 
     source: Input
     newlines: str
@@ -52,7 +52,7 @@ class TextOf:
 
 @dataclass(frozen=True)
 class PairsOf:
-    """Pairs in the place of one FILE: of two files, or held out.
+    """Pairs that take the place of an input file: from two files, or held out.
 
     Attributes:
         name: what records call them.
@@ -69,7 +69,7 @@ ScoredInput = Input | PairsOf
 
 
 def held_out_pairs_by(models: Sequence[LoadedModel]) -> PairsOf:
-    """Return the pairs that all of some models hold out.
+    """Open the held-out pairs that several models have in common.
 
     Raises:
         SeqgenError: a model holds out none, or other pairs than another.
@@ -85,7 +85,7 @@ def held_out_pairs_by(models: Sequence[LoadedModel]) -> PairsOf:
 
 
 def two_sides(source: Input | None, vectors: str | None, target: Input) -> PairsOf:
-    """Return the pairs of a file of sources, or of vectors, and a file of targets.
+    """Combine a file of sources, or of vectors, with a file of targets.
 
     Raises:
         UsageError: as they are opened: one is a token file.
@@ -105,7 +105,7 @@ def two_sides(source: Input | None, vectors: str | None, target: Input) -> Pairs
 
 
 def lines_of(source: Input, newlines: str) -> TextOf:
-    """Return a FILE whose lines are one side of pairs, or pairs.
+    """Open a file as lines of text; a token file is an error.
 
     Raises:
         UsageError: it is a token file.
@@ -125,7 +125,7 @@ ONE_FILE = (
 
 
 class PairFiles(Options, panel=Panel.TEXT):
-    """The files of pairs that a command is given: of both sides, or one, which a subclass adds."""
+    """Options for files of pairs: sources and targets, or one file that a subclass adds."""
 
     source: str | None = setting(
         "For pairs in two files: the sources, a line each; needs --target.",
@@ -145,23 +145,23 @@ class PairFiles(Options, panel=Panel.TEXT):
 
     @property
     def file(self) -> str | None:
-        """The one file of pairs, or of text."""
+        """File of the text, or of pairs in one file; overridden by subclasses."""
         return None
 
     @property
     def of_pairs(self) -> str | None:
-        """The option of a side that was given, if one was: those are for models of pairs."""
+        """First option given that only models of pairs support, or None."""
         sides = ("--source", "--source-vectors", "--target")
         return next((option for option in sides if option in self.given), None)
 
     @property
     def any(self) -> bool:
-        """Whether anything was given."""
+        """Check whether any file option was given."""
         return self.file is not None or self.of_pairs is not None
 
 
 def given_pairs(inputs: Inputs, files: PairFiles) -> ScoredInput | None:
-    """Open the pairs that were given, in one FILE or one for each side; None if none were."""
+    """Open the files of pairs given on the command line; None if none were."""
     file, source, target = files.file, files.source, files.target
     check_one_pipe(source, target)
     if target is None:
@@ -171,7 +171,7 @@ def given_pairs(inputs: Inputs, files: PairFiles) -> ScoredInput | None:
 
 
 def check_one_kind(models: Sequence[LoadedModel]) -> bool:
-    """Refuse models of text beside models of pairs; return whether these are of pairs.
+    """Check that models all read text or all read pairs; return True for pairs.
 
     Raises:
         UsageError: there are both: no FILE is for both.
@@ -185,7 +185,7 @@ def check_one_kind(models: Sequence[LoadedModel]) -> bool:
 
 
 def check_translates(loaded: LoadedModel, option: str | None) -> None:
-    """Refuse an option that is for models that write from sources, for any other model.
+    """Raise an error if an option for translators is given for another model.
 
     Raises:
         UsageError: it was given, and the model is another.
@@ -196,7 +196,7 @@ def check_translates(loaded: LoadedModel, option: str | None) -> None:
 
 
 def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> ScoredInput:
-    """Return the text that one model holds out, or that several do.
+    """Open the held-out text, or held-out pairs, that the models have in common.
 
     Raises:
         SeqgenError: a model holds out nothing, or other text than another.
@@ -220,7 +220,7 @@ def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> ScoredInput:
 
 
 def as_text(loaded: LoadedModel, given: ScoredInput) -> Iterable[str] | Pairs:
-    """Read a FILE as the model scores it: a text in pieces, or pairs.
+    """Read an input as the model scores it: text in pieces, or pairs.
 
     Raises:
         UsageError: it is a token file, and the model reads pairs.
@@ -232,13 +232,13 @@ def as_text(loaded: LoadedModel, given: ScoredInput) -> Iterable[str] | Pairs:
 
 
 def as_scored(loaded: LoadedModel, given: ScoredInput) -> Iterable[str] | TokenFile | Pairs:
-    """Read a FILE as `as_text` does, or open it if it is a token file for a model of text."""
+    """Read an input as `as_text` does, or open it as a token file for a text model."""
     text_alone = isinstance(given, Input) and not loaded.conditioning.in_pairs
     return (text_alone and given.token_file) or as_text(loaded, given)
 
 
 def as_pairs(loaded: LoadedModel, given: ScoredInput, newlines: str) -> Pairs:
-    """Return the pairs of a FILE, or of what stands in its place.
+    """Read an input as pairs, and check that the model supports its sources.
 
     Args:
         loaded: what reads them: one with labels reads lines that have some, or that have those
@@ -261,7 +261,7 @@ def as_pairs(loaded: LoadedModel, given: ScoredInput, newlines: str) -> Pairs:
 
 
 def check_one_pipe(*files: str | None) -> None:
-    """Refuse standard input in the place of two files.
+    """Raise an error if two inputs are both standard input.
 
     Raises:
         UsageError: two of the names are "-".
@@ -272,7 +272,7 @@ def check_one_pipe(*files: str | None) -> None:
 def translating(
     translation: Translation, scores: TranslationScores, batch_size: int
 ) -> Translating:
-    """Make the settings of translating and of scoring translations from options.
+    """Build the settings for translating and scoring from command-line options.
 
     Raises:
         UsageError: an option is wrong.
@@ -289,7 +289,7 @@ def translating(
 
 
 def score_rows(evaluations: Sequence[Evaluation]) -> Iterator[list[str]]:
-    """Yield the rows of a table of evaluations: a metric each, then the classes of length.
+    """Yield table rows of translation scores: each metric, then each length bucket.
 
     Args:
         evaluations: of models of pairs, by the same metrics on the same pairs.
@@ -310,7 +310,7 @@ def score_rows(evaluations: Sequence[Evaluation]) -> Iterator[list[str]]:
 
 
 def say_cut(model: str, cut: int, pairs: int, most: int, out: Output) -> None:
-    """Say how many translations reached the greatest length, if any."""
+    """Report how many translations were cut off at the maximum length."""
     if cut:
         of = f"{count(cut)} of {plural(pairs, 'translation')}"
         out.notice(f"{model}: {of} cut at {most} tokens (--max-tokens)")

@@ -1,4 +1,4 @@
-"""Pictures drawn by matplotlib, an extra: lines, and heat maps of attention."""
+"""Pictures drawn with matplotlib, an optional dependency: line plots and heat maps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MARK = "seqgen "
 
 
 def is_picture(path: Path) -> bool:
-    """Return whether a file is a picture that seqgen has drawn: what it says of itself does."""
+    """Check by its metadata whether a file is a picture that seqgen drew."""
     with path.open("rb") as file:
         head = file.read(2048)
     png, svg = b"tEXtSoftware\0" + MARK.encode(), f"<dc:title>{MARK}".encode()
@@ -28,7 +28,7 @@ def is_picture(path: Path) -> bool:
 
 
 def save_picture(path: Path, figure: Figure) -> None:
-    """Write a figure of matplotlib into an .svg or .png file."""
+    """Save a matplotlib figure as .svg or .png."""
     from matplotlib import __version__ as matplotlib_version
     from matplotlib import rc_context
 
@@ -59,7 +59,7 @@ def draw_lines(
     marker: str = "o",
     title: str = "",
 ) -> None:
-    """Draw a line for each series, in the order of its points.
+    """Plot one line per series and save the picture.
 
     Args:
         path: an .svg or .png file.
@@ -103,7 +103,7 @@ MOST_INCHES = 60.0
 def draw_heat_map(
     path: Path, weights: np.ndarray, rows: Sequence[str], columns: Sequence[str], title: str
 ) -> None:
-    """Draw weights as a grid of shades, the darker the larger.
+    """Draw a matrix of weights as a heat map and save the picture.
 
     Args:
         path: an .svg or .png file.

@@ -1,4 +1,4 @@
-"""How the process treats text, threads and memory; what must be set before torch is loaded."""
+"""Process setup before torch is imported: text encoding, threads, memory allocation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def prepare(work: str) -> None:
-    """Set up the process for a command; variables that the user has set stay as they are.
+    """Set up the process and its environment variables for a command; keeps those the user has set.
 
     Args:
         work: what the command does most of the time; see `seqgen.hooks.Command`.
@@ -41,7 +41,7 @@ def prepare(work: str) -> None:
 
 
 def keep_freed_memory(keep: bool) -> None:
-    """Have glibc keep what is freed for the next step, which needs as much again; or give it back.
+    """Tune glibc to keep freed memory for the next training step, or to return it.
 
     Given back and asked for anew, each page costs a fault: a fifth of an LSTM's training step. Runs
     that are to save memory have it given back: what one block is gathered into, by another thread,
@@ -59,7 +59,7 @@ def keep_freed_memory(keep: bool) -> None:
 
 
 def end_in_a_line() -> None:
-    """Have the process end with one line if a large file is cut short while it is mapped.
+    """Exit with a one-line error if a memory-mapped file is truncated (SIGBUS).
 
     It does so by a signal, which Python cannot handle: only the compiled library can.
     """
@@ -70,7 +70,7 @@ def end_in_a_line() -> None:
 
 
 def use_threads(threads: int | None) -> int | None:
-    """Have torch and the compiled kernels compute with so many threads; None leaves their choice.
+    """Set the number of threads of torch and of the compiled kernels; None keeps the default.
 
     They read the variables when they are loaded; what is there already is told.
     """

@@ -1,4 +1,4 @@
-"""How training looks: a live bar or plain lines while it runs, and a summary when it has ended."""
+"""Training progress: a live bar or plain log lines, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LINE_SECONDS = 10.0
 
 @contextlib.contextmanager
 def display(out: Output) -> Iterator[Report]:
-    """Open a display on standard error that takes the events of a run."""
+    """Open a progress display on standard error; yields a callback for training events."""
     if out.quiet:
         yield lambda event: None
     elif can_redraw(sys.stderr):
@@ -57,7 +57,7 @@ def display(out: Output) -> Iterator[Report]:
 
 
 def describe(event: Started) -> str:
-    """Return one line about the run that begins: what, how large, how long."""
+    """Summarise a run that starts in one line: architecture, size and budget."""
     config = event.training
     budget = plural(getattr(config, config.budget), config.budget.removesuffix("s"))
     return (
@@ -68,7 +68,7 @@ def describe(event: Started) -> str:
 
 
 def describe_further(event: Started) -> str:
-    """Return one line about how it is trained."""
+    """Summarise the training settings of a run in one line."""
     vocabulary = f"{plural(event.vocab_size, 'token')} in the vocabulary"
     if event.source_vocab_size is not None:
         vocabulary = (
@@ -79,7 +79,7 @@ def describe_further(event: Started) -> str:
 
 
 class Figures:
-    """Formats the figures that both displays show."""
+    """Formatter of training figures for both progress displays."""
 
     def __init__(self) -> None:
         self.started: Started | None = None
@@ -87,7 +87,7 @@ class Figures:
         self.accuracy: float | None = None
 
     def validation(self, event: Validated) -> str:
-        """Return a validation in one line, and remember it."""
+        """Format a validation result in one line, and remember it."""
         self.val_loss = event.val_loss
         self.accuracy = event.figures.get("accuracy")
         # Most validations are the best so far, so only the others are marked.
@@ -96,7 +96,7 @@ class Figures:
         return f"step {count(event.step)}  {figures}{worse}"
 
     def _validated(self) -> list[str]:
-        """Return the last validation's loss, and bits per character or the accuracy of labels.
+        """Format the last validation loss with bits per character, or label accuracy.
 
         The loss of what is no language model is of no code of the text, and so in no such bits.
         """
@@ -109,20 +109,20 @@ class Figures:
         return [loss] if bits is None else [loss, f"{figure(bits, 3)} bits/char"]
 
     def parts(self, event: Iteration) -> list[str]:
-        """Return loss, validation loss, bits per character and speed, the most important first."""
+        """Format loss, validation loss, bits per character and speed, most important first."""
         parts = [f"loss {figure(event.train_loss)}", *self._validated()]
         unit = self.started.unit if self.started else "token"
         return [*parts, f"{count(event.tokens_per_second)} {unit}s/s"]
 
 
 class _Display:
-    """Shows the events of a run; subclasses say lines and show what changes."""
+    """Base class of progress displays, which receive training events."""
 
     def __init__(self, verbose: bool = False) -> None:
         self._figures, self._verbose = Figures(), verbose
 
     def take(self, event: Event) -> None:
-        """Show an event."""
+        """Show a training event."""
         if isinstance(event, Started):
             self._figures.started = event
             self._say(describe(event))
@@ -136,15 +136,15 @@ class _Display:
         self._show(event)
 
     def _say(self, line: str) -> None:
-        """Write a line."""
+        """Print a line."""
         say(line)
 
     def _show(self, event: Event) -> None:
-        """Show a sample, or how far the run is."""
+        """Show a sample or the progress of the run."""
 
 
 class LineDisplay(_Display):
-    """Plain lines, for a log: progress every few seconds, and every other event."""
+    """Progress as plain log lines, every few seconds and for every other event."""
 
     _said = -math.inf
 
@@ -163,7 +163,7 @@ LEAST_BAR, SHARE_AND_ETA = 12, 22
 
 
 class LiveDisplay(_Display):
-    """A bar with loss, speed and the time left; notices, validations and samples scroll above it.
+    """Progress bar with loss, speed and remaining time; other events scroll above it.
 
     On a narrow terminal the last figures are left out. The bar, the loss and the time left are
     always shown.
@@ -196,7 +196,7 @@ class LiveDisplay(_Display):
         self._bar.stop()
 
     def _fitting(self, event: Iteration) -> str:
-        """Return the figures that fit on the terminal's line, beginning with the loss."""
+        """Select as many figures as fit on the terminal's line, loss first."""
         loss, *others = self._figures.parts(event)
         room = self._console.width - LEAST_BAR - SHARE_AND_ETA
         line = loss
@@ -232,13 +232,13 @@ INDENT = 17
 
 
 def how_to_resume(result: TrainingResult) -> str:
-    """Return the line that ends a run which was stopped before its budget was spent."""
+    """Tell how to resume a run that stopped before its budget was spent."""
     done = plural(result.steps, "step")
     return f"stopped after {done}; resume with: seqgen train --resume {result.name}"
 
 
 def summarise(result: TrainingResult, events: Iterable[ListenerEvent] = ()) -> None:
-    """Write to standard error how a run ended, how good its model is, and what to try.
+    """Print the result of a run on standard error: quality of the model, and next commands.
 
     Args:
         result: of the run.
@@ -278,7 +278,7 @@ def _summarise(result: TrainingResult) -> None:
 
 
 def _put_members(name: str, members: Mapping[str, Any]) -> None:
-    """Show what networks that were trained side by side have, alone and together."""
+    """Print the losses of networks trained side by side, separately and as an ensemble."""
     each = zip(members["losses"], members["weights"], strict=True)
     rows = {f"{name}-{i}": (loss, weight(value)) for i, (loss, value) in enumerate(each, 1)}
     together = "mixed by a gate" if members.get("gate") else "together"
@@ -287,7 +287,7 @@ def _put_members(name: str, members: Mapping[str, Any]) -> None:
 
 
 def _put_mixture(network: str, mixture: Mapping[str, Any]) -> None:
-    """Show what a network, an n-gram model and their mixture have."""
+    """Print the losses of a network, an n-gram model and their mixture."""
     shares = zip((network, mixture["ngram"]), mixture["weights"], strict=True)
     weights = ", ".join(f"{name} {weight(value)}" for name, value in shares)
     if mixture["by_order"]:
@@ -303,7 +303,7 @@ def _put_mixture(network: str, mixture: Mapping[str, Any]) -> None:
 
 
 def _put_parts(rows: Mapping[str, tuple[float, str]], tokens: int) -> None:
-    """Show the loss of each model, and what is said of it; tokens are those that were scored."""
+    """Print the loss of each part of a mixture with a remark, on a number of scored tokens."""
     say("  weights fitted on the first half of the held-out part;")
     # Of a large held-out part, not all are used.
     say(f"  nats/token on {plural(tokens, 'token')} of the other half:")
@@ -313,19 +313,19 @@ def _put_parts(rows: Mapping[str, tuple[float, str]], tokens: int) -> None:
 
 
 def _writes(result: TrainingResult) -> str:
-    """Return the command that the new model is for."""
+    """Name the command that generates text with the new model."""
     stored = store.StoredModel(Path(result.path))
     vectors = stored.config["model"].get("source_features") is not None
     return "beam-search --source-vectors FILE" if vectors else stored.task.try_it
 
 
 def _unit(result: TrainingResult) -> str:
-    """Return the unit that losses are averaged over: token or label."""
+    """Name the unit that losses are averaged over: token or label."""
     return registry.unit_of(result.architecture)
 
 
 def _table(result: TrainingResult) -> None:
-    """Show how a run ended, and what its model writes."""
+    """Print a table of how a run ended, and a sample of the model's text."""
     early = {
         "patience": "early: validation stopped improving",
         "converged": "early: the text's likelihood stopped rising",
@@ -363,7 +363,7 @@ def _table(result: TrainingResult) -> None:
 
 
 def _is_used_up(result: TrainingResult) -> bool:
-    """Return whether a longer run on the same text would not give a better model."""
+    """Check whether a longer run on the same text would not improve the model."""
     if (result.epochs or 0.0) < LEAST_PASSES:
         return False
     return result.stopped == "patience" or result.best_step < USED_UP * result.steps

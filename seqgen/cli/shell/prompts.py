@@ -1,4 +1,4 @@
-"""What a command that writes continues: arguments, a file, or standard input."""
+"""Prompts of a command: arguments, a file, or standard input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROMPTS = "PROMPT", "--prompt-file", "--source", "--source-vectors"
 
 
 class GivenPrompts(Options, panel=Panel.TEXT):
-    """What the command line has of prompts: arguments, a file that is one, a file of sources."""
+    """Options for prompts: arguments, a prompt file, or a file of sources."""
 
     prompts: tuple[str, ...] = argument(
         "Text to continue; each argument is a prompt of its own. If text is piped in, each line is "
@@ -49,22 +49,22 @@ class GivenPrompts(Options, panel=Panel.TEXT):
 
     @cached_property
     def files(self) -> list[Input]:
-        """The file that is read, if there is one."""
+        """File that prompts are read from, as a list; empty if there is none."""
         name = self.source or self.prompt_file
         return [Inputs().open_one(name)] if name else []
 
     @cached_property
     def is_piped(self) -> bool:
-        """Whether prompts are read from standard input, one a line."""
+        """Check whether prompts are read from standard input, one per line."""
         return not self.given and piped_input() is not None
 
     @property
     def are_listed(self) -> bool:
-        """Whether prompts are the lines of a file or of standard input, or a file's vectors."""
+        """Check whether prompts are lines of a file or standard input, or a file's vectors."""
         return bool(self.source_vectors or self.source) or self.is_piped
 
     def texts(self, loaded: LoadedModel, out: Output) -> Iterable[str] | Sequence[Vectors]:
-        """Read the prompts, or begin to: the lines of a file come one after the other.
+        """Read the prompts; lines of a file are read lazily.
 
         Given ones are a sequence: the default prompt, which is empty, if there is none. A file is
         one prompt; as a source, without the newline at its end.
@@ -92,7 +92,7 @@ class GivenPrompts(Options, panel=Panel.TEXT):
         return self.prompts or ("",)
 
     def check_for(self, loaded: LoadedModel) -> None:
-        """Refuse sources for a model that writes from none, and no source for one that does.
+        """Raise an error if the model needs sources and has none, or the reverse.
 
         Raises:
             UsageError: says which.
@@ -109,7 +109,7 @@ class GivenPrompts(Options, panel=Panel.TEXT):
 
 
 def say_unknown(count: int, out: Output, texts: str = "sources") -> None:
-    """Say how much of the sources, or of other texts, the model does not know, if anything."""
+    """Report how many tokens of the sources, or of other texts, the model does not know."""
     if count:
         unknown = plural(count, "token")
         out.notice(f"{unknown} of the {texts} unknown to the model, and read as <unk>")
@@ -118,7 +118,7 @@ def say_unknown(count: int, out: Output, texts: str = "sources") -> None:
 def piped_lines(
     nothing: str, out: Output, read: Callable[[Iterable[str]], Iterable[str]] = iter
 ) -> Iterable[str]:
-    """Return the lines of standard input, as they come.
+    """Read lines from standard input lazily.
 
     Args:
         nothing: what follows if there is none, in words.
@@ -132,21 +132,21 @@ def piped_lines(
 
 
 def _lines_of(name: str, chunks: Iterable[str], nothing: str, out: Output) -> Iterable[str]:
-    """Return the lines of a text as prompts, one each, as they come."""
+    """Read the lines of a text lazily as prompts."""
     from seqgen.generation.prompts import Lines
 
     return Lines(name, content_of(name, without_newlines(name, chunks), nothing, out))
 
 
 def without_newlines(name: str, chunks: Iterable[str]) -> Iterator[str]:
-    """Return the lines of a text, without the LF that ends each."""
+    """Read the lines of a text lazily, without their newlines."""
     from seqgen.text.reading import lines
 
     return (line.removesuffix("\n") for line in lines(chunks, name))
 
 
 def content_of(name: str, content: Iterable[T], nothing: str, out: Output) -> Iterator[T]:
-    """Yield what a text has; if that is nothing, say so in the words of `nothing`."""
+    """Yield the contents of a text; report `nothing` if it is empty."""
     empty = True
     for part in content:
         empty = False

@@ -1,4 +1,4 @@
-"""How a record was made, which `--record` puts into it: all that is needed to make it again."""
+"""Record of a command for `--record`: all that is needed to reproduce its results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PACKAGES = ("numpy", "torch")
 
 @dataclass
 class Invocation:
-    """A command, as far as it is known.
+    """Running command, with the models and files that it has used so far.
 
     Attributes:
         arguments: what was typed after `seqgen`.
@@ -42,19 +42,19 @@ class Invocation:
     recording: bool = False
 
     def take(self, values: Mapping[str, Any]) -> None:
-        """Note the options of the command, by name, and that its records are to say them."""
+        """Store the command's option values, and turn recording on."""
         self.recording = True
         given = {k: v for k, v in values.items() if v is not None and k not in NO_OPTIONS}
         self.options = {key: _plain(value) for key, value in given.items()}
         self.seed = values.get("seed")
 
     def use(self, models: Iterable[LoadedModel]) -> None:
-        """Note models."""
+        """Add models to the record."""
         if self.recording:
             self.models |= {loaded.stored.name: loaded.stored.digest for loaded in models}
 
     def read(self, path: Path) -> None:
-        """Note a file; those of a model are noted with the model."""
+        """Add an input file to the record; a model's own files are part of the model."""
         from seqgen import store
 
         if self.recording and not path.resolve().is_relative_to(store.models_folder().resolve()):
@@ -63,7 +63,7 @@ class Invocation:
             self.files[str(path)] = digest_of(path)
 
     def facts(self) -> dict[str, Any]:
-        """Return the value of `run` in a record."""
+        """Build the value of `run` in a record."""
         command, *arguments = self.arguments
         return {
             "command": command,
@@ -79,7 +79,7 @@ class Invocation:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON can hold it."""
+    """Convert a value to JSON types."""
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     return value if isinstance(value, bool | int | float | str) else str(value)
@@ -87,7 +87,7 @@ def _plain(value: Any) -> Any:
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Return the versions that results depend on; no package is loaded for it."""
+    """List the versions of Python and of packages that affect results, without importing them."""
     from importlib import metadata
 
     packages = {package: metadata.version(package) for package in PACKAGES}
@@ -96,7 +96,7 @@ def versions() -> dict[str, str]:
 
 @functools.cache
 def machine() -> dict[str, str]:
-    """Return the platform and the processor of this machine."""
+    """Describe the platform and processor of this machine."""
     from seqgen.store.cache import processor
 
     return {"platform": platform.platform(), "processor": processor()}
@@ -107,6 +107,6 @@ run = Invocation([])
 
 
 def begin(arguments: list[str]) -> None:
-    """Note that a command begins."""
+    """Start the record of a command."""
     global run
     run = Invocation(arguments)

@@ -1,4 +1,4 @@
-"""A rich console that shows control characters of what it prints, and keeps its own styling."""
+"""Rich console that escapes control characters in printed text but keeps its own styling."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from seqgen.wording import harmless
 
 
 class Screen(Console):
-    """The console of a terminal; see `harmless`."""
+    """Rich console that escapes control characters; see `harmless`."""
 
     def render_str(self, text: str, **styling: Any) -> Text:
-        """Escape a string before it is laid out, so that the columns of a table stay aligned."""
+        """Escape a string before layout, so that table columns stay aligned."""
         return super().render_str(harmless(text), **styling)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Escape what comes in another form than as a string."""
+        """Escape control characters in renderables other than strings."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=harmless(segment.text))

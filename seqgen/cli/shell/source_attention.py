@@ -1,4 +1,4 @@
-"""Attention on the command line: what is asked for, a heat map of shades, pictures."""
+"""Attention to the source on the command line: options, heat maps of characters, pictures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ IN_PLACE_OF_ATTENTION = OptionRule((*ATTENTION_VIEWS, "--plot"), "give {other} o
 
 
 class Picture(Options, panel=Panel.ATTENTION):
-    """Where the heat map of a text's attention is drawn."""
+    """Option for a picture of a text's attention."""
 
     plot: Path | None = setting(
         "Draw the heat map into an .svg or .png file as well; further texts get FILE-1, FILE-2 and "
@@ -47,13 +47,13 @@ class Picture(Options, panel=Panel.ATTENTION):
     )
 
     def of(self, look: L) -> L:
-        """Return the options about sources, with attention turned on if a picture is drawn."""
+        """Return the source options with attention turned on if a picture is requested."""
         return look if self.plot is None else replace(look, attention=True)
 
 
 @dataclass
 class AttentionView:
-    """Shows the attention of finished texts, one after the other.
+    """Prints or plots the attention of finished texts, one at a time.
 
     Attributes:
         options: what is asked for.
@@ -74,7 +74,7 @@ class AttentionView:
             self._place()
 
     def at(self, loaded: LoadedModel, line: ScoredLine) -> AttentionRecord | None:
-        """Compute the attention of a scored target to its source; None if it is not asked for."""
+        """Compute the attention of a scored target to its source; None if not requested."""
         if not self.options.shows_something:
             return None
         from seqgen.generation.from_source import SourceReader
@@ -83,7 +83,7 @@ class AttentionView:
         return reader.look_at((line.source, line.text), line.scored.tokens.tolist())
 
     def put(self, look: AttentionRecord | None, title: str) -> None:
-        """Show what a text read of its source.
+        """Print the alignment and attention heat map of a text, or save its picture.
 
         Args:
             look: it; None where nothing is asked for.
@@ -103,14 +103,14 @@ class AttentionView:
             put_heat_map(weights, look.target_pieces, look.source_pieces, title)
 
     def _place(self) -> Path:
-        """Return where the next picture goes."""
+        """Choose the file name of the next picture."""
         number = f"-{self.count}" if self.count else ""
         path = self.plot.with_name(f"{self.plot.stem}{number}{self.plot.suffix}")
         return check_picture(path, self.inputs)
 
 
 def whose(options: LookOptions, shape: Sequence[int]) -> str:
-    """Say which attention is shown of (layers, heads, T, L)."""
+    """Describe which layers and heads of attention (layers, heads, T, L) are shown."""
     heads, (layers, each) = options.heads, shape[:2]
     layer = f"mean of {layers} layers" if layers > 1 else "attention"
     layer = layer if heads.layer is None else f"layer {heads.layer}"
@@ -120,7 +120,7 @@ def whose(options: LookOptions, shape: Sequence[int]) -> str:
 
 
 def label(piece: str) -> str:
-    """Return a token as a row or a column is labelled."""
+    """Format a token as a row or column label."""
     text = piece.strip() or piece.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥")
     return visible(text)
 
@@ -128,7 +128,7 @@ def label(piece: str) -> str:
 def put_heat_map(
     weights: np.ndarray, target: Sequence[str], source: Sequence[str], title: str
 ) -> None:
-    """Draw a heat map on standard error: a row a target token, a column a source token.
+    """Draw a heat map on standard error: target tokens as rows, source tokens as columns.
 
     Shades are relative to the largest weight. One that is too wide is drawn in several parts.
 
@@ -162,7 +162,7 @@ def put_heat_map(
 
 
 def _cell(weight: float, coloured: bool) -> Text:
-    """Return a cell, as dark as its share of the largest weight."""
+    """Format a heat-map cell, shaded by its weight relative to the largest."""
     from rich.text import Text
 
     if coloured:
@@ -172,7 +172,7 @@ def _cell(weight: float, coloured: bool) -> Text:
 
 
 def _above(columns: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of labels that are written from top to bottom."""
+    """Yield the lines of column labels, written vertically."""
     labels = [
         column if len(column) <= HIGHEST_LABEL else column[: HIGHEST_LABEL - 1] + "…"
         for column in columns
@@ -183,7 +183,7 @@ def _above(columns: Sequence[str]) -> Iterator[str]:
 
 
 def _to_width(text: str, width: int) -> str:
-    """Return a text that takes exactly so many columns of a terminal."""
+    """Pad or cut a text to a number of terminal columns."""
     from rich.text import Text
 
     shown = Text(text)

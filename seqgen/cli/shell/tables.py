@@ -1,4 +1,4 @@
-"""Tables, formats of numbers and curves: rounded for people; `--json` has all digits."""
+"""Tables, number formats and curves: rounded for people; `--json` keeps all digits."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ UNITS = ((1e3, "K"), (1e6, "M"), (1e9, "B"))
 
 
 def figure(value: float | None, digits: int = 4) -> str:
-    """Return nats, bits or a perplexity with so many decimals; a dash for none."""
+    """Format nats, bits or a perplexity with a number of decimals; None gives a dash."""
     if value is None:
         return MISSING
     return f"{round(value, digits) + 0.0:,.{digits}f}"  # without a minus sign before 0
 
 
 def weight(value: float) -> str:
-    """Return the weight of a part of a mixture: 0.7312; 1.2e-05 where four decimals show 0."""
+    """Format a mixture weight: 0.7312, or 1.2e-05 if four decimals would show 0."""
     shown = figure(value)
     return shown if not value or float(shown) else significant(value, 3)
 
 
 def count(value: float | None) -> str:
-    """Return a whole number with separators: 1,115,394."""
+    """Format an integer with thousands separators: 1,115,394."""
     return MISSING if value is None else f"{value:,.0f}"
 
 
 def short_count(value: int | None) -> str:
-    """Return a number with three digits: 2,970, 47.5 K, 1.12 M, 7.24 B."""
+    """Format a number with three digits: 2,970, 47.5 K, 1.12 M, 7.24 B."""
     if value is None:
         return MISSING
     if value < 10_000:
@@ -52,40 +52,40 @@ def short_count(value: int | None) -> str:
 
 
 def named_figures(values: Mapping[str, float]) -> str:
-    """Return figures in a line, each after its name."""
+    """Format figures on one line, each after its name."""
     return ", ".join(f"{name} {figure(value)}" for name, value in values.items())
 
 
 def percentage(fraction: float | None, digits: int = 2) -> str:
-    """Return a share in percent."""
+    """Format a fraction as a percentage."""
     return MISSING if fraction is None else f"{fraction:.{digits}%}"
 
 
 def interval(value: float, half: float | None, digits: int = 4) -> str:
-    """Return a figure and half the width of its interval, if it has one: 12.34 ± 0.56."""
+    """Format a figure with half the width of its interval: 12.34 ± 0.56."""
     shown = figure(value, digits)
     return shown if half is None else f"{shown} ± {figure(half, digits)}"
 
 
 def significant(value: float, digits: int) -> str:
-    """Return a number of any size with so many significant digits: 0.7312, 1.2e+13."""
+    """Format a number with a number of significant digits: 0.7312, 1.2e+13."""
     return f"{value:.{digits}g}"
 
 
 def number(value: float | None) -> str:
-    """Return a number of any size with three significant digits; a dash for none."""
+    """Format a number with three significant digits; None gives a dash."""
     return MISSING if value is None else significant(value, 3)
 
 
 def byte_size(size: float) -> str:
-    """Return bytes as a person reads them: 512 bytes, 3.4 MB."""
+    """Format a size in bytes: 512 bytes, 3.4 MB."""
     from rich.filesize import decimal
 
     return decimal(int(size))
 
 
 def duration(seconds: float | None) -> str:
-    """Return a time span: 0.42 s, 37 s, 4 min 59 s, 2 h 05 min."""
+    """Format a time span: 0.42 s, 37 s, 4 min 59 s, 2 h 05 min."""
     if seconds is None:
         return MISSING
     if seconds < 9.95:
@@ -99,7 +99,7 @@ def duration(seconds: float | None) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Return a time span as a progress bar shows it: 4:59, 2:05:10."""
+    """Format a time span for a progress bar: 4:59, 2:05:10."""
     whole = int(seconds)
     hours, minutes = whole // 3600, whole % 3600 // 60
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
@@ -120,7 +120,7 @@ def age(created: object, now: datetime | None = None) -> str:
 
 
 def table(names: Sequence[str], left: int) -> Table:
-    """Return an empty table; the first `left` columns are text, the others figures."""
+    """Make an empty rich table; the first `left` columns are text, the others figures."""
     from rich import box
     from rich.table import Table
 
@@ -135,7 +135,7 @@ def table(names: Sequence[str], left: int) -> Table:
 
 
 def put_table(names: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> None:
-    """Write a table to standard output; the first `left` columns are text, the others figures.
+    """Print a table on standard output; the first `left` columns are text, the others figures.
 
     A table that does not fit the terminal is written as blocks: one per row, a line per column.
     """
@@ -157,7 +157,7 @@ def put_table(names: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1
 def put_columns(
     columns: Mapping[str, Callable[[Any], str]], records: Iterable[Any], left: int = 1
 ) -> None:
-    """Write a table with a row for each record; `columns` say what each column shows of it."""
+    """Print a table with one row per record; `columns` maps headings to formatters."""
     put_table(list(columns), [[show(one) for show in columns.values()] for one in records], left)
 
 
@@ -173,7 +173,7 @@ def _put_blocks(names: Sequence[str], rows: Sequence[Sequence[str]], left: int) 
 
 
 def put_facts(facts: Mapping[str, str], indent: int = 0) -> None:
-    """Write one fact per line; on a terminal a long one is wrapped below itself."""
+    """Print one fact per line; on a terminal, long ones are wrapped with an indent."""
     from rich.table import Table
 
     width = max(map(len, facts), default=0)
@@ -199,7 +199,7 @@ def curve(
     height: int = 14,
     ticks: Mapping[float, str] | None = None,
 ) -> list[str]:
-    """Draw several series of points into one picture, later ones over earlier ones.
+    """Draw several series of points as a character plot, later ones over earlier ones.
 
     Args:
         series: for each, the character that marks it, and its points (x, y).
@@ -232,14 +232,14 @@ def curve(
 
 
 def _width() -> int:
-    """Return the columns of a picture on standard output."""
+    """Choose the width in columns of a character plot on standard output."""
     if not is_terminal(sys.stdout):
         return CURVE_USUAL
     return max(CURVE_NARROWEST, min(CURVE_WIDEST, console(sys.stdout).width))
 
 
 def _five_steps(steps: Sequence[float]) -> dict[float, str]:
-    """Return five whole numbers from the first step to the last, and what they are called."""
+    """Choose five evenly spaced tick marks between the first and last step, with labels."""
     low, high = min(steps), max(steps)
     ticks = sorted({round(low + (high - low) * part / 4) for part in range(5)})
     return {tick: count(tick) for tick in ticks}

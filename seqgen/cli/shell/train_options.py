@@ -1,4 +1,4 @@
-"""What `seqgen train`, `tune`, `sweep` and `find-lr` are given: files, a model, its settings."""
+"""Options of `seqgen train`, `tune`, `sweep` and `find-lr`: files, architecture, settings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ AddedFlags = added_options("recipe")
 
 
 def task_help() -> str:
-    """Return the help of `--task`, which lists the tasks that are learned on features."""
+    """Write the help of `--task`, which lists the tasks that plugins add."""
     formats = "; ".join(f"{task.name} reads {task.example_format}" for task in registry.ON_FEATURES)
     default = next((task.default_trunk for task in registry.ON_FEATURES), None)
     encoders = "".join(
@@ -59,7 +59,7 @@ def task_help() -> str:
 
 
 def task_option() -> Any:
-    """Return the option `--task`; without a plugin that has such tasks, help leaves it out."""
+    """Make the option `--task`, hidden from help if no plugin adds a task."""
     return setting(
         task_help(),
         metavar="|".join(task.name for task in registry.ON_FEATURES),
@@ -69,7 +69,7 @@ def task_option() -> Any:
 
 
 class TrainingFiles(Options, panel=Panel.WHAT):
-    """The files of a training text, or of pairs."""
+    """Options for the files of a training text, or of pairs."""
 
     data: tuple[str, ...] = file_argument(
         "Text files, folders or patterns, - for standard input, or one token file.",
@@ -121,16 +121,16 @@ class TrainingFiles(Options, panel=Panel.WHAT):
         check_one_pipe(*self.source, *self.target)
 
     def named(self, more: Iterable[str] = ()) -> list[str]:
-        """List the files that training reads, those of DATA and `more`, targets left out."""
+        """List the files that training reads: DATA and `more`, without targets."""
         vectors = [] if self.source_vectors is None else [self.source_vectors]
         return [*self.data, *more] or [*self.source] or vectors
 
     def inputs(self, settings: Any, out: Output) -> Inputs:
-        """Return the files of the command, records read by their field."""
+        """List the input files, with the field to read from records."""
         return Inputs(out.quiet, self.field, settings.documents == "line")
 
     def held_out(self, settings: Any, inputs: Inputs) -> dict[str, str]:
-        """Return the settings `val` and `val_target`, as far as flags give them.
+        """Resolve the settings `val` and `val_target` from their flags.
 
         Their files are kept, so that they can be read again.
         """
@@ -142,7 +142,7 @@ class TrainingFiles(Options, panel=Panel.WHAT):
 
 
 class ModelKind(Options, panel=Panel.WHAT):
-    """What is trained."""
+    """Options that choose the architecture, a preset, or a model to start from."""
 
     model: str | None = setting(
         "Architecture, such as lstm, gru, transformer, ngram or seq2seq; `seqgen models "
@@ -162,12 +162,12 @@ class ModelKind(Options, panel=Panel.WHAT):
 
     @property
     def asked(self) -> dict[str, str | None]:
-        """The keywords of a `RunRequest` that name what is trained."""
+        """Keyword arguments of a `RunRequest` that choose the architecture."""
         return {"architecture": self.model, "task": self.task, "preset": self.preset}
 
 
 class MoreSettings(Options, panel=Panel.OPTIMISATION):
-    """Settings that have no flag, or come from a file."""
+    """Options for settings without a flag of their own: --set and --config."""
 
     config: Path | None = setting(
         "Read settings from a TOML file, or from a model's config.json.", reads="path"
@@ -182,17 +182,17 @@ class MoreSettings(Options, panel=Panel.OPTIMISATION):
 
     @property
     def tables(self) -> dict[str, Any]:
-        """The file's settings, as nested tables."""
+        """Settings of the --config file, as nested tables."""
         return read_config(self.config) if self.config else {}
 
     @property
     def assigned(self) -> dict[str, str]:
-        """What `--set` gives, by setting."""
+        """Values given by `--set`, by setting."""
         return dict(map(assignment, self.set_))
 
 
 class Recipe(Options, panel=Panel.WHAT):
-    """What is trained, and with which settings."""
+    """Options for what to train and with which settings."""
 
     kind: ModelKind = group(ModelKind)
 
@@ -214,7 +214,7 @@ class Recipe(Options, panel=Panel.WHAT):
     more: MoreSettings = group(MoreSettings)
 
     def settings(self, machine: SeededDevice) -> dict[str, Any]:
-        """Return the settings that flags and `--set` give, by name."""
+        """Collect the settings given by flags and `--set`, by name."""
         own = ("layers", "hidden_size", "heads", "dropout", "order", "smoothing")
         flags = {SETTING_OF.get(name, name): getattr(self, name) for name in own}
         for part in (self.given_settings, *self.added.groups):
@@ -225,11 +225,11 @@ class Recipe(Options, panel=Panel.WHAT):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """All keywords of a `RunRequest` that this group gives, except the settings."""
+        """Keyword arguments of a `RunRequest` from this group, without the settings."""
         return {**self.kind.asked, "config": self.more.tables, "parameters": self.parameters}
 
     def put_help(self, out: Output) -> bool:
-        """Write what `--preset help` or `--set help` asks for; return whether one was given."""
+        """Print what `--preset help` or `--set help` asks for; return whether one was given."""
         from seqgen.cli.shell.known_settings import put_presets, put_settings
 
         if self.kind.preset == "help":
@@ -246,13 +246,13 @@ class Recipe(Options, panel=Panel.WHAT):
 
 
 class SeededDevice(Device, panel=Panel.MACHINE):
-    """Where to compute, and from which seed."""
+    """Options for the device and the random seed."""
 
     seed: int | None = same(SampleOptions, "seed", panel=Panel.MACHINE)
 
 
 def check_no_model_name(data: Iterable[str]) -> None:
-    """Refuse `seqgen train gru book.txt` with the flag that was meant."""
+    """Suggest the right flag for `seqgen train gru book.txt`, which is an error."""
     for name in data:
         for flag, known in (("model", registry.ARCHITECTURES), ("preset", presets.PRESETS)):
             if name in known and not Path(name).exists():

@@ -1,4 +1,4 @@
-"""How `seqgen sample` and `seqgen beam-search` write: with a model, and to standard output."""
+"""Shared by `seqgen sample` and `seqgen beam-search`: loading a model and printing its texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 
 class Echo(Options, panel=Panel.OUTPUT):
-    """Whether a prompt stands before its text."""
+    """Option to print the prompt before its text."""
 
     echo: bool | None = setting(
         "Print the prompt before the text.",
@@ -37,12 +37,12 @@ class Echo(Options, panel=Panel.OUTPUT):
 
     @property
     def on_this_terminal(self) -> bool:
-        """Whether it does on the standard output there is."""
+        """Value of --echo; by default, True if standard output is a terminal."""
         return is_terminal(sys.stdout) if self.echo is None else self.echo
 
 
 def lists_filters(options: type[WritingOptions]) -> Callable[[C], C]:
-    """Write the filters that plugins add into the docstring of a command, which lists all.
+    """Decorate a command: fill the flags of plugins' filters into its docstring.
 
     They take the place of `{constraints}`, `{filters}` and `{endings}` (those that may end texts).
     """
@@ -65,14 +65,14 @@ def lists_filters(options: type[WritingOptions]) -> Callable[[C], C]:
 
 
 def drawn(options: W, picture: Picture) -> W:
-    """Draw a seed if none is given, and turn attention on if a picture is drawn."""
+    """Draw a seed if none is given, and turn attention on if a picture is requested."""
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     return replace(options, of_source=picture.of(options.of_source), seed=seed)
 
 
 @dataclass(frozen=True)
 class TextWriter:
-    """A model that writes, what its texts continue, and how they are shown.
+    """Loaded model with its prompts and output options, which prints generated texts.
 
     Attributes:
         loaded: the model.
@@ -99,7 +99,7 @@ class TextWriter:
         echo: Echo,
         out: Output,
     ) -> TextWriter:
-        """Load a model that writes as `options` say, `rows` texts side by side.
+        """Load the model and check that it supports the prompts and options.
 
         Raises:
             UsageError: a source is to be written before its text, or the model does not continue
@@ -119,11 +119,11 @@ class TextWriter:
 
     @cached_property
     def texts(self) -> Iterable[str] | Sequence[Vectors]:
-        """The prompts; see `GivenPrompts.texts`."""
+        """Prompts, read lazily; see `GivenPrompts.texts`."""
         return self.prompts.texts(self.loaded, self.out)
 
     def is_raw(self, each: int) -> bool:
-        """Return whether the one text that is written, `each` for a prompt, stands as it is."""
+        """Check whether to print a single text as it is, without escapes or headings."""
         of_source = self.looks.options
         listed = self.prompts.are_listed
         marked = self.out.json or listed or of_source.align or of_source.align_words
@@ -132,7 +132,7 @@ class TextWriter:
     def put(
         self, records: Iterable[Written], raw: bool, number: str, heading: Callable[[Any], str]
     ) -> None:
-        """Write texts, a line or a JSON record each; a raw one as it is.
+        """Print texts: one line or JSON record each, or a single text as it is.
 
         Args:
             records: of texts.
