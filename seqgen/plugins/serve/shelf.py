@@ -47,7 +47,7 @@ class Shelf:
         left_out: the names of those that are too large, where `names` are none.
 
     Raises:
-        SeqgenError: there is no such model, or none at all.
+        SeqgenError: there is no such model, one needs a plugin that is missing, or none is stored.
         UsageError: one is no language model, or larger than the limit, or all are.
     """
 
@@ -57,6 +57,8 @@ class Shelf:
             found = [model for model in store.list_models() if is_language_model(model)]
             found = [store.find_all(model.name) for model in found]
         for stored in found:
+            for part in parts_of(stored):
+                _ = part.task  # refused if its plugin is missing
             require_language_model(stored)
         if not found:
             raise SeqgenError("there is no trained model yet; run seqgen train FILE first")

@@ -1333,8 +1333,8 @@ def test_files_that_are_cut_short_in_place_do_not_end_the_server(home, monkeypat
 def test_what_cannot_be_served():
     with pytest.raises(SeqgenError, match="no trained model"):
         Shelf([])
-    # Without its plugin, that is what is said of the classifier.
-    with pytest.raises(UsageError if has_plugin("labels") else SeqgenError):
+    why = "is a classifier" if has_plugin("labels") else "needs the plugin labels"
+    with pytest.raises(SeqgenError, match=why):
         Shelf([str(KINDS / "bag-classifier")])
     with pytest.raises(UsageError, match="--api-key"):
         ServeOptions(host="0.0.0.0")
