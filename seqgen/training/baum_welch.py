@@ -1,4 +1,4 @@
-"""Estimating hidden Markov models by EM: the algorithm of Baum and Welch (Rabiner 1989)."""
+"""Estimate hidden Markov models by EM: the Baum-Welch algorithm (Rabiner 1989)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ExpectedCounts:
 
     @classmethod
     def none(cls, tables: Tables) -> ExpectedCounts:
-        """Return counts of nothing."""
+        """Make counts that are all zero, shaped like `tables`."""
         of = (tables.initial, tables.transition, tables.emission.T)
         return cls(*(torch.zeros_like(table) for table in of))
 
@@ -88,7 +88,7 @@ def fit(
     seed: int,
     enough: Callable[[EMIteration], str | None],
 ) -> EMFit:
-    """Fill a model with what the EM algorithm finds from a random start.
+    """Estimate a hidden Markov model by EM from a random start, and store the tables in the model.
 
     Args:
         model: its configuration says how many states, what is added to counts, when to stop.
@@ -123,7 +123,7 @@ def fit(
 
 
 def random_tables(config: HMMConfig, corpus: Corpus, possible: Tensor, seed: int) -> Tables:
-    """Return where EM starts: uniform distributions over distributions, times frequencies.
+    """Draw initial tables for EM: uniformly random distributions times token frequencies.
 
     Equal states would stay equal, and nearly equal ones take many iterations to part.
     """
@@ -144,7 +144,7 @@ def random_tables(config: HMMConfig, corpus: Corpus, possible: Tensor, seed: int
 
 
 def expected_counts(tables: Tables, corpus: Corpus) -> ExpectedCounts:
-    """Return the expected counts of a corpus: the E step, in bounded memory."""
+    """Compute the expected counts of a corpus: the E step, in batches of bounded memory."""
     total = ExpectedCounts.none(tables)
     for tokens, inside in batches(corpus, ELEMENTS // tables.initial.numel()):
         add_counts(total, tables, tokens, inside)
@@ -152,7 +152,7 @@ def expected_counts(tables: Tables, corpus: Corpus) -> ExpectedCounts:
 
 
 def batches(corpus: Corpus, most: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Cut the documents into pieces; yield them side by side, the shortest first.
+    """Cut the documents into pieces and yield batches of them, the shortest first.
 
     Args:
         corpus: the text.
@@ -175,7 +175,7 @@ def batches(corpus: Corpus, most: int) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def add_counts(total: ExpectedCounts, tables: Tables, tokens: Tensor, inside: Tensor) -> None:
-    """Add the expected counts of sequences side by side: forward and backward, scaled.
+    """Add the expected counts of a batch of sequences to `total`, by the scaled forward-backward.
 
     alpha_t is divided by its sum c_t and beta_t by c_{t+1}, so that neither underflows, and
     log p = sum_t log c_t (Rabiner 1989, section V.A).
@@ -207,7 +207,7 @@ def add_counts(total: ExpectedCounts, tables: Tables, tokens: Tensor, inside: Te
 
 
 def _forward(tables: Tables, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return alpha (T, R, K), each divided by its sum, and the sums c (T, R, 1)."""
+    """Compute the scaled forward variables alpha (T, R, K) and their scales c (T, R, 1)."""
     alpha, c = torch.empty_like(b), b.new_empty(*b.shape[:2], 1)
     before = tables.initial.expand_as(b[0])
     for t in range(len(b)):
@@ -221,7 +221,7 @@ def _forward(tables: Tables, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def maximise(expected: ExpectedCounts, before: Tables, added: Tensor) -> Tables:
-    """Return the tables that expected counts make most probable: the M step.
+    """Compute the most probable tables for expected counts: the M step.
 
     Args:
         expected: the counts.
@@ -237,7 +237,7 @@ def maximise(expected: ExpectedCounts, before: Tables, added: Tensor) -> Tables:
 
 
 def _normalised(counts: Tensor, otherwise: Tensor) -> Tensor:
-    """Return counts divided by their sum over the last axis, where there are any."""
+    """Divide counts by their sum over the last axis; use `otherwise` where that is zero."""
     total = counts.sum(-1, keepdim=True)
     return torch.where(
         total > 0, counts / total.clamp(min=torch.finfo(counts.dtype).tiny), otherwise

@@ -1,4 +1,4 @@
-"""Settings chosen by measuring: for a budget in minutes, or for a number of parameters.
+"""Choose settings by measurement: for a time budget in minutes or a number of parameters.
 
 Each candidate trains for about a second, and only if the user has left something open.
 docs/experiments.md has the experiments behind the rules.
@@ -89,16 +89,16 @@ class SpeedTrial:
 
     @classmethod
     def of(cls, plan: Plan, prepared: Prepared, device: torch.device) -> SpeedTrial:
-        """Return the trial of a plan, with the training settings that it resolves to."""
+        """Make the trial of a plan, with its resolved training settings."""
         trial = cls(plan, plan.resolve(prepared, device, lambda event: None), prepared, device)
         return replace(trial, training=precise(trial)[0])
 
     def with_settings(self, settings: Mapping[str, Any]) -> SpeedTrial:
-        """Return the trial of the plan with `settings` added to those that are given."""
+        """Make the trial of the plan with additional settings."""
         return SpeedTrial.of(self.plan.with_settings(settings), self.prepared, self.device)
 
     def model(self) -> NeuralLanguageModel:
-        """Return the untrained model."""
+        """Build the untrained model."""
         shape = self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
         make = functools.partial(to_train, self.plan.model_class, shape)
         model = side_by_side(make, self.training.members, self.training.seed)
@@ -106,17 +106,17 @@ class SpeedTrial:
         return model.to(device=self.device, dtype=parameter_type(self.training.precision))
 
     def batches(self) -> Batches:
-        """Return the training batches, without random segmentation."""
+        """Make the training batches, without subword sampling."""
         plain = replace(self.prepared.config, subword_sampling=None)
         prepared = replace(self.prepared, config=plain)
         return prepared.batches_for(self.plan.model_class, self.training)
 
     def bf16_speedup(self) -> float:
-        """Return the speed in bf16 over that in float32; measured once on this machine."""
+        """Measure the training speed in bf16 relative to float32, cached for this machine."""
         return self._measured_once("training in bf16, as fast and as well", bf16_speedup)
 
     def row_threads_speedup(self) -> float:
-        """Return the same of rows over operations that are divided among threads; see there."""
+        """Measure the speedup of dividing rows among threads; see `row_threads_speedup` below."""
         question = f"a thread for some of the rows each, in {self.training.precision}"
         return self._measured_once(question, row_threads_speedup)
 
@@ -125,7 +125,7 @@ class SpeedTrial:
         question: str,
         measure: Callable[[NeuralLanguageModel, Batches, TrainingConfig], float],
     ) -> float:
-        """Return a ratio of two speeds, which is measured once on this machine."""
+        """Measure a ratio of two speeds, or load it from the cache of this machine."""
         shape = self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
         settings = ("batch_size", "seq_len", "accumulate", "optimizer")
         about = {
@@ -148,7 +148,7 @@ class SpeedTrial:
         return known["times_as_fast"]
 
     def measure(self) -> tuple[float, int]:
-        """Return how many tokens it can train on in the budget, and its number of parameters.
+        """Measure the number of tokens that fit the time budget, and count the parameters.
 
         Of members, each trains on so many, and has so many.
         """
@@ -159,31 +159,31 @@ class SpeedTrial:
 
     @cached_property
     def measured(self) -> tuple[float, int]:
-        """The first measurement."""
+        """The result of the first measurement."""
         return self.measure()
 
     @property
     def tokens(self) -> float:
-        """How many tokens it can train on in the budget."""
+        """Number of tokens that the model can train on within the budget."""
         return self.measured[0]
 
     @property
     def steps(self) -> float:
-        """How many steps it can take in the budget."""
+        """Number of steps within the budget."""
         return self.tokens / (self.training.batch_size * self.training.seq_len)
 
     @property
     def passes(self) -> float:
-        """How many passes over the training text fit the budget."""
+        """Number of passes over the training text within the budget."""
         return self.tokens / self.prepared.train.scored
 
     @property
     def overfitting_ratio(self) -> float:
-        """Passes over the text, times parameters for each of its tokens."""
+        """Passes over the text times parameters per training token."""
         return self.passes * self.measured[1] / self.prepared.read_tokens
 
     def gains(self, other: SpeedTrial) -> bool:
-        """Return whether this is at least `LEAST_GAIN` times as fast as `other`."""
+        """Check whether this trial is at least `LEAST_GAIN` times as fast as `other`."""
         if self.tokens < LEAST_GAIN * other.tokens:
             return False
         # The first two measurements were some seconds apart, so measure again in alternation.
@@ -191,7 +191,7 @@ class SpeedTrial:
 
 
 def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Report) -> Plan:
-    """Return the plan with settings chosen for the budget in minutes; given ones stay."""
+    """Choose the settings that the user left open for a budget in minutes."""
     config_class = plan.config_class
     sized, regularised = config_class.sizes[0].settings, config_class.regularised(1.0)
     left_open = {*sized, *regularised, "batch_size", "patience"} - plan.given.keys()
@@ -219,7 +219,7 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
 
 
 def _about_passes(trial: SpeedTrial) -> str:
-    """Return when the text is used up: more minutes would read it again and again."""
+    """Write a notice on the number of minutes after which the text repeats too often."""
     enough = trial.training.minutes * MOST_PASSES / trial.passes
     when = plural(round(enough), "minute") if enough >= 1 else plural(round(60 * enough), "second")
     read = f"this text is used up after about {MOST_PASSES} passes, {when} here"
@@ -227,7 +227,7 @@ def _about_passes(trial: SpeedTrial) -> str:
 
 
 def _about_too_little(trial: SpeedTrial) -> str:
-    """Return how long this model needs to see its data once, and what else would help."""
+    """Write a notice on how long one pass over the data takes, for budgets below that."""
     minutes = trial.training.minutes / trial.passes
     long = minutes >= 1.5
     once = plural(round(minutes), "minute") if long else plural(round(60 * minutes), "second")
@@ -238,12 +238,12 @@ def _about_too_little(trial: SpeedTrial) -> str:
 
 
 def usual_order(prepared: Prepared) -> int:
-    """Return the order of an n-gram model that is recommended for a text."""
+    """Recommend the order of an n-gram model for a text."""
     return 6 if prepared.spelled else 3
 
 
 def _about_ngrams(trial: SpeedTrial) -> str | None:
-    """Return how an n-gram model may help: where training or the text is short."""
+    """Write a notice that recommends an n-gram model if the budget or the text is small."""
     plan, prepared = trial.plan, trial.prepared
     small = prepared.facts.bytes < SMALL_TEXT
     network = NetworkToMix(plan.architecture, plan.training, plan.data, prepared=prepared)
@@ -265,7 +265,7 @@ def _about_ngrams(trial: SpeedTrial) -> str | None:
 def _sized(
     plan: Plan, prepared: Prepared, device: torch.device
 ) -> tuple[dict[str, Any], SpeedTrial]:
-    """Return the largest size that text and time are enough for, or the smallest; and its trial."""
+    """Find the largest size that text and budget support, else the smallest, and its trial."""
 
     def trial_of(size: Size) -> SpeedTrial:
         return SpeedTrial.of(plan.with_settings(size.settings), prepared, device)
@@ -286,7 +286,7 @@ def _sized(
 
 
 def suits_transformer(plan: Plan, prepared: Prepared, device: torch.device) -> bool:
-    """Return whether the budget is enough for a transformer to be ahead of `seq2seq`.
+    """Check whether the budget is long enough for a transformer to beat `seq2seq`.
 
     Args:
         plan: of the transformer.
@@ -302,7 +302,7 @@ def suits_transformer(plan: Plan, prepared: Prepared, device: torch.device) -> b
 
 
 def _possible(plan: Plan, prepared: Prepared) -> list[Size]:
-    """Return the sizes, without given settings and without sizes that these rule out.
+    """List the preset sizes that the given settings allow, with those settings removed.
 
     If two sizes become the same, the one that demands less counts. If none is left, the settings
     that are not given keep their defaults.
@@ -317,7 +317,7 @@ def _possible(plan: Plan, prepared: Prepared) -> list[Size]:
 
 
 def _with_more_rows(trial: SpeedTrial, size: dict[str, Any]) -> tuple[dict[str, Any], SpeedTrial]:
-    """Return a larger batch size and its rate, if they are worth it; and the trial with them."""
+    """Find a larger batch size and its learning rate if they train faster; return the trial too."""
     first_rate = trial.training.lr
     # With documents the number of rows follows from their lengths; a user who accumulates
     # gradients has no memory for more rows.
@@ -343,13 +343,13 @@ def _with_more_rows(trial: SpeedTrial, size: dict[str, Any]) -> tuple[dict[str, 
 
 
 def _overfitting_raises_rate(trial: SpeedTrial) -> bool:
-    """Return whether the ratio of overfitting raises the learning rate, if that is left open."""
+    """Check whether the overfitting ratio raises the learning rate that the user left open."""
     raised = _regularisation(trial).settings(trial.plan.config_class, trial.overfitting_ratio)
     return "lr" in raised
 
 
 def _regularisation(trial: SpeedTrial) -> Regularisation:
-    """Find the settings against overfitting that the user has left open."""
+    """Collect the regularisation settings that the user left open."""
     plan, training, spelled = trial.plan, trial.training, trial.prepared.spelled
     config_class = plan.config_class
     left_open = set(config_class.regularised(1.0)) - plan.given.keys()
@@ -364,7 +364,7 @@ def _regularisation(trial: SpeedTrial) -> Regularisation:
 
 
 def precise(trial: SpeedTrial) -> tuple[TrainingConfig, float | None]:
-    """Return the settings with a precision, and the speedup of bf16 if that decided."""
+    """Choose the precision; return its settings, and the bf16 speedup if that was measured."""
     if trial.training.precision != "auto":
         return trial.training, None
     speedup = trial.bf16_speedup()
@@ -372,14 +372,14 @@ def precise(trial: SpeedTrial) -> tuple[TrainingConfig, float | None]:
 
 
 def choose_for_machine(trial: SpeedTrial, report: Report) -> TrainingConfig:
-    """Return a trial's settings of training with those that depend on the speed of this machine."""
+    """Choose precision, row threads and compilation by the speed of this machine."""
     for choose in (_choose_precision, _choose_row_threads, _choose_compilation):
         trial = replace(trial, training=choose(trial, report))
     return trial.training
 
 
 def _choose_precision(trial: SpeedTrial, report: Report) -> TrainingConfig:
-    """Choose the precision of training: bf16 if a trial shows that it is faster by a tenth."""
+    """Choose bf16 if a trial shows that it trains at least a tenth faster, else float32."""
     training, speedup = precise(trial)
     if speedup is not None:
         measured = f"bf16 is {speedup:.2f} times as fast as float32 here"
@@ -390,7 +390,7 @@ def _choose_precision(trial: SpeedTrial, report: Report) -> TrainingConfig:
 
 
 def _choose_row_threads(trial: SpeedTrial, report: Report) -> TrainingConfig:
-    """Choose among how many threads the rows of a step are divided: by a trial in long runs."""
+    """Choose by a trial, in long runs, among how many threads to divide the rows of a step."""
     threads, training = torch.get_num_threads(), trial.training
     if training.row_threads is not None or training.members is not None:
         return training
@@ -404,7 +404,7 @@ def _choose_row_threads(trial: SpeedTrial, report: Report) -> TrainingConfig:
 
 
 def _is_long(trial: SpeedTrial) -> bool:
-    """Return whether a run is long enough for a trial of some seconds to be worth its time."""
+    """Check whether a run is long enough for a trial of some seconds."""
     training = trial.training
     if training.minutes is not None:
         return training.minutes >= TRIED_FROM_MINUTES
@@ -415,7 +415,7 @@ def _is_long(trial: SpeedTrial) -> bool:
 
 
 def _choose_compilation(trial: SpeedTrial, report: Report) -> TrainingConfig:
-    """Choose whether to compile the steps: in long runs, if a trial shows that it pays."""
+    """Choose whether to compile the training steps: in long runs, if a trial shows a gain."""
     plan, training = trial.plan, trial.training
     if training.compile is not None:
         return training
@@ -443,7 +443,7 @@ NARROWEST_BELOW = 2048
 
 
 def with_open_width(plan: Plan, flags: Collection[str]) -> Plan:
-    """Return the plan with a width that goes with its other settings, until one is solved for.
+    """Start `--parameters` from the smallest valid width; refuse it where a width is fixed.
 
     What a budget would choose beside the width, such as the number of layers, keeps its default.
 
@@ -465,7 +465,7 @@ def with_open_width(plan: Plan, flags: Collection[str]) -> Plan:
 
 
 def with_parameters(plan: Plan, parameters: int, sizes: VocabSizes, seq_len: int) -> Plan:
-    """Return the plan with the width that gives the nearest number of parameters.
+    """Choose the width whose number of parameters is nearest to the one asked for.
 
     Every parameter counts: embeddings and softmax layer too, shared ones once.
 
@@ -496,7 +496,7 @@ def with_parameters(plan: Plan, parameters: int, sizes: VocabSizes, seq_len: int
 
 
 def _possible_widths(plan: Plan) -> range:
-    """Return the widths that go with the other settings, such as the number of heads.
+    """List the widths that the other settings allow, such as multiples of the number of heads.
 
     Raises:
         UsageError: none does; why the first does not.

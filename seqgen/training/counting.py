@@ -1,4 +1,4 @@
-"""Counting n-grams and estimating their probabilities, in one pass and without gradients."""
+"""Count n-grams and estimate their probabilities in one pass, without gradients."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MOST_HELD_OUT = AT_ONCE = 1 << 20
 
 @dataclass(frozen=True)
 class NGramFit:
-    """Facts from counting that are not part of the model.
+    """Facts about a count that the model does not store, such as discounts.
 
     Attributes:
         seconds: for counting and estimating.
@@ -54,7 +54,7 @@ class NGramFit:
 def fit(
     model: NGram, corpus: Corpus, impossible: Sequence[int], memory: int | None = None
 ) -> NGramFit:
-    """Fill a model with the n-grams of a corpus.
+    """Count the n-grams of a corpus and store their probabilities in a model.
 
     With a limit of memory, what does not fit is in temporary files; the model is the same.
 
@@ -93,7 +93,7 @@ def fit(
 
 @dataclass
 class NGramEstimate:
-    """Probabilities and backoffs of all n-grams, those to be pruned included.
+    """Probabilities and backoff weights of all n-grams, before pruning.
 
     Attributes:
         config: says order and smoothing.
@@ -118,7 +118,7 @@ class NGramEstimate:
     fallbacks: list[int] = field(default_factory=list)
 
     def fill(self, counts: Sequence[Counts]) -> None:
-        """Estimate from the lowest order to the highest, by the rule of the smoothing."""
+        """Estimate all orders, from the lowest to the highest, by the smoothing rule."""
         lower = self.budget.column(float, self.possible / self.possible.sum())
         for n in range(1, len(counts) + 1):
             rule = _RULES[self.config.smoothing](self, n, counts[n - 1])
@@ -174,7 +174,7 @@ def _kneser_ney(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
 def _interpolated(
     block: GramBlock, values: np.ndarray, lost: np.ndarray, lower: np.ndarray
 ) -> Sequence[np.ndarray]:
-    """Return probabilities that are interpolated with those of the lower order; see `Rule`.
+    """Interpolate probabilities with those of the lower order; see `Rule`.
 
     Args:
         block: the n-grams.
@@ -223,7 +223,7 @@ def _jelinek_mercer(estimate: NGramEstimate, n: int, *_: Any) -> Rule:
 def order_weights(
     corpus: Corpus, config: NGramConfig, possible: np.ndarray, budget: MemoryBudget = NO_LIMIT
 ) -> list[float]:
-    """Return the weight of each order in Jelinek-Mercer smoothing, by EM on held-out text.
+    """Fit the weight of each order in Jelinek-Mercer smoothing by EM on held-out text.
 
     The last tenth of the corpus, or the last million tokens of it, is held out, and counted with
     the rest once the weights are known.
@@ -273,7 +273,7 @@ def order_weights(
 
 
 def _last_tenth(corpus: Corpus) -> tuple[Corpus, Corpus] | None:
-    """Return a corpus without its last tenth, and that; None if there is too little of it."""
+    """Split off the last tenth of a corpus; return None if it is too short."""
     documents, size = corpus.ends.size, corpus.tokens.size
     if documents >= 10:
         number = documents - documents // 10
@@ -334,7 +334,7 @@ def _katz(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
 
 
 def _good_turing(frequencies: np.ndarray) -> list[float] | None:
-    """Return d_1 to d_5 of Katz (1987), equation 15; None if the counts do not allow them.
+    """Compute the Good-Turing discounts d_1 to d_5 (Katz 1987, eq. 15); None if undefined.
 
     Args:
         frequencies: how many n-grams were seen 0 to 6 times.
@@ -349,7 +349,7 @@ def _good_turing(frequencies: np.ndarray) -> list[float] | None:
 
 
 def _backoffs(given: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """Return by what contexts scale the lower order for the words that they do not store.
+    """Compute backoff weights: probability left for unseen words over their lower-order mass.
 
     Args:
         given: the sum of the probabilities that each stores; 0 for none.
@@ -363,7 +363,7 @@ def _backoffs(given: np.ndarray, taken: np.ndarray) -> np.ndarray:
 def prune_by_entropy(
     counts: list[Counts], estimate: NGramEstimate, threshold: float
 ) -> list[Counts]:
-    """Drop the n-grams that a backoff model hardly needs (Stolcke 1998), and scale it again.
+    """Prune the n-grams that change a backoff model least (Stolcke 1998), and renormalise it.
 
     Without (c, w) the model's perplexity rises by the share e^D - 1, with
 
@@ -437,7 +437,7 @@ def prune_by_entropy(
 
 
 def _discounts(frequencies: np.ndarray, modified: bool) -> tuple[float, ...] | None:
-    """Estimate the discounts from counts of counts 0 to 4; None if they do not allow it.
+    """Estimate Kneser-Ney discounts from counts of counts 0 to 4; None if they are too few.
 
     D = n1 / (n1 + 2 n2); modified, D_i = i - (i + 1) D n_{i+1} / n_i for i = 1, 2, 3 (Chen and
     Goodman 1998, equation 26), which must lie between 0 and i. As in KenLM, n1, n2 and n3 must not
@@ -522,7 +522,7 @@ _RULES: dict[str, Callable[[NGramEstimate, int, Counts], Rule]] = {
 
 
 def _levels(counts: list[Counts], estimate: NGramEstimate, dtype: np.dtype) -> list[Level]:
-    """Return the tables without the n-grams to be pruned, in logarithms."""
+    """Build the tables of log-probabilities, without the pruned n-grams."""
     budget, size = estimate.budget, counts[0].size
     levels = []
     for n in range(1, len(counts) + 1):
@@ -545,7 +545,7 @@ def _levels(counts: list[Counts], estimate: NGramEstimate, dtype: np.dtype) -> l
 
 
 def unseen_fractions(model: NGram, corpus: Corpus, trained: Corpus) -> list[float | None]:
-    """Return, for each order, which share of a corpus's n-grams the model has not stored.
+    """Compute, for each order, the fraction of a corpus's n-grams that the model lacks.
 
     Args:
         model: filled from `trained`.

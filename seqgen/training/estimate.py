@@ -1,4 +1,4 @@
-"""A run of training without gradients: the model is estimated, stored and scored."""
+"""Training without gradients: estimate a model, store it and score the held-out part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How models are estimated without gradients: n-grams counted, EM for hidden Markov models."""
+"""Estimators of models without gradients: n-gram counts, and EM for hidden Markov models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EstimationResult:
-    """What came of an estimation; None where a figure has no meaning.
+    """Result of an estimation; figures that do not apply are None.
 
     Attributes:
         seconds: how long it took.
@@ -46,7 +46,7 @@ class EstimationResult:
 
 @dataclass(frozen=True)
 class Estimator:
-    """How the models of one architecture are estimated; `Architecture.estimator` names one.
+    """Base of the estimators; `Architecture.estimator` names one.
 
     Attributes:
         run: fills a model, in a folder that has its configuration and tokenizer.
@@ -62,12 +62,12 @@ class Estimator:
 
     @classmethod
     def of(cls, architecture: str) -> Estimator | None:
-        """Return an architecture's; None for one that is trained by gradients."""
+        """Load the estimator of an architecture; None if it is trained by gradients."""
         target = registry.architecture(architecture).estimator
         return None if target is None else registry.load_object(target)
 
     def ignored(self, settings: Sequence[str]) -> Notice | None:
-        """Return a notice that names given settings of gradient training, which are ignored."""
+        """Write a notice that lists given settings of gradient training, which are ignored."""
         names = [n for n in settings if n in TrainingConfig.fields() and n not in self.heeds]
         text = f"{self.models} are {' '.join(self.done)}; ignored: {', '.join(names)}"
         return Notice(text=text) if names else None
@@ -95,12 +95,12 @@ COUNTING = Estimator(
 
 
 def impossible(tokenizer: Tokenizer, framing: Framing) -> list[int]:
-    """Return the ids that cannot occur in a text; they get no probability."""
+    """List the ids that cannot occur in a text and get probability zero."""
     return [token for token in framing.never if token != tokenizer.unk_id]
 
 
 def _announced(fit_result: counting.NGramFit) -> Notice:
-    """Return one notice that names all orders with fallback discounts."""
+    """Write one notice that names all orders with fallback discounts."""
     runs: list[list[int]] = []
     for n in fit_result.fallbacks:
         if runs and n == runs[-1][-1] + 1:
@@ -116,7 +116,7 @@ def _announced(fit_result: counting.NGramFit) -> Notice:
 def _ngrams(
     loaded: LoadedModel, prepared: Prepared, fit_result: counting.NGramFit
 ) -> list[dict[str, Any]]:
-    """Return the facts that `models show` prints about each order."""
+    """Collect the facts about each order that `models show` prints."""
     unseen: list[float | None] = [None] * len(fit_result.ngrams)
     if prepared.val is not None:
         parts = (prepared.as_read(part) for part in (prepared.val, prepared.train))
@@ -134,7 +134,7 @@ def _ngrams(
 def run_em(
     loaded: LoadedModel, prepared: Prepared, training: TrainingConfig, report: Report
 ) -> EstimationResult:
-    """Fill the model by EM, an iteration a step and an epoch; see `Estimator.run`."""
+    """Fit the model by EM; each iteration counts as a step and an epoch. See `Estimator.run`."""
     corpus, stored = prepared.as_read(prepared.train), loaded.stored
     size, budget = int(corpus.tokens.size), Budget.of(training, steps_per_epoch=1)
 

@@ -1,4 +1,4 @@
-"""Events that a training run reports; the receiver decides how to show them."""
+"""Events reported by a training run; the receiver decides how to show them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SLOW_SECONDS = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Started:
-    """Training is about to start: the model and the data, in units that are tokens or labels."""
+    """Event: training is about to start, with facts about model and data."""
 
     name: str
     architecture: str
@@ -35,7 +35,7 @@ class Started:
 
 @dataclass(frozen=True, kw_only=True)
 class Iteration:
-    """A logged step, or a pass over the text of a model that is not trained by gradients.
+    """Event: an EM iteration, or a pass of a model that is trained without gradients.
 
     Attributes:
         step: steps done.
@@ -56,7 +56,7 @@ class Iteration:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress(Iteration):
-    """A logged step of training by gradients.
+    """Event: a logged step of training by gradients.
 
     Attributes:
         train_loss_std: the standard deviation of the steps' losses around it; of single windows
@@ -78,7 +78,7 @@ class Progress(Iteration):
 
 @dataclass(frozen=True, kw_only=True)
 class Validated:
-    """A validation during training, on a fixed part of what is held out.
+    """Event: a validation during training, on a fixed part of the held-out data.
 
     Attributes:
         step: steps done.
@@ -96,19 +96,19 @@ class Validated:
 
 
 class ListenerEvent:
-    """An event of a plugin's listener: a dataclass of figures, which is logged as a record.
+    """Event of a plugin's listener: a dataclass of figures, logged as a record.
 
     Subclasses have the field `step`, which says how many steps are done.
     """
 
     def summary(self) -> list[str]:
-        """Return the lines to show of the last such event below the summary of a run."""
+        """Format the lines that show the last such event below the run's summary."""
         return []
 
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """Something the user should know, in one line.
+    """Event: a one-line message for the user.
 
     Attributes:
         text: the line.
@@ -121,21 +121,21 @@ class Notice:
 
 @dataclass(frozen=True, kw_only=True)
 class EncodingProgress:
-    """The share of a large text that has been encoded, 0 to 1."""
+    """Event: the fraction of a large text that has been tokenized, 0 to 1."""
 
     fraction: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleLine:
-    """A text that the model writes at this step, always from the same random draws."""
+    """Event: a sample written by the current model, always from the same random numbers."""
 
     step: int
     text: str
 
     @property
     def first_line(self) -> str:
-        """The first line that is not empty, cut to `SAMPLE_WIDTH` characters."""
+        """First non-empty line, cut to `SAMPLE_WIDTH` characters."""
         return next((line for line in self.text.split("\n") if line.strip()), "")[:SAMPLE_WIDTH]
 
 
@@ -145,7 +145,7 @@ Report = Callable[[Event], None]
 
 @contextlib.contextmanager
 def said_if_slow(report: Report, doing: str) -> Iterator[None]:
-    """Report what is done within, from another thread, if it takes longer than `SLOW_SECONDS`."""
+    """Report a notice from a timer thread if the block takes longer than `SLOW_SECONDS`."""
     timer = threading.Timer(SLOW_SECONDS, report, [Notice(text=f"{doing} ...")])
     timer.daemon = True
     timer.start()

@@ -1,4 +1,4 @@
-"""What `--with-ngram` stores with a network: for which networks, and under which names.
+"""`--with-ngram`: names and family ids of a network, its n-gram model and their mixture.
 
 The network, the n-gram model and the mixture are a family: their records hold the same random mark.
 By it a later run knows which models it may replace.
@@ -76,12 +76,12 @@ class NetworkToMix:
 
 
 def names_beside(name: str) -> tuple[str, str]:
-    """Return the names of the n-gram model and of the mixture that go with a network."""
+    """Return the names of the n-gram model and the mixture that belong to a network."""
     return f"{name}-ngram", f"{name}-mixture"
 
 
 def check_names_beside(name: str, overwrite: bool) -> None:
-    """Refuse a network's name if those of its n-gram model and its mixture are in use.
+    """Refuse a network's name if its n-gram model's or mixture's name is in use.
 
     Args:
         name: of the network that is to be trained.
@@ -101,12 +101,12 @@ def check_names_beside(name: str, overwrite: bool) -> None:
 
 
 def new_family() -> str:
-    """Return a mark that no other family has."""
+    """Draw a new random family id."""
     return secrets.token_hex(8)
 
 
 def family_of(model: StoredModel) -> str | None:
-    """Return the mark of a stored model's family; None if it has none, or there is no model."""
+    """Return the family id of a stored model; None if there is none."""
     try:
         return model.record.get(FAMILY)
     except SeqgenError:
@@ -114,13 +114,13 @@ def family_of(model: StoredModel) -> str | None:
 
 
 def family_to_join(name: str | None, overwrite: bool) -> str:
-    """Return the mark of a new network's family: of that which it replaces, or a new one."""
+    """Return the family id for a new network: of the model that it replaces, or a new one."""
     replaced = StoredModel(store.models_folder() / name) if overwrite and name else None
     return (replaced and family_of(replaced)) or new_family()
 
 
 def stored_beside(stem: str, family: str) -> Iterator[StoredModel]:
-    """Yield the models of a family that are called `stem`, or `stem-2`, `stem-3` ..."""
+    """Yield the stored models of a family named `stem`, `stem-2`, `stem-3` ..."""
     for path in sorted(store.models_folder().glob(f"{stem}*")):
         named_by_run = re.fullmatch(rf"{re.escape(stem)}(-\d+)?", path.name)
         if named_by_run and family_of(StoredModel(path)) == family:
@@ -128,7 +128,7 @@ def stored_beside(stem: str, family: str) -> Iterator[StoredModel]:
 
 
 def replaceable(stem: str, family: str) -> str | None:
-    """Return the name of the model of a family that a new one may replace; None if there is none.
+    """Find the family's model of that name that a new one may replace; None if there is none.
 
     One that other models need, such as a mixture made by hand, stays.
     """

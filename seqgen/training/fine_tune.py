@@ -1,4 +1,4 @@
-"""Training that begins from another model: its weights, or its features."""
+"""Fine-tuning: training that starts from the weights or the features of another model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TOKENIZER = ("tokenizer", "source_tokenizer", "vocab_size", "min_count")
 
 @dataclass(frozen=True)
 class InitialModel:
-    """A trained model whose weights a new one starts from.
+    """A trained model whose weights initialize a new one.
 
     Attributes:
         stored: where it is.
@@ -53,7 +53,7 @@ class InitialModel:
 
     @classmethod
     def load(cls, name: str) -> InitialModel:
-        """Return the model that `--init-from` means.
+        """Load the model named by `--init-from`.
 
         Raises:
             SeqgenError: there is none, it is damaged, or it was counted.
@@ -69,18 +69,18 @@ class InitialModel:
 
     @property
     def tokens(self) -> Tokenizers:
-        """Its tokens on both sides, and its labels, as its dataset has them."""
+        """Its tokenizers and labels, in the form that its dataset uses."""
         return registry.load_object(self.stored.task.dataset).tokens_of(self.stored, self.tokenizer)
 
     @property
     def classes(self) -> Classes | None:
-        """The labels that it predicts; None for a language model."""
+        """Labels that it predicts; None for a language model."""
         labels = "classes" in self.model.config.derived
         return Classes.load(self.stored.path / store.TOKENIZER) if labels else None
 
     @property
     def architecture(self) -> str:
-        """The name of its architecture."""
+        """Name of its architecture."""
         return self.stored.config["architecture"]
 
     @property
@@ -89,7 +89,7 @@ class InitialModel:
         return {k: v for k, v in self.model.config.to_dict().items() if k in fields}
 
     def refuse_fixed(self, architecture: str | None, flags: Collection[str]) -> None:
-        """Refuse flags for what the origin determines, such as the architecture.
+        """Refuse flags for what the initial model determines, such as the architecture.
 
         Raises:
             UsageError: names the flag.
@@ -104,7 +104,7 @@ class InitialModel:
             require(False, f"{name} is fixed by --init-from: {self.stored.name} has its own")
 
     def settings(self, given: Mapping[str, Any], row: registry.Architecture) -> dict[str, Any]:
-        """Return the settings given, with those that follow from the origin.
+        """Merge the given settings with those that follow from the initial model.
 
         Args:
             given: by name.
@@ -169,7 +169,7 @@ class InitialModel:
     def config(
         self, architecture: str, settings: Mapping[str, Any], seq_len: int, classes: int
     ) -> ModelConfig:
-        """Return the new model's configuration: the origin's, except for settings that may change.
+        """Make the new model's configuration: the initial model's, but for what may change.
 
         Args:
             architecture: of the new model.
@@ -206,13 +206,13 @@ class InitialModel:
         return config_class(**{**self.model.config.to_dict(), **free})
 
     def framing(self, documents: Documents) -> Framing:
-        """Return how texts begin and end for the new model, which reads them as `documents`."""
+        """Return the start and end tokens of texts for the new model."""
         unchanged = documents == self.stored.config["data"].get("documents", "stream")
         framing = Framing.of(self.tokenizer, documents)
         return self.stored.framing(self.tokenizer) if unchanged else framing
 
     def require_sources(self, features: int | None) -> None:
-        """Refuse sources of another kind than the origin's.
+        """Refuse sources of another kind than the initial model's.
 
         Args:
             features: the width of sources that are vectors; None for text.
@@ -224,7 +224,7 @@ class InitialModel:
         require_equal_widths(self.stored.name, source_width, features)
 
     def begin(self, model: Network, prepared: Prepared) -> None:
-        """Fill a new model with the origin's weights.
+        """Copy the initial model's weights into a new model.
 
         Args:
             model: the new one.
@@ -241,12 +241,12 @@ class InitialModel:
         model.begin_from(self.model, self.classes == prepared.classes)
 
     def forget_weights(self) -> None:
-        """Free the memory of its weights, once a new model has its own."""
+        """Free the memory of its weights once they are copied."""
         self.model.to("meta")
         return_freed_memory()
 
     def adapt(self, model: Network, training: TrainingConfig) -> None:
-        """Give a model that begins with the origin's weights low-rank adapters to train.
+        """Add trainable low-rank adapters to a model initialized from this one.
 
         Raises:
             UsageError: it has no matrices for them.
@@ -257,7 +257,7 @@ class InitialModel:
             raise UsageError(f"lora has no meaning: in {self.stored.name} {error}") from None
 
     def refuse_replacing(self, name: str) -> None:
-        """Refuse to let adapters of the origin take its place.
+        """Refuse adapters that would overwrite the model they depend on.
 
         Raises:
             UsageError: says what to do.
@@ -297,7 +297,7 @@ def architecture_of(
 
 
 def default_architecture(task: str | None) -> str:
-    """Return the architecture that is trained where none is named.
+    """Return the default architecture of a task.
 
     Raises:
         UsageError: there is no such task.
@@ -307,18 +307,18 @@ def default_architecture(task: str | None) -> str:
 
 
 def tokenizer_of(stored: StoredModel) -> dict[str, Any]:
-    """Return the settings of data with which a new model has the tokenizer of a stored one."""
+    """Make the data settings that reuse a stored model's tokenizer."""
     return {"tokenizer": str(stored.path), "vocab_size": None, "min_count": 1}
 
 
 def fingerprints(target: Tokenizer, source: Tokenizer | Labels | None) -> list[str | None]:
-    """Fingerprint the tokenizers of a model: that of the target, and that of the source."""
+    """Fingerprint the target and source tokenizers of a model."""
     return [tokenizer and tokenizer.fingerprint for tokenizer in (target, source)]
 
 
 @dataclass(frozen=True)
 class FeatureSource(ABC):
-    """A trained model whose features a new one reads beside the tokens; see `Task.features`.
+    """A trained model whose features a new model reads besides tokens; see `Task.features`.
 
     Attributes:
         stored: where it is.
@@ -331,7 +331,7 @@ class FeatureSource(ABC):
     @classmethod
     @abstractmethod
     def load(cls, name: str) -> Self:
-        """Load the model that `--features` names.
+        """Load the model named by `--features`.
 
         Raises:
             UsageError: it makes no features that can be read.
@@ -342,7 +342,7 @@ class FeatureSource(ABC):
     def settings(
         self, given: Mapping[str, Any], row: registry.Architecture, flags: Collection[str]
     ) -> dict[str, Any]:
-        """Return the settings given, with those that follow from this model.
+        """Merge the given settings with those that follow from this model.
 
         Args:
             given: by name.
@@ -355,11 +355,11 @@ class FeatureSource(ABC):
 
     @abstractmethod
     def begin(self, model: Network) -> None:
-        """Fill the features of a new model."""
+        """Copy the feature weights into a new model."""
 
 
 def feature_source(name: str, row: registry.Architecture) -> FeatureSource:
-    """Load the model whose features a new one is to read.
+    """Load the model whose features a new one is to read; None without `--features`.
 
     Args:
         name: what `--features` names.

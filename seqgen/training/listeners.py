@@ -1,4 +1,4 @@
-"""Listeners to training, which plugins add.
+"""Run the training listeners of plugins; a failing listener is dropped with a warning.
 
 A listener sees the events and steps of a run, and never changes it (`training.run.Listener`). A
 plugin names functions in `hooks.Plugin.listeners`. Each is called when a run begins, with the
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RunFacts:
-    """A run that begins.
+    """Facts about a training run for the listeners of plugins.
 
     Attributes:
         stored: the model on disk; it is published with its first checkpoint.
@@ -63,7 +63,7 @@ class RunFacts:
 
 
 class LastEvents:
-    """Passes events on, and keeps the last one of each kind that listeners reported."""
+    """Forwards events and remembers each listener's last event of each kind."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -77,12 +77,12 @@ class LastEvents:
 
     @property
     def events(self) -> list[ListenerEvent]:
-        """The events that are kept."""
+        """The remembered events."""
         return [*self._last.values()]
 
 
 class Listeners(Listener):
-    """Several listeners as one; one that fails is left out from there on, with a warning.
+    """Composite of several listeners; one that fails is dropped with a warning.
 
     Args:
         report: takes the warnings.
@@ -151,7 +151,7 @@ class Listeners(Listener):
 
     @contextlib.contextmanager
     def guarded(self, name: str) -> Iterator[None]:
-        """Leave a listener out if it fails within."""
+        """Drop a listener if it raises within the block."""
         try:
             yield
         except Exception as error:
@@ -169,7 +169,7 @@ class Listeners(Listener):
 
 
 class _Updating:
-    """The context that a listener has for an update, guarded."""
+    """Guarded context of one listener around an update."""
 
     def __init__(
         self, make: Callable[[], AbstractContextManager[None]], listeners: Listeners, name: str
@@ -191,20 +191,20 @@ class _Updating:
 
 @dataclass(frozen=True)
 class _Part:
-    """A listener's part of a checkpoint, guarded."""
+    """Guarded checkpoint part of a listener."""
 
     part: CheckpointPart
     listeners: Listeners
     name: str
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return its state; nothing if it fails."""
+        """Return its state; empty if it fails."""
         found: dict[str, Tensor] = {}
         with self.listeners.guarded(self.name):
             found = self.part.tensors()
         return found
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Restore what `tensors` returned."""
+        """Restore the state from a checkpoint."""
         with self.listeners.guarded(self.name):
             self.part.restore(tensors)

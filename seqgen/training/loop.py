@@ -1,4 +1,4 @@
-"""The training loop: windows, gradients, updates and validations until the budget is spent."""
+"""Training loop: windows, gradients, updates and validations until the budget is spent."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CHECKPOINT_SECONDS = 120.0
 
 
 class Trainer:
-    """Trains one model once.
+    """Trains one model in one run.
 
     Args:
         model: on its device, in its parameters' type.
@@ -99,7 +99,7 @@ class Trainer:
         return RowThreads(self.objective, self.config, self._text_rules) if several else None
 
     def compile(self) -> str | None:
-        """Compile the model's `over_tensors`, outside the time budget.
+        """Compile the model's `over_tensors`, not counted in the time budget.
 
         Return why it cannot be compiled, or None. Random states are unchanged.
         """
@@ -162,7 +162,7 @@ class Trainer:
         return run
 
     def _finish(self, began: float) -> None:
-        """Validate and save the last step of a run that began at this time."""
+        """Validate and save after the last step of a run that started at `began`."""
         run = self.run
         # An interrupted run does not validate here: it must resume as if it had never stopped.
         if run.stopped == self.config.budget and run.last_validated != run.step:
@@ -181,7 +181,7 @@ class Trainer:
             run.epoch = Losses()
 
     def _revise(self, share: float) -> None:
-        """Have settings chosen again for the speed so far, if that is due."""
+        """Choose the revisable settings again for the measured speed, if that is due."""
         run, due = self.run, sum(share >= at for at in REVISED_AT)
         if self.budget.seconds is None or run.revisable is None or due <= run.revised:
             return
@@ -193,7 +193,7 @@ class Trainer:
             self.threads = self._threads()  # their copies of the model have its dropout
 
     def _decide(self) -> Decision:
-        """Decide what comes next, as far as it depends on a clock, a signal or a measurement."""
+        """Decide whether to stop, log, validate or save now, for all ranks."""
         stop = self._reason_to_stop()
         decision = Decision(
             share=self.budget.share(self.run),
@@ -238,7 +238,7 @@ class Trainer:
         return ranks.total(total.item()), norm.item(), batch.count
 
     def _add_gradients(self, batch: Batch, progress: StepProgress) -> Tensor:
-        """Add up the gradients of this rank's rows; return their share of the plain nats."""
+        """Accumulate the gradients of this rank's rows; return their share of the loss."""
         total: Tensor | float = 0.0
         if self.threads is None:
             for loss, nats in self._losses(batch, progress):
@@ -261,7 +261,7 @@ class Trainer:
             self.parallel.begin_anew()
 
     def _losses(self, batch: Batch, progress: StepProgress) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield, for each piece of this rank's rows, its share of the loss, and of plain nats.
+        """Yield the loss and the plain nats of each piece of this rank's rows.
 
         Both are divided by the targets of the whole batch, so that the gradients of the pieces
         add up to that of the batch. Afterwards the carried state is the one after the batch.
@@ -281,7 +281,7 @@ class Trainer:
     def _with_pasts(
         self, batch: Batch, chosen: Sequence[Portion]
     ) -> Iterator[tuple[Portion, State | None]]:
-        """Yield portions of a batch, all of this process, each with the state before its rows."""
+        """Yield this rank's portions of a batch, each with its recurrent state."""
         past = None if batch.fresh or not self._carries else self.carried.state.detach()
         begin = 0
         for portion in chosen:
@@ -291,7 +291,7 @@ class Trainer:
             yield portion, past.map(lambda x, own=own: x[own]) if divided else past
 
     def _carry(self, batch: Batch, states: Sequence[State | None]) -> None:
-        """Keep the states after the portions of a batch for the next one."""
+        """Keep the recurrent states after a batch for the next one."""
         self.carried.rows = len(batch.tokens)
         carried = self._carries and states[0] is not None
         if carried and len(states) > 1:
@@ -299,13 +299,13 @@ class Trainer:
         self.carried.state = states[0] if carried else None
 
     def rate(self, share: float, step: int) -> float:
-        """Return the learning rate as a share of its peak; see `optimizers.rate`."""
+        """Compute the learning rate relative to its peak; see `optimizers.rate`."""
         self.run.warmed = self.run.warmed or share >= self.config.warmup
         return rate(self.config, share, step, self.run.warmed)
 
     @torch.no_grad()
     def _loss_after_update(self) -> float:
-        """Return the loss of the last batch after its update, which may have broken the weights."""
+        """Compute the last batch's loss after its update, to detect divergence."""
         state, step = self.carried.state, max(0, self.run.step - 1)
         # Without dropout, so that a checkpoint does not change the random states.
         self.objective.eval()
@@ -390,7 +390,7 @@ class Trainer:
         self._validated_at = run.seconds + run.validation_seconds
 
     def as_saved(self) -> AbstractContextManager[None]:
-        """Give the model the weights that are validated and saved, such as the average's."""
+        """Swap in the weights to validate and save, such as the moving average."""
         if self.parallel.shards is not None:
             return self.parallel.shards.whole_filled(self.average and self.average.means)
         return contextlib.nullcontext() if self.average is None else self.average.in_place()
@@ -411,7 +411,7 @@ class Trainer:
         self._has_checkpoint = True
 
     def _parts(self) -> dict[str, CheckpointPart]:
-        """Name all parts of a checkpoint: what has a state that lasts from step to step."""
+        """Collect all checkpoint parts by name."""
         parts: dict[str, CheckpointPart] = {
             "model": self.parallel.shards or ModelWeights(self.model),
             "optimizer": self.rule,
@@ -424,7 +424,7 @@ class Trainer:
         return {**self.hooks.listener.parts(), **parts}
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Collect what a checkpoint holds, for `restore`: tensors by name, and facts for JSON.
+        """Collect the contents of a checkpoint: tensors by name, and facts for JSON.
 
         The parts that last; the run's progress, from which the place in the text and the schedule
         follow; and how products are asked for, since each way rounds differently.
@@ -441,7 +441,7 @@ class Trainer:
         return tensors, facts
 
     def restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        """Restore a `snapshot`; training then continues exactly as if it had not stopped.
+        """Restore a `snapshot`, so that training continues as if it had not stopped.
 
         Raises:
             RuntimeError, KeyError, TypeError: the snapshot is of another model.

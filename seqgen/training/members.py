@@ -1,4 +1,4 @@
-"""The members of a mixture trained side by side: each by a thread of its own, on all rows.
+"""Joint training of a mixture's members: one thread each, on all rows of a batch.
 
 They share batches, schedule, validations and checkpoints, and nothing else: a member's gradients,
 their norm and its random numbers are its own.
@@ -27,7 +27,7 @@ from seqgen.training.row_threads import ThreadWork, add_gradient, gradients_of, 
 
 
 class JointObjective(nn.Module):
-    """What members minimise, each by itself and in one process; it has the verbs of `Objective`.
+    """Objective of all members, each minimised separately; same interface as `Objective`.
 
     Args:
         model: the members.
@@ -42,11 +42,11 @@ class JointObjective(nn.Module):
 
     @property
     def regimes(self) -> nn.ModuleList:
-        """The regimes of all."""
+        """Training regimes of all members."""
         return nn.ModuleList(one.regimes for one in self.each)
 
     def forward(self, batch: Batch, state: State | None, progress: StepProgress) -> Loss:
-        """Return the sum of what is minimised, and the mean of the nats; see `Objective`."""
+        """Compute the summed loss and the mean nats of all members; see `Objective`."""
         pasts, generators = self.pasts(state), self.generators()
         rows = len(batch.tokens)
         losses = []
@@ -56,32 +56,32 @@ class JointObjective(nn.Module):
         return join_losses(losses)
 
     def pasts(self, state: MixtureState | None) -> Sequence[State | None]:
-        """Return the members' states before some rows."""
+        """Return each member's recurrent state before some rows."""
         return [None] * len(self.each) if state is None else state.children
 
     def generators(self) -> list[torch.Generator | None]:
-        """Seed a random generator for each member; None where torch's own is used."""
+        """Seed a random generator for each member; None where torch's global one is used."""
         if not self.training or self.model.device.type != "cpu":
             return [None] * len(self.each)
         seeds = torch.randint(SEEDS - 1, (len(self.each),)).tolist()
         return [torch.Generator().manual_seed(seed) for seed in seeds]
 
     def begin_step(self) -> None:
-        """Forget the gradients and the figures of the step before."""
+        """Clear gradients and logged figures of the previous step."""
         for one in self.each:
             one.begin_step()
 
     def end_step(self) -> None:
-        """Update what the regimes own."""
+        """Update parameters owned by the regimes, such as a discriminator."""
         for one in self.each:
             one.end_step()
 
     def figures(self) -> dict[str, float]:
-        """Collect the first member's figures for the log, by name."""
+        """Collect the first member's logged figures by name."""
         return self.each[0].figures()
 
     def parts(self) -> dict[str, CheckpointPart]:
-        """Name the parts of a checkpoint that the members' regimes own."""
+        """Collect the checkpoint parts of the members' regimes by name."""
         return {
             f"{name}-{number}": part
             for number, one in enumerate(self.each)
@@ -90,7 +90,7 @@ class JointObjective(nn.Module):
 
 
 def join_losses(losses: Sequence[Loss]) -> Loss:
-    """Return the losses of members as one."""
+    """Combine the losses of several members into one `Loss`."""
     states = tuple(loss.state for loss in losses)
     return Loss(
         sum(loss.minimised for loss in losses),
@@ -100,7 +100,7 @@ def join_losses(losses: Sequence[Loss]) -> Loss:
 
 
 class MemberThreads:
-    """Computes the gradients of members, each in one of several threads.
+    """Computes gradients of the members, one thread each.
 
     Args:
         objective: of the members.
@@ -113,11 +113,11 @@ class MemberThreads:
         self._pool = ThreadPoolExecutor(threads, initializer=use)
 
     def portions(self, rows: int, pieces: int) -> list[list[Portion]]:
-        """Return the pieces of a batch; each member computes all of them."""
+        """Split a batch into pieces; every member computes all of them."""
         return [[piece] for piece in portions(rows, pieces, 0, 1)]
 
     def add_gradients(self, batch: Batch, parts: Sequence[ThreadWork]) -> list[Loss]:
-        """Add the gradients of a piece of a batch to the parameters'; return its loss.
+        """Add the gradients of a piece of a batch; return its loss.
 
         Args:
             batch: all of it.

@@ -1,4 +1,4 @@
-"""What a training step minimises: a module that the loop, a compiler or a wrapper can call."""
+"""Training objective: a module that computes the loss, callable by loop, compiler or wrapper."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REGIMES: Mapping[str, str] = {
 
 
 class Objective(nn.Module):
-    """A model under the regimes that it is trained by, one after the other.
+    """A model and its training regimes, which are used one after the other.
 
     In evaluation mode it is the plain loss, whatever the regime.
 
@@ -61,7 +61,7 @@ class Objective(nn.Module):
         self._name = self._phases[0].regime
 
     def forward(self, batch: Batch, state: State | None, progress: StepProgress) -> Loss:
-        """Return the loss of a batch, or of some of its rows.
+        """Compute the loss of a batch, or of some of its rows.
 
         Args:
             batch: the rows.
@@ -79,37 +79,37 @@ class Objective(nn.Module):
 
     @property
     def current(self) -> Regime:
-        """The regime of the last training step; before the first, that of the first."""
+        """Regime of the last training step; before the first step, the first regime."""
         return self.regimes[self._name]
 
     def begin_step(self) -> None:
-        """Forget the gradients and the figures of the step before."""
+        """Clear gradients and logged figures of the previous step."""
         for parameter in self.parameters():
             parameter.grad = None
         for regime in self.regimes.values():
             regime.begin_step()
 
     def end_step(self) -> None:
-        """Update what the regime owns, after the backward pass over all parts of the batch."""
+        """Update parameters owned by the regime, after the whole batch's backward pass."""
         self.current.end_step()
 
     def without_figures(self) -> AbstractContextManager[None]:
-        """Forget the figures of the calls within, whose rows do not count."""
+        """Discard the figures of calls within the block."""
         held = contextlib.ExitStack()
         for regime in self.regimes.values():
             held.enter_context(regime.without_figures())
         return held
 
     def take_notes(self, other: Objective) -> None:
-        """Add to the figures of this step those of some rows that another objective computed."""
+        """Add the figures that another objective collected for other rows of this step."""
         self.current.take_notes(other.current)
 
     def figures(self) -> dict[str, float]:
-        """Collect the regime's figures of the last step for the log, by name."""
+        """Collect the regime's logged figures of the last step by name."""
         return self.current.figures()
 
     def parts(self) -> dict[str, CheckpointPart]:
-        """Name the parts of a checkpoint that the regimes own, such as a discriminator."""
+        """Collect the checkpoint parts of the regimes by name, such as a discriminator."""
         parts: dict[str, CheckpointPart] = {}
         for regime in self.regimes.values():
             parts |= regime.parts()

@@ -1,4 +1,4 @@
-"""Optimizers, learning-rate schedules, gradient clipping and the moving average of weights.
+"""Optimizers, learning-rate schedules, gradient clipping and weight averaging.
 
 `sgd`, `adagrad`, `rmsprop` and `adam` add weight decay to the gradient, as an L2 penalty does;
 `adamw` and `muon` subtract it from the weights (Loshchilov and Hutter 2019).
@@ -28,7 +28,7 @@ from seqgen.training.parts import OptimizerState, require_like
 
 
 class FastImportOptimizer(Optimizer):
-    """An optimizer that does not load torch's compiler, which takes over a second.
+    """Mixin for optimizers that avoids importing torch's compiler, which takes over a second.
 
     torch's own load it with the first call, only to keep it out of these methods.
     """
@@ -41,13 +41,13 @@ class FastImportOptimizer(Optimizer):
 
 @functools.cache
 def lean(kind: type[Optimizer]) -> Any:
-    """Return a class of torch as a `FastImportOptimizer` one."""
+    """Make a subclass of a torch optimizer that imports fast; see `FastImportOptimizer`."""
     step = torch.no_grad()(inspect.unwrap(kind.step))
     return type(kind.__name__, (FastImportOptimizer, kind), {"step": step})
 
 
 class Preconditioned(FastImportOptimizer):
-    """The update that all share; a rule says what m and v are.
+    """Base of the textbook optimizers: the shared update from moments m and v.
 
     Args:
         groups: parameters, in groups as every optimizer of torch takes them.
@@ -64,7 +64,7 @@ class Preconditioned(FastImportOptimizer):
 
     @abstractmethod
     def moments(self, state: dict[str, Tensor], gradient: Tensor) -> tuple[Tensor, Tensor]:
-        """Return m and v after a gradient, whose number is `state["step"]`, from 1."""
+        """Update and return the moments m and v; `state["step"]` counts from 1."""
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
@@ -167,7 +167,7 @@ class Muon(FastImportOptimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
-        """Update every matrix that has a gradient; those of one shape are batched."""
+        """Update every matrix that has a gradient; matrices of one shape are batched."""
         for group in self.param_groups:
             by_shape: dict[tuple[int, int], list[Tensor]] = {}
             changes: dict[Tensor, Tensor] = {}  # of matrices that are divided among the ranks
@@ -202,7 +202,7 @@ class Muon(FastImportOptimizer):
 
 
 def _apart(matrix: Tensor, rows: tuple[int, ...]) -> list[Tensor]:
-    """Return the maps in a matrix as views (N, R, C), grouped by size."""
+    """Split a matrix of stacked maps into views (N, R, C), grouped by size."""
     if len(set(rows)) == 1:
         return [matrix.view(len(rows), rows[0], -1)]
     return [part[None] for part in matrix.split(rows)]
@@ -220,7 +220,7 @@ TINY = 1e-7
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
-    """Return matrices (N, R, C) with their singular values moved to about one.
+    """Orthogonalise matrices (N, R, C) approximately, by Newton-Schulz iteration.
 
     Iterations X <- a X + (b A + c A^2) X with A = X X^T, as in Jordan et al. (2024). They begin
     from X / (sum of the fourth powers of its singular values)^(1/4), which no value exceeds and
@@ -243,7 +243,7 @@ def orthogonalised(matrices: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ParameterGroup:
-    """A parameter and how it is trained.
+    """A parameter with its learning-rate factor and weight decay.
 
     Attributes:
         parameter: what is trained.
@@ -261,7 +261,7 @@ class ParameterGroup:
 def parameter_groups(
     model: Network, layer_decay: float, head_factor: float = 1.0
 ) -> list[ParameterGroup]:
-    """Return every parameter of a model that is trained, once, in the model's order.
+    """List each trained parameter of a model once, in the model's order.
 
     The layer below the head learns at `layer_decay` times the full rate, and each layer further
     down at that times the rate of the one above it (Howard and Ruder 2018, section 3.2: 1/2.6).
@@ -280,7 +280,7 @@ def parameter_groups(
 
 
 def _groups(chosen: list[ParameterGroup], lr: float, weight_decay: float) -> list[dict[str, Any]]:
-    """Return the parameter groups of torch: one for each rate and kind of decay."""
+    """Make torch parameter groups: one for each learning rate and weight decay."""
     groups: dict[tuple[bool, float], dict[str, Any]] = {}
     for member in sorted(chosen, key=lambda member: member.parameter.ndim < 2):
         decays = member.parameter.ndim >= 2
@@ -291,7 +291,7 @@ def _groups(chosen: list[ParameterGroup], lr: float, weight_decay: float) -> lis
 
 
 def _has_fused(chosen: list[ParameterGroup]) -> bool:
-    """Return whether torch updates all parameters in one call: six times faster on a CPU.
+    """Check whether torch's fused update applies, which is six times faster on a CPU.
 
     It does not where they are divided among ranks, for not every rule has such a call then.
     """
@@ -356,7 +356,7 @@ OPTIMIZERS: dict[str, Callable[[list[ParameterGroup], TrainingConfig], list[Opti
 
 
 class UpdateRule(OptimizerState):
-    """All optimisers of a model, with rates that follow a schedule."""
+    """All optimizers of a model, with scheduled learning rates."""
 
     def __init__(self, model: Network, config: TrainingConfig) -> None:
         self._parameters = parameter_groups(model, config.layer_decay, config.head_factor)
@@ -370,7 +370,7 @@ class UpdateRule(OptimizerState):
         self._final_decay = config.final_weight_decay
 
     def take_rates(self, other: UpdateRule) -> None:
-        """Continue with the peak rates of another rule for the same parameters.
+        """Take over the peak learning rates of another rule for the same parameters.
 
         These are grouped as the other rule has them, because those of one rate may get several.
         """
@@ -379,7 +379,7 @@ class UpdateRule(OptimizerState):
         self._peaks = other._peaks
 
     def thaw(self, progress: float) -> bool:
-        """Unfreeze the layers that train after a share `progress` (0 to 1) of the budget.
+        """Unfreeze the layers that train once a share `progress` (0 to 1) of the budget is spent.
 
         The head is trained from the start, the layers join one by one from the top down (Howard
         and Ruder 2018, section 3.3).
@@ -398,7 +398,7 @@ class UpdateRule(OptimizerState):
         return True
 
     def step(self, rate: float) -> None:
-        """Update the parameters from their gradients, at `rate` times each peak rate."""
+        """Update the parameters at `rate` times their peak learning rates."""
         decay_share = self._final_decay + (1 - self._final_decay) * rate
         for optimizer, peaks in zip(self.optimizers, self._peaks, strict=True):
             for group, (peak, decay) in zip(optimizer.param_groups, peaks, strict=True):
@@ -435,7 +435,7 @@ class Average:
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
-        """Put the averages in the place of the model's parameters within a context."""
+        """Swap the averages into the model within the block."""
         trained = [p.detach().clone() for p in self._parameters]
         self._fill(self.means)
         try:
@@ -450,11 +450,11 @@ class Average:
             parameter.copy_(value)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the averages, by number."""
+        """Return the averages by parameter number."""
         return on_first({str(i): mean for i, mean in enumerate(self.means)})
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Restore what `tensors` returned.
+        """Restore the averages from a checkpoint.
 
         Raises:
             KeyError, RuntimeError: it is of another model.
@@ -465,7 +465,7 @@ class Average:
 
 
 def clip(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> Tensor:
-    """Clip the gradients of some parameters; return the norm that all had together.
+    """Clip gradients by norm (jointly or each) and by value; return the norm before clipping.
 
     With clip_norm_scope=each, every matrix and vector is scaled down by itself, where its own norm
     exceeds clip_norm: the direction of the whole gradient changes.
@@ -507,12 +507,12 @@ LEAST = 0.01
 
 
 def begins(config: TrainingConfig) -> float:
-    """Return the share of the peak from which the rate rises."""
+    """Return the learning rate at the start of warmup, relative to the peak."""
     return config.min_lr if config.schedule == "slanted_triangular" else 0.0
 
 
 def rate(config: TrainingConfig, progress: float, step: int, warmed: bool = False) -> float:
-    """Return the rate as a share of its peak.
+    """Compute the scheduled learning rate relative to its peak.
 
     It rises linearly over `config.warmup`, then decays to `config.min_lr`.
 

@@ -1,4 +1,4 @@
-"""Data parallelism: each rank computes its rows of a step, and gradients are summed over ranks."""
+"""Data parallelism: each rank computes its rows of a batch, and gradients are summed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from seqgen.training.sharding import Shards
 
 
 class Parallel:
-    """Calls an objective; on several ranks, through PyTorch's DistributedDataParallel.
+    """Wraps an objective; on several ranks, in PyTorch's DistributedDataParallel.
 
     Losses are divided by the targets of the whole batch, so gradients are summed over the ranks
     and not averaged.
@@ -33,24 +33,24 @@ class Parallel:
         self._wrapped: nn.parallel.DistributedDataParallel | None = None
 
     def divisor(self, count: int) -> float:
-        """Return the divisor that makes a sum over `count` targets their mean on all ranks.
+        """Return the divisor that turns a sum over `count` targets into the mean over all ranks.
 
         FSDP averages gradients over the ranks, where they have to be added up.
         """
         return count if self.shards is None else count / ranks.world()
 
     def end_forward(self) -> None:
-        """End a forward pass that no backward pass follows."""
+        """Clean up after a forward pass without a backward pass."""
         if self.shards is not None:
             self.shards.end_forward()
 
     def add_up_others(self) -> None:
-        """Add up the gradients that no backward pass has added up."""
+        """Sum over ranks the gradients that the wrapper does not handle."""
         if self.shards is not None:
             self.shards.add_up_others()
 
     def begin_anew(self) -> None:
-        """Take note of which parameters are to be trained from now on."""
+        """Wrap the objective again after the set of trained parameters changed."""
         self._wrapped = None
 
     def __call__(self, *arguments: Any) -> Any:
@@ -69,7 +69,7 @@ class Parallel:
 
     @contextlib.contextmanager
     def computing(self, portion: Portion, last: bool) -> Iterator[None]:
-        """Compute a portion within: draw for its rows; add gradients up after the last one."""
+        """Set up one portion's computation: seed its rows, sum gradients after the last portion."""
         if ranks.world() == 1:
             yield
             return

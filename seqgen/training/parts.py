@@ -1,4 +1,4 @@
-"""State of training that lasts from step to step, and is saved in checkpoints."""
+"""Checkpoint parts: training state that lasts from step to step."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 class CheckpointPart(Protocol):
-    """Something whose state is tensors by name."""
+    """Interface of training state that is saved as tensors by name."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the state."""
+        """Return the state as tensors by name."""
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Restore what `tensors` returned."""
+        """Restore the state from tensors by name."""
 
 
 def require_like(name: str, tensor: Tensor, own: Tensor, stacked: bool = False) -> None:
-    """Refuse a stored tensor that is not of floating-point numbers of a parameter's shape.
+    """Refuse a stored tensor that is not floating-point or does not have the parameter's shape.
 
     Args:
         name: of the tensor, for a message.
@@ -48,17 +48,17 @@ def require_like(name: str, tensor: Tensor, own: Tensor, stacked: bool = False) 
 
 
 class ModelWeights:
-    """A model's weights and buffers as a `CheckpointPart`."""
+    """Checkpoint part: a model's weights and buffers."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return each weight once."""
+        """Return each weight once, by name."""
         return weights_of(self._model)
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Restore what `tensors` returned.
+        """Restore the weights.
 
         Raises:
             RuntimeError: they do not fit the model.
@@ -67,13 +67,13 @@ class ModelWeights:
 
 
 class OptimizerState:
-    """What optimisers know of their parameters, as a `CheckpointPart`."""
+    """Checkpoint part: the state of all optimizers."""
 
     def __init__(self, optimizers: Sequence[Optimizer]) -> None:
         self.optimizers = optimizers
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the state by optimiser, parameter and name."""
+        """Return the state by optimizer, parameter and name."""
         states = {
             f"{i}.{key}.{name}": torch.as_tensor(value)
             for i, optimizer in enumerate(self.optimizers)
@@ -84,7 +84,7 @@ class OptimizerState:
         return on_first(states)
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Restore what `tensors` returned.
+        """Restore the state of the optimizers.
 
         Raises:
             RuntimeError: it is of other parameters.
@@ -105,7 +105,7 @@ class OptimizerState:
 
 
 class CarriedState:
-    """The state that is carried from one training window to the next, as a `CheckpointPart`.
+    """Checkpoint part: the recurrent state carried from one training window to the next.
 
     Args:
         model: whose state it is.
@@ -124,11 +124,11 @@ class CarriedState:
         self.rows = 0
 
     def places(self) -> list[int]:
-        """Return the numbers of this rank's rows in the batch; see `places`."""
+        """Indices of this rank's rows in the batch; see `places`."""
         return row_numbers(portions(self.rows, self._pieces, ranks.rank(), ranks.world()))
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of all rows, those of other ranks too, by the names of fields."""
+        """Gather the state tensors of all ranks' rows by field name."""
         if self.state is None:
             return {}
         named = self.state.detach().named()
@@ -140,7 +140,7 @@ class CarriedState:
         return {name: torch.cat([each[name] for each, _ in everywhere])[order] for name in named}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Restore what `tensors` returned, or what version 0.1.0 stored: by number, in order.
+        """Restore the state; also reads the numbered form of version 0.1.0.
 
         Each rank takes its own rows, however many ranks there were.
 
@@ -169,7 +169,7 @@ class CarriedState:
 
 
 class RandomStates:
-    """PyTorch's own random states, of the CPU and of the device, as a `CheckpointPart`.
+    """Checkpoint part: PyTorch's random states of the CPU and the device.
 
     Those of all ranks are alike, for all draw the same numbers (`models.dropout.drawn`); where they
     are not, the others' are kept too, and serve a run of as many ranks.
@@ -179,7 +179,7 @@ class RandomStates:
         self._device = device
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the states."""
+        """Return the random states."""
         states = {"cpu": torch.get_rng_state()}
         if self._device.type == "cuda":
             states["cuda"] = torch.cuda.get_rng_state(self._device)
@@ -195,7 +195,7 @@ class RandomStates:
         return everywhere[0] | of_others
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Restore what `tensors` returned, perhaps on another device.
+        """Restore the random states, also on another device.
 
         Raises:
             KeyError: they are missing.

@@ -1,4 +1,4 @@
-"""What is to be trained and how: the user's settings, and what follows from text and machine."""
+"""Training plan: the user's settings merged with what follows from text and machine."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from seqgen.wording import plural
 
 
 def override(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge settings; `above` wins, and a budget in `above` drops every budget in `below`."""
+    """Merge settings; `above` wins, and any budget in `above` replaces all budgets in `below`."""
     if any(above.get(name) is not None for name in BUDGETS):
         below = {name: value for name, value in below.items() if name not in BUDGETS}
     return {**below, **above}
@@ -43,7 +43,7 @@ def override(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, An
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be trained, before any text is read.
+    """Architecture, task and settings of a model to train, before any text is read.
 
     Attributes:
         row: the architecture.
@@ -69,36 +69,36 @@ class Plan:
 
     @property
     def architecture(self) -> str:
-        """Its name."""
+        """Name of the architecture."""
         return self.row.name
 
     @property
     def task(self) -> Task:
-        """What is to be learned."""
+        """Task, such as language modelling or translation."""
         return self.row.task.of(self.data.labels)
 
     @property
     def is_estimated(self) -> bool:
-        """Whether the model is counted or estimated, and not trained by gradients."""
+        """Whether the model is counted or estimated by EM, not trained by gradients."""
         return self.row.estimator is not None
 
     @property
     def model_class(self) -> type[LanguageModel]:
-        """The class of the model."""
+        """Class of the model."""
         return self.row.load_model()
 
     @property
     def config_class(self) -> type[ModelConfig]:
-        """The class of the model's configuration."""
+        """Class of the model's configuration."""
         return self.row.load_config()
 
     def origins(self) -> dict[str, dict[str, str]]:
-        """Return the models that training begins from, by setting, as a record keeps them."""
+        """Models that training starts from, by setting, in the form kept in records."""
         used = {"init_from": self.origin, "features": self.features}
         return {name: one.stored.reference.to_dict() for name, one in used.items() if one}
 
     def model_config(self, sizes: VocabSizes, seq_len: int) -> ModelConfig:
-        """Return the model's configuration, with what follows from the text and from training.
+        """Make the model's configuration for these vocabulary sizes and this sequence length.
 
         Args:
             sizes: of the vocabulary, or of both.
@@ -123,7 +123,7 @@ class Plan:
         return self.config_class(**derived, **self.model).as_new(self.given)
 
     def check_shape(self) -> None:
-        """Refuse settings of the model that contradict one another, before any text is read.
+        """Refuse contradictory model settings before any text is read.
 
         Raises:
             UsageError: says which.
@@ -132,11 +132,11 @@ class Plan:
         self.model_config(sizes, self.training.seq_len)
 
     def with_given(self, settings: Mapping[str, Any]) -> Plan:
-        """Return the plan as if the user had given `settings` too."""
+        """Copy the plan with `settings` added as if the user had given them."""
         return replace(self, given={**self.given, **settings}).with_settings({})
 
     def with_settings(self, settings: Mapping[str, Any]) -> Plan:
-        """Return the plan with `settings` of model and training added to those that are given.
+        """Copy the plan with `settings` of model and training added.
 
         Raises:
             UsageError: they contradict one another.
@@ -146,15 +146,15 @@ class Plan:
         return replace(self, model=model, training=training)
 
     def for_text(self, tokens: int) -> Plan:
-        """Return the plan with the recipe for a training text of so many tokens."""
+        """Copy the plan with the recipe for a training text of so many tokens."""
         return replace(self, recipe=self.config_class.recipe_for(tokens)).with_settings({})
 
     def only_unset(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return those of `settings` that the user has not given."""
+        """Keep those of `settings` that the user has not given."""
         return {name: value for name, value in settings.items() if name not in self.given}
 
     def resolve(self, prepared: Prepared, device: torch.device, report: Report) -> TrainingConfig:
-        """Return complete training settings: open ones follow from the text and the machine.
+        """Complete the training settings: open ones follow from text and machine.
 
         The precision stays "auto" if it takes a trial to choose it
         (`choosing.choose_for_machine`).
@@ -178,19 +178,19 @@ class Plan:
         return replace(training, precision=self._precision(training, device))
 
     def framing(self, tokenizer: Tokenizer) -> Framing:
-        """Return how texts begin and end for the new model: as for its origin, if it has one."""
+        """Return the start and end tokens of texts for the new model."""
         documents = self.data.documents
         if self.origin:
             return self.origin.framing(documents)
         return Framing.of_new_model(tokenizer, documents)
 
     def seed(self) -> int:
-        """Return the user's seed, or a new one."""
+        """The user's seed, or a random one."""
         given = self.given.get("seed")
         return ranks.from_first(lambda: secrets.randbelow(1 << 31)) if given is None else given
 
     def _precision(self, training: TrainingConfig, device: torch.device) -> Precision:
-        """Resolve the user's precision for this model, except where that takes a trial."""
+        """Resolve the user's precision for this model, unless that needs a speed trial."""
         shape = self.model_config(VocabSizes(), training.seq_len)
         large = shape.suits_bf16(training.batch_size, training.seq_len)
         return choose_precision(self.training.precision, device, large)
@@ -199,7 +199,7 @@ class Plan:
 def preset_of(
     name: str | None, architecture: str | None, config: Mapping[str, Any]
 ) -> presets.Preset | None:
-    """Return the preset that the user or the configuration file names, if any.
+    """Return the preset named by the user or the configuration file, if any.
 
     Raises:
         UsageError: there is none of that name, it is of another architecture, or given as one.
@@ -226,7 +226,7 @@ def plan_of(
     flags: Collection[str],
     task: str | None = None,
 ) -> Plan:
-    """Merge the settings of the user, the file, the preset, the origin and the recipe.
+    """Merge settings of user, file, preset, initial model and recipe into a plan.
 
     Args:
         architecture: the user's; None for that of the preset, the file, the origin, or the default.
@@ -269,7 +269,7 @@ def plan_of(
 def _groups(
     row: registry.Architecture, given: Mapping[str, Any], recipe: Mapping[str, Any]
 ) -> tuple[dict[str, Any], TrainingConfig, DataConfig]:
-    """Sort given settings and the recipe below them into model, training and data."""
+    """Sort settings and recipe into the groups model, training and data."""
     recipe = recipe_of(given, recipe) | row.task.data_defaults
     model, training, data = resolve(
         {**recipe, **given},
@@ -284,7 +284,7 @@ def _groups(
 def _with_labels(
     data: DataConfig, given: Collection[str], row: registry.Architecture
 ) -> DataConfig:
-    """Return how labelled texts are read, a line each; a configuration without labels as it is.
+    """Set labelled texts to be read line by line; other data settings stay as they are.
 
     Raises:
         UsageError: the model takes no labels, or the text is to be one stream.
@@ -307,7 +307,7 @@ OF_TRAINED_MODELS = ("minimum-risk", "decoding")
 
 
 def _require_meaning(plan: Plan, flags: Collection[str]) -> None:
-    """Refuse settings that have no meaning for the task.
+    """Refuse settings that do not apply to the task.
 
     Raises:
         UsageError: names the setting.
@@ -325,7 +325,7 @@ def _require_meaning(plan: Plan, flags: Collection[str]) -> None:
 
 
 def _require_sense(plan: Plan) -> None:
-    """Refuse settings that have no meaning together with those of other groups.
+    """Refuse settings that contradict those of other groups.
 
     Raises:
         UsageError: names the setting.
@@ -351,7 +351,7 @@ def _require_sense(plan: Plan) -> None:
 
 
 def _require_regime(plan: Plan, flags: Collection[str]) -> None:
-    """Refuse regimes and their settings for a model that they cannot train.
+    """Refuse training regimes, and their settings, that cannot train the model.
 
     Raises:
         UsageError: names the setting, or the regime.
@@ -378,7 +378,7 @@ def _require_regime(plan: Plan, flags: Collection[str]) -> None:
 
 
 def check_regimes(plan: Plan, training: TrainingConfig, report: Report) -> None:
-    """Check a run's regimes once it is known what they begin with, and how long windows are.
+    """Check training regimes once initial weights and window length are known.
 
     Raises:
         UsageError: the prefix leaves no token of a window for the model to write.
@@ -400,7 +400,7 @@ def check_regimes(plan: Plan, training: TrainingConfig, report: Report) -> None:
 
 
 def check_members(row: registry.Architecture, training: TrainingConfig, task: Task) -> None:
-    """Refuse members where they have no meaning.
+    """Refuse `members` where they do not apply.
 
     Args:
         row: their architecture.

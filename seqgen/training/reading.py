@@ -1,4 +1,4 @@
-"""One forward pass of training on rows of tokens: logits, losses and activation penalties."""
+"""Forward pass of training: logits, losses and activation penalties of rows of tokens."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ActivationPenalties:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[Seen]:
-        """Collect the features of the calls within."""
+        """Collect the features computed within the block."""
         seen: Seen = []
         if not self:
             yield seen
@@ -62,7 +62,7 @@ class ActivationPenalties:
             handle.remove()
 
     def cost(self, seen: Seen, targets: Tensor) -> Tensor:
-        """Return the penalty, summed over the positions of targets (B, T) that are not padding."""
+        """Compute the penalty, summed over the non-padding targets (B, T)."""
         h, dropped = (torch.cat(parts, 1) for parts in zip(*seen, strict=True))  # (B, T, H)
         wide = torch.promote_types(h.dtype, torch.float32)
         there = targets != IGNORED
@@ -75,7 +75,7 @@ class ActivationPenalties:
 
 @dataclass(frozen=True)
 class TrainingOutput:
-    """What a training call returned.
+    """Result of a training forward pass.
 
     Attributes:
         logits: (B, T, V).
@@ -89,7 +89,7 @@ class TrainingOutput:
 
 
 class TrainingReader:
-    """Makes training calls of a model in the arithmetic that its configuration asks for.
+    """Runs training forward passes in the configured precision.
 
     Args:
         model: on its device, in its parameters' type.
@@ -108,7 +108,7 @@ class TrainingReader:
         advance: int | None = None,
         repeat: Sequence[int] | None = None,
     ) -> TrainingOutput:
-        """Read tokens (B, T).
+        """Run the model on tokens (B, T).
 
         Args:
             tokens: of int64.
@@ -127,7 +127,7 @@ class TrainingReader:
         return TrainingOutput(logits, after, seen)
 
     def predict(self, batch: Batch) -> TrainingOutput:
-        """Have a network that is no language model predict a batch's targets."""
+        """Predict a batch's targets with a network that is not a language model."""
         with arithmetic(self.config.precision, self.model.device), self.penalties.watched() as seen:
             logits, after = self.model.predict(batch)  # (B, T', C)
         return TrainingOutput(logits, after, seen)
@@ -154,12 +154,12 @@ class TrainingReader:
         return minimised, nats
 
     def penalty(self, reading: TrainingOutput, targets: Tensor) -> Tensor | float:
-        """Return the penalties on activations, summed over the targets that count."""
+        """Compute the activation penalties, summed over the scored targets."""
         return self.penalties.cost(reading.seen, targets) if self.penalties else 0.0
 
     @contextlib.contextmanager
     def features_kept(self) -> Iterator[list[Tensor]]:
-        """Collect the features (B, T, H) that the head reads in the calls within."""
+        """Collect the features (B, T, H) that enter the output layer."""
         kept: list[Tensor] = []
         handle = self.model.head.register_forward_pre_hook(
             lambda head, inputs: kept.append(inputs[0])
@@ -173,7 +173,7 @@ class TrainingReader:
 def _logits(
     model: NeuralLanguageModel, tokens: Tensor, past: State | None, advance: int | None
 ) -> tuple[Tensor, State | None]:
-    """Return logits (B, T, V), and the state after `advance` columns."""
+    """Compute logits (B, T, V) and the state after `advance` columns."""
     if advance is None or advance == tokens.shape[1]:
         return model(tokens, past)
     if advance == 0:
@@ -210,7 +210,7 @@ def cross_entropy(
 
 
 def sent(ids: np.ndarray, device: torch.device) -> Tensor:
-    """Return ids on a device; the copy to a GPU does not block the host."""
+    """Copy ids to a device, without blocking the host on a GPU."""
     if device.type != "cuda":
         return torch.from_numpy(ids).to(device)
     return torch.from_numpy(ids).pin_memory().to(device, non_blocking=True)

@@ -1,4 +1,4 @@
-"""Settings against overfitting: chosen for a measured speed, and again for that of training itself.
+"""Regularisation chosen by the overfitting ratio, before training and again while it runs.
 
 How much a model overfits depends on how often it reads the text in the budget, and so on the speed
 of the machine. A trial before the start may get that wrong: others use the machine, then or later.
@@ -25,7 +25,7 @@ STOPS_FROM_RATIO, PATIENCE = 200, 8
 
 @dataclass(frozen=True, kw_only=True)
 class Regularisation:
-    """Which settings of a run the ratio of overfitting decides.
+    """The settings of a run that the overfitting ratio determines.
 
     Attributes:
         left_open: their names; all but those that are given.
@@ -38,7 +38,7 @@ class Regularisation:
     spelled: bool
 
     def settings(self, config_class: type[ModelConfig], ratio: float) -> dict[str, Any]:
-        """Return the settings for a ratio of overfitting; see `ModelConfig.regularised`."""
+        """Compute the settings for an overfitting ratio; see `ModelConfig.regularised`."""
         chosen = config_class.regularised(ratio, self.spelled, "lr" in self.left_open)
         if ratio >= STOPS_FROM_RATIO:
             chosen["patience"] = PATIENCE
@@ -47,7 +47,7 @@ class Regularisation:
     def changes(
         self, model: Network, training: TrainingConfig, ratio: float
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the settings of model and of training that are others for another ratio."""
+        """Compute the model and training settings that change with a new ratio."""
         plain = {"lr": self.lr, "patience": None, "head_factor": 1.0}
         plain = {name: value for name, value in plain.items() if name in self.left_open}
         settings = plain | self.settings(type(model.config), ratio)
@@ -60,7 +60,7 @@ class Regularisation:
 
 
 def take_dropout(model: Network, dropout: float) -> None:
-    """Have a model train with another dropout, as if it had been built with it."""
+    """Set the dropout rate of all layers of a built model."""
     model.config = dataclasses.replace(model.config, dropout=dropout)
     for one in members_of(model):
         one.config = model.config

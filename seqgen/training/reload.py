@@ -1,4 +1,4 @@
-"""Reading a stored model's data again: to resume its run, or to compare other data with it."""
+"""Read a stored model's data again, to resume its run or compare other data with it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from seqgen.training.events import Notice, Report
 
 @dataclass(frozen=True)
 class DataLocation:
-    """Where a stored model's data is now.
+    """Current location of a stored model's data.
 
     Attributes:
         files: its text, or its sources; none if they are where they were.
@@ -61,7 +61,7 @@ def reload_stored_data(
 
 
 def tokens_of(stored: StoredModel, target: Tokenizer) -> Tokenizers:
-    """Return the tokens of a stored model on both sides, and its labels, as its dataset has them.
+    """Load the tokenizers and labels of a stored model, in the form that its dataset uses.
 
     Args:
         stored: the model.
@@ -76,7 +76,7 @@ def tokens_of(stored: StoredModel, target: Tokenizer) -> Tokenizers:
 def _comparison(
     stored: StoredModel, files: DataFiles, may_differ: bool, report: Report
 ) -> Callable[[Survey], bool]:
-    """Return a function that says whether data differs from what a model was trained on.
+    """Make a function that checks whether data differs from a model's training data.
 
     It raises a SeqgenError if it is and `may_differ` does not allow that.
     """
@@ -98,7 +98,7 @@ def _comparison(
 
 
 def _find_files(stored: StoredModel, moved: DataLocation) -> DataFiles:
-    """Return where a stored model's data is: where the user says, or where it was.
+    """Locate a stored model's data: where the user says, or where it was.
 
     Raises:
         UsageError: targets are given without their sources, or for a text.
@@ -122,7 +122,7 @@ SPLIT = ("documents", "labels", "newlines", "split_seed", "val")
 
 
 def leaks(prepared: Prepared, origin: StoredModel | None = None) -> Iterator[str]:
-    """Say in one line each how much of the held-out part models are trained on, if anything.
+    """Write a line for each model whose training data contains part of the held-out part.
 
     Large texts are not read again for this. Nothing is said of a model whose data is gone or of
     another kind.
@@ -144,7 +144,7 @@ def leaks(prepared: Prepared, origin: StoredModel | None = None) -> Iterator[str
 
 
 def _with_ancestors(model: StoredModel) -> list[StoredModel]:
-    """Return a model and all that it started from, each once, also where records go in a circle."""
+    """List a model and all models it was trained from, each once, even if references cycle."""
     found = {model.path: model}
     waiting = [model]
     while waiting:

@@ -1,4 +1,4 @@
-"""Continuing a run that was stopped, as if it had never stopped."""
+"""Resume an interrupted run as if it had never stopped."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def resume(
     report: Report = lambda event: None,
     **added: Any,
 ) -> TrainingResult:
-    """Continue a run that was stopped, as if it had never stopped.
+    """Resume an interrupted run as if it had never stopped.
 
     Args:
         name: the model: a name, a path, or None for the latest.
@@ -90,7 +90,7 @@ def resume(
 
 
 def _find_stored(name: str | Path | None) -> StoredModel:
-    """Find a stored model; only rank 0 may write to it."""
+    """Find a stored model; ranks other than 0 get a read-only view."""
     if ranks.leads():
         store.clean()
     path = ranks.from_first(lambda: store.find(name).path)
@@ -139,7 +139,7 @@ def _resume_locked(
 def _reload_model_and_data(
     stored: StoredModel, data: DataLocation, training: TrainingConfig, options: RunOptions
 ) -> tuple[LoadedModel, Prepared, Unfilled | None]:
-    """Load a stored model on its device, and its data; a divided model has no content yet."""
+    """Load a stored model and its data; a sharded model is built without weights."""
     place, report = options.place, options.report
     if options.shard:
         model, tokenizer = None, load_tokenizer(stored.path / store.TOKENIZER)
@@ -175,7 +175,7 @@ def _result_of_finished(stored: StoredModel, result: Mapping[str, Any]) -> Train
 
 
 def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
-    """Refuse settings that cannot change, and models that no run can go on with as it is asked."""
+    """Refuse settings that cannot change, and models that cannot be resumed."""
     for key in given:
         require(
             key in RESUMABLE,
@@ -202,7 +202,7 @@ def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
 def _resumed_settings(
     stored: StoredModel, given: Mapping[str, Any], done: Mapping[str, Any], kept: Iterable[str]
 ) -> TrainingConfig:
-    """Return a run's settings with those that are given.
+    """Merge the stored training settings with the given ones.
 
     Args:
         stored: the model.
@@ -229,7 +229,7 @@ def _lacks_mixture(stored: StoredModel, result: Mapping[str, Any]) -> bool:
 
 
 def _check_longer(session: Session, done: dict[str, Any]) -> None:
-    """Refuse a budget that is spent already; say where the schedule now ends.
+    """Refuse a budget that is already spent; name the end of the new schedule.
 
     Args:
         session: with the new settings.

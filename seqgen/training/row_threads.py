@@ -1,4 +1,4 @@
-"""The rows of a step divided among threads of this process, each of which computes on one core.
+"""Row threads: the rows of a batch are divided among threads, each on one core.
 
 Within an operation PyTorch's threads wait for each other, several times in every time step of a
 recurrent network. Here each thread computes its rows from the first layer to the gradients alone,
@@ -30,7 +30,7 @@ from seqgen.training.regimes.base import Loss, StepProgress, TextRules
 
 
 def can_divide_rows(model: Network, config: TrainingConfig) -> bool:
-    """Return whether threads can compute the rows of a step apart.
+    """Check whether the rows of a batch can be computed by separate threads.
 
     They cannot where rows meet, as in the statistics of batch normalisation, or where the model
     writes texts, whose lengths decide about what is drawn. On GPUs, under torchrun and in compiled
@@ -44,7 +44,7 @@ def can_divide_rows(model: Network, config: TrainingConfig) -> bool:
 
 @dataclass(frozen=True)
 class ThreadWork:
-    """What a thread computes: rows of a batch, the state before them, and where training is."""
+    """Work of one thread: rows of a batch, their state, and the training progress."""
 
     portion: Portion
     past: State | None
@@ -52,7 +52,7 @@ class ThreadWork:
 
 
 class RowThreads:
-    """Computes the gradients of a batch by several threads, each for some of its rows.
+    """Computes the gradients of a batch by several threads, each on some of the rows.
 
     Every thread has a copy of the model that shares its weights, and a copy of torch's generator:
     it draws for all rows and keeps what its own get, so losses are those of one thread but for
@@ -74,13 +74,13 @@ class RowThreads:
         self._pool = ThreadPoolExecutor(self._count - 1, initializer=use_cores)
 
     def portions(self, rows: int, pieces: int) -> list[list[Portion]]:
-        """Return who computes which rows of a batch: for each piece, a portion a thread."""
+        """Divide a batch into portions: one for each piece and thread."""
         threads = range(self._count)
         divided = zip(*(portions(rows, pieces, i, self._count) for i in threads), strict=True)
         return [[one for one in piece if not one.blank] for piece in divided]
 
     def add_gradients(self, batch: Batch, parts: Sequence[ThreadWork]) -> list[Loss]:
-        """Add the gradients of a piece of a batch to the parameters'; return its losses.
+        """Add the gradients of a piece of a batch; return its losses.
 
         Args:
             batch: all of it.
@@ -116,7 +116,7 @@ def gradients_of(
     generator: torch.Generator | None,
     part: ThreadWork,
 ) -> tuple[Loss, Sequence[Tensor | None]]:
-    """Return the loss of some rows without its graph, and the gradients of `trained`.
+    """Compute the detached loss of some rows, and the gradients of `trained`.
 
     Args:
         batch: all of it.
@@ -137,7 +137,7 @@ def gradients_of(
 
 
 def add_gradient(parameter: Tensor, gradient: Tensor | None) -> None:
-    """Add a gradient to a parameter's, if it has one."""
+    """Add a tensor to a parameter's gradient, if there is one."""
     if gradient is None:
         return
     if parameter.grad is None:
@@ -147,7 +147,7 @@ def add_gradient(parameter: Tensor, gradient: Tensor | None) -> None:
 
 
 def use_cores(count: int = 1) -> None:
-    """Have this thread compute on so many cores, and keep casts of weights to itself.
+    """Set the number of cores of this thread, and turn off its cache of weight casts.
 
     Threads would find each other's in the cache, or not: sums of gradients could round either way.
     """
@@ -157,7 +157,7 @@ def use_cores(count: int = 1) -> None:
 
 @contextlib.contextmanager
 def _one_core() -> Iterator[None]:
-    """Compute on one core within, as `use_cores` does, and restore the settings afterwards."""
+    """Compute on one core within the block, then restore the settings."""
     threads, caches = torch.get_num_threads(), torch.is_autocast_cache_enabled()
     use_cores()
     try:

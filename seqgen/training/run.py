@@ -1,4 +1,4 @@
-"""The progress of a run, its budget, and the hooks that its caller supplies."""
+"""State of a run: progress, budget, loss windows, and hooks of the caller."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ REASONS = (None, *FINISHED, "stop-after", INTERRUPTED)
 
 
 class Diverged(SeqgenError):  # noqa: N818
-    """The loss or a gradient has grown without bounds; no such weights were saved."""
+    """Error: the loss or a gradient diverged; diverged weights are not saved."""
 
 
 @dataclass
 class Losses:
-    """The losses of some steps, added up; a step counts as many times as it has tokens.
+    """Running sums of step losses, weighted by tokens.
 
     Attributes:
         tokens: of all the steps.
@@ -52,25 +52,25 @@ class Losses:
     squares: float = 0.0
 
     def add(self, loss: float, tokens: int) -> None:
-        """Add a step: its loss in nats per token, and its tokens."""
+        """Add a step: its loss in nats per token, and its number of tokens."""
         self.tokens += tokens
         self.nats += loss * tokens
         self.squares += loss * loss * tokens
 
     @property
     def mean(self) -> float:
-        """Nats per token."""
+        """Mean loss in nats per token."""
         return self.nats / self.tokens
 
     @property
     def std(self) -> float:
-        """The standard deviation of single steps."""
+        """Standard deviation of the step losses."""
         return math.sqrt(max(0.0, self.squares / self.tokens - self.mean**2))
 
 
 @dataclass
 class Run:
-    """The progress of a run, as a checkpoint stores it.
+    """Progress of a run, as stored in a checkpoint.
 
     Attributes:
         step: steps done.
@@ -112,15 +112,15 @@ class Run:
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> Run:
-        """Return the run that a checkpoint stores; older checkpoints have no epoch."""
+        """Load the progress stored in a checkpoint; older checkpoints have no epoch."""
         return cls(**{**facts, "epoch": Losses(**facts.get("epoch", {}))})
 
 
 class Listener:
-    """Sees the events and steps of a run, and never changes it; this one ignores them."""
+    """Base of training listeners: gets events and steps of a run; this one ignores them."""
 
     def updating(self, run: Run, batch: Batch) -> AbstractContextManager[None]:
-        """Return a context for an update, from its gradients to the new weights.
+        """Return a context manager around an update, from gradients to new weights.
 
         Args:
             run: before the step.
@@ -129,25 +129,25 @@ class Listener:
         return contextlib.nullcontext()
 
     def stepped(self, run: Run, loss: float, norm: float) -> None:
-        """Take a step's loss, in nats per token, and its gradient's norm before clipping."""
+        """Receive a step's loss in nats per token, and the gradient norm before clipping."""
 
     def take(self, event: Event) -> None:
-        """Take an event of the run."""
+        """Receive an event of the run."""
 
     def parts(self) -> Mapping[str, CheckpointPart]:
-        """Return its state that a resumed run needs, by name in a checkpoint.
+        """Return the checkpoint parts that a resumed run needs, by name.
 
         A name is a word that no other part of a checkpoint has, such as the plugin's.
         """
         return {}
 
     def close(self) -> None:
-        """End what it has begun: training is over, or has failed."""
+        """Release resources when training ends or fails."""
 
 
 @dataclass(kw_only=True)
 class Hooks:
-    """Functions that the caller supplies; the loop knows neither disk nor decoding.
+    """Callbacks that connect the training loop to disk and decoding.
 
     Attributes:
         validate: returns the validation loss of the model as it is, nats per token.
@@ -177,7 +177,7 @@ class Hooks:
 
 @dataclass
 class Budget:
-    """When training ends, and how far through it is.
+    """Training budget: steps, minutes or epochs, and how much of it is spent.
 
     A budget in steps or epochs is a number of steps. One in minutes is wall time, minus a reserve
     for the last validation.
@@ -188,7 +188,7 @@ class Budget:
 
     @classmethod
     def of(cls, config: TrainingConfig, steps_per_epoch: int) -> Budget:
-        """Return the budget that `config` names."""
+        """Make the budget that a configuration names."""
         if config.minutes is not None:
             return cls(None, 60 * config.minutes)
         if config.epochs is not None:
@@ -196,12 +196,12 @@ class Budget:
         return cls(config.steps, None)
 
     def share(self, run: Run) -> float:
-        """Return how much of the budget is spent, 0 to 1."""
+        """Compute the share of the budget that is spent, 0 to 1."""
         spent = run.step / self.steps if self.steps else run.seconds / self.seconds
         return min(1.0, spent)
 
     def until_validation(self, cost: float, steps: float = 0.0) -> float:
-        """Return how many steps, or seconds, pass between validations.
+        """Compute the number of steps or seconds between validations.
 
         Args:
             cost: the seconds that the last one took, 0 before the first. It is taken where the
@@ -217,7 +217,7 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What the loop does next, as far as a clock, a signal or a measurement has a say in it.
+    """Decision of the training loop after a step: stop, validate, save or choose settings again.
 
     Attributes:
         share: how much of the budget is spent, 0 to 1.
@@ -234,7 +234,7 @@ class Decision:
     checkpoint: bool
 
     def agreed(self) -> Decision:
-        """Return rank 0's decision; but a signal on any rank interrupts all of them."""
+        """Broadcast rank 0's decision; a signal on any rank interrupts all."""
         if ranks.world() == 1:
             return self
         reason = REASONS.index(self.stop)
@@ -256,7 +256,7 @@ class Decision:
 
 @dataclass
 class LossWindow:
-    """Measurements since the last logged step."""
+    """Losses and times since the last logged step."""
 
     losses: Losses = field(default_factory=Losses)
     since: float = field(default_factory=time.monotonic)

@@ -1,4 +1,4 @@
-"""One run of training on a stored model: its folder, logs, hooks, final validation and record."""
+"""One training run of a stored model: folder, logs, hooks, final validation and record."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class TrainingResult(ShortRepr):
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How a run is carried out, whatever it trains.
+    """Options of how a run is executed: device, reporting, sharding and plugins.
 
     Attributes:
         place: the device.
@@ -113,12 +113,12 @@ class RunOptions:
 
     @classmethod
     def of(cls, device: str, report: Report, **more: Any) -> RunOptions:
-        """Return the options of one of the processes of a run."""
+        """Make the options for this process of a run."""
         heard = LastEvents(report if ranks.leads() else lambda event: None)
         return cls(place=choose_device(device), report=heard, **more)
 
     def check(self) -> None:
-        """Refuse to shard in one process, and what options of plugins cannot have done."""
+        """Refuse sharding with one process, and invalid plugin options."""
         require(
             not self.shard or ranks.world() > 1,
             "--shard divides a model among processes: start several, as in torchrun "
@@ -128,13 +128,13 @@ class RunOptions:
             group.require_possible(self.shard)
 
     def require_model(self, task: Task, by_gradients: bool = True) -> None:
-        """Refuse options of plugins that have no meaning for the models of a task."""
+        """Refuse plugin options that do not apply to the task's models."""
         models_text = by_gradients and task.model_is is None and not task.takes_targets
         for group in self.added.groups:
             group.require_model(models_text)
 
     def check_divisible(self, training: TrainingConfig) -> None:
-        """Refuse what a run whose model is divided among the ranks cannot do.
+        """Refuse settings that a sharded run does not support.
 
         Raises:
             UsageError: says what to leave out.
@@ -144,14 +144,14 @@ class RunOptions:
             require(not asked, f"--shard does not go with {name}: leave out one of them")
 
     def conclude(self, model: str) -> None:
-        """Let plugins write what their options ask for, when the run of a model has ended."""
+        """Let plugins write their outputs after a run."""
         for group in self.added.groups if ranks.leads() else ():
             group.conclude(model, self.report.events)
 
 
 @dataclass(frozen=True)
 class Session:
-    """One run of training on a stored model that is locked for it.
+    """One training run on a stored model, which it keeps locked.
 
     Attributes:
         loaded: the model.
@@ -177,23 +177,23 @@ class Session:
 
     @property
     def stored(self) -> StoredModel:
-        """Where the model is kept."""
+        """The stored model."""
         return self.loaded.stored
 
     @property
     def report(self) -> Report:
-        """Takes events."""
+        """The receiver of events."""
         return self.options.report
 
     @property
     def is_language_model(self) -> bool:
-        """Whether the model is one, by its task; the others have a loss of their own."""
+        """Whether the task makes the model a language model."""
         return self.stored.task.model_is is None
 
     def run(
         self, checkpoint: tuple[dict[str, Tensor], dict[str, Any]] | None = None
     ) -> TrainingResult | None:
-        """Train, from a checkpoint if one is given; validate the best weights; write the record.
+        """Train, from a checkpoint if given; validate the best weights and write the record.
 
         A new model is published with its first checkpoint. Only rank 0 writes, reports and
         has a result.
@@ -244,7 +244,7 @@ class Session:
         return result
 
     def _report_changed_ranks(self, facts: dict[str, Any], report: Report) -> None:
-        """Report it if a run resumes with another number of processes than before."""
+        """Report that a run resumes with another number of processes."""
         before, now = facts.get("ranks", 1), ranks.world()
         if before != now:
             processes = "1 process" if now == 1 else f"{now} processes"
@@ -266,7 +266,7 @@ class Session:
 
     @contextlib.contextmanager
     def _listening(self, step: int) -> Iterator[tuple[Report, Listener]]:
-        """Open the logs and the listeners of a run at `step`.
+        """Open the logs and listeners of a run at `step`.
 
         Yield a function that logs, reports and passes on events; and the listeners as one.
         """
@@ -292,7 +292,7 @@ class Session:
             yield report, listeners
 
     def _run_facts(self, plugin: str, report: Report, step: int) -> RunFacts:
-        """Describe this run to the listener of a plugin."""
+        """Collect the facts about this run for a plugin's listener."""
         return RunFacts(
             stored=self.stored,
             model=self.loaded.model if self.unfilled is None else None,
@@ -306,7 +306,7 @@ class Session:
         )
 
     def _show_sample(self, step: int, report: Report) -> None:
-        """Report a text that the model writes with its current weights, if it can write."""
+        """Report a sample of the current model, if it can generate text."""
         model = self.loaded.model
         if not self.is_language_model or not ranks.leads():
             return
@@ -337,7 +337,7 @@ class Session:
 
     @property
     def budget(self) -> Budget:
-        """When training ends."""
+        """The training budget."""
         return Budget.of(self.training, self._batches.steps_per_epoch)
 
     @cached_property
@@ -373,7 +373,7 @@ class Session:
     def _revise_regularisation(
         self, run: Run, training: TrainingConfig, tokens: float
     ) -> TrainingConfig | None:
-        """Choose what the ratio of overfitting decides again; return settings of training.
+        """Choose regularisation again for the measured speed; return training settings.
 
         Args:
             run: with what may be chosen.
@@ -447,7 +447,7 @@ class Session:
         )
 
     def _fit_members(self) -> dict[str, Any] | None:
-        """Fit the weights of members on the first half of the held-out part, and store them."""
+        """Fit the members' weights on the first half of the held-out part, and store them."""
         part = self.prepared.val
         if not isinstance(self.loaded.model, Members) or part is None or part.tokens.size < 2:
             return None
@@ -467,7 +467,7 @@ class Session:
         }
 
     def _figures(self, loss: float | None) -> dict[str, float | None]:
-        """Return a validation loss in its units; one that codes no text has only one."""
+        """Convert a validation loss to its units; without a text length there is only the loss."""
         if self.is_language_model:
             return validation_figures(loss, self.prepared)
         known = self.prepared.val is not None
@@ -488,21 +488,21 @@ class Session:
 
 
 def as_stored(loaded: LoadedModel) -> LoadedModel:
-    """Load the model as it is stored: with the best weights, not necessarily the last ones."""
+    """Load the model from disk with its best weights."""
     stored = store.with_parts(loaded.stored)
     load = load_mixture if isinstance(stored, StoredMixture) else load_stored
     return load(stored, loaded.model.device, "auto")
 
 
 def validation_figures(loss: float | None, prepared: Prepared) -> dict[str, float | None]:
-    """Return a validation loss in the units that the training record has, by name."""
+    """Convert a validation loss to the units of the training record, by name."""
     if loss is None or prepared.val is None:
         return {"val_loss": None, **store.bits_record(ScoreTotals())}
     return {"val_loss": loss, **store.bits_record(prepared.val_totals.with_loss(loss))}
 
 
 def write_record(loaded: LoadedModel, prepared: Prepared, **facts: Any) -> None:
-    """Write a model's `training.json`: the given facts, its data, its versions, the machine."""
+    """Write `training.json`: given facts, data, versions and machine."""
     loaded.stored.write_record(
         seqgen_version=__version__,
         parameters=loaded.model.parameter_count(),
@@ -527,7 +527,7 @@ def write_new(
     preset: str | None = None,
     base: StoredModel | None = None,
 ) -> None:
-    """Write what a new model's folder has before weights: settings, tokenizers, held-out part.
+    """Write a new model's folder except weights: settings, tokenizers, held-out part.
 
     Args:
         loaded: the model, in its folder.
@@ -566,7 +566,7 @@ def write_new(
 
 
 def keep_settings(stored: StoredModel, training: TrainingConfig, **changed: Any) -> None:
-    """Store a run's new settings of training, and the groups of its configuration that changed."""
+    """Store new training settings, and the configuration groups that changed."""
     config = stored.config
     kept = ("preset", "model", "data", "framing", "adapter", "members")
     groups = {part: config[part] for part in kept if part in config} | changed
@@ -574,7 +574,7 @@ def keep_settings(stored: StoredModel, training: TrainingConfig, **changed: Any)
 
 
 def unfilled_for(training: TrainingConfig, make: Callable[[int], nn.Module]) -> Unfilled:
-    """Return a model that is to be divided among the ranks, without content.
+    """Build a model that will be sharded, without allocating its weights.
 
     Args:
         training: says what type its parameters have.
@@ -585,7 +585,7 @@ def unfilled_for(training: TrainingConfig, make: Callable[[int], nn.Module]) -> 
 
 
 def is_begun(name: str | None) -> bool:
-    """Return whether torchrun has started this run anew, and its model has a checkpoint.
+    """Check whether torchrun restarted this run and its model has a checkpoint.
 
     Raises:
         UsageError: torchrun may do so, and the run has no name to be found by.

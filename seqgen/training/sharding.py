@@ -1,4 +1,4 @@
-"""Dividing a model among the ranks: parameters, gradients and the states of optimizers (FSDP2)."""
+"""Sharded training: parameters, gradients and optimizer states divided among ranks (FSDP2)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Shards:
             part_of(unfilled.recorder.made(without_content), parameter)
 
     def begin(self) -> None:
-        """Gather what a model needs to write in a forward pass."""
+        """Gather the parameters before a forward pass, if the model generates text in it."""
         if not self._writes:
             return
         self._root.unshard()
@@ -73,11 +73,11 @@ class Shards:
             torch.autograd.graph.increment_version(parameter)
 
     def end_forward(self) -> None:
-        """Let go of what a forward pass without a backward pass has gathered."""
+        """Free gathered parameters after a forward pass without a backward pass."""
         self._root.reshard()
 
     def add_up_others(self) -> None:
-        """Add up the gradients of what is no part of the model, such as a discriminator."""
+        """Sum over ranks the gradients outside the model, such as a discriminator's."""
         for parameter in self._others:
             gradient = parameter.grad
             if not ranks.largest(int(gradient is not None)):
@@ -87,7 +87,7 @@ class Shards:
 
     @contextlib.contextmanager
     def whole_filled(self, values: Sequence[Tensor] | None = None) -> Iterator[None]:
-        """Have rank 0 hold the whole model within: its parameters, or other values for them."""
+        """Gather the whole model on rank 0 within the block, with other values if given."""
         with lend_memory(self.whole) if ranks.leads() else contextlib.nullcontext():
             self._fill_whole(self.parameters if values is None else values)
             yield
@@ -103,14 +103,14 @@ class Shards:
             buffer.copy_(value)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the weights of the whole model on rank 0, as `weights_of` does."""
+        """Gather the whole model's weights on rank 0, named as in `weights_of`."""
         tensors = dict(self._model.named_parameters()) | dict(self._model.named_buffers())
         return on_first(
             {name: tensors[name] for name in self.whole.state_dict() if name in tensors}
         )
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Take this rank's part of weights.
+        """Load this rank's part of the weights.
 
         Raises:
             KeyError: some are missing.
@@ -124,7 +124,7 @@ class Shards:
 
 
 def blocks(model: nn.Module) -> Iterator[nn.Module]:
-    """Yield the layers of which nothing is used but by calling them, which say so."""
+    """Yield the layers that can be sharded as a unit: those used only by calling them."""
     for module in model.modules():
         if getattr(module, "called_whole", False):
             yield module

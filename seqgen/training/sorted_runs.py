@@ -1,4 +1,4 @@
-"""Counting the n-grams of a text by sorted runs, in memory or in temporary files."""
+"""Count the n-grams of a text by sorted runs, in memory or in temporary files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STATM = Path("/proc/self/statm")
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """A limit of memory: how much of a text, or of its n-grams, is handled at once.
+    """Memory limit: the size of the pieces of a text, or of its n-grams, processed at once.
 
     Attributes:
         places: so many; the n-grams that continue one context are not divided.
@@ -38,7 +38,7 @@ class MemoryBudget:
 
     @classmethod
     def of(cls, memory: int | None, vocab_size: int) -> MemoryBudget:
-        """Derive the budget of a process that may have so many bytes in all; None for no limit.
+        """Derive block sizes from a process's memory in bytes; None for no limit.
 
         Raises:
             UsageError: it takes more already, or too little is left.
@@ -58,7 +58,7 @@ class MemoryBudget:
         return cls(left // BYTES_A_PLACE, left >> 10)
 
     def column(self, kind: type, *values: np.ndarray) -> Gathered:
-        """Return a new column."""
+        """Make a new column, in memory or in a temporary file."""
         column = Gathered(kind, self.spill)
         for each in values:
             column.add(each)
@@ -70,7 +70,7 @@ NO_LIMIT = MemoryBudget(sys.maxsize, math.inf)
 
 @dataclass(frozen=True)
 class Counts:
-    """The distinct n-grams of one order n, M of them, as columns (M,).
+    """Distinct n-grams of one order n as M rows of columns (M,).
 
     Attributes:
         keys: int64, ascending: (id of the first n - 1 words) V + (the last word); of order 1, all
@@ -93,23 +93,23 @@ class Counts:
 
     @property
     def size(self) -> int:
-        """M."""
+        """Number of n-grams, M."""
         return self.keys.size
 
     def frequencies(self, column: str, most: int) -> np.ndarray:
-        """Return how many n-grams have each number 0 to `most` in a column, (most + 1,)."""
+        """Count how many n-grams have each value 0 to `most` in a column, (most + 1,)."""
         pieces = getattr(self, column).pieces()
         zeros = np.zeros(most + 1, np.int64)
         return sum((np.bincount(p[p <= most], minlength=most + 1) for p in pieces), start=zeros)
 
     @property
     def stored(self) -> int:
-        """How many are kept."""
+        """Number of n-grams that survive pruning."""
         return sum(int(np.count_nonzero(piece)) for piece in self.kept.pieces())
 
 
 class FramedText:
-    """A corpus in pieces, with the start symbol before each document.
+    """Corpus in pieces, with a start symbol before each document.
 
     Iterating yields the words of each piece, (L,), and their places in their documents, (L,).
     """
@@ -140,7 +140,7 @@ class FramedText:
 
 @dataclass(frozen=True)
 class _Run:
-    """The n-grams of a piece of the text: distinct ones, and which one ends at each place."""
+    """Sorted distinct n-grams of a piece of text, and the index of the n-gram at each position."""
 
     keys: Gathered
     raw: Gathered
@@ -201,7 +201,7 @@ def count(
 
 
 def _merged(runs: Sequence[_Run], budget: MemoryBudget) -> tuple[_Run, list[Gathered | None]]:
-    """Merge sorted runs; also return the place of each one's n-grams among all.
+    """Merge sorted runs; also return the index of each run's n-grams in the result.
 
     These are None for a single run, whose n-grams are all.
     """
@@ -259,7 +259,7 @@ def _distinct(keys: np.ndarray, possible: int) -> tuple[np.ndarray, np.ndarray, 
 
 
 def _adjusted(counts: Counts, suffixes: Gathered, firsts: Gathered, budget: MemoryBudget) -> Counts:
-    """Return counts whose `adjusted` are numbers of different words before each n-gram.
+    """Compute Kneser-Ney counts: the number of different words before each n-gram.
 
     Args:
         counts: of n-grams.
@@ -283,14 +283,14 @@ def _adjusted(counts: Counts, suffixes: Gathered, firsts: Gathered, budget: Memo
 
 
 def _within(ids: np.ndarray, begin: int, end: int, counts: Counts) -> np.ndarray:
-    """Return those ids that are of a part of n-grams, counted from its first."""
+    """Select the ids inside a block of n-grams, relative to its beginning."""
     whole = end - begin == counts.size
     return ids if whole else ids[(ids >= begin) & (ids < end)] - begin
 
 
 @dataclass(frozen=True)
 class GramBlock:
-    """The n-grams of one order that continue some contexts, and all of these.
+    """A block of n-grams of one order, with all contexts that they continue.
 
     Attributes:
         n: the order.
@@ -307,28 +307,28 @@ class GramBlock:
     counts: Sequence[Counts]
 
     def read(self, column: str) -> np.ndarray:
-        """Return the values (M,) of a column of the counts."""
+        """Read the values (M,) of a column for this block."""
         return getattr(self.counts[self.n - 1], column)[self.grams]
 
     @property
     def size(self) -> int:
-        """How many contexts there are, C."""
+        """Number of contexts, C."""
         return self.contexts.stop - self.contexts.start
 
     @property
     def shorter(self) -> np.ndarray:
-        """(C,), the ids of the contexts without their first word."""
+        """Ids (C,) of the contexts without their first word."""
         if self.n == 2:
             return np.zeros(self.size, np.int64)
         return self.counts[self.n - 2].suffixes[self.contexts]
 
     def total(self, values: np.ndarray) -> np.ndarray:
-        """Return each context's sum (C,) of the values (M,) of its continuations."""
+        """Sum values (M,) over the continuations of each context, (C,)."""
         return np.bincount(self.of, weights=values, minlength=self.size)
 
 
 def blocks(n: int, counts: Sequence[Counts], budget: MemoryBudget) -> Iterator[GramBlock]:
-    """Yield the n-grams of an order, and all contexts that they could continue, block by block."""
+    """Yield the n-grams of an order with their contexts, block by block."""
     grams, size = counts[n - 1], counts[0].size
     count = counts[n - 2].size if n > 1 else 1
     begin = first = 0

@@ -1,4 +1,4 @@
-"""How fast a model trains on this machine."""
+"""Measure how fast a model trains on this machine."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STEP_SECONDS, SHARE_OF_BUDGET, FIRST_TOKENS = 1.0, 0.01, 64
 
 
 def speed(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:
-    """Train for the budget only to measure; return tokens per second."""
+    """Train for the budget only to measure the speed in tokens per second."""
     run = _trainer(model, batches, training).train()
     return ranks.broadcast(run.tokens / run.seconds)
 
@@ -43,7 +43,7 @@ def speed(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig
 def fastest(
     model: NeuralLanguageModel, batches: Batches, ways: Sequence[TrainingConfig]
 ) -> list[float]:
-    """Return the highest speed of each way to train, in tokens per second, from short slices.
+    """Measure the highest speed of each training variant, in tokens per second, in short slices.
 
     Raises:
         SeqgenError: training diverges.
@@ -55,7 +55,7 @@ def fastest(
 def with_short_steps(
     model: NeuralLanguageModel, batches: Batches, ways: Sequence[TrainingConfig]
 ) -> Batches:
-    """Return batches for a trial: all tokens of each, or as many as train within the limit.
+    """Make trial batches: whole batches, or as many rows as fit the time limit.
 
     Time grows with the tokens, and some of it is the same for any number. So what a few tokens
     take, at best, says how many more are within the limit at least.
@@ -81,7 +81,7 @@ def with_short_steps(
 
 
 def highest(measures: Sequence[Callable[[], float]]) -> list[float]:
-    """Return the highest of several values of each measure, taken in alternation.
+    """Run measurements in alternation and keep the highest value of each.
 
     Of speeds the highest count, because other load on the machine, allocating memory and selecting
     kernels only slow steps down.
@@ -97,30 +97,30 @@ def highest(measures: Sequence[Callable[[], float]]) -> list[float]:
 
 
 def _timed(training: TrainingConfig, seconds: float) -> TrainingConfig:
-    """Return the settings of a training for so long, without validations."""
+    """Change settings to train for so many seconds, without validation."""
     return replace(_of_steps(training, None), minutes=seconds / 60)
 
 
 def _of_steps(training: TrainingConfig, steps: int | None) -> TrainingConfig:
-    """Return the settings of a training for so many steps, without validations."""
+    """Change settings to train for so many steps, without validation."""
     often = dict.fromkeys(("minutes", "epochs", "validate_every", "patience", "checkpoint_every"))
     return replace(training, **often, steps=steps)
 
 
 def _agree(speeds: Sequence[float]) -> bool:
-    """Return whether the two highest of some speeds are about the same."""
+    """Check whether the two highest speeds are about equal."""
     *_, second, highest = sorted(speeds)
     return second >= (1 - AGREEMENT) * highest
 
 
 def speed_at_first(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:
-    """Return tokens per second at the start of training, in the faster way if that is open."""
+    """Measure tokens per second at the start, in the faster of the open variants."""
     ways = ways_to_divide(model, training)
     return max(fastest(model, with_short_steps(model, batches, ways), ways))
 
 
 def ways_to_divide(model: NeuralLanguageModel, training: TrainingConfig) -> list[TrainingConfig]:
-    """Return the ways to use the cores, if that is open: within operations, or by rows."""
+    """List the ways to use the cores that are left open: within operations, or by rows."""
     threads = torch.get_num_threads()
     is_open = training.row_threads is None and can_divide_rows(model, training)
     counts = (1, threads) if is_open and threads > 1 else (training.row_threads,)
@@ -128,13 +128,13 @@ def ways_to_divide(model: NeuralLanguageModel, training: TrainingConfig) -> list
 
 
 def times_as_fast(one: Callable[[], float], other: Callable[[], float]) -> float:
-    """Return the ratio of two speeds; see `highest`."""
+    """Measure the ratio of two speeds; see `highest`."""
     speeds = highest([one, other])
     return speeds[0] / speeds[1]
 
 
 def bf16_speedup(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:
-    """Return the training speed in bf16 over that in float32; 0 if training suffers from bf16.
+    """Measure the training speed in bf16 over float32; 0 if the loss suffers from bf16.
 
     That is where it diverges, or where the first steps reach a higher loss than in float32.
     """
@@ -153,7 +153,7 @@ def bf16_speedup(model: NeuralLanguageModel, batches: Batches, training: Trainin
 
 
 def _loss_gap(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:
-    """Return by which share of the loss the first steps in bf16 are worse than in float32.
+    """Compute how much worse the first steps are in bf16 than in float32, relative to the loss.
 
     Both begin with the same weights, batches and random states, and take the same steps. Where
     training diverges in float32 too, it is not bf16's fault.
@@ -176,7 +176,7 @@ def _loss_gap(model: NeuralLanguageModel, batches: Batches, training: TrainingCo
 def row_threads_speedup(
     model: NeuralLanguageModel, batches: Batches, training: TrainingConfig
 ) -> float:
-    """Return the speed with rows divided among threads over that with operations divided.
+    """Measure the training speed with row threads over that with threaded operations.
 
     It is 0 if rows cannot be divided, or training diverges.
     """
@@ -191,7 +191,7 @@ def row_threads_speedup(
 
 
 class _Curve(Listener):
-    """Keeps the loss of every step."""
+    """Listener that records the loss of every step."""
 
     def __init__(self) -> None:
         self.losses: list[float] = []
@@ -201,21 +201,21 @@ class _Curve(Listener):
 
 
 def _losses(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> list[float]:
-    """Train for the budget; return the loss of each step, in nats per token."""
+    """Train for the budget; return the loss of each step in nats per token."""
     curve = _Curve()
     _trainer(model, batches, training, curve).train()
     return curve.losses
 
 
 def faster_precision(speedup: float) -> Precision:
-    """Return bf16 if it is at least `LEAST_BF16_SPEEDUP` times as fast, else float32."""
+    """Choose bf16 if it is at least `LEAST_BF16_SPEEDUP` times as fast, else float32."""
     return "bf16" if speedup >= LEAST_BF16_SPEEDUP else "float32"
 
 
 def compiled_speedup(
     model: NeuralLanguageModel, batches: Batches, training: TrainingConfig
 ) -> tuple[float, str | None]:
-    """Return the training speed of a compiled model over that of a plain one.
+    """Measure the training speed of a compiled model over an uncompiled one.
 
     Returns:
         The ratio and None; or 0 and why it cannot be compiled here.

@@ -1,4 +1,4 @@
-"""Training a model on text, from the files to the stored model; or finding a rate for it."""
+"""Train a model on text, from the files to the stored model, or search a learning rate."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ MOST_OF_STEM = 100
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """What is to be trained, and on what.
+    """Request of a training run: the settings and the data.
 
     Attributes:
         data: files, folders of files or patterns, joined in this order; or one token file.
@@ -94,24 +94,24 @@ class RunRequest:
 
     @classmethod
     def of(cls, data: Sequence[str | Path], **asked: Any) -> RunRequest:
-        """Return a request of its fields and of single settings, all by name."""
+        """Make a request from its fields and from single settings, all by name."""
         own = {name: asked.pop(name) for name in cls.__dataclass_fields__ if name in asked}
         own["settings"] = {**own.get("settings", {}), **asked}
         return cls(data=data, **own)
 
     @property
     def flags(self) -> list[str]:
-        """The settings that the user gave."""
+        """Settings that the user gave."""
         return [name for name, value in self.settings.items() if value is not None]
 
     @property
     def mixes_small_text(self) -> bool:
-        """Whether an n-gram model is mixed with the network of a small text (`--model auto`)."""
+        """Whether `--model auto` mixes the network of a small text with an n-gram model."""
         return self.architecture == registry.AUTO and not self.chooses_translator
 
     @property
     def chooses_translator(self) -> bool:
-        """Whether `--model auto` is given pairs: files of targets, or only files called .tsv."""
+        """Whether `--model auto` has pairs: target files, or only .tsv files."""
         pairs = self.targets or all(Path(name).suffix == ".tsv" for name in self.data)
         fixed = self.task, self.beneath, *map(self.settings.get, ("labels", "init_from"))
         fixed = any(fixed) or "architecture" in self.config
@@ -124,7 +124,7 @@ class RunRequest:
         return preset_of(self.preset, architecture, self.config)
 
     def plan(self) -> Plan:
-        """Return the plan before any data is read; of pairs with "auto", the transformer's."""
+        """Make the plan before any data is read; for pairs with "auto", a transformer's."""
         auto = "seq2seq-transformer" if self.chooses_translator else self.architecture
         preset, architecture = self.beneath, registry.to_train(auto)
         plan = plan_of(architecture, preset, self.settings, self.config, self.flags, self.task)
@@ -138,7 +138,7 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a new model goes.
+    """Name and folder of a new model.
 
     Attributes:
         name: the user's, or None for one that is made.
@@ -153,14 +153,14 @@ class Destination:
     folder: Path | None
 
     def check_mixture(self, plan: Plan) -> None:
-        """Refuse `--with-ngram` for a plan that cannot be mixed, or names that are in use."""
+        """Refuse `--with-ngram` for a plan that cannot be mixed, or names in use."""
         if plan.training.with_ngram is not None:
             NetworkToMix(plan.architecture, plan.training, plan.data, self.name).check()
             if self.name is not None and ranks.leads():
                 check_names_beside(self.name, self.overwrite)
 
     def make(self, architecture: str, held: contextlib.ExitStack) -> StoredModel:
-        """Make the folder, locked while `held` lasts: rank 0 makes it and writes it."""
+        """Make the locked folder of a new model; only rank 0 writes it."""
         if not ranks.leads():
             return store.ReadOnlyModel(Path(ranks.broadcast("")))
         stem = f"{self.stem}-{architecture}"
@@ -252,7 +252,7 @@ def train(
 def _train_and_store(
     ready: ReadyRun, destination: Destination, options: RunOptions
 ) -> TrainingResult:
-    """Train or count the model of a run that is ready, and store it."""
+    """Train or estimate the model of a prepared run, and store it."""
     name, overwrite = destination.name, destination.overwrite
     if ready.training.lora is not None and name is not None:
         ready.plan.origin.refuse_replacing(name)
@@ -279,7 +279,7 @@ def _train_and_store(
 def _estimate_and_store(
     ready: ReadyRun, destination: Destination, options: RunOptions, held: contextlib.ExitStack
 ) -> TrainingResult:
-    """Count or estimate a model that is not trained by gradients."""
+    """Count or estimate a model without gradients, and store it."""
     architecture = ready.plan.architecture
     alone = ranks.world() == 1
     require(alone, f"{architecture} is not trained by gradients: train it without torchrun")
@@ -296,7 +296,7 @@ def _make_new_model(
     held: contextlib.ExitStack,
     unfilled: Unfilled | None = None,
 ) -> LoadedModel:
-    """Make a new model, and its folder, which is locked and lasts as long as `held`.
+    """Make a new model and its locked folder.
 
     One that is divided among ranks is `unfilled` already, and gets no content.
     """
@@ -325,7 +325,7 @@ def _make_new_model(
 
 @dataclass(frozen=True)
 class ReadyRun:
-    """What a new run needs before its model is made.
+    """A prepared run: its data and settings, before the model is built.
 
     Attributes:
         request: what was asked for.
@@ -340,7 +340,7 @@ class ReadyRun:
     prepared: Prepared
 
     def initial_model(self, machines: int = 1) -> LanguageModel:
-        """Return the model before its first step: drawn from the seed, or fine-tuning's origin.
+        """Build the model before its first step: random, or from another model.
 
         Args:
             machines: how many the model is divided among.
@@ -371,7 +371,7 @@ def prepare_run(
     check: Callable[[Plan], None] = lambda plan: None,
     tries: bool = True,
 ) -> ReadyRun:
-    """Read the data of a new model, and choose its settings; see `train`.
+    """Read the data of a new model and choose its settings; see `train`.
 
     `check` may refuse the plan, before any data is read and once more if the data change it. Only
     if it `tries`, models are trained for a moment to choose what is left open: one that is to be
@@ -393,7 +393,7 @@ def prepare_run(
 
 
 def _checked_plan(request: RunRequest, check: Callable[[Plan], None]) -> Plan:
-    """Return the plan before any data is read, with an open width if one is to be solved for."""
+    """Make and check the plan before any data is read."""
     plan = request.plan()
     check_members(plan.row, plan.training, plan.task)
     check(plan)
@@ -404,7 +404,7 @@ def _checked_plan(request: RunRequest, check: Callable[[Plan], None]) -> Plan:
 
 
 def prepare_plan(plan: Plan, request: RunRequest, report: Report) -> tuple[Prepared, Plan]:
-    """Read what a new model learns from; see `train`.
+    """Read and tokenize the data of a plan; see `train`.
 
     Returns:
         The data, and the plan with the settings that follow from it.
@@ -428,7 +428,7 @@ def prepare_plan(plan: Plan, request: RunRequest, report: Report) -> tuple[Prepa
 
 
 def solve_width(plan: Plan, prepared: Prepared, parameters: int, device: torch.device) -> Plan:
-    """Return the plan with the width for so many parameters; see `with_parameters`."""
+    """Choose the width for a number of parameters; see `with_parameters`."""
     seq_len = plan.resolve(prepared, device, lambda event: None).seq_len
     return with_parameters(plan, parameters, prepared.vocab_sizes, seq_len)
 
@@ -436,7 +436,7 @@ def solve_width(plan: Plan, prepared: Prepared, parameters: int, device: torch.d
 def _choose_open_settings(
     plan: Plan, prepared: Prepared, device: torch.device, report: Report, tries: bool
 ) -> tuple[Plan, TrainingConfig]:
-    """Decide what the user left open; without gradients that is the seed alone."""
+    """Choose the settings that the user left open; for counted models only the seed."""
     if plan.is_estimated:
         return plan, replace(plan.training, seed=plan.seed())
     choose_products(device)  # trials are to measure what will run

@@ -1,4 +1,4 @@
-"""Measuring a model on the held-out part: during training, and at its end."""
+"""Validation: measure a model on the held-out part during and after training."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PASSES_OF_STEP = 3
 
 @dataclass(frozen=True)
 class FinalValidation:
-    """What a model achieves after its training.
+    """Result of the validation after training.
 
     Attributes:
         loss: on all of the held-out part, nats per token, or per label; None if there is none.
@@ -39,7 +39,7 @@ class FinalValidation:
 
 @dataclass
 class Validation(ABC):
-    """Measures a model on the held-out part of its data.
+    """Base of validations: measures a model on its held-out data.
 
     Attributes:
         loaded: the model, as it is at the time of a call.
@@ -56,14 +56,14 @@ class Validation(ABC):
 
     @abstractmethod
     def quick(self) -> float:
-        """Return the loss on a small, fixed part of what is held out."""
+        """Compute the loss on a small, fixed part of the held-out data."""
 
     @abstractmethod
     def final(self) -> FinalValidation:
-        """Measure the model on all that is held out, if anything is."""
+        """Measure the model on all held-out data, if any."""
 
     def steps(self, tokens_per_step: float, sample: bool) -> float:
-        """Estimate from numbers of tokens how many steps take as long as `quick`.
+        """Estimate how many training steps take as long as one `quick` validation.
 
         Args:
             tokens_per_step: how many a step trains on.
@@ -77,7 +77,7 @@ class Validation(ABC):
 
 
 def final_validation(kept: LoadedModel) -> tuple[ScoreTotals | None, float]:
-    """Score the whole held-out part with a stored model: `perplexity`'s figure.
+    """Score the whole held-out part with a stored model, as `perplexity` does.
 
     Returns:
         Its totals, or None if nothing was held out; and the seconds that it took.

@@ -1,4 +1,4 @@
-"""How models are measured on the held-out part: language models, and those with their own loss."""
+"""Validations of language models, and of models with a loss of their own."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from seqgen.training.validating import (
 
 
 class TextValidation(Validation):
-    """Of a language model: what `perplexity` gives."""
+    """Validation of a language model by perplexity."""
 
     @cached_property
     def _corpus(self) -> Corpus:
-        """Its part of what is held out, as parallel rows."""
+        """Fixed part of the held-out data as parallel rows."""
         return parallel_rows(self.prepared.val, VALIDATION_ROWS, VALIDATION_LENGTH)
 
     def quick(self) -> float:
@@ -45,7 +45,7 @@ class TextValidation(Validation):
 
 
 class OwnLossValidation(Validation):
-    """Of a model with a loss of its own.
+    """Validation of a model with a loss of its own.
 
     Attributes:
         little: how much of what is held out is looked at during training, see `loss`.
@@ -57,10 +57,10 @@ class OwnLossValidation(Validation):
 
     @abstractmethod
     def loss(self, most: int | None = None) -> float:
-        """Return the loss on so much of what is held out, from its beginning; on all if None."""
+        """Compute the loss on the first part of the held-out data; on all of it if None."""
 
     def about(self) -> dict[str, Any]:
-        """Return other figures of the model, by their names in `TrainingResult`."""
+        """Compute further figures by their names in `TrainingResult`."""
         return {}
 
     def quick(self) -> float:

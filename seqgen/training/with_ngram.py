@@ -1,4 +1,4 @@
-"""An n-gram model beside a network, and the mixture of both: `seqgen train --with-ngram`."""
+"""`--with-ngram`: count an n-gram model, and mix it with the trained network."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class MixedWithNGram:
 
 
 def for_small_text(plan: Plan, prepared: Prepared, report: Report) -> Plan:
-    """Return the plan of `--model auto`: with an n-gram model beside the network of a small text.
+    """Add an n-gram model to the plan of `--model auto` if the text is small.
 
     Args:
         plan: of a network.
@@ -105,7 +105,7 @@ def for_small_text(plan: Plan, prepared: Prepared, report: Report) -> Plan:
 def order_of(
     architecture: str, training: TrainingConfig, prepared: Prepared, report: Report
 ) -> int | None:
-    """Return the order of the n-gram model, chosen if that was left open; None without one.
+    """Return the order of the n-gram model, chosen if left open; None without `--with-ngram`.
 
     Raises:
         UsageError: the network cannot be mixed with one.
@@ -119,7 +119,7 @@ def order_of(
 
 
 def choose_order(prepared: Prepared, report: Report) -> int:
-    """Return the order with the lowest loss on the first half of the held-out part."""
+    """Choose the order with the lowest loss on the first half of the held-out part."""
     half = parallel_rows(prepared.val, 1, prepared.val.tokens.size // 2)
     part = parallel_rows(half, TRIED_ROWS, TRIED_LENGTH)
     losses: dict[int, float] = {}
@@ -137,7 +137,7 @@ def choose_order(prepared: Prepared, report: Report) -> int:
 
 
 def finish(session: Session, result: TrainingResult) -> TrainingResult:
-    """Count and mix after a run that was asked to; after others, say if that would pay.
+    """Count and mix after a run with `--with-ngram`; after others, recommend it if it helps.
 
     Args:
         session: whose run has ended.
@@ -232,7 +232,7 @@ def _count(session: Session, stem: str) -> LoadedModel:
 
 
 def _counted_before(session: Session, network: LoadedModel, stem: str) -> LoadedModel | None:
-    """Return the n-gram model that an earlier run has stored with the network, if it still fits."""
+    """Find the n-gram model that an earlier run stored with the network, if still valid."""
     order = session.training.with_ngram
     for stored in stored_beside(stem, session.family):
         with contextlib.suppress(SeqgenError, OSError, LookupError, TypeError):
@@ -248,7 +248,7 @@ def _counted_before(session: Session, network: LoadedModel, stem: str) -> Loaded
 
 
 def _recommend(session: Session) -> None:
-    """Say how much better a mixture would be, if it is worth it and a budget was in minutes."""
+    """Recommend a mixture if it scores better and the budget was in minutes."""
     prepared = session.prepared
     name, architecture = session.stored.name, session.stored.config["architecture"]
     network = NetworkToMix(architecture, session.training, prepared.config, name, prepared)
@@ -268,7 +268,7 @@ def _recommend(session: Session) -> None:
 
 
 def _counted(prepared: Prepared, order: int) -> NGram:
-    """Return an n-gram model of the training part, or of the start of a large one."""
+    """Count an n-gram model of the training part, or of the start of a large one."""
     model = NGram(NGramConfig(vocab_size=prepared.tokenizer.vocab_size, order=order))
     train: Corpus = prepared.train
     if train.tokens.size > MOST_COUNTED:

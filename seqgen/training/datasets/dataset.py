@@ -1,4 +1,4 @@
-"""The steps from files to tokens, for a new run and for a resumed one, and tokenizers for them."""
+"""Base of datasets: the steps from files to token ids, for new and for resumed runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from seqgen.wording import listed
 
 @dataclass(frozen=True)
 class DataFiles:
-    """Where data is: in files, or in files of sources and files of targets.
+    """The files of a dataset: one list, or separate lists of sources and targets.
 
     Attributes:
         sources: all files; or those of the sources, where there are `targets`: texts, or one file
@@ -45,7 +45,7 @@ class DataFiles:
         targets: Sequence[str | Path] = (),
         as_text: bool = False,
     ) -> DataFiles:
-        """Return the files that names, folders and patterns mean; see `training_files`.
+        """Find the files that names, folders and patterns refer to; see `training_files`.
 
         Raises:
             UsageError: one has records or a table, and is not to be read as text.
@@ -55,13 +55,13 @@ class DataFiles:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Every file, those of the sources first."""
+        """All files, sources first."""
         return (*self.sources, *self.targets)
 
 
 @dataclass(frozen=True)
 class DataParts:
-    """The training part and the held-out part of some data, as their dataset reads it."""
+    """The training part and the held-out part of some data, before it is tokenized."""
 
     train: Any
     val: Any | None
@@ -69,7 +69,7 @@ class DataParts:
 
 @dataclass
 class Dataset(ABC):
-    """One kind of data, on its way from files to tokens; `Task.dataset` names one.
+    """One kind of data, with the steps from files to token ids; `Task.dataset` names the class.
 
     Attributes:
         files: where it is.
@@ -97,17 +97,17 @@ class Dataset(ABC):
         known: Tokenizers | None = None,
         flags: Collection[str] = (),
     ) -> Dataset:
-        """Return the data in files, of which nothing is read yet."""
+        """Make a dataset for some files, without reading them."""
         return cls.kind_of(files)(files, config, known, flags)
 
     @classmethod
     def kind_of(cls, files: DataFiles) -> type[Dataset]:
-        """Return the class that reads some files, where that depends on what they are."""
+        """Choose the subclass that reads these files, by their content."""
         return cls
 
     @classmethod
     def tokens_of(cls, stored: StoredModel, target: Tokenizer) -> Tokenizers:
-        """Return the tokens of a stored model, whose tokenizer is `target`.
+        """Load the tokenizers of a stored model; `target` is its target tokenizer.
 
         Raises:
             SeqgenError: they are damaged.
@@ -116,16 +116,16 @@ class Dataset(ABC):
 
     @property
     def text(self) -> Text:
-        """All files as one text."""
+        """All files joined into one text."""
         return Text(self.files.paths, self.config.newlines, self.ending)
 
     @property
     def ending(self) -> str:
-        """What separates files; see `Text`."""
+        """Separator between files; see `Text`."""
         return "" if self.joined else self.record_end
 
     def prepare(self, given: Collection[str], report: Report) -> Prepared:
-        """Read, split and encode what a new model learns from.
+        """Read, split and tokenize the data of a new model.
 
         Args:
             given: the names of the settings that stay as they are.
@@ -150,7 +150,7 @@ class Dataset(ABC):
         return prepared
 
     def reload(self, stored: StoredModel, is_changed: Callable[[Survey], bool]) -> Prepared:
-        """Read the data of a stored model again, whose tokens are known.
+        """Read the data of a stored model again, with its tokenizers.
 
         What was held out in training is held out again, and not trained on if the data has changed.
 
@@ -178,7 +178,7 @@ class Dataset(ABC):
         return replace(prepared, config=config)
 
     def _survey_as(self, sha256: str) -> Survey | None:
-        """Return the survey; None if only the files joined have the hash of the data of a run.
+        """Survey the data; None if only the joined files match the recorded SHA-256.
 
         Raises:
             SeqgenError: the data cannot be read, joined or not.
@@ -196,7 +196,7 @@ class Dataset(ABC):
         return facts
 
     def check(self) -> None:
-        """Refuse files and settings that make no sense for such data, before it is read.
+        """Refuse files and settings that do not fit this kind of data, before reading it.
 
         Raises:
             UsageError: says which.
@@ -207,7 +207,7 @@ class Dataset(ABC):
 
     @abstractmethod
     def survey(self) -> Survey:
-        """Return the size and the hash of the data as a whole.
+        """Count the size and compute the SHA-256 of all data.
 
         Raises:
             SeqgenError: it cannot be read, or is empty.
@@ -216,7 +216,7 @@ class Dataset(ABC):
     def settings_from_data(
         self, facts: Survey, given: Collection[str]
     ) -> tuple[dict[str, Any], str]:
-        """Return the settings that follow from the data, without those that are given, and why.
+        """Choose settings that follow from the data and are not given; return reasons too.
 
         Settings without a reason are not reported.
         """
@@ -224,7 +224,7 @@ class Dataset(ABC):
 
     @abstractmethod
     def split(self, facts: Survey) -> DataParts:
-        """Hold out what `config.val` says.
+        """Split the data into a training and a held-out part, as `config.val` asks.
 
         Raises:
             SeqgenError: the file that it names cannot be read.
@@ -232,7 +232,7 @@ class Dataset(ABC):
 
     @abstractmethod
     def learn_tokens(self, parts: DataParts) -> Tokenizers:
-        """Return the tokens that are given or known, or train them.
+        """Return the given tokenizers, or train them.
 
         Raises:
             SeqgenError: they cannot be read, or there are too few texts.
@@ -240,11 +240,11 @@ class Dataset(ABC):
 
     @abstractmethod
     def held_out(self, stored: StoredModel) -> Any | None:
-        """Load a stored model's held-out part, as `DataParts` has it; None if there is none."""
+        """Load a stored model's held-out part as `DataParts.held_out`; None if it has none."""
 
     @abstractmethod
     def without(self, held_out: Any) -> Any:
-        """Return all of the data but what a stored model has held out, as `DataParts.train` has it.
+        """Remove a stored held-out part from the data; the rest is the training part.
 
         Raises:
             SeqgenError: it is not known which part that is.
@@ -254,7 +254,7 @@ class Dataset(ABC):
     def encode(
         self, facts: Survey, parts: DataParts, tokens: Tokenizers, report: Report
     ) -> Prepared:
-        """Encode both parts.
+        """Tokenize the training part and the held-out part.
 
         Raises:
             SeqgenError: a part has nothing.
@@ -262,7 +262,7 @@ class Dataset(ABC):
 
 
 def require_sampling(config: DataConfig, kind: type[Tokenizer]) -> None:
-    """Refuse sampled segmentations for a kind that has only one.
+    """Refuse subword sampling for a tokenizer kind that has only one segmentation.
 
     Raises:
         UsageError: says which kinds have several.
@@ -275,7 +275,7 @@ def require_sampling(config: DataConfig, kind: type[Tokenizer]) -> None:
 
 
 def given_tokenizer(config: DataConfig, of_sources: bool = False) -> Tokenizer | None:
-    """Return the tokenizer that a configuration names by path, or None if it names a kind.
+    """Open the tokenizer that a configuration names by path; None if it names a kind.
 
     Args:
         config: whose `tokenizer` is a kind or a path.
@@ -296,7 +296,7 @@ def given_tokenizer(config: DataConfig, of_sources: bool = False) -> Tokenizer |
 
 
 def open_tokenizer(path: Path, of_sources: bool = False) -> Tokenizer:
-    """Return the tokenizer of a folder (its own, or a model's), a `.model` or a token file.
+    """Open the tokenizer at a path: a tokenizer or model folder, `.model` file or token file.
 
     Files and folders of other tools are read by plugins, see `hooks.Plugin.tokenizer_readers`.
 
@@ -327,7 +327,7 @@ def open_tokenizer(path: Path, of_sources: bool = False) -> Tokenizer:
 def train_tokenizer(
     config: DataConfig, all_of_it: Callable[[], Iterable[str]], train: Callable[[], Iterable[str]]
 ) -> Tokenizer:
-    """Train a tokenizer on texts or on their training part, depending on its kind.
+    """Train a tokenizer on the whole text or its training part, depending on the kind.
 
     Args:
         config: names the kind, and how many tokens there are to be.

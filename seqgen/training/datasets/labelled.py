@@ -1,4 +1,4 @@
-"""From lines of labels and texts to tokens: read, split, and both encoded."""
+"""Labelled texts: lines of label, tab and text are read, split and tokenized."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from seqgen.training.events import Report
 
 @dataclass(frozen=True)
 class PreparedLabels(PreparedPairs):
-    """Texts with labels, ready to be trained on; the labels are the sources of the texts."""
+    """Tokenized texts with labels; the labels take the place of sources."""
 
     @property
     def labels(self) -> Labels:
-        """All labels that there are."""
+        """All labels."""
         return self.tokenizers.source
 
     @property
@@ -64,7 +64,7 @@ class PreparedLabels(PreparedPairs):
 
 @dataclass
 class LabelledDataset(PairDataset):
-    """Lines of labels, a tab and a text."""
+    """Dataset of lines `label<TAB>text`."""
 
     noun, item = "labels", "line"
     kind = PreparedLabels

@@ -1,4 +1,4 @@
-"""Pairs: the tokenizer that suits them, both sides encoded or cached, batches of them."""
+"""Sentence pairs for translation: tokenizer settings, tokenization with a cache, batches."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ PIECES_BY_ROOT, LEAST_PIECES, MOST_PIECES = 38, 500, 40_000
 
 @dataclass(frozen=True)
 class WordUse:
-    """How the words of pairs recur, on the side where they do so least.
+    """Statistics of how often words recur in pairs, from the side where they recur least.
 
     Attributes:
         recurring: share of the words that occur `OFTEN` times or more and have no digit, 0 to 1.
@@ -94,7 +94,7 @@ class WordUse:
 
     @property
     def sentences(self) -> bool:
-        """Whether both sides are sentences: few numbers, and words that come back."""
+        """Whether both sides look like sentences: few numbers, and recurring words."""
         return self.recurring >= LEAST_RECURRING and self.numbers <= MOST_NUMBERS
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ class WordUse:
 
 
 def word_use(pairs: Pairs, count: int) -> WordUse:
-    """Count words in pairs, or in a sample of `SAMPLED_PAIRS` that is the same every time.
+    """Count words in pairs, or in a fixed sample of `SAMPLED_PAIRS`.
 
     Args:
         pairs: read once.
@@ -127,7 +127,7 @@ def word_use(pairs: Pairs, count: int) -> WordUse:
 
 
 def words_in(line: str) -> Iterator[str]:
-    """Yield what white space separates, without the punctuation around it."""
+    """Yield the words of a line: split at white space, without surrounding punctuation."""
     for match in WORD.finditer(line):
         if word := EDGES.sub("", match.group()):
             yield word
@@ -138,20 +138,20 @@ def _has_digit(word: str) -> bool:
 
 
 def _recurring(counts: Counter[str]) -> float:
-    """Return the share of running words without a digit that occur often; 0 of no words."""
+    """Compute the fraction of running words without a digit that are frequent; 0 of no words."""
     often = (n for word, n in counts.items() if n >= OFTEN and not _has_digit(word))
     return sum(often) / max(1, counts.total())
 
 
 def _numbers(counts: Counter[str]) -> float:
-    """Return the share of running words with a digit; 0 of no words."""
+    """Compute the fraction of running words that contain a digit; 0 of no words."""
     return sum(n for word, n in counts.items() if _has_digit(word)) / max(1, counts.total())
 
 
 def choose_tokenizer(
     config: DataConfig, given: Collection[str], characters: int, words: Callable[[], WordUse]
 ) -> tuple[dict[str, Any], str]:
-    """Return the settings of `DataConfig` that suit the text and are not given, and why.
+    """Choose the tokenizer settings that are not given, to suit the text; return reasons too.
 
     Args:
         config: how the pairs are to be read.
@@ -172,7 +172,7 @@ def choose_tokenizer(
 
 
 def vocab_size_for(characters: int) -> int:
-    """Return how many subwords suit a text of so many characters, in whole hundreds."""
+    """Choose the number of subwords for a text of so many characters, in whole hundreds."""
     pieces = 100 * round(PIECES_BY_ROOT * characters ** (1 / 3) / 100)
     return min(max(pieces, LEAST_PIECES), MOST_PIECES)
 
@@ -181,7 +181,7 @@ CACHE_FORMAT = 1
 
 
 def encode_once(pairs: Pairs, tokenizers: Tokenizers, report: Report) -> Corpus:
-    """Do what `encode_pairs` does, through token files in the cache, which are written once.
+    """Tokenize pairs as `encode_pairs` does, through token files in the cache.
 
     Their names follow from what the pairs and the tokenizers are, so that a file that has moved,
     or another split that leaves the same pairs, is found again.
@@ -208,7 +208,7 @@ def encode_once(pairs: Pairs, tokenizers: Tokenizers, report: Report) -> Corpus:
 
 @dataclass(frozen=True)
 class PreparedPairs(Prepared):
-    """Pairs ready to be trained on; `tokenizer` is that of the targets.
+    """Tokenized pairs; `tokenizer` is the tokenizer of the targets.
 
     Attributes:
         parts: the pairs of both parts.
@@ -280,14 +280,14 @@ class PreparedPairs(Prepared):
 
 @dataclass
 class PairDataset(Dataset):
-    """Pairs of a source and a target: in files with tabs, or each side in files of its own."""
+    """Dataset of source-target pairs: tab-separated files, or one file for each side."""
 
     noun, item = "pairs", "pair"
     kind: ClassVar[type[PreparedPairs]] = PreparedPairs
 
     @cached_property
     def pairs(self) -> Pairs:
-        """All of them."""
+        """All pairs."""
         files = self.files.sources, self.files.targets
         return open_pairs(*files, self.config.newlines, self.ending)
 
@@ -320,7 +320,7 @@ class PairDataset(Dataset):
         return DataParts(self.pairs.some(~held), self.pairs.some(held))
 
     def held_out_file(self) -> Pairs:
-        """Return the pairs of `--val FILE`, or of `--val-source` and `--val-target`."""
+        """Open the pairs of `--val FILE`, or of `--val-source` and `--val-target`."""
         target = self.config.val_target
         targets = [] if target is None else [target]
         files = DataFiles.of([self.config.val], targets, self.config.as_text)
@@ -335,7 +335,7 @@ class PairDataset(Dataset):
         return tokens
 
     def _tokens(self, parts: DataParts) -> Tokenizers:
-        """Open or train the tokenizers of both sides: one of both, or one of each.
+        """Open or train the tokenizers of both sides: a shared one, or one for each side.
 
         Raises:
             UsageError: the sources are vectors, and are to have a tokenizer.
@@ -365,7 +365,7 @@ class PairDataset(Dataset):
 
     @property
     def limits(self) -> tuple[int | None, int | None]:
-        """How many tokens a source may have, and a target; None for any number."""
+        """Maximum numbers of tokens of a source and of a target; None for no limit."""
         return self.config.max_source_len, self.config.max_target_len
 
     def encode(
@@ -404,7 +404,7 @@ class PairDataset(Dataset):
     def _fitting(
         self, pairs: Pairs, encode: Callable[[Pairs], Corpus], purpose: str
     ) -> tuple[Pairs, Corpus, int]:
-        """Return the pairs that are short enough, as text and encoded, and how many others were.
+        """Drop pairs that are too long; return the texts, the token ids and the number dropped.
 
         Raises:
             SeqgenError: there are none to serve their purpose.

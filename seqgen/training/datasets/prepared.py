@@ -1,4 +1,4 @@
-"""Prepared data: the training part and the held-out part as tokens, and facts about them."""
+"""Prepared data: tokenized training and held-out parts, and facts about them."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ LEAST_EPOCH = 16
 
 
 def rows_of_pairs(corpus: Corpus, least: int) -> int:
-    """Return how many pairs make a step of `PAIR_TOKENS`, on the longer side; at least `least`."""
+    """Compute how many pairs make a batch of `PAIR_TOKENS` on the longer side; at least `least`."""
     lengths = np.diff(corpus.ends, prepend=0)
     longer = np.maximum(lengths, corpus.sources.lengths).mean()
     return _limited(round(PAIR_TOKENS / longer), corpus, least)
 
 
 def rows_of_documents(corpus: Corpus, training: TrainingConfig) -> int:
-    """Return how many documents have as many tokens as the recipe's rows, which are windows."""
+    """Compute how many documents hold as many tokens as a batch of training windows."""
     mean = min(training.seq_len, corpus.tokens.size / corpus.ends.size)
     rows = round(training.batch_size * training.seq_len / mean)
     return _limited(rows, corpus, training.batch_size)
@@ -59,7 +59,7 @@ def _limited(rows: int, corpus: Corpus, least: int) -> int:
 
 @dataclass(frozen=True)
 class VocabSizes:
-    """How many tokens the targets have, and the sources; None where they share their tokens.
+    """Vocabulary sizes of targets and of sources; None for sources that share the targets' tokens.
 
     `source_features` is the width of sources that are vectors; `classes` is the number of labels
     that are predicted.
@@ -72,14 +72,14 @@ class VocabSizes:
 
     @classmethod
     def of(cls, target: Tokenizer, source: Tokenizer | None) -> VocabSizes:
-        """Return those of tokenizers; `source` is None for a text."""
+        """Take the vocabulary sizes of tokenizers; `source` is None for a text."""
         source_size = None if source is None or source is target else source.vocab_size
         return cls(target.vocab_size, source_size)
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A text ready to be trained on.
+    """A tokenized text, ready for training.
 
     Attributes:
         text: where it comes from.
@@ -103,7 +103,7 @@ class Prepared:
 
     @cached_property
     def val_totals(self) -> ScoreTotals:
-        """The tokens, characters, bytes and unknown bytes of the held-out part; no loss yet."""
+        """Count tokens, characters, bytes and unknown bytes of the held-out part, with loss 0."""
         if self.val is None:
             return ScoreTotals()
         return ScoreTotals(
@@ -115,7 +115,7 @@ class Prepared:
         )
 
     def _val_oov_bytes(self) -> float:
-        """Return the bytes of the held-out part's unknowns; nan if only its tokens are there."""
+        """Count the unknown bytes of the held-out part; nan if only its tokens are known."""
         if not self.val.oov:
             return 0
         text = self.val_text()
@@ -123,56 +123,56 @@ class Prepared:
         return math.nan if text is None else unknown_bytes(text, self.tokenizer, documents)
 
     def val_text(self) -> Iterator[str] | None:
-        """Return the held-out text, of pairs the targets; None if it came as tokens."""
+        """Held-out text, or held-out targets of pairs; None if the data was a token file."""
         return self.split.val() if self.split and self.split.val else None
 
     @property
     def classes(self) -> Classes | None:
-        """The labels that are predicted; None where there are none."""
+        """Labels to predict; None for other tasks."""
         return None
 
     def default_batch_size(self, training: TrainingConfig) -> int:
-        """Return how many rows a step has by default."""
+        """Choose the default number of rows of a batch."""
         if self.train.ends.size == 1:
             return training.batch_size
         return rows_of_documents(self.train, training)
 
     @property
     def read_tokens(self) -> int:
-        """How many tokens of the training part a model reads in a pass."""
+        """Number of tokens that a model reads in one pass over the training part."""
         return int(self.train.tokens.size)
 
     @property
     def source_tokenizer(self) -> Tokenizer | None:
-        """What makes ids of the sources; None for a text, which has none."""
+        """Tokenizer of the sources; None for a text."""
         return None
 
     @property
     def vocab_sizes(self) -> VocabSizes:
-        """How many tokens there are on each side."""
+        """Vocabulary sizes of both sides."""
         return VocabSizes.of(self.tokenizer, self.source_tokenizer)
 
     @property
     def spelled(self) -> bool:
-        """Whether tokens are characters or bytes."""
+        """Whether each token is a character or a byte."""
         return self.tokenizer.kind in ("char", "byte")
 
     def spellings(self) -> Iterator[str]:
-        """Yield each token as a person writes it, in the order of ids."""
+        """Yield the readable form of each token, ordered by id."""
         yield from self.tokenizer.pieces(range(self.tokenizer.vocab_size))
 
     def show(self, model: TorchModel) -> None:
-        """Tell a model what it is trained on."""
+        """Let a model look at the training data before training starts."""
         model.survey(self.train.tokens, self.tokenizer.special_ids, self.train.ends)
 
     @property
     def sample_prompt(self) -> str | Vectors:
-        """What the model continues, or writes from, in the samples shown during training."""
+        """Prompt or source of the samples shown during training."""
         return ""
 
     @property
     def about(self) -> dict[str, Any]:
-        """What a model's record says of its data."""
+        """Facts about the data for the model's `training.json`."""
         return {
             "files": [str(path.resolve()) for path in self.text.paths],
             **asdict(self.facts),
@@ -181,7 +181,7 @@ class Prepared:
         }
 
     def keep_validation(self, stored: StoredModel) -> None:
-        """Write the held-out part into a model's folder: its text, or its tokens."""
+        """Write the held-out text or token file into a model's folder."""
         if self.split is not None and self.split.val is not None:
             stored.write_held_out(store.VALIDATION, self.split.val())
         elif self.val is not None:
@@ -189,7 +189,7 @@ class Prepared:
             write_corpus(path, self.val, self.val_facts, self.tokenizer)
 
     def overlap(self) -> Overlap | None:
-        """Return how much of the held-out part is also in the training part.
+        """Compute the fraction of the held-out part that also occurs in the training part.
 
         None where that says nothing. Of a stream's end some lines may well have occurred before:
         it is compared by its longer lines, and a hundredth of them says nothing.
@@ -203,7 +203,7 @@ class Prepared:
         return overlap if overlap.shared > 0.01 * overlap.items else None
 
     def overlap_with(self, other: Prepared) -> Overlap | None:
-        """Return how much of the held-out part is in the training part of other data.
+        """Compute the fraction of the held-out part that occurs in other training data.
 
         None where nothing is held out, or the two cannot be compared.
         """
@@ -214,7 +214,7 @@ class Prepared:
     def batches_for(
         self, model: TorchModel | type[TorchModel], training: TrainingConfig
     ) -> Batches:
-        """Return the batches that a model, or one of a class, is trained on."""
+        """Make the training batches for a model or model class."""
         batches = self.batches(training, model.carries_state)
         if not model.both_ways:
             return batches
@@ -222,7 +222,7 @@ class Prepared:
         return TwoWayBatches(batches, turned.batches(training, model.carries_state))
 
     def batches(self, training: TrainingConfig, carries_state: bool) -> Batches:
-        """Return the batches of the training part, for a model that may carry its state."""
+        """Make the training batches, for a model that may carry its state across windows."""
         carries, share = carries_state and not training.reset_state, self.config.subword_sampling
 
         def cut_anew(epoch: int) -> Batches:
@@ -236,22 +236,22 @@ class Prepared:
         return batches if training.k2 is None else Overlapping(batches, training.k2)
 
     def batches_of(self, corpus: Corpus, training: TrainingConfig, carries: bool) -> Batches:
-        """Return the batches of the training part, which is encoded as `corpus`."""
+        """Make batches of the training part that is tokenized as `corpus`."""
         shape = (training.batch_size, training.seq_len, training.seed)
         read, documents = self.as_read(corpus), self.config.documents
         return batches_of(read, documents, carries, *shape, windows=training.windows)
 
     def segmented(self, sampling: Sampling) -> Corpus:
-        """Return the training part encoded again, with a segmentation that is drawn."""
+        """Tokenize the training part again with subword sampling."""
         return encode_corpus(self.split.train(), self.tokenizer, self.config.documents, sampling)
 
     def as_read(self, corpus: Corpus) -> Corpus:
-        """Return a part as a model reads it: in its direction."""
+        """Put a tokenized part in the model's direction: reversed for right-to-left models."""
         return in_direction(corpus, self.config.direction)
 
 
 def survey_text(text: Text) -> Survey:
-    """Survey a text.
+    """Count the characters and bytes of a text, and compute its SHA-256.
 
     Raises:
         SeqgenError: it cannot be read, is no UTF-8, or is empty.

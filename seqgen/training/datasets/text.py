@@ -1,4 +1,4 @@
-"""Texts: those in memory, large ones that the cache keeps as tokens, and token files."""
+"""Text datasets: in memory, as token files in the cache if large, or given as token files."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ CACHE_FORMAT = 1
 
 
 def is_large(paths: Sequence[Path]) -> bool:
-    """Return whether files together are so large that they are encoded into the cache."""
+    """Check whether files are so large that they are tokenized into the cache."""
     return sum(path.stat().st_size for path in paths) >= LARGE
 
 
 @dataclass(frozen=True)
 class CachedText:
-    """A large text in the cache, read in one way: its parts as token files, and the held-out text.
+    """A large text tokenized into the cache: two token files, the held-out text and its facts.
 
     A file counts as unchanged if its path, size and modification time are the same.
     """
@@ -68,7 +68,7 @@ class CachedText:
 
     @cached_property
     def _name(self) -> str:
-        """What the names of its files begin with."""
+        """Common prefix of its file names."""
         files = [*self.text.paths, *_held_out_files(self.config)]
         tokenizer = Path(self.config.tokenizer)
         files += [tokenizer] if tokenizer.is_file() else sorted(tokenizer.glob("**/tokenizer*"))
@@ -82,11 +82,11 @@ class CachedText:
         return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
 
     def place(self, ending: str) -> Path:
-        """Return one of its files: `.tok`, `.val.tok`, `.val.txt`, or `.json` for its facts."""
+        """Return the path of one of its files: `.tok`, `.val.tok`, `.val.txt`, `.json` (facts)."""
         return store.tokens_folder() / (self._name + ending)
 
     def write(self, facts: Survey, split: Split, tokenizer: Tokenizer, report: Report) -> Prepared:
-        """Encode both parts into token files, and return what is there.
+        """Tokenize both parts into token files, and open them.
 
         Raises:
             SeqgenError: a part has no token, or the cache cannot be written.
@@ -115,7 +115,7 @@ class CachedText:
         return self.open()
 
     def open(self) -> Prepared | None:
-        """Return the data; None if it is missing, incomplete or damaged."""
+        """Open the cached data; None if it is missing, incomplete or damaged."""
         config = self.config
         try:
             facts = Survey(**json.loads(self.place(".json").read_text(encoding="utf-8")))
@@ -135,7 +135,7 @@ class CachedText:
 
 
 def _held_out_files(config: DataConfig) -> Sequence[Path]:
-    """Return the files that `--val` names, by a file, a folder or a pattern; none that are gone."""
+    """List the existing files that `--val` names by file, folder or pattern."""
     if path_of(config.val) is None:
         return ()
     try:
@@ -146,7 +146,7 @@ def _held_out_files(config: DataConfig) -> Sequence[Path]:
 
 @dataclass
 class TextDataset(Dataset):
-    """A text, in one file or in several: as one stream, or as lines."""
+    """Dataset of one or several text files, as one stream or line by line."""
 
     @property
     def record_end(self) -> str:
@@ -162,7 +162,7 @@ class TextDataset(Dataset):
 
     @cached_property
     def own_tokenizer(self) -> Tokenizer | None:
-        """The tokenizer that is known or given; None if one is to be trained."""
+        """The known or given tokenizer; None if one must be trained."""
         return given_tokenizer(self.config) if self.known is None else self.known.target
 
     def check(self) -> None:
@@ -211,7 +211,7 @@ class TextDataset(Dataset):
 
 @dataclass
 class LargeTextDataset(TextDataset):
-    """A text so large that it is encoded once, into the cache, and mapped from there."""
+    """Dataset of a large text: tokenized once into the cache, then memory-mapped."""
 
     def prepare(self, given: Collection[str], report: Report) -> Prepared:
         self.check()
@@ -241,11 +241,11 @@ class LargeTextDataset(TextDataset):
 
 @dataclass
 class TokenDataset(Dataset):
-    """Token files, which are joined; they say how their text was read."""
+    """Dataset of token files, which are joined; they record how their text was read."""
 
     @cached_property
     def file(self) -> TokenFile:
-        """All of them as one."""
+        """All token files joined into one."""
         return open_token_files(self.files.paths)
 
     def check(self) -> None:
@@ -276,7 +276,7 @@ class TokenDataset(Dataset):
         return DataParts(self.file.corpus, self._held_out_file())
 
     def _held_out_file(self) -> HeldOut:
-        """Read `--val FILE` beside a token file: text, or a token file too."""
+        """Open `--val FILE` for token-file training: a text, or a token file too."""
         file, val = self.file, self.config.val
         if is_token_file(val):
             other = open_token_file(val)
@@ -323,14 +323,14 @@ HeldOut = tuple[Split | None, Corpus, Survey]
 
 
 def _with_held_out(prepared: Prepared, path: Path) -> Prepared:
-    """Replace the held-out part by the one in the model's folder."""
+    """Replace the held-out part by the one in a model's folder."""
     split, val, facts = _held_out_in(path, prepared.tokenizer, prepared.config.documents)
     split = split and replace(prepared.split, val=split.val)
     return replace(prepared, split=split or prepared.split, val=val, val_facts=facts)
 
 
 def _held_out_in(path: Path, tokenizer: Tokenizer, documents: Documents) -> HeldOut:
-    """Load the held-out part in a model's folder: a text, or a token file."""
+    """Load the held-out part from a model's folder: a text or a token file."""
     if is_token_file(path):
         file = open_token_file(path)
         return None, file.corpus, file.facts
@@ -338,6 +338,6 @@ def _held_out_in(path: Path, tokenizer: Tokenizer, documents: Documents) -> Held
 
 
 def _encoded(text: Text, tokenizer: Tokenizer, documents: Documents) -> HeldOut:
-    """Return a held-out text, beside a training part that came as tokens and has none."""
+    """Tokenize a held-out text when the training part came as a token file."""
     corpus = encode_corpus(text.chunks(), tokenizer, documents)
     return Split(lambda: iter(()), text.chunks), corpus, survey(text.chunks())

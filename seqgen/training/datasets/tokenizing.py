@@ -1,4 +1,4 @@
-"""Encode and decode text line by line, train tokenizers, and count what they make of a text."""
+"""Tokenize and detokenize text line by line, train tokenizers, report vocabulary statistics."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TokenizedPair(TokenizedLine):
 
 @dataclass(frozen=True, repr=False)
 class Statistics(ShortRepr):
-    """What a vocabulary makes of a text: the keys of `seqgen tokenize --stats --json`.
+    """Vocabulary statistics of a text: the keys of `seqgen tokenize --stats --json`.
 
     Attributes:
         tokens: tokens of the text.
@@ -75,7 +75,7 @@ class Statistics(ShortRepr):
 
 
 def find_tokenizer(model: str | None, path: str | None) -> Tokenizer:
-    """Return the tokenizer of a model, or the one at a path.
+    """Open the tokenizer of a model, or the one at a path.
 
     Args:
         model: a model's name or path, a mixture, or None for the latest.
@@ -99,7 +99,7 @@ def find_tokenizer(model: str | None, path: str | None) -> Tokenizer:
 
 
 def source_tokenizer_of(model: str | None) -> Path | None:
-    """Return where the tokenizer of a model's sources is, if they have their own; labels have none.
+    """Find the source tokenizer of a translation model; None for labels or a shared one.
 
     See `find_tokenizer` for what `model` is, and for its errors.
     """
@@ -108,7 +108,7 @@ def source_tokenizer_of(model: str | None) -> Path | None:
 
 
 def pair_tokenizer(model: str | None) -> Tokenizer | None:
-    """Return the tokenizer of the sources of a model of pairs; None for a model of text.
+    """Open the source tokenizer of a translation model; None for a text model.
 
     See `find_tokenizer` for what `model` is, and for its errors.
     """
@@ -117,14 +117,14 @@ def pair_tokenizer(model: str | None) -> Tokenizer | None:
 
 
 def newlines_of(model: str | None) -> str:
-    """Return how a model's text was read; see `find_tokenizer` for what `model` is."""
+    """Look up how a model's text treats newlines; for `model` see `find_tokenizer`."""
     return parts_of(store.find_all(model))[0].config["data"].get("newlines", "keep")
 
 
 def train_tokenizer(
     kind: str, chunks: Iterable[str], vocab_size: int | None, min_count: int, out: Path
 ) -> Tokenizer:
-    """Make a tokenizer from text, and write it into a folder.
+    """Train a tokenizer on a text and write it to a folder.
 
     Raises:
         UsageError: there is no such kind, or the vocabulary is too small or too large.
@@ -143,7 +143,7 @@ def tokenize(
     documents: Documents = "stream",
     source_tokenizer: Tokenizer | None = None,
 ) -> Iterator[list[TokenizedLine]]:
-    """Encode a text line by line, each as soon as it has come.
+    """Tokenize a text line by line, each line as soon as it arrives.
 
     Args:
         chunks: the text in pieces cut anywhere.
@@ -187,7 +187,7 @@ def tokenize(
 
 
 def _tokenized_whole(chunks: Iterable[str], tokenizer: Tokenizer) -> Iterator[list[TokenizedLine]]:
-    """Encode a text as a tokenizer reads it whose tokens may cross the ends of lines.
+    """Tokenize a text whose tokens may span line ends.
 
     A token is given with the line that it begins in.
     """
@@ -229,7 +229,7 @@ def _with_source(
 def without_pairs(
     chunks: Iterable[str], what: str, of_sources: Tokenizer | Labels
 ) -> Iterator[str]:
-    """Yield a text unchanged that may hold no pair, nor a line with labels: no tab.
+    """Yield a text unchanged; refuse a tab, which marks pairs or labelled lines.
 
     Args:
         chunks: the text in pieces cut anywhere.
@@ -258,7 +258,7 @@ def without_pairs(
 
 
 def _lines(block: str) -> list[str]:
-    """Cut after every newline, and nowhere else."""
+    """Split a block after every newline, and nowhere else."""
     *whole, rest = block.split("\n")
     return [line + "\n" for line in whole] + ([rest] if rest else [])
 
@@ -266,7 +266,7 @@ def _lines(block: str) -> list[str]:
 def detokenize(
     rows: Iterable[Sequence[int]], tokenizer: Tokenizer, documents: Documents = "stream"
 ) -> Iterator[TokenizedLine]:
-    """Decode ids, a row at a time; the texts in order are the whole text.
+    """Decode rows of ids; the decoded rows in order form the whole text.
 
     Args:
         rows: lists of ids.
@@ -297,7 +297,7 @@ def detokenize(
 
 
 def statistics(text: Iterable[str] | TokenFile, tokenizer: Tokenizer) -> Statistics:
-    """Count what a vocabulary makes of a text, which may be large.
+    """Compute vocabulary statistics of a text of any size.
 
     Args:
         text: in pieces cut anywhere, or a token file.
@@ -328,7 +328,7 @@ def statistics(text: Iterable[str] | TokenFile, tokenizer: Tokenizer) -> Statist
 
 
 def _lists(counts: np.ndarray, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Return the longest and the most frequent pieces; ties in the order of ids."""
+    """Find the longest and the most frequent pieces; ties are ordered by id."""
     used = np.flatnonzero(counts)
     pieces = tokenizer.pieces(used.tolist())
     number = counts[used]

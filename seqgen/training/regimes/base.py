@@ -1,4 +1,4 @@
-"""The interface of a training regime, and what it is given."""
+"""Interface of training regimes, and the data passed to them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepProgress:
-    """Where training is.
+    """Step number and share of the budget of a training run.
 
     Attributes:
         step: the number of the step, from 0.
@@ -38,7 +38,7 @@ class StepProgress:
 
 
 class Loss(NamedTuple):
-    """What an objective returns for some rows.
+    """Loss that an objective returns for some rows.
 
     Attributes:
         minimised: what is to be minimised, summed over the rows' targets.
@@ -52,13 +52,13 @@ class Loss(NamedTuple):
 
 
 def numbered(ids: Sequence[int]) -> str:
-    """Return ids as a text, where only time is measured and no tokenizer is at hand."""
+    """Decode ids as their numbers, where speed is measured without a tokenizer."""
     return " ".join(map(str, ids))
 
 
 @dataclass(frozen=True)
 class TextRules:
-    """How texts that the model writes in training are decoded and ended.
+    """Rules for decoding and ending the texts that the model generates in training.
 
     Attributes:
         decode: turns ids into text, for costs that compare texts.
@@ -87,29 +87,29 @@ class Rows:
 
     @cached_property
     def tokens(self) -> Tensor:
-        """What is read, (B, T) of int64."""
+        """Input tokens (B, T), int64."""
         return sent(self.batch.tokens, self.device)
 
     @cached_property
     def targets(self) -> Tensor:
-        """The token after each, (B, T) of int64; IGNORED where there is none."""
+        """Target tokens (B, T), int64: the token after each input; IGNORED where there is none."""
         return sent(self.batch.targets, self.device)
 
     @cached_property
     def scored(self) -> np.ndarray:
-        """Which targets there are, (B, T) of bool."""
+        """Mask (B, T) of the positions that have a target."""
         return self.batch.targets != IGNORED
 
     @cached_property
     def begins(self) -> np.ndarray:
-        """The first column of each row with a target, (B,): after labels, and what is read again.
+        """Index (B,) of the first column with a target, after labels and repeated context.
 
         0 in a row without targets.
         """
         return self.scored.argmax(1)
 
     def prefixes(self, given: int | None) -> np.ndarray:
-        """Return how many columns of each row are read as they are, (B,); own tokens come after.
+        """Compute how many columns (B,) of each row are teacher-forced before own tokens.
 
         Args:
             given: columns from `begins` on; None for the default, one where there is a source and
@@ -122,7 +122,7 @@ class Rows:
 
 
 class Regime(nn.Module):
-    """One way of training: what the model reads, and what is minimised.
+    """Base of training regimes: what the model reads, and which loss is minimised.
 
     A regime may own parts that learn or that count; they last by name in checkpoints.
 
@@ -137,34 +137,34 @@ class Regime(nn.Module):
         self._noted: dict[str, tuple[Tensor | float, int]] = {}
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
-        """Return the loss of some rows, summed over their targets."""
+        """Compute the loss of some rows, summed over their targets."""
         raise NotImplementedError
 
     def read(self, rows: Rows, tokens: Tensor | None = None) -> TrainingOutput:
-        """Read the rows after their past, or from their sources; with other tokens if given."""
+        """Run the model on the rows, after their past or sources, with other tokens if given."""
         tokens, batch = rows.tokens if tokens is None else tokens, rows.batch
         return self.reader.read(tokens, rows.past, batch.source, batch.advance)
 
     def begin_step(self) -> None:
-        """Forget the figures of the step before."""
+        """Clear the logged figures of the previous step."""
         self._noted = {}
 
     def end_step(self) -> None:
-        """Update what the regime owns, after the backward pass over all parts of the batch."""
+        """Update parameters owned by the regime, after the whole batch's backward pass."""
 
     def note(self, name: str, total: Tensor | float, count: int) -> None:
-        """Add to a figure of this step: its mean is logged."""
+        """Add to a logged figure of this step, which is logged as a mean."""
         before, counted = self._noted.get(name, (0.0, 0))
         self._noted[name] = (before + total, counted + count)
 
     def take_notes(self, other: Regime) -> None:
-        """Add to the figures of this step those of another regime, which forgets them."""
+        """Move the figures of another regime into those of this step."""
         for name, (total, count) in other._noted.items():
             self.note(name, total, count)
         other.begin_step()
 
     def figures(self) -> dict[str, float]:
-        """Return the figures of the last step over all ranks' rows, for the log."""
+        """Compute the figures of the last step over all ranks, for the log."""
         sums: dict[str, tuple[float, int]] = {}
         own = {name: (float(total), count) for name, (total, count) in self._noted.items()}
         for noted in ranks.gathered(own):
@@ -175,11 +175,11 @@ class Regime(nn.Module):
 
     @contextlib.contextmanager
     def without_figures(self) -> Iterator[None]:
-        """Forget the figures of the calls within, whose rows do not count."""
+        """Discard the figures of calls within the block."""
         noted = dict(self._noted)
         yield
         self._noted = noted
 
     def parts(self) -> dict[str, CheckpointPart]:
-        """Name the parts of a checkpoint that the regime owns, such as a discriminator."""
+        """Return the checkpoint parts that the regime owns by name, such as a discriminator."""
         return {}

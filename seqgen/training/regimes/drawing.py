@@ -30,7 +30,7 @@ Pick = Callable[[np.ndarray, int], np.ndarray]
 
 @contextlib.contextmanager
 def writing(model: NeuralLanguageModel) -> Iterator[None]:
-    """Let the model write as it does in decoding: no dropout, no graph, no random state used."""
+    """Put a model in decoding mode within the block: no dropout, gradients or random state."""
     training = model.training
     model.eval()
     try:
@@ -41,7 +41,7 @@ def writing(model: NeuralLanguageModel) -> Iterator[None]:
 
 
 def opened(model: NeuralLanguageModel, rows: Rows, repeat: Sequence[int] | None = None) -> State:
-    """Return a state of a model that is `writing`, before the rows.
+    """Open a decoding state before the given rows.
 
     Args:
         model: the model.
@@ -60,7 +60,7 @@ def opened(model: NeuralLanguageModel, rows: Rows, repeat: Sequence[int] | None 
 
 
 def coins(seed: int, progress: StepProgress, rows: int, column: int | np.ndarray) -> np.ndarray:
-    """Return uniform numbers, one for each row and column."""
+    """Draw counter-based uniform numbers, one for each row and column."""
     numbers = progress.first_row + np.arange(rows)[:, None]
     return uniforms(REGIME, seed, progress.step, numbers, column, COIN)
 
@@ -68,7 +68,7 @@ def coins(seed: int, progress: StepProgress, rows: int, column: int | np.ndarray
 def sampler(
     seed: int, progress: StepProgress, rows: int, samples: int, never: Sequence[int]
 ) -> Pick:
-    """Make a function that draws tokens from softmax(logits), row by row.
+    """Make a function that samples tokens from softmax(logits), row by row.
 
     Args:
         seed: of the run.
@@ -88,19 +88,19 @@ def sampler(
 
 
 def greedy(never: Sequence[int]) -> Pick:
-    """Make a function that picks the most probable token; of equals, that of the smallest id."""
+    """Make a function that picks the most probable token; ties go to the smallest id."""
     return lambda logits, column: allowed(logits, never).argmax(-1)
 
 
 def allowed(logits: np.ndarray, never: Sequence[int]) -> np.ndarray:
-    """Return logits (B, V) in float64 without the ids that are never written."""
+    """Convert logits (B, V) to float64 and mask the banned ids."""
     logits = logits.astype(np.float64)
     logits[:, list(never)] = -np.inf
     return logits
 
 
 def drawn(logits: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Return for each row the first token whose cumulated probability exceeds its draw.
+    """Sample by the inverse CDF: the first token whose cumulative probability exceeds the draw.
 
     Args:
         logits: (B, V) in float64.
@@ -116,7 +116,7 @@ def drawn(logits: np.ndarray, draws: np.ndarray) -> np.ndarray:
 def fed_back(
     model: NeuralLanguageModel, state: State, tokens: np.ndarray, real: np.ndarray, pick: Pick
 ) -> np.ndarray:
-    """Return rows in which the model's own tokens stand in the place of some real ones.
+    """Replace some real tokens by the model's own predictions, column by column.
 
     Each is chosen after all that stands before it, own tokens included.
 
@@ -152,7 +152,7 @@ def continued(
     end: int | None,
     pick: Pick,
 ) -> np.ndarray:
-    """Continue each prompt with the model; ids (B, L), IGNORED after a row's last token.
+    """Generate a continuation (B, L) of each prompt, padded with IGNORED.
 
     Args:
         model: which is `writing`.

@@ -21,7 +21,7 @@ LEAST_ACCURACY, MOST_ACCURACY = 0.75, 0.99
 
 
 class Discriminator(nn.Module):
-    """Judges sequences of features: a bidirectional GRU, and a network over both last states.
+    """Classifies feature sequences as real or generated: a bidirectional GRU and an MLP.
 
     Attributes:
         accuracy: the share of sequences that it judged rightly in the step before.
@@ -36,7 +36,7 @@ class Discriminator(nn.Module):
         self.register_buffer("accuracy", torch.tensor(0.5))
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """Return the log-odds (B,) that features (B, T, H), of these lengths, are of real text."""
+        """Compute the log-odds (B,) that feature sequences (B, T, H) come from real text."""
         packed = pack_padded_sequence(features, lengths, batch_first=True, enforce_sorted=False)
         _, last = self.read(packed)  # (2, B, size)
         return self.judge(last.transpose(0, 1).flatten(1)).squeeze(-1)
@@ -85,7 +85,7 @@ class ProfessorForcing(FreeRunning):
         return Loss(minimised + self._adversarial(real, free, lengths), nats, reading.state)
 
     def _adversarial(self, real: Tensor, free: Tensor, lengths: Tensor) -> Tensor:
-        """Return the discriminator's own loss, and the model's for being recognised.
+        """Compute the discriminator's loss and the model's adversarial loss.
 
         Args:
             real: (B, T, H), features of the real text.

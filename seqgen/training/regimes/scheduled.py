@@ -1,4 +1,4 @@
-"""Regimes that read the model's own tokens: scheduled sampling and free running."""
+"""Scheduled sampling and free running: regimes that feed back the model's own tokens."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from seqgen.training.regimes.teacher_forcing import TeacherForcing
 
 
 class MixedTokens(TeacherForcing):
-    """A regime in which some of the tokens that the model reads are its own."""
+    """Base of regimes that replace some input tokens by the model's own."""
 
     def real(self, rows: Rows, progress: StepProgress) -> np.ndarray:
-        """Mark the tokens (B, T) that are read as they are."""
+        """Mark the input tokens (B, T) that stay real."""
         raise NotImplementedError
 
     def tokens(self, rows: Rows, progress: StepProgress) -> Tensor:
         return sent(self.mixed(rows, progress), rows.device)
 
     def mixed(self, rows: Rows, progress: StepProgress) -> np.ndarray:
-        """Mix real tokens and the model's own, (B, T), as the model then reads them."""
+        """Replace unmarked input tokens (B, T) by the model's own."""
         real = self.real(rows, progress)
         # A row's first token is real, as are its labels, and what follows its last is not read.
         real |= np.arange(real.shape[1]) <= rows.begins[:, None]
@@ -55,7 +55,7 @@ class ScheduledSampling(MixedTokens):
 
 
 def real_probability(config: TrainingConfig, share: float) -> float:
-    """Return the probability of reading the real token (Bengio et al. 2015, section 2.4).
+    """Compute the probability of a real input token (Bengio et al. 2015, section 2.4).
 
     linear: max(floor, k - slope i);  exponential: k^i;  inverse-sigmoid: k / (k + exp(i / k))
 
@@ -71,7 +71,7 @@ def real_probability(config: TrainingConfig, share: float) -> float:
 
 
 class FreeRunning(MixedTokens):
-    """The model reads what it wrote itself after a prefix; the loss is that of the real text."""
+    """Free running: the model reads its own tokens after a prefix; targets are the real text."""
 
     def real(self, rows: Rows, progress: StepProgress) -> np.ndarray:
         columns = np.arange(rows.batch.tokens.shape[1])

@@ -1,4 +1,4 @@
-"""Regimes that train on texts of the model's own: minimum risk, decoded output, and costs."""
+"""Sequence-level regimes: minimum risk and self-critical training on generated texts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Cost = Callable[[Sequence[int], Sequence[int]], float]
 
 
 def cost_of(name: str, text_rules: TextRules) -> Cost:
-    """Return the cost that is called `name`: bleu, chrf or edit."""
+    """Return the cost function named `name`: bleu, chrf or edit."""
     if name == "edit":
         return edit_cost
     metric = metric_of(BleuOptions(metric=name), sentences=True)
@@ -36,7 +36,7 @@ def cost_of(name: str, text_rules: TextRules) -> Cost:
 
 
 def edit_cost(written: Sequence[int], target_ids: Sequence[int]) -> float:
-    """Return the edit distance of two sequences (Levenshtein 1966) over the longer one's length."""
+    """Compute the Levenshtein distance over the longer sequence's length."""
     if not written or not target_ids:
         return float(len(written) != len(target_ids))
     row = np.arange(len(target_ids) + 1)  # distances of the empty beginning
@@ -49,7 +49,7 @@ def edit_cost(written: Sequence[int], target_ids: Sequence[int]) -> float:
 
 
 def costs(cost: Cost, written: np.ndarray, target_ids: np.ndarray) -> np.ndarray:
-    """Return the cost of every written text, (B, K).
+    """Compute the cost (B, K) of every generated text.
 
     Args:
         cost: of one.
@@ -69,18 +69,18 @@ def _ids(row: np.ndarray) -> list[int]:
 
 
 class GeneratedTexts(Regime):
-    """A regime that lets the model go on from each source, or from the beginning of each row."""
+    """Base of regimes that generate texts from each source or row prefix."""
 
     def __init__(self, reader: TrainingReader, text_rules: TextRules) -> None:
         super().__init__(reader, text_rules)
         self._cost = cost_of(self.config.cost, text_rules)
 
     def prompts(self, rows: Rows) -> np.ndarray:
-        """Return how many columns of each row are read before the model writes, (B,)."""
+        """Return the length (B,) of each row's prompt."""
         return rows.prefixes(self.config.prefix)
 
     def real(self, rows: Rows) -> np.ndarray:
-        """Cut the real texts where the model's own begin, (B, N)."""
+        """Cut the real continuations (B, N) out of the rows."""
         targets, before = rows.batch.targets, self.prompts(rows)[:, None] - 1
         columns = before + np.arange(targets.shape[1] - before.min())
         there = columns < targets.shape[1]
@@ -88,7 +88,7 @@ class GeneratedTexts(Regime):
         return np.where(there, texts, IGNORED)
 
     def written(self, rows: Rows, samples: int, pick: Pick) -> np.ndarray:
-        """Return texts of the model's own, (B, K, L), IGNORED where a text has ended."""
+        """Generate K texts per row, (B, K, L), padded with IGNORED."""
         model = self.reader.model
         owners = np.repeat(np.arange(len(rows.scored)), samples)
         begun = rows.batch.tokens[owners], self.prompts(rows)[owners]
@@ -99,7 +99,7 @@ class GeneratedTexts(Regime):
         return ids.reshape(-1, samples, ids.shape[1])
 
     def _most(self, rows: Rows) -> np.ndarray:
-        """Return how many tokens each row's texts may have, (B,).
+        """Compute the maximum length (B,) of each row's generated texts.
 
         As many as the real one has; or half as many more, if that one ends and the window allows.
         """
@@ -110,7 +110,7 @@ class GeneratedTexts(Regime):
         return most if window is None else np.minimum(most, window - self.prompts(rows) + 1)
 
     def log_probs(self, rows: Rows, written: np.ndarray) -> tuple[Tensor, TrainingOutput, Tensor]:
-        """Return log p of each text (B, K), with the training call and the targets behind it."""
+        """Compute log p (B, K) of each text; also return the forward pass and its targets."""
         samples = written.shape[1]
         owners = np.repeat(np.arange(len(written)), samples)
         flat, prompts = written.reshape(len(owners), -1), self.prompts(rows)[owners]
@@ -127,7 +127,7 @@ class GeneratedTexts(Regime):
         return totals.unflatten(0, (-1, samples)), reading, sent_targets
 
     def costs(self, rows: Rows, written: np.ndarray, like: Tensor) -> Tensor:
-        """Compute the cost of each text, (B, K), on the device and in the type of `like`."""
+        """Compute the cost (B, K) of each text, with device and type of `like`."""
         return torch.as_tensor(costs(self._cost, written, self.real(rows))).to(like)
 
 
@@ -192,7 +192,7 @@ class Decoding(GeneratedTexts):
 def joined(
     tokens: np.ndarray, prompts: np.ndarray, written: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows of prompts with texts after them, as what is read and as targets, (B, T) both.
+    """Concatenate prompts and texts into input rows and target rows, both (B, T).
 
     Args:
         tokens: (B, N), rows that begin with their prompts.
@@ -212,14 +212,14 @@ def joined(
 
 
 def summed(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the log-probability (B,) of each row's targets (B, T) that are not IGNORED."""
+    """Sum the log-probabilities (B,) of each row's targets (B, T) that are not IGNORED."""
     there = targets != IGNORED
     chosen = logits.log_softmax(-1).gather(-1, targets.clamp_min(0).unsqueeze(-1)).squeeze(-1)
     return (chosen * there).sum(1)
 
 
 def expected_cost(log_probs: Tensor, costs: Tensor, there: Tensor, sharpness: float) -> Tensor:
-    """Return sum_y Q(y) cost(y) of each row, (B,).
+    """Compute the expected cost sum_y Q(y) cost(y) of each row, (B,).
 
     Args:
         log_probs: (B, K), of each text.
@@ -232,7 +232,7 @@ def expected_cost(log_probs: Tensor, costs: Tensor, there: Tensor, sharpness: fl
 
 
 def distinct(real: np.ndarray, written: np.ndarray) -> np.ndarray:
-    """Mark the distinct texts of each row: the real one, and written ones unlike any before.
+    """Mark the first of equal texts in each row; the real text comes first.
 
     Args:
         real: (B, N), IGNORED where a text has ended.

@@ -1,4 +1,4 @@
-"""Regimes that read the real data, as language models and networks with other losses do."""
+"""Teacher forcing, unlikelihood training, and losses of other than language models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEAST = 1e-5
 
 
 class TeacherForcing(Regime):
-    """The model reads the real text: -sum_t log p(x_t | x_1 ... x_{t-1})."""
+    """Teacher forcing: the model reads the real text; -sum_t log p(x_t | x_1 ... x_{t-1})."""
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
         reading = self.read(rows, self.tokens(rows, progress))
@@ -22,7 +22,7 @@ class TeacherForcing(Regime):
         return Loss(minimised, nats, reading.state)
 
     def tokens(self, rows: Rows, progress: StepProgress) -> Tensor:
-        """Return the tokens that the model reads, (B, T): the real ones."""
+        """Return the input tokens (B, T): the real ones."""
         return rows.tokens
 
 
@@ -44,7 +44,7 @@ class Unlikelihood(Regime):
 
 
 def unlikelihood(log_probs: Tensor, tokens: Tensor, targets: Tensor) -> Tensor:
-    """Return -sum_t sum_{c in C_t} log(1 - p_t(c)).
+    """Compute the unlikelihood loss -sum_t sum_{c in C_t} log(1 - p_t(c)).
 
     Args:
         log_probs: (B, T, V), of the token after each.
@@ -65,7 +65,7 @@ def unlikelihood(log_probs: Tensor, tokens: Tensor, targets: Tensor) -> Tensor:
 
 
 class NetworkLoss(Regime):
-    """The model's own `loss` of the tokens, which predicts none of them from those before it."""
+    """Trains by the model's own `loss` method, for models that do not predict the next token."""
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
         loss = self.reader.model.loss(rows.targets)
