@@ -30,6 +30,7 @@ from seqgen.models import inference as reader
 from seqgen.models.mixture import equations as mixture_model
 from seqgen.models.ngram import look_ups
 from seqgen.models.seq2seq.memory import Memory
+from seqgen.models.state import State
 
 CASES = [*CASES, *FIXED]
 LENGTH = 21  # past every window here, several times
@@ -428,7 +429,7 @@ def test_equal_logits_rank_by_id():
             ), state
 
         def start(self, batch, stride=None):
-            return base.State()
+            return State()
 
     model, targets = Flat(), torch.arange(7)[None]
     scores, _ = model.score(torch.zeros_like(targets), targets, model.start(1), "ranks")
