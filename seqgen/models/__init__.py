@@ -1,1 +1,1 @@
-"""Architectures, one idea a class, each equation as in its paper."""
+"""Model architectures, each a configuration and an equation as in its paper."""

@@ -1,4 +1,4 @@
-"""One-token steps over arrays: when NumPy may take them, and what is kept between them."""
+"""One-token steps of torch models, computed by NumPy or the compiled library where faster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class ArraySteps:
-    """Beside a `NeuralLanguageModel`: steps over arrays that are made of its weights once.
+    """Mixin of neural language models: decode single tokens with the array model.
 
     Attributes:
         arrays: the class of its array model.
@@ -41,7 +41,7 @@ class ArraySteps:
     """Whether NumPy may look at the weights: not where their memory is given back meanwhile."""
 
     def quantize(self, precision: str) -> None:
-        """Keep the matrices in fewer bits from now on; the model can no longer be trained.
+        """Quantize the weight matrices; the model can no longer be trained.
 
         Args:
             precision: a key of `QUANTIZED`.
@@ -59,7 +59,7 @@ class ArraySteps:
         self.forget_prepared()
 
     def suits_arrays(self) -> bool:
-        """Return whether NumPy can take a step as torch would, in the same arithmetic."""
+        """Check whether NumPy steps give torch's numbers: CPU, float32 or 64, evaluation."""
         weight = self.head.weight
         exact = weight.dtype in (torch.float32, torch.float64)
         plain = not self.training and not torch.is_autocast_enabled("cpu")
@@ -67,7 +67,7 @@ class ArraySteps:
 
     @property
     def most_array_rows(self) -> int | None:
-        """Up to how many rows a step is faster over arrays; None for any number."""
+        """Largest batch for which array steps are faster than torch; None for no limit."""
         return None
 
     def forward(
@@ -86,19 +86,19 @@ class ArraySteps:
         return self.over_arrays().step(tokens, state.map(as_array))
 
     def over_arrays(self) -> NeuralArrays:
-        """Return the same model over arrays, whose weights are these."""
+        """Return the array model with this model's weights; cached until a weight changes."""
         return self.prepared(self.as_arrays)
 
     def as_arrays(self) -> NeuralArrays:
-        """Make the array model."""
+        """Build an array model that shares memory with this model's weights."""
         return self.arrays(self.config, weights_as_arrays(self))
 
     def forget_prepared(self) -> None:
-        """Drop what `prepared` has kept, which keeps the memory of the weights."""
+        """Drop the cached array model, so that the memory of the weights can be freed."""
         self.__dict__.pop("_prepared", None)
 
     def prepared(self, make: Callable[[], T]) -> T:
-        """Return `make()`, which is cached until a weight changes in place.
+        """Return `make()`, cached until a weight changes in place.
 
         Replacing a parameter by another is not noticed.
         """
@@ -113,13 +113,13 @@ class ArraySteps:
         return known.value
 
     def kept(self, make: Callable[[], T]) -> T:
-        """Return the cached value of `prepared` without checking that weights are unchanged."""
+        """Return the value cached by `prepared` without checking that weights are unchanged."""
         known = self.__dict__.get("_prepared")
         return self.prepared(make) if known is None else known.value
 
 
 class CachedValue:
-    """A value computed from weights, and marks of the weights as they were then.
+    """Value computed from weights, with a fingerprint of the weights at that time.
 
     The value holds closures over one model's tensors, so it is neither copied nor pickled.
     """
@@ -130,7 +130,7 @@ class CachedValue:
         self.marks, self.value = _marks(self.weights), make()
 
     def holds(self) -> bool:
-        """Return whether the weights are still what they were."""
+        """Check whether the weights are unchanged since the value was computed."""
         return self.marks == _marks(self.weights)
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
@@ -138,5 +138,5 @@ class CachedValue:
 
 
 def _marks(weights: Iterable[Tensor]) -> list[tuple[int, int]]:
-    """Return marks that differ if a tensor's content has changed; every step asks for them."""
+    """Compute the address and version counter of each tensor, which change with its content."""
     return [(weight.data_ptr(), weight._version) for weight in weights]

@@ -1,4 +1,4 @@
-"""The base classes of models over NumPy arrays."""
+"""Base classes of models that compute with NumPy arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ArrayNetwork(Configured):
-    """A model over NumPy arrays, whose weights do not change.
+    """Network over NumPy arrays with constant weights.
 
     It answers as the torch module of the same configuration and weights does, but for rounding.
 
@@ -40,39 +40,39 @@ class ArrayNetwork(Configured):
 
     @staticmethod
     def suits(config: Any) -> bool:
-        """Return whether there is an array model of these settings."""
+        """Check whether models with this configuration can run over arrays."""
         return True
 
     @classmethod
     def shapes(cls, config: Any) -> Shapes:
-        """Return the shape of every weight, by name; of shared ones, under each of their names."""
+        """List the shape of every weight by name; shared weights appear under each name."""
         return shapes_of(cls, config)
 
     @classmethod
     def shared(cls, config: Any) -> list[list[str]]:
-        """Return the names of each weight that several parts share."""
+        """List the groups of parameter names that share one weight."""
         return config.shared_weights()
 
     @property
     def precision(self) -> str:
-        """The type that it computes in."""
+        """Data type of the computation."""
         return self.dtype.name
 
     def parameter_count(self) -> int:
-        """Return the number of trained numbers; shared ones count once."""
+        """Count the trained parameters; shared ones count once."""
         return parameter_count(self.shapes(self.config), self.shared(self.config))
 
     def ids(self, ids: np.ndarray) -> np.ndarray:
-        """Return ids, of int64 and any shape, as a call takes them."""
+        """Convert token ids of any shape to an int64 array."""
         return ids
 
     def token_vectors(self) -> np.ndarray | None:
-        """Return a vector for each token, (V, D); None where tokens have none."""
+        """Return the embedding of each token, (V, D); None without embeddings."""
         return self.vectors
 
 
 class ArrayModel(ArrayNetwork, InferenceModel):
-    """A language model over NumPy arrays."""
+    """Language model over NumPy arrays."""
 
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
         logits, state = self(np.array(tokens)[:, None], state)
@@ -80,7 +80,7 @@ class ArrayModel(ArrayNetwork, InferenceModel):
 
 
 class NeuralArrays(HiddenStateModel, ArrayModel):
-    """`HiddenStateModel` over arrays."""
+    """Neural language model over NumPy arrays: hidden states and a linear head."""
 
     __call__ = HiddenStateModel.predict
 
@@ -92,5 +92,5 @@ class NeuralArrays(HiddenStateModel, ArrayModel):
 
     @functools.cached_property
     def like(self) -> np.ndarray:
-        """An array of the type and width of the features, (0, H)."""
+        """Empty array (0, H) that has the data type and width of the features."""
         return np.empty((0, self.shapes(self.config)["head.weight"][-1]), self.dtype)

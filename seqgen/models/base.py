@@ -1,4 +1,4 @@
-"""The one interface that every model has, counted or trained."""
+"""Base classes of torch models: language models, neural or estimated from counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class TorchModel(nn.Module, Configured):
-    """What is trained and stored: a language model, or a memory of another kind.
+    """Torch module that can be trained and stored.
 
     `type(model)(model.config)` has the same shape.
 
@@ -39,24 +39,24 @@ class TorchModel(nn.Module, Configured):
     both_ways: ClassVar[bool] = False
 
     def parameter_count(self) -> int:
-        """Return the number of trained numbers; shared ones count once, adapters not at all."""
+        """Count the trained parameters; shared ones count once, adapters not at all."""
         of_adapters = (p for adapter in adapters_of(self).values() for p in adapter.parameters())
         every = sum(p.numel() for p in self.parameters())
         return every - sum(p.numel() for p in of_adapters)
 
     @property
     def device(self) -> torch.device:
-        """Where the model's tensors are."""
+        """Device of the model's tensors."""
         tensor = next(itertools.chain(self.parameters(), self.buffers()), None)
         return torch.device("cpu") if tensor is None else tensor.device
 
     def ids(self, ids: np.ndarray) -> Tensor:
-        """Return ids, of int64 and any shape, as a call takes them."""
+        """Convert token ids of any shape to an int64 tensor on the model's device."""
         return torch.from_numpy(ids).to(self.device)
 
     @property
     def precision(self) -> str:
-        """The type that it computes in; that of its matrices, if they are kept in fewer bits."""
+        """Data type of the computation, or the precision of quantized matrices."""
         quantized = getattr(self, "quantized", None)
         if quantized:
             return {"bf16": "bfloat16"}.get(quantized, quantized)
@@ -65,7 +65,7 @@ class TorchModel(nn.Module, Configured):
         return str(next(kinds, torch.float32)).removeprefix("torch.")
 
     def spell(self, words: Iterable[str], spelled_out: bool) -> None:
-        """Tell a new model how its tokens are spelled; most do not ask.
+        """Give a new model the spelling of its tokens; by default unused.
 
         Args:
             words: the V tokens.
@@ -76,7 +76,7 @@ class TorchModel(nn.Module, Configured):
         """
 
     def begin_from(self, origin: TorchModel, same_labels: bool) -> None:
-        """Take over the weights of a trained model, which is of the same shape.
+        """Copy the weights of a trained model of the same shape.
 
         Args:
             origin: the trained model.
@@ -91,7 +91,7 @@ class TorchModel(nn.Module, Configured):
     def survey(
         self, tokens: np.ndarray, no_words: Sequence[int], ends: np.ndarray | None = None
     ) -> None:
-        """Tell a model what it is trained on, before a run begins or goes on; most do not ask.
+        """Give a model its training tokens before a run starts or resumes; by default unused.
 
         Args:
             tokens: (N,), the training part.
@@ -101,7 +101,7 @@ class TorchModel(nn.Module, Configured):
 
 
 class LanguageModel(TorchModel, InferenceModel):
-    """A `InferenceModel` that is a torch module.
+    """Language model that is a torch module.
 
     Training calls it without a state: there is no past then, and no cache.
     """
@@ -110,7 +110,7 @@ class LanguageModel(TorchModel, InferenceModel):
     def forward(
         self, tokens: Tensor, state: State | None = None, last: int | None = None
     ) -> tuple[Tensor, State | None]:
-        """Predict the token after each.
+        """Compute the logits of the token after each input token.
 
         Args:
             tokens: (B, T) of int64, T >= 1.
@@ -123,7 +123,7 @@ class LanguageModel(TorchModel, InferenceModel):
         """
 
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
-        """Read one token of each row; see `InferenceModel.step`.
+        """Feed one token per row to the model; see `InferenceModel.step`.
 
         A model with a faster way for one token than `forward` overrides this.
 
@@ -137,7 +137,7 @@ class LanguageModel(TorchModel, InferenceModel):
 
 
 class Compilable:
-    """Beside an `nn.Module`: the part of a training call that is over tensors alone, compiled."""
+    """Mixin of modules whose training call has a part over tensors alone, to be compiled."""
 
     over_tensors: Callable[..., Tensor] | None = None
     """What a training call runs over tensors alone, in a model that has such a part."""
@@ -148,19 +148,19 @@ class Compilable:
         return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
 
     def compile_training(self) -> None:
-        """Have training calls run `over_tensors` compiled.
+        """Compile `over_tensors` for training calls.
 
         The code is made in the first such call, in tens of seconds.
         """
         self._compiled = torch.compile(self.over_tensors)
 
     def forget_compiled(self) -> None:
-        """Have training calls run it as it is written again."""
+        """Undo `compile_training`."""
         self._compiled = None
 
 
 class NeuralLanguageModel(Compilable, HiddenStateModel, LanguageModel, Network):
-    """`HiddenStateModel` of torch modules.
+    """Neural language model in torch: hidden states and a linear head.
 
     Args:
         config: of the model.
@@ -182,14 +182,14 @@ class NeuralLanguageModel(Compilable, HiddenStateModel, LanguageModel, Network):
 
     @property
     def like(self) -> Tensor:
-        """A tensor of the type of the features, where the model is."""
+        """Tensor with the data type and device of the features."""
         if self.head is not None:
             return self.head.weight
         return next(x for x in self.state_dict().values() if x.is_floating_point())
 
 
 def require_no_graph(state: State) -> None:
-    """Refuse a state that gradients would flow through.
+    """Raise an error if a state takes part in an autograd graph.
 
     Raises:
         ValueError: it carries a graph.
@@ -199,7 +199,7 @@ def require_no_graph(state: State) -> None:
 
 
 def weights_of(model: LanguageModel) -> dict[str, Tensor]:
-    """Return the model's tensors by name; one that two parts share stands under one name.
+    """List the stored tensors of a model by name; shared tensors appear under one name.
 
     Of a model with low-rank adapters, they are the adapters' alone.
     """
@@ -212,7 +212,7 @@ def weights_of(model: LanguageModel) -> dict[str, Tensor]:
 
 
 def load_weights(model: LanguageModel, tensors: dict[str, Tensor]) -> None:
-    """Fill a model with the tensors that `weights_of` gave.
+    """Copy the tensors of `weights_of` into a model.
 
     Raises:
         RuntimeError: they do not fit the model.
@@ -225,7 +225,7 @@ def load_weights(model: LanguageModel, tensors: dict[str, Tensor]) -> None:
 
 
 def take_weights(model: LanguageModel, tensors: dict[str, Tensor]) -> None:
-    """Make tensors those of a model, as `load_weights` does, but without copying them.
+    """Replace a model's tensors by the given ones without copying; see `load_weights`.
 
     Raises:
         RuntimeError: they do not fit the model.
@@ -246,7 +246,7 @@ def take_weights(model: LanguageModel, tensors: dict[str, Tensor]) -> None:
 
 
 def _require_types(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
-    """Refuse tensors of other types than a model's own; floating-point numbers are converted."""
+    """Check that tensors have the model's data types; convert floating-point ones."""
     found, expected = (
         {n: FLOATS if x.is_floating_point() else str(x.dtype)[6:] for n, x in each.items()}
         for each in (tensors, own)
@@ -258,7 +258,7 @@ def _require_types(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> 
 
 
 def _require_all(model: LanguageModel, missing: list[str], unexpected: list[str]) -> None:
-    """Refuse tensors of which a model lacks some, or has too many."""
+    """Raise an error if tensors of a model are missing or unexpected."""
     stored = weights_of(model).keys()
     wrong = [*(name for name in missing if name in stored), *unexpected]
     if wrong:
@@ -268,7 +268,7 @@ def _require_all(model: LanguageModel, missing: list[str], unexpected: list[str]
 
 @torch.no_grad()
 def _fill_adapters(adapters: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
-    """Fill low-rank adapters with stored ones; see `load_weights`."""
+    """Copy stored tensors into low-rank adapters; see `load_weights`."""
     shapes = [{name: x.shape for name, x in part.items()} for part in (adapters, tensors)]
     if shapes[0] != shapes[1]:
         raise RuntimeError("the adapters do not fit the model")

@@ -1,4 +1,4 @@
-"""Models that are estimated without gradients, as torch modules: an array model does the work."""
+"""Torch wrapper of models estimated from counts or by EM, computed by an array model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class CountedModel(LanguageModel):
-    """A language model whose numbers are buffers: tables of probabilities or their logarithms.
+    """Language model whose parameters are tables of probabilities, computed by an array model.
 
     The tables stay in the CPU's memory, where its array model reads them. On another device the
     model takes tokens from there and returns tensors there.
@@ -56,12 +56,12 @@ class CountedModel(LanguageModel):
         super()._load_from_state_dict(*args, **kwargs)
 
     def parameter_count(self) -> int:
-        """Return how many numbers the tables hold."""
+        """Count the numbers in the tables."""
         return sum(t.numel() for t in self.buffers() if t.is_floating_point())
 
     @property
     def arrays(self) -> ArrayModel:
-        """The array model, over these very tables.
+        """Array model that shares memory with the tables.
 
         Raises:
             ValueError: they do not fit each other.
@@ -76,7 +76,7 @@ class CountedModel(LanguageModel):
         return {**self.__dict__, "_arrays": None, "columns": {}}
 
     def take_tables(self, tables: Mapping[str, Tensor]) -> None:
-        """Hold these tables from now on, by name."""
+        """Replace tables by name."""
         self._arrays = None
         for name, table in tables.items():
             self.register_buffer(name, table)
@@ -114,7 +114,7 @@ class CountedModel(LanguageModel):
 
 
 class _OverTensors(Predictions):
-    """Predictions of an array model, asked for and given as tensors."""
+    """Predictions of an array model, with tensors as arguments and results."""
 
     def __init__(self, inner: Predictions, tensor: Any) -> None:
         self.inner, self.tensor = inner, tensor

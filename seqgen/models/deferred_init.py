@@ -1,4 +1,4 @@
-"""Models that are built without memory, whose tensors are made later, one at a time.
+"""Deferred initialization: models built on the meta device, whose tensors are made later.
 
 So no process ever holds the whole of a model that is to be divided among several.
 """
@@ -24,7 +24,7 @@ from seqgen.models.network import copied
 
 @dataclass(frozen=True)
 class Place:
-    """A tensor without content, as it was when it was used: a parameter may get another storage."""
+    """View of a meta tensor: storage, type, offset, shape and strides."""
 
     storage: torch.UntypedStorage
     dtype: torch.dtype
@@ -34,24 +34,24 @@ class Place:
 
     @classmethod
     def of(cls, tensor: Tensor) -> Place:
-        """Return where a tensor is."""
+        """Describe the view of a meta tensor."""
         layout = tensor.storage_offset(), tensor.shape, tensor.stride()
         return cls(tensor.untyped_storage(), tensor.dtype, *layout)
 
     @property
     def key(self) -> int:
-        """What identifies the storage."""
+        """Identity of the storage."""
         return self.storage._cdata
 
     def within(self, storages: Mapping[int, torch.UntypedStorage]) -> Tensor:
-        """Return the tensor in memory that stands for this one."""
+        """Return the corresponding view of materialized storages."""
         empty = torch.empty(0, dtype=self.dtype, device="cpu")
         return empty.set_(storages[self.key], self.offset, self.shape, self.stride)
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation on tensors without content.
+    """Recorded operation on meta tensors.
 
     Attributes:
         call: what torch calls.
@@ -71,7 +71,7 @@ class Operation:
 
 
 class _AsInMemory(TorchFunctionMode):
-    """Within it models are built as in memory, where torch treats its meta device otherwise.
+    """Torch mode in which building on the meta device behaves as in memory.
 
     It would skip `orthogonal_` for a tensor that says that it has no content, and lose the numbers
     that `torch.tensor` is given.
@@ -93,7 +93,7 @@ class _AsInMemory(TorchFunctionMode):
 
 
 class Recorder(TorchDispatchMode):
-    """Builds on torch's meta device within, and records how; `made` makes a tensor later.
+    """Torch mode that builds modules on the meta device and records their initialization.
 
     Numbers are drawn within too, into a buffer that is given up at once, so that the generator goes
     on as it would. `made` draws them again from the states that are recorded: bit for bit what a
@@ -148,7 +148,7 @@ class Recorder(TorchDispatchMode):
 
     @torch.no_grad()
     def made(self, tensor: Tensor) -> Tensor:
-        """Replay the operations behind a tensor without content; return it in the CPU's memory."""
+        """Materialize a meta tensor on the CPU by replaying its recorded operations."""
         if not tensor.is_meta:
             return tensor
         place, storages = Place.of(tensor), {}
@@ -158,7 +158,7 @@ class Recorder(TorchDispatchMode):
         return place.within(storages)
 
     def _needed(self, storage: int) -> list[int]:
-        """Return the operations that a storage's content depends on, in order."""
+        """List the numbers of the operations that determine a storage's content, in order."""
         numbers: set[int] = set()
         storages, waiting = {storage}, [storage]
         while waiting:
@@ -171,7 +171,7 @@ class Recorder(TorchDispatchMode):
 
 
 def _repeat(operation: Operation, storages: dict[int, torch.UntypedStorage]) -> None:
-    """Do in memory what was recorded; enter the storages of its results."""
+    """Replay a recorded operation in memory and store its results by storage."""
     if operation.random is not None:
         torch.set_rng_state(operation.random)
 
@@ -195,7 +195,7 @@ def _is_in_place(func: Any) -> bool:
 
 
 def _placed(values: Any) -> Any:
-    """Return values with places in the place of tensors without content."""
+    """Replace meta tensors in a nested structure by their `Place`."""
     return tree_map_only(Tensor, lambda x: Place.of(x) if x.device.type == "meta" else x, values)
 
 
@@ -204,7 +204,7 @@ def _places(values: Any) -> list[Place]:
 
 
 def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Place]:
-    """Return the arguments of an operation that it changes."""
+    """List the places that an operation modifies in place."""
     found = []
     for number, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
@@ -218,7 +218,7 @@ def _on_cpu(values: Any) -> Any:
 
 
 def _in_memory(values: Any) -> Any:
-    """Return arguments with tensors in memory in the place of those without content."""
+    """Replace places in arguments by uninitialized CPU tensors."""
 
     def empty(place: Place) -> Tensor:
         return torch.empty_strided(place.shape, place.stride, dtype=place.dtype, device="cpu")
@@ -228,7 +228,7 @@ def _in_memory(values: Any) -> Any:
 
 @dataclass(frozen=True)
 class Unfilled:
-    """A model that has no content yet.
+    """Model without weights in memory, and the recording of its initialization.
 
     Attributes:
         model: on the meta device, but for what does not depend on its configuration.
@@ -240,13 +240,13 @@ class Unfilled:
 
     @classmethod
     def build(cls, make: Callable[[], nn.Module]) -> Unfilled:
-        """Build a model by what makes it."""
+        """Call a constructor on the meta device and record it."""
         with Recorder() as recorder:
             model = make()
         return cls(model, recorder)
 
     def shell(self, device: torch.device) -> Any:
-        """Return a copy on a device, whose parameters have no memory, and whose buffers are made.
+        """Copy the model to a device with buffers but without memory for parameters.
 
         `lend_memory` gives the parameters memory for a while.
         """
@@ -257,13 +257,13 @@ class Unfilled:
         return model.eval()
 
     def fill_buffers(self, model: nn.Module, device: torch.device) -> None:
-        """Make the buffers of a copy."""
+        """Materialize the buffers of a copy."""
         for buffer, recorded in zip(model.buffers(), self.model.buffers(), strict=True):
             take_content(buffer, self.recorder.made(recorded).to(device, copy=True))
 
 
 def take_content(tensor: Tensor, content: Tensor) -> None:
-    """Give a tensor another content, of another device too; it stays the same object."""
+    """Swap another tensor's content into a tensor, which stays the same object."""
     if isinstance(tensor, nn.Parameter):
         content = nn.Parameter(content, requires_grad=tensor.requires_grad)
     swap_tensors(tensor, content)
@@ -271,7 +271,7 @@ def take_content(tensor: Tensor, content: Tensor) -> None:
 
 @contextlib.contextmanager
 def lend_memory(model: nn.Module) -> Iterator[None]:
-    """Give the parameters of a `shell` memory, within, and let go of it."""
+    """Allocate memory for the parameters of a `shell` within a context, then free it."""
     try:
         for parameter in model.parameters():
             parameter.data = torch.empty_like(parameter, memory_format=torch.contiguous_format)
@@ -285,5 +285,5 @@ def lend_memory(model: nn.Module) -> Iterator[None]:
 
 
 def _no_memory(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return a tensor of the same shape and type, all of whose elements are one number."""
+    """Return a tensor of the same shape and type that stores a single number."""
     return torch.empty((), dtype=tensor.dtype, device=device).expand(tensor.shape)

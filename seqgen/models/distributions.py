@@ -1,4 +1,4 @@
-"""Distributions over the next token as arrays of log-probabilities, in NumPy alone."""
+"""Log-probabilities of the next token as NumPy arrays: normalization, checks, mixtures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DAMAGED = "the model's probabilities are not numbers: its weights are damaged"
 
 
 def normalise(logits: np.ndarray) -> np.ndarray:
-    """Return log-probabilities that sum to one, over the last dimension."""
+    """Compute the log-softmax over the last dimension."""
     if logits.dtype == np.float32 and library() is not None:
         return log_softmax(logits)
     # ufunc.reduce takes half the time of the array methods that wrap it.
@@ -24,7 +24,7 @@ def normalise(logits: np.ndarray) -> np.ndarray:
 
 
 def require_numbers(log_probs: np.ndarray) -> np.ndarray:
-    """Return log-probabilities (..., V) of rows that are normalised.
+    """Return log-probabilities (..., V); raise an error if a row contains NaN.
 
     Raises:
         SeqgenError: a row has none, for one NaN makes all of them NaN.
@@ -35,7 +35,7 @@ def require_numbers(log_probs: np.ndarray) -> np.ndarray:
 
 
 def weighted_sum_of(logits: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
-    """Return the log of the weighted sum of distributions, each (B, V).
+    """Compute the log-probabilities (B, V) of a linear mixture from its parts' logits.
 
     The sum is taken in float64, so that one logarithm of the whole is enough. A probability below
     its least number, 5e-324 (-744.4 nats), becomes 0, and its logarithm -inf. No draw can tell, but

@@ -1,4 +1,4 @@
-"""The interface that scoring and decoding use, whichever engine runs the model.
+"""Interface of language models for scoring and decoding, independent of the engine.
 
 Torch modules (`base.py`) are for training, large batches and GPUs; array models (`arrays.py`) run
 in NumPy, and a command starts them without loading PyTorch. Ids, states and logits are tensors for
@@ -26,7 +26,7 @@ LOGITS_AT_ONCE = 1 << 23
 
 
 class Configured:
-    """What a configuration has built, in either engine.
+    """Base of models and networks that are built from a configuration.
 
     Attributes:
         config: what built it.
@@ -36,17 +36,17 @@ class Configured:
 
     @property
     def vocab_size(self) -> int:
-        """The number of tokens V."""
+        """Vocabulary size V."""
         return self.config.vocab_size
 
     @property
     def parts(self) -> Sequence[Configured]:
-        """The models that it consists of, without their caches: of most, itself."""
+        """Component models without their caches; of a single model, itself."""
         return [self]
 
 
 class InferenceModel(Configured, ABC):
-    """A distribution over the next token, given those before it.
+    """Language model for scoring and decoding: p(next token | tokens so far).
 
     Attributes:
         window: how many tokens one training call may hold, or None where there is no limit.
@@ -69,11 +69,11 @@ class InferenceModel(Configured, ABC):
     @property
     @abstractmethod
     def precision(self) -> str:
-        """The type that it computes in; that of its matrices, if they are kept in fewer bits."""
+        """Data type of the computation, or the precision of quantized matrices."""
 
     @abstractmethod
     def parameter_count(self) -> int:
-        """Return the number of trained numbers; shared ones count once, adapters not at all."""
+        """Count the trained parameters; shared ones count once, adapters not at all."""
 
     @abstractmethod
     def __call__(
@@ -92,11 +92,11 @@ class InferenceModel(Configured, ABC):
 
     @abstractmethod
     def ids(self, ids: np.ndarray) -> Leaf:
-        """Return ids, of int64 and any shape, as a call takes them."""
+        """Convert token ids of any shape to the engine's int64 array or tensor."""
 
     @abstractmethod
     def start(self, batch: int, stride: int | None = None) -> State:
-        """Open a state for scoring and decoding, with `batch` rows and no past.
+        """Create an empty state of `batch` rows for scoring and decoding.
 
         Args:
             batch: rows B.
@@ -106,7 +106,7 @@ class InferenceModel(Configured, ABC):
 
     @abstractmethod
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
-        """Read one token of each row, as decoding does.
+        """Feed one token per row to the model and compute the next logits.
 
         Args:
             tokens: B ids.
@@ -118,11 +118,11 @@ class InferenceModel(Configured, ABC):
 
     @property
     def most_together(self) -> int:
-        """How long prompts may be that `read_together` takes; 0 where it takes none."""
+        """Longest prompt that `read_together` accepts, in tokens; 0 if it is not supported."""
         return 0
 
     def read_together(self, prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, State]:
-        """Read prompts of any lengths in less time than one after the other, with the same results.
+        """Read prompts of different lengths in one batch, faster but with the same results.
 
         Args:
             prompts: B of ids, at least one and at most `most_together` each.
@@ -161,7 +161,7 @@ class InferenceModel(Configured, ABC):
     def score(
         self, tokens: Leaf, targets: Leaf, state: State, want: ScoreDetail = "log_probs"
     ) -> tuple[Scores, State]:
-        """Score each target after its token. Ask for no more than you need: ranks are slow.
+        """Score each target token: log-probability, and if wanted hit or rank.
 
         Args:
             tokens: (B, T) of `ids`, what is read.
@@ -181,7 +181,7 @@ class InferenceModel(Configured, ABC):
         return Scores.cat(scores), state
 
     def predictions(self, tokens: Leaf, state: State) -> tuple[Predictions, State]:
-        """Read tokens (B, T) to score some after each; and return the state after.
+        """Read tokens (B, T); return lazily computed predictions after each, and the new state.
 
         A model that need not write out whole distributions overrides this and `most_at_once`.
         """
@@ -190,27 +190,27 @@ class InferenceModel(Configured, ABC):
 
     @property
     def drawer(self) -> Drawer | None:
-        """What draws tokens faster than by the logits of a step; None where nothing does."""
+        """Sampler that needs no full distribution; None if the model has none."""
         return None
 
     @property
     def most_at_once(self) -> int:
-        """How many tokens, over all rows, `predictions` has memory for."""
+        """Largest number of tokens over all rows that one call of `predictions` may get."""
         return LOGITS_AT_ONCE // self.vocab_size
 
     @property
     def quick_ranks(self) -> bool:
-        """Whether ranks cost little more than hits; not where they alone need rows (V)."""
+        """Whether ranks cost little more than hits."""
         return True
 
 
 class Drawer(Protocol):
-    """Draws tokens from distributions that it does not write out; states are those of its model."""
+    """Sampler of tokens that never computes the full distribution."""
 
     def draw(
         self, state: State, uniforms: np.ndarray, never: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw a token of each row of a state.
+        """Draw a token for each row from uniform random numbers.
 
         Args:
             state: not used up.
@@ -224,14 +224,14 @@ class Drawer(Protocol):
         """
 
     def logits(self, state: State) -> np.ndarray:
-        """Return the logits (B, V) of the next token of each row."""
+        """Compute the logits (B, V) of the next token of each row."""
 
     def read(self, tokens: Sequence[int], state: State) -> State:
-        """Return the state after one more token of each row."""
+        """Advance the state by one token per row."""
 
 
 class HiddenStateModel(InferenceModel):
-    """A model that makes features of the past and a linear `head` over them.
+    """Language model that computes hidden states and applies a linear `head` to them.
 
     Attributes:
         head: the map to logits.
@@ -245,7 +245,7 @@ class HiddenStateModel(InferenceModel):
 
     @abstractmethod
     def hidden(self, tokens: Leaf, state: Any) -> tuple[Leaf, State | None]:
-        """Return the features (B, T, H) from which the head predicts, and the state after.
+        """Compute the hidden states (B, T, H) after each token, and the new state.
 
         Args:
             tokens: (B, T).
@@ -253,7 +253,7 @@ class HiddenStateModel(InferenceModel):
         """
 
     def layer_features(self, tokens: Leaf) -> list[Leaf]:
-        """Return the output of every layer on the beginnings of texts, (B, T, H) each.
+        """Compute the output (B, T, H) of every layer on tokens at the start of texts.
 
         The last is what the head reads. A model that is no stack of layers has that alone.
 
@@ -265,12 +265,12 @@ class HiddenStateModel(InferenceModel):
     def predict(
         self, tokens: Leaf, state: Any = None, last: int | None = None
     ) -> tuple[Leaf, State | None]:
-        """Predict the token after each; see `InferenceModel.__call__`."""
+        """Compute logits for the token after each; see `InferenceModel.__call__`."""
         features, after = self.hidden(tokens, state)
         return self.logits(features, tokens, state, last), after
 
     def logits(self, features: Leaf, tokens: Leaf, past: Any, last: int | None = None) -> Leaf:
-        """Return the logits (B, T, V) after tokens, or after the `last` of them.
+        """Compute the logits (B, T, V) from hidden states, or for the `last` positions only.
 
         A model that predicts from more than the features of one position overrides this.
 

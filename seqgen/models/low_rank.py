@@ -1,4 +1,4 @@
-"""Low-rank adapters: a small trained update of each matrix of a model that stays as it is.
+"""Low-rank adapters (LoRA): a small trained update of each weight matrix of a frozen model.
 
 LoRA (Hu et al. 2021, section 4.1) replaces a matrix W by
 
@@ -26,7 +26,7 @@ A, B = "lora_a", "lora_b"
 
 
 class LowRank(nn.Module):
-    """What a matrix W (R, C) becomes: W + (alpha / r) B A for each map stacked in it.
+    """Low-rank update of a matrix W (R, C): W + (alpha / r) B A for each map stacked in it.
 
     Args:
         weight: W.
@@ -51,12 +51,12 @@ class LowRank(nn.Module):
 
 
 def update_of(a: Iterable[Tensor], b: Iterable[Tensor], scale: float) -> Tensor:
-    """Return the update of a matrix: scale B A of each map, one below the other."""
+    """Compute a low-rank update: scale B A of each stacked map, concatenated by rows."""
     return scale * torch.cat([high @ low for low, high in zip(a, b, strict=True)])
 
 
 def adapt(network: Network, rank: int, alpha: float) -> None:
-    """Give every matrix between embedding and head an adapter; nothing else is trained any more.
+    """Freeze a network and add an adapter to every matrix between embedding and head.
 
     A is drawn from torch's generator.
 
@@ -84,7 +84,7 @@ def adapt(network: Network, rank: int, alpha: float) -> None:
 
 
 def adapters_of(network: nn.Module) -> dict[str, LowRank]:
-    """Return the adapters of a network by the names of their matrices; none if it has none."""
+    """List the adapters of a network by the names of their matrices."""
     return {
         f"{path}.{matrix}" if path else matrix: chain[0]
         for path, module in network.named_modules()
@@ -95,7 +95,7 @@ def adapters_of(network: nn.Module) -> dict[str, LowRank]:
 
 
 def adapter_tensors(network: nn.Module) -> dict[str, Tensor]:
-    """Return A and B of every adapter by name, as they are stored."""
+    """List the tensors A and B of every adapter by the names used in files."""
     return {
         f"{matrix}.{part}.{number}": tensor
         for matrix, adapter in adapters_of(network).items()
@@ -107,7 +107,7 @@ def adapter_tensors(network: nn.Module) -> dict[str, Tensor]:
 def merged(
     weights: Mapping[str, Tensor], adapters: Mapping[str, Tensor], alpha: float, rank: int
 ) -> dict[str, Tensor]:
-    """Return a model's weights with the updates of adapters added to them.
+    """Add the updates of adapters to a model's weights.
 
     Args:
         weights: by name.
@@ -131,7 +131,7 @@ def merged(
 
 
 def _places(adapters: Mapping[str, Tensor]) -> Iterator[tuple[tuple[str, str, int], Tensor]]:
-    """Yield the matrix, the part and the number of each stored tensor, and the tensor.
+    """Yield for each stored adapter tensor: matrix name, A or B, number of the map, tensor.
 
     Raises:
         ValueError: it is of no adapter.
@@ -145,7 +145,7 @@ def _places(adapters: Mapping[str, Tensor]) -> Iterator[tuple[tuple[str, str, in
 
 
 def _fits(weight: Tensor, a: Sequence[Tensor], b: Sequence[Tensor]) -> bool:
-    """Return whether the products B A, one below the other, have the shape of a matrix."""
+    """Check whether the concatenated products B A have the shape of a matrix."""
     rows, columns = weight.shape if weight.ndim == 2 else (-1, -1)
     whole = len(a) == len(b) and sum(map(len, b)) == rows
     pairs = zip(a, b, strict=False)

@@ -1,4 +1,4 @@
-"""What every neural network of the project has, whether or not it is a language model."""
+"""Base class of neural networks, language models or not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 
 class Network(nn.Module):
-    """A stack of layers under a linear head.
+    """Neural network: a stack of layers under a linear head.
 
     Attributes:
         config: what built it; `type(network)(network.config)` has the same shape.
@@ -32,7 +32,7 @@ class Network(nn.Module):
     head: nn.Linear
 
     def token_vectors(self) -> Tensor | None:
-        """Return a vector for each token, (V, D); None in a network whose tokens have none.
+        """Return the embedding of each token, (V, D); None without embeddings.
 
         By default they are those of its `embedding`. A network with others overrides this.
         """
@@ -45,11 +45,11 @@ class Network(nn.Module):
 
     @property
     def stack(self) -> nn.ModuleList | None:
-        """The stack of layers, if there is one."""
+        """Stack of layers, or None."""
         return stack_of(self)
 
     def layers_in_order(self) -> list[list[nn.Module]]:
-        """Return the network's modules in groups, each used after the ones before it.
+        """List the modules in groups, from the input to the output.
 
         First what stands before the stack of layers (an `nn.ModuleList`), then each of its
         layers, last what follows it, with the head. In a network without a stack, each module is a
@@ -60,7 +60,7 @@ class Network(nn.Module):
         return [[child] for child in self.children() if child is not self.head] + [[self.head]]
 
     def parameters_in_order(self) -> list[list[nn.Parameter]]:
-        """Return every parameter once, in the groups of `layers_in_order` that have any.
+        """List the parameters by group of `layers_in_order`, each parameter once.
 
         A parameter that two groups share is in the later one. Parameters of the network itself are
         in the first.
@@ -76,12 +76,12 @@ class Network(nn.Module):
 
 
 def stack_of(module: nn.Module) -> nn.ModuleList | None:
-    """Return the stack of layers in a module, if there is one."""
+    """Find the stack of layers in a module; None if it has none."""
     return next((c for c in module.children() if isinstance(c, nn.ModuleList)), None)
 
 
 def groups_in_order(module: nn.Module) -> list[list[nn.Module]]:
-    """Return a module's children in groups: those before its stack, each layer, the rest."""
+    """List a module's children in groups: those before its stack, each layer, the rest."""
     children, stack = list(module.children()), stack_of(module)
     if stack is None:
         return [[child] for child in children]
@@ -90,7 +90,7 @@ def groups_in_order(module: nn.Module) -> list[list[nn.Module]]:
 
 
 def hidden_matrices(network: Network) -> Iterator[tuple[nn.Parameter, tuple[int, ...]]]:
-    """Yield each matrix between embedding and head, and the rows of every map in it.
+    """Yield each matrix between embedding and head, with the rows of each stacked map.
 
     A module whose matrices hold several maps below one another, as gates are, says so by its
     attribute `maps`: for each such matrix, by name, the rows of each map.
@@ -105,7 +105,7 @@ def hidden_matrices(network: Network) -> Iterator[tuple[nn.Parameter, tuple[int,
 
 
 def copied(network: AnyModule, weights: Iterable[Tensor] = ()) -> AnyModule:
-    """Return a copy with weights of its own; what it was shown of a text is shared, not read.
+    """Copy a network and its weights, but share data about the training text.
 
     Args:
         network: what is copied.

@@ -1,4 +1,4 @@
-"""The scores of given tokens: log-probabilities, and hits or ranks if they are asked for.
+"""Scores of target tokens: log-probabilities, and optionally hits or ranks.
 
 Arrays of an array model, tensors of a torch module.
 """
@@ -18,7 +18,7 @@ ScoreDetail = Literal["log_probs", "hits", "ranks"]
 
 @dataclass(frozen=True)
 class Scores:
-    """How a model finds the targets.
+    """Log-probabilities of target tokens, and optionally hits or ranks.
 
     Attributes:
         log_probs: (B, T), in nats.
@@ -34,7 +34,7 @@ class Scores:
 
     @classmethod
     def cat(cls, pieces: Sequence[Scores]) -> Scores:
-        """Join the scores of consecutive pieces of the same rows."""
+        """Concatenate the scores of consecutive pieces of the same rows."""
 
         def joined(name: str) -> Leaf | None:
             parts = [getattr(piece, name) for piece in pieces]
@@ -44,30 +44,30 @@ class Scores:
 
 
 class Predictions(ABC):
-    """The distributions after each of some tokens (B, T), which need not be written out."""
+    """Distributions after each of some tokens (B, T), computed only as far as needed."""
 
     @abstractmethod
     def log_probs(self, targets: Leaf) -> Leaf:
-        """Return the log-probability of each target (B, T), in nats."""
+        """Compute the log-probability of each target (B, T), in nats."""
 
     @abstractmethod
     def best(self) -> Leaf:
-        """Return the most probable token (B, T) after each; of equals the smallest id."""
+        """Find the most probable token (B, T) after each; ties go to the smallest id."""
 
     @abstractmethod
     def rows(self, places: Leaf) -> Leaf:
-        """Return the log-probabilities (M, V) at places (M,), counted along the rows of (B, T)."""
+        """Compute the log-probabilities (M, V) at places (M,) of the flattened (B, T)."""
 
     @abstractmethod
     def ranks(self, targets: Leaf) -> Leaf:
-        """Return how many tokens are before each target (B, T), see `Scores`."""
+        """Count the tokens that rank before each target (B, T); see `Scores`."""
 
     def hits(self, targets: Leaf) -> Leaf:
-        """Return whether each target (B, T) is the most probable token, of equals the first."""
+        """Check whether each target (B, T) is the most probable token."""
         return self.best() == targets
 
     def score(self, targets: Leaf, want: ScoreDetail) -> Scores:
-        """Score targets (B, T) in as much detail as wanted."""
+        """Score targets (B, T): log-probabilities, and hits or ranks if wanted."""
         log_probs = self.log_probs(targets)
         if want == "log_probs":
             return Scores(log_probs)
@@ -78,14 +78,14 @@ class Predictions(ABC):
 
 
 class WrittenOut(Predictions):
-    """Predictions whose logits (B, T, V) are at hand."""
+    """Predictions computed from complete logits (B, T, V)."""
 
     def __init__(self, logits: Leaf) -> None:
         self.logits = logits
 
     @cached_property
     def norms(self) -> Leaf:
-        """What is to be taken off the logits, (B, T, 1)."""
+        """Log normalizer of the logits, (B, T, 1)."""
         return ops_of(self.logits).logsumexp(self.logits)
 
     def log_probs(self, targets: Leaf) -> Leaf:
@@ -104,7 +104,7 @@ class WrittenOut(Predictions):
 
 
 def ranks_in(logits: Leaf, targets: Leaf) -> Leaf:
-    """Return how many of V tokens are before each target, see `Scores`.
+    """Count the tokens that rank before each target in logits (..., V); see `Scores`.
 
     Args:
         logits: (..., V).
@@ -117,5 +117,5 @@ def ranks_in(logits: Leaf, targets: Leaf) -> Leaf:
 
 
 def first_best(log_probs: Leaf) -> Leaf:
-    """Return the argmax of the last dimension; of equals the first."""
+    """Compute the argmax over the last dimension; ties go to the smallest index."""
     return ops_of(log_probs).first_best(log_probs)

@@ -1,4 +1,4 @@
-"""The settings that several architectures have: their documentation, bounds and search, once."""
+"""Settings shared by several architectures, with documentation, bounds and search range."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEARCH = {"hidden_size": Choices((0.5, 1, 2), relative=True), "dropout": Span(0.
 
 
 def shared(name: str, default: Any, more: str = "", **about: Any) -> Any:
-    """Return a setting that several architectures have.
+    """Create a setting that several architectures share, with its default here.
 
     Args:
         name: of the setting.

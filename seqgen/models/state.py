@@ -1,4 +1,4 @@
-"""What a model remembers of the past, as a tree of arrays or tensors with the batch in front."""
+"""State of a model between tokens: a tree of arrays or tensors, batch dimension first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rows = Sequence[int]
 
 @dataclasses.dataclass
 class State:
-    """A tree of leaves, batch rows first: the base of every model's state.
+    """Base class of model states: a tree of arrays or tensors, batch dimension first.
 
     The leaves are tensors in the state of a torch module, arrays in that of an array model. A
     subclass is a dataclass whose fields are leaves (B, ...), other states, tuples of these,
@@ -32,28 +32,28 @@ class State:
 
     @property
     def is_of_arrays(self) -> bool:
-        """Whether the leaves are arrays, as the first is."""
+        """Whether the leaves are NumPy arrays."""
         value: Any = self
         while not is_leaf(value):
             value = next(iter(value if isinstance(value, tuple) else vars(value).values()))
         return isinstance(value, np.ndarray)
 
     def map(self: S, f: Callable[[Leaf], Leaf]) -> S:
-        """Return the state with `f` applied to every leaf."""
+        """Apply `f` to every leaf."""
         return self._each(f, lambda state: state.map(f))
 
     def tensors(self) -> list[Leaf]:
-        """Return every leaf of the tree, in the order in which `map` visits them."""
+        """List the leaves in the order of `map`."""
         found: list[Leaf] = []
         self.map(lambda x: found.append(x) or x)
         return found
 
     def named(self) -> dict[str, Leaf]:
-        """Return every leaf by its path of field names and places in tuples: `layers.0.1`."""
+        """List the leaves by their path of field names and tuple indices: `layers.0.1`."""
         return dict(_named(self, ""))
 
     def with_tensors(self: S, named: Mapping[str, Leaf]) -> S:
-        """Return the state with other leaves, which `named` gave for one of the same structure.
+        """Replace the leaves by those of `named` of a state of the same structure.
 
         Raises:
             KeyError: it was of another structure.
@@ -65,25 +65,25 @@ class State:
         return self.map(lambda _: next(in_order))
 
     def select(self: S, rows: Rows) -> S:
-        """Return the state of the given rows, in that order: reordered, repeated or dropped."""
+        """Reorder, repeat or drop rows of the batch."""
         rows = list(rows)
         return self._each(lambda x: x[rows], lambda state: state.select(rows))
 
     def copy(self: S) -> S:
-        """Return a state that shares nothing with this one."""
+        """Copy the state, so that calls on the copy leave this one unchanged."""
         return self._each(lambda x: ops_of(x).copy(x), lambda state: state.copy())
 
     def detach(self: S) -> S:
-        """Return the state without its graph: the cut of truncated backpropagation."""
+        """Detach the state from the autograd graph, as truncated backpropagation needs."""
         return self._each(lambda x: ops_of(x).detach(x), lambda state: state.detach())
 
     def as_arrays(self: S) -> S:
-        """Return the state over arrays, whichever its leaves are."""
+        """Convert the leaves to NumPy arrays."""
         return self.map(lambda x: ops_of(x).array(x))
 
     @classmethod
     def cat(cls: type[S], states: Sequence[S]) -> S:
-        """Return one state with the rows of all, in order. They may be of different lengths."""
+        """Concatenate the rows of states, which may be of different lengths."""
         first = states[0]
         joined = {f.name: _join([getattr(s, f.name) for s in states]) for f in _parts(first)}
         return dataclasses.replace(first, **joined)
@@ -104,7 +104,7 @@ def _visit(value: Any, leaf: Callable, child: Callable) -> Any:
 
 
 def _named(value: Any, path: str) -> Iterator[tuple[str, Leaf]]:
-    """Yield every leaf of a tree with its path, in the order in which `map` visits them."""
+    """Yield every leaf of a tree with its path, in the order of `map`."""
     if is_leaf(value):
         yield path, value
         return

@@ -1,4 +1,4 @@
-"""Hawk over arrays."""
+"""Hawk over NumPy arrays."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from seqgen.models.hawk.equations import HawkStack
 
 
 class HawkArrays(HawkStack, NeuralArrays):
-    """The model of `Hawk`, see there."""
+    """Hawk over NumPy arrays; see `Hawk`."""

@@ -40,7 +40,7 @@ LEAST = 1e-6
 
 @dataclass
 class HawkState(State):
-    """For each layer what its convolution has last read (B, W - 1, D), and its h (B, D)."""
+    """State of Hawk: per layer the convolution's last inputs (B, W - 1, D) and h (B, D)."""
 
     read: tuple[Leaf, ...]
     h: tuple[Leaf, ...]
@@ -63,7 +63,7 @@ class RGLRU(Part):
         return {"gates": gates, "decay": Numbers((width,), begin)}  # Lambda
 
     def run(self, x: Leaf, h: Leaf) -> Leaf:
-        """Return every h (B, T, D) of inputs x (B, T, D), after h (B, D)."""
+        """Compute every h (B, T, D) from inputs x (B, T, D) and the initial h (B, D)."""
         ops = self.ops
         r, i = ops.split(ops.sigmoid(ops.wide(self.gates(x))), 1, 1)
         log_a = SHARPNESS * ops.log_sigmoid(ops.wide(self.decay)) * r
@@ -73,7 +73,7 @@ class RGLRU(Part):
 
 
 class Recurrence(Part):
-    """W_o (gelu(W_g x) * RG-LRU(convolution(W_v x))) (section 2.2)."""
+    """Recurrent block W_o (gelu(W_g x) * RG-LRU(convolution(W_v x))) (section 2.2)."""
 
     def pieces(self, config: HawkConfig) -> Pieces:
         size, width = config.hidden_size, config.width
@@ -87,7 +87,7 @@ class Recurrence(Part):
         }
 
     def run(self, x: Leaf, read: Leaf, h: Leaf) -> tuple[Leaf, Leaf, Leaf]:
-        """Apply the recurrence to x (B, T, H); return its output and the state after.
+        """Apply the recurrent block to x (B, T, H); return its output and new state.
 
         Args:
             x: the inputs.
@@ -105,7 +105,7 @@ class Recurrence(Part):
 
 
 class HawkBlock(Part):
-    """x + part(norm(x)) for the recurrence and then the feed-forward layer; see `Block`."""
+    """Residual block of a recurrence and a feed-forward layer, x + part(norm(x)); see `Block`."""
 
     called_whole: ClassVar[bool] = True
 
@@ -126,7 +126,7 @@ class HawkBlock(Part):
 
 
 class HawkStack(HiddenStateModel):
-    """The blocks between an embedding and a softmax."""
+    """Hawk's residual blocks between an embedding and a softmax."""
 
     config: HawkConfig
 
@@ -160,7 +160,7 @@ class HawkStack(HiddenStateModel):
 
 
 def scanned(a: Leaf, b: Leaf, h: Leaf) -> Leaf:
-    """Return every h_t = a_t * h_{t-1} + b_t (T, B, D), after h (B, D)."""
+    """Compute every h_t = a_t * h_{t-1} + b_t (T, B, D) from the initial h (B, D)."""
     if not isinstance(b, np.ndarray):
         from seqgen.models.recurrent.scan import linear_scan
 

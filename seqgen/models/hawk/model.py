@@ -15,7 +15,7 @@ from seqgen.models.hawk.settings import HawkConfig
 
 
 class Hawk(HawkStack, ArraySteps, NeuralLanguageModel):
-    """The registry's `hawk`: nothing but its gates is non-linear in the past, so it is scanned.
+    """Hawk in torch (architecture `hawk`): trained by a parallel scan, being linear in the past.
 
     Initialisation: maps as LeCun et al. (1998), normal with variance 1 / inputs, and those into
     the residual stream divided by the root of their number.

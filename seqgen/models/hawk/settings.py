@@ -14,7 +14,7 @@ from seqgen.settings import MOST_WIDTH, ModelConfig, Size, ranges, setting
 
 @dataclass(frozen=True, kw_only=True)
 class HawkConfig(ModelConfig):
-    """A stack of blocks, each a gated linear recurrence and a feed-forward layer."""
+    """Configuration of Hawk: blocks of a gated linear recurrence and a feed-forward layer."""
 
     recipe: ClassVar[Mapping[str, Any]] = RecurrentConfig.recipe
     sizes: ClassVar[tuple[Size, ...]] = (
@@ -46,7 +46,7 @@ class HawkConfig(ModelConfig):
 
     @property
     def width(self) -> int:
-        """The width D of the recurrence."""
+        """Width D of the recurrence."""
         return self.recurrent_size or math.ceil(1.5 * self.hidden_size)
 
     @property

@@ -1,4 +1,4 @@
-"""Hidden Markov models: a chain of hidden states, each of which emits a token.
+"""Hidden Markov models over NumPy arrays.
 
 Notation as in Rabiner (1989), "A tutorial on hidden Markov models": K states, the initial
 distribution pi, transitions a_ij = p(state j | state i), emissions b_j(v) = p(token v | state j).
@@ -24,13 +24,13 @@ ROUNDING = 1e-3
 
 @dataclass
 class HMMState(State):
-    """The logarithm of p(next hidden state | tokens so far), (B, K)."""
+    """Predictive distribution of the hidden state, log p(next state | tokens so far), (B, K)."""
 
     predicted: np.ndarray
 
 
 class HMMArrays(ArrayModel):
-    """A hidden Markov model; the forward algorithm reads a text.
+    """Hidden Markov model that predicts tokens by the forward algorithm.
 
     The chain begins from pi, at the first token. It begins again after a token that no state
     emits: BOS, which stands before a line, is one.
@@ -59,12 +59,12 @@ class HMMArrays(ArrayModel):
             self.log_initial = np.log(tables["initial"])
 
     def parameter_count(self) -> int:
-        """Return how many numbers the tables hold."""
+        """Count the numbers in the tables."""
         return sum(math.prod(shape) for shape in self.shapes(self.config).values())
 
     @staticmethod
     def shapes(config: HMMConfig) -> dict[str, tuple[int, ...]]:
-        """Return the shape of every table, by name."""
+        """List the shape of every table by name."""
         k = config.num_states
         return {"initial": (k,), "transition": (k, k), "emission": (k, config.vocab_size)}
 
@@ -90,7 +90,7 @@ class HMMArrays(ArrayModel):
         return logits, None if state is None else HMMState(after)
 
     def _advance(self, predicted: np.ndarray, log_emission: np.ndarray) -> np.ndarray:
-        """Take log p(z_t | x_1 .. x_{t-1}) to log p(z_{t+1} | x_1 .. x_t), both (B, K).
+        """Apply the forward algorithm to one token, from one log prediction (B, K) to the next.
 
         alpha_{t+1}(j) = sum_i alpha_t(i) a_ij b_j(x_{t+1}) (Rabiner 1989, equation 20), with each
         alpha divided by its sum.

@@ -1,4 +1,4 @@
-"""Hidden Markov models as torch modules; `arrays.py` has what they compute."""
+"""Hidden Markov models as torch modules; the computation is in `arrays.py`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqgen.models.hmm.settings import HMMConfig
 
 
 class HMM(CountedModel):
-    """The registry's `hmm`.
+    """Hidden Markov model as a torch module (architecture `hmm`).
 
     Until it is filled, every state and every token is equally probable.
     """
@@ -32,6 +32,6 @@ class HMM(CountedModel):
         _ = self.arrays  # made once, so that damage is found before the model is used
 
     def fill(self, initial: Tensor, transition: Tensor, emission: Tensor) -> None:
-        """Take probabilities pi (K,), a (K, K) and b (K, V)."""
+        """Set the initial probabilities (K,), transitions (K, K) and emissions (K, V)."""
         tables = {"initial": initial, "transition": transition, "emission": emission}
         self.take_tables({name: table.to(self._buffers[name]) for name, table in tables.items()})

@@ -1,4 +1,4 @@
-"""The settings of hidden Markov models."""
+"""Settings of hidden Markov models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_STATES = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class HMMConfig(ModelConfig):
-    """A hidden Markov model, and how its probabilities are estimated by EM."""
+    """Configuration of a hidden Markov model and of its estimation by EM."""
 
     num_states: int = setting(
         "Number of hidden states; the cost of a token grows with its square.",

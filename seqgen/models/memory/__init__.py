@@ -1,1 +1,1 @@
-"""Models that recall what they have stored or have just read."""
+"""Memory components: continuous cache and pointer, which recall recent words."""

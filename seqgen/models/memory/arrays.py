@@ -1,4 +1,4 @@
-"""Array models beside a continuous cache."""
+"""Continuous cache around an array model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqgen.settings.scoring import CacheConfig
 
 
 class CachedArrays(OverCache, ArrayModel):
-    """`OverCache` of an array model."""
+    """Array model interpolated with a continuous cache; see `OverCache`."""
 
     __call__ = OverCache.interpolated
 

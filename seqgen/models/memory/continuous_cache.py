@@ -1,4 +1,4 @@
-"""A model beside a cache of what followed where its features were alike (Grave et al. 2017).
+"""Continuous cache: words that followed similar hidden states (Grave et al. 2017).
 
 Over arrays or tensors; `arrays.py` and `model.py` have the models of each engine.
 """
@@ -32,14 +32,14 @@ PAIRS_AT_ONCE = 1 << 22
 
 @dataclass
 class CacheState(State):
-    """The model's own state, and the positions in the cache."""
+    """State of the model and the recent positions stored in its cache."""
 
     child: State | None
     recent: Recent
 
 
 class OverCache(InferenceModel):
-    """p(w | past) = (1 - lambda) p_model(w | past) + lambda p_cache(w | past).
+    """Interpolation with a cache: p(w) = (1 - lambda) p_model(w) + lambda p_cache(w).
 
     p_cache(w | x_1 .. x_t) is proportional to sum_i 1[w = x_{i+1}] exp(theta h_t . h_i) over the
     last N positions i < t, with h the features that the model's head reads: equations (2) and (3)
@@ -59,7 +59,7 @@ class OverCache(InferenceModel):
     def put_beside(
         self, inner: Any, cache: CacheConfig, flatnesses: Sequence[float] | None = None
     ) -> None:
-        """Take a model and the settings of its cache; see the class."""
+        """Set the model and the settings of its cache."""
         self.inner, self.cache, self.config = inner, cache, inner.config
         self.flatnesses = flatnesses
         self.window, self.rows_at_least = inner.window, inner.rows_at_least
@@ -69,7 +69,7 @@ class OverCache(InferenceModel):
         return [self.inner]
 
     def parameter_count(self) -> int:
-        """Return the number of the model's numbers."""
+        """Count the parameters of the model."""
         return self.inner.parameter_count()
 
     def start(self, batch: int, stride: int | None = None) -> CacheState:
@@ -81,7 +81,7 @@ class OverCache(InferenceModel):
     def interpolated(
         self, tokens: Leaf, state: CacheState | None = None, last: int | None = None
     ) -> tuple[Leaf, CacheState | None]:
-        """Return the log-probabilities (B, T, V), or those of the `last`, and the state after."""
+        """Compute log-probabilities (B, T, V) of model and cache, and the new state."""
         logits, recalled, state = self.read(tokens, state, last)
         return CachedPredictions(logits, recalled, self.cache).log_distributions, state
 
@@ -92,7 +92,7 @@ class OverCache(InferenceModel):
     def read(
         self, tokens: Leaf, state: CacheState | None, last: int | None = None
     ) -> tuple[Leaf, CacheHits, CacheState | None]:
-        """Return the model's logits, what of the cache is like each position, and the state."""
+        """Run the model and query its cache; return logits, cache hits and new state."""
         past = state or CacheState(None, self._empty(len(tokens)))
         features, child = self.inner.hidden(tokens, past.child)  # (B, T, H)
         logits = self.inner.logits(features, tokens, past.child, last)
@@ -108,7 +108,7 @@ class OverCache(InferenceModel):
     def score(
         self, tokens: Leaf, targets: Leaf, state: State, want: ScoreDetail = "log_probs"
     ) -> tuple[Scores, State]:
-        """Score each target; see `InferenceModel.score`.
+        """Score each target token; see `InferenceModel.score`.
 
         With `flatnesses`, what fitting needs in one pass, the log-probabilities are (B, T, 1 + F):
         the model's, then that of the cache at each flatness. An empty cache says what the model
@@ -138,7 +138,7 @@ class OverCache(InferenceModel):
 
 
 class CachedPredictions(Predictions):
-    """What a model and its cache say after each of some tokens.
+    """Predictions of a model interpolated with its cache.
 
     Args:
         logits: (B, T, V) of the model.
@@ -162,7 +162,7 @@ class CachedPredictions(Predictions):
 
     @cached_property
     def log_distributions(self) -> Leaf:
-        """The log-probabilities (B, T, V) of every token."""
+        """Log-probabilities (B, T, V) of all tokens."""
         places = self.ops.count(self.words, math.prod(self.log_rest.shape))
         return self.rows(places).reshape(self.model.logits.shape)
 
@@ -181,7 +181,7 @@ class CachedPredictions(Predictions):
 
 
 def log_weights(scores: Leaf, flatness: float) -> Leaf:
-    """Return the log-softmax of theta times scores (..., W); -inf all along where none is seen."""
+    """Compute the log-softmax of theta times scores (..., W); -inf in rows without hits."""
     ops, seen = ops_of(scores), scores > -math.inf
     scaled = flatness * ops.where(seen, scores, 0)  # 0 times -inf is no number
     scaled = ops.where(seen, scaled, -math.inf)

@@ -1,4 +1,4 @@
-"""Torch modules beside a continuous cache; see `continuous_cache.py`."""
+"""Continuous cache around a torch module; see `continuous_cache.py`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqgen.settings.scoring import CacheConfig
 
 
 class Cached(OverCache, LanguageModel):
-    """`OverCache` of a torch module."""
+    """Torch language model interpolated with a continuous cache; see `OverCache`."""
 
     forward = OverCache.interpolated
 

@@ -1,4 +1,4 @@
-"""The pointer of a pointer sentinel mixture model (Merity et al. 2017), for both engines."""
+"""Pointer of a pointer sentinel mixture model (Merity et al. 2017), for both engines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqgen.models.memory.recent import Recent, recall, with_weights
 
 
 class Pointer(Part):
-    """Probability is shared between the vocabulary and the words of the last L positions.
+    """Pointer sentinel mixture of the vocabulary's softmax and the last L words.
 
     q_t = tanh(W h_t + b)
     a = softmax(q_t . h_{t-L+1}, ..., q_t . h_t, q_t . s)
@@ -27,7 +27,7 @@ class Pointer(Part):
     reach: int
 
     def pieces(self, size: int, reach: int) -> Pieces:
-        """Return the map and the sentinel, for features of a size and L."""
+        """List the query map and the sentinel, given the feature width and L."""
 
         def begin(sentinel: Leaf) -> None:
             sentinel.normal_(std=1 / math.sqrt(size))
@@ -36,7 +36,7 @@ class Pointer(Part):
         return {"query": Linear(size, size, init=glorot), "sentinel": Numbers((size,), begin)}
 
     def run(self, logits: Leaf, features: Leaf, recent: Recent) -> Leaf:
-        """Return the log-probabilities (B, Q, V) after the last Q positions.
+        """Compute the log-probabilities (B, Q, V) after the last Q positions.
 
         Args:
             logits: (B, Q, V), the vocabulary's.

@@ -1,4 +1,4 @@
-"""Attention to the last positions of a text, and the words that stand there.
+"""Attention of the cache and the pointer to the last positions of a text.
 
 What the continuous cache (`continuous_cache`) and the pointer of a recurrent model (`pointer`)
 share: both add the weight of a position to the probability of its word.
@@ -21,7 +21,7 @@ FEWEST_TOGETHER = 64
 
 @dataclass
 class Recent(State):
-    """The last positions of each row, the newest last.
+    """Features and tokens of the last positions of each row, the newest last.
 
     Attributes:
         features: (B, n, H), what the head reads there.
@@ -33,7 +33,7 @@ class Recent(State):
 
     @classmethod
     def empty(cls, batch: int, like: Leaf) -> Recent:
-        """Return no positions of `batch` rows, for features of the type and width of `like`.
+        """Create a state without positions, with the data type and width of `like`.
 
         Args:
             batch: rows B.
@@ -43,12 +43,12 @@ class Recent(State):
         return cls(ops.zeros(like, batch, 0, like.shape[-1]), ops.ints(like, [[]] * batch))
 
     def extended(self, features: Leaf, tokens: Leaf) -> Recent:
-        """Return these positions and those of features (B, T, H) and tokens (B, T) after them."""
+        """Append the positions of features (B, T, H) and tokens (B, T)."""
         pairs = (self.features, features), (self.tokens, tokens)
         return Recent(*(ops_of(new).along(1, old, new) for old, new in pairs))
 
     def last(self, count: int) -> Recent:
-        """Return the newest `count` positions, or all where there are fewer."""
+        """Keep the newest `count` positions, or all if there are fewer."""
         first = max(0, self.tokens.shape[1] - count)
         # A copy, since a view would keep the whole text in memory.
         return self.map(lambda x: ops_of(x).copy(x[:, first:]))
@@ -67,7 +67,7 @@ class Recent(State):
 
 @dataclass(frozen=True)
 class CacheHits:
-    """What queries find at the positions they look at, of which there is room for W.
+    """Scores and words of the W positions that each query may attend to.
 
     Attributes:
         scores: (B, Q, W), the products of each query with the keys; -inf where it sees none.
@@ -79,7 +79,7 @@ class CacheHits:
 
 
 def recall(queries: Leaf, keys: Leaf, words: Leaf, reach: int) -> CacheHits:
-    """Compare queries (B, Q, H) with the N keys up to each one's own position.
+    """Score each query (B, Q, H) against the N keys up to its own position.
 
     Neighbouring queries see nearly the same keys, so blocks of them share one matrix product, of
     which a band is kept.
@@ -113,13 +113,13 @@ def recall(queries: Leaf, keys: Leaf, words: Leaf, reach: int) -> CacheHits:
 
 
 def log_weight_of(targets: Leaf, log_weights: Leaf, words: Leaf) -> Leaf:
-    """Return the log of the sum of the weights (..., W) that are of each target (...)."""
+    """Compute the log of the total weight of each target among weighted words."""
     ops = ops_of(log_weights)
     return ops.log_total(ops.where(words == targets[..., None], log_weights, -math.inf))
 
 
 def with_weights(log_probs: Leaf, weights: Leaf, words: Leaf) -> Leaf:
-    """Return the log of probabilities to which weights are added, each to its word's.
+    """Add each word's weight to its probability and return log-probabilities.
 
     Logarithms are taken at the W words alone, and not over the vocabulary.
 

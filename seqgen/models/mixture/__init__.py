@@ -1,1 +1,1 @@
-"""Several language models interpolated."""
+"""Mixtures: interpolation of several language models."""

@@ -11,7 +11,7 @@ from seqgen.models.mixture.equations import Mixed, MixtureState
 
 
 class MixtureArrays(Mixed, ArrayModel):
-    """A mixture of array models; see `Mixed.mix` for its arguments."""
+    """Mixture of array models; see `Mixed.mix` for its arguments."""
 
     def __init__(
         self,

@@ -20,13 +20,13 @@ from seqgen.text.sources import Source, Sources
 
 @dataclass
 class MixtureState(State):
-    """The components' states."""
+    """State of a mixture: one state per component."""
 
     children: tuple[State, ...]
 
 
 class Mixed(InferenceModel):
-    """p(w | past) = sum over components k of weight_k p_k(w | past), whichever engine runs them.
+    """Linear mixture of language models: p(w | past) = sum over k of weight_k p_k(w | past).
 
     With a table of weights by order, they are weight_(m, k), where m, the order matched, is how
     many of the last tokens the n-gram component has stored as a context. It depends on the past
@@ -50,7 +50,7 @@ class Mixed(InferenceModel):
         by_order: Sequence[Sequence[float]] | None = None,
         gate: Sequence[Sequence[float]] | None = None,
     ) -> None:
-        """Take models to mix.
+        """Set the component models and their weights.
 
         Args:
             components: models with one vocabulary.
@@ -88,7 +88,7 @@ class Mixed(InferenceModel):
         return [part for component in self.components for part in component.parts]
 
     def parameter_count(self) -> int:
-        """Return the number of the components' numbers."""
+        """Count the parameters of all components."""
         return sum(part.parameter_count() for part in self.components)
 
     def start(self, batch: int, stride: int | None = None) -> MixtureState:
@@ -97,16 +97,16 @@ class Mixed(InferenceModel):
     def opens(
         self, sources: Sources, stride: int | None = None
     ) -> Callable[[Sequence[int]], MixtureState]:
-        """Return a function that opens states of all parts; see `FromSource.opens`."""
+        """Encode sources; return a function that opens states on them by number."""
         each = [part.opens(sources, stride) for part in self.components]
         return lambda handles: MixtureState(tuple(opened(handles) for opened in each))
 
     def remember(self, source: Source) -> MixtureState:
-        """Encode sources by each part; see `FromSource.remember`."""
+        """Encode sources by each component; see `FromSource.remember`."""
         return MixtureState(tuple(part.remember(source) for part in self.components))
 
     def attend(self, tokens: Leaf, memory: MixtureState) -> Leaf:
-        """Return the weighted mean of what the parts read of a source, (B, 1, 1, T, L).
+        """Compute the weighted mean of the components' attention to a source, (B, 1, 1, T, L).
 
         Past its window, each part reads the text in windows of its own, as it predicts.
 
@@ -127,7 +127,7 @@ class Mixed(InferenceModel):
     def interpolated(
         self, tokens: Leaf, state: MixtureState | None = None, last: int | None = None
     ) -> tuple[Leaf, MixtureState | None]:
-        """Return the log-probabilities (B, T, V), or those of the `last`, and the state after.
+        """Compute the mixture's log-probabilities (B, T, V) and the new state.
 
         With a gate they are logits, which are not normalised.
         """
@@ -144,7 +144,7 @@ class Mixed(InferenceModel):
     def distributions(
         self, tokens: Leaf, state: MixtureState | None, last: int | None = None
     ) -> tuple[list[Leaf], MixtureState | None]:
-        """Return each component's log-probabilities (B, T, V), and the state after."""
+        """Compute each component's log-probabilities (B, T, V), and the new state."""
         children = (None,) * len(self.components) if state is None else state.children
         log_probs, after = [], []
         for part, child in zip(self.components, children, strict=True):
@@ -169,14 +169,14 @@ class Mixed(InferenceModel):
         return weighted_sum_of(logits, weights), after
 
     def matched_after(self, tokens: Leaf, state: MixtureState | None) -> Leaf | None:
-        """Return the order matched after each of tokens (B, T); None if nothing depends on it."""
+        """Compute the matched n-gram order after each token (B, T); None if it is not used."""
         if self.guide is None:
             return None
         child = None if state is None else state.children[self.guide]
         return self.components[self.guide].matched(tokens, child)
 
     def log_weights_after(self, matched: Leaf | None) -> Sequence[float | Leaf]:
-        """Return the log of each component's weight: a number, or one for each order (B, T)."""
+        """Look up each component's log weight: a number, or (B, T) by matched order."""
         if matched is None:
             return self.log_weights
         return list(ops_of(matched).of(self.log_table, matched)[:, matched])
@@ -205,7 +205,7 @@ class Mixed(InferenceModel):
 
 
 class MixedPredictions(Predictions):
-    """The predictions of a mixture, whose parts write out no more rows than needed.
+    """Predictions of a mixture that computes full rows only where needed.
 
     Args:
         parts: the components' predictions.
@@ -244,17 +244,17 @@ class MixedPredictions(Predictions):
         return self._ranks_at(_all_places(targets), targets.flatten()).reshape(targets.shape)
 
     def _some(self, places: Leaf) -> list[Leaf]:
-        """Return places (M,) in pieces, for whose rows there is memory."""
+        """Split places (M,) into chunks whose rows fit in memory."""
         most = self.rows_at_once
         return [places[at : at + most] for at in range(0, len(places), most)]
 
     def _ranks_at(self, places: Leaf, targets: Leaf) -> Leaf:
-        """Return the ranks (M,) of those of the flat targets that stand at places (M,)."""
+        """Compute the ranks (M,) of flat targets at places (M,)."""
         ranks = [ranks_in(self.rows(p), targets[p]) for p in self._some(places)]
         return ops_of(targets).along(0, *ranks)
 
     def hits(self, targets: Leaf) -> Leaf:
-        """Return whether each target is the most probable token, with few rows written out.
+        """Check whether each target is the most probable token, computing few full rows.
 
         A target that is every component's favourite is the mixture's too; one that is less
         probable than some component's favourite is not. Rows are computed only for the others.
@@ -274,12 +274,12 @@ class MixedPredictions(Predictions):
 
 
 def _all_places(like: Leaf) -> Leaf:
-    """Return 0 to the number of elements of (B, T)."""
+    """Number all elements of (B, T) from 0."""
     return ops_of(like).count(like, math.prod(like.shape))
 
 
 def weighted_sum(log_probs: Sequence[Leaf], log_weights: Sequence[float | Leaf]) -> Leaf:
-    """Return the log of the weighted sum of probabilities, in float32 or wider.
+    """Compute the log of the weighted sum of probabilities, in float32 or wider.
 
     Args:
         log_probs: of each component.
@@ -294,5 +294,5 @@ def weighted_sum(log_probs: Sequence[Leaf], log_weights: Sequence[float | Leaf])
 
 
 def _least(limits: Iterable[int | None]) -> int | None:
-    """Return the least of some limits, or None where there is none."""
+    """Compute the minimum of the limits that are not None; None without any."""
     return min((limit for limit in limits if limit is not None), default=None)

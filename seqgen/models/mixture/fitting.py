@@ -1,4 +1,4 @@
-"""The weights under which a mixture fits a text best: for all of it, or by the order matched."""
+"""EM for mixture weights: one set for the whole text, or one per matched n-gram order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEAST_TOKENS = 50
 
 
 class MatchedOrders:
-    """An n-gram model whose `score` gives, for each token, the order matched before it."""
+    """N-gram model whose `score` reports the order matched before each token."""
 
     def __init__(self, inner: InferenceModel) -> None:
         self.inner = inner
@@ -29,14 +29,14 @@ class MatchedOrders:
     def score(
         self, tokens: Leaf, targets: Leaf, state: State, want: ScoreDetail = "log_probs"
     ) -> tuple[Scores, State]:
-        """See the class; and return the state after the tokens."""
+        """Return the matched orders in the place of log-probabilities, and the new state."""
         matched = self.inner.matched(tokens, state)
         matched = ops_of(matched).array(matched).astype(np.float64)
         return Scores(matched), self.inner.predictions(tokens, state)[1]
 
 
 def mixed_log_probs(log_probs: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the log-probabilities (N,) of parts (N, K) mixed by weights (K,), or (N, K)."""
+    """Mix the log-probabilities (N, K) of parts by weights (K,) or (N, K)."""
     with np.errstate(divide="ignore"):
         return np.logaddexp.reduce(log_probs + np.log(weights), axis=1)
 
@@ -47,7 +47,7 @@ def fit_weights(
     rounds: int = 1000,
     tied: Callable[[np.ndarray], np.ndarray] = lambda weights: weights,
 ) -> tuple[list[float], list[float]]:
-    """Find the weights under which held-out text is most probable, by EM (Jelinek 1980).
+    """Fit mixture weights to held-out text by EM (Jelinek 1980).
 
     Each round gives every component the share of the text that it is likely to have written.
     The likelihood has one maximum and never falls.
@@ -84,7 +84,7 @@ def fit_by_order(
     overall: Sequence[float],
     least: int = LEAST_TOKENS,
 ) -> list[list[float]]:
-    """Find the weights for each order matched under which held-out text is most probable, by EM.
+    """Fit mixture weights for each matched n-gram order to held-out text by EM.
 
     The text's likelihood is a product over the orders, so that each one's weights are fitted on
     the tokens after its contexts alone.

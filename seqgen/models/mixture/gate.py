@@ -1,4 +1,4 @@
-"""Mixing by context: how much each part counts depends on how the parts' distributions differ."""
+"""Log-linear mixture whose exponents depend on how the parts' distributions differ."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAST = -20.0
 
 
 class Gate:
-    """The log-linear mixture p(w | past) ~ product over parts k of p_k(w | past)^g_k(past).
+    """Log-linear mixture p(w | past) ~ product over parts k of p_k(w | past)^g_k(past).
 
     The exponents g are linear in the means of each part's log-probabilities under each part's
     distribution, sum over w of p_j(w) log p_k(w): negative entropies (j = k) and cross-entropies.
@@ -45,7 +45,7 @@ class Gate:
         self.constants, self.coefficients = table[:orders], table[orders:]
 
     def logits(self, log_probs: Leaf, matched: Leaf | Sequence[int] | None) -> Leaf:
-        """Return the mixture's unnormalised log-probabilities (..., V).
+        """Compute the mixture's unnormalised log-probabilities (..., V).
 
         Args:
             log_probs: of the parts, (..., K, V).
@@ -64,13 +64,13 @@ class Gate:
 
 
 def orders_of(parts: Sequence[InferenceModel]) -> tuple[int | None, int]:
-    """Return the number of the first part that matches orders, or None, and how many it has."""
+    """Find the first part that reports matched orders; return its number and its order count."""
     guide = next((n for n, part in enumerate(parts) if part.orders is not None), None)
     return guide, 1 if guide is None else parts[guide].orders
 
 
 def means_of(log_probs: Leaf) -> Leaf:
-    """Return each part's mean log-probability under each part's distribution, (..., K^2).
+    """Compute each part's mean log-probability under each part's distribution, (..., K^2).
 
     Args:
         log_probs: (..., K, V), finite.

@@ -1,4 +1,4 @@
-"""The coefficients of a gate under which a text is most probable, by Newton's method."""
+"""Maximum-likelihood fit of a mixture gate by Newton's method."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AT_ONCE, DIGITS = 1 << 22, 6
 
 
 class WholeDistributions:
-    """A mixture whose `score` gives the parts' log-probabilities, and keeps distributions.
+    """Mixture whose `score` gives every part's log-probabilities and stores distributions.
 
     Args:
         inner: the mixture of K parts.
@@ -46,7 +46,7 @@ class WholeDistributions:
     def score(
         self, tokens: Leaf, targets: Leaf, state: MixtureState, want: ScoreDetail = "log_probs"
     ) -> tuple[Scores, MixtureState]:
-        """Return (B, T, K + 2), and the state after.
+        """Return the K log-probabilities, order and row number of each target, and the new state.
 
         After the K log-probabilities come the order matched, 0 if no part reports it, and the
         number of the distribution that was kept, or -1.
@@ -68,7 +68,7 @@ class WholeDistributions:
 
 
 class Contexts:
-    """The whole distributions of K parts before some tokens, and which token followed.
+    """Training data of a gate: distributions of K parts, and the token that followed.
 
     Args:
         log_probs: (M, K, V), in nats.
@@ -87,16 +87,16 @@ class Contexts:
         return len(self.tokens)
 
     def take(self, where: slice) -> Contexts:
-        """Return some of them."""
+        """Slice the data."""
         some = (each[where] for each in (self.log_probs, self.tokens, self.matched))
         return Contexts(*some, self.orders)
 
     def of_one_order(self) -> Contexts:
-        """Return the same, as if no part told orders."""
+        """Return the data with every matched order set to 0."""
         return Contexts(self.log_probs, self.tokens, np.zeros_like(self.matched), 1)
 
     def pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield what a gate's table is multiplied by, and distributions.
+        """Yield the gate's input features and the parts' log-probabilities in chunks.
 
         These are (M, N + K^2), the order as one of N and the means; log-probabilities (M, K, V);
         and those of the tokens (M, K).
@@ -110,7 +110,7 @@ class Contexts:
             yield features, each, chosen
 
     def nats(self, table: np.ndarray) -> float:
-        """Return the nats of all tokens under a gate, (N + K^2, K)."""
+        """Compute the negative log-likelihood of all tokens under a gate's table (N + K^2, K)."""
         total = 0.0
         for features, each, chosen in self.pieces():
             exponents = features @ table  # (M, K)
@@ -119,7 +119,7 @@ class Contexts:
         return float(total)
 
     def derivatives(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first derivatives of `nats`, (N + K^2, K), and the matrix of the second."""
+        """Compute the gradient (N + K^2, K) and the Hessian of `nats`."""
         first, second = np.zeros_like(table), np.zeros(table.shape * 2)
         for features, each, chosen in self.pieces():
             logits = ((features @ table)[:, None] @ each)[:, 0]
@@ -135,7 +135,7 @@ class Contexts:
 
 
 def fit_gate(contexts: Contexts) -> list[list[float]]:
-    """Find the coefficients of a gate under which a text is most probable.
+    """Fit the coefficients of a gate to a text by maximum likelihood.
 
     The nats are convex in the coefficients, so there is one minimum. Constants that are the same
     for all orders are fitted first; those for each order are drawn towards them.
@@ -157,7 +157,7 @@ def fit_gate(contexts: Contexts) -> list[list[float]]:
 
 
 def _minimum(contexts: Contexts, believed: np.ndarray) -> np.ndarray:
-    """Return the most probable coefficients; those that tokens do not determine are as believed."""
+    """Minimize the penalized negative log-likelihood by Newton's method with line search."""
 
     def cost(table: np.ndarray) -> float:
         return contexts.nats(table) + PRIOR / 2 * float(((table - believed) ** 2).sum())

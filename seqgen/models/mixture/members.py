@@ -1,4 +1,4 @@
-"""Several networks that are trained side by side in one run, and used as a mixture."""
+"""Ensembles: several networks trained in parallel in one run and used as a mixture."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEEDS = 1 << 63
 
 
 class Members(Mixture, Network):
-    """K networks of one shape, which training sees as one.
+    """Ensemble of K networks of one shape, trained as one module.
 
     Args:
         networks: the K networks.
@@ -31,7 +31,7 @@ class Members(Mixture, Network):
 
     @property
     def head(self) -> nn.ModuleList:
-        """The members' heads."""
+        """Heads of all members."""
         return nn.ModuleList(part.head for part in self.components)
 
     def layers_in_order(self) -> list[list[nn.Module]]:
@@ -46,12 +46,12 @@ class Members(Mixture, Network):
 
 
 def members_of(model: Network) -> Sequence[Network]:
-    """Return the networks that are trained side by side; of any other model, itself."""
+    """List the networks of an ensemble; of any other model, itself."""
     return model.components if isinstance(model, Members) else [model]
 
 
 def side_by_side(make: Callable[[], Network], members: int | None, seed: int) -> Network:
-    """Return a new network, or several as one, each drawn from a seed of its own.
+    """Build a network, or an ensemble whose members are initialized from different seeds.
 
     Args:
         make: draws a network by torch's generator.

@@ -1,4 +1,4 @@
-"""Linear interpolation of torch modules."""
+"""Mixtures of torch modules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seqgen.models.mixture.equations import Mixed
 
 
 class Mixture(Mixed, LanguageModel):
-    """A mixture of torch modules; see `Mixed.mix` for its arguments."""
+    """Mixture of torch modules; see `Mixed.mix` for its arguments."""
 
     forward = Mixed.interpolated
 

@@ -1,4 +1,4 @@
-"""N-gram models: a sorted table of n-grams for each order, with probabilities and backoffs.
+"""N-gram models over NumPy arrays: sorted tables of probabilities and backoffs.
 
 However they were smoothed, all are asked in the same way (Katz 1987, in the form of an ARPA
 file): for the longest n-gram (context, word) that is stored, its probability; for each longer
@@ -35,7 +35,7 @@ KEYS_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True)
 class Level:
-    """The n-grams of one order n.
+    """Table of the n-grams of one order n.
 
     Attributes:
         keys: (M,) int64, ascending: (id of the first n - 1 words) V + (the last word). An n-gram's
@@ -52,7 +52,7 @@ class Level:
 
 @dataclass
 class NGramState(State):
-    """The ids (B, N - 1) of the n-grams that each row ends with, of orders 1 to N - 1.
+    """State of an n-gram model: ids (B, N - 1) of the last n-gram of each order.
 
     `NOTHING` for those that are not stored, as all before the start of a text.
     """
@@ -61,7 +61,7 @@ class NGramState(State):
 
 
 class NGramArrays(ArrayModel):
-    """An n-gram model over tables that may be mapped from a file.
+    """N-gram model over tables that may be mapped from a file.
 
     Args:
         config: order and smoothing.
@@ -95,16 +95,16 @@ class NGramArrays(ArrayModel):
 
     @property
     def dtype(self) -> np.dtype:
-        """The type of its probabilities."""
+        """Data type of the probabilities."""
         return self.log_probs[1].dtype
 
     def parameter_count(self) -> int:
-        """Return how many numbers the tables hold."""
+        """Count the probabilities and backoffs."""
         return sum(table.size for table in self.log_probs[1:] + self.backoffs[1:])
 
     @staticmethod
     def shapes(config: NGramConfig) -> dict[str, tuple[int | None, ...]]:
-        """Return the shape of every table, by name; None stands for any size."""
+        """List the shape of every table by name; None stands for any size."""
         sizes = {n: config.vocab_size if n == 1 else None for n in range(1, config.order + 1)}
         return {
             **{f"log_probs_{n}": (size,) for n, size in sizes.items()},
@@ -114,7 +114,7 @@ class NGramArrays(ArrayModel):
 
     @property
     def levels(self) -> list[Level]:
-        """The n-grams of every order, 1 to N."""
+        """Tables of every order, 1 to N."""
         levels = []
         for n in range(1, self.order + 1):
             keys = np.arange(self.vocab_size) if n == 1 else self.keys[n]
@@ -125,12 +125,12 @@ class NGramArrays(ArrayModel):
 
     @cached_property
     def steps(self) -> NGramSteps:
-        """The tables as steps of one token read them."""
+        """Tables with an index for one-token steps."""
         return NGramSteps(self)
 
     @cached_property
     def native(self) -> NativeTables | None:
-        """The tables as the compiled library reads them; None without it or in float64."""
+        """Tables for the compiled library; None without it or in float64."""
         if library() is None or self.dtype != np.float32:
             return None
         return NativeTables(self)
@@ -142,7 +142,7 @@ class NGramArrays(ArrayModel):
 
     @property
     def replaces(self) -> bool:
-        """Whether a context's backoff is what its unseen words have, and not added to theirs."""
+        """Whether backoffs are log-probabilities of unseen words instead of addends (add-delta)."""
         return self.config.smoothing == "add-delta"
 
     def start(self, batch: int, stride: int | None = None) -> NGramState:
@@ -163,25 +163,25 @@ class NGramArrays(ArrayModel):
         return self.logits_after(ids), NGramState(np.array(ids, np.int64).reshape(len(ids), -1))
 
     def logits_after(self, ids: Sequence[Sequence[int]]) -> np.ndarray:
-        """Return the log-probabilities (B, V) after contexts, given as in `NGramState`."""
+        """Compute the log-probabilities (B, V) after contexts given by their ids."""
         rows = [self.steps.row(each) for each in ids]
         # The rows are kept by `steps`, so nobody else may write in them.
         return rows[0][None].copy() if len(rows) == 1 else np.stack(rows)
 
     def matched(self, tokens: np.ndarray, state: NGramState | None) -> np.ndarray:
-        """Return how many words up to each of tokens (B, T) are stored as a context, 0 to N - 1."""
+        """Compute the length of the longest stored context at each token (B, T), 0 to N - 1."""
         lengths = np.zeros_like(tokens)
         for n, ids in enumerate(self.contexts(tokens, state, tokens.shape[1]), start=1):
             lengths[ids >= 0] = n
         return lengths
 
     def matched_by(self, state: NGramState) -> list[int]:
-        """Return how many of the last words of each row of a state are stored as a context."""
+        """Compute the length of the longest stored context of each row of a state."""
         orders = np.arange(1, self.order)
         return np.maximum.reduce((state.ids >= 0) * orders, -1, initial=0).tolist()
 
     def contexts(self, tokens: np.ndarray, state: NGramState | None, kept: int) -> list[np.ndarray]:
-        """Return, for n = 1 to N - 1, the ids (B, `kept`) of the n words up to the last tokens.
+        """Find for n = 1 to N - 1 the ids (B, `kept`) of the n-grams that end at the last tokens.
 
         Args:
             tokens: (B, T).
@@ -196,7 +196,7 @@ class NGramArrays(ArrayModel):
     def nodes(
         self, words: np.ndarray, order: int, state: NGramState | None = None
     ) -> list[np.ndarray]:
-        """Find all n-grams of a text.
+        """Find the ids of all n-grams of a text.
 
         Args:
             words: (B, L).
@@ -217,7 +217,7 @@ class NGramArrays(ArrayModel):
         return ids_by_order
 
     def find(self, n: int, contexts: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Return the ids of the n-grams (context, word), given the contexts' ids."""
+        """Look up the ids of the n-grams (context, word), given the contexts' ids."""
         keys, ids, stored = self.keys[n], np.full(words.shape, NOTHING), contexts >= 0
         if keys.size:
             # Most contexts of the higher orders are not there: no search for these.
@@ -227,7 +227,7 @@ class NGramArrays(ArrayModel):
         return ids
 
     def back_off(self, lower: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return the log-probabilities of words unseen after a context that is stored.
+        """Compute the log-probabilities of words that are unseen after a stored context.
 
         Args:
             lower: their log-probabilities after the context without its first word.
@@ -251,11 +251,11 @@ class NGramArrays(ArrayModel):
         return LookUps(self, tokens, contexts), _after(contexts, state)
 
     def backoffs_of(self, n: int, contexts: np.ndarray) -> np.ndarray:
-        """Return the backoffs of contexts of n words; 0 for those that are not stored."""
+        """Look up the backoffs of contexts of n words; 0 if a context is not stored."""
         return chosen_from(self.backoffs[n], contexts, self.log_probs[1].dtype.type(0))
 
     def best_continuations(self, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return each context's most probable stored continuation: word and log-probability."""
+        """Find each context's most probable stored next word and its log-probability."""
         if n not in self._best:
             count = self.log_probs[n - 1].size
             tables = self.keys[n], self.log_probs[n]
@@ -263,7 +263,7 @@ class NGramArrays(ArrayModel):
         return self._best[n]
 
     def distributions(self, contexts: list[np.ndarray], count: int) -> np.ndarray:
-        """Return the log-probabilities (M, V) after each of M = `count` contexts.
+        """Compute the log-probabilities (M, V) after `count` contexts, natively if possible.
 
         Args:
             contexts: for n = 1 to N - 1, the ids (M,) of their last n words.
@@ -283,7 +283,7 @@ class NGramArrays(ArrayModel):
         return rows[which]
 
     def make_rows(self, contexts: list[np.ndarray], count: int) -> np.ndarray:
-        """Return the log-probabilities (M, V) after each of M contexts; see `distributions`."""
+        """Compute the log-probabilities (M, V) after `count` contexts in NumPy."""
         size = self.vocab_size
         rows = np.tile(self.log_probs[1], (count, 1))  # (M, V)
         for n, ids in enumerate(contexts, start=2):
@@ -298,7 +298,7 @@ class NGramArrays(ArrayModel):
 
 
 class NGramDrawer:
-    """Draws words from the masses that words seen after a context add; see `inference.Drawer`."""
+    """Sampler of an n-gram model that draws from the words seen after a context."""
 
     def __init__(self, model: NGramArrays) -> None:
         self.model, self.native = model, model.native
@@ -319,14 +319,14 @@ class NGramDrawer:
 
 
 def _after(contexts: Sequence[np.ndarray], state: NGramState | None) -> NGramState | None:
-    """Return the state after contexts (B, T); None where there was none before."""
+    """Build the state from contexts (B, T); None if there was no state before."""
     if state is None or not contexts:
         return state
     return NGramState(np.stack([ids[:, -1] for ids in contexts], 1))
 
 
 def _are_keys(keys: np.ndarray, end: int) -> bool:
-    """Whether keys (M,) ascend from 0 or more and stay below `end`; see `Level`."""
+    """Check that keys (M,) ascend within 0 to `end`; see `Level`."""
     if keys.ndim != 1:
         return False
     pieces = (keys[at : at + KEYS_AT_ONCE + 1] for at in range(0, keys.size, KEYS_AT_ONCE))

@@ -1,4 +1,4 @@
-"""What an n-gram model says of given words, looked up and not written out."""
+"""Scores of given words under an n-gram model, without computing full distributions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqgen.models.scores import Predictions, ScoreDetail, Scores, WrittenOut
 
 
 class LookUps(Predictions):
-    """The predictions of an n-gram model after each of some tokens.
+    """Predictions of an n-gram model, computed by table look-ups.
 
     Args:
         model: an `NGramArrays`.
@@ -59,7 +59,7 @@ class LookUps(Predictions):
         return Scores(*(x.reshape(targets.shape) for x in shaped))
 
     def best(self) -> np.ndarray:
-        """Return the most probable word after each context, without writing out its row.
+        """Find the most probable word after each context without computing its full row.
 
         A context's best word is its best stored continuation, or the best word after the shorter
         context. Only if the latter is itself a stored continuation, with a lower probability as
@@ -74,7 +74,7 @@ class LookUps(Predictions):
         return best
 
     def _nearly_best(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the best words as far as best continuations tell, and where they do not."""
+        """Find the best words from stored continuations, and mark those that are uncertain."""
         model, shape = self.model, self.tokens.shape
         log_probs = model.log_probs[1]
         best = np.full(shape, log_probs.argmax())
@@ -97,7 +97,7 @@ class LookUps(Predictions):
 
 
 def chosen_from(table: np.ndarray, ids: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
-    """Return the table's values at `ids`, and `otherwise` where an id is `NOTHING`."""
+    """Look up table values at `ids`, with `otherwise` for ids that are `NOTHING`."""
     if not table.size:
         return np.broadcast_to(otherwise, ids.shape).copy()
     return np.where(ids >= 0, table[np.maximum(ids, 0)], otherwise)
@@ -106,7 +106,7 @@ def chosen_from(table: np.ndarray, ids: np.ndarray, otherwise: np.ndarray) -> np
 def best_continuations(
     keys: np.ndarray, log_probs: np.ndarray, count: int, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return each context's most probable stored continuation: word and log-probability.
+    """Find each context's most probable stored next word and its log-probability.
 
     Of equals it is the smallest word; a context without any has -inf.
 

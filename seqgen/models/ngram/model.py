@@ -1,4 +1,4 @@
-"""N-gram models as torch modules; `arrays.py` has what they compute."""
+"""N-gram models as torch modules; the computation is in `arrays.py`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqgen.text.corpus import Gathered
 
 
 class NGram(CountedModel):
-    """The registry's `ngram`.
+    """N-gram model as a torch module (architecture `ngram`).
 
     Until it is filled with what was counted, every token is equally probable.
     """
@@ -39,7 +39,7 @@ class NGram(CountedModel):
         self.fill([uniform] + [empty] * (self.order - 1))
 
     def fill(self, levels: Sequence[Level]) -> None:
-        """Take the n-grams of every order, 1 to N; those of order 1 are all V words."""
+        """Set the tables of every order, 1 to N; order 1 has all V words."""
         known = self._buffers.get("log_probs_1")
         dtype = torch.float32 if known is None else known.dtype
         for n, level in enumerate(levels, start=1):
@@ -53,7 +53,7 @@ class NGram(CountedModel):
 
     @property
     def levels(self) -> list[Level]:
-        """The n-grams of every order, 1 to N."""
+        """Tables of every order, 1 to N."""
         return self.arrays.levels
 
     def _load_from_state_dict(
@@ -66,7 +66,7 @@ class NGram(CountedModel):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Take tables of any size as they are, memory-mapped where they are."""
+        """Use tables of any size without copying, memory-mapped ones included."""
         given = {n.removeprefix(prefix): t for n, t in state_dict.items() if n.startswith(prefix)}
         known = self.state_dict().keys()
         unexpected_keys += [prefix + name for name in given if name not in known]
@@ -79,10 +79,10 @@ class NGram(CountedModel):
             error_msgs.append(str(error))
 
     def matched(self, tokens: Tensor, state: NGramState | None) -> Tensor:
-        """Return the order matched after each token (B, T); see `NGramArrays.matched`."""
+        """Compute the matched order after each token (B, T); see `NGramArrays.matched`."""
         state = state and state.as_arrays()
         return self._tensor(self.arrays.matched(tokens.cpu().numpy(), state))
 
     def matched_by(self, state: NGramState) -> list[int]:
-        """Return the order matched by each row of a state; see `NGramArrays.matched_by`."""
+        """Compute the matched order of each row of a state; see `NGramArrays.matched_by`."""
         return self.arrays.matched_by(state.as_arrays())

@@ -1,4 +1,4 @@
-"""An n-gram model's tables as the compiled library reads them.
+"""N-gram tables for the compiled library.
 
 What is looked up has the same bits as by NumPy. A token is drawn without a row (V) of
 probabilities, and is the one that the row would have given.
@@ -16,7 +16,7 @@ from seqgen.models.arrays import ArrayModel
 
 
 class NativeTables:
-    """The tables of an `NGramArrays`, in float32, which do not change; the library must be there.
+    """Float32 tables of an `NGramArrays`, with the indexes that the compiled library needs.
 
     Args:
         model: whose they are.
@@ -32,7 +32,7 @@ class NativeTables:
         self._look_up = self._addresses([])
 
     def _contexts(self, n: int, best: Sequence[np.ndarray] = ()) -> np.ndarray:
-        """Return where the n-grams of each context begin; write each best one's word and value."""
+        """Index where each context's n-grams begin, and store its best next word."""
         keys, count = self.keys[n - 2], self.log_probs[n - 2].size
         begins = np.empty(count + 1, np.int64)
         tables = keys.ctypes.data, self.log_probs[n - 1].ctypes.data
@@ -42,7 +42,7 @@ class NativeTables:
 
     @cached_property
     def best_continuations(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For orders 2 to N, what `NGramArrays.best_continuations` returns."""
+        """Best next word and its value after each context, for orders 2 to N."""
         pairs = []
         for n in range(2, self.order + 1):
             count = self.log_probs[n - 2].size
@@ -53,7 +53,7 @@ class NativeTables:
     def _addresses(
         self, drawing: Sequence[tuple[np.ndarray, np.ndarray]], cumulated: int = 0
     ) -> np.ndarray:
-        """Return an `ngram_tables` of the library."""
+        """Fill the library's `ngram_tables` structure with addresses."""
         fields = [self.order, self.size, int(self.replaces), cumulated]
         for n in range(self.order):
             tables = [self.log_probs[n], *self.backoffs[n : n + 1]]
@@ -65,7 +65,7 @@ class NativeTables:
 
     @cached_property
     def _drawing(self) -> tuple[np.ndarray, list[np.ndarray]]:
-        """What is needed to draw: sums that are added up where a text first needs them."""
+        """Tables for sampling, with probability sums that are filled when first needed."""
         cumulated = np.exp(self.log_probs[0], dtype=np.float64).cumsum()
         sums = [np.empty(keys.size) for keys in self.keys]
         known = [np.zeros(table.size, np.uint8) for table in self.log_probs[:-1]]
@@ -73,7 +73,7 @@ class NativeTables:
         return self._addresses(pairs, cumulated.ctypes.data), [cumulated, *sums, *known]
 
     def nodes(self, words: np.ndarray, order: int, first: np.ndarray) -> np.ndarray:
-        """Find all n-grams of words, (order, B, L), after ids `first` (B, N - 1)."""
+        """Find the ids of all n-grams of words, (order, B, L), after ids `first` (B, N - 1)."""
         words, first = (np.ascontiguousarray(x, np.int64) for x in (words, first))
         ids = np.empty((order, *words.shape), np.int64)
         arrays = map(address, (words, first, ids))
@@ -81,7 +81,7 @@ class NativeTables:
         return ids
 
     def score(self, contexts: Sequence[np.ndarray], words: np.ndarray) -> np.ndarray:
-        """Return the log-probabilities of words, each after its context; see `LookUps`."""
+        """Compute the log-probability of each word after its context."""
         words = np.ascontiguousarray(words, np.int64)
         contexts = np.ascontiguousarray(contexts, np.int64)
         log_probs = np.empty(words.shape, np.float32)
@@ -92,7 +92,7 @@ class NativeTables:
     def best(
         self, contexts: Sequence[np.ndarray], shape: tuple[int, ...]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the most probable words, and where they are not sure; see `LookUps.best`."""
+        """Find the most probable words, and mark uncertain ones; see `LookUps.best`."""
         contexts = np.ascontiguousarray(contexts, np.int64)
         best, unsure = np.empty(shape, np.int64), np.empty(shape, bool)
         pairs = [address(x) for pair in self.best_continuations for x in pair]
@@ -105,7 +105,7 @@ class NativeTables:
     def draw(
         self, contexts: np.ndarray, uniforms: np.ndarray, never: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw a word of each row by its uniform number; see `Drawer.draw`.
+        """Draw a word for each row from its uniform random number; see `Drawer.draw`.
 
         Args:
             contexts: the ids (N - 1, B) of each row's last words.

@@ -1,4 +1,4 @@
-"""How an n-gram model is counted and smoothed."""
+"""Settings of counting and smoothing n-grams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_DIGITS = 15
 
 @dataclass(frozen=True, kw_only=True)
 class NGramConfig(ModelConfig):
-    """An n-gram model and how it is smoothed."""
+    """Configuration of an n-gram model and its smoothing."""
 
     order: int = setting(SHARED_DOCS["order"], 5, low=1, high=MOST, search=Span(2, 9))
     smoothing: Smoothing | None = setting(SHARED_DOCS["smoothing"], "modified-kneser-ney")
@@ -79,6 +79,6 @@ class NGramConfig(ModelConfig):
 
     @property
     def thresholds(self) -> tuple[int, ...]:
-        """For each order 1 to N, the count up to which an n-gram is dropped."""
+        """Count threshold of each order 1 to N: n-grams seen no more often are dropped."""
         limits = [int(part) for part in self.prune.split(",")]
         return tuple((limits + limits[-1:] * self.order)[: self.order])

@@ -1,4 +1,4 @@
-"""One more token of a few rows under an n-gram model: one look-up for each order."""
+"""One-token steps of an n-gram model for a few rows: one look-up per order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FEW_WORDS = 8
 
 
 class NGramSteps:
-    """An n-gram model's tables as arrays, with the place where each context's n-grams begin.
+    """N-gram tables with an index of where each context's n-grams begin.
 
     The n-grams of order n that continue one context stand together in its table, so that looking
     a word up after a context is a search among the few words seen there.
@@ -43,13 +43,13 @@ class NGramSteps:
         self._rows: OrderedDict[tuple[int, int], np.ndarray] = OrderedDict()
 
     def _begins(self, n: int) -> np.ndarray:
-        """Return where the n-grams of order n begin that continue each shorter one, and the end."""
+        """Index where the n-grams of order n that extend each shorter one begin, and their end."""
         contexts = self.keys[n] // self.size
         counts = np.bincount(contexts, minlength=self.log_probs[n - 1].size)
         return np.concatenate([np.zeros(1, dtype=np.int64), counts.cumsum()])
 
     def after(self, ids: Ids, word: int) -> Ids:
-        """Return the ids of the last 1 to N - 1 words, from those before the last."""
+        """Find the ids of the n-grams of orders 1 to N - 1 that end with a new word."""
         if not ids:
             return ids
         after = [word]
@@ -64,7 +64,7 @@ class NGramSteps:
         return after
 
     def row(self, ids: Ids) -> np.ndarray:
-        """Return the log-probabilities (V,) after a context, which are not to be written in."""
+        """Compute the log-probabilities (V,) after a context; the result is read-only."""
         known, row, missing = self._rows, self.log_probs[1], []
         for n in range(len(ids), 0, -1):
             if ids[n - 1] >= 0:
@@ -84,7 +84,7 @@ class NGramSteps:
         return row
 
     def _longer(self, lower: np.ndarray, n: int, context: int, in_place: bool) -> np.ndarray:
-        """Return the log-probabilities (V,) after n words, from those after the last n - 1.
+        """Compute the log-probabilities (V,) after n words from those after the last n - 1.
 
         They follow order by order, so that they are the same to the last bit whichever of the
         shorter contexts' were kept.

@@ -1,4 +1,4 @@
-"""A recurrent layer over arrays, whose weights do not change, and its linear maps."""
+"""Recurrent layers over NumPy arrays, with their linear maps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PIECE = 512
 
 
 class RowInput(np.lib.mixins.NDArrayOperatorsMixin):
-    """W_x x + b of one token a row, made when it is asked for, or never.
+    """Lazy product W_x x + b of one token per row, computed when first used.
 
     An equation that does nothing with it but `w.hh(h, x)` gets both products in one: see `RowMap`.
     Everything else sees the array that it stands for.
@@ -41,7 +41,7 @@ class RowInput(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 class RowMap:
-    """W h + b over arrays, for weights that do not change.
+    """Recurrent map W h + b over arrays with constant weights.
 
     Args:
         weight: W (O, I).
@@ -76,7 +76,7 @@ class RowMap:
 def over_arrays(
     maps: Maps, vectors: Mapping[str, np.ndarray], beside: Pair | None
 ) -> SimpleNamespace:
-    """Return the maps for steps over arrays.
+    """Build the maps and vectors that an equation reads in steps over arrays.
 
     Args:
         maps: `Equation.maps_of_past`.
@@ -92,7 +92,7 @@ def over_arrays(
 
 
 class ArrayLayer:
-    """A recurrent layer over arrays.
+    """Recurrent layer over NumPy arrays.
 
     Args:
         equation: what a step does.
@@ -123,14 +123,14 @@ class ArrayLayer:
         self.w.dropped = unchanged
 
     def start(self, batch: int) -> Arrays:
-        """Return the parts before the first step: zeros."""
+        """Create the zero initial state."""
         return tuple(np.zeros((batch, size), self.dtype) for size in self.equation.sizes)
 
     def noise(self, rows: int) -> None:
-        """Draw no dropout, since nothing is trained over arrays."""
+        """Return None: nothing is trained over arrays, so there is no dropout."""
 
     def step(self, x: np.ndarray, state: Arrays, noise: None = None) -> Arrays:
-        """Take one step: x (B, E), or ids (B,), and the parts to the next ones.
+        """Compute one time step from x (B, E), or ids (B,), and the state.
 
         Where it takes ids, a recorded x is what the products of an id are.
         """
@@ -143,7 +143,7 @@ class ArrayLayer:
     def sequence(
         self, x: np.ndarray, state: Arrays, noise: None = None
     ) -> tuple[np.ndarray, Arrays]:
-        """Take x (B, T, E), or ids (B, T), to every h (B, T, H) and the parts after it.
+        """Run the layer over x (B, T, E), or ids (B, T); return every h (B, T, H) and the state.
 
         The input's products are made for many steps at once.
         """

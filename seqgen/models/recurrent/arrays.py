@@ -1,4 +1,4 @@
-"""Recurrent language models over arrays."""
+"""Recurrent language models over NumPy arrays."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def by_layer(parts: Iterable[Leaf], layers: Iterable[Sized]) -> tuple[Parts, ...
 
 
 class RecurrentArrays(RecurrentStack, NeuralArrays):
-    """`RecurrentLM` over arrays; its first layer takes ids.
+    """Recurrent language model over arrays, whose first layer takes token ids; see `RecurrentLM`.
 
     Args:
         config: of the model.
@@ -51,7 +51,7 @@ class RecurrentArrays(RecurrentStack, NeuralArrays):
         self.dtype = weights["layers.0.bias"].dtype
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the trained parameters by name; shared ones under their first name."""
+        """List the trained parameters by name; shared ones under their first name."""
         again = {name for names in self.config.shared_weights() for name in names[1:]}
         names = (name for name in self.shapes(self.config) if not is_buffer(name))
         return {name: self.weights[name] for name in names if name not in again}
@@ -71,7 +71,7 @@ class RecurrentArrays(RecurrentStack, NeuralArrays):
     def outputs(
         self, tokens: np.ndarray, state: RecurrentState
     ) -> tuple[list[np.ndarray | None], tuple[Parts, ...]]:
-        """Return the outputs of each layer; one token of each row, (B,) or (B, 1), as in `step`."""
+        """Compute the outputs of each layer; one token per row, (B,) or (B, 1), as in `step`."""
         if tokens.shape[1:] == (1,) and not isinstance(tokens, Recorded):
             outputs, after = self.outputs(tokens[:, 0], state)
             return [None if x is None else x[:, None] for x in outputs], after
@@ -83,7 +83,7 @@ class RecurrentArrays(RecurrentStack, NeuralArrays):
 
     @property
     def watched(self) -> bool:
-        """Whether somebody looks at what an equation computes on the way; see `watched.py`."""
+        """Whether values inside the cells are being observed; see `watched.py`."""
         return any(layer.ops is not ArrayOps for layer in self.layers)
 
     def run_program(
@@ -94,7 +94,7 @@ class RecurrentArrays(RecurrentStack, NeuralArrays):
 
     @functools.cached_property
     def program(self) -> Program | None:
-        """The step after the first layer's input in one call; None where NumPy takes it."""
+        """Native program of a step after the first layer's input; None without the library."""
 
         def step(read: Recorded, state: RecurrentState) -> list[Recorded]:
             x, after = self.hidden(read, state)
@@ -104,7 +104,7 @@ class RecurrentArrays(RecurrentStack, NeuralArrays):
 
     @functools.cached_property
     def program_of_layers(self) -> Program | None:
-        """The same step up to the outputs of each layer, without the head."""
+        """Native program of a step up to the outputs of each layer, without the head."""
 
         def layers(read: Recorded, state: RecurrentState) -> list[Recorded]:
             outputs, after = self.outputs(read, state)
@@ -113,7 +113,7 @@ class RecurrentArrays(RecurrentStack, NeuralArrays):
         return self.record(layers)
 
     def record(self, step: Callable[[Recorded, RecurrentState], list[Recorded]]) -> Program | None:
-        """Record what follows the first layer's input, from it and the state before."""
+        """Record a native program of what follows the first layer's input."""
         if self.dtype != np.float32 or self.config.dense:
             return None
         sizes = [layer.equation.sizes for layer in self.layers]
@@ -137,7 +137,7 @@ class RecurrentArrays(RecurrentStack, NeuralArrays):
         return parts[0], parts
 
     def inputs(self, ids: np.ndarray) -> np.ndarray:
-        """Return the vectors (..., E) of ids."""
+        """Look up the embeddings (..., E) of ids."""
         if self.vectors is not None:
             return self.vectors[ids]
         rows = np.zeros((*ids.shape, self.vocab_size), self.dtype)

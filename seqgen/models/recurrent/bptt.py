@@ -24,7 +24,7 @@ sigmoid_backward, tanh_backward = torch.ops.aten.sigmoid_backward, torch.ops.ate
 
 
 class GRURecurrence(Function):
-    """The GRU whose reset gate applies after the product, as in cuDNN; x has parts r, z, n.
+    """GRU with the reset gate after the product, as in cuDNN, over blocks r, z, n.
 
     a_t = W h_{t-1} + b
     r_t, z_t = sigma(x_t + a_t)
@@ -34,7 +34,7 @@ class GRURecurrence(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, h: Tensor) -> Tensor:
-        """Return every h_t (T, B, H), from x (T, B, 3 H), W (3 H, H), b (3 H,), h (B, H)."""
+        """Compute every h_t (T, B, H) from x (T, B, 3 H), W (3 H, H), b (3 H,) and h (B, H)."""
         size = h.shape[-1]
         gates, outputs = _wide(x), _starting_with(h, x)
         from_past = torch.empty_like(gates).copy_(bias)
@@ -76,20 +76,20 @@ class GRURecurrence(Function):
 
 
 def _wide(x: Tensor) -> Tensor:
-    """Return a copy that may be written to, in float32 or wider."""
+    """Copy a tensor to float32 or wider, so that it can be overwritten."""
     wide = torch.promote_types(x.dtype, torch.float32)
     return x.to(wide, copy=True, memory_format=torch.contiguous_format)
 
 
 def _starting_with(first: Tensor, like: Tensor) -> Tensor:
-    """Return room for `first` (B, H) and a state after each step of `like` (T, B, ...)."""
+    """Allocate the states of all steps of `like` (T, B, ...) after `first` (B, H)."""
     states = like.new_empty(len(like) + 1, *first.shape)
     states[0] = first
     return states
 
 
 def _add_product(total: Tensor, rows: Tensor, matrix: Tensor) -> None:
-    """Add rows @ matrix to `total`, which may be of a wider type."""
+    """Add rows @ matrix to `total` in place, which may have a wider type."""
     if total.dtype == rows.dtype:
         total.addmm_(rows, matrix)
     else:

@@ -1,4 +1,4 @@
-"""A recurrent layer as a torch module: its equation, weights, noise and fast forms."""
+"""Recurrent layer as a torch module: equation, weights, regularization and fast kernels."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Cut = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Noise:
-    """One training call's masks for a layer; in evaluation there are none.
+    """Dropout masks and dropped weights of a layer for one training call.
 
     Attributes:
         maps: of the past, some of their weights set to zero (Merity et al. 2018).
@@ -56,7 +56,7 @@ class Noise:
 
     @property
     def weights_alone(self) -> bool:
-        """Whether there is nothing but dropped weights, which kernels take as they do any."""
+        """Whether only weights are dropped, which fast kernels support."""
         return not self.past and not self.drops_updates
 
     @property
@@ -65,13 +65,13 @@ class Noise:
         return self.update is not None or self.shared is not None
 
     def rows(self, count: int) -> Noise:
-        """Return the noise of the first rows."""
+        """Restrict the masks to the first rows."""
         past = {name: mask[:count] for name, mask in self.past.items()}
         shared = None if self.shared is None else self.shared[:count]
         return replace(self, past=past, shared=shared)
 
     def into(self, w: SimpleNamespace) -> SimpleNamespace:
-        """Return the maps `w` with masks on what they read, and `w.dropped` for update vectors."""
+        """Apply the masks to the maps `w`, and set `w.dropped` for update vectors."""
         for name, mask in self.past.items():
             setattr(w, name, masked_map(getattr(w, name), mask))
         w.dropped = self.update or unchanged
@@ -81,12 +81,12 @@ class Noise:
 
 
 def masked_map(map_: Callable[..., Tensor], mask: Tensor) -> Callable[..., Tensor]:
-    """Return the map W (h * mask) + b of a map W h + b of the past."""
+    """Wrap a map W h + b as W (h * mask) + b."""
     return lambda h, plus=None: map_(masked(h, mask), plus)
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """gain * (x - mean) / sqrt(variance + eps) + bias, with a mean and a variance a feature.
+    """Batch normalisation over rows and time: gain * (x - mean) / sqrt(variance + eps) + bias.
 
     In training they are those of the call, over its rows and time steps together; in evaluation
     the running ones, which are saved with the weights. A call of one row and one step has no
@@ -113,7 +113,7 @@ class BatchNorm(nn.BatchNorm1d):
         return (x * scale + shift).to(x.dtype)
 
     def _over_all_ranks(self, rows: Tensor) -> Tensor:
-        """Normalise rows (N, H) by the mean and the variance of those of all ranks."""
+        """Normalise rows (N, H) by mean and variance over all ranks."""
         wide = rows.to(torch.promote_types(rows.dtype, torch.float32))
         counts = wide.new_full((1,), 0.0 if rows_are_blank() else 1.0)
         n = ranks.summed(counts * len(rows))
@@ -129,7 +129,7 @@ class BatchNorm(nn.BatchNorm1d):
 
 
 class Cell(nn.Module):
-    """A recurrent layer, whose parameters are those that its equation declares.
+    """Recurrent layer in torch, with the parameters that its equation declares.
 
     What keeps a cell from overfitting stands around the equation: masks on what the maps of the
     past read, dropped weights (`noise`) and zoneout (`after`). An equation with an update vector,
@@ -164,7 +164,7 @@ class Cell(nn.Module):
         return self.equation.map_of_input(TensorOps, self)
 
     def read_input(self, x: Tensor) -> Tensor:
-        """Return W_x x + b (..., N) of x (..., E): as `map_of_input` has it, normalised or not."""
+        """Compute W_x x + b (..., N) for x (..., E), with batch normalisation if there is any."""
         if self.input_norm is None:
             return self.equation.read_input(TensorOps, self, x, linear)
         weight, bias = self.map_of_input()
@@ -172,19 +172,19 @@ class Cell(nn.Module):
         return (self.input_norm(product) + bias).to(product.dtype)
 
     def maps_of_past(self) -> Maps:
-        """Return the maps of the past; see `Equation.maps_of_past`."""
+        """Return the recurrent weight matrices and biases; see `Equation.maps_of_past`."""
         return self.equation.maps_of_past(TensorOps, self)
 
     def vectors(self) -> dict[str, Tensor]:
-        """Return the vectors that the equation finds in `w`; see `Equation.vectors`."""
+        """Return the equation's gain and peephole vectors; see `Equation.vectors`."""
         return self.equation.vectors(TensorOps, self)
 
     def start(self, batch: int) -> LayerState:
-        """Return the parts before the first step: zeros."""
+        """Create the zero initial state."""
         return tuple(self.bias.new_zeros(batch, size) for size in self.sizes)
 
     def noise(self, rows: int) -> Noise:
-        """Draw what one training call drops in `rows` rows; in evaluation nothing."""
+        """Draw the dropout masks of one training call for `rows` rows; none in evaluation."""
         maps, config = self.maps_of_past(), self.config
         if not self.training:
             return Noise(maps, {})
@@ -208,7 +208,7 @@ class Cell(nn.Module):
         return Noise(maps, past, update, shared)
 
     def after(self, old: LayerState, new: LayerState) -> LayerState:
-        """Return the parts after a step, some elements as before it: zoneout (Krueger et al. 2017).
+        """Apply zoneout to a step: keep random elements of the old state (Krueger et al. 2017).
 
         Args:
             old: the parts before.
@@ -222,7 +222,7 @@ class Cell(nn.Module):
         )
 
     def step(self, x: Tensor, state: LayerState, noise: Noise | None = None) -> LayerState:
-        """Take one step: x (B, E) and the parts to the next ones."""
+        """Compute one time step from x (B, E) and the state."""
         noise = noise or self.noise(x.shape[0])
         w = noise.into(over_tensors(noise.maps, self.vectors()))
         new = self.equation(TensorOps, w, self.read_input(x), *state)
@@ -231,7 +231,7 @@ class Cell(nn.Module):
     def sequence(
         self, x: Tensor, state: LayerState, noise: Noise | None = None
     ) -> tuple[Tensor, LayerState]:
-        """Take a whole sequence: x (B, T, E) to every h (B, T, H), and the parts after it.
+        """Run the layer over x (B, T, E); return every h (B, T, H) and the final state.
 
         Args:
             x: the inputs.
@@ -249,7 +249,7 @@ class Cell(nn.Module):
     def loop(
         self, x: Tensor, state: LayerState, noise: Noise | None = None
     ) -> tuple[Tensor, LayerState]:
-        """Take a whole sequence step by step; the input's product is made for all of it at once."""
+        """Run the layer step by step, with the input's product computed for all steps at once."""
         noise = noise or self.noise(x.shape[0])
         from_input = self.read_input(x.transpose(0, 1))  # (T, B, G H)
         w, steps, parts = over_loop(noise.maps, self.vectors(), from_input, state)
@@ -263,7 +263,7 @@ class Cell(nn.Module):
 
 
 def _begun(about: Parameter) -> nn.Parameter:
-    """Return a new parameter, as training begins with it."""
+    """Create and initialize a parameter."""
     parameter = nn.Parameter(torch.empty(about.shape))
     with torch.no_grad():
         if isinstance(about.begin, str):

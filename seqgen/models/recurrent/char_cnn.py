@@ -1,4 +1,4 @@
-"""Words from their characters: a convolution over the spelling of each (Kim et al. 2016)."""
+"""Character CNN: word vectors from a convolution over their characters (Kim et al. 2016)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from seqgen.models.recurrent.spelling import (
 
 
 class Highway(nn.Module):
-    """See `highway`; it begins by passing on nearly all of its input (Srivastava et al. 2015).
+    """Highway layer, initialized to pass on nearly all of its input (Srivastava et al. 2015).
 
     Args:
         size: of y.
@@ -41,7 +41,7 @@ class Highway(nn.Module):
 
 
 class SpelledEmbedding(nn.Module):
-    """A vector for each word, made of its characters, in the place of an embedding matrix.
+    """Embedding layer that computes word vectors from characters.
 
     See `of_spelling`.
 
@@ -71,7 +71,7 @@ class SpelledEmbedding(nn.Module):
         self.spell(map(str, range(config.vocab_size)))
 
     def spell(self, words: Iterable[str]) -> None:
-        """Tell how the V words are spelled; of a word that is too long, its beginning counts."""
+        """Set the characters of the V words; words that are too long are truncated."""
         length = self.spelling.shape[1]
         for row, word in zip(self.spelling, words, strict=True):
             read = [BEGIN, *(BYTES + byte for byte in word.encode()), END][:length]
@@ -79,7 +79,7 @@ class SpelledEmbedding(nn.Module):
             row[: len(read)] = torch.tensor(read, dtype=row.dtype)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return the vectors (..., E) of words given by their ids."""
+        """Compute the vectors (..., E) of word ids."""
         if not torch.is_grad_enabled():
             return F.embedding(tokens, self.weight)
         words, places = torch.unique(tokens, return_inverse=True)
@@ -88,7 +88,7 @@ class SpelledEmbedding(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The vectors of all words, (V, E), in no graph."""
+        """Vectors of all words, (V, E), without gradients."""
         known = self.__dict__.get("_table")
         if known is None or not known.holds():
             tensors = itertools.chain(self.parameters(), self.buffers())
@@ -102,5 +102,5 @@ class SpelledEmbedding(nn.Module):
             return torch.cat([self.vectors(words) for words in every.split(AT_ONCE)])
 
     def vectors(self, words: Tensor) -> Tensor:
-        """Return the vectors (U, E) of words (U,)."""
+        """Compute the vectors (U, E) of words (U,)."""
         return of_spelling(TensorOps, self, self.spelling[words].long())

@@ -1,4 +1,4 @@
-"""A stack of recurrent layers between an embedding and a softmax, over arrays or tensors."""
+"""Stack of recurrent layers between an embedding and a softmax, over arrays or tensors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RecurrentState(State):
-    """What the layers hand on, and what a pointer looks back at.
+    """State of a recurrent language model: cell states, and the pointer's recent positions.
 
     Attributes:
         layers: for each layer, the parts that its cell hands on, (B, H) unless it says otherwise.
@@ -45,7 +45,7 @@ class RecurrentState(State):
 
 @dataclass(frozen=True)
 class FeatureNorm(Piece):
-    """A normalisation over batch and time of each feature: a `BatchNorm` of tensors.
+    """Batch normalisation of features as a piece of a network; see `BatchNorm`.
 
     Attributes:
         size: the number of features.
@@ -71,7 +71,7 @@ class FeatureNorm(Piece):
 
 @dataclass(frozen=True)
 class Layer(Piece):
-    """A recurrent layer of an equation: a `Cell` of tensors, or an `ArrayLayer`.
+    """Recurrent layer as a piece of a network: a `Cell` in torch, an `ArrayLayer` over arrays.
 
     Attributes:
         equation: what a step does.
@@ -98,7 +98,7 @@ class Layer(Piece):
 
 
 class RecurrentStack(HiddenStateModel):
-    """A stack of recurrent layers between an embedding and a softmax."""
+    """Recurrent layers between an embedding and a softmax."""
 
     config: RecurrentConfig
 
@@ -131,7 +131,7 @@ class RecurrentStack(HiddenStateModel):
 
     @abstractmethod
     def first_input(self, tokens: Leaf) -> tuple[Leaf, Leaf | None]:
-        """Return the first layer's input, and the tokens' vectors if later layers read them too.
+        """Embed tokens for the first layer, and for later layers that read words too.
 
         Args:
             tokens: (B, T), or one of each row, see `step_or_sequence`.
@@ -139,12 +139,12 @@ class RecurrentStack(HiddenStateModel):
 
     @abstractmethod
     def step_or_sequence(self, layer: Any, x: Leaf, past: Parts) -> tuple[Leaf, Parts]:
-        """Run a layer on x, one token of each row or several; return its output and new parts."""
+        """Run a layer on one or several tokens per row; return output and new state."""
 
     def outputs(
         self, tokens: Leaf, state: RecurrentState
     ) -> tuple[list[Leaf | None], tuple[Parts, ...]]:
-        """Return the vectors of tokens, see `first_input`, and what each layer makes of them.
+        """Compute the word vectors of tokens and the output of each layer.
 
         Args:
             tokens: (B, T).

@@ -1,4 +1,4 @@
-"""Linear maps of the past, as an equation calls them: over tensors, and in a loop.
+"""Linear maps of the recurrent state in torch, for one step or a loop over time.
 
 An equation writes `w.hh(h)` for W h + b, and `w.hh(h, x)` for x + W h + b, whichever kind of map
 it is given; those over arrays are in `array_layer.py`. The second form takes one call where the sum
@@ -22,7 +22,7 @@ from seqgen.models.recurrent.cells.equation import Maps
 
 
 class TensorMap:
-    """W h + b over tensors, in W's type."""
+    """Recurrent map W h + b over tensors, computed in W's type."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.transposed, self.bias = weight.T, bias
@@ -36,7 +36,7 @@ class TensorMap:
 
 
 class LoopMap(TensorMap):
-    """A map that is called many times and gets the gradient of its weights in one product.
+    """Recurrent map for a loop, which computes the gradient of its weights in one product.
 
     Backpropagation would make the gradient of W as a sum of one product a call: many small
     products, and as many passes over a matrix of W's size. Here the weights take no part in the
@@ -58,13 +58,13 @@ class LoopMap(TensorMap):
         return y
 
     def keep(self, h: Tensor) -> int:
-        """Keep what goes into a call; return the number of the call."""
+        """Store the input of a call; return the number of the call."""
         self.inputs.append(h.detach())
         self.gradients.append(None)
         return len(self.inputs) - 1
 
     def collect(self) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of W and b, and forget those of the calls."""
+        """Compute the gradients of W and b from all calls, and clear them."""
         known = [i for i, gradient in enumerate(self.gradients) if gradient is not None]
         if not known:
             return None, None
@@ -78,7 +78,7 @@ class LoopMap(TensorMap):
 
 
 class _Product(Function):
-    """A call of a `LoopMap` by oneDNN."""
+    """Autograd function for a call of a `LoopMap` by oneDNN."""
 
     @staticmethod
     def forward(ctx: Any, map_: LoopMap, h: Tensor, plus: Tensor | None) -> Tensor:
@@ -95,7 +95,7 @@ class _Product(Function):
 
 
 class _Collect(Function):
-    """Hands on what a loop starts from, and gives its maps' weights their gradients.
+    """Autograd function at the start of a loop that returns its maps' weight gradients.
 
     Everything in the loop is made of what is handed on here, so that backpropagation comes back
     to this node after all calls of the maps.
@@ -105,7 +105,7 @@ class _Collect(Function):
     def forward(
         ctx: Any, maps: list[LoopMap], begun: int, *tensors: Tensor | None
     ) -> tuple[Tensor, ...]:
-        """Return the first `begun` tensors, x and a state; after them stand each map's W and b."""
+        """Pass on x and the state, the first `begun` tensors; then come W and b of each map."""
         ctx.maps = maps
         # Copies, for a state that was read from a file may lie at any address, and products
         # round by that.
@@ -120,14 +120,14 @@ class _Collect(Function):
 
 
 def over_tensors(maps: Maps, vectors: Mapping[str, Tensor]) -> SimpleNamespace:
-    """Return the maps for one step, and the vectors beside them, each under its name."""
+    """Build the namespace of maps and vectors that an equation reads in one step."""
     return SimpleNamespace(**{name: TensorMap(*pair) for name, pair in maps.items()}, **vectors)
 
 
 def over_loop(
     maps: Maps, vectors: Mapping[str, Tensor], x: Tensor, state: tuple[Tensor, ...]
 ) -> tuple[SimpleNamespace, Tensor, tuple[Tensor, ...]]:
-    """Return the maps for a loop over time, and what it starts from: x (T, B, N) and the state.
+    """Build the namespace of an equation for a loop over time, with its inputs and state.
 
     Products are made in x's type, bf16 under autocast.
     """

@@ -1,4 +1,4 @@
-"""Recurrent language models as torch modules; see `equations.py`."""
+"""Recurrent language models in torch; see `equations.py`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Built(Piece):
-    """A module that is there already, such as one of another model."""
+    """Piece that wraps an existing module, such as another model's layer."""
 
     built: Any
 
@@ -39,7 +39,7 @@ class Built(Piece):
 
 
 class RecurrentLM(RecurrentStack, ArraySteps, NeuralLanguageModel):
-    """A language model over a stack of layers of one kind of cell.
+    """Recurrent language model in torch, with layers of one kind of cell.
 
     Args:
         config: of the model.

@@ -1,4 +1,4 @@
-"""Recurrences that are linear in their past, by a parallel scan (Blelloch 1990)."""
+"""Parallel scan of recurrences that are linear in their past (Blelloch 1990)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 
 
 def linear_scan(a: Tensor, b: Tensor, first: Tensor) -> Tensor:
-    """Return every h_t = a_t * h_{t-1} + b_t (T, B, H).
+    """Compute every h_t = a_t * h_{t-1} + b_t (T, B, H) by a parallel scan.
 
     Args:
         a: (T, B, H).
@@ -24,7 +24,7 @@ def linear_scan(a: Tensor, b: Tensor, first: Tensor) -> Tensor:
 
 
 class _LinearScan(Function):
-    """The gradients of a scan are a scan from the end: d_t = d_y_t + a_{t+1} * d_{t+1}."""
+    """Autograd function of the scan; its gradient is a backward scan of d_y."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, first: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ class _LinearScan(Function):
 
 
 def _scan(a: Tensor, b: Tensor, first: Tensor) -> Tensor:
-    """Scan chunks of sqrt(T) side by side, then join them: 2 sqrt(T) steps one after the other.
+    """Scan chunks of sqrt(T) steps in parallel, then join them: 2 sqrt(T) sequential steps.
 
     Within a chunk h_t = within_t + through_t * h, where h is what the chunk begins from.
     """

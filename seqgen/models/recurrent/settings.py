@@ -1,4 +1,4 @@
-"""The settings that all recurrent language models share; and the cell that a setting names."""
+"""Settings shared by all recurrent language models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqgen.settings import MOST_LAYERS, MOST_WIDTH, ModelConfig, Size, ranges, 
 
 @dataclass(frozen=True, kw_only=True)
 class CellRegularisers(ModelConfig):
-    """What keeps recurrent layers from overfitting, whatever stands around them."""
+    """Settings that regularise recurrent layers: dropout, zoneout, normalisation."""
 
     variational: bool = setting(
         "Drop with one mask for all time steps of a row, instead of one a step (Gal and Ghahramani "
@@ -67,7 +67,7 @@ class CellRegularisers(ModelConfig):
 
     @property
     def dropout_shares(self) -> Literal["nothing", "time"]:
-        """What the masks of dropout are shared by: see `Dropout`."""
+        """Dimension along which dropout masks are shared; see `Dropout`."""
         return "time" if self.variational else "nothing"
 
 
@@ -78,7 +78,7 @@ CELL_REGULARISERS = tuple(CellRegularisers.fields())
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentConfig(CellRegularisers):
-    """A stack of recurrent layers between an embedding and a softmax."""
+    """Configuration of recurrent layers between an embedding and a softmax."""
 
     recipe: ClassVar[Mapping[str, Any]] = {
         "optimizer": "muon",
@@ -205,7 +205,7 @@ class RecurrentConfig(CellRegularisers):
 
     @property
     def norms(self) -> Literal["output", "input"] | None:
-        """What batch normalisation acts on in each layer, if there is any."""
+        """Place of batch normalisation in each layer; None without it."""
         return self.batch_norm_at if self.batch_norm else None
 
     def __post_init__(self) -> None:
@@ -242,7 +242,7 @@ class RecurrentConfig(CellRegularisers):
         return batch_size * self.hidden_size**2 >= self.bf16_pays_from
 
     def equations(self) -> list[Equation]:
-        """Return the equation of each layer."""
+        """Create the equation of each layer."""
         equations: list[Equation] = []
         read = [self.input_size]
         for layer in [self] * (self.num_layers - 1) + [self.last]:
@@ -252,7 +252,7 @@ class RecurrentConfig(CellRegularisers):
         return equations
 
     def shared_weights(self) -> list[list[str]]:
-        """Return the names of each weight that several parts of a model share."""
+        """List the groups of parameter names that share one weight."""
         names: dict[str, list[str]] = {"weight": [], "bias": []}  # in the order of a state_dict
         if self.tie_weights:
             names["weight"].append("embedding.weight")
@@ -272,14 +272,14 @@ class RecurrentConfig(CellRegularisers):
 
     @property
     def last(self) -> RecurrentConfig:
-        """The configuration of the last layer, whose output the head reads."""
+        """Configuration of the last layer, whose output the head reads."""
         if self.last_size is None:
             return self
         return replace(self, hidden_size=self.last_size, last_size=None, tie_weights=False)
 
     @property
     def filters(self) -> list[int]:
-        """How many filters over characters there are of width 1, 2, ..."""
+        """Number of character filters of width 1, 2, ..."""
         widths = range(1, self.char_widths + 1)
         return [min(MOST_FILTERS, self.char_filters * width) for width in widths]
 
@@ -294,7 +294,7 @@ class RecurrentConfig(CellRegularisers):
 
 
 def recurrent_cell(config: CellRegularisers) -> RecurrentConfig:
-    """Return the configuration of the cells that `config.cell` names.
+    """Build the configuration of the cell that `config.cell` names.
 
     Args:
         config: with `cell`, and the size of the cells as recurrent language models name it.

@@ -1,4 +1,4 @@
-"""Words from their characters, over arrays or tensors (Kim et al. 2016)."""
+"""Character CNN over arrays or tensors: word vectors from characters (Kim et al. 2016)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CARRY = -2.0
 
 
 class Spelling(Protocol):
-    """The settings of words that are read from their characters."""
+    """Settings of a character CNN."""
 
     vocab_size: int
     char_size: int
@@ -35,7 +35,7 @@ class Spelling(Protocol):
 
 
 def of_spelling(ops: Ops, p: Any, spelling: Leaf) -> Leaf:
-    """Return the vectors (U, E) of words, given their characters (U, L).
+    """Compute the vectors (U, E) of words from their characters (U, L).
 
     With C the vectors of the L characters of a word, and a filter H of width w,
     f_i = tanh(<C_i ... C_i+w-1, H> + b) for every place i, and y = max_i f_i (Kim et al. 2016,
@@ -51,7 +51,7 @@ def of_spelling(ops: Ops, p: Any, spelling: Leaf) -> Leaf:
 
 
 def highway(ops: Ops, p: Any, y: Leaf) -> Leaf:
-    """Return t g(W_H y + b_H) + (1 - t) y, with ReLU as g: part of y is passed on.
+    """Apply a highway layer: t g(W_H y + b_H) + (1 - t) y, with ReLU as g.
 
     t = sigmoid(W_T y + b_T) is the transform gate (Srivastava et al. 2015).
     """
@@ -61,7 +61,7 @@ def highway(ops: Ops, p: Any, y: Leaf) -> Leaf:
 
 @dataclass(frozen=True)
 class Spelled(Piece):
-    """What makes vectors of words from their characters.
+    """Character CNN as a piece of a network.
 
     A module of tensors, `SpelledEmbedding`, is to be given in its place.
     """
@@ -85,7 +85,7 @@ class Spelled(Piece):
         return shapes
 
     def table(self, weights: Weights) -> np.ndarray:
-        """Return the vectors of all words, (V, E), given the weights of what makes them."""
+        """Compute the vectors of all words, (V, E), from the CNN's weights."""
         layers = [weights.part("highways", i) for i in range(self.config.char_highways)]
         convolutions = [weights.part("convolutions", i) for i in range(len(self.config.filters))]
         p = SimpleNamespace(
@@ -106,7 +106,7 @@ class Spelled(Piece):
 
 
 def _convolution(weights: Weights) -> ArrayMap:
-    """Return a convolution of c (U, C, L) with filters (F, C, w)."""
+    """Build a convolution of c (U, C, L) with filters (F, C, w)."""
     width = weights.weight.shape[-1]
     taps = [np.ascontiguousarray(weights.weight[..., i].T) for i in range(width)]  # (C, F) each
 

@@ -1,4 +1,4 @@
-"""A recurrent layer taken step by step, with every step in sight."""
+"""Observe recurrent layers step by step: states, gates and gradients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SeesValues = Callable[[str, Tensor], None]
 
 
 class WatchedOps(TensorOps):
-    """torch's tensors, with the values of every sigmoid, tanh and ReLU shown to somebody.
+    """Torch operations that report the values of every sigmoid, tanh and ReLU.
 
     Attributes:
         shown: what the equation has shown of its step, by name.
@@ -28,23 +28,23 @@ class WatchedOps(TensorOps):
         self.shown: dict[str, Tensor] = {}
 
     def show(self, **values: Tensor) -> None:
-        """Keep values (B, H) by their names."""
+        """Store values (B, H) by name."""
         self.shown |= {name: y.detach() for name, y in values.items()}
 
     def sigmoid(self, x: Tensor) -> Tensor:
-        """Return the sigmoid of x."""
+        """Compute the sigmoid of x and report it."""
         return self._shown("sigmoid", torch.sigmoid(x))
 
     def tanh(self, x: Tensor) -> Tensor:
-        """Return the hyperbolic tangent of x."""
+        """Compute the hyperbolic tangent of x and report it."""
         return self._shown("tanh", torch.tanh(x))
 
     def relu(self, x: Tensor) -> Tensor:
-        """Return max(x, 0)."""
+        """Compute max(x, 0) and report it."""
         return self._shown("relu", torch.relu(x))
 
     def gates(self, x: Tensor, *functions: Callable[[Tensor], Tensor]) -> list[Tensor]:
-        """Cut x into as many blocks as there are functions, and apply each to its own."""
+        """Cut x into one block per function and apply each function to its block."""
         blocks = self.split(x, *[1] * len(functions))
         return [f(block) for f, block in zip(functions, blocks, strict=True)]
 
@@ -54,7 +54,7 @@ class WatchedOps(TensorOps):
 
 
 class Steps:
-    """A `Watch` that keeps what a layer hands on at each step, and its terms of gradients.
+    """Recorder of a layer's states and gate values by step, and of gradient norms.
 
     Attributes:
         states: for each step, the parts after it. A part of its own in the graph: its gradient
@@ -89,7 +89,7 @@ class Steps:
         return torch.stack([parts[0] for parts in self.states[-x.shape[1] :]], 1), state
 
     def _counted(self, weight: Tensor) -> Tensor:
-        """Return the same matrix for the next step alone, whose gradient is added up."""
+        """Wrap a matrix for the next step, and add up the norm of its gradient there."""
         if not (torch.is_grad_enabled() and weight.requires_grad):
             return weight
         step, view = len(self.states), weight.view_as(weight)
@@ -103,7 +103,7 @@ class Steps:
 
 @contextlib.contextmanager
 def watching(watches: Mapping[Cell, Watch]) -> Iterator[None]:
-    """Let layers be taken by these watches within a context."""
+    """Attach observers to layers within a context."""
     for cell, watch in watches.items():
         cell.watch = watch
     try:

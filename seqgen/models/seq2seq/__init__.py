@@ -1,1 +1,1 @@
-"""Encoder-decoders: a source is encoded once, and a decoder writes from it."""
+"""Encoder-decoders: encode a source once, then generate the target from it."""

@@ -1,4 +1,4 @@
-"""Encoder-decoders over arrays."""
+"""Encoder-decoders over NumPy arrays."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from seqgen.models.transformer.arrays import TransformerArrays
 
 
 class Seq2SeqArrays(RecurrentFromSource, NeuralArrays):
-    """`RecurrentFromSource` over arrays."""
+    """Recurrent encoder-decoder over NumPy arrays; see `RecurrentFromSource`."""
 
 
 class Seq2SeqTransformerArrays(ContextFromSource, TransformerArrays):
-    """The model of `Seq2SeqTransformer`, see there."""
+    """Encoder-decoder transformer over NumPy arrays; see `Seq2SeqTransformer`."""
 
     config: Seq2SeqTransformerConfig
 

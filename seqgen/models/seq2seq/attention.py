@@ -1,4 +1,4 @@
-"""Attention of a recurrent decoder on its source: three ways to score a place, one to read."""
+"""Attention of a recurrent decoder to its source: three scores and the weighted sum."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_FERTILITY = 2.0
 
 
 class DotScore(Part):
-    """q . h_j (Luong et al. 2015, equation 8).
+    """Dot-product attention score q . h_j (Luong et al. 2015, equation 8).
 
     Attributes:
         scale: what scores are multiplied by: 1, or 1 / sqrt(H) (Vaswani et al. 2017).
@@ -26,7 +26,7 @@ class DotScore(Part):
     width: int = 1
 
     def pieces(self, query_size: int, size: int, scaled: bool, covers: bool = False) -> Pieces:
-        """Return the maps.
+        """List the parameters; the dot product needs none.
 
         Args:
             query_size: width Q of q.
@@ -38,11 +38,11 @@ class DotScore(Part):
         return {}
 
     def keys(self, encoded: Leaf) -> Leaf:
-        """Project encoder states h (S, L, H) to attention keys (S, L, A), once a source."""
+        """Project encoder states h (S, L, H) to attention keys (S, L, A), once per source."""
         return encoded
 
     def run(self, query: Leaf, keys: Leaf, covered: Leaf | None) -> Leaf:
-        """Score each place of the source for each query, (S, N, L).
+        """Score each source position for each query, (S, N, L).
 
         Args:
             query: (S, N, Q).
@@ -52,7 +52,7 @@ class DotScore(Part):
         return (query * self.scale) @ keys.swapaxes(1, 2)
 
     def in_pieces(self, query: Leaf, keys: Leaf, covered: Leaf | None) -> Leaf:
-        """Do what `run` does in bounded memory.
+        """Compute `run` in chunks with bounded memory.
 
         What additive attention computes for long texts is H times as large as its scores. Above
         `MOST_NUMBERS`, some queries are done at a time.
@@ -71,7 +71,7 @@ class DotScore(Part):
 
 
 class GeneralScore(DotScore):
-    """q . W h_j (Luong et al. 2015, equation 8)."""
+    """General attention score q . W h_j (Luong et al. 2015, equation 8)."""
 
     def pieces(self, query_size: int, size: int, *more: bool) -> Pieces:
         map_ = Linear(size, query_size, bias=False)
@@ -82,7 +82,7 @@ class GeneralScore(DotScore):
 
 
 class AdditiveScore(DotScore):
-    """v . tanh(W q + U h_j + b + c C_j) (Bahdanau et al. 2015, appendix A.1.2).
+    """Additive attention score v . tanh(W q + U h_j + b + c C_j) (Bahdanau et al. 2015).
 
     C_j is the coverage of Tu et al. (2016), where there is one.
     """
@@ -111,7 +111,7 @@ class AdditiveScore(DotScore):
 
 
 class Fertility(Part):
-    """1 / (N sigma(u . h_j + b)), N = 2, of each place, (S, L, 1), from h (S, L, H).
+    """Coverage weight 1 / (N sigma(u . h_j + b)), N = 2, of each position (S, L, 1).
 
     A place's fertility is how much reading it takes up (Tu et al. 2016).
     """
@@ -124,7 +124,7 @@ class Fertility(Part):
 
 
 def read(score: DotScore, query: Leaf, memory: Memory, covered: Leaf | None) -> tuple[Leaf, Leaf]:
-    """Read the memory: a_t = sum_j alpha_tj h_j, alpha_t the softmax over the source's places.
+    """Attend to a source: a_t = sum_j alpha_tj h_j, alpha_t the softmax of its scores.
 
     Args:
         score: what compares.
@@ -147,5 +147,5 @@ def read(score: DotScore, query: Leaf, memory: Memory, covered: Leaf | None) -> 
 
 
 def _flat(x: Leaf) -> Leaf:
-    """Return x (S, G, T, N) as (S, G T, N)."""
+    """Reshape x (S, G, T, N) to (S, G T, N)."""
     return x.reshape(len(x), -1, x.shape[-1])

@@ -1,4 +1,4 @@
-"""The interface of models that write from a source: encode it once, then decode from its memory."""
+"""Interface of encoder-decoders: encode a source once, then decode from its memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class FromSource(HiddenStateModel):
-    """A distribution over the next token of a target, given its source and the tokens before it.
+    """Conditional language model p(next target token | source, target tokens so far).
 
     Its states are opened on a memory: `model.start(memory)` opens one for scoring and decoding.
     `None` is no state of such a model. A torch module takes a memory in the place of a state for
@@ -37,14 +37,14 @@ class FromSource(HiddenStateModel):
 
     @abstractmethod
     def start(self, memory: Memory, stride: int | None = None) -> State:
-        """Open a state for scoring and decoding with a row for each of the memory's owners.
+        """Create a state for scoring and decoding, with a row for each of the memory's owners.
 
         Raises:
             ValueError: there is no memory.
         """
 
     def attend(self, tokens: Leaf, memory: Memory) -> Leaf:
-        """Return how much each prediction reads of each place of its source.
+        """Compute the attention weights of each target token on each source position.
 
         A text past the window is read in windows, as it is written and scored.
 
@@ -66,10 +66,10 @@ class FromSource(HiddenStateModel):
 
     @abstractmethod
     def attend_in_window(self, tokens: Leaf, memory: Memory) -> Leaf:
-        """Do what `attend` does, for no more tokens than the window holds."""
+        """Compute `attend` for at most as many tokens as the window holds."""
 
     def remember(self, source: Source) -> Memory:
-        """Encode sources as `data` holds them."""
+        """Encode a batch of sources to a memory."""
         values = self.ids(source.values)
         if self.config.source_features is not None:
             values = self.ops.like(values, self.like)
@@ -98,7 +98,7 @@ class FromSource(HiddenStateModel):
 
 
 def windows(length: int, window: int | None) -> list[tuple[int, int, int]]:
-    """Cut a text into windows: the begin, the number of tokens read before, and the end of each.
+    """Split a text into windows: start, number of tokens read before, and end of each.
 
     A row that holds W tokens falls back to its last W - S, S being half the window (see
     `KVCache`).
@@ -118,7 +118,7 @@ def windows(length: int, window: int | None) -> list[tuple[int, int, int]]:
 
 
 def require_memory(memory: Memory | None) -> Memory:
-    """Return the memory.
+    """Return the memory; raise an error if it is None.
 
     Raises:
         ValueError: there is none.

@@ -1,4 +1,4 @@
-"""Recurrent layers over a source and over a target, over arrays or tensors.
+"""Recurrent layers of encoder and decoder, over arrays or tensors.
 
 What a training call drops, `noise` and masks, is drawn by torch modules; over arrays there is none.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SourceLayers(Part):
-    """A stack of recurrent layers over a source, read one way or both.
+    """Recurrent encoder: a stack of layers that reads a source in one or both directions.
 
     `reversed` reads the source from its end (Sutskever et al. 2014), `bidirectional` both ways,
     each with half of the units, side by side in every layer (Schuster and Paliwal 1997; Bahdanau
@@ -36,7 +36,7 @@ class SourceLayers(Part):
     def pieces(
         self, inputs: Piece, equations: Sequence[Sequence[Equation]], directions: Sequence[bool]
     ) -> Pieces:
-        """Return the layers, and what is before them.
+        """List the input map, dropout and layers of the encoder.
 
         Args:
             inputs: makes vectors (S, L, E) of the source's values.
@@ -54,7 +54,7 @@ class SourceLayers(Part):
     def run(
         self, values: Leaf, lengths: Sequence[int], beside_first: Leaf | None = None
     ) -> tuple[Leaf, tuple[Parts, ...]]:
-        """Read sources.
+        """Encode sources; return features and the final state of each layer.
 
         Args:
             values: (S, L) of int64, or (S, L, F), padded on the right.
@@ -85,7 +85,7 @@ class SourceLayers(Part):
 
 
 class SourceVectors(Part):
-    """No layers: every place by itself, and their mean as the thought.
+    """Encoder without layers: tanh of each position's vector, and their mean as state.
 
     For sources that are vectors already, or bags of words.
 
@@ -96,12 +96,12 @@ class SourceVectors(Part):
     parts: Sequence[int]
 
     def pieces(self, inputs: Piece, begins: Widths) -> Pieces:
-        """List the input map, which gives vectors (S, L, H); `begins` is that of `Layout`."""
+        """List the input map, which gives vectors (S, L, H), for a decoder with parts `begins`."""
         self.parts = [len(parts) for parts in begins]
         return {"inputs": inputs}
 
     def run(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, tuple[Parts, ...]]:
-        """Read sources, as `SourceLayers` does."""
+        """Encode sources; see `SourceLayers.run`."""
         x = self.inputs(values)
         ops = ops_of(x)
         counts = ops.ints(x, lengths)[:, None]
@@ -112,7 +112,7 @@ class SourceVectors(Part):
 
 
 class TargetLayers(Part):
-    """A stack of recurrent layers over what has been written.
+    """Recurrent decoder: a stack of layers that reads the target.
 
     Attributes:
         input_size: the width of what the first layer reads.
@@ -123,7 +123,7 @@ class TargetLayers(Part):
     residual: bool
 
     def pieces(self, equations: Sequence[Equation]) -> Pieces:
-        """Return the layers, given the equation of each."""
+        """List the layers, given the equation of each, and their dropout."""
         cell, self.input_size = equations[0].config, equations[0].input_size
         self.residual = cell.residual
         dropout = DropoutPiece(cell.dropout, cell.dropout_shares)
@@ -140,7 +140,7 @@ class TargetLayers(Part):
     def run(
         self, x: Leaf, states: Sequence[Parts], noise: Sequence[tuple[Any, Any]]
     ) -> tuple[Leaf, tuple[Parts, ...]]:
-        """Take inputs x (B, T, E) to the last layer's h (B, T, H), and every layer's parts."""
+        """Run the decoder over x (B, T, E); return h (B, T, H) and the new states."""
         after = []
         together = zip(self.layers, states, noise, strict=True)
         for index, (layer, past, (mask, of_layer)) in enumerate(together):
@@ -156,10 +156,10 @@ class TargetLayers(Part):
 
 
 class Bridge(Part):
-    """How an encoder's last states become a decoder's first: as they are, where widths agree."""
+    """Linear maps from the encoder's final states to the decoder's initial states."""
 
     def pieces(self, widths: Sequence[Sequence[tuple[int, int]]]) -> Pieces:
-        """Return maps of the parts, given how wide each is at the end of one and in the other."""
+        """List a linear map for each part whose width differs, given pairs of widths."""
         layers = [
             Stack([Piece() if end == begin else Linear(end, begin) for end, begin in each])
             for each in widths
@@ -174,7 +174,7 @@ class Bridge(Part):
 
 
 def ragged_sequence(layer: Any, x: Leaf, lengths: Sequence[int]) -> tuple[Leaf, Parts]:
-    """Run a layer over rows of different lengths, none of which reads padding.
+    """Run a layer over rows of different lengths without reading padding.
 
     Rows are sorted by length; all of them are read up to the shortest one's end, those that are
     longer go on from there, and so forth.
@@ -211,7 +211,7 @@ def ragged_sequence(layer: Any, x: Leaf, lengths: Sequence[int]) -> tuple[Leaf, 
 
 
 def in_time(x: Leaf, spans: Iterable[tuple[int, int]]) -> list[Leaf]:
-    """Cut x (B, T, E) into spans that follow one another.
+    """Split x (B, T, E) along time into consecutive spans.
 
     It is one split, and not a slice each: the gradient of a slice is as large as all of x.
     """
@@ -220,7 +220,7 @@ def in_time(x: Leaf, spans: Iterable[tuple[int, int]]) -> list[Leaf]:
 
 
 def mirrored(lengths: Sequence[int], x: Leaf, first: int = 0) -> Leaf:
-    """Return where each place goes when sources turn around within their lengths, (S, L).
+    """Compute the indices (S, L) that reverse each source within its length.
 
     Args:
         lengths: S of them.
@@ -239,7 +239,7 @@ Widths = list[tuple[int, ...]]
 def stacked(
     cell: RecurrentConfig, size: int, copies: int = 1, beside: int = 0
 ) -> list[list[Equation]]:
-    """Return the equations of a stack of layers, each of several cells side by side.
+    """Create the equations of a stack of layers, each of several parallel cells.
 
     Args:
         cell: of each.

@@ -1,4 +1,4 @@
-"""What a decoder reads of its sources: encoded once, and shared by all rows of a source."""
+"""Encoder memory: sources encoded once and shared by all rows that read them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqgen.models.state import Rows, State
 
 @dataclasses.dataclass
 class Memory(State):
-    """Encoded sources, and which of them each row of a state reads.
+    """Encoder output of several sources, and the source that each row of a state reads.
 
     The leaves have a row a source, not a row of the state, and no call writes to them. So the
     verbs of states move `owners` alone: rows of one source attend as several queries on its one
@@ -38,7 +38,7 @@ class Memory(State):
 
     @cached_property
     def there(self) -> Leaf | None:
-        """Which places a source has, (S, L) of bool; None where every source has all."""
+        """Mask (S, L) of source positions that are not padding; None without padding."""
         size = self.width
         if min(self.lengths) == size:
             return None
@@ -47,17 +47,17 @@ class Memory(State):
 
     @property
     def width(self) -> int:
-        """L, the places that there is room for; 0 where nothing attends."""
+        """Number L of source positions including padding; 0 without attention."""
         return self.keys[0].shape[-2] if self.keys else 0
 
     def put_in_order(self) -> None:
-        """Lay out arrays of keys and values in the order in which each head is read."""
+        """Copy keys and values to contiguous memory, in the order in which heads are read."""
         self.keys, self.values = (
             tuple(map(np.ascontiguousarray, x)) for x in (self.keys, self.values)
         )
 
     def of_rows(self, x: Leaf) -> Leaf:
-        """Repeat x (S, ...), a row a source, for the rows of the state, (B, ...)."""
+        """Repeat x (S, ...), one row per source, for the rows of the state, (B, ...)."""
         if self.owners == list(range(len(self.lengths))):
             return x
         return x[self.owners]
@@ -81,7 +81,7 @@ class Memory(State):
 
     @classmethod
     def cat(cls, states: Sequence[Memory]) -> Memory:
-        """Join the rows of all; states that read the very same sources go on sharing them."""
+        """Join the rows of all states; identical sources stay shared."""
         parts = list({state._identity: state for state in states}.values())
         begins, count = {}, 0
         for part in parts:
@@ -98,7 +98,7 @@ class Memory(State):
 
     @property
     def _identity(self) -> tuple[int, ...]:
-        """What two memories of the very same sources, unchanged, have in common."""
+        """Key that is equal for two memories of the same unchanged sources."""
         return id(self.lengths), *map(id, self.tensors())
 
     def _widened(self, size: int) -> Memory:
@@ -108,7 +108,7 @@ class Memory(State):
         return dataclasses.replace(self, keys=keys, values=values)
 
     def group(self, x: Leaf) -> Leaf:
-        """Put rows (B, ...) of either engine beside those of the same source, (S, G, ...).
+        """Reshape rows (B, ...) to (S, G, ...), grouped by source.
 
         G is the most rows that one source has; places that no row takes are zero.
         """
@@ -119,14 +119,14 @@ class Memory(State):
         return x.reshape(len(self.lengths), groups, *x.shape[1:])
 
     def ungroup(self, x: Leaf) -> Leaf:
-        """Return the rows (B, ...) of what `group` put together, (S, G, ...)."""
+        """Reshape (S, G, ...) back to rows (B, ...), the inverse of `group`."""
         _, places = self._places
         flat = x.reshape(-1, *x.shape[2:])
         return flat if places is None else flat[places]
 
     @cached_property
     def _places(self) -> tuple[int, list[int] | None]:
-        """G, and each row's place among S G; None where the rows stand in that order already."""
+        """Group size G and each row's index in S G; None for indices already in order."""
         groups = max(Counter(self.owners).values())
         taken = [0] * len(self.lengths)
         places = []

@@ -1,4 +1,4 @@
-"""Encoder-decoders as torch modules; their equations are in the files of that name."""
+"""Encoder-decoders as torch modules; the equations are in the files of that name."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from seqgen.models.transformer.model import Transformer, initialise
 
 
 class EncoderDecoder(FromSource, NeuralLanguageModel):
-    """See `FromSource`; `model(targets, memory)` is the training call."""
+    """Encoder-decoder in torch; `model(targets, memory)` is the training call."""
 
     encoder: nn.Module
 
     def share(self) -> None:
-        """Let parts share the weights that the configuration says they do."""
+        """Tie the weights that the configuration declares as shared."""
         if self.config.tie_weights:
             self.embedding.weight = self.head.weight
         if self.config.shares_embeddings:
@@ -30,7 +30,7 @@ class EncoderDecoder(FromSource, NeuralLanguageModel):
             self.encoder.inputs.weight = self.embedding.weight
 
     def layers_in_order(self) -> list[list[nn.Module]]:
-        """Return the modules in groups in the order of their use: the encoder comes first.
+        """List the modules in groups in order of use: the encoder comes first.
 
         What both sides share is the decoder's.
         """
@@ -40,7 +40,7 @@ class EncoderDecoder(FromSource, NeuralLanguageModel):
 
 
 class Seq2Seq(RecurrentFromSource, ArraySteps, EncoderDecoder):
-    """The registry's `seq2seq`; see `RecurrentFromSource`."""
+    """Recurrent encoder-decoder in torch (architecture `seq2seq`)."""
 
     config: Seq2SeqConfig
     arrays = Seq2SeqArrays
@@ -51,7 +51,7 @@ class Seq2Seq(RecurrentFromSource, ArraySteps, EncoderDecoder):
 
 
 class Seq2SeqTransformer(ContextFromSource, Transformer, EncoderDecoder):
-    """The registry's `seq2seq-transformer`.
+    """Encoder-decoder transformer in torch (architecture `seq2seq-transformer`).
 
     Its decoder is `Transformer`, windows and all, whose blocks read the encoder's features too;
     their keys and values are computed once a source.

@@ -1,4 +1,4 @@
-"""The recurrent encoder-decoder, over arrays or tensors."""
+"""Recurrent encoder-decoder with attention, over arrays or tensors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Seq2SeqState(State):
-    """What a recurrent decoder hands on.
+    """State of a recurrent decoder.
 
     Attributes:
         layers: for each layer, the parts (B, H) of its cell.
@@ -50,7 +50,7 @@ class Seq2SeqState(State):
 
     @classmethod
     def cat(cls, states: Sequence[Seq2SeqState]) -> Seq2SeqState:
-        """Join rows whose sources may be of different widths."""
+        """Join rows whose sources may have different widths."""
         size = max(state.memory.width for state in states)
         return super().cat([state._widened(size) for state in states])
 
@@ -60,7 +60,7 @@ class Seq2SeqState(State):
 
 
 class RecurrentFromSource(FromSource):
-    """A recurrent decoder, and an encoder whose features it attends to or begins from.
+    """Recurrent encoder-decoder, with attention or a thought vector.
 
     With h_1 ... h_L the encoder's features, y_t the embedding of a word and s_t the decoder's
     state after it,
@@ -118,7 +118,7 @@ class RecurrentFromSource(FromSource):
 
     @property
     def step_by_step(self) -> bool:
-        """Whether a step's input depends on the step before it."""
+        """Whether a step's input depends on the step before."""
         config = self.config
         return config.input_feeding or config.coverage or config.decoder == "bahdanau"
 
@@ -132,7 +132,7 @@ class RecurrentFromSource(FromSource):
         return Memory(keys, values, self._first(final), list(lengths), list(range(len(lengths))))
 
     def _first(self, final: Sequence[Parts]) -> tuple[Parts, ...]:
-        """Return the states that the decoder begins with, given the encoder's last ones."""
+        """Compute the decoder's initial states from the encoder's final states."""
         if self.config.bridge != "input":
             return () if self.bridge is None else self.bridge(final)
         thought = self.bridge([final[-1][:1]])[0][0]  # (S, E)
@@ -169,7 +169,7 @@ class RecurrentFromSource(FromSource):
     def run(
         self, tokens: Leaf, state: Seq2SeqState | Memory | None
     ) -> tuple[Leaf, Leaf | None, Seq2SeqState]:
-        """Read tokens (B, T); return features (B, T, H), alpha (B, T, L), the state after."""
+        """Decode tokens (B, T): features (B, T, H), attention (B, T, L), new state."""
         if not isinstance(state, Seq2SeqState):
             state = self.start(state)
         x = self.embedding(tokens)  # (B, T, E)
@@ -189,7 +189,7 @@ class RecurrentFromSource(FromSource):
     def _advance(
         self, x: Leaf, state: Seq2SeqState, noise: Sequence[Any], mask: Leaf | None
     ) -> tuple[Leaf, Leaf | None, Seq2SeqState]:
-        """Take embedded words x (B, T, E), one of them where the model is `step_by_step`.
+        """Decode embedded words x (B, T, E); one of them if `step_by_step`.
 
         Args:
             x: the words.
@@ -223,14 +223,14 @@ class RecurrentFromSource(FromSource):
         return features, alpha, Seq2SeqState(layers, memory, fed, covered)
 
     def _attended(self, s: Leaf, x: Leaf, state: Seq2SeqState) -> tuple[Leaf | None, Leaf | None]:
-        """Return a (B, T, H) and alpha (B, T, L) by states s or words x; None without attention."""
+        """Attend by states s or words x: (B, T, H) and (B, T, L); None without attention."""
         if self.alignment is None:
             return None, None
         past = None if state.covered is None else state.covered[:, None]
         return read(self.alignment, s if self.config.query == "state" else x, state.memory, past)
 
     def _joined(self, parts: Sequence[Leaf]) -> Leaf:
-        """Return vectors side by side, in the type of the first."""
+        """Concatenate vectors in the data type of the first."""
         like = parts[0]
         return like if len(parts) == 1 else self.ops.join(*(self.ops.like(p, like) for p in parts))
 
@@ -311,7 +311,7 @@ SCORES = {"dot": DotScore, "general": GeneralScore, "additive": AdditiveScore}
 
 
 def score_of(layout: Layout) -> Piece | None:
-    """Return the score of a model; None without attention."""
+    """Choose the attention score of a model; None without attention."""
     config, widths = layout.config, (layout.query_size, layout.source_size)
     if config.attention == "none":
         return None

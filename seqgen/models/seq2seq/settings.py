@@ -1,4 +1,4 @@
-"""The settings of encoder-decoders, recurrent and transformer."""
+"""Settings of encoder-decoders, recurrent and transformer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DROPOUT = {
 
 @dataclass(frozen=True, kw_only=True)
 class SourceConfig(ModelConfig):
-    """What the configuration of a model with sources has besides its layers.
+    """Settings that all encoder-decoders share: source vocabulary and embeddings.
 
     A source is ids of the target's own vocabulary, unless `source_vocab_size` gives it one of its
     own or `source_features` says that it is vectors.
@@ -55,7 +55,7 @@ class SourceConfig(ModelConfig):
     def regularised(
         cls, overfitting_ratio: float, spelled: bool = False, rate_is_open: bool = False
     ) -> dict[str, Any]:
-        """Return the settings that reduce overfitting.
+        """Choose dropout and label smoothing by the overfitting ratio.
 
         A sentence has several good translations, so that certainty is discouraged too; a string
         that is spelled out, such as a date, has one.
@@ -76,12 +76,12 @@ class SourceConfig(ModelConfig):
 
     @property
     def joint(self) -> bool:
-        """Whether source and target have the same tokens."""
+        """Whether source and target share one vocabulary."""
         return self.source_vocab_size is None and self.source_features is None
 
     @property
     def shares_embeddings(self) -> bool:
-        """Whether source and target have one embedding."""
+        """Whether source and target share one embedding matrix."""
         return self.joint if self.share_embeddings is None else self.share_embeddings
 
     def shared_weights(self) -> list[list[str]]:
@@ -90,7 +90,7 @@ class SourceConfig(ModelConfig):
         return [names] if len(names) > 1 else []
 
     def source_inputs(self, width: int) -> Piece:
-        """Return the input layer of sources, to (S, L, width): an embedding, or a linear map."""
+        """Create the input layer of sources: an embedding, or a linear map of vectors."""
         if self.source_features is not None:
             return Linear(self.source_features, width)
         return Table(self.source_vocab_size or self.vocab_size, width)
@@ -98,7 +98,7 @@ class SourceConfig(ModelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Seq2SeqConfig(CellRegularisers, SourceConfig):
-    """Recurrent layers over the source, and recurrent layers over the target that begin there."""
+    """Configuration of a recurrent encoder-decoder."""
 
     recipe: ClassVar[Mapping[str, Any]] = {**SourceConfig.recipe, "lr": 1e-2}
     sizes: ClassVar[tuple[Size, ...]] = (
@@ -194,7 +194,7 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
-    """A stack of blocks over the source, and one over the target that also reads the first's.
+    """Configuration of an encoder-decoder transformer.
 
     The settings are the decoder-only transformer's, for both sides; so are the defaults, and
     what makes the form of 2017.

@@ -1,4 +1,4 @@
-"""The encoder-decoder transformer, over arrays or tensors."""
+"""Encoder-decoder transformer, over arrays or tensors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class MemoryCache(KVCache):
-    """The keys and values of what has been written, and the memory of what it is written from.
+    """KV cache of the target and memory of the source.
 
     Attributes:
         memory: with a row for each of the cache's.
@@ -63,7 +63,7 @@ class MemoryCache(KVCache):
 
 @dataclass(frozen=True)
 class Reading:
-    """What a decoder's blocks attend by: their own past, and a memory.
+    """Attention callback of a decoder: self-attention, and cross-attention to a memory.
 
     Attributes:
         self_attend: the callback for the past.
@@ -88,7 +88,7 @@ class Reading:
 
 
 class SourceAttention(Part):
-    """softmax(Q K^T / sqrt(D)) V with Q of the target, K and V of the source.
+    """Cross-attention: softmax(Q K^T / sqrt(D)) V, Q of the target, K and V of the source.
 
     K and V are made once a source, by `remember`.
     """
@@ -107,7 +107,7 @@ class SourceAttention(Part):
         }
 
     def remember(self, encoded: Leaf) -> tuple[Leaf, Leaf]:
-        """Return the keys and values (S, heads, L, D) of features (S, L, H)."""
+        """Compute the keys and values (S, heads, L, D) of encoder features (S, L, H)."""
         parts = self.ops.split(self.heads.activated(self.ops, self.key_value(encoded)), 1, 1)
         k, v = (apart(part, self.heads.numbers[0]) for part in parts)
         return self.key_norm(k), v
@@ -120,7 +120,7 @@ class SourceAttention(Part):
 
 
 class DecoderBlock(Block):
-    """A block that reads the source between its attention and its feed-forward part."""
+    """Transformer block with cross-attention between self-attention and feed-forward layer."""
 
     called_whole = False  # the memory is made with its maps before it is called
 
@@ -130,14 +130,14 @@ class DecoderBlock(Block):
 
 
 class ContextFromSource(AnchoredContext, FromSource):
-    """A decoder, windows and all, whose blocks also read the encoder's features of a source."""
+    """Transformer decoder with a sliding window and cross-attention to a source."""
 
     config: Seq2SeqTransformerConfig
     kind = DecoderBlock
 
     @staticmethod
     def encoder_of(config: Seq2SeqTransformerConfig) -> Piece:
-        """Return the encoder, as a piece of the model."""
+        """Return the encoder as a piece of the model."""
         return Made(SourceBlocks, config, config.source_inputs(config.embedding_width))
 
     encoder: SourceBlocks
@@ -157,7 +157,7 @@ class ContextFromSource(AnchoredContext, FromSource):
         return state
 
     def before_text(self, rows: int) -> Leaf:
-        """Return the tokens before the start of a text, (rows, 1), or (rows, 0) without one."""
+        """Return the decoder's start tokens, (rows, 1), or (rows, 0) without one."""
         token = self.config.decoder_start
         return self.ops.ints(self.like, [[] if token is None else [token]] * rows)
 
@@ -184,12 +184,12 @@ class ContextFromSource(AnchoredContext, FromSource):
 
 
 class SourceBlocks(Part):
-    """Blocks without a causal mask over a source: every place sees all places that are there."""
+    """Transformer encoder: blocks without a causal mask over a source."""
 
     config: Seq2SeqTransformerConfig
 
     def pieces(self, config: Seq2SeqTransformerConfig, inputs: Piece) -> Pieces:
-        """Return the blocks, and what is around them.
+        """List the blocks, input layer, positions and norms of the encoder.
 
         Args:
             config: of the model.
@@ -215,7 +215,7 @@ class SourceBlocks(Part):
         return full_attention(q, k, v, there, dropout)
 
     def run(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, tuple[()]]:
-        """Read sources.
+        """Encode sources; return features and no final states.
 
         Args:
             values: (S, L) of int64, or (S, L, F), padded on the right.
@@ -233,26 +233,26 @@ class SourceBlocks(Part):
         return self.read(values, there), ()
 
     def read(self, values: Leaf, there: Leaf | None) -> Leaf:
-        """Return features (S, L, H) of values whose places are `there`, (S, L); None for all."""
+        """Compute features (S, L, H) of values, with mask `there` (S, L) or None."""
         return self.layers(values, there)[-1]
 
     def layers(self, values: Leaf, there: Leaf | None) -> list[Leaf]:
-        """Return every block's output (S, L, H), the last normalised; see `read`."""
+        """Compute every block's output (S, L, H), the last normalised; see `read`."""
         return self.layers_by(values, lambda _, q, k, v: self.attend_to_all(q, k, v, there))
 
     def layers_by(self, values: Leaf, attend: Attend) -> list[Leaf]:
-        """Return every block's output as `layers` does, with `attend` for attention."""
+        """Compute every block's output as `layers` does, with an attention callback."""
         x, rotation = self._embedded(values)
         *features, x = stream(self, x, rotation, attend)
         return [*features, self.final_norm(x)]
 
     def _embedded(self, values: Leaf) -> tuple[Leaf, Leaf | None]:
-        """Embed values; return the blocks' input (S, L, H) and the rotations of RoPE or None."""
+        """Embed values: the blocks' input (S, L, H) and RoPE's rotations or None."""
         x, rotation = self._placed(self.inputs(values))
         return self.dropout(self.embedding_norm(x)), rotation
 
     def _placed(self, x: Leaf) -> tuple[Leaf, Leaf | None]:
-        """Add positions to vectors x (S, L, E); return (S, L, H) and RoPE's rotations or None."""
+        """Add positions to vectors x (S, L, E): (S, L, H) and RoPE's rotations or None."""
         ops, config, size = self.ops, self.config, x.shape[1]
         if config.positions == "learned":
             if size > config.source_window:

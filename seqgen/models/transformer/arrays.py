@@ -1,4 +1,4 @@
-"""The decoder-only transformer over arrays."""
+"""Decoder-only transformer over NumPy arrays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FEW_TOKENS, MOST_TOKENS = 128, 64
 
 
 class TransformerArrays(AnchoredContext, NeuralArrays):
-    """The transformer of `Transformer`, see there.
+    """Decoder-only transformer over NumPy arrays; see `Transformer`.
 
     Args:
         config: of the model.
@@ -78,7 +78,7 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
         state: KVCache,
         tokens: tuple[Sequence[int], Sequence[int], Sequence[int]],
     ) -> np.ndarray:
-        """Run the program on tokens (N, 1, H), of which each is a row there; see `_past_of`."""
+        """Run the native program on tokens (N, 1, H), one row each; see `_past_of`."""
         inputs, y = [x] if rotation is None else [x, rotation], np.empty_like(x)
         for begin in range(0, len(y), MOST_TOKENS):
             some = slice(begin, begin + MOST_TOKENS)
@@ -116,7 +116,7 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
 
     @functools.cached_property
     def program(self) -> Program | None:
-        """The blocks' step of one token in one call; None where NumPy takes it."""
+        """Native program of one token through all blocks; None without the library."""
         if self.config.span(0) != self.config.span(self.config.num_layers - 1):
             return None  # the library has one start of a row for all layers
         shapes, recording = [(1, self.config.hidden_size)], Recording()
@@ -131,7 +131,7 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
     def _past_of(
         self, state: KVCache, rows: Sequence[int], starts: Sequence[int], ends: Sequence[int]
     ) -> Past:
-        """Lay out for the library what tokens read of a cache.
+        """Lay out the cache for the native library: for each token the slots it attends to.
 
         Args:
             state: the cache.

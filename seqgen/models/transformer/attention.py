@@ -1,4 +1,4 @@
-"""Attention over a whole window: causal, and over all that is there."""
+"""Attention kernels in torch: causal, and bidirectional with a padding mask."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST_DENSE = 1024
 def causal_attention(
     q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0, span: int | None = None
 ) -> Tensor:
-    """Return softmax(Q K^T / sqrt(D)) V, each position seeing itself and those before it.
+    """Compute causal attention softmax(Q K^T / sqrt(D)) V.
 
     Torch's kernel never holds the weights (T, T) but makes them again for the gradient, which
     under bf16 is very slow on a CPU (eight times the two batched products), so there they are
@@ -52,7 +52,7 @@ def causal_attention(
 def full_attention(
     q: Tensor, k: Tensor, v: Tensor, there: Tensor | None, dropout: float = 0.0
 ) -> Tensor:
-    """Return softmax(Q K^T / sqrt(D)) V, each query seeing every key that is there.
+    """Compute attention softmax(Q K^T / sqrt(D)) V to all keys that are not masked.
 
     Args:
         q: queries (B, heads, T, D).
@@ -71,7 +71,7 @@ def full_attention(
 
 
 def for_each_query(q: Tensor, x: Tensor) -> Tensor:
-    """Return keys or values x (B, heads, L, D) with as many heads as the queries q.
+    """Repeat keys or values x (B, heads, L, D) to the number of query heads.
 
     Where there are fewer, each is read by as many neighbouring heads of queries.
     """
@@ -79,7 +79,7 @@ def for_each_query(q: Tensor, x: Tensor) -> Tensor:
 
 
 def _dropping(weights: Tensor, v: Tensor, p: float) -> Tensor:
-    """Drop attention weights (B, heads, T, L), then average values as torch's kernel does."""
+    """Apply dropout to attention weights (B, heads, T, L), then average values."""
 
     def draw(shape: Sequence[int], generator: torch.Generator | None) -> Tensor:
         return weights.new_empty(shape).bernoulli_(1 - p, generator=generator)
@@ -88,7 +88,7 @@ def _dropping(weights: Tensor, v: Tensor, p: float) -> Tensor:
 
 
 def _keeps_weights(q: Tensor, k: Tensor) -> bool:
-    """Return whether two batched products beat torch's kernel: training in bf16 on a CPU."""
+    """Check whether two batched products beat torch's kernel: training in bf16 on a CPU."""
     in_bf16 = torch.is_autocast_enabled("cpu") and q.device.type == "cpu"
     short = max(q.shape[-2], k.shape[-2]) <= LONGEST_DENSE
     return in_bf16 and short and torch.is_grad_enabled()

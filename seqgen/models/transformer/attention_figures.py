@@ -1,4 +1,4 @@
-"""What the heads of a transformer read of windows of text, over arrays or tensors.
+"""Attention statistics of every transformer head on windows of text.
 
 A decoder sees what is before a position, a masked model all of its row.
 """
@@ -20,7 +20,7 @@ LEAST = 1e-37  # whose logarithm is finite in float32
 
 
 class AttendingModel(Protocol):
-    """An `AnchoredContext` or a `MaskedModel`, which say what the methods return."""
+    """Protocol of models whose attention can be observed: `AnchoredContext`, `MaskedModel`."""
 
     config: TransformerConfig
 
@@ -31,7 +31,7 @@ class AttendingModel(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class HeadFigures:
-    """How peaked a head's attention is, as a mean over windows and positions.
+    """Attention entropy and softmax gradient of a head, averaged over windows and positions.
 
     Attributes:
         layer: from 0.
@@ -56,7 +56,7 @@ class HeadFigures:
 
 @without_gradients
 def attention_figures(model: AttendingModel, tokens: Leaf) -> list[HeadFigures]:
-    """Return the figures of every head on windows (B, T) of text."""
+    """Compute the attention statistics of every head on windows (B, T) of text."""
     gain, figures = plain_gain(model), []
 
     def see(layer: int, q: Leaf, k: Leaf, own: Leaf) -> None:
@@ -84,7 +84,7 @@ def attention_figures(model: AttendingModel, tokens: Leaf) -> list[HeadFigures]:
 
 @without_gradients
 def attention_weights(model: AttendingModel, tokens: Leaf) -> list[np.ndarray]:
-    """Return for each layer the weights (heads, T, T) of a window (1, T) of tokens, in float64."""
+    """Compute each layer's attention weights (heads, T, T) of a window (1, T), in float64."""
     layers: list[np.ndarray] = []
 
     def see(layer: int, q: Leaf, k: Leaf, own: Leaf) -> None:
@@ -100,7 +100,7 @@ def features_seen(
     see: Callable[[int, Leaf, Leaf, Leaf], None] = lambda *_: None,
     gain: float = 1.0,
 ) -> Leaf:
-    """Return the features (B, T, H) of windows (B, T), and show the weights of attention.
+    """Compute the features (B, T, H) of windows, with a callback that gets attention weights.
 
     Args:
         model: the transformer.
@@ -118,7 +118,7 @@ def features_seen(
 
 
 def weights_of(model: AttendingModel, layer: int, q: Leaf, k: Leaf) -> Leaf:
-    """Return softmax(Q K^T / sqrt(D)) (B, heads, T, T) over what each position of a layer sees.
+    """Compute the attention weights softmax(Q K^T / sqrt(D)) (B, heads, T, T) of a layer.
 
     Keys may have fewer heads than queries.
     """
@@ -126,7 +126,7 @@ def weights_of(model: AttendingModel, layer: int, q: Leaf, k: Leaf) -> Leaf:
 
 
 def uniform_entropy(model: AttendingModel, layer: int, q: Leaf) -> float:
-    """Return the mean entropy of positions that read all they see alike, in nats."""
+    """Compute the mean entropy of uniform attention over visible positions, in nats."""
     seen, length = _seen(model, layer, q), q.shape[-2]
     if seen is None:
         return math.log(length)
@@ -138,10 +138,10 @@ def _seen(model: AttendingModel, layer: int, q: Leaf) -> Leaf | None:
 
 
 def plain_gain(model: AttendingModel) -> float:
-    """Return the factor of the blocks' queries that makes attention softmax(Q K^T)."""
+    """Compute the query factor that undoes the scale: attention becomes softmax(Q K^T)."""
     return math.sqrt(model.config.head_width) / query_gain(model.config)
 
 
 def _for_each(q: Leaf, x: Leaf) -> Leaf:
-    """Return keys or values x (B, heads, L, D) with as many heads as the queries q."""
+    """Repeat keys or values x (B, heads, L, D) to the number of query heads."""
     return x[:, [head * x.shape[1] // q.shape[1] for head in range(q.shape[1])]]

@@ -1,4 +1,4 @@
-"""What a transformer reads, and how: its embeddings, its blocks, and the anchored window."""
+"""Transformer forward pass with embeddings, blocks, KV cache and sliding window."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SKIMMED = 8192
 
 @dataclass
 class Appending:
-    """Attention of new tokens to a KV cache, which takes their keys and values.
+    """Attention callback that appends new keys and values to a KV cache.
 
     Attributes:
         attend: see `AnchoredContext.attend_to_past`.
@@ -60,14 +60,14 @@ class Appending:
         return self.attend(q, keys[:, :, begin:end], values[:, :, begin:end], seen)
 
     def tokens(self) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-        """Return of each token its row, the first slot that it sees, and what follows its own."""
+        """List the row, first visible slot and last visible slot + 1 of each token."""
         rows, end, length = range(len(self.state.starts)), self.state.end, self.length
         return _spread(rows, self.state.starts, range(end - length + 1, end + 1))
 
 
 @dataclass
 class FallingBack:
-    """Attention over the rows of a KV cache that must be recomputed.
+    """Attention callback that recomputes the windows of some rows of a KV cache.
 
     Attributes:
         attend: see `AnchoredContext.attend_within`.
@@ -86,7 +86,7 @@ class FallingBack:
         return self.attend(layer, q, k, v)
 
     def tokens(self) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-        """See `Appending.tokens`."""
+        """List the row, first visible slot and last visible slot + 1 of each token."""
         begin, end = self.state.starts[self.rows[0]], self.state.end
         return _spread(self.rows, [begin] * len(self.rows), range(begin + 1, end + 1))
 
@@ -94,7 +94,7 @@ class FallingBack:
 def _spread(
     rows: Sequence[int], starts: Sequence[int], ends: Sequence[int]
 ) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-    """Repeat rows and starts for every token of a row, where all rows have the same ends."""
+    """Repeat rows and starts for every token of a row, all rows having the same ends."""
     if len(ends) == 1:
         return rows, starts, [*ends] * len(rows)
     rows, starts = ([number for number in x for _ in ends] for x in (rows, starts))
@@ -102,7 +102,7 @@ def _spread(
 
 
 class AnchoredContext:
-    """A transformer's work on tokens, over arrays or tensors as its parts are.
+    """Transformer over an anchored window: a full row is recomputed from its last tokens.
 
     Past its window W its context is anchored: a row that holds W tokens falls back to its last
     W - S, computed afresh at positions 0 on, then takes the next token. So what a prediction
@@ -137,18 +137,18 @@ class AnchoredContext:
         raise NotImplementedError
 
     def attend_within(self, layer: int, q: Leaf, k: Leaf, v: Leaf) -> Leaf:
-        """Attend from each position of windows that nothing comes before to those up to it."""
+        """Compute causal attention of a layer within windows that start at position 0."""
         raise NotImplementedError
 
     def attending(self, attend: Attend, state: KVCache, rows: Sequence[int]) -> Attend:
-        """Return the callback for attention when the blocks run on some rows of the state.
+        """Wrap the attention callback of a call on some rows; subclasses add cross-attention.
 
         A model whose blocks read something else besides overrides this.
         """
         return attend
 
     def start(self, batch: int, stride: int | None = None) -> KVCache:
-        """Return the state of `batch` rows that have read nothing; see `InferenceModel.start`."""
+        """Create an empty cache of `batch` rows; see `InferenceModel.start`."""
         config = self.config
         stride = max(1, config.window // 2) if stride is None else stride
         if not 1 <= stride <= config.window:
@@ -157,7 +157,7 @@ class AnchoredContext:
         return empty_cache(batch, config.num_layers, heads, config.head_width, stride, self.like)
 
     def features_at(self, tokens: Leaf, positions: Leaf, attend: Attend) -> Leaf:
-        """Return the features (B, T, H) of tokens (B, T) at positions ([B,] T), by `attend`."""
+        """Compute features (B, T, H) of tokens (B, T) at positions ([B,] T)."""
         return self.stacked(*self.embedded(tokens, positions), attend)
 
     def embedded(self, tokens: Leaf, positions: Leaf) -> tuple[Leaf, Leaf | None]:
@@ -168,32 +168,32 @@ class AnchoredContext:
         return self.dropout(self.embedding_norm(x)), rotation
 
     def stacked(self, x: Leaf, rotation: Leaf | None, attend: Attend) -> Leaf:
-        """Run the blocks on x (B, T, H)."""
+        """Run all blocks and the final norm on x (B, T, H)."""
         *_, x = stream(self, x, rotation, attend)
         return self.final_norm(x)
 
     def in_window(self, tokens: Leaf) -> tuple[Leaf, Leaf | None]:
-        """Embed tokens (B, T) that nothing comes before; see `embedded`."""
+        """Embed tokens (B, T) at positions 0 on; see `embedded`."""
         if tokens.shape[1] > self.window:
             raise ValueError(f"{tokens.shape[1]} tokens do not fit the window {self.window}")
         return self.embedded(tokens, self.ops.count(tokens, tokens.shape[1]))
 
     def features_by(self, tokens: Leaf, attend: Attend) -> Leaf:
-        """Return the features (B, T, H) of windows (B, T), with `attend` for causal attention."""
+        """Compute features (B, T, H) of windows (B, T) with a causal attention callback."""
         return self.stacked(*self.in_window(tokens), attend)
 
     def seen(self, layer: int, places: Leaf) -> Leaf | None:
-        """Return which places (T,) of a window each sees, (T, T); None where each sees all."""
+        """Compute the causal mask (T, T) of a layer; None if every place sees all."""
         return seen_from(places, places, self.config.span(layer))
 
     def layer_features(self, tokens: Leaf) -> list[Leaf]:
-        """See `HiddenStateModel.layer_features`."""
+        """Compute every block's output; see `HiddenStateModel.layer_features`."""
         x, rotation = self.in_window(tokens)
         *features, x = stream(self, x, rotation, self.attend_within)
         return [*features, self.final_norm(x)]
 
     def read(self, tokens: Leaf, state: KVCache) -> tuple[Leaf, KVCache]:
-        """Run tokens (B, T) after what the cache holds, letting full rows fall back."""
+        """Run tokens (B, T) after the cached ones, sliding the window of full rows."""
         pieces = []
         while tokens.shape[1]:
             lengths = [state.length(row) for row in range(tokens.shape[0])]
@@ -209,7 +209,7 @@ class AnchoredContext:
         return self.ops.along(1, *pieces) if len(pieces) > 1 else pieces[0], state
 
     def _extend(self, tokens: Leaf, state: KVCache) -> Leaf:
-        """Run tokens (B, T) that fit every row's window, after what the cache holds."""
+        """Run tokens (B, T) that fit every row's window, after the cached ones."""
         ops = self.ops
         state.append(tokens)
         length, end = tokens.shape[1], state.end
@@ -230,7 +230,7 @@ class AnchoredContext:
         return self.features_at(tokens, positions, self.attending(attend, state, rows))
 
     def _skim(self, tokens: Leaf, state: KVCache) -> Leaf:
-        """Take as many whole strides of tokens (B, T) as fit one batch, all rows being full.
+        """Run several strides of tokens (B, T) as parallel windows, all rows being full.
 
         The windows that sliding would come to depend on tokens alone, so they run side by side.
         What is left is full rows again, of which the next slide needs only the tokens.
@@ -251,7 +251,7 @@ class AnchoredContext:
         return features[:, window - stride :].reshape(batch, count * stride, -1)
 
     def slide(self, state: KVCache) -> None:
-        """Let every full row fall back to its last W - S tokens, at positions 0 on."""
+        """Recompute every full row from its last W - S tokens, at positions 0 on."""
         full = [r for r in range(len(state.starts)) if state.length(r) == self.window]
         start, end = state.end - (self.window - state.stride), state.end
         state.rewritten(full)

@@ -1,4 +1,4 @@
-"""The equations of a transformer, over arrays or tensors.
+"""Equations of a transformer, over arrays or tensors.
 
 Each `Part` is over what its `ops` are for.
 """
@@ -46,7 +46,7 @@ ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class Heads:
-    """The number, width and scale of a layer's attention heads.
+    """Number, width and scale of a layer's attention heads.
 
     Attributes:
         index: of the layer.
@@ -64,26 +64,26 @@ class Heads:
 
     @classmethod
     def of(cls, config: TransformerConfig, index: int) -> Heads:
-        """Return the heads of a layer of a configuration."""
+        """Read the heads of a layer from a configuration."""
         numbers = config.num_heads, config.kv_heads, config.kv_heads
         return cls(index, numbers, config.head_width, query_gain(config), config.qkv_activation)
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The widths of all heads of Q, K and V."""
+        """Total width of the heads of Q, K and V."""
         return tuple(number * self.width for number in self.numbers)
 
     def activated(self, ops: Ops, x: Leaf) -> Leaf:
-        """Return phi(x)."""
+        """Apply phi to queries, keys or values."""
         return x if self.phi is None else getattr(ops, self.phi)(x)
 
     def amplified(self, q: Leaf) -> Leaf:
-        """Return the queries that meet keys."""
+        """Multiply queries by the gain."""
         return q if self.gain == 1 else q * self.gain
 
 
 def query_gain(config: TransformerConfig) -> float:
-    """Return the factor of queries that undoes the scale of attention if a model has none.
+    """Compute the query factor: sqrt(D) for a model that does not scale attention, else 1.
 
     Whatever attends divides by sqrt(D), so without that scale queries are sqrt(D) times as large.
     """
@@ -91,18 +91,18 @@ def query_gain(config: TransformerConfig) -> float:
 
 
 def apart(x: Leaf, heads: int) -> Leaf:
-    """Return x (B, T, heads D) as (B, heads, T, D)."""
+    """Split heads: reshape x (B, T, heads D) to (B, heads, T, D)."""
     return x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
 
 
 def together(x: Leaf) -> Leaf:
-    """Return x (B, heads, T, D) as (B, T, heads D)."""
+    """Merge heads: reshape x (B, heads, T, D) to (B, T, heads D)."""
     x = x.swapaxes(1, 2)
     return x.reshape(*x.shape[:2], -1)
 
 
 class Attention(Part):
-    """softmax(Q K^T / sqrt(D)) V over several heads (Vaswani et al. 2017, section 3.2)."""
+    """Multi-head attention softmax(Q K^T / sqrt(D)) V (Vaswani et al. 2017, section 3.2)."""
 
     heads: Heads
 
@@ -127,13 +127,13 @@ class Attention(Part):
 
 
 def seen_from(queries: Leaf, keys: Leaf, span: int | None) -> Leaf:
-    """Return which keys (n) each query (T) sees, (T, n): none after it, and the last `span`."""
+    """Compute the causal mask (T, n), limited to the last `span` keys if it is given."""
     seen = keys <= queries[:, None]
     return seen if span is None else seen & (keys > queries[:, None] - span)
 
 
 def full_weights(q: Leaf, k: Leaf, there: Leaf | None) -> Leaf:
-    """Return the weights (B, heads, T, L) of attention.
+    """Compute the attention weights (B, heads, T, L) by softmax.
 
     Args:
         q: queries (B, heads, T, D).
@@ -145,7 +145,7 @@ def full_weights(q: Leaf, k: Leaf, there: Leaf | None) -> Leaf:
 
 
 class FeedForward(Part):
-    """W2 phi(W1 x), or W2 (phi(W1 x) * W3 x) for the gated forms (Shazeer 2020).
+    """Feed-forward layer W2 phi(W1 x), or gated W2 (phi(W1 x) * W3 x) (Shazeer 2020).
 
     Attributes:
         activation: a name of `ACTIVATIONS`.
@@ -154,7 +154,7 @@ class FeedForward(Part):
     activation: str
 
     def pieces(self, size: int, inner: int, activation: str, bias: bool) -> Pieces:
-        """Return the maps, from x of a size to a width between them, and back."""
+        """List the linear maps from width `size` to `inner` and back."""
         self.activation, widths = activation, (inner,) * (1 + ACTIVATIONS[activation][1])
         maps = Linear(size, sum(widths), bias, widths)
         return {"inner": maps, "output": Linear(inner, size, bias)}
@@ -169,7 +169,7 @@ class FeedForward(Part):
 
 
 class Block(Part):
-    """What a stack makes of its stream x (B, T, H) again and again.
+    """Transformer block: attention, optional cross-attention, and feed-forward layer.
 
     Attention, in a decoder what is read of the source, and the feed-forward layer, each as
     x + part(norm(x)); or norm(x + part(x)), as in 2017.
@@ -207,7 +207,7 @@ class Block(Part):
 
 
 def head_norm(config: TransformerConfig) -> Piece:
-    """Return the normalisation of queries, or of keys."""
+    """Return the normalisation of queries or keys, if there is any."""
     return Norm("rmsnorm", config.head_width, config.norm_eps) if config.qk_norm else Piece()
 
 
@@ -217,7 +217,7 @@ def norm_of(config: TransformerConfig) -> Piece:
 
 
 def stream(p: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Iterator[Leaf]:
-    """Yield the stream (B, T, H) after each block of a stack p, which x enters.
+    """Yield the residual stream (B, T, H) after each block of a stack p.
 
     With dense connections, what follows block i is y_i = sum_{j <= i} w_ij x_j: x_0 enters the
     stack, and x_j is what block j makes of y_{j-1} (Pagliardini et al. 2024, "DenseFormer").
@@ -232,7 +232,7 @@ def stream(p: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Iterator[L
 
 
 def stack_pieces(config: TransformerConfig, kind: type[Block], layers: int, window: int) -> Pieces:
-    """List the pieces of a stack of blocks, for `window` positions.
+    """List the pieces of a stack of blocks for `window` positions.
 
     At first each block reads the one below it alone: so begin the w_ij of `stream`.
     """

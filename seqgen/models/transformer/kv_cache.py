@@ -1,4 +1,4 @@
-"""The keys and values of a transformer's past, in one block for all rows."""
+"""KV cache: keys and values of past tokens, in one block for all rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FEWEST_SLOTS = 256
 
 @dataclasses.dataclass
 class KVCache(State):
-    """Each row's last tokens with their keys and values.
+    """Last tokens of each row with their keys and values.
 
     Slots are shared: every row's newest token lies in slot `end - 1`, and row r's window begins
     in slot `starts[r]`, so its tokens stand at positions 0 .. end - 1 - starts[r]. Slots before
@@ -45,11 +45,11 @@ class KVCache(State):
     shared: np.ndarray | None = dataclasses.field(default=None, metadata=NOTE)
 
     def length(self, row: int) -> int:
-        """Return how many tokens the window of `row` holds."""
+        """Count the tokens in the window of `row`."""
         return self.end - self.starts[row]
 
     def append(self, tokens: Leaf) -> None:
-        """Take the next slots for tokens (B, T); their keys and values are yet to be written."""
+        """Append tokens (B, T), whose keys and values are written later."""
         more = tokens.shape[1]
         if self.end + more > self.tokens.shape[1]:
             self._relocate(_capacity(self.end - min(self.starts) + more))
@@ -57,7 +57,7 @@ class KVCache(State):
         self.end += more
 
     def _relocate(self, capacity: int, rows: Rows | None = None) -> None:
-        """Move what is used, of all rows or of `rows`, to the front of new blocks."""
+        """Move the used slots, of all rows or of `rows`, to the front of new blocks."""
         first = min(self.starts, default=self.end)
         picked = slice(None) if rows is None else rows
 
@@ -74,12 +74,12 @@ class KVCache(State):
             self.shared = np.maximum(self.shared - first, 0)
 
     def _set(self, changed: Callable[[Leaf], Leaf]) -> None:
-        """Replace every block by what it becomes."""
+        """Apply a function to every block and store the results."""
         self.tokens = changed(self.tokens)
         self.keys, self.values = tuple(map(changed, self.keys)), tuple(map(changed, self.values))
 
     def rewritten(self, rows: Rows) -> None:
-        """Forget what `rows` share with others: their slots are written anew."""
+        """Mark `rows` as no longer shared, since their slots are overwritten."""
         if self.shared is not None:
             rows = list(rows)
             self.shared[rows, :] = self.shared[:, rows] = 0
@@ -107,7 +107,7 @@ class KVCache(State):
 
     @property
     def origins(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """For each row, one before it that holds the same as long as any does, and up to where.
+        """For each row, the earlier row with the longest shared prefix, and the prefix's end.
 
         None where no two rows are known to hold the same.
         """
@@ -118,7 +118,7 @@ class KVCache(State):
         return rows, np.take_along_axis(earlier, rows[:, None], 1)[:, 0]
 
     def _shared_by(self, rows: Sequence[int]) -> np.ndarray:
-        """Return `shared` of the rows that `select` is asked for."""
+        """Select rows and columns of `shared` for `select`."""
         known = self.shared
         if known is None:
             known = np.zeros((len(self.starts),) * 2, dtype=np.int64)
@@ -126,7 +126,7 @@ class KVCache(State):
         return known[np.ix_(rows, rows)]
 
     def _overwrite(self, targets: Sequence[int], sources: Sequence[int]) -> None:
-        """Make rows `targets` those of `sources`, from the slot where each two parted."""
+        """Copy rows `sources` to `targets` in place, from the first slot that differs."""
         firsts = [0] * len(targets)
         if self.shared is not None:
             firsts = self.shared[targets, sources].tolist()
@@ -186,17 +186,17 @@ class KVCache(State):
 
 
 def _in_one_piece(x: Leaf) -> bool:
-    """Return whether x is an array whose numbers lie side by side."""
+    """Check whether x is a C-contiguous NumPy array."""
     return isinstance(x, np.ndarray) and x.flags.c_contiguous
 
 
 def _slots(x: Leaf, begin: int, end: int) -> Leaf:
-    """Return some slots of tokens (B, C), or of keys or values (B, heads, C, D)."""
+    """Slice slots of tokens (B, C), or of keys or values (B, heads, C, D)."""
     return x[:, begin:end] if x.ndim == 2 else x[:, :, begin:end]
 
 
 def _capacity(slots: int) -> int:
-    """Return how many slots to take where so many are needed at once.
+    """Compute the number of slots to allocate when `slots` are needed.
 
     Doubling makes the copying a constant share of the work.
     """
@@ -204,7 +204,7 @@ def _capacity(slots: int) -> int:
 
 
 def _with_more_rows(x: Leaf, rows: int) -> np.ndarray | None:
-    """Return the first rows of the block that x is the beginning of; None if it has fewer."""
+    """Extend the view x to more rows of its base array; None if it has fewer."""
     whole = x.base if isinstance(x, np.ndarray) else None
     if not isinstance(whole, np.ndarray) or len(whole) < rows:
         return None
@@ -213,7 +213,7 @@ def _with_more_rows(x: Leaf, rows: int) -> np.ndarray | None:
 
 
 def _empty(like: Leaf, rows: int, capacity: int) -> Leaf:
-    """Return a block like another with so many rows and slots."""
+    """Allocate a block like another, with `rows` rows and `capacity` slots."""
     shape = list(like.shape)
     shape[0], shape[1 if like.ndim == 2 else 2] = rows, capacity
     return ops_of(like).empty(like, *shape)
@@ -222,7 +222,7 @@ def _empty(like: Leaf, rows: int, capacity: int) -> Leaf:
 def empty_cache(
     batch: int, layers: int, heads: int, width: int, stride: int, like: Leaf
 ) -> KVCache:
-    """Return a cache without slots for `batch` rows, with the type and device of `like`."""
+    """Create a cache without slots for `batch` rows, with the data type and device of `like`."""
     ops = ops_of(like)
     blocks = tuple(ops.empty(like, batch, heads, 0, width) for _ in range(layers))
     tokens = ops.ints(like, []).reshape(batch, 0)

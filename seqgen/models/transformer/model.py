@@ -1,4 +1,4 @@
-"""The decoder-only transformer, from its form of 2017 over GPT-2's to Llama's."""
+"""Decoder-only transformer in torch, from the form of 2017 over GPT-2 to Llama."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def initialise(network: nn.Module, config: TransformerConfig) -> None:
-    """Draw the weights of a stack of blocks and of what stands around it; see `Transformer`."""
+    """Draw the initial weights of a transformer; see `Transformer`."""
     into_stream = 0.02 / math.sqrt(2 * config.num_layers)
     for name, part in network.named_modules():
         if isinstance(part, nn.Embedding):
@@ -43,7 +43,7 @@ def initialise(network: nn.Module, config: TransformerConfig) -> None:
 
 
 class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
-    """The registry's `transformer`; its context is anchored, see `AnchoredContext`.
+    """Decoder-only transformer in torch (architecture `transformer`).
 
     Initialisation is GPT-2's (Radford et al. 2019): normal with deviation 0.02, and with
     0.02 / sqrt(2 layers) for the maps into the residual stream; for norm_position=post it is
@@ -93,7 +93,7 @@ class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
         return self.read(tokens, state)
 
     def over_tensors(self, x: Tensor, rotation: Tensor | None) -> Tensor:
-        """Run the blocks on windows that nothing comes before.
+        """Run the blocks on windows at position 0; the part that is compiled.
 
         The embedding stays outside: its gradient, compiled, is added up in no fixed order.
         """

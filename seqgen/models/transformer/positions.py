@@ -1,4 +1,4 @@
-"""How positions enter a transformer: sinusoids, and rotations."""
+"""Position encodings of a transformer: sinusoids, and rotations (RoPE)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def waves_of(ops: Ops, config: TransformerConfig, length: int) -> Leaf:
-    """Return the sinusoids or rotations of `length` positions, (length, ...) of float32."""
+    """Compute the sinusoids or RoPE rotations of `length` positions, (length, ...) of float32."""
     if config.positions == "rope":
         scaling = scaling_of(config)
         return rotations(ops, length, config.head_width, config.rope_theta, scaling)
@@ -21,7 +21,7 @@ def waves_of(ops: Ops, config: TransformerConfig, length: int) -> Leaf:
 
 
 def scaling_of(config: TransformerConfig) -> RopeScaling | None:
-    """Return the scaling of RoPE for texts longer than those of training; None without one."""
+    """Read RoPE's scaling for long texts from a configuration; None without one."""
     if config.rope_scaling is None:
         return None
     factors = config.rope_factor, config.rope_low_factor, config.rope_high_factor
@@ -30,7 +30,7 @@ def scaling_of(config: TransformerConfig) -> RopeScaling | None:
 
 
 def sinusoids(ops: Ops, length: int, size: int) -> Leaf:
-    """Return the position encodings (length, size) of Vaswani et al. (2017), section 3.5.
+    """Compute the position encodings (length, size) of Vaswani et al. (2017), section 3.5.
 
     Dimension 2 i of position p is sin(p / 10000^(2 i / size)), and 2 i + 1 the cosine.
     """
@@ -40,7 +40,7 @@ def sinusoids(ops: Ops, length: int, size: int) -> Leaf:
 
 @dataclass(frozen=True)
 class RopeScaling:
-    """How a model that was trained on short texts turns longer ones.
+    """Scaling of RoPE for texts longer than those of training: linear, llama3 or yarn.
 
     Attributes:
         kind: "linear" divides every rate by `factor` (Chen et al. 2023); "llama3" only those of
@@ -64,7 +64,7 @@ class RopeScaling:
     gain: float = 1.0
 
     def rates(self, rate: Leaf) -> Leaf:
-        """Return the rates (D / 2), in radians a position, after scaling."""
+        """Scale the rotation rates (D / 2), in radians per position."""
         slow = rate / self.factor
         if self.kind == "linear":
             return slow
@@ -72,7 +72,7 @@ class RopeScaling:
         return kept * rate + (1 - kept) * slow
 
     def kept(self, rate: Leaf) -> Leaf:
-        """Return the share of each rate (D / 2) that is left as it is, from 0 to 1."""
+        """Compute the unscaled share of each rate (D / 2), from 0 to 1."""
         if self.kind == "yarn":
             first, last = (self._pair(waves, len(rate)) for waves in (self.high, self.low))
             first, last = max(math.floor(first), 0), min(math.ceil(last), 2 * len(rate) - 1)
@@ -82,19 +82,19 @@ class RopeScaling:
         return ((waves - self.low) / (self.high - self.low)).clip(0, 1)
 
     def _pair(self, waves: float, pairs: int) -> float:
-        """Return which of a head's pairs has so many waves in the original window."""
+        """Find the pair of a head that makes so many waves in the original window."""
         return pairs * math.log(self.original / (waves * 2 * math.pi)) / math.log(self.theta)
 
 
 def rates(ops: Ops, theta: float, size: int) -> Leaf:
-    """Return the rates (D / 2) by which the pairs of a head turn, in radians a position."""
+    """Compute RoPE's rotation rates (D / 2), in radians per position."""
     return theta ** (-ops.floats(size, 2) / size)
 
 
 def rotations(
     ops: Ops, length: int, size: int, theta: float, scaling: RopeScaling | None = None
 ) -> Leaf:
-    """Return cosines and sines (length, 2, size / 2) for `rotate` (Su et al. 2021)."""
+    """Compute cosines and sines (length, 2, size / 2) for `rotate` (Su et al. 2021)."""
     rate = rates(ops, theta, size)
     angle = ops.floats(length)[:, None] * (rate if scaling is None else scaling.rates(rate))
     turned = ops.stack(1, ops.cos(angle), ops.sin(angle))
@@ -102,7 +102,7 @@ def rotations(
 
 
 def rotate(x: Leaf, rotation: Leaf) -> Leaf:
-    """Turn each pair (x_i, x_{i + D/2}) by its position's angle (RoPE, in Llama's order).
+    """Rotate each pair (x_i, x_{i + D/2}) by its position's angle (RoPE, in Llama's order).
 
     Args:
         x: (B, heads, T, D).

@@ -1,4 +1,4 @@
-"""The settings of a transformer: its size, and which of its historical forms it has."""
+"""Settings of a transformer: its size and its variant, from 2017 to Llama."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ QUANT_BLOCK = 256
 
 
 def quantizable(width: int) -> int:
-    """Return the width of a new model's feed-forward layers: from 1,024 on, a multiple of 256."""
+    """Round a feed-forward width from 1,024 on to a multiple of 256, for K-quants."""
     return width if width < 4 * QUANT_BLOCK else QUANT_BLOCK * round(width / QUANT_BLOCK)
 
 
 def _size(layers: int, heads: int, width: int, window: int, **least: float) -> Size:
-    """Return a size, and what of tokens and text it needs at least."""
+    """Create a `Size` of a transformer, with the tokens and text that it needs at least."""
     shape = {"num_layers": layers, "num_heads": heads, "hidden_size": width, "seq_len": window}
     return Size(shape, **least)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(ModelConfig):
-    """A stack of self-attention and feed-forward blocks; `recipe` is how it is trained by default.
+    """Configuration of a decoder-only transformer.
 
     The defaults are those of recent models (RoPE, RMSNorm, SwiGLU, QK-norm). The 2017 form
     (Vaswani et al.): positions=sinusoidal norm=layernorm norm_position=post activation=relu
@@ -201,17 +201,17 @@ class TransformerConfig(ModelConfig):
         return batch_size * seq_len * self.hidden_size**2 >= 1 << 22
 
     def span(self, layer: int) -> int | None:
-        """Return how many tokens a position attends to, itself included; None for all before it."""
+        """Return a layer's attention span in tokens, itself included; None for no limit."""
         return None if layer < self.full_layers else self.sliding_window
 
     @property
     def embedding_width(self) -> int:
-        """Width of the embeddings of tokens."""
+        """Width of the token embeddings."""
         return self.hidden_size - (self.position_size or 0)
 
     @property
     def position_width(self) -> int:
-        """Width of the vectors of positions."""
+        """Width of the position vectors."""
         return self.position_size or self.hidden_size
 
     @property

@@ -1,1 +1,1 @@
-"""The neural network over the last few tokens."""
+"""Feed-forward language model over a window of tokens."""

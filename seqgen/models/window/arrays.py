@@ -1,4 +1,4 @@
-"""The network over the last few tokens, over arrays."""
+"""Feed-forward language model over a window of tokens, over NumPy arrays."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from seqgen.models.window.equations import OverWindow
 
 
 class WindowArrays(OverWindow, NeuralArrays):
-    """`OverWindow` over arrays."""
+    """Feed-forward window model over NumPy arrays; see `OverWindow`."""

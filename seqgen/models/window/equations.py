@@ -1,4 +1,4 @@
-"""The network over the last few tokens, over arrays or tensors (Bengio et al. 2003)."""
+"""Feed-forward language model over the last n tokens (Bengio et al. 2003), for both engines."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class WindowState(State):
-    """The last n - 1 tokens of each row, (B, n - 1); V before the start of the text."""
+    """Last n - 1 tokens of each row, (B, n - 1); V before the start of the text."""
 
     tokens: Leaf
 
 
 class OverWindow(HiddenStateModel):
-    """A network over the last n tokens.
+    """Feed-forward network over the last n tokens.
 
     x_t = (C(w_{t-n+1}), ..., C(w_t)),  logits = b + W x_t + U tanh(d + H x_t)
 

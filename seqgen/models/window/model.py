@@ -1,4 +1,4 @@
-"""The network over the last few tokens as a torch module; see `equations.py`."""
+"""Feed-forward language model over a window of tokens, in torch; see `equations.py`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seqgen.models.window.settings import WindowConfig
 
 
 class Window(OverWindow, ArraySteps, NeuralLanguageModel):
-    """The registry's `window`; see `OverWindow`.
+    """Feed-forward window model in torch (architecture `window`); see `OverWindow`.
 
     Training carries the last tokens from one window to the next, so that it sees no other
     beginnings.

@@ -1,4 +1,4 @@
-"""The settings of the network over the last few tokens."""
+"""Settings of the feed-forward language model over a window of tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seqgen.settings import MOST_WIDTH, Bounds, ModelConfig, ranges, require, se
 
 @dataclass(frozen=True, kw_only=True)
 class WindowConfig(ModelConfig):
-    """A fixed window of embeddings, a hidden layer, and a softmax."""
+    """Configuration of a feed-forward model: a window of embeddings and a hidden layer."""
 
     recipe: ClassVar[Mapping[str, Any]] = {"lr": 2e-3, "batch_size": 32, "seq_len": 64}
 

@@ -1,4 +1,4 @@
-"""The base class of recurrent cells: an equation, its parameters, and what acts on them."""
+"""Base class of recurrent cells: equation, parameters, and supported regularisers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EPS = 1e-5
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a cell.
+    """Shape and initialization of a cell's parameter.
 
     Attributes:
         shape: (N,) of a vector, (O, I) of a matrix.
@@ -43,7 +43,7 @@ class Parameter:
 
 
 class Equation(ABC):
-    """A recurrent layer without its weights: what each step does, written once over `ops`.
+    """Recurrent cell without weights: one step, written over `ops` for torch and NumPy.
 
     The matrices of several gates are stacked: `weight_ih` (G H, E) with `bias` (G H,), and
     `weight_hh` (G H, H), in the order of torch's kernels if torch has the cell.
@@ -103,7 +103,7 @@ class Equation(ABC):
 
     @classmethod
     def require_suits(cls, config: Any) -> None:
-        """Refuse settings of a regulariser that has nothing to act on in this cell.
+        """Check that a configuration has no regulariser that this cell does not support.
 
         Raises:
             UsageError: names the setting.
@@ -132,64 +132,64 @@ class Equation(ABC):
 
     @classmethod
     def blocks_of(cls, config: Any) -> int:
-        """Return how many blocks G of W_x x + b there are."""
+        """Count the blocks G of the input product W_x x + b."""
         return cls.inputs
 
     @classmethod
     def widths(cls, config: Any) -> tuple[int, ...]:
-        """Return the width of each part; that of the first is the layer's output."""
+        """Compute the width of each part of the state; the first is the output h."""
         return (config.output_size, *(config.hidden_size,) * (len(cls.parts) - 1))
 
     def parameters(self) -> dict[str, Parameter]:
-        """Declare every parameter, in the order of a stored model."""
+        """Declare all parameters, in the order of a stored model."""
         of_input = self.matrix(self.blocks, self.input_size, GLOROT)
         return {"weight_ih": of_input, **self.recurrent(), "bias": self.biases(), **self.more()}
 
     def recurrent(self) -> dict[str, Parameter]:
-        """Declare the matrices that act on the past: here one, with the input's blocks."""
+        """Declare the recurrent matrices; by default one, with as many blocks as the input."""
         return {"weight_hh": self.matrix(self.blocks, self.sizes[0], ORTHOGONAL)}
 
     def biases(self) -> Parameter:
-        """Declare the bias of the input's products, one number a unit and block."""
+        """Declare the biases of the input product, by block."""
         return self.vector(*[0.0] * self.blocks)
 
     def more(self) -> dict[str, Parameter]:
-        """Declare the cell's further parameters, such as peepholes and gains."""
+        """Declare further parameters of the cell, such as peepholes and gains."""
         return {}
 
     def matrix(self, blocks: int, columns: int, begin: Any, gain: float = 1.0) -> Parameter:
-        """Declare a matrix of `blocks` maps to H units, each initialised by itself."""
+        """Declare a matrix of stacked maps to H units, each initialized separately."""
         maps = (self.hidden_size,) * blocks
         return Parameter((sum(maps), columns), begin, maps, gain)
 
     def vector(self, *begins: float) -> Parameter:
-        """Declare a vector of blocks of H units, each filled with a number at first."""
+        """Declare a vector of blocks of H units, each initialized to a constant."""
         return Parameter((len(begins) * self.hidden_size,), begins)
 
     def map_to_width(self, input_size: int, size: int) -> dict[str, Parameter]:
-        """Return the matrix of an input that is read as it is; none if it is `size` wide."""
+        """Declare the projection of a directly used input to `size`; none if it fits."""
         known = input_size == size
         return {} if known else {"weight_in": Parameter((size, input_size), GLOROT, (size,))}
 
     def matrix_to_width(self, ops: Ops, p: Any, size: int) -> Leaf:
-        """Return the matrix of `map_to_width`: the identity where the input is read as it is."""
+        """Return the matrix of `map_to_width`, or the identity if the input fits."""
         known = getattr(p, "weight_in", None)
         return ops.eye(p.bias, size) if known is None else known
 
     def map_of_input(self, ops: Ops, p: Any) -> tuple[Leaf, Leaf]:
-        """Return W_x (N, E) and b (N,): what the equation gets of an input is W_x x + b."""
+        """Return the weight W_x (N, E) and bias b (N,) of the input product W_x x + b."""
         return p.weight_ih, p.bias
 
     def read_input(self, ops: Ops, p: Any, x: Leaf, linear: Linear) -> Leaf:
-        """Return W_x x + b (..., N) of x (..., E), as `map_of_input` has it."""
+        """Compute the input product W_x x + b (..., N) for x (..., E)."""
         return linear(x, *self.map_of_input(ops, p))
 
     def maps_of_past(self, ops: Ops, p: Any) -> Maps:
-        """Return the maps that the equation finds in `w`: by name, a matrix and a bias or None."""
+        """Return the recurrent maps in `w` by name: a matrix, and a bias or None."""
         return {"hh": (p.weight_hh, None)}
 
     def vectors(self, ops: Ops, p: Any) -> dict[str, Leaf]:
-        """Return the parameters that the equation finds in `w` as they are: gains, peepholes."""
+        """Return the parameters that `w` contains unchanged, such as gains and peepholes."""
         return {}
 
     @abstractmethod
@@ -204,7 +204,7 @@ class Equation(ABC):
         """
 
     def expected(self, old: Parts, new: Parts) -> Parts:
-        """Return the parts after a step in evaluation, where zoneout is its expectation.
+        """Apply the expectation of zoneout to a step in evaluation.
 
         part_t = d * part_{t-1} + (1 - d) * part'_t, where training draws d for each unit, and d
         is the rate here (Krueger et al. 2017).
@@ -221,7 +221,7 @@ class Equation(ABC):
         )
 
     def slope(self, h: Leaf) -> Leaf | None:
-        """Return phi'(a) from h = phi(a), where a step is phi(W_hh h + ...) and nothing else.
+        """Compute phi'(a) from h = phi(a), for cells of the form phi(W_hh h + ...).
 
         Args:
             h: the layer's output, of any shape.
@@ -232,13 +232,13 @@ class Equation(ABC):
         return None
 
     def fits_kernel(self, noise: Any) -> bool:
-        """Return whether `fast_sequence` can drop this."""
+        """Check whether `fast_sequence` supports the noise of a call."""
         return noise.weights_alone
 
     def fast_sequence(
         self, cell: Any, x: Leaf, state: Parts, noise: Any
     ) -> tuple[Leaf, Parts] | None:
-        """Run a whole sequence by a faster kernel than `Cell.loop`; None where there is none.
+        """Run a whole sequence by a fast kernel; None to fall back to `Cell.loop`.
 
         Args:
             cell: the `Cell` of this equation, with its weights.
@@ -250,12 +250,12 @@ class Equation(ABC):
 
 
 def unchanged(g: Leaf) -> Leaf:
-    """Return an update vector of which nothing is dropped."""
+    """Return an update vector as it is, without dropout."""
     return g
 
 
 def scale_and_shift(p: Any) -> tuple[Leaf, Leaf]:
-    """Return scale (H,) and shift (H,) of batch normalisation in evaluation.
+    """Compute scale (H,) and shift (H,) of batch normalisation in evaluation.
 
     They follow from the running mean and variance, over arrays or tensors; see `BatchNorm`.
 

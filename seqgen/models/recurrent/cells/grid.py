@@ -12,7 +12,7 @@ from seqgen.settings import ranges, setting
 
 
 class Grid(Equation):
-    """A block: an LSTM over time and one over depth, which both read both outputs.
+    """Grid LSTM layer: one LSTM over time and one over depth, which both read both outputs.
 
     The input of a block is the pair [h'; m'] that comes from the layer below, and its output the
     pair that goes up. An input of another width than 2 H is first mapped to one.
@@ -61,7 +61,7 @@ class Grid(Equation):
 
 @dataclass(frozen=True, kw_only=True)
 class GridConfig(RecurrentConfig):
-    """A stack of Grid LSTM layers."""
+    """Configuration of a stack of Grid LSTM layers."""
 
     equation: ClassVar[type[Equation]] = Grid
 

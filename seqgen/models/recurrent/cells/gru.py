@@ -12,7 +12,7 @@ from seqgen.settings import setting
 
 
 class GRU(Equation):
-    """The cell, with gates in the order r, z, n.
+    """GRU cell, with blocks in the order r, z, n.
 
     r_t = sigma(W_xr x_t + W_hr h_{t-1} + b_r)
     z_t = sigma(W_xz x_t + W_hz h_{t-1} + b_z)
@@ -30,7 +30,7 @@ class GRU(Equation):
 
     @property
     def resets_after(self) -> bool:
-        """Whether the reset gate acts on the recurrent product."""
+        """Whether the reset gate applies after the recurrent product."""
         return self.config.reset == "after"
 
     def more(self) -> dict[str, Parameter]:
@@ -80,7 +80,7 @@ class GRU(Equation):
 
 @dataclass(frozen=True, kw_only=True)
 class GRUConfig(RecurrentConfig):
-    """A stack of GRU layers."""
+    """Configuration of a stack of GRU layers."""
 
     equation: ClassVar[type[Equation]] = GRU
 

@@ -1,4 +1,4 @@
-"""Jordan's recurrent network (1986): it reads back its own predictions."""
+"""Jordan's recurrent network (1986), which feeds back its own predictions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqgen.settings import ranges, require, setting
 
 
 class Jordan(Equation):
-    """Units that read back a decaying sum of the distributions predicted so far, V numbers.
+    """Jordan cell: reads a decaying sum of the V probabilities predicted so far.
 
     h_t = phi(W_x x_t + W_s s_{t-1} + b)
     y_t = softmax(W_y h_t + b_y)
@@ -52,7 +52,7 @@ class Jordan(Equation):
 
 @dataclass(frozen=True, kw_only=True)
 class JordanConfig(RecurrentConfig):
-    """A stack of Jordan's layers."""
+    """Configuration of a stack of Jordan layers."""
 
     equation: ClassVar[type[Equation]] = Jordan
 

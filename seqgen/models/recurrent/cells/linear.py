@@ -1,4 +1,4 @@
-"""Cells that are linear in their past, which a parallel scan can take a whole sequence of."""
+"""Cells linear in their past, which run a sequence by a parallel scan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqgen.models.recurrent.cells.equation import Equation, Maps, Parameter, Pa
 
 
 class LinearEquation(Equation):
-    """h_t = a_t * h_{t-1} + b_t, where a_t and b_t follow from x_t alone.
+    """Linear recurrence h_t = a_t * h_{t-1} + b_t, where a_t and b_t depend on x_t alone.
 
     A cell defines `inputs` and `terms`.
     """
@@ -22,7 +22,7 @@ class LinearEquation(Equation):
         return True
 
     def recurrent(self) -> dict[str, Parameter]:
-        """Return nothing: no matrix acts on the past."""
+        """Declare no recurrent matrices."""
         return {}
 
     def maps_of_past(self, ops: Ops, p: Any) -> Maps:
@@ -30,7 +30,7 @@ class LinearEquation(Equation):
 
     @abstractmethod
     def terms(self, ops: Ops, w: Any, x: Any) -> tuple[Any, Any]:
-        """Return a_t and b_t, for the arguments of the equation; x may have an axis of time."""
+        """Compute a_t and b_t from x, one step or a whole sequence."""
 
     def __call__(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
         a, b = self.terms(ops, w, x)

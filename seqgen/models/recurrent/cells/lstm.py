@@ -25,7 +25,7 @@ DROPOUT_AT_HIGH_RATE = (
 
 
 class LSTM(Equation):
-    """The cell, with blocks in the order i, f, g, o.
+    """LSTM cell, with blocks in the order i, f, g, o.
 
     i_t = sigma(W_xi x_t + W_hi h_{t-1} + b_i)
     f_t = sigma(W_xf x_t + W_hf h_{t-1} + b_f)
@@ -82,7 +82,7 @@ class LSTM(Equation):
 
     @property
     def peeping(self) -> tuple[str, ...]:
-        """The gates that read the memory where there are peepholes, in order."""
+        """Names of the gates that peepholes connect to the memory, in order."""
         return (*self.gates, "o")
 
     def map_of_input(self, ops: Ops, p: Any) -> tuple[Leaf, Leaf]:
@@ -131,7 +131,7 @@ class LSTM(Equation):
         return (h if form.projection is None else w.hr(h)), c
 
     def _peeping(self, ops: Ops, w: Any, total: Any, c: Any) -> tuple[list[Any], Any, Any]:
-        """Return the memory's gates, which read c_{t-1}; g; and what o adds p_o * c_t to."""
+        """Compute i and f, which read c_{t-1} by peepholes; g; and the input of gate o."""
         *gates, g, o = ops.split(total, *[1] * self.blocks)
         named = zip(self.gates, gates, strict=True)
         return [ops.sigmoid(a + getattr(w, f"p_{n}") * c) for n, a in named], ops.tanh(g), o
@@ -155,7 +155,7 @@ class LSTM(Equation):
 
 @dataclass(frozen=True, kw_only=True)
 class LSTMConfig(RecurrentConfig):
-    """A stack of LSTM layers."""
+    """Configuration of a stack of LSTM layers."""
 
     equation: ClassVar[type[Equation]] = LSTM
 
@@ -187,7 +187,7 @@ class LSTMConfig(RecurrentConfig):
     def regularised(
         cls, overfitting_ratio: float, spelled: bool = False, rate_is_open: bool = False
     ) -> dict[str, Any]:
-        """Return the settings that reduce overfitting.
+        """Choose dropout and other regularisers by the overfitting ratio.
 
         Of characters, a high learning rate is one of them, so that less dropout is best. Where
         overfitting is no danger, the output layer alone learns faster.
@@ -209,11 +209,11 @@ class LSTMConfig(RecurrentConfig):
 
     @property
     def gates(self) -> tuple[str, ...]:
-        """The gates of the memory, in order: i writes, f keeps."""
+        """Gates of the memory in order: i and f; one of them if coupled or without forget gate."""
         return ("i",) * (not self.coupled) + ("f",) * self.forget_gate
 
     @property
     def plain(self) -> bool:
-        """Whether the cell is the one that kernels have."""
+        """Whether the cell is the standard LSTM that fast kernels implement."""
         more = self.peepholes or self.layer_norm or self.projection is not None
         return len(self.gates) == 2 and self.output_activation == "tanh" and not more

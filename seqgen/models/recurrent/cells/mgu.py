@@ -10,7 +10,7 @@ from seqgen.models.recurrent.settings import RecurrentConfig
 
 
 class MGU(Equation):
-    """A GRU whose one gate resets and updates; blocks in the order f, n.
+    """Minimal gated unit: a GRU with one gate that resets and updates; blocks f, n.
 
     f_t = sigma(W_xf x_t + W_hf h_{t-1} + b_f)
     n_t = tanh(W_xn x_t + W_hn (f_t * h_{t-1}) + b_n)
@@ -36,6 +36,6 @@ class MGU(Equation):
 
 
 class MGUConfig(RecurrentConfig):
-    """A stack of MGU layers."""
+    """Configuration of a stack of MGU layers."""
 
     equation: ClassVar[type[Equation]] = MGU

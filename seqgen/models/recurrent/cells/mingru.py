@@ -13,7 +13,7 @@ from seqgen.settings import setting
 
 
 class MinGRU(LinearEquation):
-    """The cell, with blocks in the order z, n.
+    """Minimal GRU cell, with blocks in the order z, n.
 
     z_t = sigma(W_z x_t + b_z)
     n_t = g(W_n x_t + b_n), where g(a) = a + 1/2 if a >= 0, else sigma(a)
@@ -33,13 +33,13 @@ class MinGRU(LinearEquation):
 
 
 def made_positive(ops: Ops, a: Any) -> Any:
-    """Return g(a) = a + 1/2 if a >= 0, else sigma(a)."""
+    """Compute the positive activation g(a) = a + 1/2 if a >= 0, else sigma(a)."""
     return ops.where(a >= 0, a + 0.5, ops.sigmoid(a))
 
 
 @dataclass(frozen=True, kw_only=True)
 class MinGRUConfig(RecurrentConfig):
-    """A stack of minimal GRU layers."""
+    """Configuration of a stack of minimal GRU layers."""
 
     equation: ClassVar[type[Equation]] = MinGRU
 

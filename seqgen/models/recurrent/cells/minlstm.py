@@ -13,7 +13,7 @@ from seqgen.settings import ranges, setting
 
 
 class MinLSTM(LinearEquation):
-    """The cell, with blocks in the order f, i, n, and g as in the minimal GRU.
+    """Minimal LSTM cell, with blocks f, i, n, and the minimal GRU's activation g.
 
     f_t = sigma(W_f x_t + b_f)
     i_t = sigma(W_i x_t + b_i)
@@ -39,7 +39,7 @@ class MinLSTM(LinearEquation):
 
 @dataclass(frozen=True, kw_only=True)
 class MinLSTMConfig(MinGRUConfig):
-    """A stack of minimal LSTM layers."""
+    """Configuration of a stack of minimal LSTM layers."""
 
     equation: ClassVar[type[Equation]] = MinLSTM
 

@@ -12,7 +12,7 @@ from seqgen.settings import ranges, setting
 
 
 class MLSTM(Equation):
-    """An LSTM whose recurrent map depends on the input; blocks in the order m, i, f, g, o.
+    """Multiplicative LSTM: the recurrent map depends on the input; blocks m, i, f, g, o.
 
     m_t = (W_xm x_t + b_m) * (W_hm h_{t-1})
     i_t = sigma(W_xi x_t + W_mi m_t + b_i)
@@ -49,7 +49,7 @@ class MLSTM(Equation):
 
 @dataclass(frozen=True, kw_only=True)
 class MLSTMConfig(RecurrentConfig):
-    """A stack of multiplicative LSTM layers."""
+    """Configuration of a stack of multiplicative LSTM layers."""
 
     equation: ClassVar[type[Equation]] = MLSTM
 

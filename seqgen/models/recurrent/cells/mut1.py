@@ -1,4 +1,4 @@
-"""MUT1, the first of three cells that a search found (Jozefowicz et al. 2015)."""
+"""MUT1, one of three recurrent cells found by a search (Jozefowicz et al. 2015)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqgen.models.recurrent.settings import RecurrentConfig
 
 
 class MUT1(Equation):
-    """The cell, with blocks in the order z, r, and those of the past in the order r, n.
+    """MUT1 cell, with input blocks z, r and recurrent blocks r, n.
 
     z_t = sigma(W_xz x_t + b_z)
     r_t = sigma(W_xr x_t + W_hr h_{t-1} + b_r)
@@ -54,6 +54,6 @@ class MUT1(Equation):
 
 
 class MUT1Config(RecurrentConfig):
-    """A stack of MUT1 layers."""
+    """Configuration of a stack of MUT1 layers."""
 
     equation: ClassVar[type[Equation]] = MUT1

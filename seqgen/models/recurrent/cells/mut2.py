@@ -1,4 +1,4 @@
-"""MUT2, the second of three cells that a search found (Jozefowicz et al. 2015)."""
+"""MUT2, one of three recurrent cells found by a search (Jozefowicz et al. 2015)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqgen.models.recurrent.settings import RecurrentConfig
 
 
 class MUT2(Equation):
-    """The cell, with blocks in the order z, n, and those of the past in the order z, r, n.
+    """MUT2 cell, with input blocks z, n and recurrent blocks z, r, n.
 
     z_t = sigma(W_xz x_t + W_hz h_{t-1} + b_z)
     r_t = sigma(x_t + W_hr h_{t-1} + b_r)
@@ -57,6 +57,6 @@ class MUT2(Equation):
 
 
 class MUT2Config(RecurrentConfig):
-    """A stack of MUT2 layers."""
+    """Configuration of a stack of MUT2 layers."""
 
     equation: ClassVar[type[Equation]] = MUT2

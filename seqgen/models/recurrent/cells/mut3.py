@@ -1,4 +1,4 @@
-"""MUT3, the third of three cells that a search found (Jozefowicz et al. 2015)."""
+"""MUT3, one of three recurrent cells found by a search (Jozefowicz et al. 2015)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqgen.models.recurrent.settings import RecurrentConfig
 
 
 class MUT3(Equation):
-    """The cell, with blocks in the order z, r, n.
+    """MUT3 cell, with blocks in the order z, r, n.
 
     z_t = sigma(W_xz x_t + W_hz tanh(h_{t-1}) + b_z)
     r_t = sigma(W_xr x_t + W_hr h_{t-1} + b_r)
@@ -40,6 +40,6 @@ class MUT3(Equation):
 
 
 class MUT3Config(RecurrentConfig):
-    """A stack of MUT3 layers."""
+    """Configuration of a stack of MUT3 layers."""
 
     equation: ClassVar[type[Equation]] = MUT3

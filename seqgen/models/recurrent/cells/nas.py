@@ -1,4 +1,4 @@
-"""The recurrent cell that a search with reinforcement learning found (Zoph and Le 2017)."""
+"""Recurrent cell found by reinforcement learning (Zoph and Le 2017)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqgen.models.recurrent.settings import RecurrentConfig
 
 
 class NAS(Equation):
-    """The cell of the paper's figure 8, whose tree has eight leaves.
+    """NAS cell of the paper's figure 8, a tree with eight leaves.
 
     With x_k = W_xk x_t + b_k and u_k = W_hk h_{t-1}, each leaf reads one of both:
 
@@ -41,6 +41,6 @@ class NAS(Equation):
 
 
 class NASConfig(RecurrentConfig):
-    """A stack of NAS layers."""
+    """Configuration of a stack of NAS layers."""
 
     equation: ClassVar[type[Equation]] = NAS

@@ -12,7 +12,7 @@ from seqgen.settings import ranges, setting
 
 
 class RHN(Equation):
-    """The cell of depth L with coupled gates, with blocks in the order n, t.
+    """Recurrent highway cell of depth L with coupled gates; blocks in the order n, t.
 
     From s_0 = h_{t-1}, for l = 1 ... L, where the input stands in the first layer alone:
 
@@ -38,7 +38,7 @@ class RHN(Equation):
 
     @property
     def deeper(self) -> range:
-        """The highway layers after the first, by number."""
+        """Numbers of the highway layers after the first."""
         return range(2, self.config.depth + 1)
 
     def maps_of_past(self, ops: Ops, p: Any) -> Maps:
@@ -61,7 +61,7 @@ class RHN(Equation):
 
 @dataclass(frozen=True, kw_only=True)
 class RHNConfig(RecurrentConfig):
-    """A stack of recurrent highway layers."""
+    """Configuration of a stack of recurrent highway layers."""
 
     equation: ClassVar[type[Equation]] = RHN
 

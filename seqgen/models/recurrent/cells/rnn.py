@@ -20,7 +20,7 @@ SLOPES = {
 
 
 class RNN(Equation):
-    """h_t = phi(W_xh x_t + W_hh h_{t-1} + b).
+    """Elman cell: h_t = phi(W_xh x_t + W_hh h_{t-1} + b).
 
     With phi = ReLU, W_hh begins as the identity (IRNN; Le, Jaitly and Hinton 2015).
     """
@@ -59,7 +59,7 @@ class RNN(Equation):
 
 @dataclass(frozen=True, kw_only=True)
 class RNNConfig(RecurrentConfig):
-    """An Elman network."""
+    """Configuration of a stack of Elman layers."""
 
     equation: ClassVar[type[Equation]] = RNN
 

@@ -12,7 +12,7 @@ from seqgen.settings import ranges, setting
 
 
 class UGRNN(Equation):
-    """The cell, with blocks in the order g, c.
+    """Update gate cell, with blocks in the order g, c.
 
     g_t = sigma(W_xg x_t + W_hg h_{t-1} + b_g)
     c_t = tanh(W_xc x_t + W_hc h_{t-1} + b_c)
@@ -35,7 +35,7 @@ class UGRNN(Equation):
 
 @dataclass(frozen=True, kw_only=True)
 class UGRNNConfig(RecurrentConfig):
-    """A stack of update gate layers."""
+    """Configuration of a stack of update gate layers."""
 
     equation: ClassVar[type[Equation]] = UGRNN
 
