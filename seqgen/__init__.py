@@ -27,7 +27,7 @@ def load(
     precision: Precision = "auto",
     cache: CacheConfig | None = None,
 ) -> Model:
-    """Load a trained model to write with: `seqgen.load("latest").sample("Once")`.
+    """Load a trained model to generate with: `seqgen.load("latest").sample("Once")`.
 
     Args:
         name: a name, a path, or "latest" or None for the latest written.
@@ -104,7 +104,7 @@ def compare(
     resamples: int = 2000,
     **options: Any,
 ) -> list[Comparison]:
-    """Compare models on one text in bits per byte; return a record for each, in their order.
+    """Compare models on one text in bits per byte; return one record per model, in order.
 
     Args:
         models: loaded models, or what `load` takes.

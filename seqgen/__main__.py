@@ -1,4 +1,4 @@
-"""`seqgen`, and `python -m seqgen`: the command line, ready for Ctrl-C before anything heavy loads.
+"""Entry point of `seqgen` and `python -m seqgen`, ready for Ctrl-C before heavy imports.
 
 This module imports nothing that Python has not loaded already, so that its handler is there as soon
 as the interpreter has started. `signal` itself would take milliseconds: it imports `enum`.
@@ -22,7 +22,7 @@ UTF8_MODE = "PYTHONUTF8"
 
 
 def main() -> None:
-    """Run the command line, and leave with its exit code."""
+    """Run the command line and exit with its code."""
     try:
         catch_interrupts()
         use_utf8()
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def set_up_numpy() -> None:
-    """Choose NumPy's threads and memory before it is loaded, unless the environment does.
+    """Set NumPy's threads and memory use before it is imported, unless the environment does.
 
     One thread: products of a few rows take some 60 microseconds, and waking a second thread on a
     busy machine takes milliseconds. PyTorch has threads of its own. No huge pages: of a cache with
@@ -54,7 +54,7 @@ def set_up_numpy() -> None:
 
 
 def use_utf8() -> None:
-    """Begin again in Python's UTF-8 mode where the locale would read arguments otherwise.
+    """Restart in Python's UTF-8 mode if the locale would decode arguments differently.
 
     Text is UTF-8 everywhere in seqgen, so that a prompt and a file name are, whatever the locale.
     """
@@ -65,7 +65,7 @@ def use_utf8() -> None:
 
 
 def catch_interrupts() -> None:
-    """Install the handler for Ctrl-C, a polite kill and a hangup, unless they are ignored.
+    """Install the handler for SIGINT, SIGTERM and SIGHUP, unless they are ignored.
 
     Ctrl-C is ignored in the background of a script, a hangup under nohup.
     """
@@ -77,7 +77,7 @@ def catch_interrupts() -> None:
 
 
 def handle_interrupt(number: int, frame: FrameType | None) -> None:
-    """Interrupt what runs; end the process at once while a module is being imported.
+    """Interrupt the running code; exit at once while a module is being imported.
 
     An exception in the middle of an import is swallowed by some extension modules, and leaves
     others half made, with threads that abort the process at its end.
@@ -89,7 +89,7 @@ def handle_interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def is_importing(frame: FrameType | None) -> bool:
-    """Return whether a frame, or one that called it, is within an import statement."""
+    """Check whether a frame or one of its callers is an import statement."""
     while frame is not None:
         if frame.f_code.co_filename == IMPORTING:
             return True
@@ -98,7 +98,7 @@ def is_importing(frame: FrameType | None) -> bool:
 
 
 def say_interrupted() -> None:
-    """Write the one line that every interrupted command ends with."""
+    """Print the line that ends every interrupted command."""
     # A second Ctrl-C finds nothing more to interrupt.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:  # noqa: SIM105  (contextlib would be one more import)
@@ -108,7 +108,7 @@ def say_interrupted() -> None:
 
 
 def finish(code: int) -> NoReturn:
-    """End the process as Python does, but for taking its modules apart.
+    """Exit like Python, but without tearing down modules.
 
     That takes half a second once PyTorch is loaded. Threads are waited for, exit handlers run and
     output is flushed first.
@@ -126,7 +126,7 @@ def finish(code: int) -> NoReturn:
 
 
 def leave() -> NoReturn:
-    """End the process now, and wait for none of its threads; all output is flushed as it is made.
+    """Exit immediately, without waiting for threads; all output is already flushed.
 
     A thread that reads standard input, or one of torch's, may hold what Python's own end needs.
     """

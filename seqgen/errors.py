@@ -1,4 +1,4 @@
-"""The errors that a user sees: each is one line that says what is wrong and what to do next."""
+"""Errors shown to the user, each one line: what is wrong and what to do next."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ Row = TypeVar("Row")
 
 
 class SeqgenError(Exception):
-    """A problem that the user can mend; its text is one line. The command line exits with 1."""
+    """A problem that the user can fix, described in one line. Exit code 1."""
 
     exit_code = 1
 
 
 class UsageError(SeqgenError):
-    """A wrong argument, flag or setting. The command line exits with 2."""
+    """A wrong argument, flag or setting. Exit code 2."""
 
     exit_code = 2
 
 
 class Interrupted(SeqgenError):  # noqa: N818
-    """The user stopped the work; its text says how to go on. The command line exits with 130."""
+    """The user interrupted the work; the text says how to resume. Exit code 130."""
 
     exit_code = 130
 
 
 @contextlib.contextmanager
 def reported(what: str) -> Iterator[None]:
-    """Report an error of the system in one line: `what`, such as "x cannot be read", and why.
+    """Turn an OSError into a one-line SeqgenError: `what`, then the reason.
 
     Raises:
         SeqgenError: in the place of an OSError.
@@ -42,7 +42,7 @@ def reported(what: str) -> Iterator[None]:
 
 
 def did_you_mean(word: str, known: Iterable[str], meant: Mapping[str, str] | None = None) -> str:
-    """Return `"; did you mean 'x'?"` for the name nearest to `word`, or an empty string.
+    """Return `"; did you mean 'x'?"` for the name closest to `word`, or an empty string.
 
     `meant` has other words for some of the names.
     """
@@ -53,7 +53,7 @@ def did_you_mean(word: str, known: Iterable[str], meant: Mapping[str, str] | Non
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line that says something; PyTorch adds lines with its stack frames.
+    """Extract the informative line of an error, without PyTorch's stack frames.
 
     Of an error of the system that is its reason alone: messages name the file themselves.
     """
@@ -64,7 +64,7 @@ def first_line(error: BaseException) -> str:
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
-    """Check whether an error says that there is not enough memory."""
+    """Check whether an error means that memory is exhausted."""
     # PyTorch raises a plain RuntimeError if the machine, not a GPU, is out of memory.
     words = ("memory", "Storage size calculation overflowed", "invalid size")
     known = isinstance(error, RuntimeError) and any(word in str(error) for word in words)
@@ -72,7 +72,7 @@ def ran_out_of_memory(error: BaseException) -> bool:
 
 
 def named(kind: str, name: str, rows: Mapping[str, Row]) -> Row:
-    """Return the row called `name`.
+    """Look up the row called `name`; the error suggests the closest name.
 
     Raises:
         UsageError: there is none; says what it would be, and names the nearest.

@@ -1,4 +1,4 @@
-"""Writing files so that a reader, or a run killed half-way, never sees half a file."""
+"""Atomic file writes: no reader, and no killed run, ever leaves half a file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LARGEST_HEADER = 100_000_000
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file beside `path`; on success flush it to disk and rename it to `path`.
+    """Write a file atomically: a temporary file is flushed and renamed to `path` on success.
 
     Raises:
         OSError: the folder cannot be written or the disk is full, and then it names `path`, which
@@ -40,7 +40,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def named_when_written(about: Path, name: Callable[[], Path]) -> Iterator[IO[bytes]]:
-    """Do as `replacing`, for a file whose name depends on its content.
+    """Write a file atomically whose name depends on its content; see `replacing`.
 
     Args:
         about: what an error names; the temporary file is beside it.
@@ -71,7 +71,7 @@ def named_when_written(about: Path, name: Callable[[], Path]) -> Iterator[IO[byt
 
 
 def _copy_permissions(place: Path, temporary: Path) -> None:
-    """Give a file the mode and the owner of the one that it replaces, or those of a new file."""
+    """Set the mode and owner of a temporary file to those of the file that it replaces."""
     old = place.lstat() if os.path.lexists(place) else None
     if old is None or not stat.S_ISREG(old.st_mode):
         umask = os.umask(0o077)  # what other threads create in this moment is private
@@ -91,7 +91,7 @@ def _copy_permissions(place: Path, temporary: Path) -> None:
 
 
 def _temporary(path: Path) -> tuple[int, Path, contextlib.ExitStack]:
-    """Make a temporary file beside `path`; return its handle, its name, and the lock on it.
+    """Create a temporary file beside `path`; return its handle, name and lock.
 
     The lock outlives the handle: it shows others that the file is no leftover until it has been
     renamed.
@@ -118,7 +118,7 @@ NOT_THROUGH = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 def open_file(path: Path, mode: str) -> IO[bytes]:
-    """Open a file that is written or locked in place, without a buffer, and only if it is a file.
+    """Open a regular file unbuffered, to write or lock it in place; refuse links and pipes.
 
     A link of that name may lead to a file of somebody else's, and a pipe to nowhere.
 
@@ -148,7 +148,7 @@ def _opener(path: str, flags: int) -> int:
 
 
 def take_lock(file: IO[Any] | int, wait: bool = False) -> bool:
-    """Take an exclusive lock on an open file; return False if another process has it.
+    """Take an exclusive lock on an open file; return False if another process holds it.
 
     Args:
         file: an open file. The lock ends when it is closed, and with the process.
@@ -167,7 +167,7 @@ def take_lock(file: IO[Any] | int, wait: bool = False) -> bool:
 
 
 def make_listed_folder(folder: Path) -> None:
-    """Make a folder in which seqgen deletes files by itself: what is written there is listed.
+    """Create a folder whose files seqgen records in a list, and may later delete.
 
     A file that cannot be listed is written all the same, and never deleted.
 
@@ -180,7 +180,7 @@ def make_listed_folder(folder: Path) -> None:
 
 
 def _list(path: Path, *facts: int) -> None:
-    """List a file of seqgen's, if its folder has a list, with what tells it from others there."""
+    """Append a file to its folder's list, if any, with facts that identify its version."""
     with contextlib.suppress(OSError), open_file(path.parent.parent / LIST, "r+b") as file:
         take_lock(file, wait=True)
         file.seek(0, os.SEEK_END)
@@ -192,12 +192,12 @@ def _line(path: Path, facts: Iterable[int]) -> bytes:
 
 
 def _version(status: os.stat_result) -> tuple[int, int]:
-    """Identify a version of a file by its size and modification time, which copies keep."""
+    """Identify a version of a file by size and modification time, which copies preserve."""
     return status.st_size, status.st_mtime_ns
 
 
 def listed_files(folder: Path) -> frozenset[bytes]:
-    """Return the list of what seqgen has written into a folder and those beside it."""
+    """Read the list of files that seqgen has written to a folder and its siblings."""
     try:
         with open_file(folder.parent / LIST, "rb") as file:
             return frozenset(file.read().split(b"\n"))
@@ -206,7 +206,7 @@ def listed_files(folder: Path) -> frozenset[bytes]:
 
 
 def is_listed(path: Path, status: os.stat_result, listed: frozenset[bytes]) -> bool:
-    """Check whether seqgen has written a file that is unchanged since.
+    """Check whether seqgen wrote a file and it is unchanged since.
 
     Args:
         path: the file.
@@ -219,7 +219,7 @@ def is_listed(path: Path, status: os.stat_result, listed: frozenset[bytes]) -> b
 
 
 def delete_own(path: Path, root: Path, is_own: Callable[[IO[bytes]], bool]) -> bool:
-    """Delete a file if it is seqgen's own, which its content or a list says; return whether it was.
+    """Delete a file if its content or a list shows that seqgen wrote it; return whether it did.
 
     A file that is locked, because it is being written, stays.
 
@@ -250,7 +250,7 @@ def delete_own(path: Path, root: Path, is_own: Callable[[IO[bytes]], bool]) -> b
 
 
 def _opened(name: str, folder: int | None) -> IO[bytes]:
-    """Open a file of a folder so that it can be locked, which on some disks needs write access."""
+    """Open a file of a folder for locking, with write access if possible."""
     try:
         handle = os.open(name, os.O_RDWR | NOT_THROUGH, dir_fd=folder)
     except PermissionError:
@@ -259,7 +259,7 @@ def _opened(name: str, folder: int | None) -> IO[bytes]:
 
 
 def unlink_within(path: Path, root: Path) -> None:
-    """Delete a file or a link, if there is one, without following a link below the folder `root`.
+    """Delete a file, if it exists, without following links below `root`.
 
     Raises:
         OSError: the folder cannot be written, or there is a link in the place of one.
@@ -275,7 +275,7 @@ def unlink_within(path: Path, root: Path) -> None:
 
 @contextlib.contextmanager
 def _opened_folder(path: Path, root: Path) -> Iterator[tuple[str, int | None]]:
-    """Yield the name of a file, and the handle of the folder that it is in.
+    """Open the folder of a file without following links; yield its name and the handle.
 
     Raises:
         OSError: there is no such folder below `root`, or a link is in the place of one.
@@ -296,7 +296,7 @@ def _opened_folder(path: Path, root: Path) -> Iterator[tuple[str, int | None]]:
 
 
 def name_when_written(name: str) -> str | None:
-    """Return the name that `replacing` would give a temporary file; None if it made no such file.
+    """Return the final name of a temporary file of `replacing`; None for other files.
 
     Its temporary names are `.NAME.RANDOM.tmp`.
     """
@@ -305,17 +305,17 @@ def name_when_written(name: str) -> str | None:
 
 
 def is_temporary(path: Path) -> bool:
-    """Return whether a file is one that `replacing` has not renamed yet, by its name."""
+    """Check by name whether a file is a temporary file of `replacing`."""
     return name_when_written(path.name) is not None
 
 
 def _about(path: Path, error: OSError) -> OSError:
-    """Copy an error, with the path of the file that was asked for."""
+    """Copy an OSError with the requested path in place of the temporary one."""
     return OSError(error.errno, error.strerror or str(error), str(path))
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename inside `folder` survive a power cut, where the platform can."""
+    """Flush a folder to disk, so that a rename in it survives a power cut."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -326,29 +326,29 @@ def sync_folder(folder: Path) -> None:
 
 
 class Parts(Protocol):
-    """A piece of a file that is read part by part, more than once."""
+    """Protocol of file content that can be read repeatedly, part by part."""
 
     def pieces(self) -> Iterator[Any]:
-        """Yield its parts, which are buffers."""
+        """Yield the parts as buffers."""
 
 
 Piece = bytes | memoryview | Parts
 
 
 def parts_of(pieces: Iterable[Piece]) -> Iterator[Any]:
-    """Yield the content of a file in parts."""
+    """Yield the content of a file part by part."""
     for piece in pieces:
         yield from [piece] if isinstance(piece, bytes | memoryview) else piece.pieces()
 
 
 def write_bytes(path: Path, *pieces: Piece) -> None:
-    """Replace `path` by pieces of content, one after the other, in one step."""
+    """Replace a file atomically by concatenated pieces of content."""
     with replacing(path) as file:
         file.writelines(parts_of(pieces))
 
 
 def regular(path: Path) -> Path:
-    """Return the path of a file, which can be opened without waiting for another process.
+    """Return the path unchanged after checking that it is no pipe, device or socket.
 
     Raises:
         OSError: there is none, or it is a FIFO, a device or a socket.
@@ -360,18 +360,18 @@ def regular(path: Path) -> Path:
 
 
 def begins_with(path: Path, signature: bytes) -> bool:
-    """Return whether a file begins with these bytes."""
+    """Check whether a file begins with a byte signature."""
     with path.open("rb") as file:
         return file.read(len(signature)) == signature
 
 
 def title_of(name: str) -> str:
-    """Name a file for messages: "-" is standard input."""
+    """Name a file for messages: "-" becomes standard input."""
     return "standard input" if name == "-" else name
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON, however deeply nested, without a RecursionError.
+    """Parse JSON of any nesting depth without a RecursionError.
 
     Raises:
         ValueError: it is no JSON, or is nested more deeply than any file of seqgen.
@@ -383,7 +383,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def tensor_header(path: Path) -> tuple[int, dict[str, dict[str, Any]]]:
-    """Return at which byte the tensors of a safetensors file begin, and what it says of each.
+    """Read a safetensors file's header; return the data offset and the header.
 
     Raises:
         OSError, ValueError: the file is missing, or its header is damaged.
@@ -393,7 +393,7 @@ def tensor_header(path: Path) -> tuple[int, dict[str, dict[str, Any]]]:
 
 
 def read_tensor_header(file: IO[bytes]) -> tuple[int, dict[str, dict[str, Any]]]:
-    """Read what `tensor_header` returns from the beginning of an open file."""
+    """Read the safetensors header at the start of an open file; see `tensor_header`."""
     length = int.from_bytes(file.read(8), "little")
     if not 0 < length <= min(LARGEST_HEADER, os.fstat(file.fileno()).st_size - 8):
         raise ValueError("the header does not fit the file")
@@ -407,12 +407,12 @@ def read_tensor_header(file: IO[bytes]) -> tuple[int, dict[str, dict[str, Any]]]
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return `value` as indented JSON."""
+    """Serialize `value` as indented JSON."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     # Only the name of a file can hold what is not Unicode; JSON has an escape for it.
     return text.encode(errors="backslashreplace") + b"\n"
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace `path` by `value` as indented JSON in one step."""
+    """Replace a file atomically by `value` as indented JSON."""
     write_bytes(path, json_bytes(value))

@@ -37,7 +37,7 @@ def hash64(*words: int | np.ndarray) -> np.ndarray:
 
 
 def absorb(h: np.ndarray, word: int | np.ndarray) -> np.ndarray:
-    """Go on with a hash by one more word: `hash64(*words, word)` from `hash64(*words)`."""
+    """Extend a hash by one word: `hash64(*words, word)` from `hash64(*words)`."""
     with np.errstate(over="ignore"):
         h = (h + GAMMA) ^ _as_words(word)
         h = (h ^ (h >> _S30)) * _M1
@@ -52,7 +52,7 @@ def _as_words(word: int | np.ndarray) -> np.ndarray:
 
 
 def uniforms(*words: int | np.ndarray) -> np.ndarray:
-    """Return uniform numbers in [0, 1), float64, one for each hashed tuple of words."""
+    """Compute uniform numbers in [0, 1), float64, one per hashed tuple of words."""
     if all(isinstance(word, int) for word in words):
         # For a single tuple, Python integers are ten times as fast as arrays of one element.
         return np.asarray((_hash_int(words) >> 11) * 2.0**-53)
@@ -60,7 +60,7 @@ def uniforms(*words: int | np.ndarray) -> np.ndarray:
 
 
 def _hash_int(words: Sequence[int]) -> int:
-    """Return `hash64` of integers, computed with Python integers."""
+    """Compute `hash64` of integers with Python integers."""
     h, (gamma, m1, m2) = 0, _INTEGERS
     for word in words:
         h = ((h + gamma) ^ word) & 0xFFFFFFFFFFFFFFFF

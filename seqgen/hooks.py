@@ -1,4 +1,4 @@
-"""What a plugin may add to seqgen, and how plugins are found.
+"""Plugin hooks: what plugins can add to seqgen, and how plugins are discovered.
 
 A plugin is a module with a `PLUGIN`, of the class `Plugin`; the module's docstring says what it is.
 
@@ -46,7 +46,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class Command:
-    """A command of a plugin.
+    """A command that a plugin adds.
 
     Attributes:
         target: "module:name" of the function, or of the Typer application of a command that has
@@ -64,7 +64,7 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFormat:
-    """A format of another tool, which `seqgen import` reads, `seqgen export` writes, or both do.
+    """A model format of another tool that `seqgen import` reads or `seqgen export` writes.
 
     What its functions are called with, and what they return, is in `seqgen.store.formats`. So a
     plugin adds fastText's files of vectors:
@@ -101,7 +101,7 @@ class ModelFormat:
 
 @dataclass(frozen=True)
 class Route:
-    """An address of `seqgen serve`, which is asked by POST with the fields of a JSON object.
+    """An address of `seqgen serve` that accepts POST requests with a JSON object.
 
     So a plugin adds `/v1/lengths`, in a module `routes`:
 
@@ -126,7 +126,7 @@ class Route:
 
 @dataclass(frozen=True, kw_only=True)
 class Plugin:
-    """All that one plugin adds. Targets are "module:name", of modules in the plugin's package.
+    """Everything that one plugin adds. Targets are "module:name" within the plugin's package.
 
     Attributes:
         version: of these hooks, that the plugin was written for.
@@ -182,7 +182,7 @@ class Plugin:
 
 @dataclass(frozen=True)
 class Installed:
-    """A plugin that was found.
+    """A discovered plugin, with its package and version.
 
     Attributes:
         name: what it is called.
@@ -199,12 +199,12 @@ class Installed:
     plugin: Plugin
 
     def load(self, target: str) -> Any:
-        """Import a "module:name" of this plugin, and return what it names."""
+        """Import a "module:name" of this plugin and return the object."""
         module, _, name = target.partition(":")
         return getattr(importlib.import_module(f"{self.module}.{module}"), name)
 
     def load_all(self, targets: Iterable[str]) -> list[Any]:
-        """Import several targets; those that fail are left out with a warning each."""
+        """Import several targets; skip those that fail with a warning each."""
         found = []
         for target in targets:
             with self.guarded(target):
@@ -213,35 +213,35 @@ class Installed:
 
     @contextlib.contextmanager
     def guarded(self, what: str) -> Iterator[None]:
-        """Turn an error into a warning that names what of this plugin is left out."""
+        """Turn an error into a warning that names the skipped part of the plugin."""
         try:
             yield
         except FAULTS as error:
             note_problem(self.problem(what, error))
 
     def problem(self, what: str, error: BaseException) -> str:
-        """Return a line that says what of this plugin is left out, and why."""
+        """Write the warning that a part of the plugin is skipped, with the reason."""
         return f"plugin {self.title}: {what} is left out: {reason_of(error)}"
 
     @property
     def title(self) -> str:
-        """Its name, and where it is from, as warnings have them."""
+        """Name and distribution of the plugin, for warnings."""
         return f"{self.name} ({self.distribution} {self.release})"
 
     @property
     def folder(self) -> Path:
-        """Where its files are."""
+        """Folder of the plugin's files."""
         return Path(sys.modules[self.module].__file__ or "").parent
 
     @property
     def summary(self) -> str:
-        """What it is, in one line: the first of its docstring."""
+        """One-line summary: the first line of the plugin's docstring."""
         return (sys.modules[self.module].__doc__ or "").strip().partition("\n")[0]
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A plugin that was found and cannot be used.
+    """A discovered plugin that cannot be used, with the reason.
 
     Attributes:
         name: what it is called.
@@ -264,27 +264,27 @@ _waiting: list[str] = []
 
 
 def note_problem(problem: str) -> None:
-    """Note what is wrong with a plugin, in a line; the same is noted once."""
+    """Record a warning about a plugin, unless it was recorded before."""
     if problem not in _problems:
         _problems.append(problem)
         _waiting.append(problem)
 
 
 def new_problems() -> list[str]:
-    """Return the problems that were noted since this was last called."""
+    """Return the warnings recorded since the last call."""
     found = [*_waiting]
     _waiting.clear()
     return found
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an error as part of a line."""
+    """Format an error as part of a one-line message."""
     return f"{type(error).__name__}: {error}".strip().partition("\n")[0]
 
 
 @functools.cache
 def plugins() -> tuple[Installed, ...]:
-    """Return all plugins: those of seqgen by name, then those of other distributions."""
+    """Discover all plugins: seqgen's own by name, then those of other distributions."""
     found: dict[str, Installed] = {}
     for name, module, distribution, release in (*_own(), *_of_others()):
         plugin, reason = _opened(module)
@@ -299,7 +299,7 @@ def plugins() -> tuple[Installed, ...]:
 
 
 def _own() -> Iterator[tuple[str, str, str, str]]:
-    """Yield the name, module, distribution and its version of each plugin of this package."""
+    """Yield the name, module, distribution and version of each plugin of this package."""
     package = importlib.import_module("seqgen.plugins")
     for folder in package.__path__:
         for path in sorted(Path(folder).glob("*/__init__.py")):
@@ -308,7 +308,7 @@ def _own() -> Iterator[tuple[str, str, str, str]]:
 
 
 def _of_others() -> list[tuple[str, str, str, str]]:
-    """Find the name, module, distribution and version of each plugin of other distributions.
+    """Find the name, module, distribution and version of third-party plugins.
 
     `importlib.metadata`, which also reads entry points, takes 20 ms to load.
     """
@@ -333,7 +333,7 @@ def _content(path: str) -> bytes:
 
 
 def _about(folder: str) -> tuple[str, str]:
-    """Return the name and version of the distribution whose metadata a folder has."""
+    """Read the name and version of a distribution from its metadata folder."""
     name = "METADATA" if folder.endswith(".dist-info") else "PKG-INFO"
     text = _content(f"{folder}/{name}").decode(errors="replace")
     lines = [line.partition(": ") for line in text.partition("\n\n")[0].splitlines()]
@@ -342,7 +342,7 @@ def _about(folder: str) -> tuple[str, str]:
 
 
 def _entries(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the names and modules that `entry_points.txt` has for plugins of seqgen."""
+    """Parse `entry_points.txt`; yield the names and modules of seqgen plugins."""
     section = ""
     for line in map(str.strip, text.splitlines()):
         if line.startswith("["):
@@ -353,7 +353,7 @@ def _entries(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _opened(module: str) -> tuple[Plugin | None, str]:
-    """Return the plugin of a module, or None; and why it cannot be used."""
+    """Import a plugin's module; return the plugin, or None and the reason that it fails."""
     try:
         plugin = importlib.import_module(module).PLUGIN
         version = plugin.version
@@ -366,14 +366,14 @@ def _opened(module: str) -> tuple[Plugin | None, str]:
 
 @functools.cache
 def commands() -> Mapping[str, tuple[Installed, Command]]:
-    """Return the commands of all plugins, by name; of two with one name, the first counts."""
+    """Collect the commands of all plugins by name; the first of a name counts."""
     return _by_name("command", ((one, one.plugin.commands) for one in plugins()))
 
 
 def _by_name(
     noun: str, added: Iterable[tuple[Installed, Mapping[str, Row]]]
 ) -> dict[str, tuple[Installed, Row]]:
-    """Collect what plugins add by name, each with its plugin; of two names, the first counts."""
+    """Collect plugin objects by name, each with its plugin; the first of a name counts."""
     found: dict[str, tuple[Installed, Row]] = {}
     for one, rows in added:
         for name, row in rows.items():
@@ -389,17 +389,17 @@ def _by_name(
 
 
 def former_flags() -> Mapping[tuple[str, str], tuple[str, str]]:
-    """Return the flags that have become commands of plugins."""
+    """Collect the flags that have become commands of plugins."""
     return {key: now for one in plugins() for key, now in one.plugin.former_flags.items()}
 
 
 def tasks() -> list[Any]:
-    """Return the kinds of task of all plugins."""
+    """Collect the kinds of task of all plugins."""
     return [task for _, task in _all("tasks")]
 
 
 def _all(field: str) -> list[tuple[str, Any]]:
-    """Load the targets that all plugins list in a field, each with its plugin's name."""
+    """Load the targets in a field of every plugin, each with its plugin's name."""
     return [
         (one.name, loaded)
         for one in plugins()
@@ -408,13 +408,13 @@ def _all(field: str) -> list[tuple[str, Any]]:
 
 
 def plugin_of(target: str) -> str | None:
-    """Return the plugin that a "module:name" is of; None if it is of no plugin."""
+    """Find the plugin that contains a "module:name" target; None if none does."""
     owned = (one for one in plugins() if target.startswith((f"{one.module}.", f"{one.module}:")))
     return next((one.name for one in owned), None)
 
 
 def missing_plugin(name: str) -> str | None:
-    """Return the plugin of seqgen that an architecture or a task needs and that is not installed.
+    """Name the seqgen plugin that an architecture or task needs but is not installed.
 
     None if it needs none, or is unknown.
     """
@@ -424,7 +424,7 @@ def missing_plugin(name: str) -> str | None:
 
 
 def options(place: str) -> dict[str, Any]:
-    """Return the groups of options that plugins add at a place, by the plugin's name."""
+    """Collect the groups of options that plugins add at a place, by plugin name."""
     return {
         one.name: group
         for one in plugins()
@@ -435,42 +435,42 @@ def options(place: str) -> dict[str, Any]:
 
 @functools.cache
 def formats() -> Mapping[str, tuple[Installed, ModelFormat]]:
-    """Return the formats of all plugins, by name; of two with one name, the first counts."""
+    """Collect the model formats of all plugins by name; the first of a name counts."""
     return _by_name("format", ((one, one.plugin.formats) for one in plugins()))
 
 
 @functools.cache
 def tokenizers() -> Mapping[str, tuple[Installed, str]]:
-    """Return the kinds of tokenizer of all plugins, by name: the plugin, and its class there."""
+    """Collect the tokenizer kinds of all plugins: by kind, the plugin and its class target."""
     return _by_name("tokenizer", ((one, one.plugin.tokenizers) for one in plugins()))
 
 
 @functools.cache
 def stored_tokenizers() -> Mapping[str, tuple[Installed, str]]:
-    """Find the kinds that plugins add for stored models alone, by name: the plugin, its class."""
+    """Collect the plugins' tokenizer kinds that only stored models use, by kind."""
     return _by_name("tokenizer", ((one, one.plugin.stored_tokenizers) for one in plugins()))
 
 
 def tokenizer_readers() -> Iterator[Callable[[Path], Any]]:
-    """Load the functions of all plugins that open tokenizers of other tools."""
+    """Load the plugins' functions that open other tools' tokenizers."""
     return (reader for _, reader in _all("tokenizer_readers"))
 
 
 def document_readers() -> Mapping[str, tuple[Installed, str]]:
-    """Return the readers of documents of all plugins, by ending: the plugin, and the target."""
+    """Collect the plugins' document readers by file ending: plugin and target."""
     return _by_name("reader of", ((one, one.plugin.document_readers) for one in plugins()))
 
 
 def routes() -> Mapping[str, tuple[Installed, Route]]:
-    """Return the addresses that plugins add to `seqgen serve`, by path."""
+    """Collect the addresses that plugins add to `seqgen serve`, by path."""
     return _by_name("route", ((one, one.plugin.routes) for one in plugins()))
 
 
 def listeners() -> list[tuple[str, Any]]:
-    """Return the functions of all plugins that make listeners, each with its plugin's name."""
+    """Load the plugins' factories of training listeners, each with its plugin's name."""
     return _all("listeners")
 
 
 def sections() -> list[Any]:
-    """Return the sections of a report that all plugins add."""
+    """Load the sections of a report that plugins add."""
     return [section for _, section in _all("sections")]

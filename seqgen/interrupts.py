@@ -1,4 +1,4 @@
-"""Ctrl-C, a polite kill and a terminal that hangs up: one way to end for all three."""
+"""Signal handling: SIGINT, SIGTERM and SIGHUP end a command in the same way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 
 @contextlib.contextmanager
 def interruptible(stop: threading.Event) -> Iterator[None]:
-    """Let a signal set `stop`; a second one does what it did before.
+    """Set `stop` on the first signal; handle a second one as before.
 
     Under torchrun it does not: torchrun may send several for one, and kills what takes too long.
     """
@@ -32,7 +32,7 @@ def interruptible(stop: threading.Event) -> Iterator[None]:
 
 @contextlib.contextmanager
 def ending_as_ctrl_c() -> Iterator[None]:
-    """Let a polite kill and a hangup raise what Ctrl-C raises, so that temporary files go."""
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP, so that temporary files are removed."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -42,7 +42,7 @@ def ending_as_ctrl_c() -> Iterator[None]:
 
 
 def known_signals(names: tuple[str, ...] = NAMES) -> list[signal.Signals]:
-    """Return the signals of this platform; a hangup that `nohup` ignores is left alone."""
+    """Select the signals that this platform has, without a SIGHUP that `nohup` ignores."""
     known = [getattr(signal, name) for name in names if hasattr(signal, name)]
     ignored = {n for n in known if signal.getsignal(n) is signal.SIG_IGN}
     return [number for number in known if number is signal.SIGINT or number not in ignored]
@@ -52,7 +52,7 @@ def known_signals(names: tuple[str, ...] = NAMES) -> list[signal.Signals]:
 def handled_by(
     handle: Callable[[int, FrameType | None], None], signals: Sequence[signal.Signals]
 ) -> Iterator[Callable[[], None]]:
-    """Handle signals, in the main thread only; yield what puts the handlers before back."""
+    """Handle signals within a block, in the main thread only; yield a function to restore them."""
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return

@@ -1,4 +1,4 @@
-"""The most that is read into memory at once, so that any file is read in bounded memory; and time.
+"""Limits on what is read into memory at once, and on preparation time in a server.
 
 Texts are read in pieces. What has to be in memory whole (a line where lines are the unit, a word,
 a text that a command compares or continues) has a limit, which `SEQGEN_MAX_LINE_MB` sets.
@@ -26,7 +26,7 @@ _gives_up: ContextVar[float] = ContextVar("gives_up", default=math.inf)
 
 @contextlib.contextmanager
 def seconds_at_most(seconds: float) -> Iterator[None]:
-    """Refuse options, such as patterns, that take more of this thread's time to prepare."""
+    """Limit the processor time in which options such as patterns are prepared."""
     before = _gives_up.set(time.thread_time() + seconds)
     try:
         yield
@@ -35,14 +35,14 @@ def seconds_at_most(seconds: float) -> Iterator[None]:
 
 
 def require_time() -> None:
-    """Raise a `UsageError` if that time has passed."""
+    """Raise a `UsageError` if the time limit of `seconds_at_most` has passed."""
     limit = _gives_up.get()
     if limit != math.inf and time.thread_time() >= limit:
         raise UsageError("it takes too long; write a simpler one")
 
 
 def max_line_mb() -> float:
-    """Return the limit in megabytes of UTF-8.
+    """Return the limit on a line, in megabytes of UTF-8.
 
     Raises:
         UsageError: the variable is no number above 0.
@@ -60,12 +60,12 @@ def max_line_mb() -> float:
 
 
 def max_line_bytes() -> int:
-    """Return the limit in bytes of UTF-8."""
+    """Return the limit on a line, in bytes of UTF-8."""
     return int(max_line_mb() * MB)
 
 
 def too_long(what: str) -> SeqgenError:
-    """Return the error that `what` is longer than the limit."""
+    """Build the error that `what` is longer than the limit on a line."""
     return SeqgenError(
         f"{what} is longer than {max_line_mb():g} MB, the most that is read at once; "
         f"if there is enough memory, set {VARIABLE} higher"
@@ -73,12 +73,12 @@ def too_long(what: str) -> SeqgenError:
 
 
 def utf8_size(text: str) -> int:
-    """Return the number of bytes of a text in UTF-8."""
+    """Count the bytes of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def require_short(text: str, what: str) -> None:
-    """Refuse a text that is longer than the limit.
+    """Refuse a text longer than the limit on a line.
 
     Raises:
         SeqgenError: it is; calls it `what`.
@@ -89,7 +89,7 @@ def require_short(text: str, what: str) -> None:
 
 
 def whole_lines(chunks: Iterable[str], name: str = "the text") -> Iterator[str]:
-    """Cut a text anew so that every piece but the last ends with a newline.
+    """Re-cut a text so that every piece but the last ends with a newline.
 
     Args:
         chunks: the text in pieces cut anywhere.
@@ -120,7 +120,7 @@ def whole_lines(chunks: Iterable[str], name: str = "the text") -> Iterator[str]:
 
 
 def read_whole(chunks: Iterable[str], name: str) -> str:
-    """Return a text that has to be in memory whole.
+    """Join a text in memory, up to the limit on a line.
 
     Raises:
         SeqgenError: it is longer than the limit.
@@ -135,7 +135,7 @@ def read_whole(chunks: Iterable[str], name: str) -> str:
 
 
 def byte_lines(file: IO[bytes], name: str) -> Iterator[bytes]:
-    """Yield the lines of a binary file, with their ends.
+    """Yield the lines of a binary file with their newlines, up to the limit on a line.
 
     Raises:
         SeqgenError: a line is longer than the limit.

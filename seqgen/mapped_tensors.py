@@ -1,4 +1,4 @@
-"""Tensors of files of safetensors, mapped or read without PyTorch."""
+"""Safetensors files, memory-mapped or read without PyTorch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP
 def mapped_tensors(
     path: Path, types: Mapping[str, str], whole: bool = False
 ) -> dict[str, np.ndarray] | None:
-    """Return the tensors of a file; those of a large one take no memory until they are read.
+    """Memory-map the tensors of a file, or read them if it is small.
 
     Args:
         path: of the file.
@@ -46,7 +46,7 @@ def mapped_tensors(
 
 
 def _content(file: IO[bytes], whole: bool) -> np.ndarray:
-    """Return the bytes of an open file, read only."""
+    """Return the bytes of an open file, memory-mapped or read."""
     size = os.fstat(file.fileno()).st_size
     if size > READ_UP_TO and not whole:
         return np.memmap(file, np.uint8, "r")
@@ -58,7 +58,7 @@ def _content(file: IO[bytes], whole: bool) -> np.ndarray:
 
 
 def mapped_arrays(path: Path, whole: bool = False) -> dict[str, np.ndarray] | None:
-    """Return stored weights as an array model takes them; see `mapped_tensors`.
+    """Load stored weights for a NumPy model; see `mapped_tensors`.
 
     Those in float64 are rounded to float32, which models compute in unless they are asked for more.
     None where one has another type than those of array models, such as bf16.
@@ -71,7 +71,7 @@ def mapped_arrays(path: Path, whole: bool = False) -> dict[str, np.ndarray] | No
 
 
 def forget_pages(array: np.ndarray) -> None:
-    """Give back the memory of an array that is mapped from a file; what is read again comes anew.
+    """Release the memory of an array mapped from a file; it is reread on demand.
 
     Nothing happens to an array of another kind, or one that may be written to.
     """
@@ -96,7 +96,7 @@ def _computed_in(mapped: np.ndarray) -> np.ndarray:
 
 
 def _array(content: np.ndarray, name: str, about: Mapping[str, Any], kind: np.dtype) -> np.ndarray:
-    """Return one tensor of the bytes of all, which the header says `about`."""
+    """Build the array of one tensor from the file's bytes and its header entry `about`."""
     try:
         (begin, end), shape = about["data_offsets"], tuple(about["shape"])
         fits = 0 <= begin <= end <= len(content)

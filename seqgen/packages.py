@@ -1,4 +1,4 @@
-"""Optional packages: whether they are installed, and the command that installs them."""
+"""Optional packages: check that they are installed, and suggest the install command."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def require_packages(feature: str, *packages: str) -> None:
 
 
 def install_command(*packages: str) -> str:
-    """Return the command that installs packages.
+    """Write the command that installs packages.
 
     It names the packages themselves, not an extra of seqgen: that is right wherever seqgen was
     installed from.

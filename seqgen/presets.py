@@ -1,4 +1,4 @@
-"""Settings of known models, by name.
+"""Presets: settings of known models, by name.
 
 A new preset is a table of `presets.toml`, or of a file of that name beside a plugin for its models.
 """
@@ -17,7 +17,7 @@ from seqgen.settings.config_files import parse_toml
 
 @dataclass(frozen=True)
 class Preset:
-    """A known model: its name, its architecture, what it is in one line, and its settings.
+    """A known model: name, architecture, summary and settings.
 
     `settings` are fields of the architecture's, the training and the data configuration. What
     they leave out comes from the architecture's recipe, as without a preset. With `needs_origin`
@@ -34,7 +34,7 @@ class Preset:
     def read(
         cls, name: str, table: Mapping[str, Any], shared: Mapping[str, Mapping[str, Any]]
     ) -> Preset:
-        """Read the preset that a table of a file describes.
+        """Build a preset from its table in a file.
 
         Args:
             name: what it is called.
@@ -51,13 +51,13 @@ class Preset:
 
 
 def _tables(folder: Path) -> dict[str, Any]:
-    """Read the file of presets in a folder, if it has one."""
+    """Read the preset file of a folder, if it has one."""
     path = folder / "presets.toml"
     return parse_toml(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def _presets() -> dict[str, Preset]:
-    """Return the presets of the core, then those of plugins; a name's first one counts."""
+    """Collect the presets of the core, then of plugins; the first of a name counts."""
     found = _read_all(_TABLES)
     for plugin in hooks.plugins():
         with plugin.guarded("presets.toml"):
@@ -66,7 +66,7 @@ def _presets() -> dict[str, Preset]:
 
 
 def _read_all(tables: Mapping[str, Any]) -> dict[str, Preset]:
-    """Read the presets of a file, which may be like each other and like the core's."""
+    """Build the presets of a file, which may inherit from each other and from the core's."""
     shared = SHARED | tables.get("shared", {})
     return {
         name: Preset.read(name, table, shared) for name, table in tables.get("preset", {}).items()
@@ -80,7 +80,7 @@ PRESETS: dict[str, Preset] = _presets()
 
 
 def preset(name: str) -> Preset:
-    """Return the preset called `name`.
+    """Look up the preset called `name`.
 
     Raises:
         UsageError: there is none; names the nearest.

@@ -1,4 +1,4 @@
-"""The architectures that seqgen knows: those of the core's families, and those of plugins.
+"""Registry of architectures: those of the core's model families, and those of plugins.
 
 A family, a folder of `models/`, has a file `architectures.json` with a row for each of its
 architectures; so has a plugin that adds some.
@@ -30,7 +30,7 @@ FAMILIES = ("ngram", "hmm", "window", "recurrent", "hawk", "transformer", "seq2s
 
 @dataclass(frozen=True)
 class Architecture:
-    """A kind of model: its name, where its classes live, what it is in one line, its tasks.
+    """A registered architecture: name, classes, summary and tasks.
 
     `model` and `config` are "module:Class", imported only when used, so that listing
     architectures loads no torch. The configuration of a class X is XConfig beside it, unless
@@ -52,33 +52,33 @@ class Architecture:
 
     @property
     def task(self) -> Task:
-        """What its models learn."""
+        """The task that its models learn."""
         return self.tasks[0]
 
     @property
     def plugin(self) -> str | None:
-        """The plugin that it needs, if it needs one."""
+        """The plugin that the architecture needs, if any."""
         return hooks.plugin_of(self.config or self.model)
 
     @property
     def is_encoder(self) -> bool:
-        """Whether it only makes features: its models need a head."""
+        """Whether it only computes features, so that its models need a head."""
         return self.task.head is not None
 
     def load_model(self) -> Any:
-        """Import and return the LanguageModel class."""
+        """Import the LanguageModel class."""
         return load_object(self.model)
 
     def load_config(self) -> Any:
-        """Import and return the ModelConfig class."""
+        """Import the ModelConfig class."""
         return load_object(self.config or f"{self.model}Config")
 
     def load_arrays(self) -> Any:
-        """Import and return the ArrayModel class; None if there is none."""
+        """Import the ArrayModel class; None if there is none."""
         return self.arrays and load_object(self.arrays)
 
     def defaults(self) -> dict[str, dict[str, Any]]:
-        """Return its default settings without importing its code, and so without torch.
+        """Return the default settings without importing the model's code or torch.
 
         `model` has all settings that a user may set, `training` those of its own recipe, and
         `settings` what there is to say of each of the former. One that no file has the defaults of
@@ -98,7 +98,7 @@ class Architecture:
         return {"model": model, "training": dict(config.recipe)}
 
     def for_task(self, task: str) -> Architecture:
-        """Return the architecture that learns a task, one of `ON_FEATURES`, on this one's features.
+        """Return the architecture that learns a task of `ON_FEATURES` on this one's features.
 
         Raises:
             UsageError: there is no such task, or it has no features to learn from.
@@ -117,7 +117,7 @@ class Architecture:
 
 @dataclass(frozen=True)
 class TaskArchitecture(Architecture):
-    """An architecture that learns on the features of another, its `trunk`."""
+    """An architecture that predicts labels from the features of another, its `trunk`."""
 
     trunk: Architecture | None = None
     is_encoder: ClassVar[bool] = False
@@ -127,27 +127,27 @@ class TaskArchitecture(Architecture):
         return hooks.plugin_of(self.task.head) or self.trunk.plugin
 
     def load_model(self) -> Any:
-        """Import and return the class of the models with a head on the trunk."""
+        """Import the class of models with a head on the trunk."""
         return load_object(self.task.head)(self.trunk.load_model())
 
     def load_arrays(self) -> Any:
-        """Import and return the class of the array models; None if there is none."""
+        """Import the ArrayModel class of the head on the trunk; None if there is none."""
         trunk = self.trunk.load_arrays()
         return trunk and load_object(self.task.array_head)(trunk)
 
     def load_config(self) -> Any:
-        """Import and return the class of their configuration."""
+        """Import the configuration class of the head on the trunk."""
         return load_object(self.task.head_config)(self.trunk.load_config())
 
     def defaults(self) -> dict[str, dict[str, Any]]:
-        """Return its default settings, also without importing its code."""
+        """Return the default settings of head and trunk without importing their code."""
         model = {**self.trunk.defaults()["model"], **self.task.head_settings}
         training = self.trunk.defaults()["training"] if self.trunk.is_encoder else None
         return {"model": model, "training": training or dict(self.task.head_recipe)}
 
 
 def load_object(target: str) -> Any:
-    """Import a "module:name" and return what it names."""
+    """Import a "module:name" and return the object."""
     module, name = target.split(":")
     return getattr(importlib.import_module(module), name)
 
@@ -160,7 +160,7 @@ ON_FEATURES = tuple(task for task in TASKS.values() if task.head)
 
 
 def _architectures() -> dict[str, Architecture]:
-    """Return the architectures of all families, then those of plugins; a name's first one counts.
+    """Collect the architectures of the core, then of plugins; the first of a name counts.
 
     Rows of a plugin that are wrong are left out with a warning.
     """
@@ -180,12 +180,12 @@ def _architectures() -> dict[str, Architecture]:
 
 
 def architectures_of(plugin: hooks.Installed) -> list[str]:
-    """Return the names of the architectures that a plugin adds."""
+    """List the names of the architectures that a plugin adds."""
     return [row.name for row in ARCHITECTURES.values() if row.folder == plugin.folder]
 
 
 def _rows(folder: Path, package: str, of_defaults: Path) -> Iterator[Architecture]:
-    """Yield the architectures whose rows a folder has.
+    """Yield the architectures declared in a folder.
 
     A row has the fields of an `Architecture`, `tasks` by their names: without them, it is a
     language model, whose features others may learn from. A module that begins with a dot is one of
@@ -226,7 +226,7 @@ AUTO = "auto"
 
 
 def task_on_features(name: str) -> Task:
-    """Return the task of `ON_FEATURES` called `name`.
+    """Look up the task of `ON_FEATURES` called `name`.
 
     Raises:
         UsageError: there is none; names the nearest, or the plugin that is missing.
@@ -237,13 +237,13 @@ def task_on_features(name: str) -> Task:
 
 
 def missing_plugin(architecture: str) -> str | None:
-    """Return the plugin of seqgen that an architecture needs and that is not installed, if any."""
+    """Name the seqgen plugin that an architecture needs but is not installed, if any."""
     parts = architecture, architecture.rpartition("-")[2]
     return next(filter(None, map(hooks.missing_plugin, parts)), None)
 
 
 def architecture(name: str) -> Architecture:
-    """Return the architecture called `name`; of a model with a head, such as lstm-tagger, too.
+    """Look up an architecture by name, including heads on another such as lstm-tagger.
 
     Raises:
         UsageError: there is none; names the nearest, or the plugin that is missing.
@@ -258,7 +258,7 @@ def architecture(name: str) -> Architecture:
 
 
 def known_architecture(name: str) -> Architecture | None:
-    """Return the architecture of that name; None if this version knows none."""
+    """Look up an architecture by name; None if it is unknown."""
     try:
         return architecture(name)
     except UsageError:
@@ -266,12 +266,12 @@ def known_architecture(name: str) -> Architecture | None:
 
 
 def unit_of(name: str) -> str:
-    """Name the unit that an architecture's losses are a mean over; "token" if it is unknown."""
+    """Name the unit that an architecture's loss is averaged over; "token" if it is unknown."""
     return row.task.unit if (row := known_architecture(name)) else "token"
 
 
 def to_train(name: str | None) -> str | None:
-    """Return the architecture that `train --model` names; None if `train` is to choose.
+    """Look up the architecture that `train --model` names; None to let `train` choose.
 
     Raises:
         UsageError: there is none; names the nearest, which may be `AUTO`.
@@ -284,12 +284,12 @@ def to_train(name: str | None) -> str | None:
 
 
 def trunk_of(name: str) -> Architecture:
-    """Return the architecture whose features one of this name works on: its own, or its trunk's."""
+    """Look up the architecture that computes the features: itself, or its trunk."""
     return getattr(row := architecture(name), "trunk", row)
 
 
 def for_task(name: str, task: str | None) -> Architecture:
-    """Return the architecture of that name, learning labels if there is a task.
+    """Look up an architecture by name, with a head if there is a task.
 
     Args:
         name: of an architecture, or already of one with a head.
@@ -308,13 +308,13 @@ def for_task(name: str, task: str | None) -> Architecture:
 
 
 def task_of_mixture(stored_as: str | None) -> Task:
-    """Return the task of a mixture's parts, which its configuration names."""
+    """Find the task of a mixture's parts, which its configuration names."""
     tasks = (row.task for row in ARCHITECTURES.values())
     return next((task for task in tasks if task.stored_as == stored_as), LANGUAGE_MODELING)
 
 
 def owners_of(setting: str) -> list[str]:
-    """Return the architectures that have a setting of their own called `setting`."""
+    """List the architectures that have their own setting called `setting`."""
     return [row.name for row in ARCHITECTURES.values() if setting in row.load_config().fields()]
 
 

@@ -1,4 +1,4 @@
-"""How messages write counts, lists of settings and names, and characters that cannot be shown."""
+"""Wording of messages: counts, lists of settings and names, unprintable characters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CONTROLS = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\udc80-\udcff]|\r(?!\
 
 
 def plural(count: float, noun: str) -> str:
-    """Return a count and its noun: "1 minute", "1,334 steps", "0.5 epochs".
+    """Format a count with its noun: "1 minute", "1,334 steps", "0.5 epochs".
 
     Args:
         count: written with separators; a fraction with as many digits as it needs.
@@ -26,18 +26,18 @@ def plural(count: float, noun: str) -> str:
 
 
 def listed(settings: Mapping[str, Any]) -> str:
-    """Return settings and their values: "hidden_size 1,024, lr 0.01414"."""
+    """Format settings with their values: "hidden_size 1,024, lr 0.01414"."""
     return ", ".join(f"{name} {shown(value)}" for name, value in settings.items())
 
 
 def first_names(names: Sequence[str], most: int = 20) -> str:
-    """Return at most so many names, and how many more there are: "A, B, C and 1,234 more"."""
+    """List at most `most` names and the number of the rest: "A, B, C and 1,234 more"."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def shown(value: Any) -> str:
-    """Return the value of a setting as a person reads it: "none", "true", "1,024", "0.01414"."""
+    """Format the value of a setting for messages: "none", "true", "1,024", "0.01414"."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -46,7 +46,7 @@ def shown(value: Any) -> str:
 
 
 def visible(text: str, kept: str = "") -> str:
-    """Return a text in which characters that cannot be shown are replaced.
+    """Replace the characters of a text that cannot be displayed by U+FFFD.
 
     Spaces of every width can be shown; what breaks lines or turns the direction cannot.
 
@@ -61,7 +61,7 @@ def visible(text: str, kept: str = "") -> str:
 
 
 def harmless(text: str, escape: str = "\\x{:02x}") -> str:
-    r"""Write control characters as `\x1b`, so that a terminal shows and does not obey them.
+    r"""Escape control characters as `\x1b`, so that a terminal displays and does not obey them.
 
     Joiners, variation selectors and marks of right-to-left text stay: they are part of a text.
 
@@ -73,7 +73,7 @@ def harmless(text: str, escape: str = "\\x{:02x}") -> str:
 
 
 class ShortRepr:
-    """A dataclass of results whose repr takes a line or two: what is set first, values cut."""
+    """Mixin for dataclasses of results: a repr of a line or two, with long values cut."""
 
     LONGEST = 200
 

@@ -1,1 +1,1 @@
-"""Reading text, holding out a part, and making batches."""
+"""Text: reading, tokenization, the held-out part, token files and training batches."""

@@ -1,4 +1,4 @@
-"""Training batches, and which of their rows a process computes.
+"""Training batches, and their division among processes.
 
 The batch of step n is a function of (corpus, settings, seed, n) alone.
 """
@@ -31,7 +31,7 @@ IGNORED = -100
 
 @dataclass(frozen=True)
 class Batch:
-    """One step's tokens.
+    """Tokens of one training step: inputs, targets and sources.
 
     Attributes:
         tokens: (B, T) int64, what the model reads.
@@ -50,23 +50,23 @@ class Batch:
     source: Source | None = None
 
     def first(self, rows: int) -> Batch:
-        """Return at most so many of the rows; `count` stays that of the whole batch."""
+        """Keep at most the first `rows` rows; `count` stays that of the whole batch."""
         return self.rows(slice(rows))
 
     def rows(self, cut: slice, trim: bool = True) -> Batch:
-        """Return some of the rows; sources keep their padding unless it is to be trimmed."""
+        """Slice rows of the batch; sources keep their padding unless `trim`."""
         source = None if self.source is None else self.source.part(cut, trim)
         return replace(self, tokens=self.tokens[cut], targets=self.targets[cut], source=source)
 
     def columns(self, count: int) -> Batch:
-        """Return at most so many tokens of each row, if it does not overlap with the next batch."""
+        """Keep at most the first `count` tokens of each row; overlapping windows stay whole."""
         if self.advance is not None:
             return self
         return replace(self, tokens=self.tokens[:, :count], targets=self.targets[:, :count])
 
 
 def cut_rows(rows: int, pieces: int) -> list[slice]:
-    """Cut rows into at most `pieces` consecutive parts of about the same size."""
+    """Divide row indices into at most `pieces` consecutive slices of about equal size."""
     pieces = min(pieces, rows)
     return [slice(*pair) for pair in pairwise(rows * i // pieces for i in range(pieces + 1))]
 
@@ -79,7 +79,7 @@ POOL = 32
 
 
 class Batches(ABC):
-    """A corpus divided into the batches of training steps.
+    """Base class: a corpus divided into the batches of training steps.
 
     Args:
         corpus: the training part.
@@ -95,14 +95,14 @@ class Batches(ABC):
     @property
     @abstractmethod
     def steps_per_epoch(self) -> int:
-        """The steps of an epoch: every training token is seen about once."""
+        """Number of steps in which every training token is seen about once."""
 
     @abstractmethod
     def batch(self, step: int) -> Batch:
-        """Return the batch of `step`, counted from 0."""
+        """Return the batch of step `step`, from 0."""
 
     def batch_of_epoch(self, epoch: int, index: int) -> Batch:
-        """Return batch `index` of an epoch, both counted from 0.
+        """Return batch `index` of an epoch, both from 0.
 
         Batches whose epochs differ in length override this.
         """
@@ -110,7 +110,7 @@ class Batches(ABC):
 
 
 class DerivedBatches(Batches):
-    """Batches that are made of others, as many of them in an epoch.
+    """Base class of batches that are computed from other batches, step by step.
 
     Args:
         batches: the others.
@@ -126,7 +126,7 @@ class DerivedBatches(Batches):
 
 
 class FirstTokens(DerivedBatches):
-    """The first rows of each batch, or the beginning of its first one, as in a trial of the speed.
+    """The first rows or tokens of each batch, for timing trials.
 
     Args:
         batches: the others.
@@ -145,7 +145,7 @@ class FirstTokens(DerivedBatches):
 
 
 class RandomWindows(Batches):
-    """Windows drawn anywhere in a stream: for models that carry nothing from step to step."""
+    """Random windows of a stream, for models without state between steps."""
 
     def __init__(self, corpus: Corpus, batch_size: int, seq_len: int, seed: int) -> None:
         super().__init__(corpus, batch_size, min(seq_len, corpus.tokens.size), seed)
@@ -162,7 +162,7 @@ class RandomWindows(Batches):
 
 
 class ParallelStreams(Batches):
-    """A stream cut into B rows that are read side by side, state carried: truncated BPTT.
+    """A stream cut into B rows, read in parallel with carried state: truncated BPTT.
 
     The stream is a ring, joined by its start symbol. In every epoch the rows begin at another
     offset, so that window edges and zero states never fall on the same tokens twice.
@@ -188,7 +188,7 @@ class ParallelStreams(Batches):
 
 
 class SequentialWindows(ParallelStreams):
-    """The windows of parallel streams, in their order, for models that carry nothing between them.
+    """Windows of parallel streams in order, for models without state between steps.
 
     Each begins from a zero state, and every token is a target once an epoch.
     """
@@ -198,7 +198,7 @@ class SequentialWindows(ParallelStreams):
 
 
 def windows_at(corpus: Corpus, begin: np.ndarray, length: int, fresh: bool) -> Batch:
-    """Return the windows (B, length) that begin at these places of a text, taken as a ring."""
+    """Read the windows (B, length) that start at `begin`; the text wraps around at its end."""
     at = (begin[:, None] + np.arange(-1, length)) % corpus.tokens.size  # (B, T + 1)
     window = corpus.tokens[at].astype(np.int64)
     targets = window[:, 1:]
@@ -208,7 +208,7 @@ def windows_at(corpus: Corpus, begin: np.ndarray, length: int, fresh: bool) -> B
 
 
 class DocumentBatches(Batches):
-    """One document a row, of similar lengths, padded on the right.
+    """One document per row, grouped by length and padded on the right.
 
     Documents are shuffled every epoch, sorted by length within pools of `POOL` batches, and the
     batches of a pool shuffled. A document longer than the window is split into consecutive
@@ -232,7 +232,7 @@ class DocumentBatches(Batches):
 
     @property
     def steps_per_epoch(self) -> int:
-        """The steps of the first epoch; later ones differ slightly if long documents carry."""
+        """Steps of the first epoch; later ones may differ if long documents carry state."""
         return len(self._plan(0))
 
     def batch(self, step: int) -> Batch:
@@ -243,13 +243,13 @@ class DocumentBatches(Batches):
         return self.batch_of_epoch(epoch, step - self._first_steps[epoch])
 
     def batch_of_epoch(self, epoch: int, index: int) -> Batch:
-        """Return batch `index` of an epoch, which starts over after its last."""
+        """Return batch `index` of an epoch, modulo its number of batches."""
         plan = self._plan(epoch)
         rows, window = plan[index % len(plan)]
         return self._rows(rows, window * self.seq_len)
 
     def _make_plan(self, epoch: int) -> list[tuple[np.ndarray, int]]:
-        """Return, for each step of an epoch, its rows and which of their windows it reads."""
+        """List the rows and the window of each step of an epoch."""
         keys = hash64(SHUFFLE, self.seed, epoch, np.arange(self.begin.size))
         order = np.argsort(keys, kind="stable").astype(np.min_scalar_type(keys.size))
         del keys
@@ -265,11 +265,11 @@ class DocumentBatches(Batches):
         return [(rows, w) for rows in batches for w in range(windows[rows].max())]
 
     def _sorted(self, pool: np.ndarray) -> np.ndarray:
-        """Return the rows of a pool, sorted by length."""
+        """Sort the rows of a pool by length."""
         return pool[np.argsort(self.length[pool], kind="stable")]
 
     def _edges(self, pool: np.ndarray) -> list[int]:
-        """Cut a sorted pool into batches: where each begins, and where the last one ends."""
+        """Cut a sorted pool into batches; return the boundaries."""
         return [*range(0, pool.size, self.batch_size), pool.size]
 
     def _rows(self, rows: np.ndarray, offset: int) -> Batch:
@@ -291,13 +291,13 @@ class DocumentBatches(Batches):
         return Batch(read.astype(np.int64), scored, offset == 0, max(1, int(inside.sum())))
 
     def _opens(self, rows: np.ndarray) -> np.ndarray:
-        """Mark the rows that begin a document, (B,) bool; the others continue a long one."""
+        """Mark the rows that start a document, (B,) bool; other rows continue a long one."""
         begin, starts = self.begin[rows], self.corpus.starts
         return starts[np.searchsorted(starts, begin, "right") - 1] == begin
 
 
 def spans_of(begin: np.ndarray, end: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return spans of tokens, cut into consecutive ones of at most `length`."""
+    """Split spans of tokens into consecutive spans of at most `length`."""
     pieces = -(-(end - begin) // length)
     if pieces.max() == 1:
         return begin, end  # the usual case for lines: it saves several numbers per document
@@ -308,7 +308,7 @@ def spans_of(begin: np.ndarray, end: np.ndarray, length: int) -> tuple[np.ndarra
 
 
 class PairBatches(DocumentBatches):
-    """One pair a row, whole: similar lengths together, both sides padded on the right.
+    """One pair per row, grouped by length, both sides padded on the right.
 
     Pairs are shuffled every epoch, sorted by the lengths of target and source within pools, cut
     into batches, and the batches of a pool shuffled. How many rows a batch has follows from
@@ -356,7 +356,7 @@ class PairBatches(DocumentBatches):
 
 
 class SampledBatches(Batches):
-    """A text that is segmented into subwords at random, anew in every epoch (Kudo 2018).
+    """Batches of a text segmented into subwords at random, anew every epoch (Kudo 2018).
 
     Every epoch has as many steps as the first, so that which epoch a step is in, and with that
     its batch, follows from its number and the seed alone. If an epoch has more steps than the
@@ -383,7 +383,7 @@ class SampledBatches(Batches):
 
 
 class Overlapping(DerivedBatches):
-    """Windows that reach back into those before them: truncated backpropagation BPTT(k2, k1).
+    """Windows that overlap with the previous ones: truncated backpropagation BPTT(k2, k1).
 
     Every k1 tokens there is an update, whose gradient goes back k2 tokens: each batch reads the
     last k2 tokens, of which the newest k1 are scored, so that every token is scored once
@@ -432,7 +432,7 @@ def training_batches(
     tokens: int | None = None,
     windows: Windows = "random",
 ) -> Batches:
-    """Return the batches for a kind of text and model.
+    """Choose and build the kind of batches for a corpus and a model.
 
     Args:
         corpus: the training part.
@@ -455,7 +455,7 @@ def training_batches(
 
 @dataclass(frozen=True)
 class Portion:
-    """A process's rows of one piece of a batch, by their numbers in the batch.
+    """The rows of one piece of a batch that one process computes.
 
     Attributes:
         piece: the rows that are computed at a time by all processes together.
@@ -470,11 +470,11 @@ class Portion:
 
     @property
     def count(self) -> int:
-        """How many rows are computed."""
+        """Number of rows that are computed."""
         return self.rows.stop - self.rows.start
 
     def of(self, batch: Batch) -> Batch:
-        """Return these rows of a batch; `count` stays that of the whole batch.
+        """Slice these rows out of a batch; `count` stays that of the whole batch.
 
         They are padded as the whole piece is, so that they are computed as within it.
         """
@@ -487,7 +487,7 @@ class Portion:
 
 
 def portions(rows: int, pieces: int, rank: int, world: int) -> list[Portion]:
-    """Divide a batch among processes: the portion of one of them in each piece.
+    """Divide the pieces of a batch among processes; return the portion of process `rank` in each.
 
     Args:
         rows: of the batch.
@@ -506,7 +506,7 @@ def portions(rows: int, pieces: int, rank: int, world: int) -> list[Portion]:
 
 
 def row_numbers(chosen: Sequence[Portion]) -> list[int]:
-    """Return the number of each computed row in the batch, in order; -1 for a blank one."""
+    """List the batch row of each computed row, in order; -1 for a blank one."""
     return [
         -1 if portion.blank else row
         for portion in chosen
@@ -518,7 +518,7 @@ SOURCE_UNKNOWNS = 5  # the first word of the hash that draws them
 
 
 class UnknownsInSources(DerivedBatches):
-    """Batches some of whose source tokens are replaced by `<unk>`, drawn anew in every step.
+    """Batches with random source tokens replaced by `<unk>`, anew in every step.
 
     A vocabulary that comes from the training text leaves no unknown in it: without this, the
     embedding of `<unk>` would keep the random values that it began with. Token t of row r in step
@@ -552,7 +552,7 @@ class UnknownsInSources(DerivedBatches):
 def with_unknowns(
     batches: Batches, tokenizer: Tokenizer | Labels | None, share: float, start: bool = False
 ) -> Batches:
-    """Return batches as `UnknownsInSources`, if a source can have an unknown token at all.
+    """Wrap batches in `UnknownsInSources` if a source can contain unknown tokens.
 
     Args:
         batches: of pairs.

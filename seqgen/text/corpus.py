@@ -1,4 +1,4 @@
-"""Encoded text, ready to train on or to score: arrays of tokens, and where each document ends."""
+"""Corpora: arrays of token ids with document ends, in memory or memory-mapped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents as one array of ids, in memory or mapped from a file.
+    """A corpus: documents as one array of token ids, with their ends and sources.
 
     Attributes:
         tokens: (N,) unsigned: every scored token, document after document, ends included.
@@ -49,19 +49,19 @@ class Corpus:
 
     @cached_property
     def starts(self) -> np.ndarray:
-        """(D,) int64: where each document begins in `tokens`."""
+        """(D,) int64: start of each document in `tokens`."""
         return starts_of(self.ends)
 
     @property
     def scored(self) -> int:
-        """How many tokens are scored."""
+        """Number of tokens that count in the loss."""
         if self.unscored is None:
             return int(self.tokens.size)
         one, least = self.unscored
         return int(np.count_nonzero((self.tokens != one) & (self.tokens < least)))
 
     def take(self, documents: np.ndarray) -> Corpus:
-        """Return the documents of these numbers alone, in that order, each with its source.
+        """Select documents by number, each with its source.
 
         `oov` stays that of the whole corpus: it is not recorded which tokens are unknown.
         """
@@ -71,7 +71,7 @@ class Corpus:
 
 
 class Unknowns:
-    """Records the unknown tokens of a text, block by block.
+    """Collects the unknown tokens of a text while it is encoded block by block.
 
     Args:
         tokenizer: of the text.
@@ -92,7 +92,7 @@ class Unknowns:
     def watch(
         self, blocks: Iterable[tuple[bytes, np.ndarray]]
     ) -> Iterator[tuple[bytes, np.ndarray]]:
-        """Yield the blocks unchanged, and record their unknown tokens."""
+        """Pass the blocks through, recording their unknown tokens."""
         seen = 0
         for raw, ids in blocks:
             places = np.flatnonzero(ids == self.tokenizer.unk_id)
@@ -114,7 +114,7 @@ class Unknowns:
 
 
 def unknown_bytes(chunks: Iterable[str], tokenizer: Tokenizer, documents: Documents) -> int:
-    """Return the UTF-8 bytes of a text's unknown tokens."""
+    """Count the UTF-8 bytes of a text that are encoded as `<unk>`."""
     unknowns = Unknowns(tokenizer)
     encode_corpus(chunks, tokenizer, documents, unknowns=unknowns)
     return unknowns.bytes
@@ -128,7 +128,7 @@ def encode_corpus(
     framing: Framing | None = None,
     unknowns: Unknowns | None = None,
 ) -> Corpus:
-    """Encode a text as one stream, or as one document a line.
+    """Encode a text to a corpus: one stream, or one document per line.
 
     A line ends at `\\n` or at the end of the text; its `\\n` becomes EOS, and an empty line is
     EOS alone. Large arrays are kept in a temporary file, not in memory.
@@ -157,7 +157,7 @@ def encode_corpus(
 
 
 def gather_corpus(pieces: Iterable[np.ndarray], framing: Framing, tokenizer: Tokenizer) -> Corpus:
-    """Join pieces of framed ids into a corpus."""
+    """Concatenate pieces of framed ids to a corpus."""
     tokens, ends = Gathered(tokenizer.dtype), Gathered(np.int64)
     oov = 0
     for ids in pieces:
@@ -171,7 +171,7 @@ def gather_corpus(pieces: Iterable[np.ndarray], framing: Framing, tokenizer: Tok
 
 
 class Gathered:
-    """An array that grows; once it is large, it is kept in an anonymous temporary file.
+    """Growing array that moves to an anonymous temporary file once it is large.
 
     It is read by slices, or by arrays of places, without loading what lies in the file at once.
 
@@ -193,11 +193,11 @@ class Gathered:
 
     @property
     def on_disk(self) -> bool:
-        """Whether it lies in a file."""
+        """Whether the array is in a temporary file."""
         return self._file is not None
 
     def add(self, values: np.ndarray) -> None:
-        """Append `values`."""
+        """Append values to the array."""
         values = np.ascontiguousarray(values, dtype=self.dtype)
         self._held.append(values)
         self.size += values.size
@@ -216,7 +216,7 @@ class Gathered:
         self._held, self._bytes = [], 0
 
     def array(self) -> np.ndarray:
-        """Return all of it, (N,); mapped where it went to a file, which writing to it leaves."""
+        """Return the whole array (N,); copy-on-write mapped if it is in a file."""
         if self._file is None:
             if len(self._held) != 1:
                 self._held = [np.concatenate([np.zeros(0, self.dtype), *self._held])]
@@ -239,13 +239,13 @@ class Gathered:
         return items
 
     def pieces(self) -> Iterator[np.ndarray]:
-        """Yield all items in turn: at once where they are in memory."""
+        """Yield all items in pieces; in one piece if they are in memory."""
         step = max(1, self.size) if self._file is None else self.PIECE
         for begin in range(0, self.size, step):
             yield self[begin : begin + step]
 
     def take(self, places: np.ndarray) -> np.ndarray:
-        """Return the items at places (M,), each 0 or more, in any order."""
+        """Gather the items at non-negative positions (M,), in any order."""
         if self._file is None:
             return self.array()[places]
         items, order = np.empty(places.shape, self.dtype), np.argsort(places)
@@ -258,7 +258,7 @@ class Gathered:
 
 
 def forget(array: np.ndarray | Joined) -> None:
-    """Give back the memory of an array that was read through a mapped file, and not changed."""
+    """Release the memory of an unchanged array that is mapped from a file."""
     for part in array.parts if isinstance(array, Joined) else [array]:
         while isinstance(part, np.ndarray):
             part = part.base
@@ -269,7 +269,7 @@ def forget(array: np.ndarray | Joined) -> None:
 def _ended(
     blocks: Iterable[tuple[bytes, np.ndarray]], tokenizer: Tokenizer, end: int
 ) -> Iterator[np.ndarray]:
-    """Make every newline an end, and give one to a last line that has none."""
+    """Replace each newline by the end token, and end an unfinished last line."""
     open_line = False
     for raw, ids in blocks:
         yield np.where(ids == tokenizer.newline_id, ids.dtype.type(end), ids)
@@ -283,12 +283,12 @@ COPIED = 1 << 24
 
 
 def span(items: np.ndarray | Joined, begin: int, end: int) -> np.ndarray | Joined:
-    """Return the items between two places, mapped as they are."""
+    """Slice an array that may be joined from several, without copying it to memory."""
     return Joined(items.within(begin, end)) if isinstance(items, Joined) else items[begin:end]
 
 
 class Joined:
-    """Arrays of one type, mapped from files, as one array (N,) that is only read.
+    """Read-only concatenation (N,) of memory-mapped arrays of one type.
 
     It takes what corpora are asked for: items by slices and by arrays of places. A large slice is
     joined too. `numpy.asarray` copies all of it into memory.
@@ -318,7 +318,7 @@ class Joined:
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
     def astype(self, dtype: Any) -> np.ndarray:
-        """Return a copy in memory."""
+        """Copy the array to memory as another type."""
         return np.asarray(self).astype(dtype)
 
     def __getitem__(self, key: Any) -> Any:
@@ -342,7 +342,7 @@ class Joined:
         return Joined(pieces)
 
     def within(self, begin: int, end: int) -> list[np.ndarray]:
-        """Return the pieces of the parts between two places."""
+        """List the slices of the parts between two positions."""
         pieces = [
             part[max(0, begin - start) : max(0, end - start)]
             for part, start in zip(self.parts, self.starts.tolist(), strict=True)
@@ -350,7 +350,7 @@ class Joined:
         return [piece for piece in pieces if piece.size] or [np.zeros(0, self.dtype)]
 
     def _at(self, places: np.ndarray) -> np.ndarray:
-        """Return the items at some places, in their shape; negative ones count from the end."""
+        """Gather the items at an array of positions; negative ones count from the end."""
         if places.size and not (-self.size <= places.min() and places.max() < self.size):
             raise IndexError(f"a place is outside of {self.size} items")
         places = np.where(places < 0, places + self.size, places)

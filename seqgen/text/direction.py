@@ -1,4 +1,4 @@
-"""Reading a text from right to left, or from both of its ends."""
+"""Right-to-left and two-way reading of a text."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ BLOCK = 1 << 20
 
 
 def in_direction(corpus: Corpus, direction: Direction) -> Corpus:
-    """Order the tokens of a corpus for a model of this direction."""
+    """Reorder the tokens of a corpus for a model's reading direction."""
     return reverse_corpus(corpus) if direction == "backward" else corpus
 
 
 def reverse_corpus(corpus: Corpus) -> Corpus:
-    """Reverse each document of a corpus, for a model that learns from right to left.
+    """Reverse the tokens of each document, for a right-to-left model.
 
     A document w1 ... wn with an end becomes wn ... w1 and its end; a stream, which has none, is
     turned as a whole. So p(w) is the product over t of p(w_t | w_t+1 ... w_n): the chain rule in
@@ -63,7 +63,7 @@ def _order(starts: np.ndarray, ends: np.ndarray, end: int | None) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True)
 class TwoWayBatch(Batch):
-    """Rows of a text as they are, and as many from right to left.
+    """Batch of rows that are read in both directions.
 
     Attributes:
         backward: the latter; see `DataConfig.direction`.
@@ -72,18 +72,18 @@ class TwoWayBatch(Batch):
     backward: Batch
 
     def rows(self, cut: slice, trim: bool = True) -> Batch:
-        """Return some of the rows, in both directions."""
+        """Slice rows of the batch, in both directions."""
         rows = replace(self, backward=self.backward.rows(cut, trim))
         return super(TwoWayBatch, rows).rows(cut, trim)
 
     def columns(self, count: int) -> Batch:
-        """Return at most so many tokens of each row, in both directions."""
+        """Keep at most the first `count` tokens of each row, in both directions."""
         rows = replace(self, backward=self.backward.columns(count))
         return super(TwoWayBatch, rows).columns(count)
 
 
 class TwoWayBatches(DerivedBatches):
-    """The same text in both directions, in every step.
+    """Batches that contain the same text in both directions.
 
     Documents that are shorter than a window are the same ones on both sides.
 

@@ -1,4 +1,4 @@
-"""Encoding text block by block, in order; long texts on all cores."""
+"""Parallel encoding of text, block by block and in order."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ SUBWORDS = 4  # the first word of the hash that seeds sampled segmentations
 
 @dataclass(frozen=True)
 class Sampling:
-    """How segmentations are drawn: each block's seed is a hash of (seed, epoch, its number)."""
+    """Subword sampling: each block's seed is a hash of (seed, epoch, block number)."""
 
     alpha: float
     seed: int
     epoch: int
 
     def draw(self, block: int) -> tuple[float, int]:
-        """Return alpha and the seed of a block, 31 bits."""
+        """Return alpha and the 31-bit seed for a block."""
         return self.alpha, int(hash64(SUBWORDS, self.seed, self.epoch, block) >> np.uint64(33))
 
 
@@ -49,7 +49,7 @@ def encode_blocks(
     sampling: Sampling | None = None,
     cores: int | None = None,
 ) -> Iterator[tuple[bytes, np.ndarray]]:
-    """Encode a text that comes in pieces cut anywhere.
+    """Encode a text block by block on all cores; yield blocks with their ids, in order.
 
     Memory is bounded by a few blocks, unless the text has no place where it can be cut.
 
@@ -80,7 +80,7 @@ def encode_blocks(
 def encode_lines(
     chunks: Iterable[str], tokenizer: Tokenizer, end: int
 ) -> Iterator[tuple[bytes, np.ndarray]]:
-    """Encode each line of a text alone, for a tokenizer that may join a newline to other text.
+    """Encode each line on its own, for tokenizers that may merge a newline with other text.
 
     Yields:
         Each line as UTF-8, and its ids, with `end` in the place of its newline.
@@ -92,7 +92,7 @@ def encode_lines(
 
 
 def lines_of_tokens(tokenizer: Tokenizer, text: str, ids: np.ndarray) -> np.ndarray:
-    """Return the number of the line that each token of a text begins in, (N,) int64.
+    """Compute the line number in which each token of a text begins, (N,) int64.
 
     Args:
         tokenizer: what made the ids.
@@ -108,21 +108,21 @@ def lines_of_tokens(tokenizer: Tokenizer, text: str, ids: np.ndarray) -> np.ndar
 
 
 def encode_block(tokenizer: Tokenizer, raw: bytes, chance: tuple[float, int] | None) -> np.ndarray:
-    """Encode a block of UTF-8; `chance` is what `Sampling.draw` returns, None without sampling."""
+    """Encode a block of UTF-8; `chance` is the result of `Sampling.draw`, or None."""
     if chance is None:
         return tokenizer.encode_utf8(raw)
     return tokenizer.encode_sampled(raw.decode(), *chance)
 
 
 def available_cores() -> int:
-    """Count the cores that this process may use."""
+    """Count the cores available to this process."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def read_frame(stream: IO[bytes]) -> bytes | None:
-    """Return the next frame, or None where the stream ends."""
+    """Read the next length-prefixed frame; None at the end of the stream."""
     head = stream.read(8)
     if len(head) < 8:
         return None
@@ -132,14 +132,14 @@ def read_frame(stream: IO[bytes]) -> bytes | None:
 
 
 def write_frame(stream: IO[bytes], content: bytes | memoryview) -> None:
-    """Write a frame, and send it off."""
+    """Write a length-prefixed frame and flush it."""
     stream.write(len(content).to_bytes(8, "little"))
     stream.write(content)
     stream.flush()
 
 
 class Worker:
-    """A worker process that encodes; it loads no torch, and shares nothing with this process."""
+    """Worker process that encodes text without loading torch."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         import seqgen
@@ -158,7 +158,7 @@ class Worker:
             write_frame(self._process.stdin, json.dumps(facts).encode())
 
     def encode(self, raw: bytes, chance: Any) -> np.ndarray:
-        """Return the ids of a block."""
+        """Encode a block to ids."""
         try:
             write_frame(self._process.stdin, json.dumps(chance).encode())
             write_frame(self._process.stdin, raw)
@@ -170,7 +170,7 @@ class Worker:
         return np.frombuffer(answer, dtype=self._dtype)
 
     def close(self) -> None:
-        """End the process."""
+        """Stop the worker process."""
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         self._process.stdout.close()

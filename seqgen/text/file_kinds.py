@@ -1,4 +1,4 @@
-"""What a file is, by its name and its first bytes: no text, or a text that hides another."""
+"""File types, recognised by name and first bytes: binary files, archives, records, markup."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXTS = (b"seqgen.tokens", *MARKS["UTF-32"], *MARKS["UTF-16"])
 
 @dataclass(frozen=True, kw_only=True)
 class FileKind:
-    """A kind of file.
+    """A recognised file type.
 
     Attributes:
         name: what messages call it.
@@ -52,11 +52,11 @@ class FileKind:
 
     @property
     def is_text(self) -> bool:
-        """Whether its bytes can be read as characters."""
+        """Whether the file's bytes are characters."""
         return self.holds in ("records", "markup")
 
     def matches(self, ending: str, head: bytes) -> bool:
-        """Return whether a file of this kind may end and begin so."""
+        """Check whether a file's ending and first bytes match this type."""
         if not self.beginnings:
             return ending in self.endings
         if not head.startswith(self.beginnings, self.at):
@@ -194,7 +194,7 @@ PAGES = {
 
 
 def kind_of(path: Path, head: bytes) -> FileKind | None:
-    """Recognise the kind of a file; None for a text, and for an unknown kind.
+    """Recognise a file's type; None for plain text and unknown types.
 
     Args:
         path: its name.
@@ -210,18 +210,18 @@ def kind_of(path: Path, head: bytes) -> FileKind | None:
 
 
 def ending_of_name(path: Path) -> str:
-    """Return the end of a file's name, such as ".txt", without that of its compression."""
+    """Return a file name's ending, such as ".txt", ignoring that of its compression."""
     *others, last = path.suffixes or [""]
     return (others[-1] if others and last.lower() in UNPACKED else last).lower()
 
 
 def ending_of_text(text: str) -> str:
-    """Return the ending that suits a text without a name, by its first line: `.jsonl` or `.txt`."""
+    """Choose `.jsonl` or `.txt` for a text without a name, by its first line."""
     return ".jsonl" if _names_in(text.encode(), ".jsonl") else ".txt"
 
 
 def remedy(kind: FileKind, path: Path, head: bytes) -> str:
-    """Say how to get the text of a file; one that does not exist came by a pipe."""
+    """Advise how to extract the text of a file of this type."""
     instead = "" if path.exists() else "the file itself instead of a pipe, with "
     path = Path("FILE") if instead else path
     stem = path.name.removesuffix("".join(path.suffixes)) or path.name
@@ -238,7 +238,7 @@ def remedy(kind: FileKind, path: Path, head: bytes) -> str:
 
 
 def _names_in(head: bytes, ending: str) -> list[str]:
-    """Return the keys of the first record, or the columns of a table, where its head tells."""
+    """List the keys of the first record, or the columns of a table, as far as its head shows."""
     line = head.decode("utf-8-sig", "replace").partition("\n")[0]
     try:
         if ending in JSON_LINES:

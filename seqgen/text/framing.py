@@ -1,4 +1,4 @@
-"""How texts begin and end, and which tokens are never written."""
+"""Framing of texts: the tokens at their start and end, and tokens that are never generated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Framing:
-    """How a document starts and ends, as ids.
+    """The ids that start and end a document.
 
     A document is a sequence of scored tokens. The model reads `start` (never scored) before the
     first of them; where `end` is set, it is the last of them.
@@ -38,12 +38,12 @@ class Framing:
 
     @property
     def stops(self) -> tuple[int, ...]:
-        """All that ends a text that the model writes."""
+        """All ids that end a generated text."""
         return (*(() if self.stop is None else (self.stop,)), *self.also_stop)
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, documents: Documents) -> Framing:
-        """Return the framing of a model trained on a stream, or on one document a line.
+        """Return the framing of a model trained on a stream or on one document per line.
 
         A stream starts after a newline that is not shown, and has no end; a line is
         BOS line EOS. Where a newline may be part of a longer token, a stream starts after BOS.
@@ -71,7 +71,7 @@ class Framing:
 
     @classmethod
     def of_new_model(cls, tokenizer: Tokenizer, documents: Documents) -> Framing:
-        """Return the framing of a model that is about to be trained; see `of`.
+        """Return the framing of a model about to be trained; see `of`.
 
         Raises:
             SeqgenError: see `of`; or no token can begin its texts.
@@ -109,7 +109,7 @@ class Framing:
         return replace(self, end=end, stop=end)
 
     def opened(self, ids: Iterable[int]) -> tuple[int, ...]:
-        """Return the ids of a prompt with what stands before it."""
+        """Prepend the ids that start a text to those of a prompt."""
         ids = tuple(ids)
         return (self.start, *ids) if self.starts_prompts or not ids else ids
 

@@ -1,4 +1,4 @@
-"""Labels: those that texts are written from, and those that a network predicts."""
+"""Labels: conditions of generated texts, and classes that a network predicts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BETWEEN = "|"
 
 @dataclass(frozen=True)
 class KnownLabels:
-    """The labels that a model knows, and the file of its folder that they are in.
+    """A model's set of labels, and the file in its folder that stores them.
 
     Attributes:
         names: sorted.
@@ -43,26 +43,26 @@ class KnownLabels:
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """The number of each label, from 0."""
+        """The index of each label, from 0."""
         return {name: number for number, name in enumerate(self.names)}
 
     @property
     def listed(self) -> str:
-        """The names, as an error shows them."""
+        """The names of the labels, as an error message lists them."""
         return first_names(self.names)
 
     def facts(self) -> dict[str, Any]:
-        """Describe the labels completely, for JSON; `load` reads it."""
+        """Describe the labels completely as a JSON table, which `load` reads."""
         return {**asdict(self), "names": list(self.names)}
 
     def save(self, folder: Path) -> None:
-        """Write the labels into a folder, which is made if need be."""
+        """Write the labels to a model folder, creating it if needed."""
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / self.file, self.facts())
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Return the labels that `save` wrote.
+        """Load the labels that `save` wrote.
 
         Raises:
             SeqgenError: they are missing or damaged.
@@ -81,7 +81,7 @@ class KnownLabels:
 
 @dataclass(frozen=True)
 class Labels(KnownLabels):
-    """The labels that a model knows, in the place of a tokenizer of its sources.
+    """Labels that condition a model, used in place of a source tokenizer.
 
     A text with labels is read as BOS, its labels, and then the text as ever: BOS text EOS. So a
     label is a symbol that stands before the text (Keskar et al. 2019), and any model that reads
@@ -104,7 +104,7 @@ class Labels(KnownLabels):
 
     @classmethod
     def of(cls, fields: Iterable[str], tokenizer: Tokenizer) -> Labels:
-        """Return all labels that some fields name.
+        """Collect all labels that occur in label fields.
 
         Args:
             fields: what stands before the tab of each line.
@@ -114,7 +114,7 @@ class Labels(KnownLabels):
         return cls(tuple(sorted(names)), tokenizer.vocab_size, tokenizer.bos_id)
 
     def ids(self, field: str) -> list[int]:
-        """Encode labels as the ids that a model reads before a text.
+        """Encode a field of labels to the ids that precede a text.
 
         The order of labels has no meaning, nor does one that is named twice.
 
@@ -130,7 +130,7 @@ class Labels(KnownLabels):
         return [self.begin, *(self.first + number for number in sorted(chosen))]
 
     def sources(self, fields: Iterable[str]) -> TokenSources:
-        """Return the labels of some texts as sources.
+        """Encode the label fields of texts as sources.
 
         Raises:
             UsageError: as `ids`.
@@ -145,21 +145,21 @@ class Labels(KnownLabels):
         return TokenSources.of(sequences)
 
     def encode(self, field: str) -> np.ndarray:
-        """Return the ids of labels alone, (N,) int64."""
+        """Encode a field to the ids of its labels alone, (N,) int64."""
         return np.array(self.ids(field)[1:], dtype=np.int64)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return each id's label."""
+        """Name the label of each id."""
         return [self.names[number - self.first] for number in ids]
 
     @property
     def fingerprint(self) -> str:
-        """A hash of all of it."""
+        """Hash of the labels."""
         return hashlib.sha256(json.dumps(self.facts(), sort_keys=True).encode()).hexdigest()
 
 
 def names_of(field: str) -> list[str]:
-    """Return the labels that a field names, `|` between them.
+    """Split a label field at `|` into the names of its labels.
 
     Raises:
         UsageError: one of them is empty.
@@ -171,7 +171,7 @@ def names_of(field: str) -> list[str]:
 
 
 def join_labels(fields: Iterable[str]) -> str:
-    """Return the labels that some fields name as one field, each once, without spaces around it.
+    """Join label fields to one: each label once, without surrounding spaces.
 
     Raises:
         UsageError: one of them is empty.
@@ -180,7 +180,7 @@ def join_labels(fields: Iterable[str]) -> str:
 
 
 def with_labels_read(corpus: Corpus, labels: Labels) -> Corpus:
-    """Return the documents of a corpus as training reads them: labels first, which no loss counts.
+    """Prepend the labels to the documents of a corpus, excluded from the loss.
 
     A document w1 ... wn EOS with labels a and b becomes a b BOS w1 ... wn EOS, and is read after
     BOS. `Corpus.unscored` says which of these ids are read only.
@@ -210,20 +210,20 @@ def with_labels_read(corpus: Corpus, labels: Labels) -> Corpus:
 
 
 def _within(lengths: np.ndarray) -> np.ndarray:
-    """Return 0, 1, ... up to each length, one after the other."""
+    """Concatenate the ranges 0, 1, ..., n - 1 of each length n."""
     return np.arange(lengths.sum()) - np.repeat(starts_of(np.cumsum(lengths)), lengths)
 
 
 @dataclass(frozen=True)
 class Classes(KnownLabels):
-    """The labels that a classifier or a tagger predicts, in the order of its logits."""
+    """Classes of a classifier or tagger, in the order of its logits."""
 
     file: ClassVar[str] = "classes.json"
     least: ClassVar[int] = 2
 
     @classmethod
     def of(cls, labels: Iterable[str]) -> Classes:
-        """Return the distinct ones of some labels.
+        """Collect the distinct labels.
 
         Raises:
             SeqgenError: there are fewer than two, which leaves nothing to learn.
@@ -235,7 +235,7 @@ class Classes(KnownLabels):
         return cls(names)
 
     def number(self, name: str, where: str) -> int:
-        """Return the number of a label.
+        """Look up the index of a label.
 
         Args:
             name: the label.

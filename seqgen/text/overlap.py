@@ -1,4 +1,4 @@
-"""What a held-out part shares with the training data."""
+"""Overlap of a held-out part with the training data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAST = 30
 
 @dataclass(frozen=True)
 class Overlap:
-    """The overlap of a held-out part with a training part.
+    """Count of held-out items that also occur in the training data.
 
     Attributes:
         shared: held-out items that are in the training part.
@@ -37,7 +37,7 @@ class Overlap:
 
     @classmethod
     def of(cls, train: Iterable[Hashable], held_out: Iterable[Hashable], what: str) -> Overlap:
-        """Count the held-out items that are also in the training part.
+        """Count the held-out items that also occur in the training part.
 
         Args:
             train: its items, read once.
@@ -50,7 +50,7 @@ class Overlap:
         return cls(sum(item in seen for item in held), len(held), what)
 
     def warning(self, where: str) -> str | None:
-        """Return a warning in one line, or None if nothing is shared.
+        """Write a one-line warning about shared items, or None without any.
 
         Args:
             where: names the training part.
@@ -65,7 +65,7 @@ class Overlap:
 
 
 def overlap_of_lines(train: Chunks, held_out: Chunks, least: int = 1) -> Overlap:
-    """Count the held-out lines that the training part has too; blank ones do not count.
+    """Count the held-out lines that also occur in the training part, except blank ones.
 
     Lines of a stream may be of any length; two are the same if their first `COMPARED` characters
     are.
@@ -81,7 +81,7 @@ def overlap_of_lines(train: Chunks, held_out: Chunks, least: int = 1) -> Overlap
 
 
 def _beginnings(chunks: Iterable[str]) -> Iterator[str]:
-    """Yield the first characters of each line, without its end."""
+    """Yield the first characters of each line, without newline."""
     held = ""
     for chunk in chunks:
         first, *others = chunk.split("\n")
@@ -93,23 +93,23 @@ def _beginnings(chunks: Iterable[str]) -> Iterator[str]:
 
 
 def overlap_of_pairs(train: Pairs, held_out: Pairs) -> Overlap:
-    """Count the held-out pairs that the training part has too, source and target."""
+    """Count the held-out pairs whose source and target also occur in the training part."""
     return Overlap.of(contents_of_pairs(train), contents_of_pairs(held_out), "pairs")
 
 
 def contents_of_pairs(pairs: Pairs) -> Iterator[tuple[str, str]]:
-    """Yield the content of each pair, to compare pairs by: both sides, vectors as their hash."""
+    """Yield a comparable key of each pair: both sides, with vectors as their hash."""
     return ((content_of(source), target) for source, target in pairs)
 
 
 def not_held_out(items: Iterable[Hashable], held_out: Iterable[Hashable]) -> np.ndarray:
-    """Mark the items that are not held out, (N,) of bool; every copy of a held-out item is."""
+    """Mark the items that do not occur in the held-out part, (N,) of bool."""
     held = set(held_out)
     return np.array([item not in held for item in items], dtype=bool)
 
 
 def lines_not_held_out(text: Text, held_out: Chunks) -> Chunks:
-    """Leave the held-out lines out of a text; each call of the result reads it anew."""
+    """Remove the held-out lines from a text; each call of the result rereads it."""
     every, held = (
         (line.rstrip("\r\n") for line in lines(chunks())) for chunks in (text.chunks, held_out)
     )
@@ -118,12 +118,12 @@ def lines_not_held_out(text: Text, held_out: Chunks) -> Chunks:
 
 
 def pairs_not_held_out(pairs: Pairs, held_out: Pairs) -> Pairs:
-    """Return pairs without those that are held out."""
+    """Remove the held-out pairs from pairs."""
     return pairs.some(not_held_out(contents_of_pairs(pairs), contents_of_pairs(held_out)))
 
 
 def stream_not_held_out(text: Text, held_out: Chunks) -> Chunks | None:
-    """Leave every copy of the held-out part out of a stream; each call of the result reads it.
+    """Remove all copies of the held-out part from a stream; each call rereads it.
 
     None if the stream has some lines of the held-out part, but not the whole part as it was: then
     it is unknown which of them are to be left out.
@@ -139,7 +139,7 @@ def stream_not_held_out(text: Text, held_out: Chunks) -> Chunks | None:
 
 
 def occurrences(chunks: Iterable[str], part: str) -> Iterator[int]:
-    """Find the occurrences of a part in a text: their offsets in characters, without overlap.
+    """Find all non-overlapping occurrences of a string in a text in pieces; yield offsets.
 
     A few times the length of the part is in memory.
     """

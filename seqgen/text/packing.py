@@ -1,4 +1,4 @@
-"""Files that may be compressed by gzip."""
+"""Reading and writing of files that may be compressed by gzip."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GZIP = b"\x1f\x8b"
 
 @contextlib.contextmanager
 def open_packed(path: Path) -> Iterator[Iterable[bytes]]:
-    """Open a file that may be compressed, to be read line by line.
+    """Open a file, decompressing gzip, to read it line by line.
 
     Raises:
         SeqgenError: it cannot be read, or a line is longer than `limits.max_line_bytes`.
@@ -36,7 +36,7 @@ def open_packed(path: Path) -> Iterator[Iterable[bytes]]:
 
 
 def write_packed(path: Path, chunks: Iterable[bytes]) -> None:
-    """Write a file, complete or not at all, compressed if its name ends in `.gz`."""
+    """Write a file atomically, compressed if its name ends in `.gz`."""
     with replacing(path) as file:
         if path.suffix != ".gz":
             file.writelines(chunks)

@@ -1,4 +1,4 @@
-"""Reading pairs: from a file with tabs, from two files, from vectors, or labels with texts."""
+"""Pairs of source and target: from tab-separated files, two files, vectors, or labels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """The tokenizers of both sides; the same object for both if the vocabulary is joint.
+    """Source and target tokenizer; the same object if the vocabulary is joint.
 
     Attributes:
         target: that of the targets.
@@ -40,19 +40,19 @@ class Tokenizers:
 
     @property
     def joint(self) -> bool:
-        """Whether both sides have one vocabulary."""
+        """Whether both sides share one vocabulary."""
         return self.source is self.target
 
 
 class Readable(Protocol):
-    """A text that can be read any number of times, such as `text.reading.Text`."""
+    """Protocol of a text that can be read repeatedly, such as `text.reading.Text`."""
 
     def chunks(self) -> Iterator[str]:
-        """Yield it from the start, in pieces."""
+        """Yield the text in pieces, from the start."""
 
 
 class Pairs(ABC):
-    """Pairs that can be read any number of times: lines, without their newlines.
+    """Base class of source and target lines that can be read repeatedly.
 
     Only `\\n` ends a line, as everywhere; either side may be empty. Sources may also be vectors
     (`VectorPairs`).
@@ -67,26 +67,26 @@ class Pairs(ABC):
         """
 
     def sources(self) -> Iterator[str]:
-        """Yield every source as a line, newline included."""
+        """Yield every source as a line with its newline."""
         return (source + "\n" for source, _ in self)
 
     def targets(self) -> Iterator[str]:
-        """Yield every target as a line, newline included."""
+        """Yield every target as a line with its newline."""
         return (target + "\n" for _, target in self)
 
     @property
     def source_features(self) -> int | None:
-        """The width of sources that are vectors; None for text."""
+        """Width of vector sources; None for text."""
         return None
 
     def encoded_sources(
         self, tokenizer: Tokenizer | Labels | None, sampling: Sampling | None
     ) -> Sources:
-        """Return every source as a model reads it; see `encode_sources`."""
+        """Encode every source as model input; see `encode_sources`."""
         return encode_sources(self.sources(), tokenizer, sampling)
 
     def some(self, keep: np.ndarray) -> Pairs:
-        """Return some of the pairs.
+        """Select pairs by a mask.
 
         Args:
             keep: which, a bool for each.
@@ -94,12 +94,12 @@ class Pairs(ABC):
         return PairSubset(self, keep)
 
     def survey(self) -> Survey:
-        """Return the characters, bytes, lines and hash of the pairs as lines with a tab."""
+        """Count characters, bytes and lines of the pairs as tab-separated lines, and hash them."""
         return survey(f"{source}\t{target}\n" for source, target in self)
 
 
 def split_at_tab(text: Readable, name: str, form: str) -> Iterator[tuple[str, str]]:
-    """Split each line at its first tab; `form` describes such a line in the error.
+    """Split each line at its first tab; `form` describes a valid line in the error.
 
     Raises:
         SeqgenError: a line has none.
@@ -113,7 +113,7 @@ def split_at_tab(text: Readable, name: str, form: str) -> Iterator[tuple[str, st
 
 @dataclass(frozen=True)
 class TabPairs(Pairs):
-    """One pair per line: source, tab, target. Only the first tab separates; others are text.
+    """Pairs in one file: source, tab, target. Only the first tab separates.
 
     Args:
         text: the file or files.
@@ -130,7 +130,7 @@ class TabPairs(Pairs):
 
 @dataclass(frozen=True)
 class FilePairs(Pairs):
-    """Line n of one text with line n of another. Tabs are text.
+    """Pairs in two files: line n of one with line n of the other. Tabs are text.
 
     Args:
         source, target: the texts.
@@ -154,7 +154,7 @@ class FilePairs(Pairs):
     def _unequal(
         self, count: int, source_ended: bool, sides: tuple[Iterator[str], Iterator[str]]
     ) -> SeqgenError:
-        """Return the error that one side has `count` lines; the other's next has been read."""
+        """Build the error that the two files have different numbers of lines."""
         more = count + 1 + sum(1 for _ in sides[source_ended])
         counts = (count, more) if source_ended else (more, count)
         of_each = (f"{name} has {n:,} lines" for name, n in zip(self.names, counts, strict=True))
@@ -165,7 +165,7 @@ class FilePairs(Pairs):
 
 @dataclass(frozen=True)
 class PairSubset(Pairs):
-    """Some of the pairs of others.
+    """A subset of pairs, selected by a mask.
 
     Args:
         pairs: all of them.
@@ -180,7 +180,7 @@ class PairSubset(Pairs):
 
 
 def encode_pairs(pairs: Pairs, tokenizers: Tokenizers, sampling: Sampling | None = None) -> Corpus:
-    """Encode pairs: targets as documents, BOS before and EOS after; sources with EOS at the end.
+    """Encode pairs: targets between BOS and EOS, sources followed by EOS.
 
     Args:
         pairs: read twice.
@@ -197,7 +197,7 @@ def encode_pairs(pairs: Pairs, tokenizers: Tokenizers, sampling: Sampling | None
 def encode_sources(
     source_lines: Iterable[str], tokenizer: Tokenizer | Labels, sampling: Sampling | None = None
 ) -> TokenSources:
-    """Encode sources, one per line: texts with EOS at the end, so that none is empty; or labels.
+    """Encode sources, one per line: texts followed by EOS, or labels.
 
     See `Tokenizer.as_source` for what they begin with.
     """
@@ -213,7 +213,7 @@ def encode_sources(
 
 
 def drop_long(corpus: Corpus, max_source_len: int | None, max_target_len: int | None) -> Corpus:
-    """Drop the pairs with a side that is too long; nothing is truncated.
+    """Drop pairs with a side over its length limit; nothing is truncated.
 
     Args:
         corpus: with sources.
@@ -227,7 +227,7 @@ def drop_long(corpus: Corpus, max_source_len: int | None, max_target_len: int | 
 def fitting_pairs(
     corpus: Corpus, max_source_len: int | None, max_target_len: int | None
 ) -> np.ndarray:
-    """Mark the pairs without a side that is too long, (D,) of bool; see `drop_long`."""
+    """Mark the pairs whose sides are within the length limits, (D,) of bool; see `drop_long`."""
     kept = np.ones(len(corpus.ends), dtype=bool)
     sides = (
         (corpus.sources.lengths - corpus.sources.framing, max_source_len),
@@ -241,7 +241,7 @@ def fitting_pairs(
 
 @dataclass(frozen=True)
 class VectorPairs(Pairs):
-    """Source n of a file of vectors with line n of a text.
+    """Pairs of vectors and text: source n of a vector file with line n of a text.
 
     Args:
         file: the sources.
@@ -260,14 +260,14 @@ class VectorPairs(Pairs):
         return zip(map(self.file.vectors, numbers), self._targets(), strict=True)
 
     def sources(self) -> Iterator[str]:
-        """Yield nothing that has letters: vectors have no text to learn tokens from."""
+        """Yield nothing: vectors have no text to train a tokenizer on."""
         return iter(())
 
     def targets(self) -> Iterator[str]:
         return (target + "\n" for target in self._targets())
 
     def _targets(self) -> Iterator[str]:
-        """Yield the targets that are taken, without newlines.
+        """Yield the selected targets, without newlines.
 
         Raises:
             SeqgenError: there are more or fewer of them than sources.
@@ -295,7 +295,7 @@ class VectorPairs(Pairs):
 
     @property
     def vectors(self) -> VectorSources:
-        """The sources of the pairs that are taken."""
+        """The sources of the selected pairs."""
         vectors = self.file.sources
         return vectors if self.keep is None else vectors.take(np.flatnonzero(self.keep))
 
@@ -312,7 +312,7 @@ class VectorPairs(Pairs):
         return replace(self, keep=keep)
 
     def survey(self) -> Survey:
-        """Survey the targets; the hash is that of both sides."""
+        """Survey the targets; the hash covers both sides."""
         digest = hashlib.sha256()
         for source, target in self:
             digest.update(f"{content_of(source)}\t{target}\n".encode())
@@ -325,7 +325,7 @@ def open_pairs(
     newlines: str = "keep",
     ending: str = LINE_END,
 ) -> Pairs:
-    """Return the pairs in some files.
+    """Open the pairs in one file or in two.
 
     Args:
         sources: files with tabs; or of the sources, where there are `targets`: texts, or one file
@@ -355,7 +355,7 @@ def open_pairs(
 
 @dataclass(frozen=True)
 class LabelledLines(Pairs):
-    """One text per line: labels, tab, text. Only the first tab separates; others are text.
+    """Labelled texts, one per line: labels, tab, text. Only the first tab separates.
 
     Args:
         text: the file or files.
@@ -397,5 +397,5 @@ class LinesOfLabel(Pairs):
         return ((self.field, line.removesuffix("\n")) for line in lines(self.text.chunks()))
 
     def survey(self) -> Survey:
-        """Survey the lines alone."""
+        """Survey the lines without their labels."""
         return survey(self.targets())

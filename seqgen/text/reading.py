@@ -1,4 +1,4 @@
-"""Reading text: files or folders as one stream of characters, in bounded memory."""
+"""Reading text: files and folders as one stream of characters, in bounded memory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Text:
-    """The text of some files, in order, in UTF-8.
+    """The UTF-8 text of several files, in order.
 
     Args:
         paths: the files, in order; each may begin with a byte order mark, which is dropped.
@@ -78,11 +78,11 @@ class Text:
 
     @property
     def name(self) -> str:
-        """What an error calls it: its files."""
+        """Name of the text in errors: its files."""
         return ", ".join(map(str, self.paths))
 
     def digest(self) -> str:
-        """Return the SHA-256 of the text as UTF-8, in hexadecimal."""
+        """Compute the SHA-256 of the text as UTF-8, in hexadecimal."""
         return survey(self.chunks()).sha256
 
 
@@ -96,7 +96,7 @@ def ending_of(documents: Documents) -> str:
 
 
 def join_files(files: Iterable[Iterable[str]], ending: str) -> Iterator[str]:
-    """Yield the texts of several files as one.
+    """Concatenate the texts of several files; yield them in pieces.
 
     Args:
         files: each in pieces.
@@ -116,7 +116,7 @@ def join_files(files: Iterable[Iterable[str]], ending: str) -> Iterator[str]:
 
 @dataclass
 class Survey:
-    """Facts about a text from one pass over it."""
+    """Size and hash of a text, from one pass over it."""
 
     characters: int = 0
     bytes: int = 0
@@ -125,7 +125,7 @@ class Survey:
 
 
 class Surveyor:
-    """Counts and hashes a text as it is read; `facts` covers what has been read so far."""
+    """Counts and hashes a text while it is read; `facts` covers the part read so far."""
 
     def __init__(self) -> None:
         self.characters = self.bytes = self._newlines = 0
@@ -133,14 +133,14 @@ class Surveyor:
         self._last = b"\n"
 
     def watch(self, chunks: Iterable[str]) -> Iterator[str]:
-        """Yield the pieces unchanged, and count them."""
+        """Pass the pieces through, counting and hashing them."""
         for chunk in chunks:
             self.characters += len(chunk)
             self.take(chunk.encode())
             yield chunk
 
     def take(self, raw: bytes) -> None:
-        """Count and hash the next UTF-8 bytes; characters are not counted here."""
+        """Count and hash the next UTF-8 bytes, without counting characters."""
         self._digest.update(raw)
         self.bytes += len(raw)
         self._newlines += raw.count(b"\n")
@@ -148,13 +148,13 @@ class Surveyor:
 
     @property
     def facts(self) -> Survey:
-        """The survey; a line ends at a newline or at the end of the text."""
+        """The survey so far; a line ends at a newline or at the end of the text."""
         lines = self._newlines + (self._last != b"\n")
         return Survey(self.characters, self.bytes, lines, self._digest.hexdigest())
 
 
 class WordMeter:
-    """Counts the words of a text as it is read.
+    """Counts the words of a text while it is read.
 
     Attributes:
         words: runs of what is not white space.
@@ -165,7 +165,7 @@ class WordMeter:
         self.words = self.newlines = 0
 
     def watch(self, chunks: Iterable[str]) -> Iterator[str]:
-        """Yield the pieces unchanged, and count them."""
+        """Pass the pieces through, counting their words."""
         inside = False
         for chunk in chunks:
             if chunk:
@@ -177,7 +177,7 @@ class WordMeter:
 
 
 def survey(chunks: Iterable[str]) -> Survey:
-    """Count a text's characters, UTF-8 bytes and lines, and hash it."""
+    """Count the characters, UTF-8 bytes and lines of a text, and hash it."""
     surveyor = Surveyor()
     for _ in surveyor.watch(chunks):
         pass
@@ -185,7 +185,7 @@ def survey(chunks: Iterable[str]) -> Survey:
 
 
 def text_files(names: Sequence[str | Path]) -> tuple[Path, ...]:
-    """Return the files that `names` mean; a folder is all its texts, by sorted path.
+    """List the text files that names of files, folders and patterns refer to, sorted by path.
 
     A name that does not exist but has `*`, `?` or `[` is a pattern (`**` is any depth). Of folders
     and patterns, files that are not text are left out; see `binary_files`.
@@ -208,7 +208,7 @@ def text_files(names: Sequence[str | Path]) -> tuple[Path, ...]:
 
 
 def no_text(name: str | Path, files: Sequence[Path]) -> SeqgenError:
-    """Return the error that there is nothing to read in a folder or a pattern with some files."""
+    """Build the error that a folder or pattern contains no text."""
     kinds = ((KINDS.index(kind), path) for path in files if (kind := file_kind(path)) is not None)
     number, path = min(kinds, default=(None, files[0]))
     if number is None:
@@ -221,7 +221,7 @@ def no_text(name: str | Path, files: Sequence[Path]) -> SeqgenError:
 
 
 def file_kind(path: Path) -> FileKind | None:
-    """Recognise the kind of a file by its name and its first bytes; see `kind_of`.
+    """Recognise a file's type by its name and first bytes; see `kind_of`.
 
     A document that a plugin reads is a text.
     """
@@ -229,12 +229,12 @@ def file_kind(path: Path) -> FileKind | None:
 
 
 def binary_files(name: str | Path) -> list[Path]:
-    """Return the files of a folder or a pattern that `text_files` leaves out."""
+    """List the files of a folder or pattern that `text_files` skips."""
     return [path for path in files_in(name) or () if is_binary(path)]
 
 
 def files_in(given: str | Path) -> list[Path] | None:
-    """Return the files of a folder or a pattern; None for the name of a file.
+    """List the files of a folder or pattern; None for the name of a file.
 
     Raises:
         UsageError: the name is empty.
@@ -263,7 +263,7 @@ def files_in(given: str | Path) -> list[Path] | None:
 
 
 def is_binary(path: Path) -> bool:
-    """Check whether a file begins as neither a text nor a token file; packed files are texts.
+    """Check whether a file is binary: neither text, compressed text, nor a token file.
 
     A text in UTF-16 is a text: that it is not UTF-8 is an error where it is read.
     """
@@ -277,7 +277,7 @@ def is_binary(path: Path) -> bool:
 
 
 def has_nul(path: Path) -> bool:
-    """Return whether a text begins with NUL characters among others."""
+    """Check whether the beginning of a text contains NUL characters."""
     try:
         text = next(decode_blocks([head_of(path)], str(path)), "")
     except SeqgenError:  # it is no text, which is an error where it is read
@@ -286,7 +286,7 @@ def has_nul(path: Path) -> bool:
 
 
 def head_of(path: Path) -> bytes:
-    """Return the first bytes of a file, decompressed if its name says that it is compressed.
+    """Read the first bytes of a file, decompressed if its name says that it is compressed.
 
     None of a pipe, which could be read only once, of a document that a plugin reads, nor where a
     file cannot be read.
@@ -305,17 +305,17 @@ def _hidden(path: Path, top: Path) -> bool:
 
 
 def _in_cache(path: Path, given: Path) -> bool:
-    """Check whether a file is in a folder of compiled Python that was not asked for."""
+    """Check whether a file is in a `__pycache__` folder that was not asked for by name."""
     return PYTHON_CACHE in path.parts and PYTHON_CACHE not in given.parts
 
 
 def document_reader(path: Path) -> tuple[Installed, str] | None:
-    """Return the plugin that reads files with such a name as documents, and its target; or None."""
+    """Look up the plugin and the reader target for a document's file ending, or None."""
     return hooks.document_readers().get(path.suffix.lower())
 
 
 def read_document(path: Path, plugin: Installed, target: str) -> Iterator[str]:
-    """Yield the text of a document in pieces, as a plugin reads it.
+    """Yield the text of a document in pieces, extracted by a plugin's reader.
 
     Raises:
         SeqgenError: the plugin cannot read it.
@@ -330,7 +330,7 @@ def read_document(path: Path, plugin: Installed, target: str) -> Iterator[str]:
 
 
 def decode_file(path: Path) -> Iterator[str]:
-    """Yield the text of one file in pieces, without its byte order mark.
+    """Yield the text of one file in pieces, without byte order mark.
 
     Raises:
         SeqgenError: the file cannot be read, or has bytes that are not UTF-8 (says where).
@@ -381,7 +381,7 @@ def _zstd_pieces(path: Path) -> Iterator[bytes]:
 
 
 def joined_blocks(pieces: Iterable[AnyStr], size: int) -> Iterator[AnyStr]:
-    """Join small pieces into blocks of at least `size`; the last may be shorter."""
+    """Join small pieces to blocks of at least `size`; the last may be shorter."""
     waiting: list[AnyStr] = []
     length = 0
     for piece in pieces:
@@ -395,7 +395,7 @@ def joined_blocks(pieces: Iterable[AnyStr], size: int) -> Iterator[AnyStr]:
 
 
 def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
-    """Decode UTF-8 that comes in blocks cut anywhere.
+    """Decode UTF-8 from blocks that may split characters.
 
     Raises:
         SeqgenError: `name` has invalid bytes; gives the first one's offset.
@@ -433,7 +433,7 @@ def _not_utf8(encoding: str) -> str:
 
 
 def wide_encoding_of(raw: bytes, offset: int = 0) -> str | None:
-    """Detect UTF-16 or UTF-32 in the bytes of a text: iconv's name of the encoding, or None.
+    """Detect UTF-16 or UTF-32 in a text's bytes; return iconv's name of it, or None.
 
     It begins with a byte order mark, or the high bytes of most of its characters are 0, as those of
     Latin letters are. If all of these are ASCII, the text is UTF-8 as well, with a NUL beside each.
@@ -458,7 +458,7 @@ def wide_encoding_of(raw: bytes, offset: int = 0) -> str | None:
 
 
 def unix_newlines(chunks: Iterable[str]) -> Iterator[str]:
-    """Turn every CRLF into LF, even one that is split between two pieces."""
+    """Convert CRLF to LF, even if split between two pieces."""
     held = ""
     for chunk in chunks:
         chunk = held + chunk
@@ -471,7 +471,7 @@ def unix_newlines(chunks: Iterable[str]) -> Iterator[str]:
 
 
 def lines(chunks: Iterable[str], name: str = "the text") -> Iterator[str]:
-    """Yield lines with their newline; only the last may lack one. Only LF ends a line.
+    """Yield lines with their newline, which the last may lack. Only LF ends a line.
 
     Args:
         chunks: the text in pieces cut anywhere.

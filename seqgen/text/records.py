@@ -1,4 +1,4 @@
-"""Texts in records: a key of each line of JSON Lines, a column of a parquet file."""
+"""Texts in records: a field of JSON Lines, or a column of a parquet file."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ NAMED = 5
 
 
 def holds_records(path: Path) -> bool:
-    """Return whether a file is one of records, by its name."""
+    """Check whether a file name is that of JSON Lines or parquet."""
     return ending_of_name(path) in {*JSON_LINES, PARQUET}
 
 
 def is_parquet(path: Path) -> bool:
-    """Return whether a file is parquet, by its name."""
+    """Check whether a file name is that of a parquet file."""
     return ending_of_name(path) == PARQUET
 
 
 @dataclass
 class Texts:
-    """The texts of one file, read once.
+    """One-pass reader of the texts in one file of records.
 
     Attributes:
         name: of the file.
@@ -52,7 +52,7 @@ class Texts:
     is_empty: bool = True
 
     def of_json(self, chunks: Iterable[str]) -> Iterator[str]:
-        """Yield the texts of JSON Lines, each with its newline.
+        """Yield the texts of JSON Lines, each with a newline.
 
         Raises:
             SeqgenError: no record has a text.
@@ -109,7 +109,7 @@ class Texts:
 
     @property
     def notice(self) -> str | None:
-        """Records that were left out and columns with one name, in one line; None without any."""
+        """One-line notice of skipped records and ambiguous columns; None without any."""
         said = []
         if self.left_out:
             more = ", ..." if self.left_out > len(self.first) else ""
@@ -130,5 +130,5 @@ def _parsed(line: str) -> Any:
 
 
 def _has_surrogates(text: str) -> bool:
-    r"""Check for unpaired surrogates, which JSON can write as `\ud800` and UTF-8 cannot."""
+    r"""Check for unpaired surrogates, which JSON can encode as `\ud800` but UTF-8 cannot."""
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)

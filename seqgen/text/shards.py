@@ -1,4 +1,4 @@
-"""A large text as several token files, its shards: written, opened as one, read block by block."""
+"""Sharded token files: a large text in several files, read block by block."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SHARDS = f"shard-*{SUFFIX}"
 
 
 def shard_path(folder: Path, number: int) -> Path:
-    """Name the file of a shard in a folder."""
+    """Name the file of shard `number` in a folder."""
     return folder / f"shard-{number:05}{SUFFIX}"
 
 
@@ -62,7 +62,7 @@ def write_shards(
     documents: Documents,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[WrittenTokens]:
-    """Encode a text into several token files of about the same length, in bounded memory.
+    """Encode a text to several token files of about equal length, in bounded memory.
 
     The text is cut after newlines. A file of an earlier run with a higher number is deleted.
 
@@ -96,7 +96,7 @@ def write_shards(
 
 
 def _parts(chunks: Iterable[str], size: int, count: int) -> Iterator[Iterator[str]]:
-    """Yield a text's parts of about `size / count` characters, each cut after a newline.
+    """Yield parts of about `size / count` characters, each cut after a newline.
 
     A part is to be read before the next is asked for.
     """
@@ -126,7 +126,7 @@ def _parts(chunks: Iterable[str], size: int, count: int) -> Iterator[Iterator[st
 
 
 def open_token_files(paths: Sequence[str | Path]) -> TokenFile:
-    """Open token files and check them; several are opened as one, joined in this order.
+    """Open and check token files; several are concatenated in this order.
 
     Raises:
         SeqgenError: one is damaged, or has another tokenizer than the first.
@@ -160,13 +160,13 @@ def open_token_files(paths: Sequence[str | Path]) -> TokenFile:
 
 
 def joined_facts(facts: Sequence[Survey]) -> Survey:
-    """Return the facts of texts that are joined; their digest is that of their digests."""
+    """Combine the survey facts of concatenated texts; the digest hashes their digests."""
     sums = (sum(getattr(f, name) for f in facts) for name in ("characters", "bytes", "lines"))
     return Survey(*sums, hashlib.sha256("".join(f.sha256 for f in facts).encode()).hexdigest())
 
 
 class BlockBatches(Batches):
-    """A stream in shards, read block by block in an order that is shuffled anew in every epoch.
+    """Batches of sharded streams, by blocks in an order shuffled anew every epoch.
 
     Each of the B rows reads a block of consecutive windows; then all rows begin other blocks. In
     every epoch the blocks of a shard begin at another offset. What is left of a shard before its
@@ -218,7 +218,7 @@ class BlockBatches(Batches):
         return windows_at(self.corpus, begin, self.seq_len, fresh)
 
     def _make_order(self, epoch: int) -> np.ndarray:
-        """Draw the order of an epoch's blocks: the beginning of each, in reading order."""
+        """Shuffle the blocks of an epoch: the beginning of each, in reading order."""
         parts = np.arange(self._counts.size)
         free = self._sizes - self._counts * self._length + 1
         offsets = (uniforms(SHIFT, self.seed, epoch, parts) * free).astype(np.int64)
@@ -233,7 +233,7 @@ class BlockBatches(Batches):
 
 
 class Prefetched(DerivedBatches):
-    """Batches that a thread reads ahead, so that a step does not wait for the disk.
+    """Batches read ahead by a thread, so that training does not wait for the disk.
 
     They are the same: a batch is a function of its number. One that was not foreseen is read when
     it is asked for.
@@ -271,7 +271,7 @@ def batches_of(
     seed: int,
     windows: Windows = "random",
 ) -> Batches:
-    """Return the batches of a text; see `training_batches`.
+    """Build the training batches of a corpus, prefetched if sharded; see `training_batches`.
 
     Those of shards are read ahead, and a stream in shards is read block by block.
     """

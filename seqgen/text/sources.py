@@ -1,4 +1,4 @@
-"""Sources that targets are written from: token ids or vectors, one source per target."""
+"""Sources of translation: token ids or vectors, one source per target."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqgen.errors import SeqgenError
 
 @dataclass(frozen=True)
 class Source:
-    """Some sources side by side, padded on the right.
+    """A batch of sources, padded on the right.
 
     Attributes:
         values: (S, L) int64, or (S, L, F) float32; zero past a source's length.
@@ -30,7 +30,7 @@ class Source:
         return len(self.lengths)
 
     def part(self, rows: slice, trim: bool = True) -> Source:
-        """Return some of the sources, padded to the longest of them, or as they are."""
+        """Slice rows of the batch; `trim` also removes unneeded padding."""
         lengths = self.lengths[rows]
         width = lengths.max(initial=0) if trim else self.values.shape[1]
         return Source(self.values[rows, :width], lengths)
@@ -38,7 +38,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Sources(ABC):
-    """Any number of sources, in memory or mapped from a file.
+    """Base class: many sources in one array, in memory or memory-mapped.
 
     Attributes:
         values: what the sources are spans of, along the first dimension.
@@ -59,16 +59,16 @@ class Sources(ABC):
 
     @cached_property
     def starts(self) -> np.ndarray:
-        """(D,) int64: where each source begins in `values`."""
+        """(D,) int64: start of each source in `values`."""
         return starts_of(self.ends) if self.begins is None else self.begins
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """(D,) int64: how long each source is."""
+        """(D,) int64: length of each source."""
         return self.ends - self.starts
 
     def rows(self, which: Sequence[int] | np.ndarray) -> Source:
-        """Return the sources of these numbers side by side, in that order."""
+        """Build the padded batch of the sources of these numbers."""
         which = np.asarray(which, dtype=np.int64)
         lengths = self.lengths[which]
         columns = np.arange(lengths.max(initial=0))
@@ -79,16 +79,16 @@ class Sources(ABC):
     @staticmethod
     @abstractmethod
     def _padded(values: np.ndarray, inside: np.ndarray) -> np.ndarray:
-        """Return `values` (S, L, ...) with zeros where not `inside` (S, L), in a model's type."""
+        """Zero `values` (S, L, ...) outside the mask `inside` (S, L); convert to model input."""
 
     def take(self, which: np.ndarray) -> Sources:
-        """Return the sources of these numbers alone, in that order; no value is copied."""
+        """Select sources by number, without copying values."""
         return replace(self, ends=self.ends[which], begins=self.starts[which])
 
 
 @dataclass(frozen=True)
 class TokenSources(Sources):
-    """Sequences of token ids, each with EOS at its end: `values` is (N,), of any integer type.
+    """Sources of token ids, each ending with EOS: `values` is (N,), any integer type.
 
     Some begin with a token of their own, so that `framing` is 2.
     """
@@ -97,7 +97,7 @@ class TokenSources(Sources):
 
     @classmethod
     def of(cls, sequences: Sequence[Sequence[int]]) -> TokenSources:
-        """Return the sources that are these sequences of ids, each of at least one."""
+        """Build sources from non-empty sequences of ids."""
         ends = np.cumsum([len(ids) for ids in sequences], dtype=np.int64)
         return cls(np.concatenate([np.zeros(0, np.int64), *map(np.asarray, sequences)]), ends)
 
@@ -108,7 +108,7 @@ class TokenSources(Sources):
 
 @dataclass(frozen=True)
 class VectorSources(Sources):
-    """Sequences of vectors: `values` is (N, F), of any type of real numbers."""
+    """Sources of vectors: `values` is (N, F), any real type."""
 
     @property
     def features(self) -> int:
@@ -117,7 +117,7 @@ class VectorSources(Sources):
 
     @classmethod
     def of(cls, vectors: np.ndarray) -> VectorSources:
-        """Return a source for each vector of (D, F), or for each sequence or grid of (D, ..., F).
+        """Build one source per vector of (D, F), or per sequence or grid of (D, ..., F).
 
         A grid is read row by row.
         """
@@ -128,12 +128,12 @@ class VectorSources(Sources):
 
     @classmethod
     def join(cls, sequences: Sequence[np.ndarray]) -> VectorSources:
-        """Return the sources that are these sequences of vectors, (L, F) each."""
+        """Build sources from sequences of vectors, (L, F) each."""
         ends = np.cumsum([len(vectors) for vectors in sequences], dtype=np.int64)
         return cls(np.concatenate(sequences), ends)
 
     def joined(self) -> dict[str, np.ndarray]:
-        """Return the vectors of all sources, one after the other, and the sources' lengths.
+        """Return the concatenated vectors of all sources, and the sources' lengths.
 
         These are the tensors of a file whose sources differ in length; see `text.vector_files`.
         """
@@ -147,7 +147,7 @@ class VectorSources(Sources):
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """One source of vectors, where other models have a line of text.
+    """One source of vectors, used where text models have a source line.
 
     Attributes:
         values: (L, F), of real numbers.
@@ -164,7 +164,7 @@ class Vectors:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the vectors as a model reads them."""
+        """Hash of the vectors in the model's number format."""
         read = np.ascontiguousarray(self.values, dtype="<f4")
         return hashlib.sha256(str(read.shape).encode() + read.tobytes()).hexdigest()
 
@@ -179,7 +179,7 @@ class Vectors:
 
 
 def handles_of(sequences: Sequence[tuple[int, ...] | Vectors]) -> tuple[Sources, list[int]]:
-    """Return the distinct ones among sources, and each one's number among them.
+    """Deduplicate sources; return the distinct ones, and the index of each source among them.
 
     Args:
         sequences: of ids, or of vectors: all of one kind.
@@ -192,17 +192,17 @@ def handles_of(sequences: Sequence[tuple[int, ...] | Vectors]) -> tuple[Sources,
 
 
 def features_of(source: str | Vectors) -> int | None:
-    """Return the width of a source that is vectors; None for text."""
+    """Return the width of a vector source; None for text."""
     return source.features if isinstance(source, Vectors) else None
 
 
 def content_of(source: str | Vectors) -> str:
-    """Identify a source by its text, or by a hash of its vectors."""
+    """Return a comparable key of a source: its text, or a hash of its vectors."""
     return source.digest if isinstance(source, Vectors) else source
 
 
 def require_equal_widths(name: str, expected: int | None, given: int | None) -> None:
-    """Refuse sources that a model does not read.
+    """Refuse vector sources whose width differs from the model's.
 
     Args:
         name: of the model.
@@ -222,14 +222,14 @@ def require_equal_widths(name: str, expected: int | None, given: int | None) -> 
 
 
 def starts_of(ends: np.ndarray) -> np.ndarray:
-    """Compute the beginnings of consecutive spans from their `ends`, (D,) int64."""
+    """Compute the starts of consecutive spans from their `ends`, (D,) int64."""
     return np.concatenate([[0], ends[:-1]]).astype(np.int64)
 
 
 def take_spans(
     values: np.ndarray, starts: np.ndarray, ends: np.ndarray, which: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of some spans, one after the other, and where each ends among them.
+    """Concatenate selected spans of an array; return the values and the ends of the spans.
 
     Args:
         values: (N, ...), what the spans are of.

@@ -1,4 +1,4 @@
-"""The training part and the held-out part of a text, or of a token file."""
+"""Train/validation split of a text or a token file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Chunks = Callable[[], Iterator[str]]
 
 @dataclass(frozen=True)
 class Split:
-    """Two ways to read: each call of `train` or `val` reads its part from the start."""
+    """The two parts of a text: each call of `train` or `val` reads its part from the start."""
 
     train: Chunks
     val: Chunks | None
@@ -36,7 +36,7 @@ class Split:
 def split_text(
     text: Text, facts: Survey, config: DataConfig, tokenizer: Tokenizer | type[Tokenizer]
 ) -> Split:
-    """Divide a text as `config.val` says.
+    """Split a text into training and validation part as `config.val` says.
 
     A stream is cut at the first token boundary at or after character floor((1 - share) n); of
     documents, a random share of the lines, at least one, is held out by `config.split_seed`
@@ -74,12 +74,12 @@ def split_text(
 
 
 def held_out_files(config: DataConfig) -> tuple[Path, ...]:
-    """Return the files that `val` means, where it names any; see `training_files`."""
+    """List the files that `val` names, if any; see `training_files`."""
     return training_files([config.val], config.as_text)
 
 
 def held_out_fraction(val: str) -> float | None:
-    """Return `val` as a share of the text, or None if it names a file.
+    """Parse `val` as a share of the text; None if it names a file.
 
     Raises:
         UsageError: a number that is not between 0 and 1.
@@ -94,7 +94,7 @@ def held_out_fraction(val: str) -> float | None:
 
 
 def stream_cut(text: Text, at: int, tokenizer: Tokenizer | type[Tokenizer]) -> int:
-    """Return the first token boundary at or after character `at`, found within its line."""
+    """Find the first token boundary at or after character `at`, within its line."""
     start = 0
     for block in line_blocks(text.chunks(), tokenizer.boundary):
         if start + len(block) > at:
@@ -106,7 +106,7 @@ def stream_cut(text: Text, at: int, tokenizer: Tokenizer | type[Tokenizer]) -> i
 
 
 def held_out_lines(count: int, fraction: float, seed: int) -> np.ndarray:
-    """Draw the held-out lines, at least one: a mask, (count,) of bool."""
+    """Draw the held-out lines, at least one, as a mask (count,) of bool."""
     draws = uniforms(seed, np.arange(count))
     held = np.zeros(count, dtype=bool)
     held[np.argsort(draws, kind="stable")[: max(1, round(fraction * count))]] = True
@@ -114,7 +114,7 @@ def held_out_lines(count: int, fraction: float, seed: int) -> np.ndarray:
 
 
 def check_parts(train_tokens: int, val_tokens: int | None, documents: Documents) -> None:
-    """Refuse a split that leaves nothing to learn from, or nothing to measure on.
+    """Refuse a split with an empty training or validation part.
 
     Raises:
         SeqgenError: a part has no token.
@@ -127,7 +127,7 @@ def check_parts(train_tokens: int, val_tokens: int | None, documents: Documents)
 
 
 def path_of(val: str) -> Path | None:
-    """Return the file that `--val` names, if it names one."""
+    """Return the file that `--val` names, or None."""
     return None if val == "none" or held_out_fraction(val) is not None else Path(val)
 
 
@@ -138,7 +138,7 @@ LOOK_BACK = 1 << 20
 
 
 def split_tokens(file: TokenFile, fraction: float, seed: int) -> TokenParts:
-    """Divide a token file as its text would be divided.
+    """Split a token file as `split_text` would split its text.
 
     Args:
         file: the whole text.
@@ -170,7 +170,7 @@ def _part(file: TokenFile, begin: int, end: int) -> Corpus:
 
 
 def token_cut(file: TokenFile, at: int) -> tuple[int, int, int]:
-    """Return the first token boundary at or after character `at`, and the text before it.
+    """Find the first token boundary at or after character `at`; return it with the text before.
 
     If the ids do not determine the text (unknowns, or a tokenizer that loses text), it is the next
     of the file's marks.
@@ -194,7 +194,7 @@ def token_cut(file: TokenFile, at: int) -> tuple[int, int, int]:
 
 
 def _cut_in_parts(file: TokenFile, at: int) -> tuple[int, int, int]:
-    """Return the cut of files that are joined: in the one that the place is in."""
+    """Find the cut of concatenated token files, in the file that contains the position."""
     tokens = characters = size = 0
     for part in file.parts:
         if at - characters <= part.facts.characters:
@@ -207,7 +207,7 @@ def _cut_in_parts(file: TokenFile, at: int) -> tuple[int, int, int]:
 
 
 def _within_block(file: TokenFile, block: int, at: int) -> tuple[int, int, int] | None:
-    """Find a place after mark number `block` by encoding the text around it anew."""
+    """Find the cut in the block after mark `block` by re-encoding the text around it."""
     tokens, tokenizer = file.corpus.tokens, file.tokenizer
     first = block * MARK
     back = max(0, first - LOOK_BACK)
@@ -256,7 +256,7 @@ def _split_lines(file: TokenFile, fraction: float, seed: int) -> TokenParts:
 
 
 def _chosen(corpus: Corpus, chosen: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the tokens of the chosen documents, some documents at a time."""
+    """Yield the tokens of the chosen documents, a group of documents at a time."""
     at = 0
     while at < corpus.ends.size:
         begin = int(corpus.ends[at - 1]) if at else 0

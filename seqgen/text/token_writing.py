@@ -1,4 +1,4 @@
-"""Writing token files: a text is encoded on all cores, in bounded memory, or ids are stored."""
+"""Writing token files: encode a text on all cores in bounded memory, or store given ids."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PENDING = 8
 
 
 class Background:
-    """One thread that does tasks in order, such as hashing and writing.
+    """Background thread that runs tasks in order, such as hashing and writing.
 
     Use it as a context: leaving it waits for all tasks, and raises the error of one that failed.
     At most `PENDING` tasks wait, so that memory is bounded.
@@ -47,13 +47,13 @@ class Background:
         return self
 
     def do(self, work: Callable[..., Any], *arguments: Any) -> None:
-        """Add a task; raise the error of an earlier one that failed."""
+        """Queue a task; raise the error of an earlier one that failed."""
         self._pending.append(self._pool.submit(work, *arguments))
         while len(self._pending) > PENDING:
             self._pending.popleft().result()
 
     def wait(self) -> None:
-        """Wait until all tasks are done; raise the error of one that failed."""
+        """Wait for all tasks; raise the error of one that failed."""
         while self._pending:
             self._pending.popleft().result()
 
@@ -67,7 +67,7 @@ class Background:
 
 @dataclass(frozen=True)
 class WrittenTokens:
-    """What went into a token file.
+    """Statistics of a written token file.
 
     Attributes:
         tokens: how many.
@@ -87,7 +87,7 @@ def write_token_file(
     documents: Documents,
     progress: Callable[[int], None] = lambda done: None,
 ) -> WrittenTokens:
-    """Encode a text into a token file, on all cores, in bounded memory.
+    """Encode a text to a token file on all cores, in bounded memory.
 
     Args:
         path: written completely or not at all.
@@ -122,7 +122,7 @@ def write_token_file(
 
 
 def write_corpus(path: Path, corpus: Corpus, facts: Survey, tokenizer: Tokenizer) -> None:
-    """Write documents that are already encoded; such a file has no marks.
+    """Write an encoded corpus as a token file, without position marks.
 
     Args:
         path: written completely or not at all.
@@ -147,7 +147,7 @@ class Meter:
         self.tokens = self.characters = self.bytes = 0
 
     def marks(self, raw: bytes, ids: np.ndarray) -> np.ndarray:
-        """Count a block of text; return the marks within it, (M, 2)."""
+        """Count a block of text; return its marks, (M, 2)."""
         places = np.arange(MARK - self.tokens % MARK, ids.size + 1, MARK)
         ends = self._byte_ends(raw, ids, places) if places.size else []
         codes = np.frombuffer(raw, dtype=np.uint8)
@@ -162,7 +162,7 @@ class Meter:
         return np.array(kept, dtype=np.int64).reshape(-1, 2)
 
     def _byte_ends(self, raw: bytes, ids: np.ndarray, places: np.ndarray) -> list[int]:
-        """Compute the offset in `raw` at which the first n tokens end, for each n of `places`.
+        """Compute the byte offsets in `raw` at which n tokens end, for each n of `places`.
 
         A newline is one token and one byte, so only the line of a place needs to be encoded.
         """
@@ -190,7 +190,7 @@ Note = Callable[[str, np.ndarray], None]
 
 
 class LineMeter:
-    """Frames lines as documents, and counts each one's characters and bytes."""
+    """Frames lines as documents, and counts the characters and bytes of each."""
 
     def __init__(self, tokenizer: Tokenizer, end: int) -> None:
         self.tokenizer, self.end = tokenizer, end
@@ -199,7 +199,7 @@ class LineMeter:
         self._begun = False
 
     def add(self, raw: bytes, ids: np.ndarray, note: Note) -> np.ndarray:
-        """Count a block; record the documents that end in it; return its ids, framed."""
+        """Count a block, record the documents that end in it, and return its framed ids."""
         at = np.flatnonzero(ids == self.tokenizer.newline_id)
         note("ends", self.tokens + at + 1)
         codes = np.frombuffer(raw, dtype=np.uint8)
@@ -218,7 +218,7 @@ class LineMeter:
         return np.where(ids == self.tokenizer.newline_id, ids.dtype.type(self.end), ids)
 
     def finish(self, note: Note) -> np.ndarray:
-        """End the last line if it has no newline; return the ids that this adds."""
+        """End a last line without newline; return the ids that this adds."""
         if not self._begun:
             return np.zeros(0, dtype=self.tokenizer.dtype)
         note("ends", np.array([self.tokens + 1]))
@@ -228,12 +228,12 @@ class LineMeter:
 
 
 def _heads(codes: np.ndarray) -> np.ndarray:
-    """Mark the bytes that begin a character in UTF-8, (N,) uint8."""
+    """Mark the bytes that start a UTF-8 character, (N,) uint8."""
     return (codes & 0xC0) != 0x80
 
 
 class Sections:
-    """The sections of a file being written: tokens go into it, the others into temporary files."""
+    """Sections of a file being written: tokens go to the file, others to temporary files."""
 
     def __init__(self, file: IO[bytes], folder: Path, tokenizer: Tokenizer) -> None:
         self.facts = Survey()
@@ -246,7 +246,7 @@ class Sections:
         self._checks = dict.fromkeys(SECTIONS, 0)
 
     def add(self, name: str, values: np.ndarray) -> None:
-        """Append to a section."""
+        """Append values to a section."""
         if values.size == 0:
             return
         values = np.ascontiguousarray(values, dtype=self._types[name])
@@ -260,11 +260,11 @@ class Sections:
         self._sizes[name] += values.size
 
     def size(self, name: str) -> int:
-        """Count the items of a section."""
+        """Return the number of items in a section."""
         return self._sizes[name]
 
     def finish(self) -> dict[str, dict[str, Any]]:
-        """Put all sections into the file; return where each is."""
+        """Append all sections to the file; return the position of each."""
         target, table = self._files["tokens"], {}
         for name in SECTIONS:
             if name == "tokens":
@@ -297,7 +297,7 @@ class Sections:
 
 @contextlib.contextmanager
 def writing(path: Path, tokenizer: Tokenizer, documents: Documents) -> Iterator[Sections]:
-    """Open a token file for writing; on success, write its table and give it its name.
+    """Create a token file atomically; write its table at the end.
 
     Raises:
         SeqgenError: it cannot be written; an earlier file is unchanged.

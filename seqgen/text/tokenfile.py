@@ -1,4 +1,4 @@
-"""Token files: an encoded text on disk, with its tokenizer and all that training needs.
+"""Token files: an encoded text on disk, with its tokenizer and facts about the text.
 
 The file is a head of 64 bytes (a magic word, where the table is, the table's SHA-256), the
 sections, and the table: JSON at the end, with the tokenizer whole, what the text was, and for each
@@ -49,14 +49,14 @@ READ = 1 << 22
 
 
 def section_types(tokenizer: Tokenizer) -> dict[str, np.dtype]:
-    """Return the type of the items of each section, little-endian."""
+    """Return the little-endian number type of each section of a token file."""
     others = {name: np.dtype(kind) for name, kind in OTHER_TYPES.items()}
     return {"tokens": np.dtype(tokenizer.dtype).newbyteorder("<"), **others}
 
 
 @dataclass(frozen=True)
 class TokenFile:
-    """A token file that has been opened and checked.
+    """An opened and checked token file: ids of one type, memory-mapped.
 
     Attributes:
         path: where it is.
@@ -78,7 +78,7 @@ class TokenFile:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Where it is: one file, or several."""
+        """Path of the file, or of the files that it concatenates."""
         return tuple(part.path for part in self.parts) or (self.path,)
 
     @property
@@ -88,11 +88,11 @@ class TokenFile:
 
     @property
     def tells_text(self) -> bool:
-        """Whether the text can be restored: it had no unknowns, and no white space was lost."""
+        """Whether the original text can be restored: no unknowns, no lost white space."""
         return self.tokenizer.lossless and self.corpus.oov == 0
 
     def text(self) -> Iterator[str]:
-        """Yield the text that the file was made from, in pieces; see `tells_text`.
+        """Yield the original text in pieces; see `tells_text`.
 
         With `--documents line` the last line gets a newline even if it had none.
         """
@@ -106,7 +106,7 @@ class TokenFile:
 
 
 def is_token_file(path: str | Path) -> bool:
-    """Return whether a path is a token file's: by its name, or by how it begins."""
+    """Check whether a path is a token file, by its name or its first bytes."""
     path = Path(path)
     if path.suffix == SUFFIX:
         return True
@@ -145,7 +145,7 @@ def open_token_file(path: str | Path) -> TokenFile:
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[tuple[IO[bytes], dict[str, Any]]]:
-    """Open a token file, and read its table; what goes wrong within is told of the file.
+    """Open a token file and read its table; errors inside the block name the file.
 
     Raises:
         SeqgenError: it cannot be read, or is damaged.
@@ -160,7 +160,7 @@ def _reading(path: Path) -> Iterator[tuple[IO[bytes], dict[str, Any]]]:
 
 
 def check_tokenizer(file: TokenFile, tokenizer: Tokenizer, whose: str) -> None:
-    """Refuse a token file of another tokenizer.
+    """Refuse a token file with a different tokenizer.
 
     Raises:
         SeqgenError: its tokenizer is not `tokenizer`, which is that of `whose`.
@@ -177,7 +177,7 @@ def _named(tokenizer: Tokenizer) -> str:
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
-    """Return the tokenizer in a token file, without reading its tokens.
+    """Load the tokenizer stored in a token file, without reading its tokens.
 
     Raises:
         SeqgenError: the file cannot be read, or its table is damaged.
@@ -211,7 +211,7 @@ def _read_table(file: IO[bytes], path: Path) -> dict[str, Any]:
 def _section(
     file: IO[bytes], path: Path, table: dict[str, Any], name: str, kind: np.dtype
 ) -> np.ndarray:
-    """Check the sum of a section, and map its items.
+    """Verify the checksum of a section and memory-map its items.
 
     Raises:
         SeqgenError: the sum is wrong.
@@ -243,7 +243,7 @@ CHECKED = 1 << 20
 
 
 def whole_number(table: object, name: str, most: int) -> int:
-    """Return a number of a table that counts something.
+    """Read a count from a table, checked to be a whole number up to `most`.
 
     Raises:
         ValueError: it is missing, no whole number, negative, or above `most`.
@@ -255,7 +255,7 @@ def whole_number(table: object, name: str, most: int) -> int:
 
 
 def read_survey(table: object) -> Survey:
-    """Return the facts about a text that a table holds.
+    """Read the survey of the original text from a table.
 
     Raises:
         ValueError: some are missing or wrong.
@@ -267,7 +267,7 @@ def read_survey(table: object) -> Survey:
 
 
 def check_ids(tokens: np.ndarray, vocab_size: int) -> None:
-    """Refuse ids that the tokenizer does not have.
+    """Refuse ids outside the vocabulary.
 
     Raises:
         ValueError: names the largest.
@@ -308,7 +308,7 @@ def check_sections(sections: Mapping[str, np.ndarray], documents: str, mark: int
 
 
 def _rises(values: np.ndarray, low: int, high: int, last: int | None, steps: int = 1) -> bool:
-    """Return whether values go up by `steps` or more each, from `low` to `high`, up to `last`."""
+    """Check that values rise by at least `steps` each, from `low` to `high`, up to `last`."""
     if not values.size:
         return True
     inside = low <= int(values[0]) and int(values[-1]) <= high

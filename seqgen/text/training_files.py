@@ -1,4 +1,4 @@
-"""The files that a model is trained on: refused, or left out of a folder, if they hide the text."""
+"""Files of training text: binary files, records and tables are refused or skipped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BESIDE = ("readme", "license", "licence", "citation", "changelog")
 
 
 def training_files(names: Sequence[str | Path], as_text: bool) -> tuple[Path, ...]:
-    """Return the files that `names` mean, as `text_files` does, but no records and no tables.
+    """List the training files that `names` refer to: `text_files` without records and tables.
 
     Args:
         names: of files, folders and patterns; of the latter, such files are left out.
@@ -38,14 +38,14 @@ def training_files(names: Sequence[str | Path], as_text: bool) -> tuple[Path, ..
 
 
 def _check(path: Path, as_text: bool) -> None:
-    """Refuse a file that is given by its name."""
+    """Refuse a file given by name whose type hides its text."""
     if (kind := _hiding_kind(path, as_text)) is not None:
         error = UsageError if kind.holds == "records" else SeqgenError
         raise error(f"{path} is {kind.name}: {remedy(kind, path, head_of(path))}")
 
 
 def _texts(name: str | Path, inside: Sequence[Path], as_text: bool) -> list[Path]:
-    """Return those files of a folder that are trained on."""
+    """Select the training texts among the files of a folder."""
     texts = [path for path in inside if not (is_binary(path) or _hiding_kind(path, as_text))]
     data = sorted(set(inside) - set(texts))
     if not all(path.name.lower().startswith(BESIDE) for path in texts):
@@ -57,13 +57,13 @@ def _texts(name: str | Path, inside: Sequence[Path], as_text: bool) -> list[Path
 
 
 def _hiding_kind(path: Path, as_text: bool) -> FileKind | None:
-    """Find what a file is, if that hides its text."""
+    """Recognise a file type that hides its text, such as records; None for plain text."""
     kind = None if as_text else file_kind(path)
     return None if kind is None or kind.holds == "markup" else kind
 
 
 def notices_of(names: Sequence[str | Path], as_text: bool) -> Iterator[str]:
-    """Yield a line each: texts left out of folders and patterns, markup, and files with NULs."""
+    """Yield notices about skipped files, markup, and files with NUL characters."""
     for name in names:
         inside = files_in(name)
         files = [Path(name)] if inside is None else [p for p in inside if not is_binary(p)]

@@ -1,4 +1,4 @@
-"""Files of vectors, `.npy` and `.safetensors`, memory-mapped: what targets are written from."""
+"""Vector files, `.npy` and `.safetensors`, memory-mapped: sources of translation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BLOCK = 1 << 22
 
 @dataclass(frozen=True)
 class VectorFile:
-    """A file of vectors.
+    """A memory-mapped file of vector sources.
 
     Attributes:
         path: where it is.
@@ -51,18 +51,18 @@ class VectorFile:
         return len(self.sources)
 
     def vectors(self, number: int) -> Vectors:
-        """Return one source, called `name[number]`."""
+        """Return source `number`, named `name[number]`."""
         begin, end = self.sources.starts[number], self.sources.ends[number]
         return Vectors(self.sources.values[begin:end], f"{self.path.name}[{number}]")
 
 
 def is_vector_file(path: str | Path) -> bool:
-    """Return whether a file holds vectors, by the end of its name."""
+    """Check whether a file name is that of a vector file."""
     return Path(path).suffix in VECTOR_FILES
 
 
 def open_vectors(path: str | Path) -> VectorFile:
-    """Map a file of vectors and check it. Nothing in it is ever unpickled.
+    """Memory-map and check a file of vectors. Nothing in it is unpickled.
 
     A `.npy` file holds one array; see `SHAPES`. A `.safetensors` file holds one such tensor, or
     two where sources differ in length: `values` (all vectors of all sources, F) and `lengths`.
@@ -98,7 +98,7 @@ def _require(path: Path, good: bool, problem: str) -> None:
 
 
 def _arrays(path: Path) -> Mapping[str, np.ndarray]:
-    """Map the arrays of a file by name; that of a `.npy` file has none."""
+    """Memory-map the arrays of a file by name; the array of a `.npy` file is named ""."""
     with reported(f"{path} cannot be read"):
         try:
             if regular(path).suffix != ".npy":
@@ -112,7 +112,7 @@ def _arrays(path: Path) -> Mapping[str, np.ndarray]:
 
 
 def _tensors(path: Path) -> Mapping[str, np.ndarray]:
-    """Map the tensors of a safetensors file, which safetensors itself would copy to memory.
+    """Memory-map the tensors of a safetensors file, which the library itself would copy.
 
     Raises:
         OSError, ValueError: it cannot be read, or is damaged.
@@ -125,7 +125,7 @@ def _tensors(path: Path) -> Mapping[str, np.ndarray]:
 
 
 def _ragged(path: Path, values: np.ndarray, lengths: np.ndarray) -> VectorSources:
-    """Return sources of different lengths."""
+    """Build sources of different lengths from concatenated vectors and lengths."""
     shapes = f"has {VALUES} {values.shape} and {LENGTHS} {lengths.shape}"
     fits = values.ndim == 2 and lengths.ndim == 1 and lengths.dtype.kind in "iu"
     _require(path, fits, f"{shapes}; they must be (vectors, F), and a whole number a source")
@@ -141,7 +141,7 @@ def _ragged(path: Path, values: np.ndarray, lengths: np.ndarray) -> VectorSource
 
 
 def _check_numbers(file: VectorFile) -> None:
-    """Refuse what a model could not compute with.
+    """Refuse vectors with infinite or undefined numbers.
 
     Raises:
         SeqgenError: names the first source that has it.

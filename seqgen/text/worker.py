@@ -1,4 +1,4 @@
-"""A process that encodes blocks of text: `python -m seqgen.text.worker`.
+"""Worker process that encodes blocks of text: `python -m seqgen.text.worker`.
 
 It reads frames on standard input (a length in 8 bytes, then so many bytes) and answers each on
 standard output: first the tokenizer as JSON, unanswered; then pairs of a seed (JSON, or null) and
@@ -17,7 +17,7 @@ from seqgen.text.tokenizers import tokenizer_from_facts
 
 
 def main() -> None:
-    """Encode until the input ends."""
+    """Encode blocks from standard input until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     asked, answers = sys.stdin.buffer, sys.stdout.buffer
     tokenizer = tokenizer_from_facts(json.loads(read_frame(asked) or b"{}"))

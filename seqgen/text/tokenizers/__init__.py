@@ -1,4 +1,4 @@
-"""Text to token ids and back: characters, bytes, words, subwords."""
+"""Tokenizers: characters, bytes, words and subwords, looked up by kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqgen.text.tokenizers.base import Decoder, Tokenizer, read_facts
 
 
 class TokenizerKinds(Mapping[str, type[Tokenizer]]):
-    """Classes of tokenizer by kind: some of the core, and all of plugins, imported when asked for.
+    """Registry of tokenizer classes by kind, from the core and plugins, imported on demand.
 
     Args:
         targets: "module:class" of those of the core, by kind; modules of this package.
@@ -61,7 +61,7 @@ STORED = TokenizerKinds(
 
 
 def kind_in(folder: Path) -> str | None:
-    """Return the kind of the tokenizer in a folder; None where it has none, or a damaged one."""
+    """Read the kind of the tokenizer in a folder; None if there is none, or a damaged one."""
     try:
         return read_facts(folder).get("kind")
     except (OSError, ValueError):
@@ -69,7 +69,7 @@ def kind_in(folder: Path) -> str | None:
 
 
 def is_foreign(folder: Path) -> bool:
-    """Return whether a folder has a `tokenizer.json` of another tool, and not one of seqgen."""
+    """Check whether a folder has another tool's `tokenizer.json` and no seqgen tokenizer."""
     try:
         return "kind" not in read_facts(folder)
     except (OSError, ValueError):
@@ -77,7 +77,7 @@ def is_foreign(folder: Path) -> bool:
 
 
 def tokenizer_kind(name: str) -> type[Tokenizer]:
-    """Return the tokenizer class called `name`.
+    """Import the tokenizer class of the given kind.
 
     Raises:
         UsageError: there is none; names the nearest.
@@ -86,7 +86,7 @@ def tokenizer_kind(name: str) -> type[Tokenizer]:
 
 
 def _file_of(error: Exception) -> str:
-    """Return the file that an error of the system is about, with a colon; "" for other errors."""
+    """Name the file of an OSError, followed by a colon; "" for other errors."""
     return f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
 
 
@@ -103,7 +103,7 @@ def _stored_kind(name: str) -> type[Tokenizer]:
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """Load the tokenizer that `Tokenizer.save` wrote into `folder`.
+    """Load the tokenizer that `Tokenizer.save` wrote to `folder`.
 
     Raises:
         SeqgenError: it is missing or damaged.
@@ -118,7 +118,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
 
 def tokenizer_from_facts(facts: dict[str, Any]) -> Tokenizer:
-    """Rebuild the tokenizer whose `kind` and facts these are.
+    """Rebuild a tokenizer from the table of its kind and facts.
 
     Raises:
         SeqgenError: they are not a tokenizer's.

@@ -1,4 +1,4 @@
-"""What a tokenizer is: text to ids and back, without loss."""
+"""Tokenizer base class: text to ids and back."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ LONG_LINE = 1 << 16
 
 
 class Decoder(ABC):
-    """Turns a growing sequence of ids into text that is never taken back."""
+    """Incremental decoder: turns a growing sequence of ids into text that is never revised."""
 
     @abstractmethod
     def push(self, token: int) -> str:
-        """Return the text that `token` makes certain; empty while a character is incomplete."""
+        """Add a token; return the text that is now certain, empty within a character."""
 
     def flush(self) -> str:
         """Decode an incomplete end."""
@@ -34,7 +34,7 @@ class Decoder(ABC):
 
 
 class PieceDecoder(Decoder):
-    """For tokenizers whose text is the pieces, one after the other."""
+    """Incremental decoder for tokenizers whose text is the concatenation of pieces."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -48,7 +48,7 @@ TABLE = "tokenizer.json"
 
 
 class Tokenizer(ABC):
-    """A vocabulary and the two ways through it.
+    """Base class of tokenizers: a vocabulary, encoding and decoding.
 
     Ids 0 to 3 are `<pad> <bos> <eos> <unk>` in every kind that is trained here; a sentencepiece
     model from elsewhere keeps its own, and None is the id of one that it lacks. None of them ever
@@ -81,7 +81,7 @@ class Tokenizer(ABC):
     def train(
         cls, chunks: Iterable[str], vocab_size: int | None = None, min_count: int = 1
     ) -> Tokenizer:
-        """Make a tokenizer from text that comes in pieces.
+        """Train a tokenizer on a text given in pieces.
 
         Args:
             chunks: the text, cut anywhere.
@@ -91,14 +91,14 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def encode(self, text: str) -> np.ndarray:
-        """Return the ids of `text`, (N,), in the smallest unsigned type that holds V."""
+        """Encode `text` to ids (N,), in the smallest unsigned type that holds V."""
 
     def encode_utf8(self, raw: bytes) -> np.ndarray:
-        """Return the ids of a text that is given as UTF-8."""
+        """Encode a text given as UTF-8 to ids."""
         return self.encode(raw.decode())
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of `ids`; pad, bos and eos are nothing, unk a stand-in.
+        """Decode ids to text; pad, bos and eos are skipped, unk becomes a placeholder.
 
         A kind overrides this or `decoder`.
         """
@@ -107,11 +107,11 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return each id as it would be shown to a person."""
+        """Return the printable form of each id."""
 
     @classmethod
     def boundary(cls, text: str, at: int) -> int:
-        """Find the first token boundary of `text` (which begins a line) at or after `at`.
+        """Find the first token boundary of `text`, the start of a line, at or after `at`.
 
         It needs no vocabulary; where one could move a boundary, it is one that none crosses. By
         default every place is a boundary.
@@ -120,25 +120,25 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def byte_ends(self, text: str) -> np.ndarray:
-        """Compute the byte offset in UTF-8 at which each token of `text` ends, (N,) int64."""
+        """Compute the UTF-8 byte offset at which each token of `text` ends, (N,) int64."""
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """Describe the tokenizer completely, for JSON; `from_facts` rebuilds it."""
+        """Describe the tokenizer completely as a JSON table; `from_facts` rebuilds it."""
 
     @classmethod
     @abstractmethod
     def from_facts(cls, facts: dict[str, Any]) -> Tokenizer:
-        """Rebuild the tokenizer that gave `facts`."""
+        """Rebuild a tokenizer from its `facts`."""
 
     def as_source(self, ids: Iterable[int]) -> tuple[int, ...]:
-        """Return the ids of a source with what it begins and ends with."""
+        """Add the start and end tokens of a source to its ids."""
         begin = () if self.source_bos_id is None else (self.source_bos_id,)
         return (*begin, *ids, self.eos_id)
 
     @property
     def special_ids(self) -> tuple[int, ...]:
-        """The ids of `<pad>`, `<bos>`, `<eos>` and `<unk>`, as far as there are such tokens."""
+        """The ids of `<pad>`, `<bos>`, `<eos>` and `<unk>`, as far as they exist."""
         ids = self.pad_id, self.bos_id, self.eos_id, self.unk_id
         return tuple(i for i in ids if i is not None)
 
@@ -148,11 +148,11 @@ class Tokenizer(ABC):
         return next(t for t in UNSIGNED if self.vocab_size - 1 <= np.iinfo(t).max)
 
     def blocks(self, chunks: Iterable[str]) -> Iterator[str]:
-        """Cut a text anew so that the ids of the pieces, joined, are those of the whole."""
+        """Re-cut a text so that encoding the pieces equals encoding the whole."""
         return line_blocks(chunks, self.boundary)
 
     def encode_sampled(self, text: str, alpha: float, seed: int) -> np.ndarray:
-        """Encode in a way drawn by `seed`, where a text can be cut in several.
+        """Encode with a randomly sampled segmentation, if the tokenizer has several.
 
         Raises:
             UsageError: this kind cuts every text in one way only.
@@ -160,15 +160,15 @@ class Tokenizer(ABC):
         raise UsageError(f"subword_sampling is for bpe and unigram, not for {self.kind}")
 
     def text_bytes(self, ids: np.ndarray) -> bytes:
-        """Return the UTF-8 bytes that `ids` stand for, which may begin or end in a character."""
+        """Decode ids to UTF-8 bytes, which may start or end within a character."""
         return self.decode(ids.tolist()).encode()
 
     def decoder(self, history: Sequence[int] = ()) -> Decoder:
-        """Return an incremental decoder for what follows the ids of `history`."""
+        """Return an incremental decoder that continues after the ids of `history`."""
         return PieceDecoder(self)
 
     def copied(self, word: str, before: str) -> str:
-        """Spell a word that is copied from another text in the place of an unknown token.
+        """Format a source word that is copied in place of an unknown token.
 
         Args:
             word: without white space around it.
@@ -177,7 +177,7 @@ class Tokenizer(ABC):
         return word
 
     def first_unknown(self, text: str) -> tuple[int, str] | None:
-        """Return the offset and the text of the first piece without an id, or None."""
+        """Find the first piece without an id: its offset and text, or None."""
         if not (self.encode(text) == self.unk_id).any():
             return None
         start = 0
@@ -189,36 +189,36 @@ class Tokenizer(ABC):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of all that the tokenizer is: equal for equal tokenizers."""
+        """Hash of the tokenizer: equal for equal tokenizers."""
         facts = json.dumps({"kind": self.kind, **self.facts()}, sort_keys=True)
         return hashlib.sha256(facts.encode("utf-8", "surrogatepass")).hexdigest()
 
     def describe(self) -> dict[str, Any]:
-        """Summarise the tokenizer for a person: its kind, vocabulary size and losses, for JSON."""
+        """Summarise the tokenizer's kind, vocabulary size and losses, for JSON."""
         return {"kind": self.kind, "vocab_size": self.vocab_size, "lossless": self.lossless}
 
     @classmethod
     def load(cls, folder: Path, facts: dict[str, Any]) -> Tokenizer:
-        """Rebuild the tokenizer that `save` wrote into `folder`, whose table is `facts`."""
+        """Load the tokenizer that `save` wrote to `folder`; `facts` is its table."""
         return cls.from_facts(facts)
 
     def save(self, folder: Path) -> None:
-        """Write the files of the tokenizer into `folder`, which is made if need be."""
+        """Write the tokenizer's files to `folder`, creating it if needed."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in zip(self.files, self.contents(), strict=True):
             write_bytes(folder / name, content)
 
     def contents(self) -> tuple[bytes, ...]:
-        """Return the content of each of `files`."""
+        """Return the content of each file in `files`."""
         return (self.table(self.facts()),)
 
     def table(self, facts: Mapping[str, Any]) -> bytes:
-        """Return the content of `TABLE`: the kind, and facts that `load` gets back."""
+        """Serialize the tokenizer's JSON table: its kind, and facts for `load`."""
         return json_bytes({"kind": self.kind, **facts})
 
 
 def room_for(vocab_size: int | None) -> int | None:
-    """Compute the vocabulary size that is left beside the specials and the newline.
+    """Compute the vocabulary size left after the special tokens and the newline.
 
     Raises:
         UsageError: not even those fit.
@@ -236,7 +236,7 @@ Boundary = Callable[[str, int], int]
 
 
 def line_blocks(chunks: Iterable[str], boundary: Boundary, name: str = "the text") -> Iterator[str]:
-    """Cut a text anew so that pieces end with a newline, but for the last and parts of long lines.
+    """Re-cut a text at newlines, except the last piece and parts of long lines.
 
     A very long line is not waited for: it is cut as `segments` does.
 
@@ -288,7 +288,7 @@ def segments(line: str, boundary: Boundary, longest: int = LONG_LINE) -> list[st
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """Read the table that `Tokenizer.save` wrote into a folder.
+    """Read the JSON table that `Tokenizer.save` wrote to a folder.
 
     Raises:
         OSError, ValueError: it is missing or damaged.

@@ -1,4 +1,4 @@
-"""Bytes: one token a byte of UTF-8, so that nothing is ever unknown."""
+"""Byte tokenizer: one token per byte of UTF-8, so that nothing is unknown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OFFSET = len(SPECIALS)
 
 
 class ByteTokenizer(Tokenizer):
-    """Byte b is the token 4 + b. Bytes that are not UTF-8 decode to U+FFFD."""
+    """Byte tokenizer: byte b is token 4 + b. Invalid UTF-8 decodes to U+FFFD."""
 
     kind = "byte"
     quick = True
@@ -59,7 +59,7 @@ class ByteTokenizer(Tokenizer):
 
 
 class Utf8Decoder(Decoder):
-    """Holds bytes back until they make a whole character."""
+    """Incremental decoder that holds back bytes until they complete a character."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")

@@ -1,4 +1,4 @@
-"""Characters: one token a Unicode code point."""
+"""Character tokenizer: one token per Unicode code point."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNKNOWN = "\ufffd"
 
 
 class CharTokenizer(Tokenizer):
-    """The default tokenizer: an alphabet in code-point order after the four specials."""
+    """The default tokenizer: the text's characters in code-point order after four specials."""
 
     kind = "char"
     quick = True
@@ -70,5 +70,5 @@ class CharTokenizer(Tokenizer):
 
 
 def _codes(text: str) -> np.ndarray:
-    """Return the code points of `text`, (N,) uint32."""
+    """Convert `text` to its code points, (N,) uint32."""
     return np.frombuffer(text.encode("utf-32-le"), dtype="<u4")

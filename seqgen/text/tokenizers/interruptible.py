@@ -13,7 +13,7 @@ INTERVAL = 0.1
 
 
 def run_interruptible(work: Callable[[], T]) -> T:
-    """Run `work` in a thread of its own and return its result, so that Ctrl-C is raised at once.
+    """Run `work` in a separate thread and return its result, so that Ctrl-C works at once.
 
     A signal is handled by the main thread, between two instructions of Python. A library that works
     outside of Python there would see it only at its end, and one that calls back into Python may

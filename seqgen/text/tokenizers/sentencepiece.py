@@ -1,4 +1,4 @@
-"""Subwords by the sentencepiece library: training without loss, encoding, decoding, model files."""
+"""Subword tokenizers (BPE, unigram) by the sentencepiece library."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ ALGORITHMS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
 
 def escaped(text: str) -> str:
-    """Return a text with its U+2581 and its escapes written so that they can be told apart."""
+    """Escape U+2581 and the escape characters of a text, so that decoding is lossless."""
     return _ESCAPES.sub(lambda m: ESCAPED[m.group()], text)
 
 
 def unescaped(raw: bytes) -> bytes:
-    """Return the bytes that escaped ones were made from."""
+    """Undo `escaped` on the bytes of a text."""
     if ESCAPE.encode() not in raw:
         return raw
     return _ESCAPED_BYTES.sub(lambda m: _BYTES_OF[m.group()], raw)
 
 
 def boundary(text: str, at: int) -> int:
-    """Return the first place at or after `at` that no piece of any vocabulary crosses.
+    """Find the first position at or after `at` that no piece of any vocabulary crosses.
 
     That is before a run of spaces, and around a newline.
     """
@@ -66,7 +66,7 @@ def boundary(text: str, at: int) -> int:
 
 
 class Normaliser(NamedTuple):
-    """What a model does to a text before it cuts it, and how it was trained.
+    """A sentencepiece model's normalisation and training settings.
 
     Attributes:
         kind: the model's algorithm, as sentencepiece numbers them.
@@ -90,13 +90,13 @@ class Normaliser(NamedTuple):
 
     @property
     def lossless(self) -> bool:
-        """Whether every text comes back as it was."""
+        """Whether decoding restores every text exactly."""
         changes = self.rules or self.dummy_prefix or self.squeeze or not self.escape
         return self.byte_fallback and not changes
 
 
 def read_normaliser(model: bytes) -> Normaliser:
-    """Read a model's settings from its bytes (sentencepiece_model.proto).
+    """Parse the normalisation settings of a serialized model (sentencepiece_model.proto).
 
     Raises:
         ValueError: they are not a model.
@@ -124,7 +124,7 @@ PER_NAT = 16
 
 
 class Subword(NamedTuple):
-    """A piece of a model: its text, its score, and its kind as sentencepiece numbers them."""
+    """A piece of a sentencepiece model: its text, score and kind."""
 
     text: str
     score: float
@@ -132,7 +132,7 @@ class Subword(NamedTuple):
 
 
 def pieces_of(model: bytes) -> list[Subword]:
-    """Return the pieces of a model, in order of their ids.
+    """List the pieces of a serialized model in the order of their ids.
 
     Raises:
         ValueError: the bytes are no model.
@@ -145,7 +145,7 @@ def pieces_of(model: bytes) -> list[Subword]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield the fields of a protocol buffer: number, and an int or bytes."""
+    """Parse the fields of a protocol buffer; yield numbers with ints or bytes."""
     at = 0
 
     def varint() -> int:
@@ -175,12 +175,12 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def is_exact(pieces: Iterable[Subword]) -> bool:
-    """Return whether sums of the scores are exact in float32; see `with_exact_scores`."""
+    """Check whether sums of the scores are exact in float32; see `with_exact_scores`."""
     return all((piece.score * PER_NAT).is_integer() for piece in pieces)
 
 
 def with_exact_scores(model: bytes) -> bytes:
-    """Return a model whose scores are rounded to 16ths.
+    """Round the scores of a serialized model to 16ths.
 
     Sums of up to 2^20 nats are then exact in float32 and in float64. So two segmentations that are
     equally likely are so in every program, and all choose the same one.
@@ -191,13 +191,13 @@ def with_exact_scores(model: bytes) -> bytes:
 
 
 def piece_field(piece: Subword) -> bytes:
-    """Return a piece as a model's file has it."""
+    """Serialize a piece as a protocol buffer field."""
     score = _varint(2 << 3 | 5) + struct.pack("<f", piece.score)
     return field(1, field(1, piece.text) + score + field(3, piece.kind))
 
 
 def field(number: int, value: int | str | bytes) -> bytes:
-    """Return a field of a protocol buffer."""
+    """Serialize a protocol buffer field."""
     if isinstance(value, int):
         return _varint(number << 3) + _varint(value)
     raw = value.encode() if isinstance(value, str) else value
@@ -213,7 +213,7 @@ def _varint(value: int) -> bytes:
 
 
 def load_processor(model: bytes) -> SentencePieceProcessor:
-    """Load a sentencepiece processor from the bytes of a model.
+    """Load a sentencepiece processor from a serialized model.
 
     Raises:
         ValueError: the bytes are no model.
@@ -227,7 +227,7 @@ def load_processor(model: bytes) -> SentencePieceProcessor:
 
 
 def train_model(chunks: Iterable[str], algorithm: str, vocab_size: int) -> bytes:
-    """Train a vocabulary that loses nothing; on a draw of the lines where the text is long.
+    """Train a lossless sentencepiece model, on sampled lines if the text is long.
 
     Args:
         chunks: the text, in pieces cut anywhere.
@@ -275,7 +275,7 @@ def train_model(chunks: Iterable[str], algorithm: str, vocab_size: int) -> bytes
 
 
 def sentences(chunks: Iterable[str]) -> Iterator[str]:
-    """Sample escaped lines to train a vocabulary on; all lines if the text is short.
+    """Sample escaped training lines; all lines if the text is short.
 
     A line is kept while its own uniform number is below a share that is halved whenever what is
     kept grows too large, so that the draw is even over a text of any length, and always the same.
@@ -318,7 +318,7 @@ UNKNOWN = " \u2047 "  # as sentencepiece shows it
 
 
 class SentencepieceTokenizer(Tokenizer):
-    """A sentencepiece model, one line of text at a time.
+    """Subword tokenizer of a sentencepiece model, applied line by line.
 
     Trained here, a model is lossless: it normalises nothing, keeps every space, falls back on
     bytes, and `\\n` is a symbol of its own. A model from elsewhere is used as it is, ids
@@ -363,7 +363,7 @@ class SentencepieceTokenizer(Tokenizer):
     def train(
         cls, chunks: Iterable[str], vocab_size: int | None = None, min_count: int = 1
     ) -> SentencepieceTokenizer:
-        """Learn a vocabulary; from a draw of the lines where the text is long.
+        """Train a subword vocabulary, on sampled lines if the text is long.
 
         Raises:
             UsageError: the vocabulary is too small for the text, or a minimum count is asked for.
@@ -376,11 +376,11 @@ class SentencepieceTokenizer(Tokenizer):
         return self._ids(text, lambda lines: self._sp.encode(lines, out_type=int, num_threads=1))
 
     def encode_word(self, word: str) -> list[int]:
-        """Return the ids of a piece of a line, or of a newline."""
+        """Encode a part of a line, or a newline, to ids."""
         return [self.newline_id] if word == "\n" else self._sp.encode(self._escape(word))
 
     def encode_sampled(self, text: str, alpha: float, seed: int) -> np.ndarray:
-        """Cut `text` in a way drawn at random: subword regularisation (Kudo 2018).
+        """Encode `text` with sampled segmentation (subword regularisation, Kudo 2018).
 
         For unigram, segmentations are drawn with probability proportional to theirs to the power
         of `alpha`; for bpe, merges are left out with probability `alpha` (Provilkov et al. 2020).
@@ -404,7 +404,7 @@ class SentencepieceTokenizer(Tokenizer):
             return pool.submit(self._ids, text, draw).result()
 
     def _ids(self, text: str, encode: Any) -> np.ndarray:
-        """Encode every line alone, so that the ids do not depend on how a text is cut."""
+        """Encode line by line, so that the ids do not depend on how the text is cut."""
         parts: list[str] = []
         ends: list[int] = []
         for line in text.split("\n"):
@@ -422,7 +422,7 @@ class SentencepieceTokenizer(Tokenizer):
 
     @cached_property
     def piece_bytes(self) -> list[bytes]:
-        """The bytes each id stands for; none for pad, bos and eos."""
+        """The bytes of each id; empty for pad, bos and eos."""
         table = [p.replace(SPACE, " ").encode() for p in self._pieces]
         for i in range(self._sp.vocab_size()):
             if self._sp.is_byte(i):
@@ -474,7 +474,7 @@ class SentencepieceTokenizer(Tokenizer):
         return cls(base64.b64decode(facts["model"], validate=True))
 
     def contents(self) -> tuple[bytes, ...]:
-        """Return the `.model`, which other tools read too, and a table that names it."""
+        """Return the `.model`, which other tools can read, and a table that names it."""
         return self.model, self.table({"file": MODEL_FILE})
 
     @classmethod
@@ -483,7 +483,7 @@ class SentencepieceTokenizer(Tokenizer):
 
 
 class BPETokenizer(SentencepieceTokenizer):
-    """Byte-pair encoding (Sennrich et al. 2016): the commonest pairs merged, again and again.
+    """Byte-pair encoding (Sennrich et al. 2016): the most frequent pairs are merged repeatedly.
 
     No piece of a vocabulary learnt here crosses the start of a run of spaces, and a merge depends
     on nothing outside its word. So a word's ids are always the same, and are looked up.
@@ -508,7 +508,7 @@ _WORD = re.compile(r"\n| *[^ \n]+| +")
 
 
 class WordIds(dict[str, list[int]]):
-    """The ids of the words seen so far."""
+    """Cache of the ids of words, filled on demand."""
 
     MOST = 1 << 17
 
@@ -522,13 +522,13 @@ class WordIds(dict[str, list[int]]):
 
 
 class UnigramTokenizer(SentencepieceTokenizer):
-    """The likeliest segmentation under a unigram model of pieces (Kudo 2018)."""
+    """Unigram tokenizer: the most probable segmentation into pieces (Kudo 2018)."""
 
     kind = algorithm = "unigram"
 
 
 class SubwordDecoder(Decoder):
-    """Holds back bytes of an unfinished character, and an escape whose end has not come."""
+    """Incremental decoder that holds back unfinished characters and escapes."""
 
     def __init__(self, tokenizer: SentencepieceTokenizer, history: Sequence[int]) -> None:
         self._tokenizer = tokenizer
@@ -550,7 +550,7 @@ class SubwordDecoder(Decoder):
         return self._finished_text(self._pending + raw)
 
     def _finished_text(self, raw: bytes) -> str:
-        """Decode all but an unfinished end, which is kept for later."""
+        """Decode all but an unfinished end, which is held back."""
         whole, rest = raw, b""
         if self._tokenizer.lossless:
             run = len(raw) - len(raw.rstrip(ESCAPE.encode()))
@@ -566,7 +566,7 @@ class SubwordDecoder(Decoder):
 
 
 def load_model_file(path: Path) -> SentencepieceTokenizer:
-    """Use a `.model` file as it is.
+    """Load a tokenizer from a sentencepiece `.model` file, unchanged.
 
     Raises:
         SeqgenError: it cannot be read, is no sentencepiece model, or is neither bpe nor unigram.

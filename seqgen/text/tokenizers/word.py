@@ -1,4 +1,4 @@
-"""Words: with punctuation and white space kept, or of text that is already tokenised."""
+"""Word tokenizers: words and punctuation, or text that is already tokenized."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNKNOWN = "<unk>"
 
 
 class VocabularyTokenizer(Tokenizer):
-    """Pieces found by a rule that needs no vocabulary, then looked up in one.
+    """Base class: split by a rule without a vocabulary, then look up each piece.
 
     The vocabulary is in order of frequency, ties in order of code points. It always has `\\n`.
     """
@@ -80,7 +80,7 @@ class VocabularyTokenizer(Tokenizer):
 
 
 class WordTokenizer(VocabularyTokenizer):
-    """Words and punctuation marks, each with the one space before it, and other white space.
+    """Words and punctuation marks, each with the space before it, and other white space.
 
     `So, he said:` is `So` `,` ` he` ` said` `:`. A space belongs to what follows it, as in
     GPT-2, so that a bigram sees two words and not a word and a space.
@@ -101,7 +101,7 @@ class WordTokenizer(VocabularyTokenizer):
 
 
 class SpacedTokenizer(VocabularyTokenizer):
-    """Tokens of a line that one space joins: which white space stood between them is lost."""
+    """Base class: tokens decode with one space between them; other white space is lost."""
 
     joins_space = True
     lossless = False
@@ -111,7 +111,7 @@ class SpacedTokenizer(VocabularyTokenizer):
 
 
 class WhitespaceTokenizer(SpacedTokenizer):
-    """Text that is tokenised already, as Penn Treebank: split on runs of white space.
+    """Tokenized text such as Penn Treebank: split on runs of white space.
 
     The line's end is the token `\\n`; a literal `<unk>` is the unknown id. Which white space
     stood between two tokens is lost: they are joined by one space.
@@ -129,7 +129,7 @@ class WhitespaceTokenizer(SpacedTokenizer):
 
 
 class BlankTokenizer(WhitespaceTokenizer):
-    """Text that is split on runs of ASCII white space, as by KenLM; U+00A0 is part of a word."""
+    """Text split on runs of ASCII white space, as in KenLM; U+00A0 is part of a word."""
 
     kind = "blank"
     pattern = re.compile(r"\n|\S+", re.ASCII)
@@ -138,7 +138,7 @@ class BlankTokenizer(WhitespaceTokenizer):
 
 
 class UncasedTokenizer(SpacedTokenizer):
-    """Words in lower case and punctuation marks; white space and case are lost.
+    """Lower-case words and punctuation marks; white space and case are lost.
 
     `So, he said:` is `so` `,` `he` `said` `:`. A word is the same token wherever it stands in a
     text, as a bag of words needs it: the first one of a sentence, too.
@@ -153,7 +153,7 @@ class UncasedTokenizer(SpacedTokenizer):
 
 
 class SpacedDecoder(Decoder):
-    """Puts one space between two tokens of the same line."""
+    """Incremental decoder that puts one space between two tokens of the same line."""
 
     def __init__(self, tokenizer: SpacedTokenizer, history: Sequence[int]) -> None:
         self.tokenizer = tokenizer

@@ -1,4 +1,4 @@
-"""Pieces of words: WordPiece, as BERT reads text, by the `tokenizers` library."""
+"""WordPiece tokenizer, as used by BERT, by the `tokenizers` library."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REPEATED = 1 << 10
 
 
 class LibraryTokenizer(Tokenizer):
-    """A tokenizer that cuts texts by the `tokenizers` library."""
+    """Base class of tokenizers that use the `tokenizers` library."""
 
     _library: Library
 
@@ -54,7 +54,7 @@ class LibraryTokenizer(Tokenizer):
 
 
 def open_library(content: bytes) -> Library:
-    """Return the library's tokenizer of a `tokenizer.json`.
+    """Load a `tokenizers` tokenizer from the content of a `tokenizer.json`.
 
     Raises:
         SeqgenError: the library is not installed.
@@ -75,7 +75,7 @@ def open_library(content: bytes) -> Library:
 
 
 class WordPieceTokenizer(LibraryTokenizer):
-    """WordPiece (Schuster and Nakajima 2012; Wu et al. 2016): words in pieces of a vocabulary.
+    """WordPiece (Schuster and Nakajima 2012; Wu et al. 2016): words as pieces of a vocabulary.
 
     A word is cut from its beginning into the longest pieces that the vocabulary has; if it cannot
     be, all of it is unknown. Punctuation marks are words of their own, and `\\n` is a token. Which
@@ -103,7 +103,7 @@ class WordPieceTokenizer(LibraryTokenizer):
     def train(
         cls, chunks: Iterable[str], vocab_size: int | None = None, min_count: int = 1
     ) -> WordPieceTokenizer:
-        """Learn pieces: at first characters, then again and again the most frequent pair joined.
+        """Learn pieces: characters first, then the most frequent pair is merged repeatedly.
 
         Raises:
             UsageError: the vocabulary is too small for the characters of the text.
@@ -139,7 +139,7 @@ class WordPieceTokenizer(LibraryTokenizer):
 
 
 class WordPieceDecoder(SpacedDecoder):
-    """Puts one space between two words of the same line, and none between pieces of one."""
+    """Incremental decoder that puts spaces between words, not between pieces of a word."""
 
     def push(self, token: int) -> str:
         piece = self.tokenizer.vocabulary[token]
@@ -149,7 +149,7 @@ class WordPieceDecoder(SpacedDecoder):
 
 
 def library_of(vocabulary: Sequence[str]) -> Library:
-    """Return the library's tokenizer with a vocabulary.
+    """Build a `tokenizers` WordPiece tokenizer from a vocabulary.
 
     Raises:
         SeqgenError: the library is not installed.
@@ -173,7 +173,7 @@ def library_of(vocabulary: Sequence[str]) -> Library:
 def learn_pieces(
     words: Mapping[str, int], characters: Sequence[str], size: int, min_count: int
 ) -> list[str]:
-    """Return the pieces of words, characters first, then those that were joined, in this order.
+    """Learn word pieces: characters, then the merged pairs in order of merging.
 
     Args:
         words: how often each occurs.
@@ -200,7 +200,7 @@ def learn_pieces(
 
 
 def _lines(words: Mapping[str, int]) -> Iterator[str]:
-    """Yield lines in which each word occurs as often as it was counted."""
+    """Yield lines in which each word occurs as often as counted."""
     for word, count in words.items():
         for at in range(0, count, REPEATED):
             yield " ".join([word] * min(REPEATED, count - at))
