@@ -1,1 +1,1 @@
-"""The arithmetic under the architectures: arrays, precision, quantized matrices, memory limits."""
+"""Numerical engines: arrays, precision, quantized matrices, memory limits."""

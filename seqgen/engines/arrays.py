@@ -1,4 +1,4 @@
-"""Products and attention of a few rows over NumPy arrays; a call takes a fraction of torch's."""
+"""Matrix products and attention for small batches in NumPy, with less overhead than torch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _alone: ContextVar[bool] = ContextVar("each row alone", default=False)
 
 @contextlib.contextmanager
 def each_row_alone() -> Iterator[None]:
-    """Have what runs within give every row of a batch what it would get alone, bit for bit.
+    """Context in which every batch row gets the same bits as if it were computed alone.
 
     The compiled library does so anyway. Of NumPy's products, a row's last bits may differ by how
     many rows are beside it; each for itself takes about 1.7 times as long.
@@ -50,12 +50,12 @@ def each_row_alone() -> Iterator[None]:
 
 
 def unchanged(x: np.ndarray, *noise: None) -> np.ndarray:
-    """Return x, of which nothing is dropped and which nothing normalises."""
+    """Return x: the identity, in place of dropout and normalisation."""
     return x
 
 
 class Affine:
-    """W x + b, for weights that do not change.
+    """Linear map W x + b with fixed weights, by the fastest available product.
 
     How the product is asked for follows from `use_products`, or from `in_fewer_bits`, and the rows
     alone, so that a seed gives the same text each time. What each way needs is laid out when it is
@@ -85,7 +85,7 @@ class Affine:
         return self._of_rows(x.reshape(-1, x.shape[-1]), alone).reshape(*x.shape[:-1], -1)
 
     def _of_rows(self, x: np.ndarray, alone: bool) -> np.ndarray:
-        """Return W x + b (B, O) of rows (B, I), each of which stands alone or not."""
+        """Compute W x + b (B, O) of rows (B, I), each independent of the batch if `alone`."""
         one = len(x) == 1 or alone
         way = WAYS[self.quantized or (self._ways.one if one else self._ways.some)]
         pair, made = self._pair, self._made.get(way)  # in this order: another thread may make it
@@ -99,7 +99,7 @@ class Affine:
         return np.concatenate([made(row) for row in x[:, None]])
 
     def _let_go(self, weight: np.ndarray) -> None:
-        """Let W as it was given go, once what was made of it serves any number of rows."""
+        """Free the original W once the packed copies serve any number of rows."""
         names = [self.quantized] if self.quantized else [self._ways.one, self._ways.some]
         if all(WAYS[name] in self._made for name in names):
             self._pair = None
@@ -107,7 +107,7 @@ class Affine:
 
 
 class Product:
-    """W x + b (B, O) of x (B, I) by NumPy; W^T lies ready, which takes a row half the time."""
+    """W x + b (B, O) of x (B, I) in NumPy, with a contiguous W^T."""
 
     def __init__(self, weight: np.ndarray, bias: np.ndarray | None) -> None:
         self.transposed, self.bias = np.ascontiguousarray(weight.T), bias  # (I, O)
@@ -121,7 +121,7 @@ class Product:
 
     @cached_property
     def _blocks(self) -> np.ndarray | None:
-        """W^T in blocks of columns (N, I, w); None where those round otherwise than the whole.
+        """W^T in blocks of columns (N, I, w); None if blocks round differently from the whole.
 
         BLAS libraries take the first and last columns of some matrices in other ways than the
         rest, so that this is tried.
@@ -137,7 +137,7 @@ class Product:
         return blocks if alike.all() else None
 
     def of_each(self, x: np.ndarray) -> np.ndarray:
-        """Return for each row of x what a call for it alone gives."""
+        """Compute each row of x bit for bit as if it were alone."""
         blocks = self._blocks
         if blocks is None:
             y = np.matmul(x[:, None], self.transposed)[:, 0]
@@ -149,19 +149,19 @@ class Product:
 
 
 def linear_map(weights: Weights) -> ArrayMap | None:
-    """Return W x + b of a linear layer's weights; W x where no b is stored, None where no W is."""
+    """Build W x + b of a linear layer; W x if no b is stored, None if no W is."""
     if "weight" not in weights:
         return None
     return weights.replacement or Affine(weights.weight, weights.get("bias"))
 
 
 def times(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Return x (B, I) times a matrix (I, O) that does not change."""
+    """Multiply x (B, I) by a fixed matrix (I, O)."""
     return np.matmul(x[:, None], matrix)[:, 0] if _alone.get() else x @ matrix
 
 
 def by_one_thread(weight: np.ndarray, bias: np.ndarray | None) -> ArrayMap:
-    """Return W x + b by the compiled library where there is one, or else by NumPy."""
+    """Build W x + b on one thread: by the compiled library if available, else NumPy."""
     native = weight.dtype == np.float32 and library() is not None
     return (NativeMap if native else Product)(weight, bias)
 
@@ -172,7 +172,7 @@ WAYS: dict[str, Way] = {"single": by_one_thread, "whole": by_one_thread}
 
 @dataclass(frozen=True)
 class Products:
-    """How W x + b is asked for. Which way is fastest differs by processor, and so does rounding.
+    """Implementations of W x + b for one row and for several. The fastest depends on the CPU.
 
     Attributes:
         one: for one row, by one thread ("single") or by all ("threaded", torch).
@@ -193,7 +193,7 @@ class Products:
 
 
 class _Settings:
-    """What models made from now on use."""
+    """Defaults for models built from now on: product implementations and quantization."""
 
     products = Products()
     quantized: str | None = None
@@ -201,7 +201,7 @@ class _Settings:
 
 @contextlib.contextmanager
 def in_fewer_bits(quantized: str | None) -> Iterator[None]:
-    """Have what is made within keep its matrices so: a key of `quantized.QUANTIZED`, or None."""
+    """Context in which new linear maps are quantized to a key of `quantized.QUANTIZED`, or not."""
     before, _Settings.quantized = _Settings.quantized, quantized
     try:
         yield
@@ -210,19 +210,19 @@ def in_fewer_bits(quantized: str | None) -> Iterator[None]:
 
 
 def use_products(products: Products) -> None:
-    """Have models that are made from now on ask for their products so."""
+    """Set the product implementations for models built from now on."""
     _Settings.products = products
 
 
 def products_in_use() -> Products:
-    """Return how models that are made now ask for their products."""
+    """Return the product implementations for models built now."""
     return _Settings.products
 
 
 def attend(
     q: np.ndarray, keys: np.ndarray, values: np.ndarray, seen: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return softmax(Q K^T / sqrt(D)) V (B, heads, T, D).
+    """Compute attention softmax(Q K^T / sqrt(D)) V, (B, heads, T, D).
 
     Args:
         q: (B, heads, T, D).
@@ -248,7 +248,7 @@ def attend(
 def attend_to_past(
     q: np.ndarray, keys: np.ndarray, values: np.ndarray, seen: np.ndarray | None
 ) -> np.ndarray:
-    """Return what `attend` does for the last T of n positions, none of which sees later ones.
+    """Compute causal attention of the last T of n positions, in chunks of queries.
 
     Many queries are taken in pieces, so that their weights take bounded memory, and what comes
     after a piece is not computed.
@@ -272,7 +272,7 @@ def attend_to_past(
 def attend_to_all(
     q: np.ndarray, keys: np.ndarray, values: np.ndarray, there: np.ndarray | None
 ) -> np.ndarray:
-    """Return what `attend` does where each query sees every key that is there, (B, n) or all.
+    """Compute attention to all keys, or those that the mask `there` (B, n) marks.
 
     Many queries are taken in pieces, so that their weights take bounded memory.
     """
@@ -288,7 +288,7 @@ def attend_to_all(
 def attend_each(
     q: np.ndarray, keys: np.ndarray, values: np.ndarray, seen: np.ndarray | None
 ) -> np.ndarray:
-    """Return what `attend` does for one query a row, bit for bit what it would be for each alone.
+    """Compute attention of one query per row, bit for bit as for each row alone.
 
     Args:
         q: (B, heads, 1, D).
@@ -309,7 +309,7 @@ def attend_each(
 
 
 def input_map(weight: np.ndarray, bias: np.ndarray, inputs: np.ndarray | None) -> ArrayMap:
-    """Return W x + b as a function of x (B, I), or of the ids (B,) of vectors `inputs` (V, I)."""
+    """Build W x + b as a function of x (B, I), or of ids (B,) into vectors `inputs` (V, I)."""
     affine = Affine(weight, bias)
     if inputs is None:
         return affine
@@ -319,10 +319,10 @@ def input_map(weight: np.ndarray, bias: np.ndarray, inputs: np.ndarray | None) -
 
 
 def input_map_of_ids(weight: np.ndarray, bias: np.ndarray) -> ArrayMap:
-    """Return W x + b as a function of the ids (B,) of one-hot vectors x."""
+    """Build W x + b for one-hot x, as a function of their ids (B,)."""
     return _rows_of(weight.T + bias)
 
 
 def _rows_of(table: np.ndarray) -> ArrayMap:
-    """Return what takes ids (B,) to copies of a table's rows, that of one id by a slice."""
+    """Build a function that copies a table's rows by ids (B,)."""
     return lambda ids: table[ids[0] : ids[0] + 1].copy() if len(ids) == 1 else table[ids]

@@ -1,4 +1,4 @@
-"""Which engine runs a model: the one place where that is decided, by rules that are written here.
+"""Choice between NumPy and torch to run a model, by the rules below.
 
 Two engines run every network. PyTorch trains, and is fastest for large batches and on GPUs. Array
 models (NumPy, with the compiled library where it is built) read and write on a CPU, and start
@@ -33,7 +33,7 @@ MOST_ROWS_OF_NUMPY = 8
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """An engine, and why it was chosen.
+    """Chosen engine and the reason for it.
 
     Attributes:
         over_arrays: run the array model; else the torch module.
@@ -52,7 +52,7 @@ LITTLE_WORK = EngineChoice(True, "it is done before PyTorch would be loaded")
 
 @dataclass(frozen=True)
 class Workload:
-    """What a command is going to ask of a model, as far as it is known beforehand.
+    """Estimate of the tokens that a command will read and generate.
 
     Attributes:
         read: tokens to score, or more.
@@ -68,7 +68,7 @@ class Workload:
 def choose_engine(
     work: Callable[[], Workload] | None, device: str, precision: str, counted: bool
 ) -> EngineChoice:
-    """Decide which engine runs the model of a command; see the module's rules 1 to 3.
+    """Choose the engine for a command; see the module's rules 1 to 3.
 
     Args:
         work: returns what it is to do; None if a torch module is asked for.
@@ -93,7 +93,7 @@ def choose_engine(
 
 
 def choose_for_step(rows: int, most_rows: int | None, same_numbers: bool) -> bool:
-    """Decide whether a torch module takes a step of one token over arrays.
+    """Check whether a torch module should compute a one-token step in NumPy.
 
     Args:
         rows: of the step.

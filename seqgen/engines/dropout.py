@@ -1,4 +1,4 @@
-"""Dropout whose masks cost little on a CPU."""
+"""Dropout with cheap random masks on CPUs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEVELS = 1 << 16
 
 @dataclass(frozen=True)
 class RowSlice:
-    """Rows `first` to `first + count - 1` of `total`; other processes or threads have the rest.
+    """Rows `first` to `first + count - 1` of a batch of `total` that threads or processes share.
 
     Attributes:
         blank: another process has these too, and nothing that is computed of them counts.
@@ -40,7 +40,7 @@ _thread = _OfThread()
 
 
 class Draw(Protocol):
-    """Makes random numbers of a shape by a generator, None for torch's own."""
+    """Function that draws random numbers of a shape from a generator; None is torch's default."""
 
     def __call__(self, shape: Sequence[int], *, generator: torch.Generator | None) -> Tensor: ...
 
@@ -56,17 +56,17 @@ def drawing_for(rows: RowSlice | None) -> Iterator[None]:
 
 
 def draws_for_some_rows() -> bool:
-    """Return whether others have some of the rows that a call is about."""
+    """Check whether this thread has only a slice of the batch."""
     return _thread.rows is not None
 
 
 def rows_are_blank() -> bool:
-    """Return whether nothing counts that is computed of the rows of a call."""
+    """Check whether this thread's rows are padding whose results are ignored."""
     return _thread.rows is not None and _thread.rows.blank
 
 
 def drawn(draw: Draw, shape: Sequence[int], dim: int | None = 0) -> Tensor:
-    """Return random numbers (..., B, ...) with rows along `dim`; see `drawing_for`.
+    """Draw random numbers (..., B, ...) for this thread's rows along `dim`; see `drawing_for`.
 
     All processes and threads draw for all rows and keep their own, so their generators stay alike.
     A row may stand for several, one below the other. Where the rows are only some of the process's,
@@ -90,7 +90,7 @@ def drawn(draw: Draw, shape: Sequence[int], dim: int | None = 0) -> Tensor:
 
 
 class Dropout(nn.Module):
-    """Sets elements to zero with probability p in training, and scales the others to match.
+    """Dropout with probability p; in training, the remaining elements are scaled up.
 
     On a CPU torch draws one number an element, which takes a fifth of a training step; here one
     64-bit draw decides about four elements. The expectation is exact: what is kept is scaled by
@@ -109,7 +109,7 @@ class Dropout(nn.Module):
         self.p, self.shared, self.rows = p, shared, rows
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Drop elements of x; with `mask`, those that `shared_mask` chose."""
+        """Apply dropout to x, with a given mask from `shared_mask` or a new one."""
         if not self.training or self.p == 0:
             return x
         if self.shared == "time":
@@ -120,7 +120,7 @@ class Dropout(nn.Module):
         return masked(x, scaled_mask(x.shape, self.p, x, self.rows))
 
     def shared_mask(self, rows: int, width: int, like: Tensor) -> Tensor | None:
-        """Return one mask for all pieces (rows, T, width) of a training call, or None."""
+        """Draw one mask for all chunks (rows, T, width) of a training call; None if unused."""
         if self.shared == "nothing" or not self.training or self.p == 0:
             return None
         return scaled_mask((rows, 1, width), self.p, like)
@@ -130,7 +130,7 @@ class Dropout(nn.Module):
 
 
 class WordDropout(nn.Module):
-    """Sets all occurrences of a token to zero with probability p, the same for a whole call.
+    """Embedding dropout: zeroes all occurrences of a token with probability p per call.
 
     This drops rows of the embedding matrix (Gal and Ghahramani 2016; Merity et al. 2018).
     """
@@ -140,7 +140,7 @@ class WordDropout(nn.Module):
         self.p, self.vocab_size = p, vocab_size
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """Return the vectors x (B, T, E) of tokens (B, T), or zeros."""
+        """Zero the vectors x (B, T, E) of dropped tokens (B, T)."""
         if not self.training or self.p == 0:
             return x
         return masked(x, scaled_mask((self.vocab_size, 1), self.p, x, None)[tokens])
@@ -150,7 +150,7 @@ class WordDropout(nn.Module):
 
 
 def masked(x: Tensor, mask: Tensor) -> Tensor:
-    """Return x * mask in x's type.
+    """Multiply x by a mask, keeping x's type.
 
     The product is rounded to bf16, never the scale: that would be off the same way for every
     element.
@@ -159,7 +159,7 @@ def masked(x: Tensor, mask: Tensor) -> Tensor:
 
 
 def scaled_mask(shape: Sequence[int], p: float, like: Tensor, rows: int | None = 0) -> Tensor:
-    """Return zeros with probability p and otherwise 1 / (1 - p), where `like` is.
+    """Draw a mask of zeros with probability p, otherwise 1 / (1 - p), on `like`'s device.
 
     The type is that of `like`, or float32 if that is wider.
 
@@ -173,7 +173,7 @@ def scaled_mask(shape: Sequence[int], p: float, like: Tensor, rows: int | None =
 
 
 def kept(shape: Sequence[int], p: float, like: Tensor, rows: int | None = 0) -> Tensor:
-    """Return zeros with probability p and otherwise ones; see `scaled_mask`."""
+    """Draw a mask of zeros with probability p, otherwise ones; see `scaled_mask`."""
     wide = torch.promote_types(like.dtype, torch.float32)
     if like.device.type != "cpu":
 
@@ -200,5 +200,5 @@ def kept(shape: Sequence[int], p: float, like: Tensor, rows: int | None = 0) -> 
 
 
 def _dropped(p: float) -> int:
-    """Return how many of the values of sixteen bits mean that an element goes."""
+    """Convert p to the number of 16-bit values that drop an element."""
     return min(round(p * LEVELS), LEVELS - 1)

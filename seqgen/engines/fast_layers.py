@@ -1,4 +1,4 @@
-"""Linear layers and RMS normalisation whose gradients are written out by hand, to train faster.
+"""Linear and RMSNorm layers with hand-written gradients, for faster training.
 
 PyTorch computes products of float32 matrices by MKL, which takes twice as long as oneDNN on some
 processors. oneDNN's product has no gradient of its own. Which of both is used depends on
@@ -28,7 +28,7 @@ LEAST_OF_SEQUENCES = 1 << 24
 
 
 def suits_onednn(rows: int, weight: Tensor) -> bool:
-    """Return whether x W^T of `rows` rows x is to be asked of oneDNN."""
+    """Check whether x W^T of `rows` rows x is faster in oneDNN."""
     plain = weight.dtype == torch.float32 and weight.device.type == "cpu"
     large = rows * weight.numel() >= LEAST_MULTIPLICATIONS
     traced = torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling()
@@ -36,13 +36,13 @@ def suits_onednn(rows: int, weight: Tensor) -> bool:
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return x W^T + b (R, O) of x (R, I) by oneDNN, outside any graph; W may lie transposed."""
+    """Compute x W^T + b (R, O) of x (R, I) in oneDNN, without autograd; W may be transposed."""
     ask = torch.ops.mkldnn._linear_pointwise.default
     return ask(x.contiguous(), weight, bias, "none", [], "")
 
 
 class FastLinear(nn.Linear):
-    """`nn.Linear`, by whichever library is faster here.
+    """`nn.Linear` that picks the faster library.
 
     Attributes:
         quantized: the map in fewer bits, for writing and scoring; None for the weights as they are.
@@ -57,7 +57,7 @@ class FastLinear(nn.Linear):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return x W^T + b (..., O) of x (..., I), with its gradients."""
+    """Compute x W^T + b (..., O) of x (..., I), differentiable."""
     rows = x.numel() // x.shape[-1]
     large = rows * weight.numel() >= LEAST_OF_SEQUENCES
     if large and x.dtype == weight.dtype and suits_onednn(rows, weight):
@@ -66,7 +66,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class _Linear(Function):
-    """x W^T + b, whose gradients are products of oneDNN, too."""
+    """Autograd function x W^T + b with oneDNN products in both passes."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -90,7 +90,7 @@ class _Linear(Function):
 
 
 def quantize_linear_layers(model: nn.Module, precision: str) -> None:
-    """Keep weights of every `FastLinear` in fewer bits, a key of `QUANTIZED`; none is trained.
+    """Quantize the weights of every `FastLinear` to a key of `QUANTIZED`; they are frozen.
 
     The head may be kept in more of them (`OF_HEAD`).
 
@@ -126,14 +126,14 @@ class RMSNorm(nn.RMSNorm):
 
 
 class Normalisation(Function):
-    """y = w * u with u = x / rms and rms = sqrt(mean(x^2) + eps), in float32 or wider.
+    """Autograd function y = w * x / sqrt(mean(x^2) + eps), in float32 or wider.
 
     Its gradients: dw = sum(u * dy), dx = (w * dy - u mean(w * u * dy)) / rms.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        """Return y of x (..., H), for weight (H,)."""
+        """Compute y of x (..., H) and weight (H,)."""
         ctx.kind = x.dtype
         x = x.to(torch.promote_types(x.dtype, torch.float32)).contiguous()
         norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)  # (..., 1)
@@ -154,7 +154,7 @@ class Normalisation(Function):
 
 
 def trains_on_cpu(x: Tensor) -> bool:
-    """Return whether a gradient written out by hand is worth it: one is wanted, and on a CPU.
+    """Check whether x needs gradients on a CPU, where hand-written ones are faster.
 
     A compiler fuses what automatic differentiation records better than what is written out.
     """

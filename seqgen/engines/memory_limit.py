@@ -1,4 +1,4 @@
-"""How large a model would be, and whether it is too large, before any memory is taken for it.
+"""Model size and available memory, checked before any memory is allocated.
 
 The system gives out more memory than it has, and ends a process without a word once it is used.
 """
@@ -26,17 +26,17 @@ CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 def return_freed_memory() -> None:
-    """Return to the system what glibc keeps of freed memory: gigabytes, after a large model's."""
+    """Make glibc return freed memory to the system: gigabytes after a large model."""
     with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
 
 
 class SizeLimitExceeded(Exception):  # noqa: N818
-    """More numbers are asked for than a `SizeLimit` allows."""
+    """Raised when more numbers are allocated than a `SizeLimit` allows."""
 
 
 class SizeLimit(TorchFunctionMode):
-    """Within it new tensors have so many elements at most, all together.
+    """Context that limits the total number of elements of new tensors.
 
     What is over is refused before it is made; parts of modules are made by the functions below.
     """
@@ -73,7 +73,7 @@ _SIZES: dict[Callable, Callable[..., int]] = {
 
 
 def to_train(model_class: type[Any], config: Any, machines: int = 1) -> Any:
-    """Return a new model of a class, if this machine has room to train it.
+    """Build a new model for training, or raise an error if it does not fit in memory.
 
     Args:
         model_class: what to build.
@@ -95,7 +95,7 @@ def to_train(model_class: type[Any], config: Any, machines: int = 1) -> Any:
 
 
 class _NoDraws(TorchFunctionMode):
-    """Within it nothing is drawn, so that no time is lost, and no memory is touched.
+    """Context that skips random initialization, which saves time and memory.
 
     To draw tensors without content, torch would load half its compiler.
     """
@@ -122,7 +122,7 @@ _DRAWS = frozenset(
 
 
 def undrawn(model_class: type[Any], config: Any) -> Any:
-    """Return a new model of a class, to be filled: its weights hold nothing in particular.
+    """Build a new model with uninitialized weights, to be filled.
 
     The system lends no memory for what is not written to.
     """
@@ -131,7 +131,7 @@ def undrawn(model_class: type[Any], config: Any) -> Any:
 
 
 def without_content(model_class: type[Any], config: Any) -> Any:
-    """Return a new model of a class whose tensors have shapes and no content (torch's meta device).
+    """Build a new model on torch's meta device: shapes without content.
 
     It takes no memory for them.
     """
@@ -140,12 +140,12 @@ def without_content(model_class: type[Any], config: Any) -> Any:
 
 
 def parameter_count(model_class: type[Any], config: Any) -> int:
-    """Return how many parameters a new model of a class would have; takes no memory for them."""
+    """Count the parameters of a new model without allocating them."""
     return without_content(model_class, config).parameter_count()
 
 
 def memory() -> int:
-    """Return the bytes of memory that this process may use in all."""
+    """Read the number of bytes of memory that this process may use."""
     limits = [1 << 62]
     try:
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -156,7 +156,7 @@ def memory() -> int:
 
 
 def nearest_widths(count: Callable[[int], int], widths: range, parameters: int) -> list[int]:
-    """Return the two neighbouring widths that have `parameters` between them.
+    """Find the two neighbouring widths whose parameter counts enclose `parameters`.
 
     At an end of the widths they are the first two, the last two, or the only one. The search
     relies on counts that grow with the width.

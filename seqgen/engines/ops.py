@@ -1,4 +1,4 @@
-"""The operations that equations are written in: under the same names for arrays and for tensors.
+"""Operations for model equations, under the same names for NumPy arrays and torch tensors.
 
 `ArrayOps` and `TensorOps` (`tensor_ops.py`) have the same functions. The first calls NumPy, whose
 calls cost a fraction of torch's, for reading and writing without PyTorch; the second calls torch
@@ -35,7 +35,7 @@ HUGE_FROM = 1 << 22
 
 
 def ops_of(x: Leaf) -> Ops:
-    """Return the operations for an array, or for a tensor."""
+    """Select the operations for an array or a tensor."""
     if isinstance(x, np.ndarray):
         return ArrayOps
     from seqgen.engines.tensor_ops import TensorOps
@@ -44,7 +44,7 @@ def ops_of(x: Leaf) -> Ops:
 
 
 def without_gradients(function: F) -> F:
-    """Return a function, or generator function, within which torch records no graph.
+    """Decorate a function, or generator function, to run without autograd.
 
     Where torch is not loaded there is none to record, and it stays so.
     """
@@ -64,12 +64,12 @@ def without_gradients(function: F) -> F:
 
 
 def is_leaf(x: Any) -> bool:
-    """Return whether x is an array or a tensor."""
+    """Check whether x is an array or a tensor."""
     return hasattr(x, "ndim")
 
 
 def padded(x: Leaf, axis: int, size: int) -> Leaf:
-    """Return x with zeros after it along an axis, so that it has that size."""
+    """Pad x with zeros at the end of an axis to a size."""
     if x.shape[axis] == size:
         return x
     ops, shape = ops_of(x), list(x.shape)
@@ -78,7 +78,7 @@ def padded(x: Leaf, axis: int, size: int) -> Leaf:
 
 
 def shifted(x: Leaf, before: int, after: int, value: int = 0) -> Leaf:
-    """Return x (B, T, ...) with places of a value before and after it; before < 0 cuts some off."""
+    """Pad x (B, T, ...) with a value before and after; negative `before` crops."""
     ops, x = ops_of(x), x[:, max(0, -before) :]
     first, last = (
         ops.zeros(x, len(x), max(0, count), *x.shape[2:]) + value for count in (before, after)
@@ -87,14 +87,14 @@ def shifted(x: Leaf, before: int, after: int, value: int = 0) -> Leaf:
 
 
 class ArrayOps:
-    """NumPy's arrays."""
+    """Operations on NumPy arrays."""
 
     tanh, exp, where, cos, sin = np.tanh, np.exp, np.where, np.cos, np.sin
     sqrt, expm1, log, at_least = np.sqrt, np.expm1, np.log, np.maximum
 
     @staticmethod
     def sigmoid(x: np.ndarray) -> np.ndarray:
-        """Return 1 / (1 + exp(-x)) as (1 + tanh(x / 2)) / 2, which overflows nowhere."""
+        """Compute 1 / (1 + exp(-x)) as (1 + tanh(x / 2)) / 2, which never overflows."""
         y = np.multiply(x, 0.5)
         np.tanh(y, out=y)
         y *= 0.5
@@ -103,19 +103,19 @@ class ArrayOps:
 
     @staticmethod
     def relu(x: np.ndarray) -> np.ndarray:
-        """Return max(x, 0)."""
+        """Compute max(x, 0)."""
         return np.maximum(x, 0)
 
     @staticmethod
     def silu(x: np.ndarray) -> np.ndarray:
-        """Return x sigmoid(x)."""
+        """Compute x sigmoid(x)."""
         y = ArrayOps.sigmoid(x)
         y *= x
         return y
 
     @staticmethod
     def gelu(x: np.ndarray) -> np.ndarray:
-        """Return GPT-2's GELU, the tanh approximation of Hendrycks and Gimpel (2016)."""
+        """Compute GPT-2's GELU, the tanh approximation of Hendrycks and Gimpel (2016)."""
         scale = math.sqrt(2 / math.pi)
         y = x * x
         y *= 0.044715 * scale
@@ -129,7 +129,7 @@ class ArrayOps:
 
     @staticmethod
     def gelu_exact(x: np.ndarray) -> np.ndarray:
-        """Return x P(X <= x) for a standard normal X; number by number, so for few of them."""
+        """Compute x P(X <= x) for a standard normal X; slow, element by element."""
         y = _erf(x * math.sqrt(0.5)).astype(x.dtype, copy=False)
         y += 1
         y *= x
@@ -138,17 +138,17 @@ class ArrayOps:
 
     @staticmethod
     def show(**values: np.ndarray) -> None:
-        """Let whoever watches the equation see values (B, H) by their names; here nobody does."""
+        """Hook that reports named values (B, H) to an inspector; does nothing here."""
 
     @staticmethod
     def split(x: np.ndarray, *parts: int) -> list[np.ndarray]:
-        """Cut x (..., N) into blocks whose widths are to one another as `parts`."""
+        """Split x (..., N) into blocks with widths in the ratio of `parts`."""
         x = np.asanyarray(x)
         return [x[..., cut] for cut in _cuts(x.shape[-1], parts)]
 
     @staticmethod
     def gates(x: np.ndarray, *functions: Callable[[np.ndarray], np.ndarray]) -> list[np.ndarray]:
-        """Cut x (B, N) into as many equal blocks as there are functions, and apply each to its own.
+        """Split x (B, N) into equal blocks and apply one function to each.
 
         Sigmoid is tanh of half its argument, halved and raised (`sigmoid`). So where there is
         nothing but these two, one call of tanh does for all blocks.
@@ -167,47 +167,47 @@ class ArrayOps:
 
     @staticmethod
     def join(*parts: np.ndarray) -> np.ndarray:
-        """Return the parts (B, N_1) ... side by side."""
+        """Concatenate the parts (B, N_1) ... along the last axis."""
         return np.concatenate(parts, -1)
 
     @staticmethod
     def along(axis: int, *parts: np.ndarray) -> np.ndarray:
-        """Return the parts one after the other along an axis."""
+        """Concatenate the parts along an axis."""
         return np.concatenate(parts, axis)
 
     @staticmethod
     def stack(axis: int, *parts: np.ndarray) -> np.ndarray:
-        """Return the parts beside one another along a new axis."""
+        """Stack the parts along a new axis."""
         return np.stack(parts, axis)
 
     @staticmethod
     def expand(x: np.ndarray, *shape: int) -> np.ndarray:
-        """Return x as if it were repeated to another shape."""
+        """Broadcast x to another shape."""
         return np.broadcast_to(x, shape)
 
     @staticmethod
     def cut(x: np.ndarray, *parts: int) -> list[np.ndarray]:
-        """Cut x (N, ...) into blocks of rows whose numbers are to one another as `parts`."""
+        """Split x (N, ...) into blocks of rows with sizes in the ratio of `parts`."""
         return [x[cut] for cut in _cuts(len(x), parts)]
 
     @staticmethod
     def like(x: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """Return x in the type of another."""
+        """Cast x to another array's type."""
         return x.astype(other.dtype, copy=False)
 
     @staticmethod
     def wide(x: np.ndarray) -> np.ndarray:
-        """Return x in float32, or in its own type if that is wider."""
+        """Cast x to float32, unless its type is wider."""
         return x
 
     @staticmethod
     def zeros(like: np.ndarray, *shape: int) -> np.ndarray:
-        """Return zeros of the type of `like`."""
+        """Make zeros of `like`'s type."""
         return np.zeros(shape, like.dtype)
 
     @staticmethod
     def empty(like: np.ndarray, *shape: int) -> np.ndarray:
-        """Return an array of the type of `like` that is yet to be filled.
+        """Make an uninitialized array of `like`'s type.
 
         What is never used of it takes no memory, as it would in pages of 2 MB.
         """
@@ -221,76 +221,76 @@ class ArrayOps:
 
     @staticmethod
     def ints(like: np.ndarray, numbers: Sequence[int]) -> np.ndarray:
-        """Return whole numbers as int64."""
+        """Convert integers to an int64 array."""
         return np.array(numbers, np.int64)
 
     @staticmethod
     def eye(like: np.ndarray, size: int) -> np.ndarray:
-        """Return the identity (N, N) of the type of `like`."""
+        """Make the identity matrix (N, N) of `like`'s type."""
         return np.eye(size, dtype=like.dtype)
 
     @staticmethod
     def copy(x: np.ndarray) -> np.ndarray:
-        """Return a copy that shares nothing with x."""
+        """Copy x."""
         return x.copy()
 
     @staticmethod
     def detach(x: np.ndarray) -> np.ndarray:
-        """Return x without its graph, which arrays have none of."""
+        """Return x, since arrays have no autograd graph."""
         return x
 
     @staticmethod
     def put(room: np.ndarray, rows: Sequence[int], x: np.ndarray) -> np.ndarray:
-        """Return `room` (N, ...), which is used up, with x (M, ...) in some of its rows."""
+        """Write x (M, ...) into some rows of the buffer `room` (N, ...) in place, and return it."""
         room[rows] = x
         return room
 
     @staticmethod
     def softmax(x: np.ndarray) -> np.ndarray:
-        """Return exp(x) divided by its sum."""
+        """Compute the softmax of x."""
         y = np.exp(x - np.maximum.reduce(x, -1, keepdims=True))
         y /= np.add.reduce(y, -1, keepdims=True)
         return y
 
     @staticmethod
     def log_softmax(x: np.ndarray) -> np.ndarray:
-        """Return x less the logarithm of the sum of exp(x)."""
+        """Compute the log-softmax of x."""
         return x - ArrayOps.logsumexp(x)
 
     @staticmethod
     def in_little_memory(function: Callable[..., np.ndarray], *inputs: Any) -> np.ndarray:
-        """Return f(inputs): for the gradient it is done again, and nothing is kept."""
+        """Call f(inputs) with gradient checkpointing, which arrays do not need."""
         return function(*inputs)
 
     @staticmethod
     def log_sigmoid(x: np.ndarray) -> np.ndarray:
-        """Return the logarithm of the sigmoid of x."""
+        """Compute the logarithm of the sigmoid of x."""
         return -np.logaddexp(0, -x)
 
     @staticmethod
     def log_of_sum(*terms: np.ndarray) -> np.ndarray:
-        """Return log(exp(a) + exp(b) + ...) of terms of one shape, in float32 or wider."""
+        """Compute log(exp(a) + exp(b) + ...) elementwise, in float32 or wider."""
         return np.logaddexp.reduce(terms)
 
     @staticmethod
     def of(array: np.ndarray, like: np.ndarray) -> np.ndarray:
-        """Return an array where `like` is."""
+        """Return an array as it is."""
         return array
 
     @staticmethod
     def logsumexp(x: np.ndarray) -> np.ndarray:
-        """Return log(sum(exp(x))) of the last axis, (..., 1)."""
+        """Compute log(sum(exp(x))) over the last axis, (..., 1)."""
         most = np.maximum.reduce(x, -1, keepdims=True)
         return most + np.log(np.add.reduce(np.exp(x - most), -1, keepdims=True))
 
     @staticmethod
     def pick(x: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        """Return x[..., ids]: of x (..., V) the values at ids (..., N)."""
+        """Gather x[..., ids]: from x (..., V), the values at ids (..., N)."""
         return np.take_along_axis(x, ids, -1)
 
     @staticmethod
     def log_total(x: np.ndarray) -> np.ndarray:
-        """Return log(sum(exp(x))) of the last axis, (...), of x that may be -inf all along it."""
+        """Compute log(sum(exp(x))) over the last axis, (...), allowing all -inf."""
         least = np.finfo(x.dtype).min
         most = np.maximum(np.maximum.reduce(x, -1, keepdims=True, initial=least), least)
         with np.errstate(divide="ignore"):
@@ -298,17 +298,17 @@ class ArrayOps:
 
     @staticmethod
     def full_precision(like: np.ndarray) -> contextlib.AbstractContextManager:
-        """Return a context without autocast where `like` is, of which arrays have none."""
+        """Return a context without autocast, which arrays do not have."""
         return contextlib.nullcontext()
 
     @staticmethod
     def blocks(x: np.ndarray, width: int, step: int) -> np.ndarray:
-        """Return blocks (B, K, ..., W) of x (B, T, ...), one every so many places."""
+        """Cut x (B, T, ...) into windows (B, K, ..., W), `step` positions apart."""
         return np.lib.stride_tricks.sliding_window_view(x, width, 1)[:, ::step]
 
     @staticmethod
     def added_at(x: np.ndarray, places: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Return x (..., V) with values (..., W) added to those at places (..., W)."""
+        """Add values (..., W) to x (..., V) at indices `places` (..., W)."""
         size = x.shape[-1]
         rows = np.arange(0, x.size, size)[:, None]
         flat = (rows + places.reshape(len(rows), -1)).ravel()
@@ -317,39 +317,39 @@ class ArrayOps:
 
     @staticmethod
     def at_places(x: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Return of x (S, L, E) what stands at places (S, M) along the second axis."""
+        """Gather positions `places` (S, M) along the second axis of x (S, L, E)."""
         return np.take_along_axis(x, places[..., None], 1)
 
     @staticmethod
     def first_best(x: np.ndarray) -> np.ndarray:
-        """Return the place of the largest value in the last axis; of equals the first."""
+        """Compute the argmax over the last axis; the first of equals."""
         return x.argmax(-1)
 
     @staticmethod
     def most(x: np.ndarray, axis: int) -> np.ndarray:
-        """Return the largest values along an axis."""
+        """Compute the maximum along an axis."""
         return np.maximum.reduce(x, axis)
 
     @staticmethod
     def count(like: np.ndarray, size: int) -> np.ndarray:
-        """Return 0 to N - 1."""
+        """Make the integers 0 to N - 1."""
         return np.arange(size)
 
     @staticmethod
     def floats(end: int, step: int = 1) -> np.ndarray:
-        """Return 0, `step`, ... below `end`, as float32."""
+        """Make 0, `step`, ... below `end` as float32."""
         return np.arange(0, end, step, dtype=np.float32)
 
     @staticmethod
     def array(x: np.ndarray) -> np.ndarray:
-        """Return x as an array."""
+        """Convert x to an array."""
         return x
 
     @staticmethod
     def layer_norm(
         x: np.ndarray, gain: np.ndarray, bias: np.ndarray | None, eps: float = 1e-5
     ) -> np.ndarray:
-        """Return (x - mean) / sqrt(variance + eps) * gain + bias."""
+        """Compute (x - mean) / sqrt(variance + eps) * gain + bias."""
         x = np.asanyarray(x)
         reciprocal = 1 / x.shape[-1]
         y = x - reciprocal * np.add.reduce(x, -1, keepdims=True)
@@ -359,7 +359,7 @@ class ArrayOps:
 
     @staticmethod
     def rms_norm(x: np.ndarray, gain: np.ndarray, eps: float = 1e-5) -> np.ndarray:
-        """Return x / sqrt(mean(x^2) + eps) * gain (Zhang and Sennrich 2019)."""
+        """Compute x / sqrt(mean(x^2) + eps) * gain (Zhang and Sennrich 2019)."""
         scale = 1 / x.shape[-1] * np.add.reduce(x * x, -1, keepdims=True)  # (..., 1)
         scale += eps
         y = x / np.sqrt(scale, out=scale)
@@ -369,7 +369,7 @@ class ArrayOps:
 
 @functools.lru_cache(maxsize=256)
 def _cuts(width: int, parts: tuple[int, ...]) -> list[slice]:
-    """Return where blocks begin and end whose widths are to one another as `parts`."""
+    """Compute slices that divide a width in the ratio of `parts`."""
     ends = [width * total // sum(parts) for total in itertools.accumulate(parts, initial=0)]
     return list(itertools.starmap(slice, itertools.pairwise(ends)))
 
@@ -378,7 +378,7 @@ def _cuts(width: int, parts: tuple[int, ...]) -> list[slice]:
 def _folded(
     functions: tuple[Callable, ...], width: int, kind: str
 ) -> tuple[np.ndarray, np.ndarray, list[slice]] | None:
-    """Return what `gates` multiplies by before and after its tanh, what it adds, and its blocks.
+    """Build the factors and offset by which `gates` computes tanh and sigmoids with one tanh.
 
     None where there are other functions. The arrays are (1, N): NumPy is twice as fast where it
     need not broadcast, as with one row.

@@ -1,4 +1,4 @@
-"""The layers of a model, declared once for both engines.
+"""Model layers, declared once for both NumPy and torch.
 
 A `Part` names its pieces. Each `Piece` knows the shapes of its weights, and builds itself either
 over arrays, from stored weights, or as a torch module with newly initialised parameters.
@@ -24,7 +24,7 @@ Pieces = dict[str, "Piece | None"]
 
 
 class Part:
-    """A part of a model, over arrays or tensors. Its pieces are attributes, by their names.
+    """Module of a model that runs over arrays or tensors; its layers are attributes.
 
     Attributes:
         ops: the operations of its engine.
@@ -33,27 +33,27 @@ class Part:
     ops: Ops
 
     def pieces(self, *about: Any) -> Pieces:
-        """Return its pieces, and keep what `run` needs of the arguments that describe it."""
+        """Declare its layers by name, and store the arguments that `run` needs."""
         raise NotImplementedError
 
     def run(self, *inputs: Any) -> Any:
-        """Compute its output; called when the part is."""
+        """Compute the output; called when the part is called."""
         raise NotImplementedError
 
 
 class Piece:
-    """A piece of a part. The base class is the identity, without weights."""
+    """Declaration of a layer. The base class is the identity, without weights."""
 
     def shapes(self) -> Shapes:
-        """Return the shapes of its weights, by the suffix to its own name."""
+        """List the shapes of its weights by name suffix."""
         return {}
 
     def over_arrays(self, weights: Weights, ops: Ops) -> Any:
-        """Build it over arrays from its stored weights."""
+        """Build the layer over arrays from stored weights."""
         return unchanged
 
     def module(self) -> nn.Module | nn.Parameter:
-        """Build it as a new torch module, or as a parameter."""
+        """Build the layer as a new torch module or parameter."""
         from torch import nn
 
         return nn.Identity()
@@ -61,7 +61,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Linear(Piece):
-    """A linear map.
+    """Declaration of a linear layer.
 
     Attributes:
         inputs: number of input units.
@@ -96,7 +96,7 @@ class Linear(Piece):
 
 @dataclass(frozen=True)
 class Table(Piece):
-    """A table of vectors, looked up by row number.
+    """Declaration of an embedding table, indexed by row number.
 
     Attributes:
         rows: number of vectors.
@@ -125,7 +125,7 @@ class Table(Piece):
 
 @dataclass(frozen=True)
 class Norm(Piece):
-    """A normalisation of vectors.
+    """Declaration of a normalisation layer.
 
     Attributes:
         kind: which.
@@ -161,7 +161,7 @@ class Norm(Piece):
 
 @dataclass(frozen=True)
 class DropoutPiece(Piece):
-    """Dropout, which acts in training only.
+    """Declaration of a dropout layer.
 
     Attributes:
         p: its probability.
@@ -181,18 +181,18 @@ class DropoutPiece(Piece):
 
 
 class NoDropout:
-    """Dropout over arrays, where nothing is trained: it drops nothing."""
+    """Dropout over arrays, which are never trained: the identity."""
 
     def __call__(self, x: Leaf, mask: None = None) -> Leaf:
         return x
 
     def shared_mask(self, rows: int, size: int, like: Leaf) -> None:
-        """Draw nothing."""
+        """Return None: no mask."""
 
 
 @dataclass(frozen=True)
 class Numbers(Piece):
-    """A bare parameter.
+    """Declaration of a bare parameter tensor.
 
     Attributes:
         shape: its shape.
@@ -218,7 +218,7 @@ class Numbers(Piece):
 
 
 class Made(Piece):
-    """A nested part: `kind`, with the pieces that it has for `about`."""
+    """Declaration of a nested part of class `kind`, built with the arguments `about`."""
 
     def __init__(self, kind: type[Part], *about: Any) -> None:
         self.kind, self.about = kind, about
@@ -239,7 +239,7 @@ class Made(Piece):
 
 @dataclass(frozen=True)
 class Stack(Piece):
-    """Pieces of one kind, numbered from 0."""
+    """Declaration of a numbered list of layers."""
 
     items: Sequence[Piece]
 
@@ -259,7 +259,7 @@ class Stack(Piece):
 
 
 def glorot(layer: nn.Linear) -> None:
-    """Initialise the matrix as Glorot and Bengio (2010) do, and the bias with zeros."""
+    """Initialize a linear layer by Glorot and Bengio (2010), with zero bias."""
     from torch import nn
 
     nn.init.xavier_uniform_(layer.weight)
@@ -267,7 +267,7 @@ def glorot(layer: nn.Linear) -> None:
 
 
 def shapes_of(kind: type, *about: Any) -> Shapes:
-    """Return the shapes of the weights of a part of a kind, or of a model."""
+    """List the weight shapes of a part or model class, by name."""
     pieces = kind.__new__(kind).pieces(*about).items()
     each = (
         (name + more, shape) for name, one in pieces if one for more, shape in one.shapes().items()
@@ -276,14 +276,14 @@ def shapes_of(kind: type, *about: Any) -> Shapes:
 
 
 def fill_over_arrays(owner: Any, pieces: Pieces, weights: Weights, ops: Ops = ArrayOps) -> None:
-    """Build the pieces of a part or a model over arrays, from its weights."""
+    """Build the layers of a part or model over arrays from its weights."""
     owner.ops = ops
     for name, piece in pieces.items():
         setattr(owner, name, piece and piece.over_arrays(weights.part(name), ops))
 
 
 def fill(owner: nn.Module, pieces: Pieces) -> None:
-    """Build the pieces of a torch module."""
+    """Build the layers of a torch module."""
     from seqgen.engines.tensor_ops import TensorOps
 
     owner.ops = TensorOps
@@ -293,13 +293,13 @@ def fill(owner: nn.Module, pieces: Pieces) -> None:
 
 @functools.cache
 def _over_arrays(kind: type[Part]) -> type[Part]:
-    """Return the class of the parts of a kind over arrays."""
+    """Make the array version of a part class."""
     return type(kind.__name__, (kind,), {"__call__": kind.run})
 
 
 @functools.cache
 def _module(kind: type[Part]) -> type[Part]:
-    """Return the class of the torch modules of a kind."""
+    """Make the torch module version of a part class."""
     from torch import nn
 
     def reduce(self: Any) -> tuple[Any, ...]:
@@ -309,6 +309,6 @@ def _module(kind: type[Part]) -> type[Part]:
 
 
 def _empty(kind: type[Part]) -> Part:
-    """Return a torch module of a kind that has nothing yet, for pickle to fill."""
+    """Make an empty torch module of a part class, for unpickling."""
     made = _module(kind)
     return made.__new__(made)

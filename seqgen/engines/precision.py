@@ -1,4 +1,4 @@
-"""Where a model computes, and in which arithmetic."""
+"""Device and floating-point precision of a model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Precision = Literal["auto", "float32", "float64", "bf16", "int8", "int4"]
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device called `name`; "auto" is CUDA, then MPS, then the CPU.
+    """Resolve a device name; "auto" is CUDA, then MPS, then the CPU.
 
     On CUDA float32 is float32 from then on: cuDNN's RNNs would take TF32.
 
@@ -61,7 +61,7 @@ def _device(name: str) -> torch.device:
 
 
 def choose_precision(precision: Precision, device: torch.device, large: bool = True) -> Precision:
-    """Resolve "auto" for training on `device`, as far as no trial is needed.
+    """Resolve "auto" for training on `device`, as far as possible without a speed trial.
 
     Args:
         precision: what was asked for.
@@ -80,22 +80,22 @@ def choose_precision(precision: Precision, device: torch.device, large: bool = T
 
 
 def wide_device(device: torch.device) -> torch.device:
-    """Return where float64 is computed for a device: there, or on the CPU if it has none (MPS)."""
+    """Choose the device for float64: the same, or the CPU for MPS, which has none."""
     return torch.device("cpu") if device.type == "mps" else device
 
 
 def in_float64(tensor: Tensor) -> Tensor:
-    """Return a tensor in float64, where its device has that; see `wide_device`."""
+    """Convert a tensor to float64, moving it if needed; see `wide_device`."""
     return tensor.to(wide_device(tensor.device)).double()
 
 
 def parameter_type(precision: Precision) -> torch.dtype:
-    """Return the type that parameters are kept in; under bf16 they stay float32."""
+    """Return the type of stored parameters; under bf16 it is float32."""
     return torch.float64 if precision == "float64" else torch.float32
 
 
 def in_precision(model: nn.Module, precision: Precision) -> nn.Module:
-    """Return a model that computes in some precision on the device that it is on.
+    """Convert a model to a precision, on its current device.
 
     On a CPU, where matrices in fewer bits are a form of their own, other models than those that
     have it get bf16 numbers everywhere, and keep float32 for int8 and int4. So does a CPU without
@@ -110,7 +110,7 @@ def in_precision(model: nn.Module, precision: Precision) -> nn.Module:
 
 
 def arithmetic(precision: Precision, device: torch.device) -> AbstractContextManager:
-    """Return the autocast that `precision` asks for, or a context that does nothing."""
+    """Return the autocast context of a precision, or a null context."""
     if precision == "bf16":
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return contextlib.nullcontext()
@@ -118,7 +118,7 @@ def arithmetic(precision: Precision, device: torch.device) -> AbstractContextMan
 
 @contextlib.contextmanager
 def step_arithmetic(precision: Precision, device: torch.device) -> Iterator[None]:
-    """Let cuDNN's RNNs take TF32 within, forward and backward, where bf16 is asked for."""
+    """Allow TF32 in cuDNN RNNs during a training step if the precision is bf16."""
     reduced = precision == "bf16" and device.type == "cuda"
     if reduced:
         torch.backends.cudnn.allow_tf32 = True
@@ -130,7 +130,7 @@ def step_arithmetic(precision: Precision, device: torch.device) -> Iterator[None
 
 
 def kernel_arithmetic(device: torch.device) -> AbstractContextManager:
-    """Return what leaves the autocast where a fused recurrent kernel does not follow it in bf16.
+    """Disable autocast for fused recurrent kernels that lack bf16.
 
     oneDNN has no bf16 LSTM on many CPUs. On CUDA torch casts to float16 for cuDNN, whatever was
     asked for, in which small gradients vanish; a step has TF32 instead (`step_arithmetic`).
@@ -144,5 +144,5 @@ def kernel_arithmetic(device: torch.device) -> AbstractContextManager:
 
 
 def restored_randomness(device: torch.device) -> AbstractContextManager:
-    """Return what gives torch's generators, the CPU's and `device`'s, their states back."""
+    """Return a context that restores the random state of the CPU and of `device` at its end."""
     return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])

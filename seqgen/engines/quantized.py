@@ -1,4 +1,4 @@
-"""Matrices in fewer bits, for writing and scoring on a CPU: int4, int8, or bf16.
+"""Quantized matrices for inference on CPUs: int4, int8 and bf16.
 
 Everything but the products keeps float32: embeddings, norms, attention, states and caches. Each
 row of x is rounded by itself, and integers add up without rounding, so that what comes out for a
@@ -31,7 +31,7 @@ EXTREMES = (-7.0, -7.5, -8.0, -8.5, -9.0)
 
 
 class QuantizedMap:
-    """W x + b, for weights that do not change, W being kept in fewer bits.
+    """Linear map W x + b with a quantized, fixed W.
 
     Args:
         weight: W (O, I).
@@ -44,11 +44,11 @@ class QuantizedMap:
         self.keep(weight.detach())
 
     def keep(self, weight: Tensor) -> None:
-        """Keep W (O, I) in fewer bits."""
+        """Quantize and store W (O, I)."""
         raise NotImplementedError
 
     def product(self, x: np.ndarray) -> np.ndarray:
-        """Return W x (B, O) of x (B, I)."""
+        """Compute W x (B, O) of x (B, I)."""
         raise NotImplementedError
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
@@ -59,14 +59,14 @@ class QuantizedMap:
         return y if self.bias is None else np.add(y, self.bias, out=y)
 
     def over(self, x: Tensor) -> Tensor:
-        """Return W x + b (..., O) of x (..., I)."""
+        """Compute W x + b (..., O) of x (..., I)."""
         pieces = x.detach().reshape(-1, x.shape[-1]).split(ROWS_AT_ONCE)
         rows = [torch.from_numpy(self(piece.numpy())) for piece in pieces]
         return (rows[0] if len(rows) == 1 else torch.cat(rows)).view(*x.shape[:-1], self.outputs)
 
 
 class Int8Map(QuantizedMap):
-    """W and x in int8, with a scale for each row of W and for each `BLOCK` columns of a row of x.
+    """W and x in int8; one scale per row of W and per `BLOCK` columns of a row of x.
 
     A scale is the largest magnitude over 127, so that zero stays zero and nothing is cut off. The
     products of the whole numbers of a block are exact, and those of blocks are added up in float32,
@@ -94,7 +94,7 @@ class Int8Map(QuantizedMap):
 
 
 class Int4Map(QuantizedMap):
-    """W in whole numbers from -8 to 7, x in int8, with scales for each `BLOCK` columns of a row.
+    """W in 4-bit integers (-8 to 7), x in int8; one scale per `BLOCK` columns of a row.
 
     The products of the whole numbers of a block are exact, and those of blocks are added up in
     float32, in order. A scale is a number of bf16: of those that `EXTREMES` gives, the one with the
@@ -122,7 +122,7 @@ class Int4Map(QuantizedMap):
 
 
 class Bf16Map(QuantizedMap):
-    """W and x in bf16, whose products are added up in float32 and rounded to bf16.
+    """W and x in bf16; products are accumulated in float32 and rounded to bf16.
 
     By oneDNN; where it has no bf16 for the processor (AVX2 alone, say), by torch's own product,
     which is slow but has the same rows.
@@ -149,7 +149,7 @@ OF_HEAD = {"int4": "int8"}
 
 
 def _rounded(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return x (B, I) as whole numbers in float32 (B, N, BLOCK), and scales (B, N, 1)."""
+    """Quantize x (B, I) to integers stored as float32 (B, N, BLOCK), with scales (B, N, 1)."""
     blocks = np.pad(x, ((0, 0), (0, -x.shape[1] % BLOCK))).reshape(len(x), -1, BLOCK)
     scale = np.maximum.reduce(np.abs(blocks), -1, keepdims=True)
     np.maximum(scale, TINY, out=scale)
@@ -158,24 +158,24 @@ def _rounded(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _whole_product(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Return x W (B, O): sums of whole numbers that float32 holds, so exact in any order."""
+    """Multiply x W (B, O) in integers that float32 holds exactly, in any order."""
     return x @ matrix.astype(np.float32)
 
 
 def _in_pieces(rounded: Callable[[Tensor], tuple[Tensor, Tensor]], weight: Tensor) -> list[Tensor]:
-    """Return what a function of rows of W (O, I) gives for all of them, in little memory."""
+    """Apply a function of rows of W (O, I) in chunks, to limit memory."""
     rows = max(1, WEIGHTS_AT_ONCE // weight.shape[1])
     return [torch.cat(x) for x in zip(*map(rounded, weight.split(rows)), strict=True)]
 
 
 def _in_8_bits(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return W (O, I) as whole numbers, and scales (O,)."""
+    """Quantize W (O, I) to int8, with scales (O,)."""
     scales = weight.abs().amax(1).clamp_min(float(TINY)) / LARGEST
     return (weight / scales[:, None]).round().to(torch.int8), scales
 
 
 def _in_4_bits(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return W (O, I) as whole numbers (O, N, BLOCK), filled up with zeros, and scales (O, N)."""
+    """Quantize W (O, I) to 4-bit integers (O, N, BLOCK), zero-padded, with scales (O, N)."""
     blocks = F.pad(weight, (0, -weight.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))
     extremes = blocks.gather(2, blocks.abs().argmax(2, keepdim=True))  # (O, N, 1)
     best = torch.full_like(extremes, torch.inf)

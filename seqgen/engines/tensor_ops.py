@@ -1,4 +1,4 @@
-"""The operations of equations over torch's tensors; see `ops.py`."""
+"""Operations for model equations on torch tensors; see `ops.py`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 
 class TensorOps:
-    """torch's tensors."""
+    """Operations on torch tensors."""
 
     sigmoid, tanh, relu, exp, where = torch.sigmoid, torch.tanh, torch.relu, torch.exp, torch.where
     silu, gelu_exact, cos, sin = F.silu, F.gelu, torch.cos, torch.sin
@@ -24,22 +24,22 @@ class TensorOps:
 
     @staticmethod
     def gelu(x: Tensor) -> Tensor:
-        """Return GPT-2's GELU, the tanh approximation of Hendrycks and Gimpel (2016)."""
+        """Compute GPT-2's GELU, the tanh approximation of Hendrycks and Gimpel (2016)."""
         return F.gelu(x, approximate="tanh")
 
     @staticmethod
     def show(**values: Tensor) -> None:
-        """Let whoever watches the equation see values (B, H) by their names; here nobody does."""
+        """Hook that reports named values (B, H) to an inspector; does nothing here."""
 
     @staticmethod
     def split(x: Tensor, *parts: int) -> Sequence[Tensor]:
-        """Cut x (..., N) into blocks with widths in the ratio of `parts`: (2, 1) is 2/3 and 1/3."""
+        """Split x (..., N) into blocks with widths in the ratio of `parts`."""
         unit = x.shape[-1] // sum(parts)
         return x.split([unit * part for part in parts], -1)
 
     @staticmethod
     def gates(x: Tensor, *functions: Callable[[Tensor], Tensor]) -> list[Tensor]:
-        """Cut x (B, N) into as many equal blocks as there are functions, and apply each to its own.
+        """Split x (B, N) into equal blocks and apply one function to each.
 
         Neighbouring blocks under the same function take one call.
         """
@@ -53,178 +53,178 @@ class TensorOps:
 
     @staticmethod
     def join(*parts: Tensor) -> Tensor:
-        """Return the parts (B, N_1) ... side by side."""
+        """Concatenate the parts (B, N_1) ... along the last axis."""
         return torch.cat(parts, -1)
 
     @staticmethod
     def along(axis: int, *parts: Tensor) -> Tensor:
-        """Return the parts one after the other along an axis."""
+        """Concatenate the parts along an axis."""
         return torch.cat(parts, axis)
 
     @staticmethod
     def stack(axis: int, *parts: Tensor) -> Tensor:
-        """Return the parts beside one another along a new axis."""
+        """Stack the parts along a new axis."""
         return torch.stack(parts, axis)
 
     @staticmethod
     def expand(x: Tensor, *shape: int) -> Tensor:
-        """Return x as if it were repeated to another shape."""
+        """Broadcast x to another shape."""
         return x.expand(shape)
 
     @staticmethod
     def cut(x: Tensor, *parts: int) -> Sequence[Tensor]:
-        """Cut x (N, ...) into blocks of rows whose numbers are to one another as `parts`."""
+        """Split x (N, ...) into blocks of rows with sizes in the ratio of `parts`."""
         unit = len(x) // sum(parts)
         return x.split([unit * part for part in parts])
 
     @staticmethod
     def like(x: Tensor, other: Tensor) -> Tensor:
-        """Return x in the type of another, where that is."""
+        """Cast x to another tensor's type and device."""
         return x.to(other)
 
     @staticmethod
     def in_little_memory(function: Callable[..., Tensor], *inputs: Any) -> Tensor:
-        """Return f(inputs): for the gradient it is done again, and nothing is kept."""
+        """Call f(inputs) with gradient checkpointing: recomputed in the backward pass."""
         if not torch.is_grad_enabled():
             return function(*inputs)
         return checkpoint(function, *inputs, use_reentrant=False)
 
     @staticmethod
     def wide(x: Tensor) -> Tensor:
-        """Return x in float32, or in its own type if that is wider."""
+        """Cast x to float32, unless its type is wider."""
         return x.to(torch.promote_types(x.dtype, torch.float32))
 
     @staticmethod
     def zeros(like: Tensor, *shape: int) -> Tensor:
-        """Return zeros of the type of `like`, where it is."""
+        """Make zeros of `like`'s type and device."""
         return like.new_zeros(shape)
 
     @staticmethod
     def empty(like: Tensor, *shape: int) -> Tensor:
-        """Return a tensor of the type of `like`, where it is, that is yet to be filled."""
+        """Make an uninitialized tensor of `like`'s type and device."""
         return like.new_empty(shape)
 
     @staticmethod
     def ints(like: Tensor, numbers: Sequence[int]) -> Tensor:
-        """Return whole numbers as int64, where `like` is."""
+        """Convert integers to an int64 tensor on `like`'s device."""
         return torch.tensor(numbers, dtype=torch.int64, device=like.device)
 
     @staticmethod
     def eye(like: Tensor, size: int) -> Tensor:
-        """Return the identity (N, N) of the type of `like`, where it is."""
+        """Make the identity matrix (N, N) of `like`'s type and device."""
         return torch.eye(size, dtype=like.dtype, device=like.device)
 
     @staticmethod
     def copy(x: Tensor) -> Tensor:
-        """Return a copy that shares nothing with x."""
+        """Copy x."""
         return x.clone()
 
     @staticmethod
     def detach(x: Tensor) -> Tensor:
-        """Return x without its graph."""
+        """Detach x from the autograd graph."""
         return x.detach()
 
     @staticmethod
     def put(room: Tensor, rows: Sequence[int], x: Tensor) -> Tensor:
-        """Return `room` (N, ...), which is used up, with x (M, ...) in some of its rows."""
+        """Write x (M, ...) into some rows of the buffer `room` (N, ...), and return it."""
         return room.index_copy(0, torch.tensor(rows, device=x.device), x)
 
     @staticmethod
     def softmax(x: Tensor) -> Tensor:
-        """Return exp(x) divided by its sum."""
+        """Compute the softmax of x."""
         return x.softmax(-1)
 
     @staticmethod
     def log_softmax(x: Tensor) -> Tensor:
-        """Return x less the logarithm of the sum of exp(x)."""
+        """Compute the log-softmax of x."""
         return x.log_softmax(-1)
 
     @staticmethod
     def log_of_sum(*terms: Tensor) -> Tensor:
-        """Return log(exp(a) + exp(b) + ...) of terms of one shape, in float32 or wider."""
+        """Compute log(exp(a) + exp(b) + ...) elementwise, in float32 or wider."""
         total = torch.stack(terms).logsumexp(0)
         return total.to(torch.promote_types(total.dtype, torch.float32))
 
     @staticmethod
     def of(array: np.ndarray, like: Tensor) -> Tensor:
-        """Return an array as a tensor where `like` is."""
+        """Convert an array to a tensor on `like`'s device."""
         return torch.from_numpy(array).to(like.device)
 
     @staticmethod
     def logsumexp(x: Tensor) -> Tensor:
-        """Return log(sum(exp(x))) of the last axis, (..., 1)."""
+        """Compute log(sum(exp(x))) over the last axis, (..., 1)."""
         return x.logsumexp(-1, keepdim=True)
 
     @staticmethod
     def pick(x: Tensor, ids: Tensor) -> Tensor:
-        """Return x[..., ids]: of x (..., V) the values at ids (..., N)."""
+        """Gather x[..., ids]: from x (..., V), the values at ids (..., N)."""
         return x.gather(-1, ids)
 
     @staticmethod
     def log_total(x: Tensor) -> Tensor:
-        """Return log(sum(exp(x))) of the last axis, (...), of x that may be -inf all along it."""
+        """Compute log(sum(exp(x))) over the last axis, (...), allowing all -inf."""
         return x.logsumexp(-1)
 
     @staticmethod
     def full_precision(like: Tensor) -> AbstractContextManager:
-        """Return a context without autocast where `like` is."""
+        """Return a context without autocast on `like`'s device."""
         return torch.autocast(like.device.type, enabled=False)
 
     @staticmethod
     def blocks(x: Tensor, width: int, step: int) -> Tensor:
-        """Return blocks (B, K, ..., W) of x (B, T, ...), one every so many places."""
+        """Cut x (B, T, ...) into windows (B, K, ..., W), `step` positions apart."""
         return x.unfold(1, width, step)
 
     @staticmethod
     def added_at(x: Tensor, places: Tensor, values: Tensor) -> Tensor:
-        """Return x (..., V) with values (..., W) added to those at places (..., W)."""
+        """Add values (..., W) to x (..., V) at indices `places` (..., W)."""
         return x.scatter_add(-1, places, values.to(x.dtype))
 
     @staticmethod
     def at_places(x: Tensor, places: Tensor) -> Tensor:
-        """Return of x (S, L, E) what stands at places (S, M) along the second axis."""
+        """Gather positions `places` (S, M) along the second axis of x (S, L, E)."""
         return x.gather(1, places[..., None].expand(-1, -1, x.shape[-1]))
 
     @staticmethod
     def first_best(x: Tensor) -> Tensor:
-        """Return the place of the largest value in the last axis; of equals the first."""
+        """Compute the argmax over the last axis; the first of equals."""
         best = x.max(-1, keepdim=True).values
         return torch.where(x == best, TensorOps.count(x, x.shape[-1]), x.shape[-1]).min(-1).values
 
     @staticmethod
     def most(x: Tensor, axis: int) -> Tensor:
-        """Return the largest values along an axis."""
+        """Compute the maximum along an axis."""
         return x.amax(axis)
 
     @staticmethod
     def count(like: Tensor, size: int) -> Tensor:
-        """Return 0 to N - 1, where `like` is."""
+        """Make the integers 0 to N - 1 on `like`'s device."""
         return torch.arange(size, device=like.device)
 
     @staticmethod
     def floats(end: int, step: int = 1) -> Tensor:
-        """Return 0, `step`, ... below `end`, as float32."""
+        """Make 0, `step`, ... below `end` as float32."""
         return torch.arange(0, end, step, dtype=torch.float32)
 
     @staticmethod
     def array(x: Tensor) -> np.ndarray:
-        """Return x as an array."""
+        """Convert x to an array."""
         return x.cpu().numpy()
 
     @staticmethod
     def layer_norm(x: Tensor, gain: Tensor, bias: Tensor | None, eps: float = 1e-5) -> Tensor:
-        """Return (x - mean) / sqrt(variance + eps) * gain + bias."""
+        """Compute (x - mean) / sqrt(variance + eps) * gain + bias."""
         return F.layer_norm(x, gain.shape, gain, bias, eps)
 
     @staticmethod
     def rms_norm(x: Tensor, gain: Tensor, eps: float = 1e-5) -> Tensor:
-        """Return x / sqrt(mean(x^2) + eps) * gain (Zhang and Sennrich 2019)."""
+        """Compute x / sqrt(mean(x^2) + eps) * gain (Zhang and Sennrich 2019)."""
         return F.rms_norm(x, gain.shape, gain, eps)
 
 
 @functools.cache
 def _runs(functions: tuple[Callable, ...]) -> list[tuple[Callable, ...]]:
-    """Return the functions in runs of equal ones."""
+    """Group functions into runs of equal ones."""
     runs: list[tuple[Callable, ...]] = []
     for function in functions:
         if runs and runs[-1][0] is function:

@@ -1,4 +1,4 @@
-"""Products of a few rows that only torch has: by all threads, packed by oneDNN, in fewer bits."""
+"""Matrix products for small batches by torch: multithreaded, oneDNN-packed, quantized."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from seqgen.engines.weights import Weights
 
 
 def own_tensor(x: np.ndarray) -> Tensor:
-    """Return an array as a tensor; a copy of one that must not be written to, as mapped ones."""
+    """Convert an array to a tensor, copying read-only arrays such as memory-mapped ones."""
     return torch.from_numpy(x if x.flags.writeable else x.copy())
 
 
 class _Threaded:
-    """W x + b (1, O) of x (1, I), by all threads: each core's cache then holds its part of W."""
+    """W x + b (1, O) of one row x (1, I), multithreaded."""
 
     def __init__(self, weight: np.ndarray, bias: np.ndarray | None) -> None:
         self.weight, self.bias = own_tensor(weight), None if bias is None else bias[None]
@@ -46,7 +46,7 @@ class _Threaded:
 
 
 class _Packed:
-    """W x + b (B, O) of x (B, I) by oneDNN, W being laid out in the blocks its kernels read."""
+    """W x + b (B, O) of x (B, I) by oneDNN, with W packed into its blocked layout."""
 
     def __init__(self, weight: np.ndarray, bias: np.ndarray | None) -> None:
         self.weight = torch.ops.mkldnn._reorder_linear_weight(own_tensor(weight))
@@ -58,7 +58,7 @@ class _Packed:
 
 
 def _packed(weight: np.ndarray, bias: np.ndarray | None) -> ArrayMap:
-    """Return `_Packed`, where it is to be had."""
+    """Build `_Packed` if oneDNN supports it, else a fallback."""
     return (_Packed if weight.dtype == np.float32 and has_packed() else by_one_thread)(weight, bias)
 
 
@@ -82,23 +82,23 @@ def _over_arrays(name: str) -> staticmethod:
 
 
 class FusedArrayOps(ArrayOps):
-    """NumPy's arrays, by kernels of torch where it is loaded anyway and they are faster."""
+    """Operations on NumPy arrays that use torch kernels where they are faster."""
 
     gelu, gelu_exact, silu = map(_over_arrays, ("gelu", "gelu_exact", "silu"))
 
 
 def as_array(x: Tensor | np.ndarray | None) -> np.ndarray | None:
-    """Return a tensor as the array of the same memory; an array, or None, as it is."""
+    """View a tensor as an array of the same memory; arrays and None pass through."""
     return x if x is None or isinstance(x, np.ndarray) else x.detach().numpy()
 
 
 def as_tensor(x: Tensor | np.ndarray) -> Tensor:
-    """Return an array as the tensor of the same memory; a tensor as it is."""
+    """View an array as a tensor of the same memory; tensors pass through."""
     return torch.from_numpy(x) if isinstance(x, np.ndarray) else x
 
 
 def weights_as_arrays(module: nn.Module) -> Weights:
-    """Return all weights of a module as they are used: adapters added, or in fewer bits."""
+    """Collect a module's effective weights as arrays: adapters merged, quantization kept."""
     arrays, maps = {}, {}
     for path, part in module.named_modules():
         prefix = f"{path}." if path else ""
@@ -111,7 +111,7 @@ def weights_as_arrays(module: nn.Module) -> Weights:
 
 
 def asks_onednn() -> bool:
-    """Return whether products of several rows are asked of oneDNN."""
+    """Check whether products of several rows use oneDNN."""
     return products_in_use().some == "packed" and has_packed()
 
 
@@ -123,7 +123,7 @@ LEAST_GAIN = 1.1
 
 
 def fastest_products() -> Products:
-    """Measure which ways are fastest here, in some milliseconds."""
+    """Benchmark the product implementations on this machine, in some milliseconds."""
     weight, bias = (np.ones(shape, np.float32) for shape in (MEASURED_SHAPE, MEASURED_SHAPE[0]))
     some = SOME_ROWS if has_packed() else SOME_ROWS[:1]
     with torch.inference_mode():
@@ -134,7 +134,7 @@ def fastest_products() -> Products:
 
 
 def _fastest(ways: Mapping[str, Way], weight: np.ndarray, bias: np.ndarray, rows: int) -> str:
-    """Return the name of the fastest way; the first one's, unless another is much faster."""
+    """Benchmark implementations; prefer the first unless another is much faster."""
     x = np.ones((rows, weight.shape[1]), dtype=np.float32)
     functions = {name: way(weight, bias) for name, way in ways.items()}
     seconds = dict.fromkeys(functions, math.inf)
@@ -151,7 +151,7 @@ def _fastest(ways: Mapping[str, Way], weight: np.ndarray, bias: np.ndarray, rows
 
 @functools.cache
 def has_packed() -> bool:
-    """Return whether this build of torch has what its own compiler uses for packed weights."""
+    """Check whether this build of torch supports oneDNN's packed weights."""
     names = "_reorder_linear_weight", "_linear_pointwise"
     x86 = platform.machine().lower() in ("x86_64", "amd64")
     return x86 and all(hasattr(torch.ops.mkldnn, name) for name in names)

@@ -1,4 +1,4 @@
-"""Stored weights as arrays: mapped from the file, and read by name."""
+"""Stored weights as memory-mapped arrays, read by name."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ FLOATS = "floating-point numbers"
 
 
 def is_buffer(name: str) -> bool:
-    """Return whether nothing trains what is stored: counts, spellings, frozen models."""
+    """Check whether a stored tensor is a buffer that is not trained."""
     last = name.rpartition(".")[2]
     known = last in ("counts", "blank", "spelling") or last.startswith(("running_", "num_batches"))
     return known or name.startswith("trunk.features.")
 
 
 def type_of(name: str) -> str:
-    """Return NumPy's name of the type that a tensor has, or `FLOATS`, of any width."""
+    """Look up the NumPy type name of a stored tensor, or `FLOATS` for any float type."""
     return TYPES.get(re.sub(r"_\d+$", "", name.rpartition(".")[2]), FLOATS)
 
 
 def require_types(found: Mapping[str, str], expected: Mapping[str, str]) -> None:
-    """Refuse tensors of other types than a model computes with.
+    """Raise an error if stored tensors have types other than the model's.
 
     Args:
         found: the type of each tensor by name; `FLOATS` for floating-point numbers of any width.
@@ -52,19 +52,19 @@ def require_types(found: Mapping[str, str], expected: Mapping[str, str]) -> None
 
 
 def parameter_count(shapes: Shapes, shared: Iterable[Sequence[str]]) -> int:
-    """Return how many numbers are trained, those counted once that share names."""
+    """Count the trained parameters; those shared under several names count once."""
     again = {name for names in shared for name in names[1:]} | set(filter(is_buffer, shapes))
     return sum(math.prod(shape) for name, shape in shapes.items() if name not in again)
 
 
 def linear_shapes(name: str, inputs: int, outputs: int, bias: bool = True) -> Shapes:
-    """Return the shapes of a linear layer's weights."""
+    """List the weight shapes of a linear layer, by name."""
     shapes: Shapes = {f"{name}.weight": (outputs, inputs)}
     return shapes | ({f"{name}.bias": (outputs,)} if bias else {})
 
 
 class Weights(Mapping[str, np.ndarray]):
-    """The weights of a model, or of a part of it, by name; also as attributes, for equations.
+    """Weights of a model or a part of it, by name; also as attributes, for equations.
 
     Args:
         arrays: every weight of the model.
@@ -100,22 +100,22 @@ class Weights(Mapping[str, np.ndarray]):
         return sum(1 for _ in self)
 
     def part(self, *path: str | int) -> Weights:
-        """Return the weights of a part of this: `part("layers", 0)`."""
+        """Select the weights of a part: `part("layers", 0)`."""
         prefix = self._prefix + "".join(f"{name}." for name in path)
         return Weights(self._arrays, prefix, self._maps)
 
     @property
     def itself(self) -> np.ndarray:
-        """The weight of which this is the path, and no part."""
+        """Weight that the prefix itself names."""
         return self._arrays[self._prefix.removesuffix(".")]
 
     @property
     def replacement(self) -> ArrayMap | None:
-        """The linear map to be used in place of these weights of a linear layer; usually none."""
+        """Linear map that replaces this layer's weights, such as a quantized one; usually None."""
         return self._maps.get(self._prefix)
 
     def fitting(self, shapes: Shapes, groups: Iterable[Sequence[str]] = ()) -> Weights:
-        """Return these weights, each that parts of the model share under all of its names.
+        """Check names, shapes and types of the weights, and add shared ones under all their names.
 
         Args:
             shapes: what the model needs, by every name.

@@ -1,1 +1,1 @@
-"""Writing with a model: filters, draws, search. Knows models and states, no architecture."""
+"""Text generation: filters, sampling and search over any model's states."""

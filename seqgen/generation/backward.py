@@ -1,4 +1,4 @@
-"""Texts that are written from their end to their beginning; and texts in a model's direction."""
+"""Generation from right to left, and the choice of a decoder by the model's direction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REACH = 4
 
 
 class BackwardDecoder(Decoder):
-    """Decodes tokens that come from right to left; returns the text mirrored, as it comes.
+    """Streaming decoder of tokens from right to left; returns the text mirrored.
 
     What is certain of a text is then never taken back, and a stop string is found by its mirror
     image, as forwards. Only the tokens whose text is not certain yet are decoded again, together
@@ -56,7 +56,7 @@ class BackwardDecoder(Decoder):
         return piece
 
     def _cut(self, text: str) -> int:
-        """Return how many open ids are to stay open: those that bytes on the left may change.
+        """Count the open ids whose text may still change when bytes on the left arrive.
 
         What follows them must be decoded alike with them and without them, as the bytes of a
         character that lacks its last one are not.
@@ -70,7 +70,7 @@ class BackwardDecoder(Decoder):
         return len(self._open)
 
     def _settle(self, keep: int) -> str:
-        """Return what is new of the text of all open ids but the first `keep`; close these."""
+        """Close all open ids except the first `keep`, and return their new text."""
         settled = self._open[keep:]
         if not settled:
             return ""
@@ -82,14 +82,14 @@ class BackwardDecoder(Decoder):
 
 
 def decoder_of(loaded: LoadedModel, history: Sequence[int]) -> Decoder:
-    """Return what decodes the tokens that a model writes after those of `history`."""
+    """Make a streaming decoder, in the model's direction, for tokens that follow `history`."""
     if loaded.backward:
         return BackwardDecoder(loaded.tokenizer, history)
     return loaded.tokenizer.decoder(history)
 
 
 class BackwardContinuation(Continuation):
-    """A text that grows to the left. It is shown when it is finished, as it is read.
+    """Text generated from right to left; it is shown only when finished.
 
     A stop string ends it as it does forwards: what is to the right of it remains.
     """
@@ -112,6 +112,6 @@ def begin_continuation(
     min_tokens: int,
     ends: EndIds,
 ) -> Continuation:
-    """Begin a text of a model; see `Continuation`. Without `ends`, the model's own end it."""
+    """Start a text in the model's direction; `ends` defaults to the model's end tokens."""
     kind = BackwardContinuation if loaded.backward else Continuation
     return kind(decoder, stops, max_tokens, ends or loaded.framing.stops, min_tokens)

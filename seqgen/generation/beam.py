@@ -1,4 +1,4 @@
-"""Beam search: plain, in diverse groups, and stochastic. Knows models and states.
+"""Beam search: plain, in diverse groups, and stochastic, batched over prompts.
 
 At every step each live hypothesis is extended by every token that the filters leave. Of these
 candidates, ranked by total log-probability, the `beams` best that do not end become the live
@@ -45,7 +45,7 @@ Restrict = Callable[[SearchPrompt, Hypothesis], RestrictedGroup | None]
 
 
 class Search:
-    """The groups of one prompt, of which a batch has several."""
+    """Beam search for one prompt: its groups of hypotheses and its state."""
 
     def __init__(
         self, ending: Ending, place: int, options: BeamOptions, restrict: Restrict | None = None
@@ -64,11 +64,11 @@ class Search:
 
     @property
     def live(self) -> list[Hypothesis]:
-        """Every live hypothesis, group after group."""
+        """All live hypotheses, group after group."""
         return [hypothesis for group in self.groups for hypothesis in group.live]
 
     def advance(self, expansion: Expansion, watch: Watch | None) -> None:
-        """Take one step in every group; later ones see what earlier ones took."""
+        """Extend all groups by one token; later groups are penalised for repeating earlier ones."""
         taken: dict[int, int] = {}
         self._before = self.live
         for number, group in enumerate(self.groups):
@@ -82,7 +82,7 @@ class Search:
                     taken[token] = taken.get(token, 0) + 1
 
     def hypotheses(self) -> list[Hypothesis]:
-        """Return the n best, the best first; groups may have found the same text.
+        """Return the n best finished hypotheses, best first, without duplicates between groups.
 
         If no text could be finished, those that lack something required are returned, or else the
         best one that could not go on.
@@ -114,7 +114,7 @@ def search(
     outcomes: Processor | None = None,
     restrict: Restrict | None = None,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """Search for the most probable texts after several prompts at once.
+    """Run beam search for several prompts in one batch.
 
     Args:
         model: in evaluation mode.
@@ -173,7 +173,7 @@ def search(
 
 
 class _Histories(Sequence[History]):
-    """The rows' histories, built only if a processor reads them, as few do."""
+    """Token histories of the rows, built lazily because few filters read them."""
 
     def __init__(self, rows: Sequence[tuple[Search, Hypothesis]]) -> None:
         self._rows = rows
@@ -194,7 +194,7 @@ class _Histories(Sequence[History]):
 
 
 def _kept_in_place(rows: list[tuple[Search, Hypothesis]]) -> list[tuple[Search, Hypothesis]]:
-    """Reorder the new rows so that as many as possible keep their parents' places.
+    """Reorder new rows so that as many as possible stay in their parent's row.
 
     A state whose rows keep their places copies little (see `KVCache.select`).
     """

@@ -1,4 +1,4 @@
-"""One beam of one prompt: how candidates are ranked, kept in the beam, or finished."""
+"""One beam of one prompt: ranking, pruning and finishing its hypotheses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Candidate = tuple[float, int, int, float, float, float]
 
 @dataclass(frozen=True)
 class SearchPrompt:
-    """What one search is for.
+    """Prompt of a beam search: ids, source handle and length limit.
 
     Attributes:
         number: the prompt's number i, which stochastic noise depends on.
@@ -57,7 +57,7 @@ Penalty = Callable[[SearchPrompt, Sequence[int]], float]
 
 @dataclass(frozen=True)
 class Ending:
-    """What ends a text after a prompt, and what a text that has ended scores.
+    """End conditions of a prompt's texts, and the score of a finished text.
 
     A text ends by a token, by what the tokens say, or by their number.
 
@@ -81,7 +81,7 @@ class Ending:
 
     @property
     def at_limit(self) -> str:
-        """Why the last token that is allowed ends a text."""
+        """Finish reason of a text that reaches the token limit."""
         return self._reasons.get(LIMIT, "length")
 
     def __call__(self, parent: Hypothesis, token: int) -> str | None:
@@ -101,23 +101,23 @@ class Ending:
         ends: Ends | None = None,
         penalty: Penalty | None = None,
     ) -> Ending:
-        """Return the end of a prompt's texts; a limit of its own counts if it is lower."""
+        """Make the end conditions of a prompt; the lower of both token limits applies."""
         most = options.max_tokens if source.max_tokens is None else source.max_tokens
         return cls(source, eos_id, ends, min(most, options.max_tokens), penalty)
 
     def finish(self, hypothesis: Hypothesis, reason: str, norm: LengthNorm) -> None:
-        """Give a hypothesis that has ended its score, but for the penalty."""
+        """Set the finish reason and score of a finished hypothesis, without the penalty."""
         hypothesis.finish_reason = reason
         hypothesis.score = hypothesis.logprob / norm(max(1, len(hypothesis.tokens)))
 
     def penalise(self, hypothesis: Hypothesis) -> None:
-        """Add the penalty to the score of a hypothesis that has ended."""
+        """Add the penalty to the score of a finished hypothesis."""
         if self.penalty is not None:
             hypothesis.score += self.penalty(self.source, hypothesis.tokens)
 
 
 class Expansion:
-    """Every row's likeliest next tokens, and the order in which groups consider them."""
+    """Most probable next tokens of every row, in the order in which groups consider them."""
 
     def __init__(
         self, rank: np.ndarray, model_log_probs: np.ndarray, filtered: np.ndarray, width: int
@@ -127,7 +127,7 @@ class Expansion:
         self.widen(width)
 
     def widen(self, width: int) -> None:
-        """Take `width` tokens of each row, and those equal to the last of them."""
+        """Keep the top `width` tokens of each row, and ties with the last of them."""
         self.width = min(width, self._rank.shape[-1])
         rows, tokens = likeliest_of_rows(self._rank, self.width)
         at = rows, tokens
@@ -139,11 +139,11 @@ class Expansion:
 
     @property
     def complete(self) -> bool:
-        """Whether every possible token is there."""
+        """Check whether every possible token is included."""
         return self.width == self._rank.shape[-1]
 
     def order(self, groups: Sequence[Group]) -> None:
-        """Put the candidates of all groups in order at once, which `candidates` then gives."""
+        """Sort the candidates of all groups at once, for `candidates`."""
         live = [(number, h) for number, group in enumerate(groups) for h in group.live]
         rows = [h.row for _, h in live]
         counts = self._counts[rows]
@@ -163,19 +163,19 @@ class Expansion:
             self._known[id(group)] = ordered[begin:end]
 
     def best(self, hypothesis: Hypothesis, among: np.ndarray) -> int | None:
-        """Return the best of a hypothesis' next tokens, of those that `among` (V,) marks."""
+        """Find a hypothesis' best next token among those that the mask `among` (V,) allows."""
         rank = np.where(among, self._rank[hypothesis.row], IMPOSSIBLE)
         token = int(rank.argmax())
         return token if rank[token] > IMPOSSIBLE else None
 
     def candidate(self, hypothesis: Hypothesis, place: int, token: int) -> Candidate:
-        """Return what a live hypothesis, which stands at `place`, becomes by a token."""
+        """Make the candidate that extends the live hypothesis at `place` by a token."""
         arrays = self._rank, self._model_log_probs, self._filtered
         rank, *others = (values[hypothesis.row, token].item() for values in arrays)
         return -hypothesis.logprob - rank, place, token, rank, *others
 
     def candidates(self, group: Group) -> list[Candidate]:
-        """Return what the group's live hypotheses may become, the best first."""
+        """Yield the candidates of a group's live hypotheses, best first."""
         if id(group) not in self._known:
             self.order([group])
         return self._known[id(group)]
@@ -186,7 +186,7 @@ BLOCKS = 3
 
 
 def likeliest_of_rows(rank: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return which are the `width` largest of each row, and those equal to the last of them.
+    """Find the indices of the `width` largest values in each row, and of ties with the last.
 
     The largest values of any `width` blocks of a row are at most its `width` largest, so most
     of a large vocabulary is compared with a bound, and not sorted.
@@ -228,13 +228,13 @@ class Group:
     def rank(
         rows: Sequence[Hypothesis], model_log_probs: np.ndarray, filtered: np.ndarray
     ) -> np.ndarray:
-        """Return what ranks the next tokens (R, V) of each row among themselves."""
+        """Compute the scores that rank the next tokens (R, V) within each row."""
         ranks = np.maximum(model_log_probs, LEAST)
         np.copyto(ranks, IMPOSSIBLE, where=filtered == IMPOSSIBLE)
         return ranks
 
     def advance(self, expansion: Expansion, taken: dict[int, int], ending: Ending) -> Fates:
-        """Take one step; return the fates of the best candidates, the best first.
+        """Extend the beam by one token; return the fates of the best candidates, best first.
 
         Args:
             expansion: of the rows.
@@ -268,7 +268,7 @@ class Group:
         return fates, pruned
 
     def _diverse(self, candidates: list[Candidate], taken: dict[int, int]) -> list[Candidate]:
-        """Return the candidates in the order in which they stand less what was taken."""
+        """Sort candidates after subtracting the diversity penalty for tokens already taken."""
         return sorted(
             (score + self.diversity * taken.get(token, 0), place, token, *rest)
             for score, place, token, *rest in candidates
@@ -297,7 +297,7 @@ class Group:
 
 
 class RestrictedGroup(Group, ABC):
-    """A beam of texts that must contain something; see `constraint.Requirement`.
+    """Beam whose texts must satisfy a requirement; see `constraint.Requirement`.
 
     Attributes:
         failing: the best finished hypotheses that lack something, for want of any that does not.
@@ -307,10 +307,10 @@ class RestrictedGroup(Group, ABC):
 
     @abstractmethod
     def allow(self, hypothesis: Hypothesis, log_probs: np.ndarray, ending: Ending) -> None:
-        """Remove the tokens that would make the requirement impossible from a row (V,)."""
+        """Mask the tokens of a row (V,) that would make the requirement impossible."""
 
 
 def extended(parent: Hypothesis, token: int, logprob: float) -> Hypothesis:
-    """Return `parent` with one more token; its state is still in the parent's row."""
+    """Make the child of `parent` with one more token; its state is still in the parent's row."""
     tokens = (*parent.tokens, token)
     return Hypothesis(tokens=tokens, logprob=parent.logprob + logprob, row=parent.row)

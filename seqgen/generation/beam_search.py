@@ -1,4 +1,4 @@
-"""Searching for the most probable texts with a trained model."""
+"""Beam search with a trained model: from prompts to records of texts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Beam(Written):
-    """A text, and what `seqgen beam-search --json` says of it; see `Written.record`.
+    """Record of one text from `seqgen beam-search --json`; see `Written.record`.
 
     `seed` is None where none is used. `missing` lists what had to occur in the text and does not;
     the key is there where something had to.
@@ -66,7 +66,7 @@ class Beam(Written):
 
 @dataclass(frozen=True)
 class Node:
-    """One candidate of a search: a record of `seqgen beam-search --explain --json`.
+    """Candidate of a search: a record of `seqgen beam-search --explain --json`.
 
     Attributes:
         index: the prompt's number.
@@ -97,7 +97,7 @@ class Node:
 
 @dataclass
 class Tree:
-    """The search for one prompt: its candidates in order, and what it found."""
+    """Search tree of one prompt: its candidates in order, and the texts found."""
 
     index: int
     prompt: str
@@ -107,7 +107,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Searcher(Generator):
-    """A model and the options it searches with.
+    """Beam-search decoder: a loaded model with its search options.
 
     Raises:
         UsageError: it cannot do what is asked of it.
@@ -124,12 +124,12 @@ class Searcher(Generator):
 
     @cached_property_without_lock
     def requirement(self) -> Requirement | None:
-        """What texts must contain, if anything is asked for."""
+        """Requirement that texts must satisfy, or None."""
         made = (filters.requirement(self) for filters in self.options.added_filters)
         return next((one for one in made if one is not None), None)
 
     def restrict(self, prompts: Sequence[Prompt]) -> beam.Restrict | None:
-        """Return a function that makes the beam of a prompt whose texts must contain something."""
+        """Make a function that creates the restricted beam of a prompt; None if not needed."""
         required, given = self.requirement, {prompt.index: prompt for prompt in prompts}
         if required is None:
             return None
@@ -141,7 +141,7 @@ class Searcher(Generator):
 
     @cached_property
     def processors(self) -> list[Processor]:
-        """What is possible: first without what can never be written."""
+        """Filters of the search in order, beginning with tokens that are never generated."""
         processors, ngram = [self.possible, *self.formed], self.options.no_repeat_ngram
         if ngram is not None:
             processors.append(NoRepeatNgram(ngram))
@@ -149,7 +149,7 @@ class Searcher(Generator):
 
     @property
     def ends(self) -> Ends | None:
-        """A function that says whether ids have written a stop string, decoded as `_texts` does."""
+        """Function that checks whether ids contain a stop string, or None without stop strings."""
         options, loaded = self.options, self.loaded
         if not options.stop:
             return None
@@ -167,7 +167,7 @@ class Searcher(Generator):
         return ends
 
     def penalty(self, prompts: Sequence[Prompt]) -> Penalty | None:
-        """Return what a finished text loses by what it has not read of its source."""
+        """Make the function that computes the coverage penalty of a finished text, or None."""
         options, given = self.options, {prompt.index: prompt for prompt in prompts}
         if not options.coverage_penalty:
             return None
@@ -186,7 +186,7 @@ class Searcher(Generator):
     def search(
         self, prompts: Sequence[Prompt], watch: beam.Watch | None = None
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """Search after all prompts side by side; see `seqgen.generation.beam.search`."""
+        """Search texts for several prompts in a batch; see `seqgen.generation.beam.search`."""
         opens, handles = opening(self.loaded, prompts)
         sources = [
             SearchPrompt(prompt.index, prompt.tokens, handle, self.limit(prompt))
@@ -221,7 +221,7 @@ class Searcher(Generator):
         )
 
     def beams(self, prompt: Prompt, hypotheses: list[Hypothesis]) -> list[Beam]:
-        """Return what was found as records."""
+        """Convert hypotheses of a prompt to records."""
         texts = zip(hypotheses, self._texts(prompt, hypotheses), strict=True)
         required = self.requirement
         return [
@@ -246,7 +246,7 @@ class Searcher(Generator):
     def _texts(
         self, prompt: Prompt, hypotheses: Sequence[Hypothesis]
     ) -> Iterator[tuple[str, SourceFields | None]]:
-        """Yield the text of each hypothesis, and what its record has besides."""
+        """Decode each hypothesis; yield its text and the fields about its source."""
         options, limit = self.options, self.limit(prompt)
 
         def begin(decoder: Decoder) -> Continuation:

@@ -1,4 +1,4 @@
-"""What texts must be, or contain: the interfaces that plugins implement for generation."""
+"""Interfaces of constraints that plugins implement for sampling and beam search."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TextConstraint(ABC):
-    """A language that every text must belong to: a filter that allows only what can complete it.
+    """Formal language that every text must belong to; a filter that masks impossible tokens.
 
     Where a text is complete, several tokens may end it; `outcomes` makes one token of them, whose
     probability is their sum.
@@ -33,15 +33,15 @@ class TextConstraint(ABC):
     @property
     @abstractmethod
     def reasons(self) -> Mapping[int, str]:
-        """Why a text ends, by the token that ends it; `continuation.LIMIT` for the last token."""
+        """Finish reasons by end token; `continuation.LIMIT` stands for the last token allowed."""
 
     @abstractmethod
     def can_begin(self, tokens: Sequence[int]) -> bool:
-        """Return whether a text of the language may begin with these tokens."""
+        """Check whether a text of the language can begin with these tokens."""
 
     @abstractmethod
     def outcomes(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
-        """Return log-probabilities (B, V) in which one token has the probability of the end."""
+        """Merge the log-probabilities (B, V) of all tokens that end the text into one token."""
 
     @abstractmethod
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
@@ -49,11 +49,11 @@ class TextConstraint(ABC):
 
 
 class Requirement(ABC):
-    """What the texts that a beam search finds must contain."""
+    """Requirement on the content of beam-search results, such as words they must contain."""
 
     @abstractmethod
     def group(self, prompt: Prompt, root: Hypothesis) -> RestrictedGroup | None:
-        """Return the beam of a prompt's texts, from the hypothesis of no token on.
+        """Create the beam of a prompt's texts from the empty hypothesis.
 
         None is a plain beam, of a prompt whose texts need not contain anything.
 
@@ -63,4 +63,4 @@ class Requirement(ABC):
 
     @abstractmethod
     def missing(self, prompt: Prompt, text: str) -> list[str] | None:
-        """Return what a text lacks; None for a prompt whose texts need not contain anything."""
+        """List the required parts that a text lacks; None if the prompt requires nothing."""

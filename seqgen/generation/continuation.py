@@ -1,4 +1,4 @@
-"""From tokens to text that can be shown: whole characters, and stop strings held back."""
+"""Streaming text output: incomplete characters and possible stop strings are held back."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ DEAD_END = "dead-end"
 
 
 def end_ids(ends: EndIds) -> frozenset[int]:
-    """Return the tokens that end a text as a set."""
+    """Normalise the end tokens of a text to a set."""
     if ends is None:
         return frozenset()
     return frozenset((ends,) if isinstance(ends, int) else ends)
 
 
 def reasons_of(ends: EndIds) -> Mapping[int, str]:
-    """Return the reason why each token that ends a text does."""
+    """Map each end token to its finish reason."""
     return ends if isinstance(ends, Mapping) else dict.fromkeys(end_ids(ends), "eos")
 
 
 class StopStrings:
-    """Finds the first of some stop strings in text that comes in pieces.
+    """Streaming search for the first of several stop strings.
 
     The first is the one that is complete first (the longest, if several are then), so that it
     does not depend on the pieces. What might be the beginning of one is held back until it is
@@ -43,7 +43,7 @@ class StopStrings:
         self.matched = False
 
     def push(self, text: str) -> str:
-        """Return the text that may be shown; after a stop string nothing more comes."""
+        """Return the text that is safe to show; nothing comes after a stop string."""
         if not self._stops:
             return text
         # Only what is new is searched: a stop grows by so much, or begins there.
@@ -63,13 +63,13 @@ class StopStrings:
         return text[: len(text) - keep]
 
     def flush(self) -> str:
-        """Return what was held back, now that nothing more comes."""
+        """Return the text held back, at the end of the stream."""
         text, self._held = self._held, ""
         return text
 
 
 def _overlap(text: str, stop: str, most: int) -> int:
-    """Return the length, at most `most`, of the longest end of `text` that begins `stop`."""
+    """Compute the length of the longest suffix of `text` that begins `stop`, up to `most`."""
     longest = min(most, len(text), len(stop) - 1)
     while longest and not text.endswith(stop[:longest]):
         longest -= 1
@@ -77,7 +77,7 @@ def _overlap(text: str, stop: str, most: int) -> int:
 
 
 class Continuation:
-    """One text in the making.
+    """Text being generated, token by token.
 
     Attributes:
         text: what is certain so far.
@@ -118,11 +118,11 @@ class Continuation:
 
     @property
     def tokens(self) -> int:
-        """How many tokens were drawn."""
+        """Number of tokens drawn."""
         return len(self.ids)
 
     def push(self, token: int, logprob: float = 0.0) -> str:
-        """Take the next token; return the text that it makes certain."""
+        """Append the next token; return the text that is now certain."""
         reason = self._reasons.get(token)
         if reason == DEAD_END:
             return self._finish(reason)

@@ -1,4 +1,4 @@
-"""Choosing one token of each row: by a counter-based draw, or the most probable."""
+"""Choosing one token per row: by a counter-based random draw, or the most probable one."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class CounterDraw:
         return [_inverse(row, u * float(row[-1])) for row, u in zip(cumulated, draws, strict=True)]
 
     def uniforms(self, rows: Sequence[tuple[int, int]], step: int | np.ndarray) -> np.ndarray:
-        """Return the uniform number (B,) of each row's draw."""
+        """Compute the uniform random number (B,) of each row's draw."""
         prompts, samples = rows[0] if len(rows) == 1 else np.array(rows, dtype=np.int64).T
         return uniforms(self.seed, prompts, samples, step).reshape(-1)
 
 
 def _drawn(log_probs: np.ndarray, u: float) -> int:
-    """Return the token drawn from log_probs (V,), of which only a block is cumulated by token."""
+    """Draw a token from log_probs (V,) by inversion, cumulating single tokens in one block only."""
     masses = np.exp(log_probs.astype(np.float64))
     blocks = np.add.reduceat(masses, np.arange(0, len(masses), BLOCK)).cumsum()
     target = u * float(blocks[-1])
@@ -61,7 +61,7 @@ def _drawn(log_probs: np.ndarray, u: float) -> int:
 
 
 def _inverse(cumulated: np.ndarray, target: float) -> int:
-    """Return the first place whose cumulated mass exceeds `target`."""
+    """Find the first index whose cumulative mass exceeds `target`."""
     # Rounding may make the target equal to the total; then choose the last possible place.
     target = min(target, math.nextafter(float(cumulated[-1]), 0.0))
     return int(cumulated.searchsorted(target, side="right"))

@@ -1,4 +1,4 @@
-"""Exhaustive search, for tiny vocabularies and lengths: the oracle that tests beam search."""
+"""Exhaustive search for tiny vocabularies and lengths, which tests beam search."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def exhaustive(
     opens: Opens | None = None,
     outcomes: Processor | None = None,
 ) -> list[Hypothesis]:
-    """Score every text that the processors leave, and return the n best, the best first.
+    """Score every text that the filters allow, and return the n best, best first.
 
     Nothing is pruned: the tree is walked depth first. `opens` opens a state for the source's
     handle; None for a model that has no sources. `outcomes` is as in `beam.search`.

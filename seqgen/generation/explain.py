@@ -1,4 +1,4 @@
-"""How a text came about: what a model suggests, and what each filter made of it."""
+"""Explanations of generated text: top next tokens, and what each filter removed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """The keys of `seqgen sample --suggest K --json`, in order.
+    """Record of `seqgen sample --suggest K --json`: one probable next token.
 
     `probability` is the token's among those that can be written, `logprob` the model's own.
     """
@@ -40,7 +40,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A token that was possible at one step.
+    """Token that was possible at one step, with its probability before and after filters.
 
     Attributes:
         token: its id.
@@ -59,7 +59,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class FilteredTokens:
-    """What one filter took away: how many tokens, of which mass, and the likeliest of them."""
+    """Tokens that one filter removed: their number, mass and most probable members."""
 
     filter: str
     count: int
@@ -69,7 +69,7 @@ class FilteredTokens:
 
 @dataclass(frozen=True, repr=False)
 class Explanation(ShortRepr):
-    """The keys of `seqgen sample --explain --json`, in order: one token of one text."""
+    """Record of `seqgen sample --explain --json`: one token of one text."""
 
     index: int
     sample: int
@@ -87,7 +87,7 @@ class Explanation(ShortRepr):
 def suggest(
     loaded: LoadedModel, prompts: Iterable[str | Vectors], count: int, batch_size: int = 32
 ) -> Iterator[Suggestion]:
-    """Yield the `count` likeliest next tokens of each prompt, the likeliest first.
+    """Yield the `count` most probable next tokens of each prompt, most probable first.
 
     Raises:
         UsageError: `count` is below 1.
@@ -120,7 +120,7 @@ def explain(
     options: SampleOptions,
     candidates: int = 10,
 ) -> Iterator[Explanation]:
-    """Write as `sample` does, one text at a time, and yield how each token came about.
+    """Sample one text at a time, and yield an explanation of each token.
 
     Args:
         loaded: the model.
@@ -148,7 +148,7 @@ def explain(
 def _explained(
     writer: Writer, row: Row, step: int, stages: Sequence[np.ndarray], token: int, count: int
 ) -> Explanation:
-    """Describe one step from the log-probabilities (V,) before and after each filter."""
+    """Explain one step from its log-probabilities (V,) before and after each filter."""
     model_log_probs, final = stages[0], stages[-1]
     removed_by: dict[int, str] = {}
     removed = []
@@ -189,11 +189,11 @@ def _explained(
 
 
 def piece(loaded: LoadedModel, token: int) -> str:
-    """Return a token as it is shown to a person."""
+    """Format a token for display."""
     return loaded.tokenizer.pieces([token])[0]
 
 
 def _likeliest(log_probs: np.ndarray, count: int) -> list[int]:
-    """Return the ids of the likeliest possible tokens of (V,), of equals the smaller first."""
+    """Find the most probable ids of (V,) with nonzero probability; ties go to the smaller id."""
     order = likeliest(log_probs)[:count].tolist()
     return [token for token in order if log_probs[token] > IMPOSSIBLE]

@@ -1,4 +1,4 @@
-"""What a model is asked of its sources, and what its texts read of them: attention, alignment."""
+"""Attention to the source: options checked for a model, alignment, copying of unknown words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class cached_property_without_lock(cached_property):  # noqa: N801
-    """A `cached_property` without the lock of Python before 3.12, which a class's objects share.
+    """`cached_property` without the class-wide lock of Python before 3.12.
 
     A constraint that one request prepares would hold up the texts of all others.
     """
@@ -44,7 +44,7 @@ class cached_property_without_lock(cached_property):  # noqa: N801
 
 
 def check_sources(options: LookOptions, loaded: LoadedModel, attention: bool = False) -> None:
-    """Refuse a model that cannot do what is asked.
+    """Raise an error if a model does not support the requested source options.
 
     Args:
         options: what is asked of its sources.
@@ -69,7 +69,7 @@ def check_sources(options: LookOptions, loaded: LoadedModel, attention: bool = F
 
 @dataclass(frozen=True)
 class Generator:
-    """A model, and what is asked of the texts that it draws, or searches for.
+    """Base class of samplers and searchers: a loaded model with its options and filters.
 
     Attributes:
         loaded: the model.
@@ -83,28 +83,28 @@ class Generator:
 
     @property
     def dead_id(self) -> int | None:
-        """The token that ends a text that cannot go on; None to leave it no token."""
+        """Token that ends a text at a dead end, or None to leave no token possible."""
         return end_and_dead_end(self.loaded.tokenizer)[1] if self.dead_ends else None
 
     @cached_property_without_lock
     def constraint(self) -> TextConstraint | None:
-        """What keeps texts in the form that is asked for."""
+        """Constraint on the form of texts (pattern, grammar), or None."""
         made = (filters.constraint(self) for filters in self.options.added_filters)
         return next((one for one in made if one is not None), None)
 
     @property
     def outcomes(self) -> Processor | None:
-        """What the form makes of steps, if one is asked for."""
+        """Constraint's function that merges end tokens, or None without a constraint."""
         return None if self.constraint is None else self.constraint.outcomes
 
     @cached_property_without_lock
     def added_filters(self) -> list[Processor]:
-        """The filters of plugins that are asked for."""
+        """Filters of plugins that the options request."""
         return [made for filters in self.options.added_filters for made in filters.filters(self)]
 
     @property
     def possible(self) -> Forbid:
-        """The filter without what can never be written."""
+        """Filter that removes tokens that are never generated."""
         copies, loaded = self.options.of_source.copy_unknown, self.loaded
         unknown = loaded.tokenizer.unk_id if copies else None
         never = tuple(token for token in loaded.never if token != unknown)
@@ -112,7 +112,7 @@ class Generator:
 
     @property
     def formed(self) -> list[Processor]:
-        """The filters that keep texts from ending too early, begin them, and form them.
+        """Filters for the minimum length, the forced beginning and the constraint.
 
         Raises:
             UsageError: the model does not know what every text is to begin with, or no text of the
@@ -132,12 +132,12 @@ class Generator:
         return processors if form is None else [*processors, form]
 
     def limit(self, prompt: Prompt) -> int:
-        """Return how many tokens a text may have."""
+        """Compute the maximum number of tokens of a text."""
         return self.options.of_source.limit(prompt.places, self.options.max_tokens)
 
 
 class CopyingDecoder(Decoder):
-    """Writes a word in the place of each unknown token.
+    """Decoder that replaces each unknown token by a source word.
 
     Args:
         inner: decodes all tokens.
@@ -166,7 +166,7 @@ class CopyingDecoder(Decoder):
 def written_pieces(
     decoder: Decoder, ids: Sequence[int], ends: Collection[int], text: str
 ) -> list[bytes]:
-    """Return the UTF-8 bytes that each token adds to a text; none past the text's end.
+    """Split a text into the UTF-8 bytes that each token adds; empty after the text's end.
 
     The tokens of one character have a byte each, but for the last one, which has the rest.
 
@@ -195,7 +195,7 @@ def written_pieces(
 
 @dataclass(frozen=True)
 class SourceReader:
-    """Reads finished texts once more, with their source: one pass for all texts of a source.
+    """Computes attention and alignment of finished texts by one more pass over text and source.
 
     Args:
         loaded: the model.
@@ -211,7 +211,7 @@ class SourceReader:
         written: Sequence[Sequence[int]],
         begin: Callable[[Decoder], Continuation],
     ) -> Iterator[tuple[str, SourceFields]]:
-        """Yield every text that was written from one source, and what its record has besides.
+        """Yield each text generated from a source, with the record fields about the source.
 
         Args:
             prompt: the source.
@@ -240,7 +240,7 @@ class SourceReader:
     def look(
         self, prompt: Prompt, ids: Sequence[int], weights: np.ndarray, pieces: Sequence[bytes]
     ) -> AttentionRecord:
-        """Return what is asked for of a text's attention.
+        """Build the attention record of a text from its attention weights.
 
         Args:
             prompt: the source.
@@ -265,13 +265,13 @@ class SourceReader:
         )
 
     def source_pieces(self, prompt: Prompt) -> list[str]:
-        """Return what a source's places are called: its tokens, or the numbers of its vectors."""
+        """Label a source's positions: by its tokens, or by number for vectors."""
         if isinstance(prompt.source_tokens, Vectors):
             return [str(place) for place in range(prompt.places)]
         return self.loaded.source_tokenizer.pieces(prompt.source_tokens)
 
     def look_at(self, pair: tuple[str | Vectors, str], ids: Sequence[int]) -> AttentionRecord:
-        """Return what is asked for of the attention of a target that was given.
+        """Build the attention record of a given target.
 
         Args:
             pair: a source, and the target.
@@ -285,7 +285,7 @@ class SourceReader:
     def words_for_unknown(
         self, source: str, ids: Sequence[int], weights: np.ndarray
     ) -> Iterator[str]:
-        """Yield for each `<unk>` of a text the source word that it reads most.
+        """Yield the most attended source word for each `<unk>` of a text.
 
         The word is all that the target's tokenizer would take as one token, so that a source of
         characters or subwords is not copied in parts. White space and the source's end are not
@@ -305,7 +305,7 @@ LEAST_COVERAGE = float(np.finfo(np.float32).tiny)
 
 
 def check_heads(heads: ChosenHeads, loaded: LoadedModel) -> None:
-    """Refuse a model that has no attention over its source, or not this layer or head.
+    """Raise an error if a model lacks attention to its source, or this layer or head.
 
     Raises:
         UsageError: says what is missing.
@@ -322,7 +322,7 @@ def check_heads(heads: ChosenHeads, loaded: LoadedModel) -> None:
 
 
 class AttentionToSource:
-    """How texts read one source, which is encoded once.
+    """Attention weights of texts over one source, which is encoded once.
 
     Args:
         loaded: the model.
@@ -361,7 +361,7 @@ class AttentionToSource:
 
 
 def coverage_penalty(weights: np.ndarray, beta: float) -> float:
-    """Return beta sum_i log(min(sum_j p_ij, 1)), at most 0 (Wu et al. 2016, equation 14).
+    """Compute beta sum_i log(min(sum_j p_ij, 1)), at most 0 (Wu et al. 2016, equation 14).
 
     Args:
         weights: (T, L), p_ij with target token j in row j and source token i in column i. The
@@ -373,7 +373,7 @@ def coverage_penalty(weights: np.ndarray, beta: float) -> float:
 
 
 def align(weights: np.ndarray) -> list[tuple[int, int]]:
-    """Return for each target token the source token that it reads most, as (source, target).
+    """Align each target token with its most attended source token, as (source, target) pairs.
 
     Args:
         weights: (T, L), without the ends of source and target.
@@ -386,7 +386,7 @@ def align(weights: np.ndarray) -> list[tuple[int, int]]:
 def by_words(
     weights: np.ndarray, target_words: Sequence[int | None], source_words: Sequence[int | None]
 ) -> np.ndarray:
-    """Add up attention between words, (target words, source words).
+    """Sum attention over the tokens of words, giving (target words, source words).
 
     Args:
         weights: (T, L), without the ends of source and target.
@@ -403,18 +403,18 @@ def by_words(
 
 
 def pharaoh(alignment: Sequence[tuple[int, int]]) -> str:
-    """Return an alignment as `i-j` pairs, source before target, both counted from 0."""
+    """Format an alignment as `i-j` pairs, source before target, both counted from 0."""
     return " ".join(f"{place}-{token}" for place, token in alignment)
 
 
 def pieces_of(tokenizer: Tokenizer, text: str) -> list[bytes]:
-    """Return the UTF-8 bytes that each token of a text stands for, those of unknowns as well."""
+    """Tokenize a text into pieces of UTF-8 bytes that keep the text of unknown tokens."""
     raw, ends = text.encode(), tokenizer.byte_ends(text).tolist()
     return [raw[begin:end] for begin, end in pairwise([0, *ends])]
 
 
 def word_numbers(pieces: Sequence[bytes]) -> list[int | None]:
-    """Return for each piece of a text the number of the word that it is in, or begins first.
+    """Number the words of a text; give each piece the number of its (first) word.
 
     Words are what white space separates; None for pieces that are white space, or nothing.
     """
@@ -431,7 +431,7 @@ def word_numbers(pieces: Sequence[bytes]) -> list[int | None]:
 
 
 def whole_words(pieces: Sequence[bytes], words: Sequence[bytes]) -> list[str]:
-    """Return for each piece of a text the words that it is a part of, or that are parts of it.
+    """Find the words that each piece of a text overlaps.
 
     Args:
         pieces: the UTF-8 bytes of the text's pieces.

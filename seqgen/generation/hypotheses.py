@@ -1,4 +1,4 @@
-"""What a search finds: hypotheses, how their lengths are weighed, and the best of them."""
+"""Hypotheses of a search, length normalisation, and the n best list."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from seqgen.settings.generation import BeamOptions, LengthNormKind
 
 @dataclass(frozen=True)
 class LengthNorm:
-    """A hypothesis' score is its log-probability divided by a function of its length.
+    """Length normalisation: a hypothesis' log-probability is divided by a function of its length.
 
     The length L counts the tokens written, EOS included. `avg` divides by L^alpha (alpha 1: the
     mean), `gnmt` by ((5 + L) / 6)^alpha (Wu et al. 2016, equation 14), `none` by 1.
@@ -25,7 +25,7 @@ class LengthNorm:
 
     @classmethod
     def of(cls, options: BeamOptions) -> LengthNorm:
-        """Return how a search weighs lengths."""
+        """Make the length normalisation that search options choose."""
         return cls(options.length_norm, options.alpha)
 
     def __call__(self, length: int) -> float:
@@ -35,7 +35,7 @@ class LengthNorm:
         return (length if self.kind == "avg" else (5 + length) / 6) ** self.alpha
 
     def bound(self, logprob: float, length: int, max_tokens: int) -> float:
-        """Return the best score that a hypothesis of `length` tokens can still reach.
+        """Compute an upper bound on the final score of a hypothesis of `length` tokens.
 
         Its log-probability can only fall, and the divisor is monotonic, so it is largest at the
         next length or at the last.
@@ -45,7 +45,7 @@ class LengthNorm:
 
 @dataclass(slots=True)
 class Hypothesis:
-    """A text that a search considers.
+    """Partial or finished text in a search.
 
     Attributes:
         tokens: the ids written, EOS included.
@@ -70,27 +70,27 @@ class Hypothesis:
 
     @property
     def rank(self) -> tuple[float, tuple[int, ...]]:
-        """What sorts the best first; of equals, that of the smaller tokens."""
+        """Sort key: best score first, ties by smaller tokens."""
         return -(self.score or 0.0), self.tokens
 
 
 class NBest:
-    """The n best finished hypotheses so far, all different."""
+    """List of the n best distinct finished hypotheses."""
 
     def __init__(self, n: int) -> None:
         self.n = n
         self.hypotheses: list[Hypothesis] = []
 
     def add(self, hypothesis: Hypothesis) -> None:
-        """Take a finished hypothesis, if it is among the n best."""
+        """Insert a finished hypothesis if it is among the n best."""
         if all(hypothesis.tokens != other.tokens for other in self.hypotheses):
             self.hypotheses = sorted([*self.hypotheses, hypothesis], key=lambda h: h.rank)[: self.n]
 
     @property
     def full(self) -> bool:
-        """Whether there are n."""
+        """Check whether the list holds n hypotheses."""
         return len(self.hypotheses) == self.n
 
     def beats(self, bound: float) -> bool:
-        """Return whether there are n, and all are better than `bound`."""
+        """Check whether the list is full and every hypothesis scores above `bound`."""
         return self.full and self.hypotheses[-1].score > bound

@@ -1,4 +1,4 @@
-"""The Python API: a trained model that writes, searches and suggests. Nothing here prints."""
+"""The Python API: a trained model with methods to sample, search and suggest. Prints nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Prompts = str | Vectors | Iterable[str | Vectors]
 
 @dataclass(frozen=True)
 class Model:
-    """A trained model, from `seqgen.load`.
+    """Trained model, as loaded by `seqgen.load`.
 
     Every method takes one prompt or several; several may come slowly, and results come as soon
     as they are ready, in order. All of them raise SeqgenError for a prompt that is no text, or has
@@ -39,13 +39,13 @@ class Model:
 
     @property
     def name(self) -> str:
-        """The model's name."""
+        """Name of the model."""
         return self.loaded.stored.name
 
     def sample(
         self, prompts: Prompts = "", *, labels: Sequence[str] = (), **settings: Any
     ) -> Iterator[sample.Sample]:
-        """Write text.
+        """Generate text by sampling.
 
         Args:
             prompts: what to go on from; an empty one is the start of a text. For a model that
@@ -63,18 +63,18 @@ class Model:
     def stream(
         self, prompt: str | Vectors = "", *, labels: Sequence[str] = (), **settings: Any
     ) -> Iterator[str]:
-        """Write one text; yield each piece of it as soon as it is certain; see `sample`."""
+        """Sample one text; yield each piece as soon as it is certain; see `sample`."""
         options = _options(SampleOptions, **settings)
         return sample.stream(self.loaded.with_labels(labels), prompt, options)
 
     def suggest(self, prompts: Prompts, count: int = 10) -> Iterator[explain.Suggestion]:
-        """Yield the `count` likeliest next tokens of each prompt, the likeliest first."""
+        """Yield the `count` most probable next tokens of each prompt, most probable first."""
         return explain.suggest(self.loaded, _several(prompts), count)
 
     def beam_search(
         self, prompts: Prompts = "", *, labels: Sequence[str] = (), **settings: Any
     ) -> Iterator[beam_search.Beam]:
-        """Find the likeliest texts.
+        """Find the most probable texts by beam search.
 
         Args:
             prompts: what to go on from; see `sample`.

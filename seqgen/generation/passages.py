@@ -1,4 +1,4 @@
-"""How a model continues the beginnings of held-out passages, and how they really continue."""
+"""Continuations of held-out passages, generated and real, for comparison."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORD = re.compile(r"\S+")
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """Which passages are continued. Draws are at temperature 1, without filters.
+    """Which held-out passages are continued, and how; sampling is at temperature 1, unfiltered.
 
     Attributes:
         passages: how many, one at least, spread evenly over the text; fewer if it is short.
@@ -42,7 +42,7 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Passage:
-    """A piece of text in two parts: what is read, and how it continues.
+    """Piece of held-out text, split into a prompt and its real continuation.
 
     Attributes:
         prefix: of whole words; empty where a line is too short to be cut.
@@ -56,7 +56,7 @@ class Passage:
 
 
 def find_passages(text: str, documents: Documents, protocol: Protocol) -> list[Passage]:
-    """Return passages of a text: pieces of a stream, or lines cut in the middle.
+    """Cut prompts with real continuations out of a text: from a stream, or from lines.
 
     Raises:
         SeqgenError: the text has no words to go on with.
@@ -98,7 +98,7 @@ def _of_lines(text: str, protocol: Protocol) -> Iterator[Passage]:
 
 
 def go_on(loaded: LoadedModel, passages: Sequence[Passage], protocol: Protocol) -> list[str]:
-    """Return the model's own continuation of every passage.
+    """Generate the model's own continuation of every passage.
 
     What the model does not know in a prefix is read as `<unk>`.
     """

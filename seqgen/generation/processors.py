@@ -36,7 +36,7 @@ MOST_TAKEN = 0.5
 
 
 class History(list):
-    """A row's tokens so far: the prompt's, start symbol included, then those written.
+    """Token history of a row: the prompt with its start symbol, then the generated tokens.
 
     Attributes:
         prompt: how many of them belong to the prompt; in a plain sequence of ids, none.
@@ -50,12 +50,12 @@ class History(list):
 
 
 def written(tokens: Sequence[int]) -> Sequence[int]:
-    """Return the tokens after the prompt."""
+    """Return the generated tokens of a row, without the prompt."""
     return tokens[getattr(tokens, "prompt", 0) :]
 
 
 def leave(log_probs: np.ndarray, removed: np.ndarray) -> np.ndarray:
-    """Remove tokens from (B, V) and normalise; a row that would be empty keeps its argmax.
+    """Remove tokens from (B, V) and renormalise; a row that would be empty keeps its argmax.
 
     Args:
         log_probs: (B, V), normalised.
@@ -69,7 +69,7 @@ def leave(log_probs: np.ndarray, removed: np.ndarray) -> np.ndarray:
 
 
 def normalise_or_end(log_probs: np.ndarray, dead_id: int | None) -> np.ndarray:
-    """Normalise (B, V); a row without any token ends by `dead_id`, or stays so if that is None."""
+    """Renormalise (B, V); an empty row gets the end token `dead_id`, or stays empty for None."""
     empty = np.maximum.reduce(log_probs, -1) == IMPOSSIBLE  # (B,)
     if not empty.any():
         return normalise(log_probs)
@@ -86,7 +86,7 @@ def before_and_after(
     log_probs: np.ndarray,
     outcomes: Processor | None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return log-probabilities (B, V) before and after all processors.
+    """Compute log-probabilities (B, V) before and after all filters.
 
     `outcomes` makes one outcome of several tokens first; see `constraint.TextConstraint.outcomes`.
     """
@@ -97,7 +97,7 @@ def before_and_after(
 
 
 class Checked:
-    """A filter that a setting of `SampleOptions` asks for, whose first field is its value."""
+    """Base class of filters for one setting of `SampleOptions`; the first field is its value."""
 
     name: ClassVar[str]
 
@@ -107,14 +107,14 @@ class Checked:
 
 @dataclass(frozen=True)
 class Forbid:
-    """Never write these tokens: pad, bos, unk; and EOS for streams, newline for lines."""
+    """Never generate these tokens: pad, bos, unk; and EOS for streams, newline for lines."""
 
     name: ClassVar[str] = "forbidden"
     ids: tuple[int, ...]
 
     @cached_property
     def distinct(self) -> np.ndarray:
-        """The ids in int64, each once, since each counts once."""
+        """Distinct ids as int64."""
         return np.array(sorted(set(self.ids)), dtype=np.int64)  # np.unique loads numpy.ma
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
@@ -144,7 +144,7 @@ class Forbid:
 
 @dataclass(frozen=True)
 class Ban:
-    """Never write these sequences of tokens: the token that would complete one is removed.
+    """Never generate these sequences of tokens: removes the token that would complete one.
 
     A sequence may begin in the prompt and be completed in the text.
     """
@@ -157,7 +157,7 @@ class Ban:
 
     @cached_property
     def after(self) -> dict[int, dict[tuple[int, ...], list[int]]]:
-        """The last tokens of the sequences, by those before them, by how many these are."""
+        """Map the prefixes of banned sequences, by length, to the tokens that complete them."""
         found: dict[int, dict[tuple[int, ...], list[int]]] = {}
         for *before, last in self.sequences:
             found.setdefault(len(before), {}).setdefault(tuple(before), []).append(last)
@@ -174,7 +174,7 @@ class Ban:
 
 @dataclass(frozen=True)
 class MinTokens(Checked):
-    """Let no text end before `tokens` tokens are written."""
+    """Prevent a text from ending before `tokens` tokens are generated."""
 
     name: ClassVar[str] = "min-tokens"
     tokens: int
@@ -189,7 +189,7 @@ class MinTokens(Checked):
 
 @dataclass(frozen=True)
 class Force:
-    """Make these the first tokens of every text, whatever their probability."""
+    """Force every text to begin with these tokens, whatever their probability."""
 
     name: ClassVar[str] = "force"
     ids: tuple[int, ...]
@@ -243,7 +243,7 @@ class PresenceAndFrequency:
 
 @dataclass(frozen=True)
 class LogitBias:
-    """Add so many nats to the log-probability of some tokens: a server's clients ask for it."""
+    """Add constants in nats to the log-probabilities of some tokens, as server clients may ask."""
 
     name: ClassVar[str] = "logit-bias"
     ids: tuple[int, ...]
@@ -256,7 +256,7 @@ class LogitBias:
 
 
 def counts(history: Sequence[Sequence[int]], like: np.ndarray, of_prompt: bool) -> np.ndarray:
-    """Return how often each token occurs in each row, (B, V) of `like`'s type.
+    """Count the occurrences of each token in each row, as (B, V) of `like`'s type.
 
     Args:
         history: the rows.
@@ -280,7 +280,7 @@ def _counted(tokens: Sequence[int], size: int, of_prompt: bool) -> np.ndarray:
 
 
 class NgramIndex:
-    """Which tokens have followed each `context` tokens of a row that grows.
+    """Index from `context` tokens to the tokens that followed them in a growing row.
 
     These are known by a hash that moves along the row (Karp and Rabin 1987), so that a token takes
     the same time after any number of others and for any length. Of 32,768 tokens, two different
@@ -300,7 +300,7 @@ class NgramIndex:
         self._after: dict[int, int | set[int]] = {}  # most are followed by one token
 
     def read(self, tokens: Sequence[int]) -> None:
-        """Read those of a row's tokens that are new."""
+        """Add a row's new tokens to the index."""
         for at in range(self._read, len(tokens)):
             token = int(tokens[at])
             moved = self._hash * self.FACTOR + token + 1
@@ -315,7 +315,7 @@ class NgramIndex:
         self._read = len(tokens)
 
     def following(self) -> set[int]:
-        """Return the tokens that have followed what the row ends with."""
+        """Find the tokens that have followed the row's last `context` tokens."""
         return self._found(self._hash)
 
     def _found(self, key: int) -> set[int]:
@@ -326,7 +326,7 @@ class NgramIndex:
 
 @dataclass(frozen=True)
 class NoRepeatNgram(Checked):
-    """Let no sequence of n tokens occur twice in prompt and text (Paulus et al. 2018, 2.5)."""
+    """Prevent n-grams from repeating in prompt and text (Paulus et al. 2018, 2.5)."""
 
     name: ClassVar[str] = "no-repeat-ngram"
     n: int
@@ -338,7 +338,7 @@ class NoRepeatNgram(Checked):
         return leave(log_probs, removed)
 
     def repeated(self, tokens: Sequence[int]) -> set[int]:
-        """Return the tokens that would complete an n-gram for the second time."""
+        """Find the tokens that would repeat an n-gram."""
         kept = getattr(tokens, "kept", {})
         index = kept.get(self)
         if index is None:
@@ -352,7 +352,7 @@ class NoRepeatNgram(Checked):
         return {}
 
     def _of_prompt(self, prompt: tuple[int, ...]) -> NgramIndex:
-        """Return the index of a prompt, which all texts after it share."""
+        """Index a prompt once for all texts that continue it."""
         index = self._prompts.pop(prompt, None)
         if index is None:
             index = NgramIndex(self.n - 1)
@@ -398,12 +398,12 @@ class TopK(Checked):
 
 
 def likeliest(log_probs: np.ndarray) -> np.ndarray:
-    """Return the tokens of (..., V), most probable first; among equals, the smaller id first."""
+    """Sort the tokens of (..., V) by probability, descending; ties by smaller id."""
     return np.argsort(-log_probs, axis=-1, kind="stable")
 
 
 def likeliest_up_to(mass: float, log_probs: np.ndarray) -> np.ndarray:
-    """Return as many columns of `likeliest`, (B, K), as hold at least `mass` in every row.
+    """Take the first columns of `likeliest`, (B, K), until every row holds at least `mass`.
 
     This avoids sorting a large vocabulary for the sake of a few probable tokens.
     """
@@ -440,7 +440,7 @@ class TopP(Checked):
 
 
 def _by_token(order: np.ndarray, removed: np.ndarray, like: np.ndarray) -> np.ndarray:
-    """Return which of all tokens (B, V) are `removed` (B, K), or not in `order` (B, K)."""
+    """Scatter the mask `removed` (B, K) over sorted tokens to token ids (B, V); others are True."""
     of_all = np.ones_like(like, dtype=bool)
     np.put_along_axis(of_all, order, removed, -1)
     return of_all

@@ -1,4 +1,4 @@
-"""Prompts on their way to a model, in batches, as ids; and what records say of their texts."""
+"""Prompts and sources as ids, in batches; record fields of texts that have a source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt, its number, and its ids with what stands before them.
+    """Prompt or source with its number, and its ids including start tokens.
 
     What a model that writes from sources is prompted with is a source: `text` is then empty, and
     `tokens` is the start symbol alone.
@@ -48,27 +48,27 @@ class Prompt:
 
     @property
     def of_source(self) -> SourceFields | None:
-        """What records of a model with sources have besides; None for a model of text."""
+        """Record fields about the source; None for a text model."""
         if self.source is None:
             return None
         return SourceFields(source=str(self.source), source_unknown=self.source_unknown)
 
     @property
     def places(self) -> int:
-        """How many tokens or vectors the source has, its beginning and end not counted."""
+        """Number of tokens or vectors in the source, without begin and end tokens."""
         if isinstance(self.source_tokens, Vectors):
             return len(self.source_tokens.values)
         return len(self.source_tokens) - self.source_begin - 1
 
     @property
     def content(self) -> slice:
-        """Where the source stands among what the model reads."""
+        """Slice of the source's positions without begin and end tokens."""
         return slice(self.source_begin, self.source_begin + self.places)
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Prompts that are the lines of one text, such as standard input: problems name the line."""
+    """Prompts that are lines of one text, such as standard input; errors name the line."""
 
     source: str
     lines: Iterable[str]
@@ -80,7 +80,7 @@ class Lines:
 def batches(
     loaded: LoadedModel, prompts: Iterable[str | Vectors], size: int
 ) -> Iterator[list[Prompt]]:
-    """Yield prompts, up to `size` at a time: those that are there, without waiting for more.
+    """Yield batches of up to `size` prompts, of those available without waiting.
 
     Raises:
         SeqgenError: a prompt is no text, or has something the model does not know; says what
@@ -106,7 +106,7 @@ def batches(
 
 
 def read_prompt(loaded: LoadedModel, index: int, text: str | Vectors) -> Prompt:
-    """Return a prompt, or a source for a model that writes from those, as ids or vectors."""
+    """Encode a prompt, or a source, as ids or vectors."""
     start = loaded.framing.start
     tokenizer = loaded.source_tokenizer if loaded.conditioning.is_source else None
     if isinstance(text, Vectors):
@@ -120,12 +120,12 @@ def read_prompt(loaded: LoadedModel, index: int, text: str | Vectors) -> Prompt:
 
 
 def unknown_in_source(loaded: LoadedModel, source: str | Vectors) -> int:
-    """Return how many tokens of a source the model does not know; 0 for a model of text."""
+    """Count the unknown tokens of a source; 0 for a text model."""
     return read_prompt(loaded, 0, source).source_unknown
 
 
 def opening(loaded: LoadedModel, batch: Sequence[Prompt]) -> tuple[Opens | None, list[int]]:
-    """Return a function that opens states for sources, and the handle of each prompt's source.
+    """Encode the sources of a batch; return a function that opens states, and each prompt's handle.
 
     None for a model of text, whose handles mean nothing; with labels, all texts have the same.
 
@@ -136,7 +136,7 @@ def opening(loaded: LoadedModel, batch: Sequence[Prompt]) -> tuple[Opens | None,
 
 
 def _as_read(loaded: LoadedModel, text: str, line: bool) -> str:
-    """Return a prompt with the newlines that the model was trained on; a line has lost its own."""
+    """Normalise a prompt's newlines as in training; lines get none at the end."""
     if loaded.data.newlines != "lf" or "\r" not in text:
         return text
     return (text + "\n").replace("\r\n", "\n")[:-1] if line else text.replace("\r\n", "\n")
@@ -145,7 +145,7 @@ def _as_read(loaded: LoadedModel, text: str, line: bool) -> str:
 def _too_long(
     loaded: LoadedModel, prompt: Prompt, prompts: Iterable[str | Vectors]
 ) -> SeqgenError | None:
-    """Return what to say of a source that the model has no positions for."""
+    """Describe the error of a source longer than the model's positions."""
     most = loaded.model.source_window
     if most is None:
         return None
@@ -190,7 +190,7 @@ def _problem(
 
 
 def first_unknown(loaded: LoadedModel, text: str) -> tuple[str, int, int] | None:
-    """Return the first thing in a text that the model does not know, its line and its column."""
+    """Find the first unknown token of a text, with its line and column."""
     unknown = loaded.tokenizer.first_unknown(text)
     if unknown is None:
         return None
@@ -200,13 +200,13 @@ def first_unknown(loaded: LoadedModel, text: str) -> tuple[str, int, int] | None
 
 @dataclass(frozen=True)
 class _End:
-    """What comes after the last item: the error that ended the reading, if one did."""
+    """Sentinel at the end of the queue, with the exception that ended the reading, if any."""
 
     error: BaseException | None = None
 
 
 def ready(items: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Yield lists of up to `size` items: those that are there, without waiting for more.
+    """Yield lists of up to `size` items, of those available without waiting for more.
 
     A sequence is there at once. Anything else is read ahead in a thread, by a bounded amount,
     and no further once the caller has stopped.
@@ -238,7 +238,7 @@ def ready(items: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def _read_ahead(items: Iterable[str], waiting: queue.Queue, closed: threading.Event) -> None:
-    """Put every item, then the end, unless `closed` is set before."""
+    """Put all items and a sentinel into the queue, until `closed` is set."""
     try:
         for item in items:
             waiting.put(item)
@@ -256,7 +256,7 @@ DIGITS = 6
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionRecord:
-    """What a text read of its source.
+    """Attention weights and alignment of a text to its source.
 
     Attributes:
         attention: (layers, heads, T, L), by all layers and heads; None if it is not asked for.
@@ -271,7 +271,7 @@ class AttentionRecord:
     alignment: str | None
 
     def keys(self) -> dict[str, Any]:
-        """Return its part of a record, in order, as JSON can hold it."""
+        """Return the fields about attention as JSON types."""
         keys: dict[str, Any] = {}
         if self.attention is not None:
             keys["attention"] = self.attention.astype(np.float64).round(DIGITS).tolist()
@@ -284,7 +284,7 @@ class AttentionRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceFields:
-    """What a record has besides when its text is written from a source; `prompt` is then empty.
+    """Record fields of a text with a source; the field `prompt` is then empty.
 
     Attributes:
         source: what the text is written from.
@@ -297,29 +297,29 @@ class SourceFields:
     look: AttentionRecord | None = None
 
     def keys(self) -> dict[str, Any]:
-        """Return its part of a record, in order, as JSON can hold it."""
+        """Return the fields about the source as JSON types."""
         of_source = {"source": self.source, "source_unknown": self.source_unknown}
         return of_source if self.look is None else {**of_source, **self.look.keys()}
 
 
 class Written(ShortRepr):
-    """A dataclass of a text's figures, which may have an `SourceFields`, or a label."""
+    """Base class of text records, with optional source fields and label."""
 
     of_source: SourceFields | None
     label: str | None
 
     @property
     def look(self) -> AttentionRecord | None:
-        """What the text read of its source, if that is asked for."""
+        """Attention of the text to its source, or None."""
         return None if self.of_source is None else self.of_source.look
 
     @property
     def alignment(self) -> str | None:
-        """Which source tokens its tokens read most, if that is asked for."""
+        """Alignment of the text with its source, or None."""
         return None if self.look is None else self.look.alignment
 
     def record(self) -> dict[str, Any]:
-        """Return the keys of `--json`, in order: its own, then those of its source."""
+        """Return the `--json` fields in order: the record's own, then those of the source."""
         optional = ("label", "missing")
         names = [field.name for field in dataclasses.fields(self)]
         keys = {name: getattr(self, name) for name in names if name not in ("of_source", *optional)}

@@ -1,4 +1,4 @@
-"""Writing text with a trained model."""
+"""Sampling text from a trained model."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ QUICK_ROWS = 256
 
 
 def filters(options: SampleOptions) -> list[Processor]:
-    """Return the filters asked for that need no tokenizer, in the order they apply in."""
+    """Make the sampling filters that the options request, in order of application."""
     presence, frequency = options.presence_penalty, options.frequency_penalty
     ngram, penalty = options.no_repeat_ngram, options.repetition_penalty
     processors: list[Processor | None] = [
@@ -67,7 +67,7 @@ def filters(options: SampleOptions) -> list[Processor]:
 
 @dataclass(frozen=True, repr=False)
 class Sample(Written):
-    """A text, and what `seqgen sample --json` says of it; see `Written.record`.
+    """Record of one text from `seqgen sample --json`; see `Written.record`.
 
     `seed` is None where nothing is drawn.
     """
@@ -87,7 +87,7 @@ class Sample(Written):
 
 @dataclass(frozen=True)
 class Writer(Generator):
-    """A model and the options it writes with.
+    """Sampler: a loaded model with its sampling options.
 
     Raises:
         UsageError: it cannot do what is asked of it.
@@ -100,14 +100,14 @@ class Writer(Generator):
 
     @cached_property_without_lock
     def ends(self) -> Mapping[int, str]:
-        """The tokens that end a text, and why each does."""
+        """Finish reasons by end token."""
         form, stops = self.constraint, self.loaded.framing.stops
         reasons = reasons_of(stops) if form is None else form.reasons
         return reasons | ({self.dead_id: DEAD_END} if self.added_filters else {})
 
     @cached_property_without_lock
     def processors(self) -> list[Processor]:
-        """Every filter in order, first the one for tokens that are never written."""
+        """All filters in order, beginning with tokens that are never generated."""
         options, processors = self.options, [self.possible]
         if options.ban:
             known = [t for t in options.ban if self.loaded.tokenizer.first_unknown(t) is None]
@@ -116,28 +116,28 @@ class Writer(Generator):
 
     @property
     def batch_size(self) -> int:
-        """How many texts are written side by side."""
+        """Number of texts generated in one batch."""
         quick = self.loaded.model.drawer and SamplingPolicy(self.processors, self.choose).is_plain
         return max(self.options.batch_size, QUICK_ROWS if quick else 1)
 
     @property
     def choose(self) -> Choose:
-        """What picks a token from log-probabilities."""
+        """Function that picks a token from log-probabilities."""
         return greedy if self.options.greedy else CounterDraw(self.options.seed)
 
     def row(self, prompt: Prompt, sample: int, handle: int) -> Row:
-        """Lay out one of the texts to write after a prompt."""
+        """Describe one of the texts to generate after a prompt."""
         return Row(prompt.index, sample, prompt.tokens, handle, self.limit(prompt))
 
     @property
     def each(self) -> int:
-        """How many texts are written after a prompt, with those that are not kept."""
+        """Number of texts generated per prompt, including candidates that are discarded."""
         return self.options.num_samples * self.options.candidates
 
     def batches(
         self, prompts: Iterable[str | Vectors], size: int
     ) -> Iterator[tuple[list[Prompt], Iterator[Row], Opens | None]]:
-        """Read prompts, up to `size` at a time, and lay out a row for each text after them.
+        """Read prompts in batches of up to `size`, and describe the texts to generate for each.
 
         Yields:
             The prompts, their rows in order, and what opens states for the rows' handles.
@@ -152,11 +152,11 @@ class Writer(Generator):
             yield batch, rows, opens
 
     def begin(self, row: Row) -> Continuation:
-        """Begin a text after its prompt."""
+        """Start an empty text after a row's prompt."""
         return self.open(row, decoder_of(self.loaded, row.tokens))
 
     def open(self, row: Row, decoder: Decoder) -> Continuation:
-        """Begin a text, whose tokens `decoder` turns into characters."""
+        """Start an empty text decoded by `decoder`."""
         options = self.options
         limit = options.max_tokens if row.max_tokens is None else row.max_tokens
         return begin_continuation(
@@ -165,18 +165,18 @@ class Writer(Generator):
 
     @cached_property
     def name(self) -> str:
-        """The model's name."""
+        """Name of the model."""
         return self.loaded.stored.name
 
     @cached_property
     def weights(self) -> dict[Row, float]:
-        """The log of the probability that masks have kept, of each text."""
+        """Log importance weight of each unfinished text: the mass that masks have kept."""
         return {}
 
     def weigh(
         self, rows: Sequence[Row], _: int, stages: Sequence[np.ndarray], chosen: Sequence[int]
     ) -> None:
-        """Add what a step has kept to the weight of each text."""
+        """Add the log mass kept by the masks of one step to each text's weight."""
         for number, (row, token) in enumerate(zip(rows, chosen, strict=True)):
             kept = float(stages[0][number, token]) - float(stages[-1][number, token])
             if token == self.constraint.dead_id:
@@ -184,7 +184,7 @@ class Writer(Generator):
             self.weights[row] = self.weights.get(row, 0.0) + kept
 
     def record(self, prompt: Prompt, row: Row, text: Continuation) -> Sample:
-        """Return the record of a finished text."""
+        """Make the record of a finished text."""
         written, of_source = text.text, None
         if prompt.source is not None:
             reader = SourceReader(self.loaded, self.options.of_source)
@@ -207,7 +207,7 @@ class Writer(Generator):
     def steps(
         self, rows: Sequence[Row], watch: Watch | None = None, opens: Opens | None = None
     ) -> Iterator[text_batch.Step]:
-        """Write `rows` side by side; yield every token."""
+        """Generate texts in one batch; yield every token."""
         return text_batch.sample(
             self.loaded.model,
             rows,
@@ -221,7 +221,7 @@ class Writer(Generator):
 
 
 def stream(loaded: LoadedModel, prompt: str | Vectors, options: SampleOptions) -> Iterator[str]:
-    """Write one text; yield each piece of it as soon as it is certain.
+    """Sample one text; yield each piece as soon as it is certain.
 
     The best of several is certain only when all are written, and what stands for an unknown
     token when the whole text is.
@@ -242,7 +242,7 @@ def stream(loaded: LoadedModel, prompt: str | Vectors, options: SampleOptions) -
 def sample(
     loaded: LoadedModel, prompts: Iterable[str | Vectors], options: SampleOptions
 ) -> Iterator[Sample]:
-    """Write `options.num_samples` texts for each prompt; yield them in order.
+    """Sample `options.num_samples` texts for each prompt; yield them in order.
 
     Prompts may come slowly: a batch takes those that are there and never waits to fill.
 
@@ -261,7 +261,7 @@ def sample(
 def finished(
     writer: Writer, rows: Iterable[Row], opens: Opens | None = None
 ) -> Iterator[tuple[Row, Continuation]]:
-    """Write rows, a batch at a time; yield a text when it and all before it are finished.
+    """Generate texts in batches; yield finished ones in order.
 
     There may be many millions of rows: only those of one batch are in memory.
     """
@@ -283,7 +283,7 @@ def finished(
 def _best(
     texts: Iterable[tuple[Row, Continuation]], options: SampleOptions
 ) -> Iterator[tuple[Row, Continuation]]:
-    """Of every `best_of` texts in a row yield the likeliest by token; of equals the first."""
+    """Yield the most probable text, per token, of every `best_of` consecutive ones."""
     texts = iter(texts)
     for first in texts:
         group = chain(
@@ -295,7 +295,7 @@ def _best(
 def _resampled(
     texts: Iterable[tuple[Row, Continuation]], options: SampleOptions
 ) -> Iterator[tuple[Row, Continuation]]:
-    """Of every `resampled` texts in a row draw one by their weights: the masses that were kept."""
+    """Draw one of every `resampled` consecutive texts by importance weight, the mass kept."""
     texts = iter(texts)
     for first in texts:
         group = [first, *islice(texts, options.resampled - 1)]
@@ -308,7 +308,7 @@ def _resampled(
 
 
 def fixed_sample(loaded: LoadedModel, prompt: str | Vectors = "", tokens: int = 160) -> str:
-    """Return a text that the model writes now, always from the same prompt and draws."""
+    """Sample a text from a fixed prompt and seed, to show training progress."""
     if loaded.labels is not None:
         loaded = loaded.with_labels(loaded.labels.names[:1])
     options = SampleOptions(seed=0, temperature=0.8, max_tokens=tokens)
@@ -316,6 +316,6 @@ def fixed_sample(loaded: LoadedModel, prompt: str | Vectors = "", tokens: int = 
 
 
 def texts_of(loaded: LoadedModel) -> list[str]:
-    """Return 16 texts that a model writes from the start of a text, always the same."""
+    """Sample 16 texts from the start of a text, with a fixed seed."""
     options = SampleOptions(num_samples=16, max_tokens=200, seed=0)
     return [record.text for record in sample(loaded, [""], options)]

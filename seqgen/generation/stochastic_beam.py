@@ -1,4 +1,4 @@
-"""A beam whose hypotheses are a sample: stochastic beam search."""
+"""Stochastic beam search, whose hypotheses are a sample without replacement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class StochasticGroup(Group):
-    """Top-k by Gumbel noise: a sample of whole texts without replacement (Kool et al. 2019).
+    """Beam that samples whole texts without replacement by Gumbel top-k (Kool et al. 2019).
 
     A hypothesis' perturbed log-probability is that of the best text it leads to; finished ones
     keep their places in the beam until all are.
@@ -74,14 +74,14 @@ class StochasticGroup(Group):
 
 
 def gumbel(digests: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """Return standard Gumbel noise for each token after each prefix, computed by hashing."""
+    """Compute standard Gumbel noise for each token after each prefix, by hashing."""
     bits = absorb(digests, tokens) >> np.uint64(11)
     uniform = (bits.astype(np.float64) + 0.5) * 2.0**-53  # in (0, 1)
     return -np.log(-np.log(uniform))
 
 
 def conditioned(perturbed: np.ndarray, maxima: np.ndarray) -> np.ndarray:
-    """Return Gumbel variables (R, V) given that the largest of each row is `maxima` (R, 1).
+    """Condition Gumbel variables (R, V) on row maxima `maxima` (R, 1).
 
     Kool et al. (2019), appendix B.3, which is exact and does not overflow.
     """

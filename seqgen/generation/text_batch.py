@@ -1,4 +1,4 @@
-"""Sampling: many prompts, many samples of each, in one batch, each as if it were alone."""
+"""Batched sampling: each text gets the same tokens as if it were alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """One text to be written.
+    """Text to generate: its prompt, sample number and source.
 
     Attributes:
         prompt: the prompt's number i, which the draws depend on.
@@ -43,7 +43,7 @@ class Row:
 
 
 class Step(NamedTuple):
-    """What one token added to one text."""
+    """One token added to one text."""
 
     row: Row
     text: str
@@ -62,7 +62,7 @@ Watch = Callable[[Sequence[Row], int, Sequence[np.ndarray], Sequence[int]], None
 
 @dataclass(frozen=True, eq=False)
 class SamplingPolicy:
-    """How some texts are written.
+    """Filters, token choice and callbacks for a batch of texts.
 
     Attributes:
         processors: applied in this order at every step.
@@ -78,21 +78,21 @@ class SamplingPolicy:
 
     @cached_property
     def alike(self) -> object:
-        """What is equal for manners whose texts are drawn together, with a seed and step each."""
+        """Key that is equal for policies whose texts can be drawn in one call."""
         seeded = isinstance(self.choose, CounterDraw)
         apart = self.watch is not None or self.outcomes is not None or not seeded
         return id(self) if apart else tuple(self.processors)
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether tokens are drawn from the model's own distribution, but for a few of them."""
+        """Check whether tokens come from the model's distribution, except forbidden ones."""
         only_forbidden = [type(processor) for processor in self.processors] == [Forbid]
         unwatched = self.watch is None and self.outcomes is None
         return only_forbidden and unwatched and isinstance(self.choose, CounterDraw)
 
 
 class BatchText:
-    """One text in a batch.
+    """Text in a batch: its continuation, history and policy.
 
     Attributes:
         row: what identifies it.
@@ -111,12 +111,12 @@ class BatchText:
 
     @property
     def step(self) -> int:
-        """How many tokens have been drawn."""
+        """Number of tokens drawn."""
         return len(self.history) - self.history.prompt
 
 
 class TextBatch:
-    """Texts that are written side by side, and may join and leave at any step.
+    """Batch of texts that may join and leave at any step.
 
     `draw` and `read` take turns; texts join before a `draw`.
 
@@ -134,7 +134,7 @@ class TextBatch:
 
     @without_gradients
     def join(self, texts: Sequence[BatchText], opens: Opens | None = None) -> None:
-        """Read the prompts of some texts, and write these from now on.
+        """Read the prompts of new texts and add the texts to the batch.
 
         Args:
             texts: none of them finished.
@@ -148,13 +148,13 @@ class TextBatch:
 
     @without_gradients
     def last_read(self) -> tuple[np.ndarray | None, State]:
-        """Return the logits and the state after the one prompt of the texts that joined last."""
+        """Copy the logits and state after the single prompt of the texts added last."""
         logits, state = self._parts[-1]
         return _rows_of(logits, [0]), state.copy().select([0]).copy()
 
     @without_gradients
     def join_after(self, texts: Sequence[BatchText], read: tuple[np.ndarray | None, State]) -> None:
-        """Write some texts whose prompt has been read; see `last_read`."""
+        """Add texts whose prompt was already read; see `last_read`."""
         logits, state = read
         rows = [0] * len(texts)
         self._parts.append((_rows_of(logits, rows), state.copy().select(rows)))
@@ -162,7 +162,7 @@ class TextBatch:
 
     @without_gradients
     def split(self, texts: Collection[BatchText]) -> TextBatch:
-        """Move some texts to a batch of their own, before a `draw`."""
+        """Move some texts to a new batch, before a `draw`."""
         other, moved = TextBatch(self.model), {id(text) for text in texts}
         leaves = [place for place, text in enumerate(self.texts) if id(text) in moved]
         stays = [place for place, text in enumerate(self.texts) if id(text) not in moved]
@@ -179,7 +179,7 @@ class TextBatch:
         return other
 
     def merge(self, other: TextBatch) -> None:
-        """Take all texts of another batch, before a `draw`."""
+        """Move all texts of another batch into this one, before a `draw`."""
         other._give_all(self)
 
     def _give_all(self, other: TextBatch) -> TextBatch:
@@ -198,7 +198,7 @@ class TextBatch:
         return [step for places in self._written_alike() for step in self._draw_alike(places)]
 
     def _draw_alike(self, places: Sequence[int]) -> list[Step]:
-        """Draw the next token of the texts in some places, which are written alike."""
+        """Draw the next token of the texts at some places, which share a policy."""
         texts, steps = [self.texts[place] for place in places], []
         try:
             drawn = self._drawn(texts, *self._rows(places))
@@ -221,7 +221,7 @@ class TextBatch:
         return steps
 
     def _rows(self, places: Sequence[int]) -> tuple[np.ndarray | None, State]:
-        """Return the logits and, for a drawer, the states of the texts in some places."""
+        """Select the logits and, with a drawer, the states of the texts at some places."""
         ((logits, state),) = self._parts
         if len(places) == len(self.texts):
             return logits, state
@@ -240,7 +240,7 @@ class TextBatch:
         self._parts = [(joined, type(states[0]).cat(states))]
 
     def _written_alike(self) -> list[Sequence[int]]:
-        """Return the places of texts that are written alike."""
+        """Group the places of texts whose policies can be drawn in one call."""
         first = self.texts[0].manner
         if all(text.manner is first for text in self.texts):
             return [range(len(self.texts))]
@@ -250,13 +250,13 @@ class TextBatch:
         return [*alike.values()]
 
     def _own(self, logits: np.ndarray) -> np.ndarray:
-        """Return the model's own log-probabilities (B, V)."""
+        """Compute the model's unfiltered log-probabilities (B, V)."""
         return require_numbers(logits if self.model.normalised else normalise(logits))
 
     def _drawn(
         self, texts: Sequence[BatchText], logits: np.ndarray | None, state: State
     ) -> tuple[list[int], list[float]]:
-        """Return the next tokens of texts that are written alike, and their log-probabilities.
+        """Draw the next tokens of texts that share a policy, with their log-probabilities.
 
         Rows (V) are computed only where they are needed.
         """
@@ -277,12 +277,12 @@ class TextBatch:
         return tokens, log_probs
 
     def _can_draw(self, logits: np.ndarray) -> bool:
-        """Return whether the compiled library draws from logits."""
+        """Check whether the compiled library can draw from these logits."""
         return logits.dtype == np.float32 and not self.model.normalised and library() is not None
 
     @without_gradients
     def read(self) -> None:
-        """Let finished and dropped texts go; have the model read what was drawn for the others."""
+        """Remove finished and dropped texts; feed the drawn tokens of the others to the model."""
         unfinished = [
             place
             for place, text in enumerate(self.texts)
@@ -303,12 +303,12 @@ def _rows_of(logits: np.ndarray | None, places: Sequence[int]) -> np.ndarray | N
 
 
 def _identities(texts: Sequence[BatchText]) -> list[tuple[int, int]]:
-    """Return what each text's draws depend on beside seed and step."""
+    """List (prompt, sample) of each text, which the random draw depends on."""
     return [(text.row.prompt, text.row.sample) for text in texts]
 
 
 def _draws_of(texts: Sequence[BatchText]) -> tuple[Choose, int | np.ndarray]:
-    """Return what picks the next token of texts that are written alike, and at which step."""
+    """Return the token chooser and step numbers for texts that share a policy."""
     manner, step = texts[0].manner, texts[0].step
     seeded = isinstance(manner.choose, CounterDraw)
     if seeded and any(text.manner is not manner or text.step != step for text in texts):
@@ -318,7 +318,7 @@ def _draws_of(texts: Sequence[BatchText]) -> tuple[Choose, int | np.ndarray]:
 
 
 def _choose(texts: Sequence[BatchText], log_probs: np.ndarray) -> tuple[list[int], list[float]]:
-    """Choose the next token of texts that are written alike, and return its log-probability."""
+    """Choose the next token of texts that share a policy; return tokens and log-probabilities."""
     manner, histories = texts[0].manner, [text.history for text in texts]
     if manner.outcomes is not None:
         log_probs = manner.outcomes(histories, log_probs)
@@ -342,7 +342,7 @@ def sample(
     opens: Opens | None = None,
     outcomes: Processor | None = None,
 ) -> Iterator[Step]:
-    """Write all rows side by side; a finished row is removed from the batch.
+    """Generate all rows in one batch; finished rows are removed from it.
 
     Args:
         model: in evaluation mode.
@@ -372,7 +372,7 @@ def sample(
 
 
 def without_sources(model: InferenceModel) -> Opens:
-    """Return what opens the states of a model that writes from no source."""
+    """Make a function that opens fresh states of a text model."""
     return lambda handles: model.start(len(handles))
 
 
@@ -383,7 +383,7 @@ def prefill(
     opens: Opens | None = None,
     handles: Sequence[int] | None = None,
 ) -> tuple[np.ndarray, State]:
-    """Read every prompt once, and return logits (B, V) and state.
+    """Read every distinct prompt once, and return logits (B, V) and state.
 
     Those of equal length are read together, or all where the model does that. Prompts are never
     padded, since their state is used again. Rows with the same prompt and the same source are read
@@ -424,5 +424,5 @@ def prefill(
 
 
 def _length(key: tuple[int, tuple[int, ...]]) -> int:
-    """Return the number of ids in the prompt of a (handle, prompt) pair."""
+    """Return the prompt length of a (handle, prompt) pair."""
     return len(key[1])

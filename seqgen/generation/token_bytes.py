@@ -1,4 +1,4 @@
-"""What each token adds to a text, in bytes; and tokens without text, which end it."""
+"""Bytes that each token adds to a text; textless tokens that end texts of a given form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NEVER_IN_UTF8 = frozenset({0xC0, 0xC1, *range(0xF5, 0x100)})
 
 @functools.lru_cache(maxsize=16)
 def end_and_dead_end(tokenizer: Tokenizer) -> tuple[int, int]:
-    """Return two tokens without text: for the end of a text, and for one that cannot go on.
+    """Choose two textless tokens: one ends a text, the other marks a dead end.
 
     A tokenizer from elsewhere may have one such token, as GPT-2's has, or none. The bytes of which
     no text consists, which tokenizers over bytes have as well, take the missing one's place.
@@ -43,7 +43,7 @@ def end_and_dead_end(tokenizer: Tokenizer) -> tuple[int, int]:
 
 
 def _unwritable(tokenizer: Tokenizer, reserved: Container[int]) -> Iterator[int]:
-    """Yield the tokens whose bytes are in no text."""
+    """Yield the tokens whose bytes never occur in UTF-8."""
     for token in range(tokenizer.vocab_size):
         if token not in reserved and not NEVER_IN_UTF8.isdisjoint(
             tokenizer.text_bytes(np.array([token]))
@@ -54,7 +54,7 @@ def _unwritable(tokenizer: Tokenizer, reserved: Container[int]) -> Iterator[int]
 def bytes_within_and_first(
     tokenizer: Tokenizer, excluded: Collection[int | None], backward: bool
 ) -> list[dict[int, bytes]]:
-    """Return the bytes of each token but those excluded, within a line and at its beginning."""
+    """Compute each token's bytes within a line and at its beginning, as two mappings."""
     known = [i for i in range(tokenizer.vocab_size) if i not in excluded]
     inside = next((i for i in known if tokenizer.decode([i]).strip()), known[0])
     return [dict(_bytes(tokenizer, known, past, backward)) for past in ((inside,), ())]
@@ -63,7 +63,7 @@ def bytes_within_and_first(
 def _bytes(
     tokenizer: Tokenizer, ids: list[int], history: tuple[int, ...], backward: bool
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield tokens and the bytes that each adds to a text after the tokens of `history`."""
+    """Yield tokens with the bytes that each adds after the tokens of `history`."""
     escapes = isinstance(tokenizer, SentencepieceTokenizer) and tokenizer.lossless
     for token in ids:
         raw = tokenizer.text_bytes(np.array([token]))

@@ -1,4 +1,4 @@
-"""The compiled library: compiled from `kernels.c` where there is a compiler, and loaded.
+"""Compiling and loading of the C library from `kernels.c`, if there is a compiler.
 
 A build of the package compiles it (`hatch_build.py`), and so does `python -m
 seqgen.engines.native.library`, once for each level of processor. It imports nothing of the
@@ -52,12 +52,12 @@ outdated: list[Path] = []
 
 
 def mark_of(source: Path) -> int:
-    """Return a number that differs for other sources; a library knows that of its own."""
+    """Compute a checksum of the C source, which the library stores, to detect changes."""
     return zlib.crc32(source.read_bytes())
 
 
 def compiler() -> list[str] | None:
-    """Return the command of a C compiler: $CC's, Python's own, or one that is there."""
+    """Find a C compiler command: $CC, Python's own, or a common one."""
     for name in (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang"):
         command = shlex.split(name or "")
         if command and shutil.which(command[0]):
@@ -66,7 +66,7 @@ def compiler() -> list[str] | None:
 
 
 def compile_all() -> list[Path]:
-    """Compile the kernels where they lie for all levels that the compiler knows, and return them.
+    """Compile the kernels for all instruction-set levels that the compiler supports.
 
     Raises:
         OSError: there is no compiler, or it fails at every level.
@@ -85,7 +85,7 @@ def compile_all() -> list[Path]:
 
 
 def compile_kernels(target: Path, level: Sequence[str], options: Sequence[str] = OPTIMISED) -> None:
-    """Compile the kernels.
+    """Compile the kernels for one instruction-set level.
 
     Args:
         target: the library to be written.
@@ -112,7 +112,7 @@ def compile_kernels(target: Path, level: Sequence[str], options: Sequence[str] =
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """Return the compiled library; None where there is none of this source for this processor."""
+    """Load the compiled library; None if there is no current one for this processor."""
     named = os.environ.get(VARIABLE)
     if named == "0":
         return None
@@ -159,7 +159,7 @@ def _opened(path: Path) -> ctypes.CDLL | None:
 
 
 def address(x: np.ndarray) -> int:
-    """Return where an array's numbers begin; `x.ctypes` takes a microsecond."""
+    """Return the memory address of an array, faster than `x.ctypes`."""
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(x))
     except (TypeError, ValueError):  # read only, empty, or not in one piece
@@ -167,7 +167,7 @@ def address(x: np.ndarray) -> int:
 
 
 def use_threads() -> None:
-    """Have the library compute with as many threads as the environment now says."""
+    """Set the library's number of threads from the environment."""
     if (found := library()) is not None:
         found.use_threads(_threads())
 

@@ -1,4 +1,4 @@
-"""Linear maps by the compiled library, which must be there."""
+"""Linear maps that call the compiled library."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _block, _lock = np.empty(0, np.uint8), threading.Lock()
 
 
 class _Map(ctypes.Structure):
-    """`map` of the library."""
+    """Ctypes struct `map` of the library."""
 
     _fields_: ClassVar = [
         *((name, ctypes.c_int64) for name in ("outputs", "inputs")),
@@ -29,7 +29,7 @@ class _Map(ctypes.Structure):
 
 
 class NativeMap:
-    """W x + b (B, O) of x (B, I), in float32, for weights that do not change.
+    """Linear map W x + b (B, O) in float32 by the compiled library, for fixed weights.
 
     Args:
         weight: W (O, I).
@@ -88,7 +88,7 @@ class NativeMap:
 
 
 class NativeInt8Map(NativeMap):
-    """The same by whole numbers; see `quantized.Int8Map`.
+    """Linear map with int8 weights by the compiled library; see `quantized.Int8Map`.
 
     Args:
         whole: W (O, I), int8 from -127 to 127.
@@ -111,7 +111,7 @@ class NativeInt8Map(NativeMap):
 
 
 class NativeInt4Map(NativeMap):
-    """The same by whole numbers of 4 bits; see `quantized.Int4Map`.
+    """Linear map with int4 weights by the compiled library; see `quantized.Int4Map`.
 
     Args:
         whole: W (O, I), from -8 to 7.
@@ -135,7 +135,7 @@ class NativeInt4Map(NativeMap):
 
 
 def _in_panels(weight: np.ndarray, panel: int) -> np.ndarray:
-    """Return W (O, I) as (O / panel, panel, I), filled up with zeros."""
+    """Rearrange W (O, I) as (O / panel, panel, I), padded with zeros."""
     outputs, inputs = weight.shape
     wide = np.zeros((-(-outputs // panel), panel, inputs), weight.dtype)
     wide.reshape(-1, inputs)[:outputs] = weight
@@ -143,7 +143,7 @@ def _in_panels(weight: np.ndarray, panel: int) -> np.ndarray:
 
 
 def _filled(x: np.ndarray | None, panel: int, size: int) -> np.ndarray:
-    """Return a vector, or zeros for none, in float32 and filled up with zeros."""
+    """Pad a vector, or zeros for None, in float32 to a multiple of the panel size."""
     wide = np.zeros(size + -size % panel, np.float32)
     if x is not None:
         wide[:size] = x
@@ -151,7 +151,7 @@ def _filled(x: np.ndarray | None, panel: int, size: int) -> np.ndarray:
 
 
 def _in_large_pages(x: np.ndarray) -> np.ndarray:
-    """Return a copy of x in one piece, which begins with a line of the cache.
+    """Copy x to contiguous memory aligned to a cache line, in large pages.
 
     Several share a block of memory, for which Linux is asked for pages of 2 MB. In those the
     processor finds its way faster, and reads ahead beyond the borders of small pages.

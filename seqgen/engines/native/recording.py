@@ -1,4 +1,4 @@
-"""Steps over arrays as programs, which the compiled library runs in one call.
+"""Tracing of NumPy equations into programs that the compiled library runs in one call.
 
 An equation is run once over `Recorded` arrays, which compute nothing but remember what is asked of
 them. It acts on each row of its inputs by itself, so it is recorded for one row and run for any
@@ -43,11 +43,11 @@ MOST_PARTS = 16
 
 
 class Unrecordable(Exception):  # noqa: N818
-    """What was asked of a recorded array has no place in a program."""
+    """Raised when an operation on a recorded array cannot be part of a program."""
 
 
 class Recorded(np.ndarray):
-    """An array (1, ...) of one row, of which views are taken as of any; numbers it has none."""
+    """Tracer array (1, ...) of one row: has shape and views, but no values."""
 
     recording: Recording
 
@@ -74,7 +74,7 @@ class Recorded(np.ndarray):
 
 
 class Recording:
-    """What has been asked of recorded arrays so far."""
+    """Trace of the operations on recorded arrays."""
 
     def __init__(self) -> None:
         self.roots: list[np.ndarray] = []  # each array that has memory of its own
@@ -85,7 +85,7 @@ class Recording:
         self._begins: list[tuple[int, int]] = []  # addresses, and which buffer begins there
 
     def array(self, *shape: int) -> Recorded:
-        """Return an array that is yet to be filled, or an input."""
+        """Make a new tracer array, for an input or a result."""
         # Not a number: what is computed from it behind our back is noticed.
         memory = np.full(shape, np.nan, np.float32)
         root = memory.view(Recorded)
@@ -97,7 +97,7 @@ class Recording:
         return root
 
     def elementwise(self, name: str, inputs: Sequence[Any], out: np.ndarray | None) -> Recorded:
-        """Record a function of each number, or of pairs."""
+        """Record an elementwise operation."""
         if name == "square":
             name, inputs = "multiply", (*inputs, *inputs)
         if name not in CODES:
@@ -120,7 +120,7 @@ class Recording:
         keepdims: bool = False,
         **options: Any,
     ) -> Recorded:
-        """Record a sum, or the largest, of the last axis."""
+        """Record a sum or maximum over the last axis."""
         if ufunc not in REDUCTIONS or axis not in (-1, x.ndim - 1) or out is not None or options:
             raise Unrecordable(f"{ufunc.__name__}.reduce")
         y = self._result((*x.shape[:-1], 1))
@@ -128,7 +128,7 @@ class Recording:
         return y if keepdims else y[..., 0]
 
     def joined(self, parts: Sequence[np.ndarray], axis: int = 0) -> Recorded:
-        """Record how arrays come to lie side by side."""
+        """Record a concatenation along the last axis."""
         first = parts[0]
         if axis not in (-1, first.ndim - 1) or first.ndim < 2:
             raise Unrecordable("arrays below one another")
@@ -154,7 +154,7 @@ class Recording:
         return self._attend(ATTEND, layer, q, k, v)
 
     def source(self, layer: int, q: Recorded) -> Recorded:
-        """Record what q (1, heads, 1, D) reads of a layer's keys and values of the source."""
+        """Record attention of q (1, heads, 1, D) to the source in a layer."""
         return self._attend(SOURCE, layer, q)
 
     def _attend(self, code: int, layer: int, *qkv: Recorded) -> Recorded:
@@ -175,7 +175,7 @@ class Recording:
     def _record(
         self, code: int, shape: tuple[int, ...], out: np.ndarray, *inputs: np.ndarray
     ) -> None:
-        """Record an instruction for arrays of a shape, or that are repeated to it."""
+        """Record an instruction on arrays broadcast to a shape."""
         arrays = [out, *inputs]
         reduces = code in REDUCTIONS.values()
         views = [
@@ -198,7 +198,7 @@ class Recording:
         self._add(code, sizes, *operands)
 
     def _place(self, x: np.ndarray) -> tuple[int, int]:
-        """Return the buffer of an array, and where it begins there."""
+        """Find the buffer of an array and its offset there."""
         address = x.ctypes.data
         at = bisect.bisect_right(self._begins, (address, len(self.widths))) - 1
         if at >= 0:
@@ -226,7 +226,7 @@ class Recording:
 
 
 class _ThreadBuffers(NamedTuple):
-    """What a thread runs a program in.
+    """Memory in which one thread runs a program.
 
     Attributes:
         rows: B.
@@ -246,7 +246,7 @@ class _ThreadBuffers(NamedTuple):
 
 
 class Program:
-    """Instructions that the library runs for any number of rows.
+    """Compiled-library program that computes a traced equation for any number of rows.
 
     Args:
         recording: of an equation.
@@ -285,7 +285,7 @@ class Program:
         self._threads = threading.local()
 
     def _arranged(self, others: set[int]) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return which buffers last within a run only, where each begins, and what they take.
+        """Plan the memory of temporary buffers: which they are, their offsets and total size.
 
         Memory is used again once nothing reads it any more, so that it stays in the cache.
         """
@@ -310,7 +310,7 @@ class Program:
         return buffers, np.array([*begins.values()], np.int64) * FLOAT, size
 
     def _room(self, rows: int) -> _ThreadBuffers:
-        """Return a thread's memory for so many rows; new pages each time take longer than sums."""
+        """Return a thread's buffers for a number of rows, reused between runs."""
         before = getattr(self._threads, "room", None)
         if before is not None and before.rows == rows:
             return before
@@ -357,7 +357,7 @@ class Program:
 
 
 class Past(ctypes.Structure):
-    """`past` of the library: the keys and values that tokens read, and which of them.
+    """Ctypes struct `past` of the library: key-value cache and which positions each token sees.
 
     Attributes:
         kept: the arrays whose addresses these are.
@@ -384,7 +384,7 @@ def past_of(
     origins: tuple[np.ndarray, np.ndarray] | None = None,
     sources: tuple[Sequence[np.ndarray], Sequence[int], Sequence[int]] | None = None,
 ) -> Past:
-    """Lay out for the library what tokens read of a cache, and of their sources.
+    """Describe a key-value cache, and attention to sources, for the compiled library.
 
     Args:
         places: the addresses of the keys (B, heads, slots, D) of each layer, then of its values.
@@ -447,7 +447,7 @@ def past_of(
 def _merged(
     shape: Sequence[int], strides: Sequence[Sequence[int]], keep_last: bool
 ) -> list[tuple[int, tuple[int, ...]]]:
-    """Return sizes and strides of as few axes as do: those of one element go, neighbours join.
+    """Merge adjacent contiguous axes; return sizes and strides of the rest, without axes of size 1.
 
     Args:
         shape: of what all arrays are repeated to.
@@ -473,7 +473,7 @@ def recorded(
     shapes: Sequence[tuple[int, ...]],
     recording: Recording | None = None,
 ) -> Program | None:
-    """Return a step as a program; None where the library, or a way to record it, is missing.
+    """Trace an equation into a program; None if the library or an operation is unavailable.
 
     Args:
         equation: takes an array (1, ...) of each shape to all outputs.

@@ -1,4 +1,4 @@
-"""Log-probabilities and draws by the compiled library, which must be there; in float32."""
+"""Log-softmax and token draws in float32 by the compiled library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from seqgen.engines.native.library import address, library
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Return the log-probabilities (..., V) of logits."""
+    """Compute the log-probabilities (..., V) of logits."""
     logits = np.ascontiguousarray(logits)
     log_probs, size = np.empty(logits.shape, np.float32), logits.shape[-1]
     library().log_softmax(logits.size // size, size, address(logits), address(log_probs))
@@ -18,7 +18,7 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
 def draw(
     logits: np.ndarray, uniforms: np.ndarray, never: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw a token of each row, as `Forbid` and `CounterDraw` do.
+    """Draw a token for each row, as `Forbid` and `CounterDraw` do.
 
     Args:
         logits: (B, V).
