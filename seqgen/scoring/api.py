@@ -1,4 +1,4 @@
-"""Scoring and comparing models from Python: `seqgen.score` and `seqgen.compare`."""
+"""Python interface of scoring: `seqgen.score` and `seqgen.compare`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GivenText = str | Path | Iterable[str]
 
 @dataclass(frozen=True)
 class TextInMemory:
-    """A string, read like the `Text` of files."""
+    """A string with the interface of a `Text` read from files."""
 
     text: str
     name: str = "the text"
@@ -89,7 +89,7 @@ def _loaded(model: Model | str | Path | None) -> LoadedModel:
 def _read_by(
     loaded: LoadedModel, text: GivenText, newlines: Literal["keep", "lf"]
 ) -> Iterable[str] | TokenFile | Pairs:
-    """Open a text as a model reads it: in pieces, or as pairs if it reads those."""
+    """Open a text in the form that a model scores: in pieces, or as pairs."""
     in_pairs = loaded.conditioning.in_pairs
     if isinstance(text, Path):
         if not in_pairs and is_token_file(text):

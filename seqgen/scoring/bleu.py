@@ -1,4 +1,4 @@
-"""Scoring texts against references, from the lines of files. Loads no torch."""
+"""BLEU and other metrics of text files against references, without torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ComparedTexts:
-    """Hypotheses and references that are compared line by line.
+    """Hypotheses and references, compared line by line.
 
     Attributes:
         systems: the lines of each hypothesis file by its name, the one to judge by first.
@@ -29,14 +29,14 @@ class ComparedTexts:
 
     @property
     def hypotheses(self) -> list[str]:
-        """The lines of the first hypothesis file."""
+        """Lines of the first hypothesis file."""
         return next(iter(self.systems.values()))
 
 
 def read_texts(
     systems: Mapping[str, Iterable[str]], references: Mapping[str, Iterable[str]]
 ) -> ComparedTexts:
-    """Read files of a line a segment; only `\\n` ends a line.
+    """Read hypothesis and reference files with one segment a line; only `\n` ends a line.
 
     Args:
         systems: the text of each hypothesis file, in pieces, by the file's name.
@@ -76,7 +76,7 @@ def paired_bleu(
 
 
 def record_of(score: Score, **more: Any) -> dict[str, Any]:
-    """Return the keys of `seqgen bleu --json`, in order."""
+    """Make the record of `seqgen bleu --json`, with its keys in order."""
     record = {"metric": score.metric, "score": score.score, "signature": score.signature}
     figures = {
         "confidence_mean": score.mean,

@@ -1,4 +1,4 @@
-"""Several models on one text, in one unit: bits per byte, with intervals and significance."""
+"""Compare models on one text in bits per byte, with confidence intervals and p-values."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LineBits:
-    """A text's lines under one model.
+    """Bits of each line of a text under one model.
 
     Attributes:
         bits: (L,) float64, the bits of each line, its end and its unknowns' bytes included.
@@ -51,7 +51,7 @@ class LineBits:
 
 
 def score_each_line(loaded: LoadedModel, text: str | Pairs, scoring: Scoring) -> LineBits:
-    """Score a text as `scoring` says, and return what each of its lines costs.
+    """Score a text and return the bits of each line.
 
     A token that several lines have a part in counts for the line it begins in. Of pairs the
     targets are scored, each given its source.
@@ -86,13 +86,13 @@ def score_each_line(loaded: LoadedModel, text: str | Pairs, scoring: Scoring) ->
 
 
 def whole_of(text: str | Pairs) -> str:
-    """Return the part of a text that is scored: all of it; of pairs the targets, as lines."""
+    """Return the text that is scored: the targets of pairs, as lines; else the text itself."""
     return "".join(text.targets()) if isinstance(text, Pairs) else text
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison(ShortRepr):
-    """The keys of `seqgen compare --json`, in order; a model with the others beside it.
+    """One model's row in a comparison: the keys of `seqgen compare --json`, in order.
 
     Attributes:
         model: its name.
@@ -145,7 +145,7 @@ class Comparison(ShortRepr):
 
 @dataclass(frozen=True, repr=False)
 class PairComparison(Comparison):
-    """A comparison of models of pairs; tokens, characters and bytes are the targets'.
+    """One translation model's row in a comparison; tokens and bytes are the targets'.
 
     Attributes:
         perplexity: per token of the targets, given their sources.
@@ -168,7 +168,7 @@ OF_TOTALS = (
 
 
 def common_text(models: Sequence[LoadedModel]) -> str:
-    """Return the text that every model holds out.
+    """Open the held-out text that all models share.
 
     Two tokenizers may cut the same stream a word apart: where every held-out text ends with the
     shortest one, that one is held out by all.
@@ -191,7 +191,7 @@ def common_text(models: Sequence[LoadedModel]) -> str:
 
 
 def hold_out_alike(models: Sequence[LoadedModel]) -> bool:
-    """Return whether all models hold out the same file, to the byte."""
+    """Check whether all models hold out the same file, byte for byte."""
     paths = [loaded.stored.validation_text for loaded in models]
     if None in paths:
         return False
@@ -199,7 +199,7 @@ def hold_out_alike(models: Sequence[LoadedModel]) -> bool:
 
 
 def as_read(loaded: LoadedModel, text: str | Pairs) -> str | Pairs:
-    """Return a text as a model reads its own: with LF for CRLF if it was trained so.
+    """Convert CRLF to LF in a text if the model was trained that way.
 
     Pairs are returned as they are: their lines have been read, and have no ends.
     """
@@ -209,7 +209,7 @@ def as_read(loaded: LoadedModel, text: str | Pairs) -> str | Pairs:
 
 
 def newlines_warning(models: Sequence[LoadedModel], text: str | Pairs) -> str | None:
-    """Say in one line which models read CRLF as LF, and so fewer bytes, if only some do."""
+    """Write a warning if only some models read CRLF as LF, and so count fewer bytes."""
     if isinstance(text, Pairs):
         return None
     shorter = [m.stored.name for m in models if as_read(m, text) != text]
@@ -220,20 +220,20 @@ def newlines_warning(models: Sequence[LoadedModel], text: str | Pairs) -> str | 
 
 
 def trained_on(loaded: LoadedModel, text: str | Pairs) -> bool:
-    """Return whether a text, or pairs, are all that a model was trained on."""
+    """Check whether a text, or pairs, are exactly a model's training data."""
     data = record_of(loaded).get("data") or {}
     return data.get("sha256") == digest_of(as_read(loaded, text))
 
 
 def digest_of(text: str | Pairs) -> str:
-    """Return the SHA-256 of a text; of pairs, that of lines with a tab."""
+    """Compute the SHA-256 of a text; of pairs, as tab-separated lines."""
     if isinstance(text, Pairs):
         return text.survey().sha256
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def record_of(loaded: LoadedModel) -> dict:
-    """Return a model's `training.json`; empty for a mixture, or where there is none."""
+    """Read a model's `training.json`; empty for a mixture or where it is missing."""
     try:
         return {} if loaded.architecture is None else loaded.stored.record
     except SeqgenError:
@@ -249,7 +249,7 @@ def compare(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> list[Comparison]:
-    """Score one text under several models; return them as given.
+    """Score one text under several models; return their rows in the order given.
 
     Args:
         models: at least one, with whatever tokens; all of text, or all of pairs.
@@ -294,7 +294,7 @@ def compare(
 
 
 def check_kinds(models: Sequence[LoadedModel], text: str | Pairs) -> None:
-    """Refuse a model that is given twice, and a text for models of pairs, or pairs for others.
+    """Refuse a model given twice, and a mix of text models and translation models.
 
     Raises:
         UsageError: says which.
@@ -309,7 +309,7 @@ def check_kinds(models: Sequence[LoadedModel], text: str | Pairs) -> None:
 
 
 def _facts(loaded: LoadedModel) -> dict[str, Any]:
-    """Return a model's own facts in a comparison: its size, and the time of training."""
+    """Collect a model's size and training time for a comparison."""
     result = record_of(loaded).get("result") or {}
     return {
         "model": loaded.name,
@@ -328,7 +328,7 @@ def rank(
     seed: int,
     resamples: int,
 ) -> list[dict[str, Any]]:
-    """Compare the models' bits per byte: intervals, and differences from the best model.
+    """Add intervals, and p-values against the best model, to the models' bits per byte.
 
     Args:
         models: M of them.
@@ -366,7 +366,7 @@ def _translations(
     seed: int,
     resamples: int,
 ) -> list[dict[str, Any]]:
-    """Return `bleu`, `cut` and `max_tokens` of `PairComparison` for each model."""
+    """Translate and score pairs by each model: `bleu`, `cut` and `max_tokens`."""
     if translating is None:
         return [{"bleu": None, "cut": None, "max_tokens": None}] * len(models)
     written = [
@@ -383,7 +383,7 @@ def _translations(
 def _significance(
     samples: np.ndarray | None, totals: np.ndarray, model: int, best: int
 ) -> tuple[float | None, float | None, float | None]:
-    """Return a model's interval, and the p-value of no difference to the best.
+    """Compute a model's confidence interval, and its p-value against the best model.
 
     Args:
         samples: (resamples, M), resampled totals; None for a text of one block.
@@ -402,7 +402,7 @@ def _significance(
 
 
 def _resampled(bits: np.ndarray, sizes: np.ndarray, seed: int, resamples: int) -> np.ndarray | None:
-    """Return bootstrap samples (R, M) of bits per byte, or None for a text of one block.
+    """Draw bootstrap samples (R, M) of bits per byte; None for a text of one block.
 
     Args:
         bits: (L, M), the bits of each line under each model.
@@ -423,5 +423,5 @@ def _resampled(bits: np.ndarray, sizes: np.ndarray, seed: int, resamples: int) -
 
 
 def all_models() -> Iterator[str]:
-    """Yield the names of all trained language models, the latest last."""
+    """Yield the names of all stored language models, the newest last."""
     yield from (one.name for one in reversed(store.list_models()) if is_language_model(one))

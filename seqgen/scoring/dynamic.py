@@ -1,4 +1,4 @@
-"""Dynamic evaluation: a model keeps learning from the text that it is scored on."""
+"""Dynamic evaluation: a model keeps training on the text that it is scored on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LETTERS, WORDS = 20, 5
 
 
 def for_model(dynamic: Dynamic, loaded: LoadedModel, documents: str) -> Dynamic:
-    """Return how one model learns from a text, with its segment.
+    """Resolve the settings of dynamic evaluation for one model, with its segment length.
 
     Raises:
         UsageError: there are no weights to train, or no stream of text to train them on.
@@ -55,7 +55,7 @@ def for_model(dynamic: Dynamic, loaded: LoadedModel, documents: str) -> Dynamic:
 def score_dynamically(
     model: NeuralLanguageModel, corpus: Corpus, dynamic: Dynamic, want: ScoreDetail = "hits"
 ) -> Iterator[Scored]:
-    """Score a text segment by segment, and train the model on each once it is scored.
+    """Score a text segment by segment, and train the model on each scored segment.
 
     theta_i = theta_{i-1} - eta grad L(s_i) + lambda (theta_g - theta_{i-1})
 
@@ -99,7 +99,7 @@ def score_dynamically(
 
 
 def _update(weights: list[Tensor], trained: list[Tensor], nats: Tensor, dynamic: Dynamic) -> None:
-    """Take one step of gradient descent, and of decay towards the trained weights."""
+    """Take one step of gradient descent, with decay towards the trained weights."""
     with torch.backends.cudnn.flags(enabled=False):
         gradients = torch.autograd.grad(nats, weights, allow_unused=True)
     pairs = [(w, g) for w, g in zip(weights, gradients, strict=True) if g is not None]
@@ -111,7 +111,7 @@ def _update(weights: list[Tensor], trained: list[Tensor], nats: Tensor, dynamic:
 
 @dataclass(frozen=True)
 class _Segment:
-    """Some tokens of a text under the weights of the moment.
+    """A segment of a text under the current weights.
 
     Attributes:
         first: the number of its first token.
@@ -130,7 +130,7 @@ class _Segment:
 
 
 def _segments(model: LanguageModel, corpus: Corpus, length: int) -> Iterator[_Segment]:
-    """Read a text segment by segment, each under the weights that the model has by then."""
+    """Yield a text's segments, each run with the current weights."""
     text = np.concatenate([[corpus.start], corpus.tokens[:]]).astype(np.int64)
     ids = torch.from_numpy(text).to(model.device)[None]
     state = model.start(1) if model.window is None else None

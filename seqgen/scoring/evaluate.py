@@ -1,4 +1,4 @@
-"""Everything that can be measured of a trained model, on its held-out part or a given text."""
+"""`seqgen eval`: all measurements of a model on its held-out part or a given text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BOOTSTRAP = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Measurements:
-    """The measures to take of a model, and how.
+    """Options of `seqgen eval`: which measurements to take of a model.
 
     Attributes:
         perplexity: score the text.
@@ -55,18 +55,18 @@ class Measurements:
 
     @property
     def needs_text(self) -> bool:
-        """Whether there must be a text."""
+        """Whether a text is needed."""
         return self.perplexity or self.writes
 
     @property
     def writes(self) -> bool:
-        """Whether the model writes."""
+        """Whether the model must generate text."""
         return self.bleu or self.diversity or any(one.is_asked for one in self.added)
 
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(ShortRepr):
-    """The keys of `seqgen eval --json`, in order; what was not measured is None.
+    """Result of `seqgen eval`: the keys of its JSON, in order; None if not measured.
 
     Attributes:
         model: its name.
@@ -93,7 +93,7 @@ class Evaluation(ShortRepr):
     missing: dict[str, str]
 
     def record(self) -> dict[str, Any]:
-        """Return its record, in which the further measures stand beside the others."""
+        """Make the JSON record, with the plugins' measurements included."""
         record: dict[str, Any] = {}
         for key, value in asdict(self).items():
             record |= value if key == "added" else {key: value}
@@ -102,7 +102,7 @@ class Evaluation(ShortRepr):
 
 @dataclass(frozen=True, repr=False)
 class PairEvaluation(Evaluation):
-    """The evaluation of a model that writes from sources.
+    """Result of `seqgen eval` for a translation model.
 
     Attributes:
         translations: see `translation_record`; and a signature.
@@ -117,7 +117,7 @@ def evaluate(
     file: str | None,
     to_measure: Measurements,
 ) -> Evaluation:
-    """Measure a model.
+    """Measure a model on a text, or on its held-out part.
 
     Args:
         loaded: the model.
@@ -145,8 +145,10 @@ def evaluate(
 
     if to_measure.perplexity:
         scored = [text] if isinstance(text, str) else text
-        how = {"file": file, "scoring": to_measure.scoring}
-        score = attempt("perplexity", lambda: asdict(perplexity(loaded, scored, **how)))
+        scoring = to_measure.scoring
+        score = attempt(
+            "perplexity", lambda: asdict(perplexity(loaded, scored, file=file, scoring=scoring))
+        )
     if to_measure.writes:
         what, write = "continuations", _continue
         if loaded.conditioning.is_source:
@@ -183,7 +185,7 @@ def _read(
     file: str | None,
     to_measure: Measurements,
 ) -> tuple[str | TokenFile | Pairs | None, str | None]:
-    """Choose the text or pairs that a model is measured on, and their name; see `evaluate`."""
+    """Choose the text or pairs to measure on, and their name; see `evaluate`."""
     if to_measure.pairs:
         loaded.conditioning.require_nothing("--pairs")
     if text is None and to_measure.needs_text:
@@ -199,7 +201,7 @@ def _read(
 def _continue(
     loaded: LoadedModel, text: str | TokenFile, to_measure: Measurements
 ) -> dict[str, Any]:
-    """Return the `bleu` and the `diversity` of a model's continuations, as far as wanted."""
+    """Compute `bleu` and `diversity` of a model's continuations, as requested."""
     if isinstance(text, TokenFile):
         raise _lost(text)
     if loaded.labels is not None:
@@ -225,7 +227,7 @@ def _continue(
 
 
 def _translate(loaded: LoadedModel, pairs: Pairs, to_measure: Measurements) -> dict[str, Any]:
-    """Return the same of a model's translations, and `translations`: all their figures."""
+    """Compute `bleu`, `diversity` and all translation scores of a model's translations."""
     scoring = for_model(loaded, to_measure.scoring)
     how = to_measure.translating.with_length_limit(loaded, pairs)
     translations = translate(loaded, pairs, how.search)
@@ -243,7 +245,7 @@ def _translate(loaded: LoadedModel, pairs: Pairs, to_measure: Measurements) -> d
 
 
 def _as_of_text(bleu: dict[str, Any], pairs: int) -> dict[str, Any]:
-    """Return the BLEU of translations under the keys that the BLEU of continuations has."""
+    """Rename the BLEU record of translations to the keys used for continuations."""
     return {
         "score": bleu["score"],
         "mean": bleu.get("confidence_mean"),
@@ -255,7 +257,7 @@ def _as_of_text(bleu: dict[str, Any], pairs: int) -> dict[str, Any]:
 
 
 def held_out(loaded: LoadedModel) -> str | TokenFile | Pairs:
-    """Read a model's held-out part: pairs, a text, or a token file whose text is lost.
+    """Read a model's held-out part: pairs, a text, or a token file without its text.
 
     Raises:
         SeqgenError: it holds out nothing.
@@ -272,7 +274,7 @@ def held_out(loaded: LoadedModel) -> str | TokenFile | Pairs:
 
 
 def held_out_text(loaded: LoadedModel) -> str:
-    """Return a model's held-out text.
+    """Read a model's held-out text.
 
     Raises:
         SeqgenError: it has none, or only tokens from which the text cannot be restored.
@@ -289,7 +291,7 @@ def _lost(file: TokenFile, what: str | None = None) -> SeqgenError:
 
 
 def continuation_bleu(real: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
-    """Return the BLEU of continuations against the real ones.
+    """Compute the BLEU of generated continuations against the real ones.
 
     Returns:
         `score`; the 95 % interval's `mean` and half-width, `interval`; `text_score`, what the
@@ -317,5 +319,5 @@ def _diversity(real: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
 
 
 def _plain(text: str) -> str:
-    """Return a text on one line: BLEU knows words alone."""
+    """Collapse white space, line breaks included, to single spaces, for BLEU."""
     return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""One loop that scores texts under a model: perplexity and validation."""
+"""Scoring loop of perplexity and validation: log-probabilities of a corpus in batches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POOL = 16
 
 @dataclass(frozen=True)
 class Scored:
-    """Some tokens of some documents, as the model found them.
+    """Log-probabilities, hits and ranks of some tokens.
 
     Attributes:
         documents: (N,) int64, which document of the corpus each is from; those of one document
@@ -47,16 +47,16 @@ class Scored:
 
     @property
     def columns(self) -> tuple[np.ndarray | None, ...]:
-        """All of it, one value a token each."""
+        """All columns, with one value per token."""
         return self.documents, self.tokens, self.log_probs, self.hits, self.ranks
 
     def take(self, where: np.ndarray | slice) -> Scored:
-        """Return some of the tokens, or all in another order."""
+        """Select or reorder tokens."""
         return Scored(*(None if column is None else column[where] for column in self.columns))
 
 
 def in_order(scored: Iterable[Scored]) -> Scored:
-    """Join pieces, in the order of the corpus; a column that a piece lacks is left out."""
+    """Concatenate pieces in corpus order; drop columns that some piece lacks."""
     each = zip(*(piece.columns for piece in scored), strict=True)
     whole = Scored(
         *(
@@ -68,7 +68,7 @@ def in_order(scored: Iterable[Scored]) -> Scored:
 
 
 def add_up(scored: Iterable[Scored], tokenizer: Tokenizer) -> ScoreTotals:
-    """Add up scores; the text's characters and bytes are not known here."""
+    """Sum scores into totals; characters and bytes of the text are not known here."""
     total = ScoreTotals()
     for piece in scored:
         unknown = piece.tokens == tokenizer.unk_id
@@ -124,7 +124,7 @@ def score_corpus(
 def _score_documents(
     model: InferenceModel, corpus: Corpus, batch_size: int, stride: int | None, want: ScoreDetail
 ) -> Iterator[Scored]:
-    """Score every document as it stands; see `score_corpus`."""
+    """Score every document as it is; see `score_corpus`."""
     batch_size = max(batch_size, model.rows_at_least)
     want = with_quick_ranks(model, want)
     opens = opener(model, corpus, stride)
@@ -139,7 +139,7 @@ def _score_documents(
 def opener(
     model: InferenceModel, corpus: Corpus, stride: int | None
 ) -> Callable[[Sequence[int]], State]:
-    """Return a function that opens a state for documents of a corpus, on their sources if any."""
+    """Make a function that opens decoding states for documents, on their sources if any."""
     if corpus.sources is None:
         return lambda documents: model.start(len(documents), stride)
     return model.opens(corpus.sources, stride)
@@ -175,19 +175,19 @@ def _score_rows(
 
 
 def with_quick_ranks(model: InferenceModel, want: ScoreDetail) -> ScoreDetail:
-    """Turn "hits" into "ranks" for a model that finds ranks as quickly."""
+    """Request "ranks" in place of "hits" if the model computes both equally fast."""
     return "ranks" if want == "hits" and model.quick_ranks else want
 
 
 def arrays_of(scores: Scores, places: Any) -> list[np.ndarray | None]:
-    """Return log-probabilities, in float64, hits and ranks at some places of (B, T)."""
+    """Extract float64 log-probabilities, hits and ranks at some positions of (B, T)."""
     columns = scores.log_probs, scores.hits, scores.ranks
     at = [None if column is None else ops_of(column).array(column)[places] for column in columns]
     return [at[0].astype(np.float64), *at[1:]]
 
 
 def parallel_rows(corpus: Corpus, rows: int, length: int) -> Corpus:
-    """Return a fixed, small part of a corpus that can be scored quickly, side by side.
+    """Cut a small fixed part of a corpus into parallel rows for quick scoring.
 
     Of a stream that is `rows` rows of `length` tokens, each read as if it began a text. A shorter
     stream is kept whole, in fewer rows: cold starts would tell more than the text does. Of

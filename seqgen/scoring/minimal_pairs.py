@@ -1,4 +1,4 @@
-"""Minimal pairs: how often a model gives the better of two texts the higher probability."""
+"""Minimal pairs: how often a model assigns the better of two texts the higher probability."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TIE_NATS = 1e-6
 
 @dataclass(frozen=True)
 class Pair:
-    """Two texts of which the first is better, and what kind of pair it is."""
+    """A minimal pair: the better text, the worse text and their group."""
 
     better: str
     worse: str
@@ -35,7 +35,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class PairScore:
-    """How a model does on some pairs.
+    """Accuracy of a model on a group of minimal pairs.
 
     Attributes:
         file: where they are from.
@@ -63,7 +63,7 @@ class PairScore:
 
 
 def read_pairs(chunks: Iterable[str], name: str) -> list[Pair]:
-    """Read pairs, a line each: `better<TAB>worse`, or `better<TAB>worse<TAB>group`.
+    """Read minimal pairs: lines `better<TAB>worse` or `better<TAB>worse<TAB>group`.
 
     A CRLF ends a line as a newline does: it must not count against the worse text alone.
 
@@ -87,7 +87,7 @@ def read_pairs(chunks: Iterable[str], name: str) -> list[Pair]:
 def score_pairs(
     loaded: LoadedModel, pairs: Sequence[Pair], name: str, scoring: Scoring
 ) -> Iterator[PairScore]:
-    """Score each text alone, its end included; yield each group's figures, then those of all.
+    """Score each text with its end token; yield the result of each group, then of all.
 
     Args:
         loaded: the model.
@@ -100,8 +100,8 @@ def score_pairs(
     margins = [_margin(*both) for both in zip(scored[::2], scored[1::2], strict=True)]
     oov = [a.totals.oov + b.totals.oov for a, b in zip(scored[::2], scored[1::2], strict=True)]
     data = hashlib.sha256("".join(texts).encode()).hexdigest()
-    how = Scoring(documents="line", stride=scoring.stride)
-    signature = scoring_signature("pairs", loaded, how, data, ties="half")
+    line_by_line = Scoring(documents="line", stride=scoring.stride)
+    signature = scoring_signature("pairs", loaded, line_by_line, data, ties="half")
     groups = dict.fromkeys(pair.group for pair in pairs)
     for group in [*(g for g in groups if g is not None), None]:
         members = [i for i, pair in enumerate(pairs) if group in (None, pair.group)]
@@ -124,6 +124,6 @@ def score_pairs(
 
 
 def _margin(better: ScoredLine, worse: ScoredLine) -> float:
-    """Return by how many nats the better text is likelier; 0 where both are impossible."""
+    """Compute the log-probability difference in nats; 0 if both texts are impossible."""
     nats = better.totals.nll_nats, worse.totals.nll_nats
     return 0.0 if nats == (math.inf, math.inf) else nats[1] - nats[0]

@@ -1,4 +1,4 @@
-"""Making a model of several that are stored: a mixture with a name and a folder of its own."""
+"""`seqgen mix`: combine stored models into a mixture with its own name and folder."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def combine(
     precision: Precision = "auto",
     work: Work | None = None,
 ) -> LoadedModel:
-    """Load models that read text alike as a mixture with equal weights.
+    """Load models with the same tokenizers as a mixture with equal weights.
 
     Args:
         names: two or more, by name or path.
@@ -81,7 +81,7 @@ def combine(
 
 
 def check_weights(weights: Sequence[float], parts: int) -> None:
-    """Refuse weights that do not fit a mixture's parts.
+    """Refuse weights that do not fit the number of models in a mixture.
 
     Raises:
         UsageError: there are too few or too many, one is not from 0 to 1, or they do not sum to 1.
@@ -107,7 +107,7 @@ def store_mixture(
     overwrite: bool = False,
     batch_size: int = 32,
 ) -> MixtureRecord:
-    """Store a mixture under a name of its own.
+    """Fit the weights of a mixture if asked to, and store it.
 
     Args:
         loaded: of `combine`.
@@ -166,7 +166,7 @@ def store_mixture(
 
 
 def _validation(scored: Perplexity | None) -> dict[str, float] | None:
-    """Return a score of the held-out text as a training record has it.
+    """Convert a score of the held-out text to the keys of a training record.
 
     None if there is none, or if weights that were given leave a token without any probability.
     """
@@ -185,7 +185,7 @@ def write_stored(
     result: dict[str, Any] | None,
     about: Mapping[str, Any],
 ) -> StoredModel:
-    """Write a mixture into a folder of its own, and return that.
+    """Write a mixture into its own folder.
 
     Args:
         mixed: whose `stored` has the parts and the weights.

@@ -1,4 +1,4 @@
-"""Fitting the weights and gates of mixtures, and the strength of caches, to held-out text."""
+"""Fit the weights and gates of mixtures, and the strength of caches, on held-out text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ By = Literal["order", "context"]
 
 @dataclass(frozen=True)
 class FittedCache:
-    """A mixture of models and their caches.
+    """Fitted mixture of models and their caches.
 
     Attributes:
         weights: of the parts, K; [1.0] of a model alone.
@@ -63,7 +63,7 @@ class FittedCache:
 
 
 def fit_cache(parts: Sequence[InferenceModel], size: int, columns: Columns) -> FittedCache:
-    """Find the strength, the flatness and the weights under which a text is most probable.
+    """Fit cache strength, flatness and model weights that maximise a text's probability.
 
     For each flatness EM finds the rest, and all caches share one strength; flatnesses are tried
     on a grid.
@@ -101,7 +101,7 @@ def fit_cache(parts: Sequence[InferenceModel], size: int, columns: Columns) -> F
 def _fit_weights(
     model_log_probs: np.ndarray, cached: np.ndarray, has: np.ndarray, cache: CacheConfig
 ) -> FittedCache:
-    """Fit the weights of parts (N, K), and one strength for all of their caches (N, J), by EM.
+    """Fit model weights (N, K) and one strength of all caches (N, J) by EM.
 
     What is returned is rounded, so that what is printed is what was measured.
     """
@@ -123,20 +123,20 @@ def _fit_weights(
 
 
 def _parted(shares: np.ndarray, count: int, has: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the weights (K,) of parts with their caches, and the strength of all caches."""
+    """Split shares of components into model weights (K,) and cache strength."""
     weights, caches = shares[:count].copy(), shares[count:]
     weights[has] += caches
     return weights, float(caches.sum() / max(weights[has].sum(), LEAST))
 
 
 def _all_weights(weights: np.ndarray, strength: float, has: np.ndarray) -> np.ndarray:
-    """Return the shares (K + J,) of parts without their caches, and of the caches."""
+    """Combine model weights and cache strength into shares (K + J,) of all components."""
     models = np.where(has, weights * (1 - strength), weights)
     return np.concatenate([models, weights[has] * strength])
 
 
 def rounded(weights: Sequence[float], tokens: int) -> list[float]:
-    """Return weights with four decimals that sum to 1; small ones have four significant digits.
+    """Round weights to four decimals that sum to 1; small ones keep four significant digits.
 
     No weight that the text needs becomes 0. EM gives a part the mean of its shares of the tokens.
     Where only K parts give a token any probability, their shares of it sum to 1, so that one of
@@ -159,7 +159,7 @@ def rounded(weights: Sequence[float], tokens: int) -> list[float]:
 
 @dataclass(frozen=True)
 class FittedWeights:
-    """The keys of `seqgen perplexity --fit --json`, in order.
+    """Fitted mixture weights: the keys of `seqgen perplexity --fit --json`, in order.
 
     Attributes:
         model: the mixture with the weights found, as `-m` takes it.
@@ -183,7 +183,7 @@ class FittedWeights:
 def fit(
     loaded: LoadedModel, text: Iterable[str] | TokenFile | Pairs, scoring: Scoring | None = None
 ) -> tuple[LoadedModel, FittedWeights]:
-    """Return a model with the weights under which a text is most probable, and what they give.
+    """Fit a mixture's weights to a text; return the model and its scores.
 
     Args:
         loaded: a mixture, or a model with a cache, or both.
@@ -231,7 +231,7 @@ def fit_mixture(
     by: By | None,
     half: bool,
 ) -> tuple[LoadedModel, float | None]:
-    """Return a mixture with fitted weights, and its loss on what they were not fitted to.
+    """Fit a mixture's weights on all or half of a text; with half, return the loss on the rest.
 
     Args:
         loaded: a mixture.
@@ -272,7 +272,7 @@ def fit_mixture(
 
 
 def require_fit_by(by: By | None, loaded: LoadedModel) -> int | None:
-    """Return the number of the n-gram model by whose orders weights are fitted, if they are.
+    """Find the n-gram model for weights per n-gram order; refuse where there is none.
 
     Raises:
         UsageError: there is none, or the parts write from sources; or for a gate, the vocabulary
@@ -297,7 +297,7 @@ def require_fit_by(by: By | None, loaded: LoadedModel) -> int | None:
 
 
 def _fit_parts(log_probs: np.ndarray) -> tuple[list[float], int, float]:
-    """Return the best weights of parts (N, K), the rounds of EM, and the nats per token.
+    """Fit weights of models (N, K) by EM; return iterations and nats per token too.
 
     Raises:
         SeqgenError: the text is impossible under every part.
@@ -311,7 +311,7 @@ def _fit_parts(log_probs: np.ndarray) -> tuple[list[float], int, float]:
 
 
 def with_weights(loaded: LoadedModel, weights: Sequence[float]) -> LoadedModel:
-    """Return a mixture with other weights, and without caches; or a model as it is."""
+    """Replace a mixture's weights and drop its caches; other models stay as they are."""
     if not isinstance(loaded.stored, StoredMixture):
         return loaded
     stored = loaded.stored.with_weights(weights)
@@ -321,7 +321,7 @@ def with_weights(loaded: LoadedModel, weights: Sequence[float]) -> LoadedModel:
 def _columns(
     loaded: LoadedModel, text: Iterable[str] | TokenFile | Pairs, scoring: Scoring | None
 ) -> tuple[Corpus, Columns]:
-    """Encode a text once; return it, and what scores it under a part of a model.
+    """Tokenize a text once; return it with a function that scores it by one model.
 
     Raises:
         UsageError: see `perplexity.for_model`.
@@ -352,7 +352,7 @@ def token_log_probs(
     direction: Direction = "forward",
     stride: int | None = None,
 ) -> np.ndarray:
-    """Return the log-probability of every token of a corpus, in its order, (N,) float64."""
+    """Compute the log-probability of every corpus token in order, (N,) float64."""
     pieces = score_corpus(model, corpus, batch_size, stride, "log_probs", direction)
     return in_order(pieces).log_probs
 
@@ -365,7 +365,7 @@ MOST_KEPT = 1 << 24
 
 @dataclass(frozen=True)
 class Distributions:
-    """A text as K parts predict it.
+    """Next-token log-probabilities of K models on one text.
 
     Attributes:
         log_probs: (N, K), of each token under each part, in nats.
@@ -380,11 +380,11 @@ class Distributions:
     contexts: Contexts
 
     def gate(self, count: int) -> tuple[tuple[float, ...], ...]:
-        """Return a gate that is fitted on the first `count` contexts."""
+        """Fit a gate on the first `count` contexts."""
         return tuple(map(tuple, fit_gate(self.contexts.take(slice(count)))))
 
     def loss(self, gate: Sequence[Sequence[float]], where: slice) -> float:
-        """Return the nats per token of some of the contexts under a gate."""
+        """Compute the nats per token of some contexts under a gate."""
         contexts = self.contexts.take(where)
         return contexts.nats(np.array(gate)) / len(contexts)
 
@@ -394,7 +394,7 @@ def distributions(
     columns: Callable[[InferenceModel], np.ndarray],
     tokens: np.ndarray,
 ) -> Distributions:
-    """Read a text by all parts.
+    """Compute the predictions of all models on a text.
 
     Args:
         parts: in evaluation mode, of one engine.
@@ -424,7 +424,7 @@ WORTH_A_GATE = 0.001
 
 @dataclass(frozen=True)
 class HalvesFit:
-    """Weights fitted on the first half of a text, and losses on the second half.
+    """Weights fitted on the first half of a text, with losses on the second half.
 
     Attributes:
         weights: of the parts.
@@ -444,7 +444,7 @@ class HalvesFit:
 
 
 def to_fit(held_out: Corpus) -> Corpus:
-    """Return the part of held-out text that weights are fitted on: all but of very long ones."""
+    """Cut very long held-out text to the part that weights are fitted on."""
     if held_out.tokens.size <= FITTED_ROWS * FITTED_LENGTH:
         return held_out
     return parallel_rows(held_out, FITTED_ROWS, FITTED_LENGTH)
@@ -453,7 +453,7 @@ def to_fit(held_out: Corpus) -> Corpus:
 def fit_on_half(
     parts: Sequence[InferenceModel], corpus: Corpus, direction: Direction = "forward"
 ) -> HalvesFit:
-    """Fit the weights of models of one vocabulary, see `fit_columns`; or a gate if that is better.
+    """Fit weights of models by `fit_columns`, or a gate if it scores better.
 
     A gate is taken if, fitted on the first quarter, it is better than weights on the second by
     `WORTH_A_GATE`.
@@ -506,7 +506,7 @@ def fit_on_half(
 def fit_columns(
     log_probs: np.ndarray, matched: np.ndarray | None = None, orders: int = 0
 ) -> HalvesFit:
-    """Fit weights on the first half of a text and score the second.
+    """Fit weights on the first half of a text and score the second half.
 
     Weights by order are taken if, fitted on the first quarter, they are better on the second.
 

@@ -1,4 +1,4 @@
-"""A text as a model reads it: its tokens, and what the model predicted in each place."""
+"""Tokenized passages of a text, and the model's predictions at each token."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHARACTERS_OF_TOKEN = 64
 
 @dataclass(frozen=True)
 class TokenizedDocument:
-    """One document of a text: the text itself, or a line of it.
+    """A tokenized document: a whole text, or one of its lines.
 
     Attributes:
         loaded: the model that reads it.
@@ -39,59 +39,59 @@ class TokenizedDocument:
 
     @cached_property
     def tokens(self) -> list[int]:
-        """The N ids that are predicted, in the order of the text."""
+        """The N target ids in text order."""
         return self.corpus.tokens.tolist()
 
     @cached_property
     def pieces(self) -> list[str]:
-        """Each token as a person sees it."""
+        """Readable form of each token."""
         return self.loaded.tokenizer.pieces(self.tokens)
 
     @cached_property
     def texts(self) -> list[str]:
-        """The characters that each token adds to the text."""
+        """Characters that each token adds to the text."""
         tokenizer = self.loaded.tokenizer
         decoder, ends = tokenizer.decoder(), (tokenizer.newline_id, tokenizer.eos_id)
         return [NEWLINE if token in ends else decoder.push(token) for token in self.tokens]
 
     @cached_property
     def order(self) -> np.ndarray:
-        """(N,): the place in the text of each token as the model comes to it."""
+        """Text position (N,) of each token in reading order."""
         if self.loaded.backward:
             return reading_order(self.corpus)
         return np.arange(len(self.tokens))
 
     @cached_property
     def targets(self) -> np.ndarray:
-        """(N,) int64: what is predicted, in the order of reading."""
+        """Target ids (N,), int64, in reading order."""
         return self.corpus.tokens[self.order].astype(np.int64)
 
     @cached_property
     def read(self) -> np.ndarray:
-        """(N,) int64: what is read before each target; the first is the start symbol."""
+        """Input ids (N,), int64: the token before each target; the first is the start token."""
         return np.concatenate([[self.corpus.start], self.targets[:-1]])
 
     @property
     def read_to_end(self) -> np.ndarray:
-        """(N + 1,) int64: the start symbol and all N tokens, in the order of reading."""
+        """Start token and all N tokens in reading order, (N + 1,) int64."""
         return np.append(self.read, self.targets[-1])
 
     @property
     def batch(self) -> Leaf:
-        """`read` as a batch of one row."""
+        """Input ids as a batch of one row."""
         return self.loaded.model.ids(self.read[None])
 
     @property
     def row_of(self) -> np.ndarray:
-        """(N,): for each place in the text, when the model predicts it."""
+        """Reading position (N,) of each token in text order."""
         return np.argsort(self.order)
 
     def head(self, count: int) -> TokenizedDocument:
-        """Return the first tokens of the text alone."""
+        """Cut the document to its first tokens."""
         return self if count >= len(self.tokens) else self._cut(0, count)
 
     def around(self, places: list[int], count: int) -> TokenizedDocument:
-        """Return at most `count` tokens: these places, and what the model reads before them."""
+        """Cut out at most `count` tokens: some positions and the context before them."""
         size = len(self.tokens)
         if self.loaded.backward:
             begin = max(0, min(places[0], size - count))
@@ -100,18 +100,18 @@ class TokenizedDocument:
         return self._cut(max(0, end - count), end)
 
     def without_end(self) -> TokenizedDocument:
-        """Return the document without its end token, if it has one."""
+        """Drop the document's end token, if it has one."""
         ended = bool(self.tokens) and self.tokens[-1] == self.corpus.end
         return self.head(len(self.tokens) - ended)
 
     def both_sides(self, places: list[int], count: int) -> TokenizedDocument:
-        """Return at most `count` tokens: these places, and as much on one side as on the other."""
+        """Cut out at most `count` tokens: some positions and context on both sides."""
         size = len(self.tokens)
         begin = max(0, min((places[0] + places[-1] + 1 - count) // 2, size - count))
         return self._cut(begin, min(size, begin + count))
 
     def _cut(self, begin: int, end: int) -> TokenizedDocument:
-        """Return a part of the document, read after the token that comes before it."""
+        """Cut out a part of the document, with the token before it as input."""
         corpus, size = self.corpus, len(self.tokens)
         whole = (begin, end) == (0, size)
         start = corpus.start
@@ -128,7 +128,7 @@ class TokenizedDocument:
 
 @dataclass(frozen=True)
 class Passages:
-    """The first tokens of a text, document by document.
+    """The beginning of a text as tokenized documents.
 
     Attributes:
         documents: at least one, each with at least one token.
@@ -140,16 +140,16 @@ class Passages:
 
     @property
     def text(self) -> str:
-        """The text of all documents."""
+        """Text of all documents."""
         return "".join("".join(document.texts) for document in self.documents)
 
     def head(self, count: int) -> Passages:
-        """Return the first `count` tokens of the text."""
+        """Cut the passages to the first `count` tokens."""
         return Passages(_first(self.documents, count), cut=True)
 
 
 def _first(documents: Iterable[TokenizedDocument], count: int) -> list[TokenizedDocument]:
-    """Return the first `count` tokens of documents."""
+    """Cut documents to `count` tokens in all."""
     taken: list[TokenizedDocument] = []
     for document in documents:
         taken.append(document.head(count))
@@ -160,7 +160,7 @@ def _first(documents: Iterable[TokenizedDocument], count: int) -> list[Tokenized
 
 
 def tokenize_passages(loaded: LoadedModel, chunks: Iterable[str], max_tokens: int) -> Passages:
-    """Tokenize the beginning of a text, document by document.
+    """Tokenize the beginning of a text document by document.
 
     Args:
         loaded: the model, whose --documents says what a document is.
@@ -185,7 +185,7 @@ def tokenize_passages(loaded: LoadedModel, chunks: Iterable[str], max_tokens: in
 
 
 def _beginning(chunks: Iterable[str], most: int) -> tuple[str, bool]:
-    """Read the first characters of a text; say whether that is all of it."""
+    """Read the first characters of a text; return whether that is all of it."""
     taken, size = [], 0
     for chunk in chunks:
         taken.append(chunk)
@@ -199,7 +199,7 @@ def _beginning(chunks: Iterable[str], most: int) -> tuple[str, bool]:
 def distributions(
     document: TokenizedDocument,
 ) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
-    """Yield a model's predictions in a document, some places at a time, in the order of reading.
+    """Yield a model's predictions in a document in blocks, in reading order.
 
     Yields:
         M places in the text; their tokens (M,) of int64; and the log-probabilities (M, V) of all

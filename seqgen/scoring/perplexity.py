@@ -1,4 +1,4 @@
-"""Scoring text under a trained model."""
+"""Perplexity of a text under a model: totals, signatures and the records of the command."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def for_model(loaded: LoadedModel, scoring: Scoring | None = None) -> Scoring:
-    """Return how a model scores a text: `scoring`, with its `documents`.
+    """Resolve scoring options for one model, such as its document mode.
 
     Raises:
         UsageError: the stride does not suit its window, or the model cannot learn so.
@@ -55,7 +55,7 @@ def for_model(loaded: LoadedModel, scoring: Scoring | None = None) -> Scoring:
 
 
 def warning_of(loaded: LoadedModel, scoring: Scoring) -> str | None:
-    """Say in one line what of a way to score the model has never learned, if anything."""
+    """Write a warning about scoring options that differ from the model's training, if any."""
     if scoring.documents != "stream" or loaded.data.documents != "line":
         return None
     return (
@@ -66,7 +66,7 @@ def warning_of(loaded: LoadedModel, scoring: Scoring) -> str | None:
 
 @dataclass(frozen=True, repr=False)
 class Perplexity(ShortRepr):
-    """The keys of `seqgen perplexity --json`, in order."""
+    """Result of `seqgen perplexity`: the keys of its JSON, in order."""
 
     file: str | None
     model: str
@@ -96,7 +96,7 @@ class Perplexity(ShortRepr):
 
 @dataclass(frozen=True, repr=False)
 class PairPerplexity(Perplexity):
-    """The perplexity of targets given their sources; tokens, characters and bytes are the targets'.
+    """Perplexity of targets given their sources; tokens and bytes are the targets'.
 
     Attributes:
         source_unknown: how many tokens of the sources the model does not know.
@@ -112,7 +112,7 @@ def perplexity(
     file: str | None = None,
     scoring: Scoring | None = None,
 ) -> Perplexity:
-    """Score a text in the way the model was trained, or as `scoring` says.
+    """Score a text as in training, or with other scoring options.
 
     Args:
         loaded: the model.
@@ -145,7 +145,7 @@ def perplexity(
 
 
 def figures(totals: ScoreTotals) -> dict[str, Any]:
-    """Return the keys of a `Perplexity` record that follow from totals alone."""
+    """Compute the keys of a `Perplexity` record that follow from totals."""
     names = (name for name in Perplexity.__dataclass_fields__ if hasattr(totals, name))
     return {name: getattr(totals, name) for name in names}
 
@@ -153,7 +153,7 @@ def figures(totals: ScoreTotals) -> dict[str, Any]:
 def totals_of(
     loaded: LoadedModel, text: Iterable[str] | TokenFile | Pairs, scoring: Scoring
 ) -> tuple[ScoreTotals, Survey, int]:
-    """Return the totals of a text: every token once, each document from the start of a text.
+    """Compute the score totals of a text: every token once, each document from its start.
 
     Also return what the text is, and how many tokens of its sources the model does not know.
 
@@ -175,7 +175,7 @@ def totals_of(
 
 
 def score_held_out(loaded: LoadedModel) -> ScoreTotals:
-    """Return the totals of a model's held-out text, which it must have."""
+    """Compute the score totals of a model's held-out text; it must exist."""
     path = loaded.stored.validation_text
     if loaded.conditioning.in_pairs:
         text = held_out_pairs(loaded)
@@ -185,7 +185,7 @@ def score_held_out(loaded: LoadedModel) -> ScoreTotals:
 
 
 def held_out_pairs(loaded: LoadedModel) -> Pairs:
-    """Return the pairs that a model holds out.
+    """Read the held-out pairs of a model.
 
     Raises:
         SeqgenError: it holds out none.
@@ -200,7 +200,7 @@ def held_out_pairs(loaded: LoadedModel) -> Pairs:
 def _score_pairs(
     loaded: LoadedModel, pairs: Pairs, scoring: Scoring
 ) -> tuple[ScoreTotals, Survey, int]:
-    """Return the totals of the targets given their sources, and how many of these are unknown."""
+    """Compute the totals of targets given their sources, and their number of unknowns."""
     loaded.conditioning.check(pairs.source_features)
     sources = pairs.encoded_sources(loaded.source_tokenizer, None)
     by_line = replace(scoring, documents="line")
@@ -227,7 +227,7 @@ def _score_chunks(
 def _score_token_file(
     loaded: LoadedModel, file: TokenFile, scoring: Scoring
 ) -> tuple[ScoreTotals, Survey]:
-    """Return the totals of a token file; see `check_token_file`."""
+    """Compute the totals of a token file; see `check_token_file`."""
     require(not scoring.no_end, f"--no-end is for text, and {file.path} is a token file")
     check_token_file(loaded, file, scoring.documents)
     corpus = replace(file.corpus, start=loaded.framing_of(scoring.documents).start)
@@ -242,7 +242,7 @@ def _score_token_file(
 
 
 def check_token_file(loaded: LoadedModel, file: TokenFile, documents: Documents) -> None:
-    """Refuse a token file that does not hold what a model would read of its text.
+    """Refuse a token file that was tokenized differently from the model's text.
 
     Raises:
         SeqgenError: its tokenizer is not the model's, or it was written the other way.
@@ -272,7 +272,7 @@ def _score(
 
 
 def score_as(scoring: Scoring, loaded: LoadedModel, corpus: Corpus) -> Iterator[Scored]:
-    """Score a corpus in the way that `scoring` says; see `score_corpus`."""
+    """Score a corpus with scoring options; see `score_corpus`."""
     if scoring.learns:
         from seqgen.scoring import dynamic
 
@@ -288,7 +288,7 @@ def score_as(scoring: Scoring, loaded: LoadedModel, corpus: Corpus) -> Iterator[
 
 
 def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
-    """Say how a text is scored, in one string."""
+    """Describe the scoring options in one string."""
     end = "newline" if loaded.framing.stop is None else "EOS"
     end += " not scored" if scoring.no_end else " scored"
     line = scoring.documents == "line"
@@ -319,7 +319,7 @@ def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
 def scoring_signature(
     number: str, loaded: LoadedModel, scoring: Scoring, data: str, **more: Any
 ) -> str:
-    """Return the signature of a number that is made by scoring.
+    """Make the reproducibility signature of a score.
 
     Args:
         number: what was measured.

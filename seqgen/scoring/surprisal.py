@@ -1,4 +1,4 @@
-"""Scoring text line by line and token by token: where a model is surprised."""
+"""Surprisal of a text line by line and token by token."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NEWLINE = "\n"
 
 @dataclass(frozen=True)
 class ScoredLine:
-    """A line that was scored alone.
+    """Score of one line.
 
     Attributes:
         index: its number.
@@ -56,7 +56,7 @@ class ScoredLine:
 
 @dataclass(frozen=True)
 class Token:
-    """The keys of `seqgen perplexity --per-token --json`, in order, after file and model.
+    """One scored token: the keys of `seqgen perplexity --per-token --json` after the model.
 
     Attributes:
         line: the number of its line.
@@ -95,7 +95,7 @@ def score_lines(
 def _score_group(
     loaded: LoadedModel, items: Sequence[str | tuple[str | Vectors, str]], scoring: Scoring
 ) -> Iterator[ScoredLine]:
-    """Score lines, or the targets of pairs, side by side."""
+    """Score a group of lines, or of targets of pairs, in one batch."""
     if not loaded.conditioning.in_pairs:
         yield from _score_texts(loaded, items, None, scoring)
         return
@@ -133,7 +133,7 @@ def _score_texts(
 def score_tokens(
     loaded: LoadedModel, chunks: Iterable[str] | Pairs, scoring: Scoring
 ) -> Iterator[Token]:
-    """Yield every token of a text, as the model found it, in order."""
+    """Yield the score of every token of a text in order."""
     scoring = for_model(loaded, scoring)
     if scoring.documents == "line":
         lines = score_lines(loaded, chunks, scoring)
@@ -147,7 +147,7 @@ def score_tokens(
 def _tokens(
     loaded: LoadedModel, scored: Iterable[Scored], end: int | None = None, line: int = 0
 ) -> Iterator[Token]:
-    """Yield the tokens of one document, which begins on a line, and ends with `end` if it does."""
+    """Yield the token scores of one document that starts at `line`."""
     tokenizer, index = loaded.tokenizer, 0
     decoder, ends = tokenizer.decoder(), [end]
     if tokenizer.line_safe:
@@ -167,7 +167,7 @@ def _tokens(
 
 @dataclass(frozen=True)
 class Liked:
-    """A line under several models.
+    """A line's scores under several models, and the model with the best one.
 
     Attributes:
         best: the place of the model that it is likeliest under; of equals the first.
@@ -181,7 +181,7 @@ class Liked:
 def whose_line(
     models: Sequence[LoadedModel], chunks: Iterable[str] | Pairs, scoring: Scoring
 ) -> Iterator[Liked]:
-    """Score each line under several models; yield which of them likes it best, in order.
+    """Score each line under several models; yield the most probable model of each.
 
     Args:
         models: of whatever tokens: what counts is the bits of the whole line.
@@ -205,7 +205,7 @@ def whose_line(
 def line_record(
     file: str | None, loaded: LoadedModel, line: ScoredLine, scoring: Scoring
 ) -> dict[str, Any]:
-    """Return the keys of `seqgen perplexity --per-line --json`, in order."""
+    """Make the record of `seqgen perplexity --per-line --json`, with its keys in order."""
     scoring = for_model(loaded, replace(scoring, documents="line"))
     whole = line.text if line.source is None else f"{content_of(line.source)}\t{line.text}"
     data = hashlib.sha256(whole.encode()).hexdigest()

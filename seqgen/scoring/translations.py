@@ -1,4 +1,4 @@
-"""Translations of sources by beam search, scored against the targets as a whole and by length."""
+"""Translate sources by beam search, and score against references, also by source length."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LONGEST_BY_TARGET = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Translating:
-    """How sources are translated, and how the translations are scored.
+    """Options of translating sources and scoring the translations.
 
     Attributes:
         search: the beam search; the best hypothesis counts.
@@ -54,7 +54,7 @@ class Translating:
         require(rising, "--by-length takes lengths in ascending order, such as 5,10,20")
 
     def with_length_limit(self, loaded: LoadedModel, pairs: Pairs) -> Translating:
-        """Return the same with the limit that `fit_targets` asks for, for one model."""
+        """Set the length limit that `fit_targets` asks for, for one model."""
         if not self.fit_targets:
             return self
         lengths = (len(loaded.ids(target)) + 1 for _, target in pairs)  # with the end
@@ -69,7 +69,7 @@ class Translating:
 
 @dataclass(frozen=True)
 class Translations:
-    """A model's translations of the sources of pairs, beside the targets.
+    """A model's translations with their references.
 
     Attributes:
         sources: what was translated.
@@ -87,7 +87,7 @@ class Translations:
 
     @property
     def exact_match(self) -> float:
-        """The share of translations that are the target to the character."""
+        """Fraction of translations that equal the reference exactly."""
         pairs = zip(self.texts, self.targets, strict=True)
         return sum(text == target for text, target in pairs) / len(self.texts)
 
@@ -115,7 +115,7 @@ def translate(loaded: LoadedModel, pairs: Pairs, search: BeamOptions) -> Transla
 
 
 def scores(translations: Translations, metrics: Sequence[BleuOptions]) -> list[Score]:
-    """Return the score of translations by each metric, with intervals where there can be any."""
+    """Score translations by each metric, with confidence intervals where possible."""
     return [_with_interval(translations, options) for options in metrics]
 
 
@@ -128,7 +128,7 @@ def _with_interval(translations: Translations, options: BleuOptions) -> Score:
 
 
 def translation_record(translations: Translations, how: Translating) -> dict[str, Any]:
-    """Return the figures of translations.
+    """Make the record of a model's translation scores.
 
     Returns:
         The number of `pairs`; `exact_match`, a share; `cut` and `max_tokens`, see `Translations`;
@@ -148,7 +148,7 @@ def translation_record(translations: Translations, how: Translating) -> dict[str
 def by_source_length(
     translations: Translations, options: BleuOptions, lengths: Sequence[int] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the score of the translations of sources of about the same length, shortest first.
+    """Yield the scores of translations grouped by source length, shortest first.
 
     Args:
         translations: the translations.
@@ -186,12 +186,12 @@ def by_source_length(
 
 
 def _length(source: str | Vectors) -> int:
-    """Return the characters of a source, or its vectors."""
+    """Count the characters of a source, or its vectors."""
     return len(source.values if isinstance(source, Vectors) else source)
 
 
 def _sizes(sources: Sequence[str | Vectors]) -> tuple[str, np.ndarray]:
-    """Return in what lengths are measured, and the length of each source (D,)."""
+    """Return the unit of source lengths, and the length of each source (D,)."""
     lengths = np.array([_length(source) for source in sources])
     if isinstance(sources[0], Vectors):
         return "vectors", lengths
@@ -200,7 +200,7 @@ def _sizes(sources: Sequence[str | Vectors]) -> tuple[str, np.ndarray]:
 
 
 def _equal_classes(sizes: np.ndarray) -> np.ndarray:
-    """Return limits that divide lengths (D,) into classes of about equal size, ascending."""
+    """Choose limits that divide lengths (D,) into classes of about equal size, ascending."""
     quantiles = np.arange(1, LENGTH_CLASSES) / LENGTH_CLASSES
     return np.unique(np.quantile(sizes, quantiles, method="inverted_cdf"))
 
@@ -208,7 +208,7 @@ def _equal_classes(sizes: np.ndarray) -> np.ndarray:
 def paired_records(
     systems: Sequence[Translations], options: BleuOptions, samples: int, seed: int = SEED
 ) -> list[dict[str, Any]]:
-    """Return each system's score, its interval, and the p-value of no difference to the best.
+    """Score several systems, with intervals and p-values against the first.
 
     Args:
         systems: translations of the same sources.

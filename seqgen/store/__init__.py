@@ -1,4 +1,4 @@
-"""Trained models on disk: a folder each, found by name, by path, or as the latest."""
+"""Trained models on disk: one folder each, found by name, by path, or as the latest."""
 
 from seqgen.store.cache import (
     cached_files,

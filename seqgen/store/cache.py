@@ -1,4 +1,4 @@
-"""The cache: texts, their tokens and indexes, what was measured here; and which files are seqgen's.
+"""Cache folder: token files, search indexes, measurements and texts from standard input.
 
 A user may keep files in the cache too, so nothing is deleted because of its name alone. A list says
 what was written (`files.make_listed_folder`). Version 0.1.0 kept none; what it wrote is known by
@@ -43,7 +43,7 @@ ARRIVING = "arriving"
 
 
 def keep_text(blocks: Iterator[bytes]) -> Path:
-    """Store a text from standard input in the cache, under its hash.
+    """Store a text from standard input in the cache, named by its hash.
 
     Raises:
         SeqgenError: the cache cannot be written.
@@ -64,19 +64,19 @@ def _kept_as(digest: hashlib._Hash) -> Path:
 
 
 def cache_folder(kind: str) -> Path:
-    """Return the folder of one kind of cached files; see `KINDS`."""
+    """Return the cache folder of one kind of files; see `KINDS`."""
     return home() / "cache" / kind
 
 
 def tokens_folder() -> Path:
-    """Return the folder of large texts that have been encoded."""
+    """Return the cache folder of token files of large texts."""
     return cache_folder("tokens")
 
 
 def kept_index_files(
     about: dict[str, Any], content: Callable[[], Mapping[str, Sequence[Piece]]], *endings: str
 ) -> list[Path]:
-    """Return the files of a text's index, which are made once.
+    """Return the files of a text's search index; build them if they are missing.
 
     Args:
         about: what identifies the text, as JSON can hold it.
@@ -99,12 +99,12 @@ def kept_index_files(
 
 
 def measurements() -> list[Path]:
-    """Return the files of what was measured on this machine."""
+    """List the cached measurements of this machine."""
     return [*_finished(cache_folder("machine"))]
 
 
 def cached_files() -> list[Path]:
-    """Return every file of the cache: tokens, indexes, then texts that came by standard input."""
+    """List all cache files: token files, indexes, then texts from standard input."""
     folders = map(cache_folder, ("tokens", "index", "text"))
     return [path for folder in folders for path in sorted(_finished(folder))]
 
@@ -114,7 +114,7 @@ def _finished(folder: Path) -> Iterator[Path]:
 
 
 def foreign_files() -> list[Path]:
-    """List the files of the cache that seqgen did not write, and so never deletes.
+    """List files in the cache that seqgen did not write, and so never deletes.
 
     Of folders that are behind a link, which is not followed, that is the link.
     """
@@ -127,7 +127,7 @@ def foreign_files() -> list[Path]:
 
 
 def clear_leftovers() -> list[Path]:
-    """Delete files that killed runs left unfinished in the cache; return them."""
+    """Delete unfinished cache files of killed runs; return their paths."""
     gone = []
     for folder in map(CacheFolder, map(cache_folder, KINDS)):
         with contextlib.suppress(OSError):
@@ -136,7 +136,7 @@ def clear_leftovers() -> list[Path]:
 
 
 def clear_cache() -> list[Path]:
-    """Delete what can be made again: tokens, indexes, measurements; return what was deleted.
+    """Delete all cache files that can be rebuilt; return their paths.
 
     Texts that came by standard input stay: a run that was trained on one needs it to go on.
 
@@ -153,13 +153,13 @@ def clear_cache() -> list[Path]:
 
 
 def data_of(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the table `data` of a model's record; empty if there is none, or it is damaged."""
+    """Read the table `data` of a model's record; empty if missing or damaged."""
     data = record.get("data")
     return data if isinstance(data, dict) else {}
 
 
 def text_of(data: dict[str, Any]) -> tuple[Path, ...]:
-    """Return the paths of a model's training text: its own, or a copy in the cache.
+    """Find a model's training text: the original files, or a copy in the cache.
 
     Args:
         data: the model's record of it.
@@ -178,7 +178,7 @@ def text_of(data: dict[str, Any]) -> tuple[Path, ...]:
 
 
 def kept_measurement(about: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the kept result of a measurement, or None.
+    """Load a cached measurement; None if there is none.
 
     Args:
         about: what was measured, as JSON can hold it.
@@ -190,7 +190,7 @@ def kept_measurement(about: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def keep_measurement(about: dict[str, Any], measured: dict[str, Any]) -> dict[str, Any] | None:
-    """Keep the result of a measurement; return the kept one, or None if none can be kept.
+    """Cache a measurement; return the cached value, or None if it cannot be written.
 
     If two processes measure at once, the first result that is kept counts for both.
     """
@@ -207,7 +207,7 @@ def keep_measurement(about: dict[str, Any], measured: dict[str, Any]) -> dict[st
 
 
 def _put(temporary: Path, place: Path, damaged: Callable[[], bool]) -> None:
-    """Move a file to its place, unless another process has put one there that is not damaged."""
+    """Move a file into place, unless another process has put an undamaged one there."""
     try:
         os.link(temporary, place)
     except FileExistsError:
@@ -225,7 +225,7 @@ def _measurement_file(about: dict[str, Any]) -> Path:
 
 
 def _machine() -> dict[str, Any]:
-    """Return the facts of this machine and of PyTorch that a measurement depends on."""
+    """Collect the facts about machine and PyTorch that a measurement depends on."""
     import torch
 
     return {
@@ -238,7 +238,7 @@ def _machine() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """Return the name of this machine's processor."""
+    """Look up the name of this machine's processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -262,14 +262,14 @@ def _is_token_file(path: Path, file: IO[bytes]) -> bool:
 
 
 def _has_facts(path: Path, file: IO[bytes]) -> bool:
-    """Return whether a file says of a text what a survey does, and nothing else."""
+    """Check whether a file contains a text survey and nothing else."""
     from seqgen.text.reading import Survey
 
     return parse_json(file.read()).keys() == {field.name for field in dataclasses.fields(Survey)}
 
 
 def _is_held_out_text(path: Path, file: IO[bytes]) -> bool:
-    """Return whether a text is the one that the token file beside it was made of."""
+    """Check whether a text is the source of the token file next to it."""
     from seqgen.text.tokenfile import open_token_file
 
     return open_token_file(path.with_suffix(".tok")).facts.sha256 == _sha256(file)
@@ -281,7 +281,7 @@ def _is_indexed_text(path: Path, file: IO[bytes]) -> bool:
 
 
 def _is_order(path: Path, file: IO[bytes]) -> bool:
-    """Return whether a file has a number of four or eight bytes for each byte of the text."""
+    """Check whether a file has four or eight bytes per byte of the text: a suffix array."""
     size = _indexed_bytes(path)
     return file.seek(0, os.SEEK_END) in (4 * size, 8 * size)
 
@@ -291,7 +291,7 @@ def _is_about_index(path: Path, file: IO[bytes]) -> bool:
 
 
 def _indexed_bytes(path: Path) -> int:
-    """Return the size of the indexed text beside a file.
+    """Return the size of the indexed text next to a file.
 
     Raises:
         OSError, ValueError: there is none.
@@ -319,7 +319,7 @@ def _sha256(file: IO[bytes]) -> str:
 
 
 def name_of_measurement(machine: object, about: object) -> str:
-    """Return the name of a measurement's file, without its ending: a hash.
+    """Hash machine and measured setup to a file name, without its ending.
 
     Args:
         machine: what was measured on, as JSON can hold it.
@@ -344,13 +344,13 @@ ORDER = {kind: place for place, kind in enumerate(KNOWN)}
 
 
 def _kind(path: Path) -> tuple[str, str]:
-    """Return the folder and the ending of a file's name, which is empty for one of no such name."""
+    """Split a cache path into folder and file ending; the ending is empty for foreign names."""
     match = NAME.fullmatch(path.name)
     return path.parent.name, match[1] if match else ""
 
 
 class CacheFolder:
-    """A folder of the cache.
+    """One folder of the cache, with the rules for which files seqgen wrote.
 
     Args:
         path: where it is.
@@ -362,16 +362,16 @@ class CacheFolder:
 
     @property
     def link(self) -> Path | None:
-        """The folder, or the one that it is in, if that is a link, which nothing follows."""
+        """The folder or its parent if that is a symbolic link; links are never followed."""
         return next((one for one in (self.path.parent, self.path) if one.is_symlink()), None)
 
     def entries(self) -> list[Path]:
-        """Return all that is in the folder, in the order in which it may be deleted."""
+        """List the folder's entries in the order in which they may be deleted."""
         found = sorted(self.path.iterdir()) if self.path.is_dir() else []
         return sorted(found, key=lambda path: ORDER.get(_kind(path), -1))
 
     def own(self) -> Iterator[Path]:
-        """Yield the files that seqgen has written."""
+        """Yield the files that seqgen wrote."""
         for path in self.entries():
             try:
                 with open_file(path, "rb") as file:
@@ -382,7 +382,7 @@ class CacheFolder:
                 yield path
 
     def delete(self, path: Path) -> bool:
-        """Delete a file of the folder if seqgen has written it; see `files.delete_own`."""
+        """Delete a file of the folder if seqgen wrote it; see `files.delete_own`."""
         return delete_own(path, home(), lambda file: self._is_own(path, file))
 
     def _is_own(self, path: Path, file: IO[bytes]) -> bool:

@@ -1,4 +1,4 @@
-"""Models by name, by path, or as the latest; and those that a model was trained from."""
+"""Find models by name, by path or as the latest, and the models they were trained from."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check_name(name: str) -> None:
 
 
 def check_new_name(name: str) -> None:
-    """Refuse a name that no new model can have.
+    """Refuse a name that is not allowed for new models.
 
     Raises:
         UsageError: it is invalid or too long.
@@ -57,7 +57,7 @@ def check_new_name(name: str) -> None:
 
 
 def check_free(name: str | None, overwrite: bool) -> None:
-    """Refuse an invalid name, or one that is in use unless it may be overwritten.
+    """Refuse an invalid name, or one in use unless it may be overwritten.
 
     A model without weights is none; its name is free. A name that is to be made (None) is.
 
@@ -80,20 +80,20 @@ def check_free(name: str | None, overwrite: bool) -> None:
 
 
 def is_free(name: str) -> bool:
-    """Return whether nothing has a name, or only a model without weights."""
+    """Check whether a name is unused, or used only by a model without weights."""
     place = models_folder() / name
     restore(place)
     return not os.path.lexists(place) or (is_model(place) and holds_no_weights(place))
 
 
 def list_models() -> list[StoredModel]:
-    """Return all models that can be loaded, the latest written first."""
+    """List all loadable models, the latest written first."""
     restore_all()
     return sorted(models_of(models_folder()), key=lambda m: (-m.written, m.name))
 
 
 def find(name: str | Path | None) -> StoredModel:
-    """Return the model that `-m` means: a name, a path (it has a separator), or the latest.
+    """Find the model that `-m` names: a name, a path (with a separator), or the latest.
 
     Raises:
         UsageError: it is the mixture of several.
@@ -126,7 +126,7 @@ def find(name: str | Path | None) -> StoredModel:
 
 
 def find_all(name: str | Path | None) -> StoredModel | StoredMixture:
-    """Return the model or the mixture that `-m` means: `A+B` or `A:0.7+B:0.3` is a mixture.
+    """Find the model or mixture that `-m` names; `A+B` and `A:0.7+B:0.3` are mixtures.
 
     Parts without a weight share the rest equally.
 
@@ -147,7 +147,7 @@ def find_all(name: str | Path | None) -> StoredModel | StoredMixture:
 
 
 def find_parts(names: Iterable[str]) -> tuple[StoredModel, ...]:
-    """Return the models of some names, to be mixed.
+    """Find the models to be mixed by their names.
 
     Raises:
         UsageError: one is a mixture itself, or given twice.
@@ -164,7 +164,7 @@ def find_parts(names: Iterable[str]) -> tuple[StoredModel, ...]:
 
 
 def with_parts(stored: StoredModel) -> StoredModel | StoredMixture:
-    """Return a mixture that has a folder with its parts; any other model as it is.
+    """Resolve the parts of a stored mixture; other models are returned unchanged.
 
     Raises:
         SeqgenError: a part, or the base of adapters, is gone or has changed; or it is damaged.
@@ -177,7 +177,7 @@ def with_parts(stored: StoredModel) -> StoredModel | StoredMixture:
 
 
 def _weighted(part: str) -> tuple[str, float | None]:
-    """Split `name:weight`; a part may be a path with a colon in it."""
+    """Split `name:weight`; the name may be a path with a colon."""
     name, colon, number = part.rpartition(":")
     if not part or (colon and not name):
         raise UsageError("a mixture is written A+B or A:0.7+B:0.3")
@@ -219,7 +219,7 @@ def rename(model: StoredModel, name: str) -> StoredModel:
 
 
 def now() -> str:
-    """Return the time as ISO 8601, in UTC."""
+    """Format the current time as ISO 8601 in UTC."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
@@ -228,7 +228,7 @@ KINDS = ("init_from", "features")
 
 
 def origins_of(model: StoredModel) -> dict[str, StoredModel | None]:
-    """Return the models that one was trained from, by setting, also if they were renamed.
+    """Find the models that a model was trained from, by setting, even if renamed.
 
     None stands for one that is gone or has been trained again. Records of earlier versions have
     no hashes: then the name in `config.json` counts.

@@ -1,4 +1,4 @@
-"""A model's folder: files replaced in one step, its lock, its logs, its checkpoints."""
+"""Model folder: atomic file replacement, lock, logs and checkpoints."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def copy_folder(folder: Path, other: Path) -> None:
-    """Copy a folder, and stop at the first file that cannot be copied.
+    """Copy a folder; stop at the first file that cannot be copied.
 
     `shutil.copytree` goes on to the end, and its error then has no reason of the system's.
 
@@ -52,7 +52,7 @@ def copy_folder(folder: Path, other: Path) -> None:
 
 
 def link_file(path: Path, other: Path) -> None:
-    """Make `other` a second name of the file `path`, which may be replaced later."""
+    """Hard-link `path` as `other`, or copy it on file systems without links."""
     other.unlink(missing_ok=True)
     try:
         os.link(path, other)
@@ -80,7 +80,7 @@ def tensor_pieces(
     metadata: dict[str, str] | None = None,
     columns: Mapping[str, Piece] | None = None,
 ) -> list[Piece]:
-    """Return tensors as a safetensors file: its header, and then each tensor where it lies.
+    """Yield a safetensors file in pieces: the header, then each tensor without a copy.
 
     Those that `columns` have are read from there, part by part.
 
@@ -109,7 +109,7 @@ def tensor_pieces(
 
 
 def is_whole(weights: Path) -> bool:
-    """Return whether a safetensors file has the length that its header says."""
+    """Check whether a safetensors file has the length that its header implies."""
     try:
         first, header = tensor_header(weights)
         ends = [about["data_offsets"][1] for about in header.values()]
@@ -119,7 +119,7 @@ def is_whole(weights: Path) -> bool:
 
 
 class MetricsLog:
-    """A log of JSON Lines; each record is one write.
+    """JSON Lines log; each record is written by one call.
 
     Args:
         file: open, without a buffer.
@@ -144,7 +144,7 @@ class MetricsLog:
 
 
 def step_of(line: bytes) -> float:
-    """Return the step of a line of a log; infinity if the line is incomplete."""
+    """Read the step of a log line; infinity if the line is incomplete."""
     try:
         return parse_json(line)["step"]
     except (ValueError, KeyError, TypeError):
@@ -153,27 +153,27 @@ def step_of(line: bytes) -> float:
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """The folder that a model is in, whatever the model."""
+    """Folder of a model of any kind."""
 
     path: Path
 
     @property
     def name(self) -> str:
-        """The model's name: that of its folder."""
+        """Name of the model: its folder's name."""
         return self.path.resolve().name
 
     @property
     def published(self) -> bool:
-        """Whether it is in its final folder; only a new model is not."""
+        """Whether the folder is in its final place; false only for new models."""
         return True
 
     @property
     def kept(self) -> str:
-        """The end of an error message: which files stay if writing fails now."""
+        """End of an error message: which files remain if writing fails now."""
         return "what was saved before is whole"
 
     def read_table(self, part: str) -> dict[str, Any]:
-        """Return the object in a JSON file of the folder.
+        """Read a JSON object from a file of the folder.
 
         Raises:
             SeqgenError: the file is missing or damaged, or holds something else.
@@ -194,7 +194,7 @@ class ModelFolder:
 
     @contextlib.contextmanager
     def writing(self, part: str = "") -> Iterator[None]:
-        """Report in one line that a part of the folder cannot be written, and what is left.
+        """Convert a write error within the block to one line that names the files left.
 
         Raises:
             SeqgenError: instead of an OSError.
@@ -206,7 +206,7 @@ class ModelFolder:
             raise SeqgenError(f"{path} cannot be written: {error.strerror}; {kept}") from None
 
     def place_of(self, part: str) -> Path:
-        """Return the path of a file that is to be written, in a folder that is made if need be.
+        """Return the path of a file to write, and create its folder.
 
         Raises:
             OSError: that folder is a link, or cannot be made.
@@ -219,7 +219,7 @@ class ModelFolder:
         return path
 
     def refuse_link(self, folder: str) -> None:
-        """Refuse to write into a folder of this one that is a link: it may lead anywhere.
+        """Refuse to write into a subfolder that is a symbolic link.
 
         Raises:
             OSError: it is one.
@@ -228,7 +228,7 @@ class ModelFolder:
             raise OSError(errno.ELOOP, f"{self.path / folder} is a link, which is not followed")
 
     def check(self, largest: int | None = None) -> None:
-        """Compare the folder with its manifest; checkpoints are checked when they are read.
+        """Check the folder against its manifest; checkpoints are checked when read.
 
         Args:
             largest: skip files of more bytes.
@@ -241,7 +241,7 @@ class ModelFolder:
         manifest.check(self.path, parts, largest)
 
     def seal(self) -> None:
-        """Write the manifest of a new folder; from now on the folder is checked against it.
+        """Write the manifest of a new folder, against which it is checked from now on.
 
         Raises:
             SeqgenError: it cannot be written.
@@ -256,7 +256,7 @@ class ModelFolder:
             manifest.seal(self.path, [path.relative_to(self.path).as_posix() for path in paths])
 
     def keep_current_hashes(self) -> None:
-        """Leave one hash for each part in the manifest of a checked folder.
+        """Drop all but one hash of each file from the manifest of a checked folder.
 
         Raises:
             SeqgenError: it cannot be written.
@@ -265,7 +265,7 @@ class ModelFolder:
             manifest.keep_current_hashes(self.path)
 
     def replace_part(self, part: str, *pieces: Piece) -> None:
-        """Replace a file of the folder by pieces of content in one step, the manifest first.
+        """Replace a file of the folder atomically, after announcing its hash.
 
         Raises:
             SeqgenError: it cannot be written; what was there stays.
@@ -277,7 +277,7 @@ class ModelFolder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock this model against other runs; the lock ends with the process, however it ends.
+        """Lock this model against other runs; the lock ends with the process.
 
         Raises:
             SeqgenError: another run has locked it, or it is no model.
@@ -292,7 +292,7 @@ class ModelFolder:
 
     @property
     def is_locked(self) -> bool:
-        """Whether another process is training this model now."""
+        """Whether another process is training this model."""
         try:
             with open_file(self.path / layout.LOCK, "rb") as file:
                 return not take_lock(file)
@@ -308,7 +308,7 @@ class ModelFolder:
             yield MetricsLog(file, lambda: self.writing(part))
 
     def logged(self, part: str) -> list[dict[str, Any]]:
-        """Return the complete records of `metrics.jsonl` or `samples.jsonl`."""
+        """Read the complete records of `metrics.jsonl` or `samples.jsonl`."""
         try:
             lines = regular(self.path / part).read_bytes().splitlines()
         except FileNotFoundError:
@@ -316,7 +316,7 @@ class ModelFolder:
         return [json.loads(line) for line in lines if step_of(line) < math.inf]
 
     def rewind(self, step: int) -> None:
-        """Remove records of later steps from the logs, and files that a killed run left unfinished.
+        """Remove log records after a step, and unfinished files of killed runs.
 
         Raises:
             SeqgenError: the folder cannot be written.
@@ -344,7 +344,7 @@ class ModelFolder:
                 file.write(chunk.encode())
 
     def write_held_out_vectors(self, sources: VectorSources) -> None:
-        """Write the vectors that are the sources of held-out pairs.
+        """Write the source vectors of held-out pairs.
 
         Raises:
             OSError: they cannot be written, or not be read.
@@ -356,12 +356,12 @@ class ModelFolder:
 
 @dataclass(frozen=True)
 class TrainingFolder(ModelFolder):
-    """The folder of a model that is trained, or may be trained further."""
+    """Folder of a model that can be trained further, with checkpoints."""
 
     def write_checkpoint(
         self, tensors: dict[str, Tensor], facts: dict[str, Any], keep: int = 1
     ) -> None:
-        """Replace the checkpoint; the facts are stored in the tensors' file, so that both agree.
+        """Write a checkpoint; facts go into the tensor file, so that both agree.
 
         Args:
             tensors: by name.
@@ -393,13 +393,13 @@ class TrainingFolder(ModelFolder):
                 link_file(folder / layout.LAST, numbered)
 
     def earlier_checkpoints(self) -> list[Path]:
-        """Return the checkpoints that are kept besides the last one, the latest first."""
+        """List the earlier checkpoints, the latest first."""
         return sorted((self.path / layout.CHECKPOINTS).glob("step-*.safetensors"), reverse=True)
 
     def read_checkpoint(
         self, notice: Callable[[str], None] = lambda text: None
     ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the last checkpoint; if it is damaged, the one before.
+        """Load the last checkpoint; if it is damaged, the one before.
 
         Args:
             notice: takes a message if it is an earlier one.

@@ -1,4 +1,4 @@
-"""Models on their way from other tools and to them: what formats read and write.
+"""Import and export formats: interfaces of the readers and writers of other tools' models.
 
 `hooks.ModelFormat` says how a plugin adds a format; its functions are those below.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Adapters:
-    """Low-rank adapters, apart from the model that they are of.
+    """Low-rank adapters without their base model.
 
     Attributes:
         tensors: their parts by name, see `models.low_rank.adapter_tensors`.
@@ -39,7 +39,7 @@ class Adapters:
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """A model that was read from another tool's file: its parts, as seqgen stores them.
+    """Model read from another tool's file, in seqgen's parts.
 
     Attributes:
         architecture: its name in the registry.
@@ -63,7 +63,7 @@ class ImportedModel:
 
 
 class LineImporter(Protocol):
-    """Reads a file of another tool line by line."""
+    """Base of importers that read a file line by line."""
 
     def __call__(
         self, lines: Iterable[bytes], path: Path, like: tuple[Tokenizer, DataConfig] | None
@@ -82,7 +82,7 @@ class LineImporter(Protocol):
 
 
 class FolderImporter(Protocol):
-    """Reads a folder of another tool, or a file that is not read line by line."""
+    """Base of importers that read a folder, or a file as a whole."""
 
     def __call__(self, path: Path, like: tuple[Tokenizer, DataConfig] | None) -> ImportedModel:
         """Return the model of a folder or file; see `LineImporter`."""
@@ -94,7 +94,7 @@ KEPT = "tokenizer_config"
 
 @dataclass(frozen=True)
 class ModelToExport:
-    """A model that is to be written in another tool's format, and its tokenizers.
+    """Model to write in another tool's format, with its tokenizers.
 
     Attributes:
         model: with its weights.
@@ -121,7 +121,7 @@ class ModelToExport:
     base: str | None = None
 
     def require_no_labels(self) -> None:
-        """Refuse a model with labels, which are tokens that its tokenizer does not have.
+        """Refuse a model with labels, whose label tokens are not in the tokenizer.
 
         Raises:
             SeqgenError: it has some.

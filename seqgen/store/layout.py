@@ -1,4 +1,4 @@
-"""Where seqgen keeps its files, what they are called, and which ones are in a model's folder."""
+"""Paths: where seqgen keeps its files, and the file names in a model's folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FOLDERS = (TOKENIZER, SOURCE_TOKENIZER, VALIDATION_FOLDER, CHECKPOINTS, TENSORBO
 
 @cache
 def known_files() -> tuple[str, ...]:
-    """Return the paths of all that seqgen writes into a model's folder, as patterns."""
+    """List path patterns of all files that seqgen writes into a model's folder."""
     from seqgen.text.labels import Classes, Labels
     from seqgen.text.tokenizers import STORED
 
@@ -49,7 +49,7 @@ def known_files() -> tuple[str, ...]:
 
 
 def is_known(part: PurePath) -> bool:
-    """Return whether seqgen writes a file of this path in a model's folder."""
+    """Check whether a relative path is a file that seqgen writes into a model's folder."""
     name, known = part.as_posix(), known_files()
     patterns = (pattern for pattern in known if "*" in pattern)
     return name in known or any(
@@ -58,7 +58,7 @@ def is_known(part: PurePath) -> bool:
 
 
 def home() -> Path:
-    """Return the folder of everything seqgen keeps: `$SEQGEN_HOME`, or the user's data folder.
+    """Return seqgen's root folder: `$SEQGEN_HOME`, or the user's data folder.
 
     Raises:
         SeqgenError: `$SEQGEN_HOME` is no folder, or its name is not UTF-8.
@@ -78,18 +78,18 @@ def home() -> Path:
 
 
 def models_folder() -> Path:
-    """Return the folder that holds the models."""
+    """Return the folder of all models."""
     return home() / "models"
 
 
 def studies_folder() -> Path:
-    """Return the folder that holds what `tune` has tried."""
+    """Return the folder of `tune` results."""
     return home() / "studies"
 
 
 @contextlib.contextmanager
 def models_locked() -> Iterator[IO[bytes]]:
-    """Take the lock under which folders of models are moved, waiting for other processes.
+    """Hold the lock for moving model folders; wait for other processes.
 
     Hold it only briefly, and do not nest it. Yields the locked file, which is empty unless a
     process was killed between two steps that belong together; see `ownership._announced`.

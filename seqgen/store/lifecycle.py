@@ -1,4 +1,4 @@
-"""Creating models, which are published when complete, and deleting them: only files of seqgen."""
+"""Create, publish and delete models; only files that seqgen wrote are deleted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMED = 3
 
 
 def check_removable(model: StoredModel) -> Path:
-    """Return the folder that removing a model deletes, without links and `.` in its path.
+    """Return the real folder that removing a model deletes; refuse foreign files.
 
     Raises:
         SeqgenError: it is no model, it holds files that seqgen did not write, or it is, or holds,
@@ -56,7 +56,7 @@ def check_removable(model: StoredModel) -> Path:
 
 
 def check_replaceable(place: Path) -> None:
-    """Refuse to put a new model in the place of what is no model.
+    """Refuse to replace anything that is not a model.
 
     Of a link to a model only the link is replaced.
 
@@ -70,7 +70,7 @@ def check_replaceable(place: Path) -> None:
 
 
 def is_replaceable(place: Path) -> bool:
-    """Return whether a new model may be put in the place of what is there."""
+    """Check whether a new model may replace what is at a path."""
     try:
         check_replaceable(place)
     except SeqgenError:
@@ -79,7 +79,7 @@ def is_replaceable(place: Path) -> bool:
 
 
 def needing(models: Collection[StoredModel]) -> list[str]:
-    """Return the names of the other models that refer to one of these, as parts or as a base."""
+    """List the names of other models that depend on these, as parts or as a base."""
     others = {model.name: model for model in models_of(models_folder())}
     for model in models:
         others.pop(model.name, None)
@@ -94,7 +94,7 @@ def needing(models: Collection[StoredModel]) -> list[str]:
 
 
 def _references(model: StoredModel) -> list[Reference]:
-    """Return how a configuration refers to other models that are not in its own folder."""
+    """List a configuration's references to models outside its own folder."""
     with contextlib.suppress(SeqgenError):
         if model.is_mixture:
             return [part for part in model.part_references if not part.inside]
@@ -104,7 +104,7 @@ def _references(model: StoredModel) -> list[Reference]:
 
 
 def remove(model: StoredModel) -> None:
-    """Delete a model's folder, and the link by which it was named.
+    """Delete a model's folder, and the link that named it.
 
     Raises:
         SeqgenError: it cannot be deleted, is being trained, or is no model; see
@@ -121,7 +121,7 @@ def remove(model: StoredModel) -> None:
 
 @dataclass(frozen=True, eq=False)
 class NewModel(StoredModel):
-    """A model that is being built. Its `path` is a hidden folder until it is published.
+    """A model under construction in a hidden folder, until it is published.
 
     Attributes:
         place: its final folder.
@@ -133,7 +133,7 @@ class NewModel(StoredModel):
 
     @property
     def name(self) -> str:
-        """Its name once it is published."""
+        """Name of the model once it is published."""
         return self.place.name
 
     @property
@@ -143,7 +143,7 @@ class NewModel(StoredModel):
 
     @property
     def kept(self) -> str:
-        """The end of an error message: which files stay if writing fails now."""
+        """End of an error message: which files remain if writing fails now."""
         if self.published:
             return super().kept
         return f"{self.name} is as it was" if self.replaces else "nothing was saved"
@@ -185,7 +185,7 @@ class NewModel(StoredModel):
 
 
 def _keep_modes(old: Path, new: Path) -> None:
-    """Give a model's folder and its files the modes of those that they replace, where they can."""
+    """Copy the file modes of a replaced model to the new one, where possible."""
     for path in (new, *new.rglob("*")):
         before = old / path.relative_to(new)
         if before.is_symlink() or path.is_symlink() or not before.exists():
@@ -198,7 +198,7 @@ def _keep_modes(old: Path, new: Path) -> None:
 def building(
     name: str | None, stem: str, overwrite: bool, folder: Path | None = None
 ) -> Iterator[NewModel]:
-    """Create and lock the hidden folder of a new model; delete it if it is never published.
+    """Create a new model in a locked hidden folder; delete it if it is never published.
 
     Args:
         name: the user's name for it; if None, `stem`, or `stem-2`, `stem-3` ...
@@ -246,7 +246,7 @@ def _begin(folder: Path, name: str | None, stem: str, held: contextlib.ExitStack
 
 
 def _unused(folder: Path, stem: str) -> Path:
-    """Return a free place that no running process is going to use."""
+    """Choose a free model path that no running process is about to use."""
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "model"
     stem = stem[: LONGEST_NAME - len("-999")]
     number, path = 2, folder / stem
@@ -257,7 +257,7 @@ def _unused(folder: Path, stem: str) -> Path:
 
 
 def clean() -> list[Path]:
-    """Delete what killed runs left in the models' folder and in the cache.
+    """Delete leftovers of killed runs in the models' folder and the cache.
 
     Returns:
         What was deleted.

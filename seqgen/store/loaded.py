@@ -1,4 +1,4 @@
-"""A trained model in memory, and what its texts are given."""
+"""A trained model in memory with its tokenizers, and the conditioning of its texts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model, its tokenizer, and the way it was trained.
+    """A model with its tokenizer, configuration and stored files.
 
     Attributes:
         stored: where it came from.
@@ -79,7 +79,7 @@ class LoadedModel:
 
     @property
     def name(self) -> str:
-        """The model's name in tables and records."""
+        """Name of the model in tables and records."""
         return self.title or self.stored.name
 
     def __repr__(self) -> str:
@@ -89,12 +89,12 @@ class LoadedModel:
 
     @property
     def labels(self) -> Labels | None:
-        """The labels that it was trained with; None for any other model."""
+        """Labels that the model was trained with; None for models without labels."""
         return self.source_tokenizer if isinstance(self.source_tokenizer, Labels) else None
 
     @property
     def conditioning(self) -> Conditioning:
-        """What its texts are conditioned on: nothing, labels, or sources of tokens or vectors."""
+        """Kind of input that texts are conditioned on: none, labels, or sources."""
         features = getattr(self.model.parts[0].config, "source_features", None)
         if self.labels is not None:
             return LabelConditioning(self.stored.name, self.labels, self.label)
@@ -105,7 +105,7 @@ class LoadedModel:
         return Unconditional(self.stored.name)
 
     def with_labels(self, names: Sequence[str]) -> LoadedModel:
-        """Return the model with the labels of the texts that it is to write or to score.
+        """Set the labels of the texts to generate or score.
 
         Args:
             names: one or several; none leaves the model as it is.
@@ -125,16 +125,16 @@ class LoadedModel:
 
     @property
     def tokenizers(self) -> Tokenizers:
-        """Those of both sides, of a model that writes from sources."""
+        """Source and target tokenizers of a translation model."""
         return Tokenizers(self.tokenizer, self.source_tokenizer)
 
     @property
     def framing(self) -> Framing:
-        """How its documents start and end."""
+        """Start and end tokens of its documents."""
         return self.own_framing or Framing.of(self.tokenizer, self.data.documents)
 
     def framing_of(self, documents: Documents) -> Framing:
-        """How texts that are read as `documents` start and end for this model."""
+        """Return the start and end tokens of texts in a given document mode."""
         return self.framing.as_documents(self.tokenizer, self.data.documents, documents)
 
     def encode(
@@ -143,14 +143,14 @@ class LoadedModel:
         documents: Documents | None = None,
         unknowns: Unknowns | None = None,
     ) -> Corpus:
-        """Return the ids of a text in pieces cut anywhere, read as in training by default."""
+        """Tokenize a text that comes in pieces, by default as in training."""
         documents = documents or self.data.documents
         framing = self.framing_of(documents)
         return encode_corpus(chunks, self.tokenizer, documents, framing=framing, unknowns=unknowns)
 
     @property
     def never(self) -> tuple[int, ...]:
-        """The ids that are never written."""
+        """Ids that are never generated."""
         if self.labels is None:
             return self.framing.never
         labels = range(self.labels.first, self.labels.first + len(self.labels))
@@ -158,34 +158,34 @@ class LoadedModel:
 
     @property
     def architecture(self) -> str | None:
-        """Its name in the registry; None for a mixture."""
+        """Name of its architecture; None for a mixture."""
         mixed = isinstance(self.stored, StoredMixture)
         return None if mixed else self.stored.config["architecture"]
 
     @property
     def precision(self) -> str:
-        """The type that it computes in; that of its matrices, if they are kept in fewer bits."""
+        """Type of its computations, or of its quantized matrices."""
         kinds = [part.precision for part in self.model.parts]
         return next((kind for kind in kinds if kind in (*WHOLE_NUMBERS, "bfloat16")), kinds[0])
 
     @property
     def backward(self) -> bool:
-        """Whether it reads and writes from right to left."""
+        """Whether it reads and generates from right to left."""
         return self.data.direction == "backward"
 
     def ids(self, text: str) -> tuple[int, ...]:
-        """Return the ids of a text as the model reads them; unknown ones may be among them."""
+        """Tokenize a text, possibly with unknown ids."""
         ids = self.tokenizer.encode(text)
         return tuple((ids[::-1] if self.backward else ids).tolist())
 
     def echoed(self, prompt: str, text: str) -> str:
-        """Return a text with its prompt where that belongs."""
+        """Join a prompt and its continuation, in the model's direction."""
         return text + prompt if self.backward else prompt + text
 
 
 @dataclass(frozen=True)
 class Conditioning(ABC):
-    """What a model's texts are conditioned on: nothing, labels, or sources of tokens or vectors.
+    """Base: what texts are conditioned on (nothing, labels, token or vector sources).
 
     Attributes:
         name: the model's.
@@ -211,12 +211,12 @@ class Conditioning(ABC):
 
     @property
     def in_pairs(self) -> bool:
-        """Whether a text is scored together with something that it is given."""
+        """Whether texts are scored as pairs of condition and text."""
         return self.each is not None
 
     @abstractmethod
     def encode(self, sources: Sequence[str | Vectors]) -> Sources:
-        """Encode sources or labels as the model reads them.
+        """Convert sources or labels to the model's input.
 
         Args:
             sources: lines without newlines; or vectors.
@@ -226,7 +226,7 @@ class Conditioning(ABC):
         """
 
     def opens(self, model: LanguageModel, sources: Sequence[Source]) -> Opening:
-        """Return a function that opens states for sources, and the handle of each prompt's source.
+        """Make a function that opens states for sources; return each prompt's handle too.
 
         None for a model of text, whose handles mean nothing.
         """
@@ -234,15 +234,15 @@ class Conditioning(ABC):
         return model.opens(joined), handles
 
     def read(self, text: Readable, title: str) -> Pairs:
-        """Return the pairs of a file."""
+        """Open the pairs of a file."""
         return TabPairs(text, title)
 
     def unknown_in(self, values: np.ndarray) -> int:
-        """Return how many values of sources the model does not know."""
+        """Count the source values that are unknown to the model."""
         return 0
 
     def check(self, features: int | None) -> None:
-        """Refuse sources that the model does not read.
+        """Refuse sources of another kind than the model's.
 
         Args:
             features: the width of sources that are vectors; None for text.
@@ -253,14 +253,14 @@ class Conditioning(ABC):
         require_equal_widths(self.name, self.features, features)
 
     def require_chosen(self) -> None:  # noqa: B027
-        """Refuse to write where all texts are given the same, and it was not chosen.
+        """Refuse to generate if the shared condition, such as a label, is not set.
 
         Raises:
             UsageError: says what can be chosen.
         """
 
     def require_vectors(self) -> None:
-        """Refuse a model that does not write from vectors.
+        """Refuse a model whose sources are not vectors.
 
         Raises:
             SeqgenError: it does not.
@@ -269,7 +269,7 @@ class Conditioning(ABC):
             raise SeqgenError(f"{self.name} reads text, not vectors")
 
     def require_nothing(self, what: str) -> None:
-        """Refuse a model whose texts are given something.
+        """Refuse a model whose texts are conditioned on anything.
 
         Args:
             what: is for models of text alone, such as a command or a flag.
@@ -281,7 +281,7 @@ class Conditioning(ABC):
         require(not self.in_pairs, written)
 
     def require_sources(self, what: str) -> None:
-        """Refuse a model of text, also one of text with labels.
+        """Refuse a model without sources, such as one with labels.
 
         Args:
             what: is for models that write from sources alone, such as a flag.
@@ -295,7 +295,7 @@ class Conditioning(ABC):
 
 @dataclass(frozen=True)
 class Unconditional(Conditioning):
-    """A model of text."""
+    """No conditioning: a plain text model."""
 
     noun, model_is, each, signature = "text", "a model of text", None, None
     prompt, is_source = "prompt", False
@@ -309,7 +309,7 @@ class Unconditional(Conditioning):
 
 @dataclass(frozen=True)
 class LabelConditioning(Conditioning):
-    """Labels, the same for all texts that are written.
+    """Conditioning on labels, shared by all generated texts.
 
     Attributes:
         labels: those that the model knows.
@@ -342,7 +342,7 @@ class LabelConditioning(Conditioning):
 
 @dataclass(frozen=True)
 class TokenConditioning(Conditioning):
-    """A source of tokens each.
+    """Conditioning on one token sequence per text.
 
     Attributes:
         tokenizer: makes them.
@@ -361,7 +361,7 @@ class TokenConditioning(Conditioning):
 
 @dataclass(frozen=True)
 class VectorConditioning(Conditioning):
-    """Vectors each."""
+    """Conditioning on vectors, such as image features."""
 
     features: int
 

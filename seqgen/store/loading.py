@@ -1,4 +1,4 @@
-"""Loading trained models, and mixtures of those that read text alike."""
+"""Load trained models, and mixtures of models with the same tokenizers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Work:
-    """How much a command will read and write with a model, as far as it is known beforehand.
+    """Estimated amount of text that a command will read and generate with a model.
 
     Attributes:
         read: tokens to score, or more; None for those that the model has held out.
@@ -50,7 +50,7 @@ class Work:
 
     @classmethod
     def of_files(cls, names: Sequence[str], **more: int) -> Work:
-        """Return the work of reading files; None of them stands for what is held out.
+        """Estimate the work of reading files; None stands for the held-out text.
 
         A token has at least a byte. `-` counts what a shell's `< FILE` has; what comes through a
         pipe counts nothing, for its size is not known.
@@ -61,7 +61,7 @@ class Work:
         return cls(read=sum(path.stat().st_size for path in paths if path.is_file()), **more)
 
     def of(self, stored: StoredModel | StoredMixture) -> Workload:
-        """Return the work for one model; a token that it has held out has at least a byte."""
+        """Estimate the work for one model; a held-out token has at least one byte."""
         read = self.read
         if read is None:
             held_out = stored.validation_text or (stored.validation_pairs or [None])[-1]
@@ -75,7 +75,7 @@ def engine_of(
     device: str = "auto",
     precision: Precision = "auto",
 ) -> EngineChoice:
-    """Return which engine is to run what is stored, if there is an array model of it."""
+    """Choose the engine, array engine or PyTorch, for a stored model."""
     rows = [registry.known_architecture(one.config["architecture"]) for one in parts_of(stored)]
     counted = all(row is not None and row.estimator for row in rows)
     load = None if work is None else lambda: work.of(stored)
@@ -89,7 +89,7 @@ def load(
     cache: CacheConfig | None = None,
     work: Work | None = None,
 ) -> LoadedModel:
-    """Load a trained model.
+    """Load a trained language model.
 
     `seqgen.engines.choice` decides which engine runs it. Over arrays, PyTorch is not loaded.
 
@@ -118,7 +118,7 @@ def load_any(
     precision: Precision = "auto",
     work: Work | None = None,
 ) -> LoadedModel:
-    """Load what is stored, whether or not it is a language model; see `load`."""
+    """Load a stored model that need not be a language model; see `load`."""
     choice = engine_of(stored, work, device, precision)
     if choice.over_arrays:
         loaded = load_over_arrays(stored, work.lasting)
@@ -134,12 +134,12 @@ def load_any(
 
 
 def parts_of(stored: StoredModel) -> Sequence[StoredModel]:
-    """Return the parts of a mixture; of any other model, itself."""
+    """List the parts of a mixture; any other model is its own only part."""
     return stored.parts if isinstance(stored, StoredMixture) else [stored]
 
 
 def is_language_model(stored: StoredModel) -> bool:
-    """Return whether a stored model is a language model, or a mixture; no if that is unknown."""
+    """Check whether a stored model is a language model or mixture; no if unknown."""
     with contextlib.suppress(SeqgenError, UsageError):
         if stored.is_mixture:
             return True
@@ -149,7 +149,7 @@ def is_language_model(stored: StoredModel) -> bool:
 
 
 def require_language_model(stored: StoredModel) -> None:
-    """Refuse a model that is no language model, or a mixture with such a part.
+    """Refuse a model or mixture part that is not a language model.
 
     Raises:
         UsageError: says what it is, and which command is for it.
@@ -161,7 +161,7 @@ def require_language_model(stored: StoredModel) -> None:
 
 
 def require_served(command: str, stored: StoredModel, otherwise: str) -> None:
-    """Refuse a model that a command of its own is not for, or a mixture.
+    """Refuse a model that a command does not support, and mixtures.
 
     Args:
         command: see `Task.serves`.
@@ -179,7 +179,7 @@ def require_served(command: str, stored: StoredModel, otherwise: str) -> None:
 
 
 def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
-    """Return a model with a continuous cache beside it.
+    """Add a continuous cache to a model.
 
     In a mixture, each part that has features to look up gets one.
 
@@ -205,7 +205,7 @@ def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
 def beside_caches(
     model: InferenceModel, cache: CacheConfig, flatnesses: Sequence[float] | None = None
 ) -> InferenceModel | None:
-    """Return a model with a cache beside it, or with several; None if it has no features."""
+    """Mix a model with one or several caches; None if it has no features."""
     if isinstance(model, ArrayModel):
         from seqgen.models.memory.arrays import CachedArrays
 
@@ -217,7 +217,7 @@ def beside_caches(
 
 
 def load_over_arrays(stored: StoredModel, whole: bool = False) -> LoadedModel | None:
-    """Load what is stored as an array model; None where there is none of it.
+    """Load a stored model as an array model; None if it has no such form.
 
     Args:
         stored: what to load.
@@ -234,7 +234,7 @@ def load_over_arrays(stored: StoredModel, whole: bool = False) -> LoadedModel | 
 
 
 def load_stored(stored: StoredModel, device: torch.device, precision: Precision) -> LoadedModel:
-    """Load what `stored` holds; see `load`."""
+    """Load a stored model in PyTorch; see `load`."""
     from seqgen.engines.precision import in_precision
     from seqgen.store.torch_models import choose_products
 
@@ -244,7 +244,7 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
 
 
 def _assembled(stored: StoredModel, model: InferenceModel, tokenizer: Tokenizer) -> LoadedModel:
-    """Return a stored model with its tokenizers and the way its text is read.
+    """Combine a model with its tokenizers and configuration to a `LoadedModel`.
 
     Raises:
         SeqgenError: its parts do not fit.
@@ -271,7 +271,7 @@ def _assembled(stored: StoredModel, model: InferenceModel, tokenizer: Tokenizer)
 
 
 def require_whole_numbers(loaded: LoadedModel, precision: Precision) -> None:
-    """Refuse int8 and int4 where no part of a model has them.
+    """Refuse int8 and int4 for models without matrices to quantize.
 
     Raises:
         UsageError: says what can be done.
@@ -286,7 +286,7 @@ def require_whole_numbers(loaded: LoadedModel, precision: Precision) -> None:
 
 
 def load_mixture(stored: StoredMixture, device: torch.device, precision: Precision) -> LoadedModel:
-    """Load models that read text alike, as one; see `load`.
+    """Load models with the same tokenizers as a mixture; see `load`.
 
     Raises:
         SeqgenError: two of them have different tokens, or different ends of a text.
@@ -295,7 +295,7 @@ def load_mixture(stored: StoredMixture, device: torch.device, precision: Precisi
 
 
 def _mixed(stored: StoredMixture, parts: Sequence[LoadedModel]) -> LoadedModel:
-    """Return loaded parts as the mixture that they are stored as; see `load_mixture`."""
+    """Combine loaded parts into a mixture; see `load_mixture`."""
     first = parts[0]
     for other in parts[1:]:
         require_alike(first, other)
@@ -303,7 +303,7 @@ def _mixed(stored: StoredMixture, parts: Sequence[LoadedModel]) -> LoadedModel:
 
 
 def mixture_of(parts: Sequence[InferenceModel], stored: StoredMixture) -> Mixed:
-    """Return models of one engine as one, with the weights that a mixture is stored with.
+    """Mix models of one engine with their stored weights.
 
     Raises:
         SeqgenError: the weights or the gate do not fit the parts.
@@ -321,7 +321,7 @@ def joined(
     by_order: Sequence[Sequence[float]] | None = None,
     gate: Sequence[Sequence[float]] | None = None,
 ) -> Mixed:
-    """Return models of one engine as one; see `Mixed.mix`."""
+    """Mix models of one engine; see `Mixed.mix`."""
     if all(isinstance(part, ArrayModel) for part in parts):
         from seqgen.models.mixture.arrays import MixtureArrays
 
@@ -332,7 +332,7 @@ def joined(
 
 
 def require_alike(first: LoadedModel, other: LoadedModel) -> None:
-    """Refuse to mix two models that do not read text alike.
+    """Refuse to mix two models with different tokenizers or text handling.
 
     Raises:
         SeqgenError: says what differs and, for tokenizers, how to train models that can be mixed.
@@ -351,7 +351,7 @@ def require_alike(first: LoadedModel, other: LoadedModel) -> None:
 
 
 def _way_out(first: LoadedModel, other: LoadedModel) -> str:
-    """Return how to train models with the same tokenizers; nothing if that would not help."""
+    """Write how to train models with the same tokenizers; empty if that would not help."""
     both, ways = (first, other), []
     if first.conditioning.is_source != other.conditioning.is_source:
         return ""
@@ -372,7 +372,7 @@ def _vocabulary(loaded: LoadedModel) -> tuple[str, dict]:
 
 
 def _source_vocabulary(loaded: LoadedModel) -> tuple[str, Any] | None:
-    """Return the vocabulary, or the width, of a model's sources; None for a model of text."""
+    """Return the source vocabulary or vector width; None for a text model."""
     if loaded.conditioning.features is not None:
         return "vectors", loaded.conditioning.features
     tokenizer = loaded.source_tokenizer
@@ -381,7 +381,7 @@ def _source_vocabulary(loaded: LoadedModel) -> tuple[str, Any] | None:
 
 @dataclass(frozen=True)
 class StoredDirection(StoredModel):
-    """One direction of a stored model that reads both ways; `path` is the folder of both.
+    """One direction of a stored bidirectional model; `path` is their common folder.
 
     Attributes:
         direction: which one.
@@ -391,18 +391,18 @@ class StoredDirection(StoredModel):
 
     @property
     def name(self) -> str:
-        """The model's name and the direction."""
+        """Name of the model and the direction."""
         return f"{StoredModel(self.path).name}:{self.direction}"
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the model and the direction."""
+        """Hash of the model and the direction."""
         whole = f"{StoredModel(self.path).digest} {self.direction}"
         return hashlib.sha256(whole.encode()).hexdigest()
 
 
 def directions_of(loaded: LoadedModel) -> list[LoadedModel]:
-    """Return the language model that reads from the left, and the one that reads from the right."""
+    """Split a bidirectional model into its left-to-right and right-to-left models."""
     model = loaded.model
     return [
         replace(
@@ -422,7 +422,7 @@ def load_directions(
     cache: CacheConfig | None,
     work: Work,
 ) -> list[LoadedModel]:
-    """Load a language model for scoring; of one that reads both ways, both that it consists of.
+    """Load a model for scoring; a bidirectional model gives its two directions.
 
     See `load`.
     """

@@ -1,4 +1,4 @@
-"""Hashes of files: of several together, and the manifest of a model's folder, which finds damage.
+"""Manifest of a model's folder: hashes of its files, to detect damage.
 
 A file and the manifest cannot be replaced in one step, so the manifest goes first and names two
 hashes for a while, the new one and the old one. Whenever a run is killed, the file in the folder
@@ -20,7 +20,7 @@ CHEAP = 16 << 20
 
 
 def digest_of_files(first: bytes, paths: Sequence[Path]) -> str:
-    """Return a hash, 64 hexadecimal digits, of some bytes and the files that follow them.
+    """Compute the hash of some bytes and files, 64 hexadecimal digits.
 
     If the last file is large, it is kept in the cache until a file has another size or time.
     """
@@ -50,7 +50,7 @@ Hashes = dict[str, list[str]]
 
 
 def read(folder: Path) -> Hashes:
-    """Return the hashes that each part of the folder may have, the newest first.
+    """Read the allowed hashes of each file of the folder, the newest first.
 
     Empty for a folder without a manifest: it is not finished, or of an older version.
 
@@ -68,7 +68,7 @@ def read(folder: Path) -> Hashes:
 
 
 def digest(*pieces: Piece) -> str:
-    """Return the SHA-256 of what a file is to hold, piece after piece."""
+    """Make an incremental SHA-256 for the contents of a file."""
     digest = hashlib.sha256()
     for part in parts_of(pieces):
         digest.update(part)
@@ -76,7 +76,7 @@ def digest(*pieces: Piece) -> str:
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file.
+    """Compute the SHA-256 of a file.
 
     Raises:
         OSError: it cannot be read.
@@ -90,7 +90,7 @@ def seal(folder: Path, parts: Iterable[str]) -> None:
 
 
 def announce(folder: Path, coming: Mapping[str, str], going: Collection[str] = ()) -> None:
-    """Enter the hashes of parts that are about to be written, and parts about to be deleted.
+    """Add hashes of files about to be written or deleted to the manifest.
 
     A folder that is not sealed yet has no manifest, and gets none here.
     """
@@ -106,7 +106,7 @@ def _write(folder: Path, files: Hashes) -> None:
 
 
 def keep_current_hashes(folder: Path) -> None:
-    """Drop the second hash of parts for which an interrupted run has left two."""
+    """Drop the second hash of files for which an interrupted run left two."""
     known = read(folder)
     there = [part for part, hashes in known.items() if len(hashes) > 1 and (folder / part).exists()]
     current = {part: [digest_of(folder / part)] for part in there}
@@ -116,7 +116,7 @@ def keep_current_hashes(folder: Path) -> None:
 
 
 def check(folder: Path, parts: Iterable[str], largest: int | None = None) -> None:
-    """Compare parts of a folder with its manifest; parts that it does not name are ignored.
+    """Compare files of a folder with its manifest; files that it does not name are ignored.
 
     Args:
         folder: the model's.

@@ -1,4 +1,4 @@
-"""Several stored models used as one, and how a mixture refers to its parts."""
+"""Mixtures of stored models, and their references to the parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from seqgen.store.model import Member, Reference, StoredModel
 
 @dataclass(frozen=True)
 class StoredMixture(StoredModel):
-    """Several models used as one; `path` is the first one's folder.
+    """Unnamed mixture of stored models; `path` is the first one's folder.
 
     Attributes:
         parts: the models.
@@ -38,23 +38,23 @@ class StoredMixture(StoredModel):
 
     @property
     def by(self) -> str | None:
-        """The value of `seqgen mix --by` that fitted its weights; None for fixed weights."""
+        """Value of `seqgen mix --by` that fitted the weights; None for fixed weights."""
         return "context" if self.gate else "order" if self.by_order else None
 
     @property
     def name(self) -> str:
-        """The value of `-m` that means this mixture."""
+        """Value of `-m` that names this mixture."""
         pairs = zip(self.parts, self.weights, strict=True)
         return "+".join(f"{as_given(part)}:{weight:.6g}" for part, weight in pairs)
 
     @property
     def is_adapter(self) -> bool:
-        """Whether it holds low-rank adapters: no, even if a part of it does."""
+        """Whether it consists of low-rank adapters: never, even if a part does."""
         return False
 
     @property
     def part_names(self) -> list[str]:
-        """The names of its parts."""
+        """Names of the parts."""
         return [part.name for part in self.parts]
 
     @property
@@ -64,12 +64,12 @@ class StoredMixture(StoredModel):
 
     @property
     def files(self) -> list[Path]:
-        """Every file of the parts."""
+        """All files of the parts."""
         return [file for part in self.parts for file in part.files]
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the parts and their weights."""
+        """Hash of the parts and their weights."""
         pairs = zip(self.parts, self.weights, strict=True)
         decisive = [[part.digest, weight] for part, weight in pairs]
         if self.by_order:
@@ -80,7 +80,7 @@ class StoredMixture(StoredModel):
 
     @property
     def validation_text(self) -> Path | None:
-        """The held-out text, if it is the same for all: no model may have been trained on it."""
+        """Held-out text shared by all parts, so that none was trained on it."""
         paths = [part.validation_text for part in self.parts]
         if None in paths or len({regular(path).read_bytes() for path in paths}) > 1:
             return None
@@ -88,7 +88,7 @@ class StoredMixture(StoredModel):
 
     @property
     def validation_pairs(self) -> tuple[Path, Path] | None:
-        """The held-out pairs, if they are the same for all."""
+        """Held-out pairs shared by all parts."""
         pairs = [part.validation_pairs for part in self.parts]
         if None in pairs:
             return None
@@ -96,32 +96,32 @@ class StoredMixture(StoredModel):
         return pairs[0] if len(texts) == 1 else None
 
     def with_weights(self, weights: Sequence[float]) -> StoredMixture:
-        """Return the same parts with other weights, which are the same in every context."""
+        """Copy the mixture with fixed weights, the same in every context."""
         return StoredMixture(self.parts[0].path, self.parts, tuple(weights))
 
 
 @dataclass(frozen=True)
 class SavedMixture(StoredMixture):
-    """A mixture with a folder of its own, which is its `path` and gives it its name."""
+    """Mixture with a folder of its own, from which it takes `path` and name."""
 
     @property
     def name(self) -> str:
-        """Its folder's name."""
+        """Name of its folder."""
         return StoredModel(self.path).name
 
     @property
     def files(self) -> list[Path]:
-        """Its configuration, and every file of the parts."""
+        """Its configuration, and all files of the parts."""
         return [self.path / layout.CONFIG, *super().files]
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the parts, as they were when they were mixed, and of their weights."""
+        """Hash of the weights, and of the parts when they were mixed."""
         return StoredModel(self.path).digest
 
 
 def as_given(model: StoredModel) -> str:
-    """Return the value of `-m` that means a model in every working directory."""
+    """Format a model as a value of `-m` that works in every working directory."""
     inside = model.path.parent == models_folder()
     return model.path.name if inside else str(model.path)
 
@@ -138,7 +138,7 @@ Weights = tuple[float, ...]
 
 
 def resolve(stored: StoredModel) -> SavedMixture:
-    """Return a mixture with its parts.
+    """Find the parts of a stored mixture.
 
     Args:
         stored: its folder.
@@ -159,7 +159,7 @@ def _members(stored: StoredModel) -> tuple[Member, ...]:
 
 
 def parts_now(stored: StoredModel) -> list[tuple[Reference, StoredModel | None]]:
-    """Return how a mixture refers to its parts, each with the part: None if gone or changed.
+    """Pair each reference of a mixture with its part; None if it is gone or changed.
 
     Raises:
         SeqgenError: the mixture's configuration is damaged.
@@ -178,7 +178,7 @@ def parts_now(stored: StoredModel) -> list[tuple[Reference, StoredModel | None]]
 def mixture_weights(
     stored: StoredModel,
 ) -> tuple[Weights, tuple[Weights, ...], tuple[Weights, ...]]:
-    """Return the weights of a mixture's parts, those for each order, and its gate, if any.
+    """Read a mixture's weights, weights per n-gram order, and gate, if any.
 
     Raises:
         SeqgenError: they are missing or damaged, or do not fit the parts.

@@ -1,4 +1,4 @@
-"""A stored model: settings, weights, tokenizers, checkpoints, held-out data, references."""
+"""Stored model: settings, weights, tokenizers, checkpoints, held-out data, references."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reference:
-    """How a model's configuration refers to another; `StoredModel.referred` finds it.
+    """Reference from a model's configuration to another model; see `StoredModel.referred`.
 
     Attributes:
         name: what the other was called.
@@ -51,7 +51,7 @@ class Reference:
 
     @classmethod
     def read(cls, fact: Any, file: Path, role: str) -> Reference:
-        """Read a reference to another model from a configuration.
+        """Parse a reference to another model from a configuration.
 
         Args:
             fact: its entry there.
@@ -71,17 +71,17 @@ class Reference:
 
     @property
     def inside(self) -> bool:
-        """Whether the other is a copy in its owner's folder."""
+        """Whether the referenced model is a copy inside the folder of the referring one."""
         return self.path is not None and self.path.startswith(f"{layout.PARTS}/")
 
     def to_dict(self) -> dict[str, str]:
-        """Write the reference as an entry of a configuration."""
+        """Convert the reference to an entry of a configuration."""
         return {key: value for key, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """The table `adapter` of a configuration: of low-rank adapters, whose base is stored elsewhere.
+    """Table `adapter` of a configuration: low-rank adapters and a reference to their base.
 
     The `model.safetensors` beside it holds the adapters alone.
 
@@ -97,7 +97,7 @@ class Adapter:
 
     @classmethod
     def read(cls, config: Mapping[str, Any], file: Path) -> Adapter:
-        """Return the table of the configuration in a file.
+        """Parse the table `adapter` of a configuration file.
 
         Raises:
             SeqgenError: it is damaged.
@@ -110,12 +110,12 @@ class Adapter:
         return cls(Reference.read(table.get("base"), file, "the base"), rank, alpha)
 
     def to_dict(self) -> dict[str, Any]:
-        """Write the table `adapter` of a configuration."""
+        """Convert to the table `adapter` of a configuration."""
         return {"base": self.base.to_dict(), "rank": self.rank, "alpha": self.alpha}
 
     @property
     def decisive(self) -> list[Any]:
-        """The hash of the base, the rank and the scale, for the model's digest."""
+        """Hash of the base, rank and scale, for the model's digest."""
         return [self.base.digest, self.rank, self.alpha]
 
 
@@ -128,11 +128,11 @@ REMEDY = "restore it, or train the adapters again on another with --init-from"
 
 @dataclass(frozen=True)
 class StoredModel(TrainingFolder):
-    """A model in its folder, which can be copied and mailed, and works wherever it is."""
+    """A model in its folder, which can be copied to any machine."""
 
     @property
     def config(self) -> dict[str, Any]:
-        """`config.json`: architecture, resolved configuration, versions.
+        """Contents of `config.json`: architecture, configuration, versions.
 
         Raises:
             SeqgenError: it is missing, damaged, or of a later format.
@@ -149,12 +149,12 @@ class StoredModel(TrainingFolder):
         return config
 
     def _damaged(self, why: object) -> SeqgenError:
-        """Make the error that says that `config.json` is damaged, and why."""
+        """Make the error for a damaged `config.json`, with the reason."""
         return SeqgenError(f"{self.path / layout.CONFIG} is damaged: {why}")
 
     @property
     def is_mixture(self) -> bool:
-        """Whether it is a mixture: of parts that the folder refers to, or of its `members`.
+        """Whether it is a mixture, of referenced parts or of jointly trained `members`.
 
         Raises:
             SeqgenError: the configuration is missing or damaged.
@@ -164,7 +164,7 @@ class StoredModel(TrainingFolder):
 
     @property
     def members(self) -> tuple[float, ...]:
-        """The weights of networks that are trained side by side; empty of any other model.
+        """Weights of jointly trained networks; empty for other models.
 
         Member k's tensors are in the folder's `model.safetensors` under the names of a mixture.
 
@@ -182,7 +182,7 @@ class StoredModel(TrainingFolder):
 
     @property
     def gate_of_members(self) -> tuple[tuple[float, ...], ...]:
-        """The coefficients of the gate of `members`; empty without one.
+        """Gate coefficients of `members`; empty without a gate.
 
         Raises:
             SeqgenError: the configuration is missing or damaged.
@@ -194,7 +194,7 @@ class StoredModel(TrainingFolder):
             raise self._damaged("its gate has no coefficients") from None
 
     def require_network(self, what: str) -> None:
-        """Refuse a mixture where one model is needed.
+        """Refuse a mixture where a single model is needed.
 
         Args:
             what: needs it, such as "--init-from".
@@ -211,7 +211,7 @@ class StoredModel(TrainingFolder):
 
     @property
     def part_names(self) -> list[str]:
-        """The names of a mixture's parts; empty of any other model.
+        """Names of a mixture's parts; empty for other models.
 
         Raises:
             SeqgenError: the configuration is missing or damaged.
@@ -220,7 +220,7 @@ class StoredModel(TrainingFolder):
 
     @property
     def part_references(self) -> list[Reference]:
-        """How a mixture that has a folder refers to its parts, two or more; else empty.
+        """References to the parts of a saved mixture, two or more; else empty.
 
         Raises:
             SeqgenError: the configuration is missing or damaged.
@@ -235,18 +235,18 @@ class StoredModel(TrainingFolder):
 
     @property
     def record(self) -> dict[str, Any]:
-        """`training.json`: the data and its hashes, seeds, best figures, time, machine."""
+        """Contents of `training.json`: data and hashes, seeds, best figures, time, machine."""
         return self.read_table(layout.RECORD)
 
     @property
     def validation_text(self) -> Path | None:
-        """The held-out text, if any was held out: as text, or as the token file it came in."""
+        """Path of the held-out text or token file, if any."""
         paths = (self.path / part for part in (layout.VALIDATION, layout.VALIDATION_TOKENS))
         return next((path for path in paths if path.exists()), None)
 
     @property
     def validation_pairs(self) -> tuple[Path, Path] | None:
-        """The held-out sources and targets, line by line, of a model that has held out pairs.
+        """Paths of the held-out sources and targets, if any.
 
         Sources that are vectors are in a file of vectors.
         """
@@ -257,7 +257,7 @@ class StoredModel(TrainingFolder):
 
     @property
     def holds_out(self) -> bool:
-        """Whether anything was held out."""
+        """Whether there is a held-out part."""
         return self.validation_text is not None or self.validation_pairs is not None
 
     @property
@@ -274,12 +274,12 @@ class StoredModel(TrainingFolder):
 
     @property
     def size(self) -> int:
-        """Bytes on disk of what the model needs: neither checkpoints nor held-out text."""
+        """Bytes on disk that the model needs, without checkpoints and held-out text."""
         return sum(part.stat().st_size for part in self._own_files())
 
     @property
     def files(self) -> list[Path]:
-        """Every file that affects the model's output, those of the base of adapters among them.
+        """All files that affect the model's output, including the base of adapters.
 
         Raises:
             SeqgenError: the configuration is missing or damaged, or the base is gone.
@@ -295,12 +295,12 @@ class StoredModel(TrainingFolder):
 
     @property
     def written(self) -> float:
-        """When the weights were last written, in seconds since the epoch."""
+        """Time when the weights were last written, in seconds since the epoch."""
         return (self.path / layout.WEIGHTS).stat().st_mtime
 
     @cached_property
     def digest(self) -> str:
-        """A hash of everything that affects the model's output, 64 hexadecimal digits.
+        """Hash of everything that affects the model's output, 64 hexadecimal digits.
 
         Equal models have equal digests, whatever their names and folders. That of a large model is
         kept in the cache until a file has another size or time, so that it is read for it once.
@@ -322,7 +322,7 @@ class StoredModel(TrainingFolder):
         return digest_of_files(first, [*self._tokenizer_files(), self.path / layout.WEIGHTS])
 
     def settings(self, part: str, kind: type[Settings]) -> Settings:
-        """Return a table of `config.json` as the configuration that it was written from.
+        """Load a group of `config.json` as its configuration class.
 
         Raises:
             SeqgenError: the table is missing, or is no such configuration.
@@ -333,7 +333,7 @@ class StoredModel(TrainingFolder):
             raise self._damaged(f"{part}: {error}") from None
 
     def framing(self, tokenizer: Tokenizer) -> Framing:
-        """Return how the model's texts begin and end.
+        """Return the start and end tokens of the model's texts.
 
         Models stored before `config.json` said so follow their tokenizer.
 
@@ -367,7 +367,7 @@ class StoredModel(TrainingFolder):
         return model.eval(), tokenizer
 
     def load_arrays(self, whole: bool = False) -> tuple[ArrayNetwork, Tokenizer] | None:
-        """Return the model over arrays and its tokenizer, as `load` does, without loading PyTorch.
+        """Load the array model and its tokenizer, without PyTorch.
 
         None where its architecture, settings or types have no array model.
 
@@ -401,7 +401,7 @@ class StoredModel(TrainingFolder):
         return model, tokenizer
 
     def load_to_train(self) -> tuple[LanguageModel, Tokenizer]:
-        """Build the model as `load` does, but with its adapters, if it has any, beside the base.
+        """Build the model for training, with adapters kept separate from the base.
 
         Raises:
             SeqgenError: see `load`.
@@ -427,7 +427,7 @@ class StoredModel(TrainingFolder):
         return Members(networks, self.members).eval(), tokenizer
 
     def shape(self) -> tuple[type[LanguageModel], ModelConfig]:
-        """Return the class of the model, and its configuration.
+        """Look up the model class, and load its configuration.
 
         Raises:
             SeqgenError: the configuration is missing or damaged.
@@ -437,7 +437,7 @@ class StoredModel(TrainingFolder):
 
     @property
     def architecture(self) -> Architecture:
-        """Its row in the registry.
+        """Its row in the registry of architectures.
 
         Raises:
             SeqgenError: the configuration is missing or damaged.
@@ -448,7 +448,7 @@ class StoredModel(TrainingFolder):
             raise self._damaged(error) from None
 
     def _known_architecture(self) -> Architecture:
-        """Return its row in the registry.
+        """Look up its row in the registry of architectures.
 
         Raises:
             UsageError: the registry has none.
@@ -468,7 +468,7 @@ class StoredModel(TrainingFolder):
             raise SeqgenError(needs) from None
 
     def weights(self) -> dict[str, Tensor]:
-        """Return every weight by name; if only adapters are stored, those of their base with them.
+        """Load all weights by name; adapters come with the weights of their base.
 
         Raises:
             OSError, SafetensorError, ValueError: the file is missing or damaged.
@@ -482,20 +482,20 @@ class StoredModel(TrainingFolder):
         return merged(base, self.own_tensors(), adapter.alpha, adapter.rank)
 
     def own_tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of `model.safetensors`; see `weights` for errors."""
+        """Load the tensors of `model.safetensors`; see `weights` for errors."""
         from seqgen.store.torch_models import read_tensors
 
         return read_tensors(self.path / layout.WEIGHTS)
 
     def arrays(self, whole: bool = False) -> dict[str, np.ndarray] | None:
-        """Return the arrays of `model.safetensors`; see `mapped_arrays`."""
+        """Memory-map the arrays of `model.safetensors`; see `mapped_arrays`."""
         from seqgen.mapped_tensors import mapped_arrays
 
         return mapped_arrays(self.path / layout.WEIGHTS, whole)
 
     @property
     def is_adapter(self) -> bool:
-        """Whether the folder holds low-rank adapters, and refers to the model that they are of.
+        """Whether the folder contains low-rank adapters and a reference to their base.
 
         Raises:
             SeqgenError: the configuration is missing or damaged.
@@ -504,7 +504,7 @@ class StoredModel(TrainingFolder):
 
     @cached_property
     def base(self) -> StoredModel:
-        """The model that the adapters of this one are of, whose hash is then worked out once.
+        """Base model of these adapters, whose hash is then computed once.
 
         Raises:
             SeqgenError: it is gone, or has changed.
@@ -513,7 +513,7 @@ class StoredModel(TrainingFolder):
 
     @property
     def adapter(self) -> Adapter:
-        """The table `adapter` of `config.json`: base, rank and scale.
+        """Table `adapter` of `config.json`: base, rank and scale.
 
         Raises:
             SeqgenError: it is damaged.
@@ -522,13 +522,13 @@ class StoredModel(TrainingFolder):
 
     @property
     def reference(self) -> Reference:
-        """How another model refers to this one, where it is."""
+        """Make a reference to this model for another model's configuration."""
         path = self.path.resolve()
         inside = path.parent == models_folder().resolve()
         return Reference(self.name, self.digest, None if inside else str(path))
 
     def referred(self, reference: Reference, role: str, remedy: str) -> StoredModel:
-        """Return the model that this one refers to, also if it was renamed.
+        """Find the model that this one refers to, even if it was renamed.
 
         Args:
             reference: to it.
@@ -553,7 +553,7 @@ class StoredModel(TrainingFolder):
         raise SeqgenError(f"{self.name} {role} {reference.name} {happened}: {remedy}")
 
     def load_source_tokenizer(self, target: Tokenizer) -> Tokenizer | Labels | None:
-        """Return the tokenizer of the model's sources, or its labels; None if there is neither.
+        """Load the source tokenizer or the labels; None without either.
 
         Args:
             target: the model's, which is that of its sources too unless they have their own.
@@ -574,7 +574,7 @@ class StoredModel(TrainingFolder):
 
     @property
     def task(self) -> Task:
-        """The kind of task that the model was trained for; of a mixture, that of its parts.
+        """Kind of task that the model was trained for; for a mixture, that of its parts.
 
         Raises:
             SeqgenError: its architecture is not known, or needs a plugin that is not installed.
@@ -588,7 +588,7 @@ class StoredModel(TrainingFolder):
         return task.of(labels=bool(config["data"].get("labels")))
 
     def write_config(self, architecture: str, preset: str | None = None, **groups: Any) -> None:
-        """Write `config.json`: the architecture's name and the resolved settings by group.
+        """Write `config.json`: architecture name and resolved settings by group.
 
         The name of the plugin that it needs stands beside it, if it needs one.
 
@@ -606,7 +606,7 @@ class StoredModel(TrainingFolder):
         self.replace_part(layout.CONFIG, json_bytes({**about, **groups}))
 
     def write_weights(self, model: LanguageModel) -> None:
-        """Replace `model.safetensors` by the model's weights, in one step.
+        """Replace `model.safetensors` atomically by the model's weights.
 
         Raises:
             SeqgenError: it cannot be written; what was there stays.
@@ -618,7 +618,7 @@ class StoredModel(TrainingFolder):
         )
 
     def publish(self) -> None:
-        """Make a new model findable; a model in its final folder already is."""
+        """Make a new model visible under its name; does nothing for existing models."""
 
     def write_record(self, **facts: Any) -> None:
         """Write `training.json`."""
@@ -627,7 +627,7 @@ class StoredModel(TrainingFolder):
 
 @dataclass(frozen=True)
 class Member(StoredModel):
-    """One of the networks that were trained side by side, in the folder of all.
+    """One of several jointly trained networks that share a folder.
 
     Attributes:
         number: which, from 0 on.
@@ -668,7 +668,7 @@ class Member(StoredModel):
 
 
 def models_of(folder: Path) -> Iterator[StoredModel]:
-    """Yield the models of a folder that can be loaded."""
+    """Yield the loadable models in a folder."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if not path.name.startswith(".") and (model := StoredModel(path)).loadable:
             yield model
@@ -676,7 +676,7 @@ def models_of(folder: Path) -> Iterator[StoredModel]:
 
 @dataclass(frozen=True)
 class ReadOnlyModel(StoredModel):
-    """A model of a run on several ranks, as those see it that do not write: nothing is written.
+    """Read-only view of a model, for the ranks that do not write.
 
     Attributes:
         known: the tables of its configuration that this process would have written.
@@ -692,17 +692,17 @@ class ReadOnlyModel(StoredModel):
         self.known.update({"architecture": architecture, "preset": preset, **groups})
 
     def replace_part(self, *what: Any, **how: Any) -> None:
-        """Write nothing."""
+        """Do nothing: only rank 0 writes."""
 
     write_weights = write_checkpoint = rewind = seal = keep_current_hashes = replace_part
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock nothing: rank 0 does."""
+        """Do nothing: only rank 0 locks."""
         yield
 
     @contextlib.contextmanager
     def log(self, part: str) -> Iterator[MetricsLog]:
-        """Open a log that keeps nothing."""
+        """Open a log that discards everything."""
         with Path(os.devnull).open("wb", buffering=0) as file:
             yield MetricsLog(file, self.writing)

@@ -1,4 +1,4 @@
-"""Which folders are models, and the hidden folders of models that are built or deleted.
+"""Check which folders are models, and manage hidden folders of new and deleted models.
 
 Beside a model `m` there may be `.m.0123abcd.new`, which is being built, and `.m.0123abcd.gone`,
 which is being deleted. Each has a mark inside (`mark`) that says its name; nothing without one
@@ -27,7 +27,7 @@ READY = b"ready"
 
 
 def contents(folder: Path) -> Iterator[Path]:
-    """Yield what is in a model's folder: its entries, and those of the folders that it has.
+    """Yield the paths in a model's folder and its subfolders.
 
     The copied parts of a mixture are models' folders too.
     """
@@ -43,7 +43,7 @@ def contents(folder: Path) -> Iterator[Path]:
 
 
 def is_written_by_seqgen(path: Path, folder: Path) -> bool:
-    """Return whether an entry of a model's folder is a file that seqgen writes, by its name."""
+    """Check by its name whether a path in a model's folder is a file of seqgen."""
     part = path.relative_to(folder)
     if part.parts[0] == layout.PARTS and len(part.parts) > 2:  # of a copied part
         part = Path(*part.parts[2:])
@@ -53,7 +53,7 @@ def is_written_by_seqgen(path: Path, folder: Path) -> bool:
 
 
 def strangers(folder: Path) -> list[str]:
-    """Return the files in a model's folder that seqgen did not write, as relative paths."""
+    """List relative paths of files in a model's folder that seqgen did not write."""
     return [
         path.relative_to(folder).as_posix()
         for path in contents(folder)
@@ -62,7 +62,7 @@ def strangers(folder: Path) -> list[str]:
 
 
 def holds_no_weights(folder: Path) -> bool:
-    """Return whether a model's folder has neither weights nor a checkpoint, and no strangers.
+    """Check whether a model's folder has no weights, checkpoints or foreign files.
 
     A run of version 0.1.0 that was killed early left such folders behind.
     """
@@ -70,7 +70,7 @@ def holds_no_weights(folder: Path) -> bool:
 
 
 def is_model(folder: Path) -> bool:
-    """Return whether a folder holds a model of seqgen, perhaps one that is damaged.
+    """Check whether a folder contains a model of seqgen, possibly damaged.
 
     Its configuration says so; in the models' folder its manifest will do. One that is being built
     is known by its mark before it has either.
@@ -81,7 +81,7 @@ def is_model(folder: Path) -> bool:
 
 
 def require_model(folder: Path, untouched: str) -> None:
-    """Refuse to change a folder that is not known to hold a model.
+    """Refuse to change a folder that is not known to be a model.
 
     Args:
         folder: the folder.
@@ -120,7 +120,7 @@ def _has_manifest(folder: Path) -> bool:
 
 
 def mark(folder: Path, name: str) -> None:
-    """Write into the lock of a model's folder what it is called, or about to be, once put aside.
+    """Write a hidden folder's own name into its lock, to recognise it later.
 
     A folder by another name is not marked, so a mark that a kill has left in a model says nothing.
 
@@ -137,7 +137,7 @@ def mark(folder: Path, name: str) -> None:
 
 
 def mark_ready(folder: Path) -> None:
-    """Add to the mark of a new model that it is complete, and takes its place next.
+    """Mark a new model as complete and about to replace the old one.
 
     It is added by one write, so that a kill leaves the mark as it was or as it is to be.
 
@@ -149,7 +149,7 @@ def mark_ready(folder: Path) -> None:
 
 
 def _marks(folder: Path) -> list[bytes]:
-    """Return the lines of a folder's lock; none if that is no file."""
+    """Read the lines of a folder's lock; empty if it is not a file."""
     try:
         with open_file(folder / layout.LOCK, "rb") as file:
             return file.read().split(b"\n")
@@ -158,13 +158,13 @@ def _marks(folder: Path) -> list[bytes]:
 
 
 def is_marked(folder: Path) -> bool:
-    """Return whether seqgen has put a folder aside under its present name."""
+    """Check whether seqgen created or moved a hidden folder under its present name."""
     real = folder.is_dir() and not folder.is_symlink()
     return real and _marks(folder)[:1] == [os.fsencode(folder.name)]
 
 
 def is_ready(folder: Path) -> bool:
-    """Return whether a folder that is put aside holds a new model about to take its place."""
+    """Check whether a hidden folder is a complete new model about to be published."""
     return is_marked(folder) and _marks(folder)[1:2] == [READY]
 
 
@@ -173,12 +173,12 @@ HIDDEN = re.compile(rf"\.(?P<name>[^/]+)\.[0-9a-f]{{8}}\.(?P<kind>{NEW}|{GONE})"
 
 
 def _hidden(place: Path, kind: str) -> Path:
-    """Return a new name for a hidden folder of the model whose place is `place`."""
+    """Make a new hidden name next to a model's final path, `place`."""
     return place.with_name(f".{place.name}.{secrets.token_hex(4)}.{kind}")
 
 
 def new_folder(place: Path, journal: IO[bytes]) -> Path:
-    """Make and mark the hidden folder of a new model.
+    """Create and mark a hidden folder for a new model.
 
     Args:
         place: where the model will be.
@@ -195,7 +195,7 @@ def new_folder(place: Path, journal: IO[bytes]) -> Path:
 
 
 def hide_folder(place: Path) -> Path | None:
-    """Hide a model's folder in one step, to be discarded; return where it is.
+    """Rename a model's folder to a hidden name before deletion; return the new path.
 
     A link is deleted, and what it leads to stays; then there is nothing to discard.
 
@@ -211,7 +211,7 @@ def hide_folder(place: Path) -> Path | None:
 
 
 def discard(folder: Path) -> None:
-    """Delete a folder that is put aside; do not follow links.
+    """Delete a hidden folder without following links.
 
     Raises:
         OSError: it cannot be deleted, or holds files that seqgen did not write, which stay.
@@ -222,7 +222,7 @@ def discard(folder: Path) -> None:
 
 
 def _empty(folder: Path) -> None:
-    """Delete what seqgen wrote into a model's folder, but for the lock."""
+    """Delete seqgen's files in a model's folder, except the lock."""
     for path in list(contents(folder)):
         if is_written_by_seqgen(path, folder) and path != folder / layout.LOCK:
             unlink_within(path, folder.parent)
@@ -230,7 +230,7 @@ def _empty(folder: Path) -> None:
 
 
 def _delete_folders(folder: Path) -> None:
-    """Delete the empty folders in a model's folder."""
+    """Delete the empty subfolders of a model's folder."""
     for name in layout.FOLDERS:
         if (folder / name).is_dir():
             (folder / name).rmdir()
@@ -242,7 +242,7 @@ def _delete_folders(folder: Path) -> None:
 
 
 def _delete(folder: Path, journal: IO[bytes]) -> None:
-    """Delete a folder in which there is only its mark."""
+    """Delete a folder that contains only its mark."""
     if _names(folder) - {layout.LOCK}:
         raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(folder))
     with _announced(folder, journal):
@@ -256,7 +256,7 @@ def _names(folder: Path) -> set[str]:
 
 @contextlib.contextmanager
 def _announced(folder: Path, journal: IO[bytes]) -> Iterator[None]:
-    """Keep the name of a folder that is without its mark for a moment, as it comes or goes.
+    """Record a folder's name in a journal while it exists without its mark.
 
     Args:
         folder: the folder.
@@ -269,7 +269,7 @@ def _announced(folder: Path, journal: IO[bytes]) -> Iterator[None]:
 
 
 def _forget_unmarked(journal: IO[bytes]) -> None:
-    """Delete a folder that a process was making, or had all but deleted, when it was killed."""
+    """Delete the unmarked folder of a process that was killed while making or deleting it."""
     journal.seek(0)
     name = os.fsdecode(journal.read())
     folder = models_folder() / name
@@ -282,13 +282,13 @@ def _forget_unmarked(journal: IO[bytes]) -> None:
 
 
 def is_being_built(place: Path) -> bool:
-    """Return whether a living process is building a model whose place is `place`."""
+    """Check whether a running process is building a model for the path `place`."""
     there = _hidden_folders(place.parent, NEW) if place.parent.is_dir() else ()
     return any(own == place and not _is_free(path) for path, own in there)
 
 
 def restore(place: Path) -> None:
-    """Complete a replacement by a run that was killed after it had moved the old model away."""
+    """Finish a replacement that was interrupted after the old model had been moved away."""
     if not os.path.lexists(place) and any(own == place for _, own in _ready(place.parent)):
         with contextlib.suppress(OSError), models_locked():
             for path, own in _ready(place.parent):
@@ -297,13 +297,13 @@ def restore(place: Path) -> None:
 
 
 def restore_all() -> None:
-    """Complete all replacements by runs that were killed."""
+    """Finish all interrupted replacements."""
     for _, place in list(_ready(models_folder())):
         restore(place)
 
 
 def clean_models(journal: IO[bytes]) -> list[Path]:
-    """Delete what killed runs left in the models' folder; return what was deleted.
+    """Delete leftovers of killed runs in the models' folder; return their paths.
 
     Folders of running processes are locked, and stay.
 
@@ -326,7 +326,7 @@ def clean_models(journal: IO[bytes]) -> list[Path]:
 
 
 def forget_replacements() -> None:
-    """Delete what killed runs left, before a model goes from its place for good.
+    """Delete leftovers of interrupted replacements before a model is removed for good.
 
     Otherwise one that was complete, but had not taken that place yet, would take it then.
 
@@ -338,12 +338,12 @@ def forget_replacements() -> None:
 
 
 def _ready(folder: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield the complete new models in a folder, each with its place."""
+    """Yield complete hidden new models in a folder, each with its final path."""
     return ((path, place) for path, place in _hidden_folders(folder, NEW) if is_ready(path))
 
 
 def _hidden_folders(folder: Path, *kinds: str) -> Iterator[tuple[Path, Path]]:
-    """Yield what is put aside in a folder, each with the place of its model."""
+    """Yield the hidden folders in a folder, each with its model's final path."""
     names = _names(folder) if folder.is_dir() else ()
     for known in filter(None, map(HIDDEN.fullmatch, sorted(names))):
         if known["kind"] in kinds and is_marked(folder / known[0]):
@@ -351,6 +351,6 @@ def _hidden_folders(folder: Path, *kinds: str) -> Iterator[tuple[Path, Path]]:
 
 
 def _is_free(folder: Path) -> bool:
-    """Return whether no running process holds the lock of a folder."""
+    """Check whether no running process holds a folder's lock."""
     with open_file(folder / layout.LOCK, "r+b") as file:
         return take_lock(file)

@@ -1,4 +1,4 @@
-"""Results of training as models store them, and as version 0.1.0 did."""
+"""Training results in model records, including those of version 0.1.0."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ UNKNOWNS = "val_oov_bits_per_byte"
 
 
 def bits_record(score: Any) -> dict[str, float | None]:
-    """Write the bits of a held-out text's `ScoreTotals` or `Perplexity` as keys of a result."""
+    """Convert the bits of a held-out score to keys of a training result."""
     return {f"val_{unit}": getattr(score, unit) for unit in UNITS}
 
 
 def result_of(stored: StoredModel) -> dict[str, Any]:
-    """Return the `result` of a model's record; empty if there is none.
+    """Read the `result` of a model's record; empty if there is none.
 
     Early versions left the bytes of unknown tokens out of `val_bits_per_char` and
     `val_bits_per_byte`. Such figures are computed again if the held-out text is there. If it is
@@ -49,12 +49,12 @@ def result_of(stored: StoredModel) -> dict[str, Any]:
 
 
 def leaves_unknowns_out(result: dict[str, Any]) -> bool:
-    """Return whether the bits of a `result_of` lack those of unknown tokens."""
+    """Check whether the bits of a result exclude unknown tokens."""
     return result.get("val_bits_per_char") is not None and result[UNKNOWNS] is None
 
 
 def _held_out(stored: StoredModel) -> ScoreTotals | None:
-    """Return the size of a model's held-out text and of its unknowns; None if it is not there.
+    """Count the size and the unknowns of a held-out text; None if it is missing.
 
     Raises:
         SeqgenError, OSError: the text, the tokenizer or a mixture's part cannot be read.

@@ -1,4 +1,4 @@
-"""Stored models in PyTorch: built from their weights, and how they ask for matrix products."""
+"""Build stored models in PyTorch, and choose their matrix-product routine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fill(
     read: Callable[[], dict[str, Tensor]],
     folder: Path,
 ) -> LanguageModel:
-    """Return a model with weights that are stored.
+    """Build a model and load its stored weights.
 
     Args:
         model_class: what to build.
@@ -61,7 +61,7 @@ def fill(
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a file of safetensors.
+    """Read the tensors of a safetensors file.
 
     Each is copied into memory of its own, for products round by where in memory a matrix lies, and
     a resumed run is to round as before. The file is mapped anew for each, so that what was read of
@@ -83,7 +83,7 @@ STEPS = {"question": "products of decoding steps", "version": 2}
 
 
 def choose_products(device: torch.device, of_run: Mapping[str, Any] | None = None) -> None:
-    """Have models on a CPU ask for their products in the way that is fastest here.
+    """Choose the fastest matrix-product routine for models on this CPU.
 
     That holds for decoding steps, and in float32 for the training of recurrent layers.
 
@@ -105,7 +105,7 @@ def choose_products(device: torch.device, of_run: Mapping[str, Any] | None = Non
 
 
 def _products_of(stored: Mapping[str, Any] | None) -> Products | None:
-    """Return the products that were stored; None if none were, or none that this version has."""
+    """Read the stored matrix-product choice; None if none is stored or known here."""
     try:
         return Products(**stored) if stored else None
     except (TypeError, ValueError):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 import torch
@@ -55,7 +56,7 @@ class ExpectedCounts:
 
 @dataclass(frozen=True)
 class EMIteration:
-    """One iteration of EM.
+    """Progress of EM after one iteration.
 
     Attributes:
         number: from 1 on.
@@ -68,26 +69,13 @@ class EMIteration:
     nats_per_token: float
 
 
-@dataclass
-class EMFit:
-    """What an estimation came to.
-
-    Attributes:
-        passes: the iterations, in order.
-        stopped: "converged", or what `enough` gave.
-    """
-
-    passes: list[EMIteration] = field(default_factory=list)
-    stopped: str = "converged"
-
-
 def fit(
     model: HMM,
     corpus: Corpus,
     impossible: Sequence[int],
     seed: int,
     enough: Callable[[EMIteration], str | None],
-) -> EMFit:
+) -> tuple[EMIteration, str]:
     """Estimate a hidden Markov model by EM from a random start, and store the tables in the model.
 
     Args:
@@ -96,30 +84,32 @@ def fit(
         impossible: ids that cannot occur in a text, such as padding and the start symbol.
         seed: of the random start.
         enough: takes each iteration; returns a reason to stop after it, or None.
+
+    Returns:
+        The last iteration, and why it was the last: "converged", or what `enough` gave.
     """
     began = time.perf_counter()
-    config, result = model.config, EMFit()
+    config = model.config
     possible = torch.ones(config.vocab_size, dtype=torch.float64)
     possible[list(impossible)] = 0
     device = model.device if model.device.type == "cuda" else torch.device("cpu")
     possible = possible.to(device)
     tables = random_tables(config, corpus, possible, seed)
-    before = np.inf
-    while True:
+    before, stopped = np.inf, "converged"
+    for number in count(1):
         expected = expected_counts(tables, corpus)
         nats = -expected.log_likelihood / corpus.tokens.size
         tables = maximise(expected, tables, config.delta * possible)
-        now = EMIteration(len(result.passes) + 1, time.perf_counter() - began, nats)
-        result.passes.append(now)
-        if reason := enough(now):
-            result.stopped = reason
+        last = EMIteration(number, time.perf_counter() - began, nats)
+        if reason := enough(last):
+            stopped = reason
             break
         # Without a tolerance, rounding that makes the text look less probable is no reason to stop.
         if config.tolerance and before - nats < config.tolerance:
             break
         before = nats
     model.fill(tables.initial, tables.transition, tables.emission)
-    return result
+    return last, stopped
 
 
 def random_tables(config: HMMConfig, corpus: Corpus, possible: Tensor, seed: int) -> Tables:

@@ -28,7 +28,7 @@ from seqgen.store.cache import keep_measurement, kept_measurement
 from seqgen.text.batches import Batches
 from seqgen.training.datasets.prepared import Prepared, VocabSizes
 from seqgen.training.events import Notice, Report
-from seqgen.training.family import NetworkToMix
+from seqgen.training.family import why_not_mixable
 from seqgen.training.plan import Plan
 from seqgen.training.regularising import Regularisation
 from seqgen.training.run import Budget
@@ -246,8 +246,8 @@ def _about_ngrams(trial: SpeedTrial) -> str | None:
     """Write a notice that recommends an n-gram model if the budget or the text is small."""
     plan, prepared = trial.plan, trial.prepared
     small = prepared.facts.bytes < SMALL_TEXT
-    network = NetworkToMix(plan.architecture, plan.training, plan.data, prepared=prepared)
-    mixable = network.why_not is None
+    network = plan.architecture, plan.training, plan.data
+    mixable = why_not_mixable(*network, prepared=prepared) is None
     if trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
         order = usual_order(prepared)
         hint = "with so little training, an n-gram model, counted in seconds, may do better"

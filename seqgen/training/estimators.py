@@ -155,14 +155,13 @@ def run_em(
             return training.budget if share >= 1 else None
 
         never = impossible(prepared.tokenizer, loaded.framing)
-        fit_result = baum_welch.fit(loaded.model, corpus, never, training.seed, enough)
-    last = fit_result.passes[-1]
+        last, stopped = baum_welch.fit(loaded.model, corpus, never, training.seed, enough)
     return EstimationResult(
         seconds=last.seconds,
         tokens=last.number * size,
         steps=last.number,
         train_loss=last.nats_per_token,
-        stopped=fit_result.stopped,
+        stopped=stopped,
         seed=training.seed,
     )
 

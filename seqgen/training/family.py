@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from seqgen import registry, store
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.settings import DataConfig, require
+from seqgen.settings import DataConfig
 from seqgen.settings.training import TrainingConfig
 from seqgen.store import StoredModel
 from seqgen.training.datasets.prepared import Prepared
@@ -24,55 +23,42 @@ FAMILY = "family"
 LONGEST = store.LONGEST_NAME - len("-mixture-999")
 
 
-@dataclass(frozen=True)
-class NetworkToMix:
-    """A network that may be mixed with an n-gram model of its text.
+def why_not_mixable(
+    architecture: str,
+    training: TrainingConfig,
+    data: DataConfig,
+    name: str | None = None,
+    prepared: Prepared | None = None,
+) -> str | None:
+    """Explain why a network cannot be mixed with an n-gram model of its text; None if it can.
 
-    Attributes:
-        architecture: its own.
-        training: its settings of training.
+    Args:
+        architecture: of the network.
+        training: its training settings.
         data: how it reads text.
-        name: what it is called; None if it has no name yet.
+        name: its name; None if it has none yet.
         prepared: its text; None before that is read.
     """
-
-    architecture: str
-    training: TrainingConfig
-    data: DataConfig
-    name: str | None = None
-    prepared: Prepared | None = None
-
-    @property
-    def why_not(self) -> str | None:
-        """Why it cannot be mixed; None if it can."""
-        row, name, prepared = registry.architecture(self.architecture), self.name, self.prepared
-        if row.estimator is not None:
-            return f"is for networks, which {self.architecture} is not"
-        if not row.task.of(self.data.labels).beside_ngrams:
-            return "is for models of text; n-grams know no sources and no labels"
-        if self.data.val == "none":
-            return "fits the weights of a mixture on held-out text: leave out --val none"
-        if self.training.lora is not None:
-            return (
-                "stores a copy of the network, and one of adapters (lora) would still need their "
-                "base: leave out either, or count an n-gram model and use seqgen mix"
-            )
-        if prepared is not None and (prepared.val is None or prepared.val.tokens.size < 2):
-            return "needs two held-out tokens or more: hold out more with --val"
-        if name is not None and len(name) > LONGEST:
-            return (
-                f"adds -mixture to the network's name, which may have {LONGEST} characters then, "
-                f"not {len(name)}: choose a shorter one, with --name or seqgen models rename"
-            )
-        return None
-
-    def check(self) -> None:
-        """Refuse `--with-ngram` if it cannot be mixed.
-
-        Raises:
-            UsageError: says why.
-        """
-        require(self.why_not is None, f"--with-ngram {self.why_not}")
+    row = registry.architecture(architecture)
+    if row.estimator is not None:
+        return f"is for networks, which {architecture} is not"
+    if not row.task.of(data.labels).beside_ngrams:
+        return "is for models of text; n-grams know no sources and no labels"
+    if data.val == "none":
+        return "fits the weights of a mixture on held-out text: leave out --val none"
+    if training.lora is not None:
+        return (
+            "stores a copy of the network, and one of adapters (lora) would still need their "
+            "base: leave out either, or count an n-gram model and use seqgen mix"
+        )
+    if prepared is not None and (prepared.val is None or prepared.val.tokens.size < 2):
+        return "needs two held-out tokens or more: hold out more with --val"
+    if name is not None and len(name) > LONGEST:
+        return (
+            f"adds -mixture to the network's name, which may have {LONGEST} characters then, "
+            f"not {len(name)}: choose a shorter one, with --name or seqgen models rename"
+        )
+    return None
 
 
 def names_beside(name: str) -> tuple[str, str]:

@@ -302,15 +302,21 @@ def _has_fused(chosen: list[ParameterGroup]) -> bool:
 
 def _sgd(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
     groups = _groups(chosen, config.lr, config.weight_decay)
-    how = {"dampening": config.dampening, "nesterov": config.nesterov}
-    return [lean(SGD)(groups, momentum=config.momentum, fused=_has_fused(chosen), **how)]
+    sgd = lean(SGD)(
+        groups,
+        momentum=config.momentum,
+        dampening=config.dampening,
+        nesterov=config.nesterov,
+        fused=_has_fused(chosen),
+    )
+    return [sgd]
 
 
 def _adagrad(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
     groups = _groups(chosen, config.lr, config.weight_decay)
     if config.adagrad_window or config.eps_inside:
-        form = {"eps": config.eps, "inside": config.eps_inside}
-        return [TextbookAdagrad(groups, config.adagrad_window, **form)]
+        window = config.adagrad_window
+        return [TextbookAdagrad(groups, window, eps=config.eps, inside=config.eps_inside)]
     on_cpu = all(member.parameter.device.type == "cpu" for member in chosen)
     return [lean(Adagrad)(groups, eps=config.eps, fused=on_cpu and _has_fused(chosen))]
 

@@ -22,7 +22,7 @@ from seqgen.text.tokenizers import load_tokenizer
 from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.estimators import Estimator
 from seqgen.training.events import Notice, Report
-from seqgen.training.family import NetworkToMix, family_of, new_family
+from seqgen.training.family import family_of, new_family, why_not_mixable
 from seqgen.training.plan import check_members, override
 from seqgen.training.reload import DataLocation, leaks, reload_stored_data, tokens_of
 from seqgen.training.run import Run
@@ -112,7 +112,8 @@ def _resume_locked(
     checkpoint = stored.read_checkpoint(lambda text: report(Notice(text=text)))
     done, result = checkpoint[1]["run"], store.result_of(stored)
     finished = done["stopped"] in FINISHED and result and not given.keys() - {"with_ngram"}
-    if finished and not given and not _lacks_mixture(stored, result):
+    mixes = stored.settings("training", TrainingConfig).with_ngram is not None
+    if finished and not given and not (mixes and result.get("mixture") is None):
         report(Notice(text=f"{stored.name} has finished; give a longer budget to train it further"))
         return _result_of_finished(stored, result)
     training = _resumed_settings(stored, given, done, checkpoint[0])
@@ -196,7 +197,8 @@ def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
     check_members(stored.architecture, training, stored.task)
     if given.get("with_ngram", training.with_ngram) is not None:
         data = stored.settings("data", DataConfig)
-        NetworkToMix(stored.config["architecture"], training, data, stored.name).check()
+        why_not = why_not_mixable(stored.config["architecture"], training, data, stored.name)
+        require(why_not is None, f"--with-ngram {why_not}")
 
 
 def _resumed_settings(
@@ -222,12 +224,6 @@ def _resumed_settings(
     return training
 
 
-def _lacks_mixture(stored: StoredModel, result: Mapping[str, Any]) -> bool:
-    """Return whether a finished run was to store a mixture, and was stopped before it did."""
-    mixes = stored.settings("training", TrainingConfig).with_ngram is not None
-    return mixes and result.get("mixture") is None
-
-
 def _check_longer(session: Session, done: dict[str, Any]) -> None:
     """Refuse a budget that is already spent; name the end of the new schedule.
 
@@ -239,7 +235,8 @@ def _check_longer(session: Session, done: dict[str, Any]) -> None:
     Raises:
         UsageError: the budget is spent already.
     """
-    stored, budget = session.stored, _named_budget(session.training)
+    stored, training = session.stored, session.training
+    budget = plural(getattr(training, training.budget), training.budget.removesuffix("s"))
     require(
         session.budget.share(Run.of(done)) < 1,
         f"{stored.name} has spent {budget} already; give a longer budget",
@@ -247,7 +244,3 @@ def _check_longer(session: Session, done: dict[str, Any]) -> None:
     if done["stopped"] in FINISHED:
         done["worse"] = 0
     session.report(Notice(text=f"the learning-rate schedule now ends after {budget}"))
-
-
-def _named_budget(training: TrainingConfig) -> str:
-    return plural(getattr(training, training.budget), training.budget.removesuffix("s"))

@@ -222,7 +222,21 @@ class Session:
                     self.report(Notice(text=f"steps are not compiled: {why_not}"))
             self._write_record(result=None)
             self.stored.seal()
-            report(Started(**self._facts(trainer)))
+            prepared, model = self.prepared, trainer.model
+            started = Started(
+                name=self.stored.name,
+                parameters=model.parameter_count(),
+                architecture=self.stored.config["architecture"],
+                vocab_size=model.vocab_size,
+                source_vocab_size=getattr(model.config, "source_vocab_size", None),
+                train_tokens=prepared.train.scored,
+                val_tokens=prepared.val.scored if prepared.val else 0,
+                val_totals=prepared.val_totals if self.is_language_model else ScoreTotals(),
+                training=self.training,
+                device=str(model.device),
+                unit=self.stored.task.unit,
+            )
+            report(started)
             if checkpoint is None:
                 with trainer.as_saved():
                     self._show_sample(step, report)
@@ -319,21 +333,6 @@ class Session:
                 part.forget_prepared()
         return_freed_memory()
         report(SampleLine(step=step, text=text))
-
-    def _facts(self, trainer: Trainer) -> dict[str, Any]:
-        return {
-            "name": self.stored.name,
-            "parameters": trainer.model.parameter_count(),
-            "architecture": self.stored.config["architecture"],
-            "vocab_size": trainer.model.vocab_size,
-            "source_vocab_size": getattr(trainer.model.config, "source_vocab_size", None),
-            "train_tokens": self.prepared.train.scored,
-            "val_tokens": self.prepared.val.scored if self.prepared.val else 0,
-            "val_totals": self.prepared.val_totals if self.is_language_model else ScoreTotals(),
-            "training": self.training,
-            "device": str(trainer.model.device),
-            "unit": self.stored.task.unit,
-        }
 
     @property
     def budget(self) -> Budget:

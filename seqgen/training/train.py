@@ -41,7 +41,7 @@ from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.estimate import estimate
 from seqgen.training.estimators import Estimator
 from seqgen.training.events import Notice, Report, said_if_slow
-from seqgen.training.family import NetworkToMix, check_names_beside, family_to_join
+from seqgen.training.family import check_names_beside, family_to_join, why_not_mixable
 from seqgen.training.plan import Plan, check_members, check_regimes, plan_of, preset_of
 from seqgen.training.reload import leaks
 from seqgen.training.resume import resume
@@ -155,7 +155,9 @@ class Destination:
     def check_mixture(self, plan: Plan) -> None:
         """Refuse `--with-ngram` for a plan that cannot be mixed, or names in use."""
         if plan.training.with_ngram is not None:
-            NetworkToMix(plan.architecture, plan.training, plan.data, self.name).check()
+            network = plan.architecture, plan.training, plan.data, self.name
+            why_not = why_not_mixable(*network)
+            require(why_not is None, f"--with-ngram {why_not}")
             if self.name is not None and ranks.leads():
                 check_names_beside(self.name, self.overwrite)
 
@@ -229,12 +231,17 @@ def train(
     request = RunRequest.of(data, **asked)
     stem = (stem or Path(data[0]).stem)[:MOST_OF_STEM]
     destination = Destination(name, stem, overwrite, folder)
-    how = {"stop_after": stop_after, "shard": shard}
     with together(timeout):
-        options = RunOptions.of(device, report, added=added, **how)
+        options = RunOptions.of(device, report, added=added, stop_after=stop_after, shard=shard)
         if ranks.from_first(lambda: is_begun(name)):
-            how |= added.keywords
-            return resume(name, device=device, report=options.report, **how)
+            return resume(
+                name,
+                device=device,
+                report=options.report,
+                stop_after=stop_after,
+                shard=shard,
+                **added.keywords,
+            )
         options.check()
         if ranks.leads():
             store.check_free(name, overwrite)

@@ -30,8 +30,13 @@ class TextValidation(Validation):
         return parallel_rows(self.prepared.val, VALIDATION_ROWS, VALIDATION_LENGTH)
 
     def quick(self) -> float:
-        how = {"want": "log_probs", "direction": self.loaded.data.direction}
-        scored = score_corpus(self.loaded.model, self._corpus, VALIDATION_ROWS, **how)
+        scored = score_corpus(
+            self.loaded.model,
+            self._corpus,
+            VALIDATION_ROWS,
+            want="log_probs",
+            direction=self.loaded.data.direction,
+        )
         totals = add_up(scored, self.prepared.tokenizer)
         return totals.nll_nats / totals.tokens
 
@@ -40,8 +45,8 @@ class TextValidation(Validation):
         text = fixed_sample(self.loaded, self.prepared.sample_prompt, SAMPLE_TOKENS)
         if totals is None:
             return FinalValidation(about={"sample": text})
-        how = protocol(self.loaded, for_model(self.loaded))
-        return FinalValidation(totals.nats_per_token, seconds, {"protocol": how, "sample": text})
+        about = {"protocol": protocol(self.loaded, for_model(self.loaded)), "sample": text}
+        return FinalValidation(totals.nats_per_token, seconds, about)
 
 
 class OwnLossValidation(Validation):

@@ -12,8 +12,8 @@ from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
 from seqgen.scoring.loop import parallel_rows
 from seqgen.scoring.mixing import write_stored
-from seqgen.scoring.mixture_fitting import HalvesFit, fit_on_half, to_fit, token_log_probs
-from seqgen.settings import DataConfig
+from seqgen.scoring.mixture_fitting import fit_on_half, to_fit, token_log_probs
+from seqgen.settings import DataConfig, require
 from seqgen.settings.training import FINISHED, TrainingConfig
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.store.loaded import LoadedModel
@@ -26,7 +26,7 @@ from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.estimate import estimate
 from seqgen.training.estimators import impossible
 from seqgen.training.events import Notice, Report, said_if_slow
-from seqgen.training.family import FAMILY, NetworkToMix, names_beside, replaceable, stored_beside
+from seqgen.training.family import FAMILY, names_beside, replaceable, stored_beside, why_not_mixable
 from seqgen.training.plan import Plan
 from seqgen.training.session import (
     Session,
@@ -94,8 +94,8 @@ def for_small_text(plan: Plan, prepared: Prepared, report: Report) -> Plan:
     if not small or plan.training.with_ngram is not None:
         return plan
     size = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
-    network = NetworkToMix(plan.architecture, plan.training, prepared.config, prepared=prepared)
-    if why_not := network.why_not:
+    network = plan.architecture, plan.training, prepared.config
+    if why_not := why_not_mixable(*network, prepared=prepared):
         report(Notice(text=f"{size}, but no mixture is made: --with-ngram {why_not}"))
         return plan
     report(Notice(text=f"{size}: an n-gram model is counted too, and mixed with the network"))
@@ -112,7 +112,8 @@ def order_of(
     """
     if training.with_ngram is None:
         return None
-    NetworkToMix(architecture, training, prepared.config, prepared=prepared).check()
+    why_not = why_not_mixable(architecture, training, prepared.config, prepared=prepared)
+    require(why_not is None, f"--with-ngram {why_not}")
     if training.with_ngram != OPEN:
         return training.with_ngram
     return choose_order(prepared, report)
@@ -196,10 +197,6 @@ def _mix(session: Session) -> MixedWithNGram:
         result=validation_figures(loss, prepared),
         about={FAMILY: session.family, "held_out_loss": fitted.losses[-1]},
     )
-    return _described(folder, counted, fitted)
-
-
-def _described(folder: StoredModel, counted: StoredModel, fitted: HalvesFit) -> MixedWithNGram:
     network_loss, ngram_loss, mixture_loss = fitted.losses
     return MixedWithNGram(
         name=folder.name,
@@ -251,8 +248,8 @@ def _recommend(session: Session) -> None:
     """Recommend a mixture if it scores better and the budget was in minutes."""
     prepared = session.prepared
     name, architecture = session.stored.name, session.stored.config["architecture"]
-    network = NetworkToMix(architecture, session.training, prepared.config, name, prepared)
-    if network.why_not is not None or session.training.minutes is None:
+    network = architecture, session.training, prepared.config, name, prepared
+    if why_not_mixable(*network) is not None or session.training.minutes is None:
         return
     part = parallel_rows(prepared.val, TRIED_ROWS, TRIED_LENGTH)
     if part.tokens.size < 2:

@@ -17,7 +17,7 @@ from seqgen.plugins.labels.models.settings import ELMoConfig
 class ELMo(BothWays, TorchModel, Network):
     """The registry's `elmo`; see `BothWays`."""
 
-    trained_by: ClassVar[str] = "seqgen.training.regimes.teacher_forcing:BothDirections"
+    trained_by: ClassVar[str] = "seqgen.plugins.labels.regimes:BothDirections"
     over_tensors: ClassVar[Callable[..., Tensor] | None] = None
     window: int | None = None
     source_window: int | None = None

@@ -34,7 +34,7 @@ class Predictor(TorchModel, Network):
         window: how many tokens it reads at most, its start included; None for any number.
     """
 
-    trained_by: ClassVar[str] = "seqgen.training.regimes.teacher_forcing:Predicting"
+    trained_by: ClassVar[str] = "seqgen.plugins.labels.regimes:Predicting"
     over_tensors: ClassVar[Callable[..., Tensor] | None] = None
     counts_start: ClassVar[bool] = True
     layer_weights: dict[str, float] | None = None
