@@ -1,4 +1,4 @@
-"""Draw the chart of the README, `architectures.svg`, from a table of `benchmarks.md`.
+"""Draw the chart of the README, `architectures.svg`, from a table of `evidence/benchmarks.md`.
 
     python docs/chart.py
 
@@ -20,7 +20,10 @@ LEFT, RIGHT, TOP, ROW, SCALE = 220, 730, 48, 30, 140  # pixels; SCALE of them ar
 def rows() -> list[tuple[str, float, float]]:
     """Return the table: each model, its bits per byte, and the part of them for unknown words."""
     section = (
-        (DOCS / "benchmarks.md").read_text(encoding="utf-8").split(HEADING)[1].split("\n## ")[0]
+        (DOCS / "evidence" / "benchmarks.md")
+        .read_text(encoding="utf-8")
+        .split(HEADING)[1]
+        .split("\n## ")[0]
     )
     cells = (re.split(r" *\| *", line.strip("| ")) for line in section.splitlines() if "|" in line)
     return [(c[0], float(c[2]), float(c[3])) for c in cells if re.fullmatch(r"[\d.]+", c[2])]

@@ -36,7 +36,7 @@ runs in seconds, and an exercise. Read [Your first model](tutorials/first-model.
 
 `seqgen course` lists these steps, `seqgen course 1.1` shows one and runs its commands, from a
 checkout or an installed package. The steps follow five lectures; [the lectures, row by
-row](course.md) says which they are, and where each place (`0:246`: lecture, line) is. This page
+row](evidence/lectures.md) lists their topics by number (`0:10` is row 10 of lecture 0). This page
 is made by `docs/companion.py` from the file that the command reads, and shows what the commands
 printed; with `-q` training prints nothing. A model that two steps share is trained once.
 

@@ -27,8 +27,8 @@ OUTSIDE = {
     "CITATION.cff": "about/citation.md",
 }
 # Pages that have something of everything, which a search lists after the page of a subject.
-LAST_FOUND = {"api.md", "benchmarks.md", "companion.md", "course.md", "experiments.md"}
-LAST_FOUND |= {"about/changelog.md"}
+LAST_FOUND = {"api.md", "companion.md", "about/changelog.md"}
+LAST_FOUND |= {f"evidence/{name}.md" for name in ("benchmarks", "experiments", "lectures")}
 LINK = re.compile(r"(!?\[[^\[\]]*\])\((?!https?:|#)([^)#\s]+)([^)\s]*)\)")
 API = """# Python API
 

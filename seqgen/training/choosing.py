@@ -1,7 +1,7 @@
 """Choose settings by measurement: for a time budget in minutes or a number of parameters.
 
 Each candidate trains for about a second, and only if the user has left something open.
-docs/experiments.md has the experiments behind the rules.
+docs/evidence/experiments.md has the experiments behind the rules.
 """
 
 from __future__ import annotations

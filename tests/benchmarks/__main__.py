@@ -1,6 +1,7 @@
 """Measure seqgen beside plain baselines, and repeat small experiments of lectures.
 
-From the root of a checkout: `python -m tests.benchmarks`. docs/benchmarks.md has the figures.
+From the root of a checkout: `python -m tests.benchmarks`. The figures are in
+docs/evidence/benchmarks.md.
 """
 
 from __future__ import annotations

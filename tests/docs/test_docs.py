@@ -311,12 +311,20 @@ def test_links_resolve(page):
 
 
 def test_every_page_is_reached_from_the_readme():
-    """Directly, or one of the recipes from their list."""
+    """By its list of all pages, or one of the recipes and steps from their own lists."""
     text = PAGES[0].read_text(encoding="utf-8")
-    listed = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
-    inner = [name for name in NAMES[1:] if name.startswith("docs/recipes/")]
-    assert [name for name in NAMES[1:] if name not in inner and f"({name}" not in text] == []
-    assert [name for name in inner if f"({name.removeprefix('docs/')}" not in listed] == []
+    assert "(docs/index.md)" in text
+    docs = [name.removeprefix("docs/") for name in NAMES[2:]]
+    pages = {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in docs}
+    folders = {"recipes/": pages["recipes.md"]}
+    if "companion/index.md" in pages:
+        folders["companion/"] = pages["companion/index.md"].replace("](", "](companion/")
+    lost = []
+    for name in docs:
+        folder = next((f for f in folders if name.startswith(f) and name != f"{f}index.md"), None)
+        if f"({name})" not in folders.get(folder, pages["index.md"]) and name != "index.md":
+            lost.append(name)
+    assert lost == []
 
 
 # What a reader asks, the links that lead to the answer from the README, and words of the answer.
@@ -376,8 +384,7 @@ def test_a_question_is_answered_within_two_clicks(question):
 
 
 def test_every_page_says_whom_it_is_for():
-    pages = [page for page in PAGES[2:] if page.name != "course.md"]
-    heads = {page.name: page.read_text(encoding="utf-8").split("\n\n")[1] for page in pages}
+    heads = {page.name: page.read_text(encoding="utf-8").split("\n\n")[1] for page in PAGES[2:]}
     assert [
         name for name, head in heads.items() if not re.match(r"\*For .*\.\*$", head, re.S)
     ] == []

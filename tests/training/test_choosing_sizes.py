@@ -79,7 +79,7 @@ def sizes_of(architecture):
 
 @pytest.mark.parametrize("architecture", ["lstm", "transformer"])
 def test_large_sizes_need_four_tokens_for_each_parameter_and_two_of_text(architecture):
-    """The rule of docs/experiments.md, from the first size on that it is about."""
+    """The rule of docs/evidence/experiments.md, from the first size on that it is about."""
     row = registry.architecture(architecture)
     config_class, from_text = row.load_config(), 3e6
     shapes = [size for size in config_class.sizes if size.text >= from_text]

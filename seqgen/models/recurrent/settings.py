@@ -89,8 +89,8 @@ class RecurrentConfig(CellRegularisers):
     }
 
     # Up to 2 x 384 found by runs of 9 seconds to 5 minutes on tiny Shakespeare, and of 20 minutes
-    # on WikiText-2 (docs/experiments.md). From there on an LSTM trains on four tokens for each of
-    # its parameters, and reads two of text, as 2 x 384 does.
+    # on WikiText-2 (docs/evidence/experiments.md). From there on an LSTM trains on four tokens for
+    # each of its parameters, and reads two of text, as 2 x 384 does.
     sizes: ClassVar[tuple[Size, ...]] = (
         Size({"num_layers": 3, "hidden_size": 512}, tokens=2.5e7, text=1.3e7),
         Size({"num_layers": 2, "hidden_size": 512}, tokens=1.7e7, text=8.5e6),
@@ -102,7 +102,7 @@ class RecurrentConfig(CellRegularisers):
     )
 
     # An embedding that is wider than its vocabulary says nothing more, and the first layer's input
-    # product is a quarter of the work of two layers (docs/experiments.md).
+    # product is a quarter of the work of two layers (docs/evidence/experiments.md).
     narrow_up_to: ClassVar[int] = 512
     """Vocabularies of so many tokens, such as characters and bytes, have narrow embeddings."""
     narrow_embedding: ClassVar[int] = 64

@@ -46,7 +46,7 @@ class TransformerConfig(ModelConfig):
         "weight_decay": 0.1,
     }
     # By the rule of recurrent networks: four tokens of training for each parameter, and two of
-    # text. Only the smallest has been measured (docs/experiments.md).
+    # text. Only the smallest has been measured (docs/evidence/experiments.md).
     sizes: ClassVar[tuple[Size, ...]] = (
         _size(12, 12, 768, 1024, tokens=3.4e8, text=1.7e8),
         _size(8, 8, 512, 512, tokens=1e8, text=5e7),

@@ -33,7 +33,7 @@ class CourseStep:
         number: part and place in it, such as 1.4.
         part: title of the part.
         title: of the step.
-        slide: lecture and line that it belongs to, as in `docs/course.md`.
+        slide: lecture and row that it belongs to, as in `docs/evidence/lectures.md`.
         seconds: processor time on one core of a 2020s server, with its training.
         idea: what the step shows.
         equation: as plain text.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from seqgen.store import StoredModel
 
 
-# Tokens of a step on pairs, on the longer side of each: docs/experiments.md.
+# Tokens of a step on pairs, on the longer side of each: docs/evidence/experiments.md.
 PAIR_TOKENS = 2000
 # An epoch has at least this many steps, unless that takes fewer rows than the recipe's.
 LEAST_EPOCH = 16

@@ -1,4 +1,4 @@
-"""docs/course.md: every command of its tables runs, in its order, on small texts and budgets."""
+"""Every command of docs/evidence/lectures.md runs, in its order, on small texts and budgets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from test_docs import commands, spans
 
 from seqgen.cli import run
 
-PAGE = ROOT / "docs" / "course.md"
+PAGE = ROOT / "docs" / "evidence" / "lectures.md"
 LINES = {
     "hello.txt": 40,
     "memory.txt": 200,
@@ -123,9 +123,9 @@ def test_what_the_page_names_is_there():
 
 @pytest.fixture(scope="module")
 def script():
-    """docs/course.py as a module."""
-    spec = importlib.util.spec_from_file_location("docs_course", ROOT / "docs" / "course.py")
-    module = sys.modules["docs_course"] = importlib.util.module_from_spec(spec)
+    """docs/evidence/lectures.py as a module."""
+    spec = importlib.util.spec_from_file_location("docs_lectures", PAGE.with_suffix(".py"))
+    module = sys.modules["docs_lectures"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
@@ -166,7 +166,7 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path):
     )
     folder.mkdir()
     (folder / "a.txt").write_text("to be or not to be\n" * 20)
-    line = [sys.executable, ROOT / "docs" / "course.py", "--page", page, "--folder", folder]
+    line = [sys.executable, PAGE.with_suffix(".py"), "--page", page, "--folder", folder]
     logs = []
     for _ in range(2):
         done = subprocess.run(line, capture_output=True, text=True, timeout=120)

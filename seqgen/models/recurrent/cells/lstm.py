@@ -12,7 +12,7 @@ from seqgen.models.recurrent.settings import RecurrentConfig
 from seqgen.settings import by_ratio, ranges, require, setting
 
 # From this ratio on (`ModelConfig.regularised`) the learning rate is doubled, and dropout is by
-# these rows: found by runs on texts of 20 kB to 1 MB (docs/experiments.md).
+# these rows: found by runs on texts of 20 kB to 1 MB (docs/evidence/experiments.md).
 HIGH_RATE_FROM = 7
 DROPOUT_AT_HIGH_RATE = (
     (25, 0.05),

@@ -1,6 +1,6 @@
 """Compare bags of n-grams with scikit-learn's linear classifiers: a table of `experiments.md`.
 
-    python docs/linear.py surnames.tsv captions.txt
+    python docs/evidence/linear.py surnames.tsv captions.txt
 
 The first file has lines language, tab, surname: names are classified by language. The second has a
 caption a line, as Multi30k's English side. Of these, the captions with exactly one of the words
@@ -25,7 +25,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from seqgen.metrics.bootstrap import wilson
 

@@ -20,7 +20,7 @@ def run(folder: Path, arguments: str, text: str | None = None) -> tuple[str, flo
         What it wrote to standard output, and the processor time that it took in seconds.
     """
     sys.stderr.write(f"seqgen {arguments}\n")
-    root = str(Path(__file__).resolve().parents[1])
+    root = str(Path(__file__).resolve().parents[2])
     environment = {**os.environ, "SEQGEN_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = root
     before = os.times()

@@ -1,6 +1,6 @@
 """Recognize the language of surnames, from few examples and from many: a table of `experiments.md`.
 
-    python docs/surnames.py surnames.tsv
+    python docs/evidence/surnames.py surnames.tsv
 
 Each line of the file is language, tab, surname. Names that occur twice in a language count once. A
 tenth of the names, drawn at random, is the test; the same for all. From the rest, 50 names of each
@@ -21,7 +21,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from running import Figures, kept, line, records, run
 

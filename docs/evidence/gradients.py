@@ -1,6 +1,6 @@
 """Show how far gradients reach, at initialisation and after training: a table of `experiments.md`.
 
-    python docs/gradients.py tinyshakespeare.txt --plot docs/gradients.svg
+    python docs/evidence/gradients.py tinyshakespeare.txt --plot docs/evidence/gradients.svg
 
 Trains small networks over characters, each for one step at a rate of almost zero and for --steps
 steps, and runs `seqgen diagnose --plot` on both. Pictures, models and finished rows are kept in
@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from seqgen.cli import run
 from seqgen.cli.shell.pictures import save_picture

@@ -1,9 +1,9 @@
-"""Make the figures of `course.md` again: run the commands of its tables, in their order.
+"""Make the figures of `lectures.md` again: run the commands of its tables, in their order.
 
-    python docs/course.py                     # all rows, which takes hours
-    python docs/course.py --only 1:104 0:246  # some rows, and what their models need
-    python docs/course.py --minutes 0.5       # a shorter default budget than five minutes
-    python docs/course.py --list              # show what would run
+    python docs/evidence/lectures.py                     # all rows, which takes hours
+    python docs/evidence/lectures.py --only 1:2 0:10     # some rows, and what their models need
+    python docs/evidence/lectures.py --minutes 0.5       # a default budget below five minutes
+    python docs/evidence/lectures.py --list              # show what would run
 
 Every command that ends is written down in FOLDER/done.jsonl, so that a run that is stopped goes on
 where it was; a command that failed is run again. FOLDER also holds the models and the results,
@@ -31,7 +31,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path(__file__).with_suffix(".md")
 ROW = re.compile(r"^\| (\d:\d+[^|]*)\|([^|]*)\|[^|]*\|([^|]*)\|([^|]*)\|([^|]*)\|$", re.M)
 COMMAND = re.compile(r"`((?:seqgen|python -m tests\.benchmarks) [^`\n]+)`")
@@ -81,7 +81,7 @@ def chosen(every: Sequence[Row], only: Sequence[str]) -> list[Row]:
         return list(every)
     unknown = set(only) - {row.place for row in every}
     if unknown:
-        raise SystemExit(f"course.md has no row {', '.join(sorted(unknown))}")
+        raise SystemExit(f"lectures.md has no row {', '.join(sorted(unknown))}")
     kept = {number for number, row in enumerate(every) if row.place in only}
     for number in sorted(kept, reverse=True):
         kept |= set(_needed(every, number))
@@ -189,7 +189,7 @@ class Runs:
 
 def results(found: Sequence[Row], runs: Runs) -> str:
     """Return the rows with what their commands said, as Markdown."""
-    parts = ["# The figures of course.md, made again\n"]
+    parts = ["# The figures of lectures.md, made again\n"]
     for row in found:
         if not row.commands:
             continue

@@ -1,7 +1,7 @@
 """Compare all training regimes in equal processor time: the tables of `regimes.md`.
 
-    python docs/regimes.py tinyshakespeare.txt --seconds 180
-    python docs/regimes.py corpora/dates.tsv --seconds 90
+    python docs/evidence/regimes.py tinyshakespeare.txt --seconds 180
+    python docs/evidence/regimes.py corpora/dates.tsv --seconds 90
 
 The file's last tenth is held out. Each regime trains for as many steps as take the given processor
 time on one thread, which short runs measure first; programs that run beside it change this little.
@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from running import Figures, kept, line, records, run
 

@@ -1,6 +1,6 @@
 """Compare word2vec's defaults with gensim's: speed and quality, tables of `experiments.md`.
 
-    python docs/vectors.py wiki.txt ptb.txt shakespeare.txt --epochs 5
+    python docs/evidence/vectors.py wiki.txt ptb.txt shakespeare.txt --epochs 5
 
 Needs `pip install gensim`. The texts are tokenized: lower-cased words between spaces. On each, both
 train a skip-gram model with their defaults (100 numbers a word, 5 words on each side, 5 noise
@@ -29,7 +29,7 @@ from collections import Counter
 from datetime import date
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 import torch
