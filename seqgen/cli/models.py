@@ -211,8 +211,8 @@ class ModelsToRemove(Options, panel=Panel.OTHER):
 def remove(removed: ModelsToRemove, threads: Threads, out: Output) -> None:
     """Delete trained models. Files that seqgen did not write are never deleted."""
     chosen = {store.check_removable(model): model for model in map(store.find, removed.names)}
-    if needing := store.needing(chosen.values()):
-        out.notice(f"{first_names(needing)} cannot be used without what is removed")
+    if dependents := store.dependent_models(chosen.values()):
+        out.notice(f"{first_names(dependents)} cannot be used without what is removed")
     confirm_deleting(chosen, removed.yes)
     for place, model in chosen.items():
         store.remove(model)

@@ -293,7 +293,7 @@ class ScoreOutput:
 
     def per_line(self, sources: list[ScoredInput], looks: AttentionView) -> None:
         """Print the figures of each line; with several models, also which one scores it best."""
-        from seqgen.scoring.surprisal import line_record, whose_line
+        from seqgen.scoring.surprisal import attribute_lines, line_record
 
         models, names = self.models, [loaded.stored.name for loaded in self.models]
         several = len(models) > 1
@@ -301,7 +301,7 @@ class ScoreOutput:
             self.out.notice("\t".join(["best", *(f"bits/char {name}" for name in names), "line"]))
         for source in sources:
             text = as_text(models[0], source)
-            for liked in at_least_one(whose_line(models, text, self.scoring), source.name):
+            for liked in at_least_one(attribute_lines(models, text, self.scoring), source.name):
                 best, lines = liked.best, liked.lines
                 look = looks.at(models[0], lines[0])
                 looks.put(look, f"line {lines[0].index}")

@@ -141,10 +141,10 @@ def tokenize(
     shows a space as U+2581 and a newline as \n.
     """
     from seqgen.training.datasets.tokenizing import (
+        find_source_tokenizer,
         find_tokenizer,
-        newlines_of,
+        newline_policy,
         pair_tokenizer,
-        source_tokenizer_of,
     )
 
     saved, model = encoded.saved, encoder.model
@@ -158,12 +158,12 @@ def tokenize(
     tokenizer = find_tokenizer(model, encoder.tokenizer)
     newlines, of_sources = texts.newlines or "keep", None
     if encoder.tokenizer is None:
-        if apart := source_tokenizer_of(model):
+        if apart := find_source_tokenizer(model):
             out.notice(
                 f"with the tokenizer of the targets; for the sources, give --tokenizer {apart}"
             )
         of_sources = pair_tokenizer(model)
-        newlines = texts.newlines or newlines_of(model)
+        newlines = texts.newlines or newline_policy(model)
     read = Read(sources, newlines, tokenizer, texts.documents, of_sources, out)
     if saved.out is not None:
         if of_sources is not None:
@@ -280,21 +280,21 @@ class Read:
     def _rows(self) -> Iterator[list[int]]:
         """Read lines of ids, or of `--json` records; records of pairs are an error."""
         from seqgen.text.reading import LINE_END, lines
-        from seqgen.training.datasets.tokenizing import without_pairs
+        from seqgen.training.datasets.tokenizing import refuse_tabs
 
         text = join(self.sources, "lf", LINE_END)
         if self.of_sources is not None:
-            text = without_pairs(text, "--decode", self.of_sources)
+            text = refuse_tabs(text, "--decode", self.of_sources)
         for number, line in enumerate(lines(text), start=1):
             yield _row(line, number)
 
     def put_statistics(self) -> None:
         """Print statistics of how well the vocabulary fits the texts."""
-        from seqgen.training.datasets.tokenizing import statistics, without_pairs
+        from seqgen.training.datasets.tokenizing import refuse_tabs, statistics
 
         text = self._token_file() or self.text
         if self.of_sources is not None:
-            text = without_pairs(text, "--stats", self.of_sources)
+            text = refuse_tabs(text, "--stats", self.of_sources)
         figures = statistics(text, self.tokenizer)
         if self.out.record(figures):
             return

@@ -54,7 +54,7 @@ def score(
         kept = held_out(loaded)
         scored, file = [kept] if isinstance(kept, str) else kept, "validation"
     else:
-        scored = _read_by(loaded, text, loaded.data.newlines)
+        scored = _open_for_model(loaded, text, loaded.data.newlines)
         file = str(text) if isinstance(text, Path) else None
     return perplexity(loaded, scored, file=file, scoring=scoring)
 
@@ -75,7 +75,7 @@ def compare(
         require(not in_pairs, f"{loaded[0].name} is compared on pairs: give their text, or a Path")
         compared = comparing.common_text(loaded)
     else:
-        compared = _read_by(loaded[0], text, "keep")
+        compared = _open_for_model(loaded[0], text, "keep")
         if isinstance(compared, TokenFile):
             raise UsageError(f"{text} is a token file: give the text, or the Path of its file")
         compared = compared if isinstance(compared, Pairs) else "".join(compared)
@@ -86,7 +86,7 @@ def _loaded(model: Model | str | Path | None) -> LoadedModel:
     return model.loaded if isinstance(model, Model) else loading.load(model)
 
 
-def _read_by(
+def _open_for_model(
     loaded: LoadedModel, text: GivenText, newlines: Literal["keep", "lf"]
 ) -> Iterable[str] | TokenFile | Pairs:
     """Open a text in the form that a model scores: in pieces, or as pairs."""

@@ -190,7 +190,7 @@ def common_text(models: Sequence[LoadedModel]) -> str:
     return shortest
 
 
-def hold_out_alike(models: Sequence[LoadedModel]) -> bool:
+def share_held_out_text(models: Sequence[LoadedModel]) -> bool:
     """Check whether all models hold out the same file, byte for byte."""
     paths = [loaded.stored.validation_text for loaded in models]
     if None in paths:
@@ -275,7 +275,7 @@ def compare(
     ranked = rank(models, scores, list(map(whole_of, texts)), seed, resamples)
     drawn = {"bootstrap": resamples, "seed": seed}
     records = [
-        _facts(loaded)
+        _size_and_time(loaded)
         | figures
         | {
             "protocol": protocol(loaded, how),
@@ -308,7 +308,7 @@ def check_kinds(models: Sequence[LoadedModel], text: str | Pairs) -> None:
             raise UsageError(f"{loaded.stored.name} reads text, and cannot be compared on pairs")
 
 
-def _facts(loaded: LoadedModel) -> dict[str, Any]:
+def _size_and_time(loaded: LoadedModel) -> dict[str, Any]:
     """Collect a model's size and training time for a comparison."""
     result = record_of(loaded).get("result") or {}
     return {
@@ -342,10 +342,13 @@ def rank(
     bits = np.stack([score.bits for score in scores], axis=1)  # (L, M)
     totals = np.array([score.totals.bits_per_byte for score in scores])
     best = int(totals.argmin())
-    samples = _resampled(bits, sizes, seed, resamples)
+    samples = _bootstrap(bits, sizes, seed, resamples)
     ranked = []
     for i, score in enumerate(scores):
-        low, high, p = _significance(samples, totals, i, best)
+        low, high, p = None, None, None
+        if samples is not None and math.isfinite(totals[i]):
+            low, high = interval(samples[:, i])
+            p = p_value(samples[:, i] - samples[:, best]) if i != best else None
         ranked.append(
             {name: getattr(score.totals, name) for name in OF_TOTALS}
             | {
@@ -380,28 +383,7 @@ def _translations(
     ]
 
 
-def _significance(
-    samples: np.ndarray | None, totals: np.ndarray, model: int, best: int
-) -> tuple[float | None, float | None, float | None]:
-    """Compute a model's confidence interval, and its p-value against the best model.
-
-    Args:
-        samples: (resamples, M), resampled totals; None for a text of one block.
-        totals: (M,) of the whole text.
-        model: which of the M.
-        best: the one with the least total.
-
-    Returns:
-        None for what cannot be had; a p-value cannot for the best.
-    """
-    if samples is None or not math.isfinite(totals[model]):
-        return None, None, None
-    low, high = interval(samples[:, model])
-    tested = p_value(samples[:, model] - samples[:, best]) if model != best else None
-    return low, high, tested
-
-
-def _resampled(bits: np.ndarray, sizes: np.ndarray, seed: int, resamples: int) -> np.ndarray | None:
+def _bootstrap(bits: np.ndarray, sizes: np.ndarray, seed: int, resamples: int) -> np.ndarray | None:
     """Draw bootstrap samples (R, M) of bits per byte; None for a text of one block.
 
     Args:

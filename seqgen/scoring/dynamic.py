@@ -13,7 +13,7 @@ from torch import Tensor
 from seqgen.errors import SeqgenError
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
 from seqgen.models.scores import ScoreDetail, WrittenOut
-from seqgen.scoring.loop import Scored, arrays_of, with_quick_ranks
+from seqgen.scoring.loop import Scored, arrays_of, prefer_ranks
 from seqgen.settings import MOST_NATS, require
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def score_dynamically(
     Raises:
         SeqgenError: the weights grew without bounds.
     """
-    want = with_quick_ranks(model, want)
+    want = prefer_ranks(model, want)
     weights = list(model.parameters())
     trained = [weight.detach().clone() for weight in weights]
     try:

@@ -161,10 +161,7 @@ def evaluate(
         for name, pair_texts in to_measure.pairs.items()
         for pair_score in score_pairs(loaded, pair_texts, name, to_measure.scoring)
     ]
-    kind, more = Evaluation, {}
-    if loaded.conditioning.is_source:
-        kind, more = PairEvaluation, {"translations": written.get("translations")}
-    return kind(
+    evaluation = Evaluation(
         model=loaded.stored.name,
         architecture=loaded.architecture,
         parameters=loaded.model.parameter_count(),
@@ -175,8 +172,10 @@ def evaluate(
         pairs=pairs or None,
         added={one.key: written.get(one.key) for one in to_measure.added},
         missing=missing,
-        **more,
     )
+    if not loaded.conditioning.is_source:
+        return evaluation
+    return PairEvaluation(**vars(evaluation), translations=written.get("translations"))
 
 
 def _read(
@@ -300,7 +299,7 @@ def continuation_bleu(real: Sequence[str], written: Sequence[str]) -> dict[str, 
     """
     # Lines of a word or two have no 4-grams; longer texts score the same either way.
     options = BleuOptions(effective_order=True)
-    real, written = (list(map(_plain, texts)) for texts in (real, written))
+    real, written = (list(map(_collapse_spaces, texts)) for texts in (real, written))
     score = corpus_score(written, [real], options, bootstrap=BOOTSTRAP)
     shifted = real[1:] + real[:1]
     other = corpus_score(shifted, [real], options).score if len(real) > 1 else None
@@ -318,6 +317,6 @@ def _diversity(real: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
     return {"model": asdict(diversity(written)), "text": asdict(diversity(real))}
 
 
-def _plain(text: str) -> str:
+def _collapse_spaces(text: str) -> str:
     """Collapse white space, line breaks included, to single spaces, for BLEU."""
     return " ".join(text.split())

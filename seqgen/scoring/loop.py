@@ -126,8 +126,8 @@ def _score_documents(
 ) -> Iterator[Scored]:
     """Score every document as it is; see `score_corpus`."""
     batch_size = max(batch_size, model.rows_at_least)
-    want = with_quick_ranks(model, want)
-    opens = opener(model, corpus, stride)
+    want = prefer_ranks(model, want)
+    opens = make_state_opener(model, corpus, stride)
     lengths = corpus.ends - corpus.starts
     for first in range(0, lengths.size, POOL * batch_size):
         pool = first + np.argsort(lengths[first : first + POOL * batch_size], kind="stable")
@@ -136,7 +136,7 @@ def _score_documents(
             yield from _score_rows(model, corpus, documents, opens, want)
 
 
-def opener(
+def make_state_opener(
     model: InferenceModel, corpus: Corpus, stride: int | None
 ) -> Callable[[Sequence[int]], State]:
     """Make a function that opens decoding states for documents, on their sources if any."""
@@ -174,7 +174,7 @@ def _score_rows(
         before = targets[alive, -1]
 
 
-def with_quick_ranks(model: InferenceModel, want: ScoreDetail) -> ScoreDetail:
+def prefer_ranks(model: InferenceModel, want: ScoreDetail) -> ScoreDetail:
     """Request "ranks" in place of "hits" if the model computes both equally fast."""
     return "ranks" if want == "hits" and model.quick_ranks else want
 

@@ -19,7 +19,7 @@ from seqgen.scoring.loop import in_order, parallel_rows, score_corpus
 from seqgen.scoring.perplexity import check_token_file, for_model
 from seqgen.settings.scoring import CacheConfig, Scoring
 from seqgen.store import StoredMixture
-from seqgen.store.loading import beside_caches, joined, mixture_of, with_cache
+from seqgen.store.loading import joined, mix_with_caches, mixture_of, with_cache
 from seqgen.text.pairs import Pairs, encode_pairs
 from seqgen.text.tokenfile import TokenFile
 
@@ -73,13 +73,13 @@ def fit_cache(parts: Sequence[InferenceModel], size: int, columns: Columns) -> F
         size: positions in the cache.
         columns: scores the text.
     """
-    has = np.array([beside_caches(part, CacheConfig(size)) is not None for part in parts])
+    has = np.array([mix_with_caches(part, CacheConfig(size)) is not None for part in parts])
     counted = [None if cached else columns(part) for part, cached in zip(parts, has, strict=True)]
 
     def tried(flatnesses: Sequence[float]) -> list[FittedCache]:
         rounded_flatnesses = tuple(float(f"{x:.4g}") for x in flatnesses)
         each = [
-            columns(beside_caches(part, CacheConfig(size), rounded_flatnesses))
+            columns(mix_with_caches(part, CacheConfig(size), rounded_flatnesses))
             if known is None
             else known
             for part, known in zip(parts, counted, strict=True)
@@ -109,27 +109,27 @@ def _fit_weights(
 
     def tied(shares: np.ndarray) -> np.ndarray:
         """Return shares in which every cache has the same part of its model's."""
-        weights, strength = _parted(shares, count, has)
-        return _all_weights(weights, strength, has)
+        weights, strength = _split_shares(shares, count, has)
+        return _join_shares(weights, strength, has)
 
     shares, history = fit_weights(columns, tied=tied)
-    weights, strength = _parted(np.array(shares), count, has)
+    weights, strength = _split_shares(np.array(shares), count, has)
     weights = rounded(weights.tolist(), columns.shape[0])
     strength = min(round(strength, DIGITS), MOST)
-    shares = _all_weights(np.array(weights), strength, has)
+    shares = _join_shares(np.array(weights), strength, has)
     nats = -float(mixed_log_probs(columns, shares).mean())
     cache = replace(cache, strength=strength)
     return FittedCache(weights, cache, nats, model_log_probs, len(history) - 1)
 
 
-def _parted(shares: np.ndarray, count: int, has: np.ndarray) -> tuple[np.ndarray, float]:
+def _split_shares(shares: np.ndarray, count: int, has: np.ndarray) -> tuple[np.ndarray, float]:
     """Split shares of components into model weights (K,) and cache strength."""
     weights, caches = shares[:count].copy(), shares[count:]
     weights[has] += caches
     return weights, float(caches.sum() / max(weights[has].sum(), LEAST))
 
 
-def _all_weights(weights: np.ndarray, strength: float, has: np.ndarray) -> np.ndarray:
+def _join_shares(weights: np.ndarray, strength: float, has: np.ndarray) -> np.ndarray:
     """Combine model weights and cache strength into shares (K + J,) of all components."""
     models = np.where(has, weights * (1 - strength), weights)
     return np.concatenate([models, weights[has] * strength])
@@ -443,7 +443,7 @@ class HalvesFit:
     gate: tuple[tuple[float, ...], ...] = ()
 
 
-def to_fit(held_out: Corpus) -> Corpus:
+def fitting_part(held_out: Corpus) -> Corpus:
     """Cut very long held-out text to the part that weights are fitted on."""
     if held_out.tokens.size <= FITTED_ROWS * FITTED_LENGTH:
         return held_out

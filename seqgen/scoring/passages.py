@@ -145,10 +145,10 @@ class Passages:
 
     def head(self, count: int) -> Passages:
         """Cut the passages to the first `count` tokens."""
-        return Passages(_first(self.documents, count), cut=True)
+        return Passages(_cut_documents(self.documents, count), cut=True)
 
 
-def _first(documents: Iterable[TokenizedDocument], count: int) -> list[TokenizedDocument]:
+def _cut_documents(documents: Iterable[TokenizedDocument], count: int) -> list[TokenizedDocument]:
     """Cut documents to `count` tokens in all."""
     taken: list[TokenizedDocument] = []
     for document in documents:
@@ -172,7 +172,7 @@ def tokenize_passages(loaded: LoadedModel, chunks: Iterable[str], max_tokens: in
         SeqgenError: the text is empty.
     """
     loaded.conditioning.require_nothing("this")
-    text, whole = _beginning(chunks, CHARACTERS_OF_TOKEN * max_tokens)
+    text, whole = _read_beginning(chunks, CHARACTERS_OF_TOKEN * max_tokens)
     corpus = loaded.encode([text])
     if corpus.tokens.size == 0:
         raise SeqgenError("the text is empty: there is nothing to look at")
@@ -181,10 +181,10 @@ def tokenize_passages(loaded: LoadedModel, chunks: Iterable[str], max_tokens: in
         for number in range(corpus.ends.size)
     )
     cut = not whole or corpus.tokens.size > max_tokens
-    return Passages(_first(documents, max_tokens), cut)
+    return Passages(_cut_documents(documents, max_tokens), cut)
 
 
-def _beginning(chunks: Iterable[str], most: int) -> tuple[str, bool]:
+def _read_beginning(chunks: Iterable[str], most: int) -> tuple[str, bool]:
     """Read the first characters of a text; return whether that is all of it."""
     taken, size = [], 0
     for chunk in chunks:

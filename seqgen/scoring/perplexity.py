@@ -129,9 +129,6 @@ def perplexity(
     if not isinstance(text, Pairs):
         loaded.conditioning.require_nothing("the perplexity of a text")
     totals, facts, unknown = totals_of(loaded, text, scoring)
-    kind, more = Perplexity, {}
-    if loaded.conditioning.is_source:
-        kind, more = PairPerplexity, {"source_unknown": unknown}
     if totals.tokens == 0:
         name = title_of(file) if file else "the text"
         raise SeqgenError(f"{name} is empty: there is nothing to score")
@@ -141,7 +138,9 @@ def perplexity(
         "protocol": protocol(loaded, scoring),
         "signature": scoring_signature("perplexity", loaded, scoring, facts.sha256),
     }
-    return kind(**about, **figures(totals), **more)
+    if loaded.conditioning.is_source:
+        return PairPerplexity(**about, **figures(totals), source_unknown=unknown)
+    return Perplexity(**about, **figures(totals))
 
 
 def figures(totals: ScoreTotals) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def score_lines(
         chunks: the text in pieces cut anywhere; pairs for a model that reads them.
         scoring: how.
     """
-    return (liked.lines[0] for liked in whose_line([loaded], chunks, scoring))
+    return (liked.lines[0] for liked in attribute_lines([loaded], chunks, scoring))
 
 
 def _score_group(
@@ -166,7 +166,7 @@ def _tokens(
 
 
 @dataclass(frozen=True)
-class Liked:
+class LineAttribution:
     """A line's scores under several models, and the model with the best one.
 
     Attributes:
@@ -178,9 +178,9 @@ class Liked:
     lines: tuple[ScoredLine, ...]
 
 
-def whose_line(
+def attribute_lines(
     models: Sequence[LoadedModel], chunks: Iterable[str] | Pairs, scoring: Scoring
-) -> Iterator[Liked]:
+) -> Iterator[LineAttribution]:
     """Score each line under several models; yield the most probable model of each.
 
     Args:
@@ -198,7 +198,7 @@ def whose_line(
         for by_model in zip(*by_model_and_target, strict=True):
             bits = [line.totals.bits for line in by_model]
             numbered = tuple(replace(line, index=index) for line in by_model)
-            yield Liked(bits.index(min(bits)), numbered)
+            yield LineAttribution(bits.index(min(bits)), numbered)
             index += 1
 
 

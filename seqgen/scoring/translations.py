@@ -161,7 +161,11 @@ def by_source_length(
         `score` and `exact_match`. A class without sources is left out.
     """
     unit, sizes = _sizes(translations.sources)
-    limits = _equal_classes(sizes) if lengths is None else np.array(lengths, dtype=np.int64)
+    if lengths is None:  # classes of about equal size
+        quantiles = np.arange(1, LENGTH_CLASSES) / LENGTH_CLASSES
+        limits = np.unique(np.quantile(sizes, quantiles, method="inverted_cdf"))
+    else:
+        limits = np.array(lengths, dtype=np.int64)
     classes = np.searchsorted(limits, sizes, side="left")  # (D,): a limit belongs to the class
     for number in np.unique(classes):
         members = np.flatnonzero(classes == number).tolist()
@@ -197,12 +201,6 @@ def _sizes(sources: Sequence[str | Vectors]) -> tuple[str, np.ndarray]:
         return "vectors", lengths
     words = np.array([len(source.split()) for source in sources])
     return ("words", words) if words.max() > 1 else ("characters", lengths)
-
-
-def _equal_classes(sizes: np.ndarray) -> np.ndarray:
-    """Choose limits that divide lengths (D,) into classes of about equal size, ascending."""
-    quantiles = np.arange(1, LENGTH_CLASSES) / LENGTH_CLASSES
-    return np.unique(np.quantile(sizes, quantiles, method="inverted_cdf"))
 
 
 def paired_records(

@@ -45,7 +45,7 @@ from seqgen.store.layout import (
     models_folder,
     studies_folder,
 )
-from seqgen.store.lifecycle import building, check_removable, clean, needing, remove
-from seqgen.store.mixtures import StoredMixture, as_given, mixture_weights, parts_now, write_mixture
+from seqgen.store.lifecycle import building, check_removable, clean, dependent_models, remove
+from seqgen.store.mixtures import StoredMixture, mixture_weights, model_argument, write_mixture
 from seqgen.store.model import ReadOnlyModel, StoredModel
 from seqgen.store.results import bits_record, leaves_unknowns_out, result_of

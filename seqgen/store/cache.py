@@ -200,13 +200,13 @@ def keep_measurement(about: dict[str, Any], measured: dict[str, Any]) -> dict[st
         make_listed_folder(place.parent)
         temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
         write_bytes(temporary, content)
-        _put(temporary, place, lambda: kept_measurement(about) is None)
+        _move_into_place(temporary, place, lambda: kept_measurement(about) is None)
     except (OSError, SeqgenError):
         return None
     return kept_measurement(about)
 
 
-def _put(temporary: Path, place: Path, damaged: Callable[[], bool]) -> None:
+def _move_into_place(temporary: Path, place: Path, damaged: Callable[[], bool]) -> None:
     """Move a file into place, unless another process has put an undamaged one there."""
     try:
         os.link(temporary, place)

@@ -16,7 +16,7 @@ from seqgen.store.mixtures import StoredMixture, resolve
 from seqgen.store.model import Reference, StoredModel, models_of
 from seqgen.store.ownership import (
     forget_replacements,
-    holds_no_weights,
+    is_empty_model,
     is_model,
     require_model,
     restore,
@@ -83,7 +83,7 @@ def is_free(name: str) -> bool:
     """Check whether a name is unused, or used only by a model without weights."""
     place = models_folder() / name
     restore(place)
-    return not os.path.lexists(place) or (is_model(place) and holds_no_weights(place))
+    return not os.path.lexists(place) or (is_model(place) and is_empty_model(place))
 
 
 def list_models() -> list[StoredModel]:

@@ -108,7 +108,7 @@ def tensor_pieces(
     return [len(text).to_bytes(8, "little") + text, *views]
 
 
-def is_whole(weights: Path) -> bool:
+def has_declared_length(weights: Path) -> bool:
     """Check whether a safetensors file has the length that its header implies."""
     try:
         first, header = tensor_header(weights)

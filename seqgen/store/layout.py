@@ -92,7 +92,7 @@ def models_locked() -> Iterator[IO[bytes]]:
     """Hold the lock for moving model folders; wait for other processes.
 
     Hold it only briefly, and do not nest it. Yields the locked file, which is empty unless a
-    process was killed between two steps that belong together; see `ownership._announced`.
+    process was killed between two steps that belong together; see `ownership._journal_entry`.
 
     Raises:
         OSError: the home cannot be written.

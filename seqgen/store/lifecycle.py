@@ -18,13 +18,13 @@ from seqgen.store.model import Reference, StoredModel, models_of
 from seqgen.store.ownership import (
     clean_models,
     discard,
+    foreign_paths,
     forget_replacements,
     hide_folder,
     is_being_built,
     mark_ready,
     new_folder,
     require_model,
-    strangers,
 )
 
 # The most files that a message names.
@@ -45,7 +45,7 @@ def check_removable(model: StoredModel) -> Path:
         if Path.cwd().resolve().is_relative_to(path):
             raise SeqgenError(f"{path} is, or holds, the working directory; {untouched}")
     with reported(f"{path} cannot be removed"):
-        others = strangers(path)
+        others = foreign_paths(path)
     if others:
         names = ", ".join(others[:NAMED])
         names += f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
@@ -78,12 +78,12 @@ def is_replaceable(place: Path) -> bool:
     return True
 
 
-def needing(models: Collection[StoredModel]) -> list[str]:
+def dependent_models(models: Collection[StoredModel]) -> list[str]:
     """List the names of other models that depend on these, as parts or as a base."""
     others = {model.name: model for model in models_of(models_folder())}
     for model in models:
         others.pop(model.name, None)
-    references = {name: {r.digest for r in _references(m)} for name, m in others.items()}
+    references = {name: {r.digest for r in _outside_references(m)} for name, m in others.items()}
     if not any(references.values()):
         return []  # and nothing is read for a hash
     digests = set()
@@ -93,7 +93,7 @@ def needing(models: Collection[StoredModel]) -> list[str]:
     return sorted(name for name, needed in references.items() if needed & digests)
 
 
-def _references(model: StoredModel) -> list[Reference]:
+def _outside_references(model: StoredModel) -> list[Reference]:
     """List a configuration's references to models outside its own folder."""
     with contextlib.suppress(SeqgenError):
         if model.is_mixture:
@@ -162,7 +162,7 @@ class NewModel(StoredModel):
         with self.writing(), models_locked():
             place, old = self.place, None
             if os.path.lexists(place) and not (self.replaces and is_replaceable(place)):
-                place = _unused(place.parent, place.name)
+                place = _free_place(place.parent, place.name)
             # If the next two steps are broken off, the next run completes them.
             mark_ready(self.path)
             if os.path.lexists(place):
@@ -227,7 +227,7 @@ def _begin(folder: Path, name: str | None, stem: str, held: contextlib.ExitStack
         with models_locked() as journal:
             folder.mkdir(parents=True, exist_ok=True)
             clean_models(journal)
-            place = folder / name if name else _unused(folder, stem)
+            place = folder / name if name else _free_place(folder, stem)
             if is_being_built(place):
                 raise SeqgenError(f"{place.name} is being trained by another run; wait for it")
             replaces = os.path.lexists(place)
@@ -245,7 +245,7 @@ def _begin(folder: Path, name: str | None, stem: str, held: contextlib.ExitStack
     return model
 
 
-def _unused(folder: Path, stem: str) -> Path:
+def _free_place(folder: Path, stem: str) -> Path:
     """Choose a free model path that no running process is about to use."""
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "model"
     stem = stem[: LONGEST_NAME - len("-999")]

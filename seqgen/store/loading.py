@@ -189,7 +189,7 @@ def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
     """
     loaded.conditioning.require_nothing("--cache")
     parts = loaded.model.parts
-    cached = [beside_caches(part, cache) for part in parts]
+    cached = [mix_with_caches(part, cache) for part in parts]
     if not any(cached):
         raise SeqgenError(
             f"{loaded.stored.name} has no hidden vectors, which --cache compares; give a neural "
@@ -202,7 +202,7 @@ def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
     return replace(loaded, model=model, cache=cache)
 
 
-def beside_caches(
+def mix_with_caches(
     model: InferenceModel, cache: CacheConfig, flatnesses: Sequence[float] | None = None
 ) -> InferenceModel | None:
     """Mix a model with one or several caches; None if it has no features."""
@@ -339,10 +339,10 @@ def require_alike(first: LoadedModel, other: LoadedModel) -> None:
     """
     names = f"{first.stored.name} and {other.stored.name}"
     if _vocabulary(other) != _vocabulary(first):
-        way = _way_out(first, other)
+        way = _mixing_remedy(first, other)
         raise SeqgenError(f"{names} use different tokenizers and cannot be mixed{way}")
     if _source_vocabulary(other) != _source_vocabulary(first):
-        way = _way_out(first, other)
+        way = _mixing_remedy(first, other)
         raise SeqgenError(f"{names} read their sources differently and cannot be mixed{way}")
     if other.framing != first.framing:
         raise SeqgenError(f"{names} were trained with different --documents and cannot be mixed")
@@ -350,7 +350,7 @@ def require_alike(first: LoadedModel, other: LoadedModel) -> None:
         raise SeqgenError(f"{names} read in different directions and cannot be mixed")
 
 
-def _way_out(first: LoadedModel, other: LoadedModel) -> str:
+def _mixing_remedy(first: LoadedModel, other: LoadedModel) -> str:
     """Write how to train models with the same tokenizers; empty if that would not help."""
     both, ways = (first, other), []
     if first.conditioning.is_source != other.conditioning.is_source:

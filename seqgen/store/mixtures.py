@@ -45,7 +45,7 @@ class StoredMixture(StoredModel):
     def name(self) -> str:
         """Value of `-m` that names this mixture."""
         pairs = zip(self.parts, self.weights, strict=True)
-        return "+".join(f"{as_given(part)}:{weight:.6g}" for part, weight in pairs)
+        return "+".join(f"{model_argument(part)}:{weight:.6g}" for part, weight in pairs)
 
     @property
     def is_adapter(self) -> bool:
@@ -120,7 +120,7 @@ class SavedMixture(StoredMixture):
         return StoredModel(self.path).digest
 
 
-def as_given(model: StoredModel) -> str:
+def model_argument(model: StoredModel) -> str:
     """Format a model as a value of `-m` that works in every working directory."""
     inside = model.path.parent == models_folder()
     return model.path.name if inside else str(model.path)
@@ -158,7 +158,7 @@ def _members(stored: StoredModel) -> tuple[Member, ...]:
     return tuple(Member(stored.path, number) for number in range(len(stored.members)))
 
 
-def parts_now(stored: StoredModel) -> list[tuple[Reference, StoredModel | None]]:
+def current_parts(stored: StoredModel) -> list[tuple[Reference, StoredModel | None]]:
     """Pair each reference of a mixture with its part; None if it is gone or changed.
 
     Raises:

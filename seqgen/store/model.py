@@ -17,7 +17,7 @@ from seqgen.errors import SeqgenError, UsageError, first_line
 from seqgen.files import json_bytes
 from seqgen.settings import Config, short
 from seqgen.store import layout
-from seqgen.store.folder import MetricsLog, TrainingFolder, is_whole, tensor_pieces
+from seqgen.store.folder import MetricsLog, TrainingFolder, has_declared_length, tensor_pieces
 from seqgen.store.layout import models_folder
 from seqgen.store.manifest import CHEAP, digest_of_files
 
@@ -268,7 +268,7 @@ class StoredModel(TrainingFolder):
         try:
             _ = self.config
             self.load_source_tokenizer(load_tokenizer(self.path / layout.TOKENIZER))
-            return is_whole(self.path / layout.WEIGHTS)
+            return has_declared_length(self.path / layout.WEIGHTS)
         except (SeqgenError, OSError):
             return False
 

@@ -52,7 +52,7 @@ def is_written_by_seqgen(path: Path, folder: Path) -> bool:
     return layout.is_known(part) and (path.is_symlink() or not path.is_dir())
 
 
-def strangers(folder: Path) -> list[str]:
+def foreign_paths(folder: Path) -> list[str]:
     """List relative paths of files in a model's folder that seqgen did not write."""
     return [
         path.relative_to(folder).as_posix()
@@ -61,12 +61,14 @@ def strangers(folder: Path) -> list[str]:
     ]
 
 
-def holds_no_weights(folder: Path) -> bool:
+def is_empty_model(folder: Path) -> bool:
     """Check whether a model's folder has no weights, checkpoints or foreign files.
 
     A run of version 0.1.0 that was killed early left such folders behind.
     """
-    return not strangers(folder) and not any(p.suffix == ".safetensors" for p in contents(folder))
+    if foreign_paths(folder):
+        return False
+    return not any(path.suffix == ".safetensors" for path in contents(folder))
 
 
 def is_model(folder: Path) -> bool:
@@ -148,7 +150,7 @@ def mark_ready(folder: Path) -> None:
         file.write(READY + b"\n")
 
 
-def _marks(folder: Path) -> list[bytes]:
+def _read_marks(folder: Path) -> list[bytes]:
     """Read the lines of a folder's lock; empty if it is not a file."""
     try:
         with open_file(folder / layout.LOCK, "rb") as file:
@@ -160,19 +162,19 @@ def _marks(folder: Path) -> list[bytes]:
 def is_marked(folder: Path) -> bool:
     """Check whether seqgen created or moved a hidden folder under its present name."""
     real = folder.is_dir() and not folder.is_symlink()
-    return real and _marks(folder)[:1] == [os.fsencode(folder.name)]
+    return real and _read_marks(folder)[:1] == [os.fsencode(folder.name)]
 
 
 def is_ready(folder: Path) -> bool:
     """Check whether a hidden folder is a complete new model about to be published."""
-    return is_marked(folder) and _marks(folder)[1:2] == [READY]
+    return is_marked(folder) and _read_marks(folder)[1:2] == [READY]
 
 
 NEW, GONE = "new", "gone"
 HIDDEN = re.compile(rf"\.(?P<name>[^/]+)\.[0-9a-f]{{8}}\.(?P<kind>{NEW}|{GONE})")
 
 
-def _hidden(place: Path, kind: str) -> Path:
+def _new_hidden_name(place: Path, kind: str) -> Path:
     """Make a new hidden name next to a model's final path, `place`."""
     return place.with_name(f".{place.name}.{secrets.token_hex(4)}.{kind}")
 
@@ -187,8 +189,8 @@ def new_folder(place: Path, journal: IO[bytes]) -> Path:
     Raises:
         OSError: it cannot be made.
     """
-    folder = _hidden(place, NEW)
-    with _announced(folder, journal):
+    folder = _new_hidden_name(place, NEW)
+    with _journal_entry(folder, journal):
         folder.mkdir()
         mark(folder, folder.name)
     return folder
@@ -205,7 +207,7 @@ def hide_folder(place: Path) -> Path | None:
     if place.is_symlink():
         place.unlink()
         return None
-    gone = _hidden(place, GONE)
+    gone = _new_hidden_name(place, GONE)
     mark(place, gone.name)
     return place.rename(gone)
 
@@ -216,12 +218,12 @@ def discard(folder: Path) -> None:
     Raises:
         OSError: it cannot be deleted, or holds files that seqgen did not write, which stay.
     """
-    _empty(folder)
+    _delete_contents(folder)
     with models_locked() as journal:
         _delete(folder, journal)
 
 
-def _empty(folder: Path) -> None:
+def _delete_contents(folder: Path) -> None:
     """Delete seqgen's files in a model's folder, except the lock."""
     for path in list(contents(folder)):
         if is_written_by_seqgen(path, folder) and path != folder / layout.LOCK:
@@ -245,7 +247,7 @@ def _delete(folder: Path, journal: IO[bytes]) -> None:
     """Delete a folder that contains only its mark."""
     if _names(folder) - {layout.LOCK}:
         raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(folder))
-    with _announced(folder, journal):
+    with _journal_entry(folder, journal):
         (folder / layout.LOCK).unlink(missing_ok=True)
         folder.rmdir()
 
@@ -255,7 +257,7 @@ def _names(folder: Path) -> set[str]:
 
 
 @contextlib.contextmanager
-def _announced(folder: Path, journal: IO[bytes]) -> Iterator[None]:
+def _journal_entry(folder: Path, journal: IO[bytes]) -> Iterator[None]:
     """Record a folder's name in a journal while it exists without its mark.
 
     Args:
@@ -289,16 +291,16 @@ def is_being_built(place: Path) -> bool:
 
 def restore(place: Path) -> None:
     """Finish a replacement that was interrupted after the old model had been moved away."""
-    if not os.path.lexists(place) and any(own == place for _, own in _ready(place.parent)):
+    if not os.path.lexists(place) and any(own == place for _, own in _ready_models(place.parent)):
         with contextlib.suppress(OSError), models_locked():
-            for path, own in _ready(place.parent):
+            for path, own in _ready_models(place.parent):
                 if own == place and not os.path.lexists(place) and _is_free(path):
                     path.rename(place)
 
 
 def restore_all() -> None:
     """Finish all interrupted replacements."""
-    for _, place in list(_ready(models_folder())):
+    for _, place in list(_ready_models(models_folder())):
         restore(place)
 
 
@@ -314,12 +316,12 @@ def clean_models(journal: IO[bytes]) -> list[Path]:
     gone = []
     for path, place in list(_hidden_folders(models_folder(), NEW, GONE)):
         with contextlib.suppress(OSError, SeqgenError):
-            if not _is_free(path) or strangers(path):
+            if not _is_free(path) or foreign_paths(path):
                 continue
             if is_ready(path) and not os.path.lexists(place):
                 path.rename(place)
                 continue
-            _empty(path)
+            _delete_contents(path)
             _delete(path, journal)
             gone.append(path)
     return gone
@@ -337,7 +339,7 @@ def forget_replacements() -> None:
         clean_models(journal)
 
 
-def _ready(folder: Path) -> Iterator[tuple[Path, Path]]:
+def _ready_models(folder: Path) -> Iterator[tuple[Path, Path]]:
     """Yield complete hidden new models in a folder, each with its final path."""
     return ((path, place) for path, place in _hidden_folders(folder, NEW) if is_ready(path))
 

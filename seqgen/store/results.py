@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from seqgen.errors import SeqgenError
 from seqgen.store.cache import data_of
 from seqgen.store.layout import TOKENIZER
-from seqgen.store.mixtures import parts_now
+from seqgen.store.mixtures import current_parts
 
 if TYPE_CHECKING:
     from seqgen.metrics.perplexity import ScoreTotals
@@ -66,7 +66,7 @@ def _held_out(stored: StoredModel) -> ScoreTotals | None:
     from seqgen.text.tokenizers import load_tokenizer
 
     if stored.is_mixture:  # all parts hold out the same text
-        parts = [part for _, part in parts_now(stored) if part is not None]
+        parts = [part for _, part in current_parts(stored) if part is not None]
         return _held_out(parts[0]) if parts else None
     pairs = stored.validation_pairs
     path = stored.validation_text if pairs is None else pairs[1]

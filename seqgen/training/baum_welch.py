@@ -99,7 +99,7 @@ def fit(
     for number in count(1):
         expected = expected_counts(tables, corpus)
         nats = -expected.log_likelihood / corpus.tokens.size
-        tables = maximise(expected, tables, config.delta * possible)
+        tables = maximise_likelihood(expected, tables, config.delta * possible)
         last = EMIteration(number, time.perf_counter() - began, nats)
         if reason := enough(last):
             stopped = reason
@@ -210,7 +210,7 @@ def _forward(tables: Tables, b: Tensor) -> tuple[Tensor, Tensor]:
     return alpha, c
 
 
-def maximise(expected: ExpectedCounts, before: Tables, added: Tensor) -> Tables:
+def maximise_likelihood(expected: ExpectedCounts, before: Tables, added: Tensor) -> Tables:
     """Compute the most probable tables for expected counts: the M step.
 
     Args:
@@ -220,13 +220,13 @@ def maximise(expected: ExpectedCounts, before: Tables, added: Tensor) -> Tables:
             maximum under a Dirichlet prior.
     """
     return Tables(
-        _normalised(expected.initial, before.initial),
-        _normalised(expected.transition, before.transition),
-        _normalised(expected.emission.T + added, before.emission),
+        _normalise(expected.initial, before.initial),
+        _normalise(expected.transition, before.transition),
+        _normalise(expected.emission.T + added, before.emission),
     )
 
 
-def _normalised(counts: Tensor, otherwise: Tensor) -> Tensor:
+def _normalise(counts: Tensor, otherwise: Tensor) -> Tensor:
     """Divide counts by their sum over the last axis; use `otherwise` where that is zero."""
     total = counts.sum(-1, keepdim=True)
     return torch.where(

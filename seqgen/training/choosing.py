@@ -38,7 +38,7 @@ from seqgen.training.speed import (
     faster_precision,
     row_threads_speedup,
     speed_at_first,
-    times_as_fast,
+    speed_ratio,
 )
 from seqgen.wording import listed, plural
 
@@ -91,7 +91,7 @@ class SpeedTrial:
     def of(cls, plan: Plan, prepared: Prepared, device: torch.device) -> SpeedTrial:
         """Make the trial of a plan, with its resolved training settings."""
         trial = cls(plan, plan.resolve(prepared, device, lambda event: None), prepared, device)
-        return replace(trial, training=precise(trial)[0])
+        return replace(trial, training=choose_trial_precision(trial)[0])
 
     def with_settings(self, settings: Mapping[str, Any]) -> SpeedTrial:
         """Make the trial of the plan with additional settings."""
@@ -142,8 +142,8 @@ class SpeedTrial:
         known = ranks.from_first(lambda: kept_measurement(about))
         if known is None:
             with restored_randomness(self.device):
-                times_as_fast = measure(self.model(), self.batches(), self.training)
-            known = {"times_as_fast": times_as_fast}
+                ratio = measure(self.model(), self.batches(), self.training)
+            known = {"times_as_fast": ratio}
             known = ranks.from_first(lambda: keep_measurement(about, known) or known)
         return known["times_as_fast"]
 
@@ -187,7 +187,7 @@ class SpeedTrial:
         if self.tokens < LEAST_GAIN * other.tokens:
             return False
         # The first two measurements were some seconds apart, so measure again in alternation.
-        return times_as_fast(lambda: self.measure()[0], lambda: other.measure()[0]) >= LEAST_GAIN
+        return speed_ratio(lambda: self.measure()[0], lambda: other.measure()[0]) >= LEAST_GAIN
 
 
 def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Report) -> Plan:
@@ -197,8 +197,8 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     left_open = {*sized, *regularised, "batch_size", "patience"} - plan.given.keys()
     if plan.training.minutes is None or plan.origin is not None or not left_open:
         return plan
-    chosen, trial = _sized(plan, prepared, device)
-    more, trial = _with_more_rows(trial, chosen)
+    chosen, trial = _largest_size(plan, prepared, device)
+    more, trial = _find_batch_size(trial, chosen)
     chosen |= more
     rule = _regularisation(trial)
     chosen |= rule.settings(config_class, trial.overfitting_ratio)
@@ -208,17 +208,17 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     report(Notice(text=f"{model} {enough}", detail=True))
     mixes = plan.training.with_ngram is not None
     if plan.task.model_is is None and plan.task.stops_early and trial.passes > MOST_PASSES:
-        report(Notice(text=_about_passes(trial)))
+        report(Notice(text=_repetition_notice(trial)))
     if not plan.task.beside_ngrams and trial.passes < LEAST_PASSES:
-        report(Notice(text=_about_too_little(trial)))
-    if plan.task.beside_ngrams and not mixes and (advice := _about_ngrams(trial)):
+        report(Notice(text=_undertraining_notice(trial)))
+    if plan.task.beside_ngrams and not mixes and (advice := _ngram_notice(trial)):
         report(Notice(text=advice, detail=True))
     # The first steps of a shorter run say less of its speed than the trial.
     again = rule if plan.training.minutes >= REVISED_FROM_MINUTES else None
     return replace(plan.with_settings(chosen), regularisation=again)
 
 
-def _about_passes(trial: SpeedTrial) -> str:
+def _repetition_notice(trial: SpeedTrial) -> str:
     """Write a notice on the number of minutes after which the text repeats too often."""
     enough = trial.training.minutes * MOST_PASSES / trial.passes
     when = plural(round(enough), "minute") if enough >= 1 else plural(round(60 * enough), "second")
@@ -226,7 +226,7 @@ def _about_passes(trial: SpeedTrial) -> str:
     return f"{read}: more minutes would hardly help, and more text would"
 
 
-def _about_too_little(trial: SpeedTrial) -> str:
+def _undertraining_notice(trial: SpeedTrial) -> str:
     """Write a notice on how long one pass over the data takes, for budgets below that."""
     minutes = trial.training.minutes / trial.passes
     long = minutes >= 1.5
@@ -237,19 +237,19 @@ def _about_too_little(trial: SpeedTrial) -> str:
     )
 
 
-def usual_order(prepared: Prepared) -> int:
+def recommended_order(prepared: Prepared) -> int:
     """Recommend the order of an n-gram model for a text."""
     return 6 if prepared.spelled else 3
 
 
-def _about_ngrams(trial: SpeedTrial) -> str | None:
+def _ngram_notice(trial: SpeedTrial) -> str | None:
     """Write a notice that recommends an n-gram model if the budget or the text is small."""
     plan, prepared = trial.plan, trial.prepared
     small = prepared.facts.bytes < SMALL_TEXT
     network = plan.architecture, plan.training, plan.data
     mixable = why_not_mixable(*network, prepared=prepared) is None
     if trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
-        order = usual_order(prepared)
+        order = recommended_order(prepared)
         hint = "with so little training, an n-gram model, counted in seconds, may do better"
         both = ", or --model auto for a mixture of both" if small and mixable else ""
         return f"{hint}: --model ngram --order {order}{both}"
@@ -262,7 +262,7 @@ def _about_ngrams(trial: SpeedTrial) -> str | None:
     return None
 
 
-def _sized(
+def _largest_size(
     plan: Plan, prepared: Prepared, device: torch.device
 ) -> tuple[dict[str, Any], SpeedTrial]:
     """Find the largest size that text and budget support, else the smallest, and its trial."""
@@ -270,7 +270,7 @@ def _sized(
     def trial_of(size: Size) -> SpeedTrial:
         return SpeedTrial.of(plan.with_settings(size.settings), prepared, device)
 
-    *larger, smallest = _possible(plan, prepared)
+    *larger, smallest = _allowed_sizes(plan, prepared)
     least = trial_of(smallest)
     for size in larger:
         # No larger model is faster. So most need no trial, which may take them minutes.
@@ -294,14 +294,14 @@ def suits_transformer(plan: Plan, prepared: Prepared, device: torch.device) -> b
         device: where to train.
     """
     if plan.training.minutes is not None:
-        return _sized(plan, prepared, device)[1].tokens >= TRANSFORMER_FROM_TOKENS
+        return _largest_size(plan, prepared, device)[1].tokens >= TRANSFORMER_FROM_TOKENS
     training = plan.resolve(prepared, device, lambda event: None)
     in_epoch = prepared.batches_for(plan.model_class, training).steps_per_epoch
     epochs = Budget.of(training, in_epoch).steps / in_epoch
     return epochs * prepared.train.scored >= TRANSFORMER_FROM_TOKENS
 
 
-def _possible(plan: Plan, prepared: Prepared) -> list[Size]:
+def _allowed_sizes(plan: Plan, prepared: Prepared) -> list[Size]:
     """List the preset sizes that the given settings allow, with those settings removed.
 
     If two sizes become the same, the one that demands less counts. If none is left, the settings
@@ -316,7 +316,7 @@ def _possible(plan: Plan, prepared: Prepared) -> list[Size]:
     return list(sizes.values()) or [Size({})]
 
 
-def _with_more_rows(trial: SpeedTrial, size: dict[str, Any]) -> tuple[dict[str, Any], SpeedTrial]:
+def _find_batch_size(trial: SpeedTrial, size: dict[str, Any]) -> tuple[dict[str, Any], SpeedTrial]:
     """Find a larger batch size and its learning rate if they train faster; return the trial too."""
     first_rate = trial.training.lr
     # With documents the number of rows follows from their lengths; a user who accumulates
@@ -325,7 +325,10 @@ def _with_more_rows(trial: SpeedTrial, size: dict[str, Any]) -> tuple[dict[str, 
     chosen: dict[str, Any] = {}
     if given or trial.plan.data.documents != "stream":
         return chosen, trial
-    while trial.steps >= LEAST_STEPS and not _overfitting_raises_rate(trial):
+    while trial.steps >= LEAST_STEPS:
+        kind, ratio = trial.plan.config_class, trial.overfitting_ratio
+        if "lr" in _regularisation(trial).settings(kind, ratio):
+            break
         rows = 2 * trial.training.batch_size
         rate = min(math.sqrt(2) * trial.training.lr, MOST_RATE_GAIN * first_rate)
         more = trial.plan.only_unset({"batch_size": rows, "lr": rate})
@@ -340,12 +343,6 @@ def _with_more_rows(trial: SpeedTrial, size: dict[str, Any]) -> tuple[dict[str, 
             break
         chosen, trial = more, roomier
     return chosen, trial
-
-
-def _overfitting_raises_rate(trial: SpeedTrial) -> bool:
-    """Check whether the overfitting ratio raises the learning rate that the user left open."""
-    raised = _regularisation(trial).settings(trial.plan.config_class, trial.overfitting_ratio)
-    return "lr" in raised
 
 
 def _regularisation(trial: SpeedTrial) -> Regularisation:
@@ -363,7 +360,7 @@ def _regularisation(trial: SpeedTrial) -> Regularisation:
     return Regularisation(left_open=sorted(left_open), lr=training.lr, spelled=spelled)
 
 
-def precise(trial: SpeedTrial) -> tuple[TrainingConfig, float | None]:
+def choose_trial_precision(trial: SpeedTrial) -> tuple[TrainingConfig, float | None]:
     """Choose the precision; return its settings, and the bf16 speedup if that was measured."""
     if trial.training.precision != "auto":
         return trial.training, None
@@ -380,7 +377,7 @@ def choose_for_machine(trial: SpeedTrial, report: Report) -> TrainingConfig:
 
 def _choose_precision(trial: SpeedTrial, report: Report) -> TrainingConfig:
     """Choose bf16 if a trial shows that it trains at least a tenth faster, else float32."""
-    training, speedup = precise(trial)
+    training, speedup = choose_trial_precision(trial)
     if speedup is not None:
         measured = f"bf16 is {speedup:.2f} times as fast as float32 here"
         if not speedup:
@@ -442,7 +439,7 @@ TOLERANCE = 0.05
 NARROWEST_BELOW = 2048
 
 
-def with_open_width(plan: Plan, flags: Collection[str]) -> Plan:
+def prepare_width_search(plan: Plan, flags: Collection[str]) -> Plan:
     """Start `--parameters` from the smallest valid width; refuse it where a width is fixed.
 
     What a budget would choose beside the width, such as the number of layers, keeps its default.
@@ -461,7 +458,7 @@ def with_open_width(plan: Plan, flags: Collection[str]) -> Plan:
     shape = {name: fields[name].default for name in chosen & fields.keys() - plan.given.keys()}
     if "seq_len" in chosen:  # learned positions have as many parameters as the window has tokens
         shape["seq_len"] = plan.training.seq_len
-    return plan.with_given({**shape, WIDTH: _possible_widths(plan.with_given(shape))[0]})
+    return plan.with_given({**shape, WIDTH: _allowed_widths(plan.with_given(shape))[0]})
 
 
 def with_parameters(plan: Plan, parameters: int, sizes: VocabSizes, seq_len: int) -> Plan:
@@ -484,7 +481,7 @@ def with_parameters(plan: Plan, parameters: int, sizes: VocabSizes, seq_len: int
         shape = plan.with_given({WIDTH: width}).model_config(sizes, seq_len)
         return parameter_count(plan.model_class, shape)
 
-    near = nearest_widths(count, _possible_widths(plan), parameters)
+    near = nearest_widths(count, _allowed_widths(plan), parameters)
     best = min(near, key=lambda width: abs(count(width) - parameters))
     if abs(count(best) - parameters) > TOLERANCE * parameters:
         nearest = " and ".join(f"{count(width):,} ({WIDTH} {width:,})" for width in near)
@@ -495,7 +492,7 @@ def with_parameters(plan: Plan, parameters: int, sizes: VocabSizes, seq_len: int
     return plan.with_given({WIDTH: best})
 
 
-def _possible_widths(plan: Plan) -> range:
+def _allowed_widths(plan: Plan) -> range:
     """List the widths that the other settings allow, such as multiples of the number of heads.
 
     Raises:

@@ -81,7 +81,7 @@ def fit(
     estimate.fill(counts)
     if config.prune_entropy:
         counts = prune_by_entropy(counts, estimate, config.prune_entropy)
-    model.fill(_levels(counts, estimate, model.arrays.dtype))
+    model.fill(_build_tables(counts, estimate, model.arrays.dtype))
     first, end = counts[0].initial
     return NGramFit(
         seconds=time.perf_counter() - began,
@@ -166,12 +166,12 @@ def _kneser_ney(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
     def rule(block: GramBlock, lower: np.ndarray) -> Sequence[np.ndarray]:
         adjusted = block.read("adjusted")
         lost = table[np.minimum(adjusted, len(discounts))]
-        return _interpolated(block, adjusted, lost, lower)
+        return _interpolate(block, adjusted, lost, lower)
 
     return rule
 
 
-def _interpolated(
+def _interpolate(
     block: GramBlock, values: np.ndarray, lost: np.ndarray, lower: np.ndarray
 ) -> Sequence[np.ndarray]:
     """Interpolate probabilities with those of the lower order; see `Rule`.
@@ -202,7 +202,7 @@ def _witten_bell(*_: Any) -> Rule:
         raw = block.read("raw")
         kinds, total = block.total(raw > 0), block.total(raw)
         share = kinds / np.maximum(kinds + total, 1)
-        return _interpolated(block, raw, raw * share[block.of], lower)
+        return _interpolate(block, raw, raw * share[block.of], lower)
 
     return rule
 
@@ -215,7 +215,7 @@ def _jelinek_mercer(estimate: NGramEstimate, n: int, *_: Any) -> Rule:
 
     def rule(block: GramBlock, lower: np.ndarray) -> Sequence[np.ndarray]:
         raw = block.read("raw")
-        return _interpolated(block, raw, raw * (1 - estimate.weights[n - 1]), lower)
+        return _interpolate(block, raw, raw * (1 - estimate.weights[n - 1]), lower)
 
     return rule
 
@@ -228,7 +228,7 @@ def order_weights(
     The last tenth of the corpus, or the last million tokens of it, is held out, and counted with
     the rest once the weights are known.
     """
-    parts = _last_tenth(corpus)
+    parts = _split_last_tenth(corpus)
     if parts is None:
         return [0.5] * config.order
     known, held_out = parts
@@ -236,7 +236,7 @@ def order_weights(
     model, estimate = NGram(config).double(), NGramEstimate(config, possible, budget)
     counts = count(known, config, possible, budget)
     estimate.fill(counts)
-    model.fill(_levels(counts, estimate, model.arrays.dtype))
+    model.fill(_build_tables(counts, estimate, model.arrays.dtype))
     ((words, place),) = FramedText(held_out)
     at = np.flatnonzero(place > 0)
     nodes = [ids[0] for ids in model.arrays.nodes(words[None], config.order)]
@@ -272,7 +272,7 @@ def order_weights(
     return weights[1:].tolist()
 
 
-def _last_tenth(corpus: Corpus) -> tuple[Corpus, Corpus] | None:
+def _split_last_tenth(corpus: Corpus) -> tuple[Corpus, Corpus] | None:
     """Split off the last tenth of a corpus; return None if it is too short."""
     documents, size = corpus.ends.size, corpus.tokens.size
     if documents >= 10:
@@ -327,7 +327,7 @@ def _katz(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
         stuck = (1 - given <= ROUNDING) & ~whole
         given = np.where(stuck, given * total / (total + 1), given)
         probs *= np.where(stuck, total / (total + 1), 1 / np.where(whole, given, 1))[of]
-        backoffs = _backoffs(np.where(whole, 1, given), taken)
+        backoffs = _backoff_weights(np.where(whole, 1, given), taken)
         return np.where(kept, probs, backoffs[of] * lower), backoffs
 
     return rule
@@ -348,7 +348,7 @@ def _good_turing(frequencies: np.ndarray) -> list[float] | None:
     return factors.tolist() if ((factors > 0) & (factors < 1)).all() else None
 
 
-def _backoffs(given: np.ndarray, taken: np.ndarray) -> np.ndarray:
+def _backoff_weights(given: np.ndarray, taken: np.ndarray) -> np.ndarray:
     """Compute backoff weights: probability left for unseen words over their lower-order mass.
 
     Args:
@@ -404,8 +404,8 @@ def prune_by_entropy(
             lower = probs[n - 2].take(block.read("suffixes"))
             given = block.total(np.where(there, prob, 0))
             taken = block.total(np.where(there, lower, 0))
-            before = _backoffs(given, taken)[of]
-            after = _backoffs(given[of] - prob, taken[of] - lower)
+            before = _backoff_weights(given, taken)[of]
+            after = _backoff_weights(given[of] - prob, taken[of] - lower)
             with np.errstate(divide="ignore", invalid="ignore"):
                 change = np.log(after) - np.log(before)
                 rest = (1 - given).clip(0)[of]
@@ -428,7 +428,7 @@ def prune_by_entropy(
             there, lower = block.read("kept"), estimate.probs[-1].take(block.read("suffixes"))
             stored = np.where(there, probs[n - 1][block.grams], 0)
             given, taken = block.total(stored), block.total(np.where(there, lower, 0))
-            backoffs = _backoffs(given, taken)
+            backoffs = _backoff_weights(given, taken)
             columns[0].add(np.where(there, stored, backoffs[block.of] * lower))
             columns[1].add(backoffs)
         estimate.probs.append(columns[0])
@@ -521,7 +521,7 @@ _RULES: dict[str, Callable[[NGramEstimate, int, Counts], Rule]] = {
 }
 
 
-def _levels(counts: list[Counts], estimate: NGramEstimate, dtype: np.dtype) -> list[Level]:
+def _build_tables(counts: list[Counts], estimate: NGramEstimate, dtype: np.dtype) -> list[Level]:
     """Build the tables of log-probabilities, without the pruned n-grams."""
     budget, size = estimate.budget, counts[0].size
     levels = []

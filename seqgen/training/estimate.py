@@ -11,7 +11,7 @@ from seqgen import store
 from seqgen.scoring.perplexity import for_model, protocol
 from seqgen.training.estimators import Estimator
 from seqgen.training.events import Notice, Report
-from seqgen.training.session import TrainingResult, as_stored, validation_figures, write_record
+from seqgen.training.session import TrainingResult, load_best, validation_figures, write_record
 from seqgen.training.validating import final_validation
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def estimate(
     stored.publish()
     totals, seconds = None, 0.0
     if prepared.val is not None:
-        totals, seconds = final_validation(as_stored(loaded))
+        totals, seconds = final_validation(load_best(loaded))
     if totals is not None and not math.isfinite(totals.nll_nats):
         report(Notice(text="the held-out text has tokens of probability 0: its loss is infinite"))
         totals = None

@@ -81,11 +81,11 @@ def count_ngrams(
     never = impossible(prepared.tokenizer, loaded.framing)
     fit_result = counting.fit(loaded.model, corpus, never, training.most_bytes)
     if fit_result.fallbacks:
-        report(_announced(fit_result))
+        report(_fallback_notice(fit_result))
     return EstimationResult(
         seconds=fit_result.seconds,
         tokens=int(corpus.tokens.size),
-        facts=lambda: {"ngrams": _ngrams(loaded, prepared, fit_result)},
+        facts=lambda: {"ngrams": _order_facts(loaded, prepared, fit_result)},
     )
 
 
@@ -99,7 +99,7 @@ def impossible(tokenizer: Tokenizer, framing: Framing) -> list[int]:
     return [token for token in framing.never if token != tokenizer.unk_id]
 
 
-def _announced(fit_result: counting.NGramFit) -> Notice:
+def _fallback_notice(fit_result: counting.NGramFit) -> Notice:
     """Write one notice that names all orders with fallback discounts."""
     runs: list[list[int]] = []
     for n in fit_result.fallbacks:
@@ -113,7 +113,7 @@ def _announced(fit_result: counting.NGramFit) -> Notice:
     return Notice(text=f"too few counts to estimate discounts for {grams}; using {used}")
 
 
-def _ngrams(
+def _order_facts(
     loaded: LoadedModel, prepared: Prepared, fit_result: counting.NGramFit
 ) -> list[dict[str, Any]]:
     """Collect the facts about each order that `models show` prints."""

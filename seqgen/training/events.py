@@ -144,7 +144,7 @@ Report = Callable[[Event], None]
 
 
 @contextlib.contextmanager
-def said_if_slow(report: Report, doing: str) -> Iterator[None]:
+def notify_if_slow(report: Report, doing: str) -> Iterator[None]:
     """Report a notice from a timer thread if the block takes longer than `SLOW_SECONDS`."""
     timer = threading.Timer(SLOW_SECONDS, report, [Notice(text=f"{doing} ...")])
     timer.daemon = True

@@ -61,12 +61,12 @@ def why_not_mixable(
     return None
 
 
-def names_beside(name: str) -> tuple[str, str]:
+def family_names(name: str) -> tuple[str, str]:
     """Return the names of the n-gram model and the mixture that belong to a network."""
     return f"{name}-ngram", f"{name}-mixture"
 
 
-def check_names_beside(name: str, overwrite: bool) -> None:
+def check_family_names(name: str, overwrite: bool) -> None:
     """Refuse a network's name if its n-gram model's or mixture's name is in use.
 
     Args:
@@ -77,8 +77,8 @@ def check_names_beside(name: str, overwrite: bool) -> None:
         UsageError: says what to do.
     """
     family = family_to_join(name, overwrite)
-    for beside in names_beside(name):
-        own = next(stored_beside(beside, family), None)
+    for beside in family_names(name):
+        own = next(models_of_family(beside, family), None)
         if own is None and not store.is_free(beside):
             raise UsageError(
                 f"a model named {beside!r} already exists, and --with-ngram stores another under "
@@ -105,7 +105,7 @@ def family_to_join(name: str | None, overwrite: bool) -> str:
     return (replaced and family_of(replaced)) or new_family()
 
 
-def stored_beside(stem: str, family: str) -> Iterator[StoredModel]:
+def models_of_family(stem: str, family: str) -> Iterator[StoredModel]:
     """Yield the stored models of a family named `stem`, `stem-2`, `stem-3` ..."""
     for path in sorted(store.models_folder().glob(f"{stem}*")):
         named_by_run = re.fullmatch(rf"{re.escape(stem)}(-\d+)?", path.name)
@@ -113,10 +113,10 @@ def stored_beside(stem: str, family: str) -> Iterator[StoredModel]:
             yield StoredModel(path)
 
 
-def replaceable(stem: str, family: str) -> str | None:
+def find_replaceable(stem: str, family: str) -> str | None:
     """Find the family's model of that name that a new one may replace; None if there is none.
 
     One that other models need, such as a mixture made by hand, stays.
     """
-    own = (model for model in stored_beside(stem, family) if not store.needing([model]))
+    own = (model for model in models_of_family(stem, family) if not store.dependent_models([model]))
     return next((model.name for model in own), None)

@@ -160,7 +160,7 @@ class InitialModel:
                 inherited[name] = config["data"][name]
         if row.task.head is not None and self.model.window is not None:
             inherited[row.task.longest] = self.model.window - 1
-        place = store.as_given(self.stored)
+        place = store.model_argument(self.stored)
         settled = {**tokenizer_of(self.stored), "source_tokenizer": None}
         if not labels and self.source_tokenizer not in (None, self.tokenizer):
             settled["source_tokenizer"] = str(self.stored.path / store.SOURCE_TOKENIZER)

@@ -102,52 +102,45 @@ class Listeners(Listener):
             SeqgenError: an option asks for something that cannot be done.
         """
         for number, (plugin, listen) in enumerate(hooks.listeners()):
-            listener = self._opened(listen, facts(plugin), plugin)
+            run_facts = facts(plugin)
+            try:
+                listener = listen(run_facts)
+            except SeqgenError:
+                raise
+            except Exception as error:  # whatever a stranger's code raises
+                self._warn(plugin, error)
+                continue
             if listener is not None:
                 self._listeners[f"{plugin}:{number}"] = listener
 
-    def _opened(
-        self, listen: Callable[[RunFacts], Listener | None], facts: RunFacts, plugin: str
-    ) -> Listener | None:
-        try:
-            return listen(facts)
-        except SeqgenError:
-            raise
-        except Exception as error:  # whatever a stranger's code raises
-            self._warn(plugin, error)
-            return None
-
     def updating(self, run: Run, batch: Batch) -> AbstractContextManager[None]:
         stack = contextlib.ExitStack()
-        for name, listener in self._all():
+        for name, listener in list(self._listeners.items()):
             stack.enter_context(_Updating(lambda x=listener: x.updating(run, batch), self, name))
         return stack
 
     def stepped(self, run: Run, loss: float, norm: float) -> None:
-        for name, listener in self._all():
+        for name, listener in list(self._listeners.items()):
             with self.guarded(name):
                 listener.stepped(run, loss, norm)
 
     def take(self, event: Event) -> None:
-        for name, listener in self._all():
+        for name, listener in list(self._listeners.items()):
             with self.guarded(name):
                 listener.take(event)
 
     def parts(self) -> dict[str, CheckpointPart]:
         found: dict[str, CheckpointPart] = {}
-        for name, listener in self._all():
+        for name, listener in list(self._listeners.items()):
             with self.guarded(name):
                 for key, part in listener.parts().items():
                     found.setdefault(key, _Part(part, self, name))
         return found
 
     def close(self) -> None:
-        for name, listener in self._all():
+        for name, listener in list(self._listeners.items()):
             with self.guarded(name):
                 listener.close()
-
-    def _all(self) -> list[tuple[str, Listener]]:
-        return [*self._listeners.items()]
 
     @contextlib.contextmanager
     def guarded(self, name: str) -> Iterator[None]:

@@ -28,7 +28,7 @@ from seqgen.text.batches import Batch, Batches, Portion, portions
 from seqgen.training.events import Progress, Validated
 from seqgen.training.members import JointObjective, MemberThreads
 from seqgen.training.objective import Objective
-from seqgen.training.optimizers import Average, UpdateRule, clip, rate
+from seqgen.training.optimizers import Average, UpdateRule, clip_gradients, rate
 from seqgen.training.parallel import Parallel
 from seqgen.training.parts import CarriedState, CheckpointPart, ModelWeights, RandomStates
 from seqgen.training.regimes.base import StepProgress, TextRules
@@ -229,7 +229,7 @@ class Trainer:
             total = self._add_gradients(batch, progress)
         self.parallel.add_up_others()
         with self.hooks.listener.updating(self.run, batch):
-            each = [clip(one.parameters(), self.config) for one in members_of(self.model)]
+            each = [clip_gradients(one.parameters(), self.config) for one in members_of(self.model)]
             norm = torch.stack(each).max()
             self.rule.step(self.rate(progress.share, progress.step))
         self.objective.end_step()

@@ -140,7 +140,7 @@ class Muon(FastImportOptimizer):
     m <- mu m + g;  u = g + mu m;  W <- W - lr sqrt(max(1, rows / columns)) orth(u)
 
     where orth replaces all singular values by about one. Maps that are stacked in one matrix, as
-    gates are, are orthogonalised separately. A matrix that is divided among the ranks is gathered
+    gates are, are orthogonalise separately. A matrix that is divided among the ranks is gathered
     for that.
 
     Args:
@@ -178,11 +178,11 @@ class Muon(FastImportOptimizer):
                     whole = parameter
                     if is_divided(parameter):
                         whole = changes[parameter] = torch.zeros_like(update)
-                    for maps in zip(_apart(whole, rows), _apart(update, rows), strict=True):
+                    for maps in zip(_maps_of(whole, rows), _maps_of(update, rows), strict=True):
                         by_shape.setdefault(tuple(maps[0].shape[1:]), []).extend(maps)
             for shape, pairs in by_shape.items():
                 updates = torch.cat(pairs[1::2])  # (N, R, C)
-                step = orthogonalised(updates.to(self._product_type or updates.dtype))
+                step = orthogonalise(updates.to(self._product_type or updates.dtype))
                 scale = group["lr"] * max(1.0, shape[0] / shape[1]) ** 0.5
                 for maps, update in zip(
                     pairs[::2], step.split([len(p) for p in pairs[::2]]), strict=True
@@ -201,7 +201,7 @@ class Muon(FastImportOptimizer):
         return parameter.grad.add(state["momentum"], alpha=mu)
 
 
-def _apart(matrix: Tensor, rows: tuple[int, ...]) -> list[Tensor]:
+def _maps_of(matrix: Tensor, rows: tuple[int, ...]) -> list[Tensor]:
     """Split a matrix of stacked maps into views (N, R, C), grouped by size."""
     if len(set(rows)) == 1:
         return [matrix.view(len(rows), rows[0], -1)]
@@ -219,7 +219,7 @@ POLYNOMIALS = (
 TINY = 1e-7
 
 
-def orthogonalised(matrices: Tensor) -> Tensor:
+def orthogonalise(matrices: Tensor) -> Tensor:
     """Orthogonalise matrices (N, R, C) approximately, by Newton-Schulz iteration.
 
     Iterations X <- a X + (b A + c A^2) X with A = X X^T, as in Jordan et al. (2024). They begin
@@ -470,7 +470,7 @@ class Average:
             part_of(tensors[str(i)], mean)
 
 
-def clip(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> Tensor:
+def clip_gradients(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> Tensor:
     """Clip gradients by norm (jointly or each) and by value; return the norm before clipping.
 
     With clip_norm_scope=each, every matrix and vector is scaled down by itself, where its own norm
@@ -512,7 +512,7 @@ DECAYS: dict[str, Callable[[TrainingConfig, float, float], float]] = {
 LEAST = 0.01
 
 
-def begins(config: TrainingConfig) -> float:
+def initial_rate(config: TrainingConfig) -> float:
     """Return the learning rate at the start of warmup, relative to the peak."""
     return config.min_lr if config.schedule == "slanted_triangular" else 0.0
 
@@ -530,7 +530,7 @@ def rate(config: TrainingConfig, progress: float, step: int, warmed: bool = Fals
     """
     warmup = config.warmup
     if progress < warmup and not warmed:
-        begin = begins(config)
+        begin = initial_rate(config)
         return max(LEAST, begin + (1 - begin) * progress / warmup)
     past = max(0.0, progress - warmup)
     share, time = min(1.0, past / (1 - warmup)), past / warmup if warmup else step

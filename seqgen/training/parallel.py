@@ -64,7 +64,17 @@ class Parallel:
     @property
     def _over_ranks(self) -> nn.parallel.DistributedDataParallel:
         if self._wrapped is None:
-            self._wrapped = _wrapped(self.objective)
+            with warnings.catch_warnings():
+                # Newer releases name the argument otherwise.
+                warnings.simplefilter("ignore", FutureWarning)
+                # Looking for parameters that a regime does not use also keeps the layout of the
+                # exchanged gradients, and with it the order of the sums, the same from the first
+                # step on.
+                self._wrapped = nn.parallel.DistributedDataParallel(
+                    self.objective, broadcast_buffers=False, find_unused_parameters=True
+                )
+            self._wrapped.register_comm_hook(None, _summed)
+            warnings.filterwarnings("ignore", message="find_unused_parameters=True was specified")
         return self._wrapped
 
     @contextlib.contextmanager
@@ -85,19 +95,6 @@ class Parallel:
             elif not last:
                 held.enter_context(self._over_ranks.no_sync())
             yield
-
-
-def _wrapped(objective: Objective) -> nn.parallel.DistributedDataParallel:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # newer releases name the argument otherwise
-        # Looking for parameters that a regime does not use also keeps the layout of the exchanged
-        # gradients, and with it the order of the sums, the same from the first step on.
-        wrapped = nn.parallel.DistributedDataParallel(
-            objective, broadcast_buffers=False, find_unused_parameters=True
-        )
-    wrapped.register_comm_hook(None, _summed)
-    warnings.filterwarnings("ignore", message="find_unused_parameters=True was specified")
-    return wrapped
 
 
 # Without annotations: PyTorch takes none that are postponed.

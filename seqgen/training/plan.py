@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from seqgen import presets, ranks, registry
-from seqgen.engines.precision import Precision, choose_precision
+from seqgen.engines.precision import choose_precision
 from seqgen.models.base import LanguageModel
 from seqgen.settings import (
     DEFAULT_REGIME,
@@ -175,7 +175,10 @@ class Plan:
             report(Notice(text=f"{training.init_from} does not know {unknown} of the text"))
         settled["seed"] = self.seed()
         training = replace(training, **settled)
-        return replace(training, precision=self._precision(training, device))
+        shape = self.model_config(VocabSizes(), training.seq_len)
+        large = shape.suits_bf16(training.batch_size, training.seq_len)
+        precision = choose_precision(self.training.precision, device, large)
+        return replace(training, precision=precision)
 
     def framing(self, tokenizer: Tokenizer) -> Framing:
         """Return the start and end tokens of texts for the new model."""
@@ -188,12 +191,6 @@ class Plan:
         """The user's seed, or a random one."""
         given = self.given.get("seed")
         return ranks.from_first(lambda: secrets.randbelow(1 << 31)) if given is None else given
-
-    def _precision(self, training: TrainingConfig, device: torch.device) -> Precision:
-        """Resolve the user's precision for this model, unless that needs a speed trial."""
-        shape = self.model_config(VocabSizes(), training.seq_len)
-        large = shape.suits_bf16(training.batch_size, training.seq_len)
-        return choose_precision(self.training.precision, device, large)
 
 
 def preset_of(

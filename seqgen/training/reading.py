@@ -158,7 +158,7 @@ class TrainingReader:
         return self.penalties.cost(reading.seen, targets) if self.penalties else 0.0
 
     @contextlib.contextmanager
-    def features_kept(self) -> Iterator[list[Tensor]]:
+    def collect_features(self) -> Iterator[list[Tensor]]:
         """Collect the features (B, T, H) that enter the output layer."""
         kept: list[Tensor] = []
         handle = self.model.head.register_forward_pre_hook(
@@ -209,7 +209,7 @@ def cross_entropy(
     return (1 - smoothing) * nats + smoothing * evenly, nats
 
 
-def sent(ids: np.ndarray, device: torch.device) -> Tensor:
+def to_device(ids: np.ndarray, device: torch.device) -> Tensor:
     """Copy ids to a device, without blocking the host on a GPU."""
     if device.type != "cuda":
         return torch.from_numpy(ids).to(device)

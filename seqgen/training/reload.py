@@ -54,7 +54,7 @@ def reload_stored_data(
         SeqgenError: the data is gone or has changed, or its held-out part is not known.
     """
     files = _find_files(stored, moved)
-    is_changed = _comparison(stored, files, moved.may_differ, report)
+    is_changed = _make_change_check(stored, files, moved.may_differ, report)
     config, kind = stored.settings("data", DataConfig), registry.load_object(stored.task.dataset)
     dataset = kind.open(files, config, tokens)
     return dataset.reload(stored, is_changed)
@@ -73,7 +73,7 @@ def tokens_of(stored: StoredModel, target: Tokenizer) -> Tokenizers:
     return registry.load_object(stored.task.dataset).tokens_of(stored, target)
 
 
-def _comparison(
+def _make_change_check(
     stored: StoredModel, files: DataFiles, may_differ: bool, report: Report
 ) -> Callable[[Survey], bool]:
     """Make a function that checks whether data differs from a model's training data.
@@ -121,7 +121,7 @@ def _find_files(stored: StoredModel, moved: DataLocation) -> DataFiles:
 SPLIT = ("documents", "labels", "newlines", "split_seed", "val")
 
 
-def leaks(prepared: Prepared, origin: StoredModel | None = None) -> Iterator[str]:
+def overlap_warnings(prepared: Prepared, origin: StoredModel | None = None) -> Iterator[str]:
     """Write a line for each model whose training data contains part of the held-out part.
 
     Large texts are not read again for this. Nothing is said of a model whose data is gone or of
@@ -134,8 +134,8 @@ def leaks(prepared: Prepared, origin: StoredModel | None = None) -> Iterator[str
     if prepared.facts.bytes >= LARGE:
         return
     overlaps = [("the training part", prepared.overlap())]
-    for older in () if origin is None else _with_ancestors(origin):
-        trained_on = _data_of(older, prepared)
+    for older in () if origin is None else _model_and_ancestors(origin):
+        trained_on = _load_other_training_data(older, prepared)
         overlap = trained_on and prepared.overlap_with(trained_on)
         overlaps.append((f"the training part of {older.name}", overlap))
     for trained, overlap in overlaps:
@@ -143,7 +143,7 @@ def leaks(prepared: Prepared, origin: StoredModel | None = None) -> Iterator[str
             yield warning
 
 
-def _with_ancestors(model: StoredModel) -> list[StoredModel]:
+def _model_and_ancestors(model: StoredModel) -> list[StoredModel]:
     """List a model and all models it was trained from, each once, even if references cycle."""
     found = {model.path: model}
     waiting = [model]
@@ -155,7 +155,7 @@ def _with_ancestors(model: StoredModel) -> list[StoredModel]:
     return list(found.values())
 
 
-def _data_of(stored: StoredModel, prepared: Prepared) -> Prepared | None:
+def _load_other_training_data(stored: StoredModel, prepared: Prepared) -> Prepared | None:
     """Load a model's training data; None if it is gone, large, or split the same way."""
     try:
         known, config = store.data_of(stored.record), stored.settings("data", DataConfig)

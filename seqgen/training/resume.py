@@ -24,15 +24,15 @@ from seqgen.training.estimators import Estimator
 from seqgen.training.events import Notice, Report
 from seqgen.training.family import family_of, new_family, why_not_mixable
 from seqgen.training.plan import check_members, override
-from seqgen.training.reload import DataLocation, leaks, reload_stored_data, tokens_of
+from seqgen.training.reload import DataLocation, overlap_warnings, reload_stored_data, tokens_of
 from seqgen.training.run import Run
 from seqgen.training.session import (
     AddedOptions,
     RunOptions,
     Session,
     TrainingResult,
+    build_unfilled,
     keep_settings,
-    unfilled_for,
 )
 from seqgen.training.with_ngram import finish, order_of
 from seqgen.wording import plural
@@ -130,7 +130,7 @@ def _resume_locked(
         _check_longer(session, done)
     if finished:  # the record names no mixture until the new one is stored
         result = {**result, "mixture": None}
-        session.keep_result(_result_of_finished(stored, result))
+        session.write_record(_result_of_finished(stored, result))
     if given:
         keep_settings(stored, session.training)
     ended = _result_of_finished(stored, result) if finished else session.run(checkpoint)
@@ -151,7 +151,7 @@ def _reload_model_and_data(
     ranks.gathered(None)  # no rank reads any more what the first one changes from here on
     stored.keep_current_hashes()
     prepared = reload_stored_data(stored, tokens, data, report)
-    for warning in leaks(prepared):
+    for warning in overlap_warnings(prepared):
         report(Notice(text=warning))
 
     def shown(model: LanguageModel) -> LanguageModel:
@@ -161,7 +161,7 @@ def _reload_model_and_data(
     unfilled = None
     if model is None:
         kind, config = stored.shape()
-        unfilled = unfilled_for(training, lambda processes: shown(kind(config)))
+        unfilled = build_unfilled(training, lambda processes: shown(kind(config)))
         model = unfilled.shell(place)
     else:
         shown(model).to(device=place, dtype=parameter_type(training.precision))

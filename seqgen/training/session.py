@@ -26,7 +26,7 @@ from seqgen.models.deferred_init import Unfilled
 from seqgen.models.mixture.members import Members, members_of
 from seqgen.models.network import Network
 from seqgen.registry import load_object
-from seqgen.scoring.mixture_fitting import fit_on_half, to_fit
+from seqgen.scoring.mixture_fitting import fit_on_half, fitting_part
 from seqgen.settings import require
 from seqgen.settings.options import Options, added_options
 from seqgen.settings.training import FINISHED, TrainingConfig
@@ -45,7 +45,7 @@ from seqgen.training.events import (
     SampleLine,
     Started,
     Validated,
-    said_if_slow,
+    notify_if_slow,
 )
 from seqgen.training.family import FAMILY, new_family
 from seqgen.training.listeners import LastEvents, Listeners, RunFacts
@@ -220,7 +220,7 @@ class Session:
                 self.report(Notice(text="compiling, which takes up to a minute"))
                 if why_not := trainer.compile():
                     self.report(Notice(text=f"steps are not compiled: {why_not}"))
-            self._write_record(result=None)
+            self.write_record(result=None)
             self.stored.seal()
             prepared, model = self.prepared, trainer.model
             started = Started(
@@ -247,14 +247,14 @@ class Session:
         if not ranks.leads():
             return None
         try:
-            with said_if_slow(self.report, "scoring the held-out text with the best weights"):
+            with notify_if_slow(self.report, "scoring the held-out text with the best weights"):
                 result = self._result(run)
         except KeyboardInterrupt:
             resume = f"seqgen train --resume {self.stored.name}"
             raise Interrupted(
                 f"stopped before the final validation; resume with: {resume}"
             ) from None
-        self.keep_result(result)
+        self.write_record(result)
         return result
 
     def _report_changed_ranks(self, facts: dict[str, Any], report: Report) -> None:
@@ -264,10 +264,6 @@ class Session:
             processes = "1 process" if now == 1 else f"{now} processes"
             text = f"resuming with {processes}; the checkpoint was written by {before}"
             report(Notice(text=text))
-
-    def keep_result(self, result: TrainingResult) -> None:
-        """Write the record of the run with its result."""
-        self._write_record(result=dataclasses.asdict(result))
 
     def _run_loop(self, trainer: Trainer) -> Run:
         try:
@@ -420,7 +416,7 @@ class Session:
         members = self._fit_members() if finished else None
         final = FinalValidation()
         if finished:  # what is stored has the best weights, not necessarily the last ones
-            kept = as_stored(self.loaded)
+            kept = load_best(self.loaded)
             final = load_object(kept.stored.task.validation)(kept, self.prepared).final()
         val_loss = run.last_loss if final.loss is None else final.loss
         return TrainingResult(
@@ -450,20 +446,15 @@ class Session:
         part = self.prepared.val
         if not isinstance(self.loaded.model, Members) or part is None or part.tokens.size < 2:
             return None
-        stored = as_stored(self.loaded)
-        fitted = fit_on_half(stored.model.parts, to_fit(part), direction=self.loaded.data.direction)
-        members = {"weights": list(fitted.weights)}
-        if fitted.gate:
-            members["gate"] = list(map(list, fitted.gate))
-        keep_settings(self.stored, self.training, members=members)
+        stored = load_best(self.loaded)
+        fitted = fit_on_half(
+            stored.model.parts, fitting_part(part), direction=self.loaded.data.direction
+        )
+        members = {"weights": list(fitted.weights), "gate": list(map(list, fitted.gate)) or None}
+        stored_members = {name: value for name, value in members.items() if value is not None}
+        keep_settings(self.stored, self.training, members=stored_members)
         *losses, loss = fitted.losses
-        return {
-            "weights": list(fitted.weights),
-            "gate": members.get("gate"),
-            "tokens": fitted.tokens,
-            "losses": losses,
-            "loss": loss,
-        }
+        return {**members, "tokens": fitted.tokens, "losses": losses, "loss": loss}
 
     def _figures(self, loss: float | None) -> dict[str, float | None]:
         """Convert a validation loss to its units; without a text length there is only the loss."""
@@ -472,11 +463,12 @@ class Session:
         known = self.prepared.val is not None
         return validation_figures(None, self.prepared) | {"val_loss": loss if known else None}
 
-    def _write_record(self, result: dict[str, Any] | None) -> None:
+    def write_record(self, result: TrainingResult | None) -> None:
         """Write the record of the run: model, data, machine and result."""
         if not ranks.leads():
             return
-        facts = {"created": self.created, "seed": self.training.seed, "result": result}
+        facts = {"created": self.created, "seed": self.training.seed}
+        facts["result"] = None if result is None else dataclasses.asdict(result)
         if self.origins:
             facts["origins"] = dict(self.origins)
         if self.training.with_ngram is not None:
@@ -486,7 +478,7 @@ class Session:
         write_record(self.loaded, self.prepared, **facts)
 
 
-def as_stored(loaded: LoadedModel) -> LoadedModel:
+def load_best(loaded: LoadedModel) -> LoadedModel:
     """Load the model from disk with its best weights."""
     stored = store.with_parts(loaded.stored)
     load = load_mixture if isinstance(stored, StoredMixture) else load_stored
@@ -572,7 +564,7 @@ def keep_settings(stored: StoredModel, training: TrainingConfig, **changed: Any)
     stored.write_config(config["architecture"], training=training.to_dict(), **groups)
 
 
-def unfilled_for(training: TrainingConfig, make: Callable[[int], nn.Module]) -> Unfilled:
+def build_unfilled(training: TrainingConfig, make: Callable[[int], nn.Module]) -> Unfilled:
     """Build a model that will be sharded, without allocating its weights.
 
     Args:
@@ -583,7 +575,7 @@ def unfilled_for(training: TrainingConfig, make: Callable[[int], nn.Module]) -> 
     return Unfilled.build(lambda: make(ranks.machines()).to(dtype=kind))
 
 
-def is_begun(name: str | None) -> bool:
+def has_checkpoint_of_restart(name: str | None) -> bool:
     """Check whether torchrun restarted this run and its model has a checkpoint.
 
     Raises:

@@ -173,7 +173,7 @@ def count(
             known = ids[done - one : done + words.size]
             at = np.flatnonzero(place >= n - 1)
             here = known[at + one]
-            keys, which, raw = _distinct(known[at + one - 1] * size + words[at], possible_keys)
+            keys, which, raw = _distinct_keys(known[at + one - 1] * size + words[at], possible_keys)
             suffixes = np.empty(keys.size, dtype=np.int64)
             suffixes[which] = here
             columns = keys, raw, suffixes, which
@@ -183,7 +183,7 @@ def count(
             if n > 2:
                 firsts.add(np.unique(known[one:][place == n - 2]))
             done += words.size
-        merged, ranks = _merged(runs, budget)
+        merged, ranks = _merge_runs(runs, budget)
         counts[-1] = _adjusted(counts[-1], merged.suffixes, firsts, budget)
         edges = [edge * size for edge in counts[-1].initial]
         initial = sum(piece.searchsorted(edges) for piece in merged.keys.pieces())
@@ -200,7 +200,7 @@ def count(
     return counts
 
 
-def _merged(runs: Sequence[_Run], budget: MemoryBudget) -> tuple[_Run, list[Gathered | None]]:
+def _merge_runs(runs: Sequence[_Run], budget: MemoryBudget) -> tuple[_Run, list[Gathered | None]]:
     """Merge sorted runs; also return the index of each run's n-grams in the result.
 
     These are None for a single run, whose n-grams are all.
@@ -218,7 +218,7 @@ def _merged(runs: Sequence[_Run], budget: MemoryBudget) -> tuple[_Run, list[Gath
         if more:
             heads = [head[: head.searchsorted(min(more), "right")] for head in heads]
         spans = [slice(at, at + head.size) for at, head in zip(done, heads, strict=True)]
-        keys, which, _ = _distinct(np.concatenate(heads), sys.maxsize)
+        keys, which, _ = _distinct_keys(np.concatenate(heads), sys.maxsize)
         raw, suffixes = (np.zeros(keys.size, np.int64) for _ in range(2))
         number, base = 0, merged.keys.size
         for rank, run, span, head in zip(ranks, runs, spans, heads, strict=True):
@@ -234,7 +234,7 @@ def _merged(runs: Sequence[_Run], budget: MemoryBudget) -> tuple[_Run, list[Gath
     return merged, ranks
 
 
-def _distinct(keys: np.ndarray, possible: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _distinct_keys(keys: np.ndarray, possible: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the sorted distinct keys, the index of each key among them, and their counts.
 
     Args:
@@ -272,9 +272,9 @@ def _adjusted(counts: Counts, suffixes: Gathered, firsts: Gathered, budget: Memo
         end = min(begin + budget.places, counts.size)
         before, met = np.zeros(end - begin, np.int64), np.zeros(end - begin, bool)
         for piece in suffixes.pieces():
-            before += np.bincount(_within(piece, begin, end, counts), minlength=end - begin)
+            before += np.bincount(_ids_in_block(piece, begin, end, counts), minlength=end - begin)
         for piece in firsts.pieces():
-            met[_within(piece, begin, end, counts)] = True
+            met[_ids_in_block(piece, begin, end, counts)] = True
         before += met
         initial = slice(*(min(max(0, at - begin), end - begin) for at in counts.initial))
         before[initial] = counts.raw[begin:end][initial]
@@ -282,7 +282,7 @@ def _adjusted(counts: Counts, suffixes: Gathered, firsts: Gathered, budget: Memo
     return replace(counts, adjusted=adjusted)
 
 
-def _within(ids: np.ndarray, begin: int, end: int, counts: Counts) -> np.ndarray:
+def _ids_in_block(ids: np.ndarray, begin: int, end: int, counts: Counts) -> np.ndarray:
     """Select the ids inside a block of n-grams, relative to its beginning."""
     whole = end - begin == counts.size
     return ids if whole else ids[(ids >= begin) & (ids < end)] - begin

@@ -91,7 +91,7 @@ def highest(measures: Sequence[Callable[[], float]]) -> list[float]:
     while not done:
         for measure, found in zip(measures, values, strict=True):
             found.append(measure())
-        enough = len(values[0]) >= LEAST_SLICES and all(map(_agree, values))
+        enough = len(values[0]) >= LEAST_SLICES and all(map(_nearly_equal, values))
         done = ranks.broadcast(enough or time.monotonic() - began > LONG_TRIAL_SECONDS)
     return [max(found) for found in values]
 
@@ -107,7 +107,7 @@ def _of_steps(training: TrainingConfig, steps: int | None) -> TrainingConfig:
     return replace(training, **often, steps=steps)
 
 
-def _agree(speeds: Sequence[float]) -> bool:
+def _nearly_equal(speeds: Sequence[float]) -> bool:
     """Check whether the two highest speeds are about equal."""
     *_, second, highest = sorted(speeds)
     return second >= (1 - AGREEMENT) * highest
@@ -127,7 +127,7 @@ def ways_to_divide(model: NeuralLanguageModel, training: TrainingConfig) -> list
     return [replace(training, row_threads=count) for count in counts]
 
 
-def times_as_fast(one: Callable[[], float], other: Callable[[], float]) -> float:
+def speed_ratio(one: Callable[[], float], other: Callable[[], float]) -> float:
     """Measure the ratio of two speeds; see `highest`."""
     speeds = highest([one, other])
     return speeds[0] / speeds[1]
@@ -234,7 +234,7 @@ def compiled_speedup(
         model.forget_compiled()
         return speed(model, batches, training)
 
-    return times_as_fast(compiled, plain), None
+    return speed_ratio(compiled, plain), None
 
 
 def _trainer(

@@ -32,26 +32,26 @@ from seqgen.training.choosing import (
     SpeedTrial,
     choose_for_machine,
     choose_size,
+    prepare_width_search,
     suits_transformer,
-    with_open_width,
     with_parameters,
 )
 from seqgen.training.datasets.dataset import DataFiles
 from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.estimate import estimate
 from seqgen.training.estimators import Estimator
-from seqgen.training.events import Notice, Report, said_if_slow
-from seqgen.training.family import check_names_beside, family_to_join, why_not_mixable
+from seqgen.training.events import Notice, Report, notify_if_slow
+from seqgen.training.family import check_family_names, family_to_join, why_not_mixable
 from seqgen.training.plan import Plan, check_members, check_regimes, plan_of, preset_of
-from seqgen.training.reload import leaks
+from seqgen.training.reload import overlap_warnings
 from seqgen.training.resume import resume
 from seqgen.training.session import (
     AddedOptions,
     RunOptions,
     Session,
     TrainingResult,
-    is_begun,
-    unfilled_for,
+    build_unfilled,
+    has_checkpoint_of_restart,
     write_new,
 )
 from seqgen.training.with_ngram import finish, for_small_text, order_of
@@ -159,7 +159,7 @@ class Destination:
             why_not = why_not_mixable(*network)
             require(why_not is None, f"--with-ngram {why_not}")
             if self.name is not None and ranks.leads():
-                check_names_beside(self.name, self.overwrite)
+                check_family_names(self.name, self.overwrite)
 
     def make(self, architecture: str, held: contextlib.ExitStack) -> StoredModel:
         """Make the locked folder of a new model; only rank 0 writes it."""
@@ -233,7 +233,7 @@ def train(
     destination = Destination(name, stem, overwrite, folder)
     with together(timeout):
         options = RunOptions.of(device, report, added=added, stop_after=stop_after, shard=shard)
-        if ranks.from_first(lambda: is_begun(name)):
+        if ranks.from_first(lambda: has_checkpoint_of_restart(name)):
             return resume(
                 name,
                 device=device,
@@ -265,9 +265,14 @@ def _train_and_store(
         ready.plan.origin.refuse_replacing(name)
     with restored_randomness(options.place), contextlib.ExitStack() as held:
         if ready.plan.is_estimated:
-            return _estimate_and_store(ready, destination, options, held)
+            architecture, alone = ready.plan.architecture, ranks.world() == 1
+            require(alone, f"{architecture} is not trained by gradients: train it without torchrun")
+            if notice := Estimator.of(architecture).ignored(ready.request.flags):
+                options.report(notice)
+            loaded = _make_new_model(ready, destination, options, held)
+            return estimate(loaded, ready.prepared, ready.training, options.report)
         options.check_divisible(ready.training)
-        unfilled = unfilled_for(ready.training, ready.initial_model) if options.shard else None
+        unfilled = build_unfilled(ready.training, ready.initial_model) if options.shard else None
         loaded = _make_new_model(ready, destination, options, held, unfilled)
         session = Session(
             loaded,
@@ -281,19 +286,6 @@ def _train_and_store(
         )
         ended = session.run()
         return ranks.from_first(lambda: finish(session, ended))
-
-
-def _estimate_and_store(
-    ready: ReadyRun, destination: Destination, options: RunOptions, held: contextlib.ExitStack
-) -> TrainingResult:
-    """Count or estimate a model without gradients, and store it."""
-    architecture = ready.plan.architecture
-    alone = ranks.world() == 1
-    require(alone, f"{architecture} is not trained by gradients: train it without torchrun")
-    if notice := Estimator.of(architecture).ignored(ready.request.flags):
-        options.report(notice)
-    loaded = _make_new_model(ready, destination, options, held)
-    return estimate(loaded, ready.prepared, ready.training, options.report)
 
 
 def _make_new_model(
@@ -394,7 +386,7 @@ def prepare_run(
         plan = replace(other, data=plan.data).for_text(prepared.read_tokens)
     if request.parameters is not None:
         plan = solve_width(plan, prepared, request.parameters, device)
-    with said_if_slow(report, "choosing settings by how fast this machine trains"):
+    with notify_if_slow(report, "choosing settings by how fast this machine trains"):
         plan, training = _choose_open_settings(plan, prepared, device, report, tries)
     return ReadyRun(request, plan, training, prepared)
 
@@ -405,7 +397,7 @@ def _checked_plan(request: RunRequest, check: Callable[[Plan], None]) -> Plan:
     check_members(plan.row, plan.training, plan.task)
     check(plan)
     if request.parameters is not None:
-        return with_open_width(plan, request.flags)
+        return prepare_width_search(plan, request.flags)
     plan.check_shape()
     return plan
 
@@ -429,7 +421,7 @@ def prepare_plan(plan: Plan, request: RunRequest, report: Report) -> tuple[Prepa
     plan = replace(plan, data=prepared.config).for_text(prepared.read_tokens)
     if origin is not None:
         origin.require_sources(prepared.vocab_sizes.source_features)
-    for warning in leaks(prepared, origin and origin.stored):
+    for warning in overlap_warnings(prepared, origin and origin.stored):
         report(Notice(text=warning))
     return prepared, plan
 

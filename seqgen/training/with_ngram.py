@@ -12,7 +12,7 @@ from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
 from seqgen.scoring.loop import parallel_rows
 from seqgen.scoring.mixing import write_stored
-from seqgen.scoring.mixture_fitting import fit_on_half, to_fit, token_log_probs
+from seqgen.scoring.mixture_fitting import fit_on_half, fitting_part, token_log_probs
 from seqgen.settings import DataConfig, require
 from seqgen.settings.training import FINISHED, TrainingConfig
 from seqgen.store import StoredMixture, StoredModel
@@ -20,18 +20,18 @@ from seqgen.store.loaded import LoadedModel
 from seqgen.store.loading import load_stored, mixture_of, require_alike
 from seqgen.text.corpus import Corpus
 from seqgen.text.framing import Framing
-from seqgen.training.choosing import SMALL_TEXT, usual_order
+from seqgen.training import family
+from seqgen.training.choosing import SMALL_TEXT, recommended_order
 from seqgen.training.counting import fit
 from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.estimate import estimate
 from seqgen.training.estimators import impossible
-from seqgen.training.events import Notice, Report, said_if_slow
-from seqgen.training.family import FAMILY, names_beside, replaceable, stored_beside, why_not_mixable
+from seqgen.training.events import Notice, Report, notify_if_slow
 from seqgen.training.plan import Plan
 from seqgen.training.session import (
     Session,
     TrainingResult,
-    as_stored,
+    load_best,
     validation_figures,
     write_new,
 )
@@ -95,7 +95,7 @@ def for_small_text(plan: Plan, prepared: Prepared, report: Report) -> Plan:
         return plan
     size = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
     network = plan.architecture, plan.training, prepared.config
-    if why_not := why_not_mixable(*network, prepared=prepared):
+    if why_not := family.why_not_mixable(*network, prepared=prepared):
         report(Notice(text=f"{size}, but no mixture is made: --with-ngram {why_not}"))
         return plan
     report(Notice(text=f"{size}: an n-gram model is counted too, and mixed with the network"))
@@ -105,28 +105,25 @@ def for_small_text(plan: Plan, prepared: Prepared, report: Report) -> Plan:
 def order_of(
     architecture: str, training: TrainingConfig, prepared: Prepared, report: Report
 ) -> int | None:
-    """Return the order of the n-gram model, chosen if left open; None without `--with-ngram`.
+    """Return the order of the n-gram model; None without `--with-ngram`.
+
+    One left open is the order with the lowest loss on the first half of the held-out part.
 
     Raises:
         UsageError: the network cannot be mixed with one.
     """
     if training.with_ngram is None:
         return None
-    why_not = why_not_mixable(architecture, training, prepared.config, prepared=prepared)
+    why_not = family.why_not_mixable(architecture, training, prepared.config, prepared=prepared)
     require(why_not is None, f"--with-ngram {why_not}")
     if training.with_ngram != OPEN:
         return training.with_ngram
-    return choose_order(prepared, report)
-
-
-def choose_order(prepared: Prepared, report: Report) -> int:
-    """Choose the order with the lowest loss on the first half of the held-out part."""
     half = parallel_rows(prepared.val, 1, prepared.val.tokens.size // 2)
     part = parallel_rows(half, TRIED_ROWS, TRIED_LENGTH)
     losses: dict[int, float] = {}
     direction = prepared.config.direction
     for order in SPELLED_ORDERS if prepared.spelled else ORDERS:
-        model = _counted(prepared, order)
+        model = _count_sample(prepared, order)
         losses[order] = -token_log_probs(model, part, direction=direction).mean()
         if losses[order] > min(losses.values()):
             break
@@ -150,11 +147,11 @@ def finish(session: Session, result: TrainingResult) -> TrainingResult:
     if result.stopped not in FINISHED:
         return result
     if session.training.with_ngram is None:
-        with said_if_slow(session.report, "trying a mixture with an n-gram model"):
+        with notify_if_slow(session.report, "trying a mixture with an n-gram model"):
             _recommend(session)
         return result
     try:
-        with said_if_slow(session.report, "counting n-grams and fitting the mixture"):
+        with notify_if_slow(session.report, "counting n-grams and fitting the mixture"):
             mixed = _mix(session)
     except KeyboardInterrupt:
         name = session.stored.name
@@ -162,18 +159,18 @@ def finish(session: Session, result: TrainingResult) -> TrainingResult:
             f"stopped before the mixture was stored; resume with: seqgen train --resume {name}"
         ) from None
     result = replace(result, mixture=asdict(mixed))
-    session.keep_result(result)
+    session.write_record(result)
     return result
 
 
 def _mix(session: Session) -> MixedWithNGram:
     """Count the n-gram model, and store it and the mixture."""
     prepared, stored = session.prepared, session.stored
-    network = as_stored(session.loaded)
-    names = names_beside(stored.name)
-    ngram = _counted_before(session, network, names[0]) or _count(session, names[0])
+    network = load_best(session.loaded)
+    names = family.family_names(stored.name)
+    ngram = _find_stored_ngram(session, network, names[0]) or _count(session, names[0])
     counted = ngram.stored
-    part = to_fit(prepared.val)
+    part = fitting_part(prepared.val)
     fitted = fit_on_half([network.model, ngram.model], part, direction=prepared.config.direction)
     networks, shares = (stored,), (1.0,)
     if isinstance(network.stored, StoredMixture):
@@ -190,12 +187,12 @@ def _mix(session: Session) -> MixedWithNGram:
     loss = fitted.all_nats / part.tokens.size if part is prepared.val else None
     folder = write_stored(
         replace(network, stored=mixture, model=mixture_of(parts, mixture)),
-        name=replaceable(names[1], session.family),
+        name=family.find_replaceable(names[1], session.family),
         stem=names[1],
         copy=True,
         overwrite=True,
         result=validation_figures(loss, prepared),
-        about={FAMILY: session.family, "held_out_loss": fitted.losses[-1]},
+        about={family.FAMILY: session.family, "held_out_loss": fitted.losses[-1]},
     )
     network_loss, ngram_loss, mixture_loss = fitted.losses
     return MixedWithNGram(
@@ -217,21 +214,21 @@ def _count(session: Session, stem: str) -> LoadedModel:
     """Count an n-gram model of the network's text, and store it."""
     prepared, order = session.prepared, session.training.with_ngram
     model = NGram(NGramConfig(vocab_size=prepared.tokenizer.vocab_size, order=order))
-    name = replaceable(stem, session.family)
+    name = family.find_replaceable(stem, session.family)
     with store.building(name, stem, overwrite=True) as folder:
         framing = session.loaded.framing
         tokens = prepared.tokenizer, prepared.config
         loaded = LoadedModel(folder, model, *tokens, own_framing=framing)
         write_new(loaded, prepared, "ngram")
-        about = {FAMILY: session.family}
+        about = {family.FAMILY: session.family}
         estimate(loaded, prepared, session.training, session.report, about)
     return load_stored(StoredModel(folder.path), session.loaded.model.device, "auto")
 
 
-def _counted_before(session: Session, network: LoadedModel, stem: str) -> LoadedModel | None:
+def _find_stored_ngram(session: Session, network: LoadedModel, stem: str) -> LoadedModel | None:
     """Find the n-gram model that an earlier run stored with the network, if still valid."""
     order = session.training.with_ngram
-    for stored in stored_beside(stem, session.family):
+    for stored in family.models_of_family(stem, session.family):
         with contextlib.suppress(SeqgenError, OSError, LookupError, TypeError):
             sha256 = stored.record["data"]["sha256"]
             same_text = sha256 == session.prepared.facts.sha256
@@ -249,13 +246,13 @@ def _recommend(session: Session) -> None:
     prepared = session.prepared
     name, architecture = session.stored.name, session.stored.config["architecture"]
     network = architecture, session.training, prepared.config, name, prepared
-    if why_not_mixable(*network) is not None or session.training.minutes is None:
+    if family.why_not_mixable(*network) is not None or session.training.minutes is None:
         return
     part = parallel_rows(prepared.val, TRIED_ROWS, TRIED_LENGTH)
     if part.tokens.size < 2:
         return
-    model = as_stored(session.loaded).model
-    ngram = _counted(prepared, usual_order(prepared)).to(model.device)
+    model = load_best(session.loaded).model
+    ngram = _count_sample(prepared, recommended_order(prepared)).to(model.device)
     fitted = fit_on_half([model, ngram], part, direction=prepared.config.direction)
     alone, _, mixed = fitted.losses
     if alone - mixed > WORTH_IT:
@@ -264,7 +261,7 @@ def _recommend(session: Session) -> None:
         session.report(Notice(text=f"mixed with an n-gram model it is {better}: {how}"))
 
 
-def _counted(prepared: Prepared, order: int) -> NGram:
+def _count_sample(prepared: Prepared, order: int) -> NGram:
     """Count an n-gram model of the training part, or of the start of a large one."""
     model = NGram(NGramConfig(vocab_size=prepared.tokenizer.vocab_size, order=order))
     train: Corpus = prepared.train

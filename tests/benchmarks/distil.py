@@ -28,7 +28,7 @@ from seqgen.store.torch_models import choose_products
 from seqgen.text.batches import Batches, training_batches
 from seqgen.text.corpus import Corpus
 from seqgen.training.loop import Trainer
-from seqgen.training.optimizers import UpdateRule, clip, rate
+from seqgen.training.optimizers import UpdateRule, clip_gradients, rate
 from seqgen.training.run import Hooks
 
 # Steps of training that take as long as one of the student: two more networks are read, forward.
@@ -70,7 +70,7 @@ def distil(
         for parameter in student.parameters():
             parameter.grad = None
         loss.backward()
-        clip(student.parameters(), config)
+        clip_gradients(student.parameters(), config)
         rule.step(rate(config, step / config.steps, step))
         state = state.detach()
     student.eval()

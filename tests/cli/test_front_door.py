@@ -338,9 +338,9 @@ def test_show_hassix_facts_the_curve_and_what_is_not_the_default(there, cli):
 def test_settings_that_follow_from_the_optimizer_and_the_schedule_are_its_defaults():
     config = store.StoredModel(MODELS / "lstm-char").config
     assert config["training"]["optimizer"] == "muon"
-    as_given = {"optimizer": "sgd", "schedule": "slanted_triangular", "k2": 7}
+    chosen = {"optimizer": "sgd", "schedule": "slanted_triangular", "k2": 7}
     resolved = {"lr": 0.5, "momentum": 0.9, "weight_decay": 0.0, "warmup": 0.1, "min_lr": 1 / 32}
-    config["training"] = {**as_given, **resolved}
+    config["training"] = {**chosen, **resolved}
     config["model"] = {"vocab_size": 9, "forget_bias": None, "dropout": 0.1}
     apart = model_facts.settings_apart(config)
     said = "optimizer sgd, schedule slanted_triangular, k2 7"

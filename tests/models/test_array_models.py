@@ -27,7 +27,7 @@ from seqgen.models.mixture.model import Mixture
 from seqgen.models.seq2seq import transformer_equations
 from seqgen.models.seq2seq.from_source import FromSource
 from seqgen.settings.scoring import CacheConfig
-from seqgen.store.loading import beside_caches
+from seqgen.store.loading import mix_with_caches
 from seqgen.text.sources import TokenSources, VectorSources
 
 CASES = [
@@ -325,7 +325,7 @@ def test_mixtures_of_models_with_sources():
 def test_caches(name):
     each = both(next(case for case in CASES if case.architecture == name))
     cache, flatnesses = CacheConfig(size=5, strength=0.4, flatness=0.7), [0.0, 0.3, 1.0]
-    model, arrays = (beside_caches(one, cache) for one in each)
+    model, arrays = (mix_with_caches(one, cache) for one in each)
     tokens, targets = ids(3, LENGTH), ids(3, LENGTH, seed=1)
     wanted, of_torch = model(tokens[:, :9], model.start(3))
     found, state = arrays(tokens[:, :9].numpy(), arrays.start(3))
@@ -338,14 +338,14 @@ def test_caches(name):
         step = tokens[:, t].tolist()
         (found, state), (wanted, of_torch) = arrays.step(step, state), model.step(step, of_torch)
         agree(found, wanted)
-    several = [beside_caches(one, cache, flatnesses) for one in each]
+    several = [mix_with_caches(one, cache, flatnesses) for one in each]
     for pair, want in (((model, arrays), "ranks"), (several, "log_probs")):
         scores, _ = pair[0].score(tokens, targets, pair[0].start(3), want)
         others, _ = pair[1].score(tokens.numpy(), targets.numpy(), pair[1].start(3), want)
         np.testing.assert_allclose(others.log_probs, scores.log_probs.numpy(), rtol=1e-9)
         assert want == "log_probs" or (others.ranks == scores.ranks.numpy()).all()
     assert (
-        beside_caches(both(next(c for c in CASES if c.architecture == "ngram"))[1], cache) is None
+        mix_with_caches(both(next(c for c in CASES if c.architecture == "ngram"))[1], cache) is None
     )
 
 

@@ -22,7 +22,13 @@ from seqgen.models.hmm.model import HMM
 from seqgen.models.hmm.settings import HMMConfig
 from seqgen.text.corpus import Corpus
 from seqgen.training import baum_welch
-from seqgen.training.baum_welch import Tables, expected_counts, fit, maximise, random_tables
+from seqgen.training.baum_welch import (
+    Tables,
+    expected_counts,
+    fit,
+    maximise_likelihood,
+    random_tables,
+)
 from seqgen.training.estimators import Estimator
 
 K, V = 3, 4
@@ -142,7 +148,9 @@ def test_one_iteration_is_the_textbooks(texts):
     np.testing.assert_allclose(found.initial, first, atol=1e-12)
     np.testing.assert_allclose(found.transition, pairs, atol=1e-12)
     np.testing.assert_allclose(found.emission.T, emits, atol=1e-12)
-    after = maximise(found, as_tensors(tables), torch.full((V,), 0.5, dtype=torch.float64))
+    after = maximise_likelihood(
+        found, as_tensors(tables), torch.full((V,), 0.5, dtype=torch.float64)
+    )
     np.testing.assert_allclose(after.initial, first / first.sum(), atol=1e-12)
     np.testing.assert_allclose(
         after.emission, (emits + 0.5) / (emits + 0.5).sum(1, keepdims=True), atol=1e-12
@@ -183,7 +191,7 @@ def test_what_em_maximises_never_falls(texts, seed, delta):
         prior = delta * float(tables.emission.log().sum()) if delta else 0.0
         assert expected.log_likelihood + prior >= before - 1e-9
         before = expected.log_likelihood + prior
-        tables = maximise(expected, tables, delta * possible)
+        tables = maximise_likelihood(expected, tables, delta * possible)
 
 
 def test_one_state_is_the_unigram():

@@ -14,7 +14,7 @@ from seqgen import registry, store
 from seqgen.settings import UsageError
 from seqgen.training import choosing
 from seqgen.training import choosing as solving
-from seqgen.training.choosing import TOLERANCE, with_open_width
+from seqgen.training.choosing import TOLERANCE, prepare_width_search
 from seqgen.training.datasets.prepared import VocabSizes
 from seqgen.training.plan import plan_of, preset_of
 
@@ -34,7 +34,7 @@ def planned(architecture, settings=(), preset=None, config=()):
 
 
 def with_parameters(plan, *arguments):
-    return solving.with_parameters(with_open_width(plan, ()), *arguments)
+    return solving.with_parameters(prepare_width_search(plan, ()), *arguments)
 
 
 def built_count(plan, sizes, seq_len):
@@ -48,7 +48,7 @@ def test_every_architecture_gets_its_nearest_width(architecture):
     sizes = VocabSizes(target=23)
     if registry.architecture(architecture).task.takes_targets:
         sizes = VocabSizes(target=23, source=19)
-    given = with_open_width(planned(architecture), ()).with_given({"hidden_size": 24})
+    given = prepare_width_search(planned(architecture), ()).with_given({"hidden_size": 24})
     wanted = round(1.01 * built_count(given, sizes, 16))
     plan = with_parameters(planned(architecture), wanted, sizes, 16)
     width = plan.model["hidden_size"]
@@ -121,7 +121,7 @@ def test_the_record_has_what_was_asked_for(capsys):
 
 def test_a_budget_in_minutes_chooses_everything_but_the_width(capsys, monkeypatch):
     monkeypatch.setattr(choosing, "speed_at_first", lambda model, batches, training: 1e6)
-    monkeypatch.setattr(choosing, "times_as_fast", lambda first, second: 1.0)
+    monkeypatch.setattr(choosing, "speed_ratio", lambda first, second: 1.0)
     (result,) = records(
         capsys,
         *("train", TEXT, "--model", "gru", "--parameters", "5k", "--minutes", "0.001"),

@@ -21,7 +21,7 @@ from seqgen.metrics.diversity import distinct, diversity, repetition, zipf_expon
 from seqgen.scoring.compare import common_text, compare, score_each_line
 from seqgen.scoring.minimal_pairs import Pair, read_pairs, score_pairs
 from seqgen.scoring.perplexity import for_model, perplexity
-from seqgen.scoring.surprisal import score_lines, score_tokens, whose_line
+from seqgen.scoring.surprisal import attribute_lines, score_lines, score_tokens
 from seqgen.settings import DataConfig
 from seqgen.settings.scoring import Scoring
 from seqgen.store import StoredModel
@@ -208,7 +208,7 @@ def test_the_model_that_likes_a_line_best():
     text = text_about(8)
     apart = [list(score_lines(m, [text], Scoring())) for m in models]
     best = []
-    for number, liked in enumerate(whose_line(models, [text], Scoring())):
+    for number, liked in enumerate(attribute_lines(models, [text], Scoring())):
         bits = [lines[number].totals.bits for lines in apart]
         assert [line.totals.bits for line in liked.lines] == pytest.approx(bits)
         assert bits[liked.best] == min(bits)

@@ -13,7 +13,7 @@ from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import SeqgenError
 from seqgen.store import StoredModel
-from seqgen.store.ownership import strangers
+from seqgen.store.ownership import foreign_paths
 
 MODELS = STORED / "models"
 NAME = "lstm-char"
@@ -42,7 +42,7 @@ def files(folder):
 
 @pytest.mark.parametrize("path", sorted(MODELS.iterdir()), ids=lambda path: path.name)
 def test_all_that_seqgen_writes_is_known(path):
-    assert strangers(path) == []
+    assert foreign_paths(path) == []
 
 
 def test_a_model_outside_the_models_folder_is_removed(model, remove):

@@ -12,7 +12,7 @@ from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.settings import read_config
 from seqgen.store.loading import load
-from seqgen.store.ownership import strangers
+from seqgen.store.ownership import foreign_paths
 from seqgen.text.batches import IGNORED, DocumentBatches
 from seqgen.text.corpus import Corpus
 from seqgen.text.labels import Labels, with_labels_read
@@ -263,7 +263,7 @@ def test_a_labelled_model_is_replaced_and_removed(home, capsys):
     for more in ((), ("--overwrite",)):
         assert run([*map(str, (*again, *more)), "--steps", "1", "--quiet"]) == 0
     folder = store.find("old").path
-    assert strangers(folder) == []
+    assert foreign_paths(folder) == []
     assert run(["models", "remove", "old", "--yes"]) == 0
     assert not folder.exists() and not list(folder.parent.glob(".old*"))
 

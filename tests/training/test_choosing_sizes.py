@@ -61,7 +61,7 @@ def chosen(monkeypatch, architecture, tokens, measured, **given):
     """Return the chosen settings of model and training, and what was said."""
     given = {"precision": "float32", **given}
     monkeypatch.setattr(choosing.SpeedTrial, "measure", lambda trial: measured(trial))
-    monkeypatch.setattr(choosing, "times_as_fast", lambda one, other: one() / other())
+    monkeypatch.setattr(choosing, "speed_ratio", lambda one, other: one() / other())
     said = []
     report = lambda event: said.append(event.text) if isinstance(event, Notice) else None  # noqa: E731
     plan = plan_of(architecture, None, given, {}, given.keys())
@@ -237,7 +237,7 @@ def test_only_small_vocabularies_have_narrow_embeddings(vocabulary, narrow):
 def test_settings_that_rule_out_every_size_keep_the_other_defaults(architecture, given):
     # Characters: recurrent models of so few tokens have narrow embeddings by default.
     plan = plan_of(architecture, None, given, {}, given.keys())
-    (size,) = choosing._possible(plan, text_of(MB))
+    (size,) = choosing._allowed_sizes(plan, text_of(MB))
     assert size.settings == {}
     plan.model_config(VocabSizes(), plan.training.seq_len)
 

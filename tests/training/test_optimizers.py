@@ -16,7 +16,7 @@ from torch import nn
 
 from seqgen.models.network import hidden_matrices
 from seqgen.settings.training import TrainingConfig
-from seqgen.training.optimizers import DECAYS, OPTIMIZERS, Muon, UpdateRule, orthogonalised, rate
+from seqgen.training.optimizers import DECAYS, OPTIMIZERS, Muon, UpdateRule, orthogonalise, rate
 
 LSTM = Case("lstm", "plain", {})
 
@@ -124,7 +124,7 @@ def test_orthogonalised_singular_values(shape):
     torch.manual_seed(0)
     u, s, v = torch.linalg.svd(torch.randn(5, *shape, dtype=torch.float64), full_matrices=False)
     s = torch.logspace(0, -1.5, s.shape[-1], dtype=torch.float64).expand_as(s) * 37.0
-    result = orthogonalised(u * s[:, None] @ v)
+    result = orthogonalise(u * s[:, None] @ v)
     inside = u.mT @ result @ v.mT  # the singular vectors stay, the values move
     values = inside.diagonal(dim1=-2, dim2=-1)
     assert values.min() > 0.6
@@ -133,7 +133,7 @@ def test_orthogonalised_singular_values(shape):
 
 
 def test_orthogonalised_leaves_nothing_as_nothing():
-    assert not orthogonalised(torch.zeros(2, 3, 4)).any()
+    assert not orthogonalise(torch.zeros(2, 3, 4)).any()
 
 
 def on_singular_values(g):

@@ -28,7 +28,7 @@ from seqgen.training.loop import Trainer
 from seqgen.training.objective import Objective
 from seqgen.training.regimes.base import StepProgress, TextRules
 from seqgen.training.regimes.scheduled import real_probability
-from seqgen.training.regimes.sequences import cost_of, distinct, edit_cost
+from seqgen.training.regimes.sequences import cost_of, edit_cost, mark_distinct
 from seqgen.training.regimes.teacher_forcing import unlikelihood
 from seqgen.training.run import Hooks
 
@@ -390,7 +390,7 @@ def test_costs_of_texts_are_sacrebleus():
 def test_texts_that_occur_twice_count_once():
     real = np.array([[1, 2, IGNORED]])
     written = np.array([[[1, 2], [2, 1], [2, 1], [2, IGNORED]]])
-    assert distinct(real, written).tolist() == [[True, False, True, False, True]]
+    assert mark_distinct(real, written).tolist() == [[True, False, True, False, True]]
 
 
 def most_of(case, trainer, lines, prompt, wanted):

@@ -170,10 +170,10 @@ def test_ctrl_c_leaves_no_files(text, tmp_path):
         "from seqgen.training import sorted_runs\n"
         "from seqgen.cli import run\n"
         "sorted_runs.MemoryBudget.of = lambda *_: sorted_runs.MemoryBudget(2000, 0)\n"
-        "merged = sorted_runs._merged\n"
+        "merged = sorted_runs._merge_runs\n"
         "def stopped(*args):\n"
         "    merged(*args); os.kill(os.getpid(), signal.SIGINT)\n"
-        "sorted_runs._merged = stopped\n"
+        "sorted_runs._merge_runs = stopped\n"
         "sys.exit(run(sys.argv[1:]))\n"
     )
     flags = ["train", str(text), "--model", "ngram", "--memory", "1G", "--name", "it"]

@@ -83,7 +83,7 @@ def test_the_order_without_a_number_has_the_lowest_loss(text, monkeypatch):
     """On text that repeats with a period of three characters, two determine the third."""
     text.write_text("abcabdabeabf" * 200)
     losses = {}
-    counted = with_ngram._counted
+    counted = with_ngram._count_sample
 
     def spy(prepared, order):
         model = counted(prepared, order)
@@ -91,7 +91,7 @@ def test_the_order_without_a_number_has_the_lowest_loss(text, monkeypatch):
         losses[order] = -token_log_probs(model, half).mean()
         return model
 
-    monkeypatch.setattr(with_ngram, "_counted", spy)
+    monkeypatch.setattr(with_ngram, "_count_sample", spy)
     monkeypatch.setattr(with_ngram, "SPELLED_ORDERS", range(1, 7))
     result = trained(text, with_ngram=0)
     assert result.mixture["order"] == min(losses, key=losses.get) > 1
@@ -486,9 +486,9 @@ def test_long_work_says_what_it_is():
     said: queue.SimpleQueue[Notice] = queue.SimpleQueue()
     with pytest.MonkeyPatch.context() as at_once:
         at_once.setattr(events, "SLOW_SECONDS", 0.0)
-        with events.said_if_slow(said.put, "counting"):
+        with events.notify_if_slow(said.put, "counting"):
             assert said.get(timeout=60).text == "counting ..."
-    with events.said_if_slow(said.put, "counting"):
+    with events.notify_if_slow(said.put, "counting"):
         pass
     assert said.empty()
 

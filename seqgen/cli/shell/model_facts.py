@@ -25,6 +25,7 @@ from seqgen.cli.shell.tables import (
 from seqgen.errors import SeqgenError
 from seqgen.settings import DataConfig
 from seqgen.settings.training import TrainingConfig, recipe_of
+from seqgen.store.mixtures import current_parts
 from seqgen.wording import plural
 
 
@@ -137,7 +138,7 @@ def mixture_facts(model: store.StoredModel) -> dict[str, Any] | None:
     weights, by_order, gate = store.mixture_weights(model)
     parts = [
         {"name": reference.name, "path": None if part is None else str(part.path.resolve())}
-        for reference, part in store.parts_now(model)
+        for reference, part in current_parts(model)
     ]
     tables = {"by_order": by_order, "gate": gate}
     each = {name: list(map(list, table)) or None for name, table in tables.items()}

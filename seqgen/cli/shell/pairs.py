@@ -201,7 +201,7 @@ def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> ScoredInput:
     Raises:
         SeqgenError: a model holds out nothing, or other text than another.
     """
-    from seqgen.scoring.compare import common_text, hold_out_alike
+    from seqgen.scoring.compare import common_text, share_held_out_text
 
     names = " and ".join(loaded.stored.name for loaded in models)
     if models[0].conditioning.in_pairs:
@@ -212,7 +212,7 @@ def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> ScoredInput:
     path = models[0].stored.validation_text
     if path is None:
         raise SeqgenError(f"{models[0].stored.name} has no held-out text; give a FILE")
-    alike = len(models) == 1 or hold_out_alike(models)
+    alike = len(models) == 1 or share_held_out_text(models)
     held_out = path if alike else Pipe(iter([common_text(models).encode()]))
     if not quiet:
         announce(f"scoring the held-out text of {names}")

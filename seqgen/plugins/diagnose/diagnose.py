@@ -27,7 +27,7 @@ from seqgen.settings.training import TrainingConfig
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.corpus import Corpus
 from seqgen.text.direction import in_direction
-from seqgen.training.optimizers import UpdateRule, clip
+from seqgen.training.optimizers import UpdateRule, clip_gradients
 from seqgen.wording import plural
 
 # Over how many windows figures are means.
@@ -140,6 +140,6 @@ def _layers(
         loss.backward()
     update = Update(model)
     units = units_of(model, tokens)
-    clip(model.parameters(), config)
+    clip_gradients(model.parameters(), config)
     UpdateRule(model, config).step(1.0)
     return float(loss.detach()), update.figures(units)

@@ -57,7 +57,7 @@ class FeatureModel(FeatureSource):
             require(name not in flags, fixed)
         documents = self.stored.config["data"].get("documents", "stream")
         settled = tokenizer_of(self.stored) | {"documents": documents}
-        settled["features"] = store.as_given(self.stored)
+        settled["features"] = store.model_argument(self.stored)
         if self.features.window is not None:
             longest = given.get("max_source_len", self.features.window - 1)
             most = f"--max-source-len must be at most that of {self.stored.name}"

@@ -20,7 +20,7 @@ from seqgen.plugins.labels.masking import (
 )
 from seqgen.plugins.labels.models.bert import LEAST_PAIR, Bert
 from seqgen.text.batches import IGNORED
-from seqgen.training.reading import cross_entropy, sent
+from seqgen.training.reading import cross_entropy, to_device
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress
 
 NEXT = 9  # the first word of the hash that draws second parts
@@ -53,7 +53,7 @@ class MaskedTokens(Regime):
         places = choose(framed_rows, model.config.mask, draws)
         read = masked(framed_rows, places, model.config.symbols, words, draws)
         with arithmetic(self.config.precision, model.device):
-            values, at = (sent(ids, model.device) for ids in (read.values, read.places))
+            values, at = (to_device(ids, model.device) for ids in (read.values, read.places))
             logits, follows = model(values, read.lengths, at)
         weights = torch.from_numpy(counts / np.maximum((places >= 0).sum(1), 1))  # (B,)
         minimised, nats = self._costs(logits, read, weights.to(logits))
@@ -63,7 +63,7 @@ class MaskedTokens(Regime):
 
     def _costs(self, logits: Tensor, read: MaskedRows, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Compute the minimised loss and the nats of places (B, M), weighted by row."""
-        targets = sent(read.targets, logits.device)
+        targets = to_device(read.targets, logits.device)
         each = weights[:, None].expand(targets.shape)
         flat = logits.log_softmax(-1).flatten(0, 1), targets.flatten()
         return cross_entropy(*flat, self.config.label_smoothing, each.flatten())

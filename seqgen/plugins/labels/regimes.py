@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seqgen.training.reading import TrainingReader, sent
+from seqgen.training.reading import TrainingReader, to_device
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
 
 
@@ -33,7 +33,7 @@ class BothDirections(Regime):
         for name, reader, batch in zip(
             ("forward", "backward"), self._readers, batches, strict=True
         ):
-            tokens, targets = (sent(ids, rows.device) for ids in (batch.tokens, batch.targets))
+            tokens, targets = (to_device(ids, rows.device) for ids in (batch.tokens, batch.targets))
             minimised, nats = reader.costs(reader.read(tokens, None), targets)
             self.note(f"{name}_loss", nats.detach(), batch.count)
             costs.append((minimised, nats))

@@ -196,7 +196,7 @@ def page_commands(
     """
     from seqgen.plugins.report.translated import Translated
 
-    name = shlex.quote(store.as_given(model))
+    name = shlex.quote(store.model_argument(model))
     shown = f"seqgen models show {name}"
     training = [*training_commands(model, name), shown]
     commands = {"What it is": [f"{shown} --all"], "Training": training}
@@ -239,7 +239,7 @@ def training_commands(model: StoredModel, name: str) -> list[str]:
     if None in origins.values():
         return []
     more = "".join(
-        f" --{kind.replace('_', '-')} {shlex.quote(store.as_given(origin))}"
+        f" --{kind.replace('_', '-')} {shlex.quote(store.model_argument(origin))}"
         for kind, origin in origins.items()
     )
     seed = model.record.get("seed")

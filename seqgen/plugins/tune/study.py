@@ -27,7 +27,7 @@ from seqgen.packages import require_packages
 from seqgen.plugins.tune.search_space import convert_dimension, scale_dimension
 from seqgen.settings import Bounds, Choices, Config, DataConfig, Dimension, no_such_setting, require
 from seqgen.settings.training import BUDGETS, TrainingConfig
-from seqgen.store.ownership import strangers
+from seqgen.store.ownership import foreign_paths
 
 if TYPE_CHECKING:
     import optuna
@@ -592,7 +592,7 @@ def _strangers(folder: Path) -> Iterator[str]:
     """Yield what is in the folder of a trial and was not written by seqgen: all but models."""
     for path in [folder] if folder.is_symlink() or not folder.is_dir() else folder.iterdir():
         if path.is_dir() and not path.is_symlink():
-            yield from (f"{path.name}/{name}" for name in strangers(path))
+            yield from (f"{path.name}/{name}" for name in foreign_paths(path))
         elif path.name != LOCK:
             yield path.name
 

@@ -16,7 +16,7 @@ from seqgen.engines.precision import choose_device
 from seqgen.errors import Interrupted
 from seqgen.settings import require
 from seqgen.settings.training import FINISHED
-from seqgen.training.choosing import WIDTH, with_open_width
+from seqgen.training.choosing import WIDTH, prepare_width_search
 from seqgen.training.events import Report
 from seqgen.training.plan import Plan, plan_of
 from seqgen.training.resume import resume
@@ -132,7 +132,7 @@ class Sweep:
         plans = {}
         for name in rows:
             plan = plan_of(name, None, self.settings, {}, flags)
-            plans[name] = with_open_width(plan, flags)
+            plans[name] = prepare_width_search(plan, flags)
             require(plan.data.val != "none", "a sweep compares by held-out text: no --val none")
         return plans
 

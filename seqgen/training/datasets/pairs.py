@@ -120,8 +120,8 @@ def word_use(pairs: Pairs, count: int) -> WordUse:
     sides = [targets] if pairs.source_features is not None else [sources, targets]
     counts = [Counter(itertools.chain.from_iterable(map(words_in, side))) for side in sides]
     return WordUse(
-        recurring=min(map(_recurring, counts)),
-        numbers=max(map(_numbers, counts)),
+        recurring=min(map(_recurring_fraction, counts)),
+        numbers=max(map(_numeric_fraction, counts)),
         sampled=len(targets),
     )
 
@@ -137,13 +137,13 @@ def _has_digit(word: str) -> bool:
     return any(map(str.isdigit, word))
 
 
-def _recurring(counts: Counter[str]) -> float:
+def _recurring_fraction(counts: Counter[str]) -> float:
     """Compute the fraction of running words without a digit that are frequent; 0 of no words."""
     often = (n for word, n in counts.items() if n >= OFTEN and not _has_digit(word))
     return sum(often) / max(1, counts.total())
 
 
-def _numbers(counts: Counter[str]) -> float:
+def _numeric_fraction(counts: Counter[str]) -> float:
     """Compute the fraction of running words that contain a digit; 0 of no words."""
     return sum(n for word, n in counts.items() if _has_digit(word)) / max(1, counts.total())
 

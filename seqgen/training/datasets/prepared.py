@@ -46,13 +46,6 @@ def rows_of_pairs(corpus: Corpus, least: int) -> int:
     return _limited(round(PAIR_TOKENS / longer), corpus, least)
 
 
-def rows_of_documents(corpus: Corpus, training: TrainingConfig) -> int:
-    """Compute how many documents hold as many tokens as a batch of training windows."""
-    mean = min(training.seq_len, corpus.tokens.size / corpus.ends.size)
-    rows = round(training.batch_size * training.seq_len / mean)
-    return _limited(rows, corpus, training.batch_size)
-
-
 def _limited(rows: int, corpus: Corpus, least: int) -> int:
     return max(least, min(rows, corpus.ends.size // LEAST_EPOCH))
 
@@ -135,7 +128,10 @@ class Prepared:
         """Choose the default number of rows of a batch."""
         if self.train.ends.size == 1:
             return training.batch_size
-        return rows_of_documents(self.train, training)
+        # As many documents as have the tokens of a batch of windows.
+        mean = min(training.seq_len, self.train.tokens.size / self.train.ends.size)
+        rows = round(training.batch_size * training.seq_len / mean)
+        return _limited(rows, self.train, training.batch_size)
 
     @property
     def read_tokens(self) -> int:

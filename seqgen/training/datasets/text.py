@@ -232,7 +232,7 @@ class LargeTextDataset(TextDataset):
                 held_out = stored.validation_text
                 kept = cache.place(".val.txt")
                 same = held_out is None or filecmp.cmp(held_out, kept, shallow=False)
-                return cached if same else _with_held_out(cached, held_out)
+                return cached if same else _replace_held_out(cached, held_out)
         return TextDataset(self.files, self.config, self.known).reload(stored, is_changed)
 
     def encode(self, facts: Survey, parts: Split, tokens: Tokenizers, report: Report) -> Prepared:
@@ -289,7 +289,7 @@ class TokenDataset(Dataset):
             return None, other.corpus, other.facts
         files = held_out_files(self.config)
         text = Text(files, self.config.newlines, ending_of(file.documents))
-        return _encoded(text, file.tokenizer, file.documents)
+        return _encode_held_out(text, file.tokenizer, file.documents)
 
     def learn_tokens(self, parts: DataParts) -> Tokenizers:
         return Tokenizers(self.file.tokenizer, None)
@@ -300,7 +300,7 @@ class TokenDataset(Dataset):
 
     def held_out(self, stored: StoredModel) -> HeldOut | None:
         path = stored.validation_text
-        return path and _held_out_in(path, self.file.tokenizer, self.config.documents)
+        return path and _load_held_out(path, self.file.tokenizer, self.config.documents)
 
     def without(self, held_out: HeldOut) -> Corpus:
         raise SeqgenError(
@@ -322,22 +322,22 @@ class TokenDataset(Dataset):
 HeldOut = tuple[Split | None, Corpus, Survey]
 
 
-def _with_held_out(prepared: Prepared, path: Path) -> Prepared:
+def _replace_held_out(prepared: Prepared, path: Path) -> Prepared:
     """Replace the held-out part by the one in a model's folder."""
-    split, val, facts = _held_out_in(path, prepared.tokenizer, prepared.config.documents)
+    split, val, facts = _load_held_out(path, prepared.tokenizer, prepared.config.documents)
     split = split and replace(prepared.split, val=split.val)
     return replace(prepared, split=split or prepared.split, val=val, val_facts=facts)
 
 
-def _held_out_in(path: Path, tokenizer: Tokenizer, documents: Documents) -> HeldOut:
+def _load_held_out(path: Path, tokenizer: Tokenizer, documents: Documents) -> HeldOut:
     """Load the held-out part from a model's folder: a text or a token file."""
     if is_token_file(path):
         file = open_token_file(path)
         return None, file.corpus, file.facts
-    return _encoded(Text((path,)), tokenizer, documents)
+    return _encode_held_out(Text((path,)), tokenizer, documents)
 
 
-def _encoded(text: Text, tokenizer: Tokenizer, documents: Documents) -> HeldOut:
+def _encode_held_out(text: Text, tokenizer: Tokenizer, documents: Documents) -> HeldOut:
     """Tokenize a held-out text when the training part came as a token file."""
     corpus = encode_corpus(text.chunks(), tokenizer, documents)
     return Split(lambda: iter(()), text.chunks), corpus, survey(text.chunks())

@@ -98,7 +98,7 @@ def find_tokenizer(model: str | None, path: str | None) -> Tokenizer:
     return open_tokenizer(Path(path))
 
 
-def source_tokenizer_of(model: str | None) -> Path | None:
+def find_source_tokenizer(model: str | None) -> Path | None:
     """Find the source tokenizer of a translation model; None for labels or a shared one.
 
     See `find_tokenizer` for what `model` is, and for its errors.
@@ -116,7 +116,7 @@ def pair_tokenizer(model: str | None) -> Tokenizer | None:
     return first.load_source_tokenizer(load_tokenizer(first.path / "tokenizer"))
 
 
-def newlines_of(model: str | None) -> str:
+def newline_policy(model: str | None) -> str:
     """Look up how a model's text treats newlines; for `model` see `find_tokenizer`."""
     return parts_of(store.find_all(model))[0].config["data"].get("newlines", "keep")
 
@@ -159,17 +159,21 @@ def tokenize(
         SeqgenError: a line without a tab is to be a pair; the lines before it have been yielded.
     """
     if documents == "stream" and source_tokenizer is None and not tokenizer.line_safe:
-        yield from _tokenized_whole(chunks, tokenizer)
+        yield from _tokenize_whole(chunks, tokenizer)
         return
     index = 0
     for block in whole_lines(chunks):
         lines = []
-        for text in _lines(block):
+        for text in _split_lines(block):
             source, tab, target = text.partition("\t")
             if source_tokenizer is not None:
                 if not tab:
                     yield lines
-                    raise _no_pair(index)
+                    raise SeqgenError(
+                        f"line {index + 1} has no tab, and this model reads pairs: give "
+                        "source<TAB>target, or one side with --tokenizer (a model's folder "
+                        "tokenizer or source_tokenizer)"
+                    )
                 text = target
             # Where a newline is no token of its own, a model of pairs reads none.
             if documents == "line" or not tokenizer.line_safe:
@@ -180,13 +184,21 @@ def tokenize(
                 ids = [token for part in ends for token in part if token is not None]
             line = TokenizedLine(index, text, ids, tokenizer.pieces(ids))
             if source_tokenizer is not None:
-                line = _with_source(line, source, source_tokenizer, documents)
+                ids = source_tokenizer.encode(source).tolist()
+                if documents == "line" and source_tokenizer.eos_id is not None:  # labels have none
+                    ids.append(source_tokenizer.eos_id)
+                line = TokenizedPair(
+                    **vars(line),
+                    source=source,
+                    source_ids=ids,
+                    source_pieces=source_tokenizer.pieces(ids),
+                )
             lines.append(line)
             index += 1
         yield lines
 
 
-def _tokenized_whole(chunks: Iterable[str], tokenizer: Tokenizer) -> Iterator[list[TokenizedLine]]:
+def _tokenize_whole(chunks: Iterable[str], tokenizer: Tokenizer) -> Iterator[list[TokenizedLine]]:
     """Tokenize a text whose tokens may span line ends.
 
     A token is given with the line that it begins in.
@@ -194,7 +206,7 @@ def _tokenized_whole(chunks: Iterable[str], tokenizer: Tokenizer) -> Iterator[li
     index, text, ids = 0, "", np.zeros(0, tokenizer.dtype)
     for block in tokenizer.blocks(chunks):
         read = tokenizer.encode(block)
-        texts = _lines(block) or [""]
+        texts = _split_lines(block) or [""]
         ends = np.searchsorted(lines_of_tokens(tokenizer, block, read), range(1, len(texts)))
         lines = []
         for more, piece in zip(texts, np.split(read, ends), strict=True):
@@ -209,26 +221,7 @@ def _tokenized_whole(chunks: Iterable[str], tokenizer: Tokenizer) -> Iterator[li
         yield [TokenizedLine(index, text, ids.tolist(), tokenizer.pieces(ids.tolist()))]
 
 
-def _no_pair(index: int) -> SeqgenError:
-    return SeqgenError(
-        f"line {index + 1} has no tab, and this model reads pairs: give source<TAB>target, or one "
-        "side with --tokenizer (a model's folder tokenizer or source_tokenizer)"
-    )
-
-
-def _with_source(
-    line: TokenizedLine, source: str, tokenizer: Tokenizer, documents: Documents
-) -> TokenizedPair:
-    ids = tokenizer.encode(source).tolist()
-    if documents == "line" and tokenizer.eos_id is not None:  # labels have no end
-        ids.append(tokenizer.eos_id)
-    pieces = tokenizer.pieces(ids)
-    return TokenizedPair(**vars(line), source=source, source_ids=ids, source_pieces=pieces)
-
-
-def without_pairs(
-    chunks: Iterable[str], what: str, of_sources: Tokenizer | Labels
-) -> Iterator[str]:
+def refuse_tabs(chunks: Iterable[str], what: str, of_sources: Tokenizer | Labels) -> Iterator[str]:
     """Yield a text unchanged; refuse a tab, which marks pairs or labelled lines.
 
     Args:
@@ -257,7 +250,7 @@ def without_pairs(
         yield chunk
 
 
-def _lines(block: str) -> list[str]:
+def _split_lines(block: str) -> list[str]:
     """Split a block after every newline, and nowhere else."""
     *whole, rest = block.split("\n")
     return [line + "\n" for line in whole] + ([rest] if rest else [])
@@ -323,11 +316,11 @@ def statistics(text: Iterable[str] | TokenFile, tokenizer: Tokenizer) -> Statist
         vocab_size=tokenizer.vocab_size,
         used=int(np.count_nonzero(counts)),
         unknown=0 if tokenizer.unk_id is None else int(counts[tokenizer.unk_id]),
-        **_lists(counts, tokenizer),
+        **_top_pieces(counts, tokenizer),
     )
 
 
-def _lists(counts: np.ndarray, tokenizer: Tokenizer) -> dict[str, Any]:
+def _top_pieces(counts: np.ndarray, tokenizer: Tokenizer) -> dict[str, Any]:
     """Find the longest and the most frequent pieces; ties are ordered by id."""
     used = np.flatnonzero(counts)
     pieces = tokenizer.pieces(used.tolist())

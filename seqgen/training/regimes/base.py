@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from seqgen import ranks
 from seqgen.text.batches import IGNORED, Batch
-from seqgen.training.reading import TrainingOutput, TrainingReader, sent
+from seqgen.training.reading import TrainingOutput, TrainingReader, to_device
 
 if TYPE_CHECKING:
     from seqgen.models.state import State
@@ -88,12 +88,12 @@ class Rows:
     @cached_property
     def tokens(self) -> Tensor:
         """Input tokens (B, T), int64."""
-        return sent(self.batch.tokens, self.device)
+        return to_device(self.batch.tokens, self.device)
 
     @cached_property
     def targets(self) -> Tensor:
         """Target tokens (B, T), int64: the token after each input; IGNORED where there is none."""
-        return sent(self.batch.targets, self.device)
+        return to_device(self.batch.targets, self.device)
 
     @cached_property
     def scored(self) -> np.ndarray:

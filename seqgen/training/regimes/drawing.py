@@ -29,7 +29,7 @@ Pick = Callable[[np.ndarray, int], np.ndarray]
 
 
 @contextlib.contextmanager
-def writing(model: NeuralLanguageModel) -> Iterator[None]:
+def decoding_mode(model: NeuralLanguageModel) -> Iterator[None]:
     """Put a model in decoding mode within the block: no dropout, gradients or random state."""
     training = model.training
     model.eval()
@@ -40,7 +40,7 @@ def writing(model: NeuralLanguageModel) -> Iterator[None]:
         model.train(training)
 
 
-def opened(model: NeuralLanguageModel, rows: Rows, repeat: Sequence[int] | None = None) -> State:
+def open_rows(model: NeuralLanguageModel, rows: Rows, repeat: Sequence[int] | None = None) -> State:
     """Open a decoding state before the given rows.
 
     Args:
@@ -82,24 +82,24 @@ def sampler(
 
     def pick(logits: np.ndarray, column: int) -> np.ndarray:
         draws = uniforms(REGIME, seed, progress.step, numbers, column, TOKEN, which)
-        return drawn(allowed(logits, never), draws)
+        return sample_by_cdf(mask_banned(logits, never), draws)
 
     return pick
 
 
 def greedy(never: Sequence[int]) -> Pick:
     """Make a function that picks the most probable token; ties go to the smallest id."""
-    return lambda logits, column: allowed(logits, never).argmax(-1)
+    return lambda logits, column: mask_banned(logits, never).argmax(-1)
 
 
-def allowed(logits: np.ndarray, never: Sequence[int]) -> np.ndarray:
+def mask_banned(logits: np.ndarray, never: Sequence[int]) -> np.ndarray:
     """Convert logits (B, V) to float64 and mask the banned ids."""
     logits = logits.astype(np.float64)
     logits[:, list(never)] = -np.inf
     return logits
 
 
-def drawn(logits: np.ndarray, draws: np.ndarray) -> np.ndarray:
+def sample_by_cdf(logits: np.ndarray, draws: np.ndarray) -> np.ndarray:
     """Sample by the inverse CDF: the first token whose cumulative probability exceeds the draw.
 
     Args:
@@ -113,7 +113,7 @@ def drawn(logits: np.ndarray, draws: np.ndarray) -> np.ndarray:
     return (cumulated <= reached[:, None]).sum(-1)
 
 
-def fed_back(
+def feed_back(
     model: NeuralLanguageModel, state: State, tokens: np.ndarray, real: np.ndarray, pick: Pick
 ) -> np.ndarray:
     """Replace some real tokens by the model's own predictions, column by column.
@@ -121,7 +121,7 @@ def fed_back(
     Each is chosen after all that stands before it, own tokens included.
 
     Args:
-        model: which is `writing`.
+        model: in `decoding_mode`.
         state: before the rows; used up.
         tokens: (B, T), the real ones.
         real: (B, T) of bool: which of them stay; the first of a row always does.
@@ -143,7 +143,7 @@ def fed_back(
     return mixed
 
 
-def continued(
+def continue_prompts(
     model: NeuralLanguageModel,
     state: State,
     tokens: np.ndarray,
@@ -155,7 +155,7 @@ def continued(
     """Generate a continuation (B, L) of each prompt, padded with IGNORED.
 
     Args:
-        model: which is `writing`.
+        model: in `decoding_mode`.
         state: before the prompts; used up.
         tokens: (B, T), rows that begin with their prompts.
         prompts: (B,), the length of each prompt, at least 1.

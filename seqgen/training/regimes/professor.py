@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from seqgen.engines.precision import restored_randomness
 from seqgen.training.optimizers import lean
 from seqgen.training.parts import CheckpointPart, ModelWeights, OptimizerState
-from seqgen.training.reading import TrainingReader, sent
+from seqgen.training.reading import TrainingReader, to_device
 from seqgen.training.regimes.base import Loss, Rows, StepProgress, TextRules
 from seqgen.training.regimes.scheduled import FreeRunning
 
@@ -69,10 +69,10 @@ class ProfessorForcing(FreeRunning):
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
         reader = self.reader
-        mixed = sent(self.mixed(rows, progress), rows.device)
-        with reader.features_kept() as real:
+        mixed = to_device(self.mixed(rows, progress), rows.device)
+        with reader.collect_features() as real:
             reading = self.read(rows)
-        with reader.features_kept() as free:
+        with reader.collect_features() as free:
             reader.read(mixed, rows.past, rows.batch.source)
         minimised, nats = reader.costs(reading, rows.targets)
         judged = rows.scored.any(1)  # a row whose document has ended is no sequence

@@ -8,9 +8,9 @@ import numpy as np
 from torch import Tensor
 
 from seqgen.settings.training import TrainingConfig
-from seqgen.training.reading import sent
+from seqgen.training.reading import to_device
+from seqgen.training.regimes import drawing
 from seqgen.training.regimes.base import Rows, StepProgress
-from seqgen.training.regimes.drawing import coins, fed_back, opened, sampler, writing
 from seqgen.training.regimes.teacher_forcing import TeacherForcing
 
 
@@ -22,7 +22,7 @@ class MixedTokens(TeacherForcing):
         raise NotImplementedError
 
     def tokens(self, rows: Rows, progress: StepProgress) -> Tensor:
-        return sent(self.mixed(rows, progress), rows.device)
+        return to_device(self.mixed(rows, progress), rows.device)
 
     def mixed(self, rows: Rows, progress: StepProgress) -> np.ndarray:
         """Replace unmarked input tokens (B, T) by the model's own."""
@@ -33,10 +33,12 @@ class MixedTokens(TeacherForcing):
         text_rules = self.text_rules
         # The row goes on to the end of the real text, so its end is not drawn either.
         never = text_rules.never if text_rules.end is None else (*text_rules.never, text_rules.end)
-        pick = sampler(self.config.seed, progress, len(real), 1, never)
+        pick = drawing.sampler(self.config.seed, progress, len(real), 1, never)
         model = self.reader.model
-        with writing(model):
-            return fed_back(model, opened(model, rows), rows.batch.tokens, real, pick)
+        with drawing.decoding_mode(model):
+            return drawing.feed_back(
+                model, drawing.open_rows(model, rows), rows.batch.tokens, real, pick
+            )
 
 
 class ScheduledSampling(MixedTokens):
@@ -51,7 +53,7 @@ class ScheduledSampling(MixedTokens):
         self.note("real_probability", probability * shape[0], shape[0])
         by_token = self.config.sampling_unit == "token"
         columns = np.arange(shape[1]) if by_token else np.zeros(shape[1], np.int64)
-        return coins(self.config.seed, progress, shape[0], columns) < probability
+        return drawing.coins(self.config.seed, progress, shape[0], columns) < probability
 
 
 def real_probability(config: TrainingConfig, share: float) -> float:

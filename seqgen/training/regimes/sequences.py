@@ -12,9 +12,9 @@ from seqgen import ranks
 from seqgen.metrics.bleu import metric_of
 from seqgen.settings.scoring import BleuOptions
 from seqgen.text.batches import IGNORED
-from seqgen.training.reading import TrainingOutput, TrainingReader, sent
+from seqgen.training.reading import TrainingOutput, TrainingReader, to_device
+from seqgen.training.regimes import drawing
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
-from seqgen.training.regimes.drawing import Pick, continued, greedy, opened, sampler, writing
 
 # Ids written, ids of the real text -> the cost.
 Cost = Callable[[Sequence[int], Sequence[int]], float]
@@ -87,15 +87,15 @@ class GeneratedTexts(Regime):
         texts = np.take_along_axis(targets, np.where(there, columns, 0), 1)
         return np.where(there, texts, IGNORED)
 
-    def written(self, rows: Rows, samples: int, pick: Pick) -> np.ndarray:
+    def written(self, rows: Rows, samples: int, pick: drawing.Pick) -> np.ndarray:
         """Generate K texts per row, (B, K, L), padded with IGNORED."""
         model = self.reader.model
         owners = np.repeat(np.arange(len(rows.scored)), samples)
         begun = rows.batch.tokens[owners], self.prompts(rows)[owners]
         most = self._most(rows)[owners]
-        with writing(model):
-            state = opened(model, rows, owners.tolist())
-            ids = continued(model, state, *begun, most, self.text_rules.end, pick)
+        with drawing.decoding_mode(model):
+            state = drawing.open_rows(model, rows, owners.tolist())
+            ids = drawing.continue_prompts(model, state, *begun, most, self.text_rules.end, pick)
         return ids.reshape(-1, samples, ids.shape[1])
 
     def _most(self, rows: Rows) -> np.ndarray:
@@ -114,16 +114,16 @@ class GeneratedTexts(Regime):
         samples = written.shape[1]
         owners = np.repeat(np.arange(len(written)), samples)
         flat, prompts = written.reshape(len(owners), -1), self.prompts(rows)[owners]
-        tokens, targets = joined(rows.batch.tokens[owners], prompts, flat)
+        tokens, targets = join_prompts(rows.batch.tokens[owners], prompts, flat)
         # As wide as on the other ranks, so that all draw the same masks.
         more = ((0, 0), (0, ranks.largest(tokens.shape[1]) - tokens.shape[1]))
         tokens = np.pad(tokens, more)
         targets = np.pad(targets, more, constant_values=IGNORED)
         reading = self.reader.read(
-            sent(tokens, rows.device), rows.past, rows.batch.source, repeat=owners.tolist()
+            to_device(tokens, rows.device), rows.past, rows.batch.source, repeat=owners.tolist()
         )
-        sent_targets = sent(targets, rows.device)
-        totals = summed(reading.logits, sent_targets)
+        sent_targets = to_device(targets, rows.device)
+        totals = sum_log_probs(reading.logits, sent_targets)
         return totals.unflatten(0, (-1, samples)), reading, sent_targets
 
     def costs(self, rows: Rows, written: np.ndarray, like: Tensor) -> Tensor:
@@ -143,7 +143,7 @@ class MinimumRisk(GeneratedTexts):
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
         config, batch, real = self.config, rows.batch, self.read(rows)
         _, nats = self.reader.costs(real, rows.targets)
-        pick = sampler(
+        pick = drawing.sampler(
             config.seed, progress, len(batch.tokens), config.risk_samples, self.text_rules.never
         )
         written = self.written(rows, config.risk_samples, pick)
@@ -152,11 +152,13 @@ class MinimumRisk(GeneratedTexts):
         later = np.arange(rows.scored.shape[1]) >= before
         texts = np.where(later, batch.targets, IGNORED)
         first = int(before.min())
-        of_real = summed(real.logits[:, first:], sent(texts[:, first:].copy(), rows.device))
+        of_real = sum_log_probs(
+            real.logits[:, first:], to_device(texts[:, first:].copy(), rows.device)
+        )
         risk = expected_cost(
             torch.cat([of_real[:, None], of_written], 1),
             torch.nn.functional.pad(self.costs(rows, written, of_real), (1, 0)),
-            sent(distinct(self.real(rows), written), rows.device),
+            to_device(mark_distinct(self.real(rows), written), rows.device),
             config.risk_sharpness,
         ).sum()
         self.note("expected_cost", risk.detach(), len(batch.tokens))
@@ -178,10 +180,10 @@ class Decoding(GeneratedTexts):
         with torch.no_grad():  # for the log, and for the state that is carried
             real = self.read(rows)
             _, nats = self.reader.costs(real, rows.targets)
-        pick = sampler(self.config.seed, progress, len(batch.tokens), 1, never)
+        pick = drawing.sampler(self.config.seed, progress, len(batch.tokens), 1, never)
         written = self.written(rows, 1, pick)
         log_probs, reading, targets = self.log_probs(rows, written)
-        of_greedy = self.costs(rows, self.written(rows, 1, greedy(never)), log_probs)
+        of_greedy = self.costs(rows, self.written(rows, 1, drawing.greedy(never)), log_probs)
         of_sampled = self.costs(rows, written, log_probs)
         self.note("sampled_cost", of_sampled.sum(), len(of_sampled))
         self.note("greedy_cost", of_greedy.sum(), len(of_greedy))
@@ -189,7 +191,7 @@ class Decoding(GeneratedTexts):
         return Loss(total + self.reader.penalty(reading, targets), nats, real.state)
 
 
-def joined(
+def join_prompts(
     tokens: np.ndarray, prompts: np.ndarray, written: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Concatenate prompts and texts into input rows and target rows, both (B, T).
@@ -211,7 +213,7 @@ def joined(
     return read, targets
 
 
-def summed(logits: Tensor, targets: Tensor) -> Tensor:
+def sum_log_probs(logits: Tensor, targets: Tensor) -> Tensor:
     """Sum the log-probabilities (B,) of each row's targets (B, T) that are not IGNORED."""
     there = targets != IGNORED
     chosen = logits.log_softmax(-1).gather(-1, targets.clamp_min(0).unsqueeze(-1)).squeeze(-1)
@@ -231,7 +233,7 @@ def expected_cost(log_probs: Tensor, costs: Tensor, there: Tensor, sharpness: fl
     return (powers.softmax(1) * costs).sum(1)
 
 
-def distinct(real: np.ndarray, written: np.ndarray) -> np.ndarray:
+def mark_distinct(real: np.ndarray, written: np.ndarray) -> np.ndarray:
     """Mark the first of equal texts in each row; the real text comes first.
 
     Args:
@@ -242,11 +244,11 @@ def distinct(real: np.ndarray, written: np.ndarray) -> np.ndarray:
         (B, 1 + K) of bool; a text that equals an earlier one is not there.
     """
     width = max(real.shape[1], written.shape[2])
-    padded = (_widened(real[:, None], width), _widened(written, width))
+    padded = (_pad_width(real[:, None], width), _pad_width(written, width))
     texts = np.concatenate(padded, 1)  # (B, 1 + K, width)
     equal = (texts[:, :, None] == texts[:, None]).all(-1)  # (B, 1 + K, 1 + K)
     return ~np.tril(equal, -1).any(2)
 
 
-def _widened(ids: np.ndarray, width: int) -> np.ndarray:
+def _pad_width(ids: np.ndarray, width: int) -> np.ndarray:
     return np.pad(ids, ((0, 0), (0, 0), (0, width - ids.shape[2])), constant_values=IGNORED)

@@ -25,7 +25,7 @@ from seqgen.plugins.diagnose.layers import (
 )
 from seqgen.settings.training import TrainingConfig
 from seqgen.text.corpus import Corpus
-from seqgen.training.optimizers import clip
+from seqgen.training.optimizers import clip_gradients
 
 TEXT = "the cat sat on the mat and the dog sat on the log\n" * 30
 
@@ -353,7 +353,7 @@ def test_clipping_as_a_whole_and_by_matrix(scope):
     first, second = (torch.nn.Parameter(torch.zeros(2)) for _ in range(2))
     first.grad, second.grad = torch.tensor([3.0, 0.0]), torch.tensor([0.0, 4.0])
     config = TrainingConfig(steps=1, clip_norm=2.0, clip_norm_scope=scope)
-    assert float(clip([first, second], config)) == pytest.approx(5.0)
+    assert float(clip_gradients([first, second], config)) == pytest.approx(5.0)
     expected = (3 * 2 / 5, 4 * 2 / 5) if scope == "all" else (2.0, 2.0)
     assert (float(first.grad[0]), float(second.grad[1])) == pytest.approx(expected, rel=1e-5)
 

@@ -13,7 +13,7 @@ from seqgen.cli import run
 from seqgen.generation.prompts import read_prompt
 from seqgen.plugins.exchange.exchange import import_model
 from seqgen.store.loading import load
-from seqgen.store.ownership import strangers
+from seqgen.store.ownership import foreign_paths
 from seqgen.text.tokenizers import load_tokenizer, tokenizer_from_facts
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -231,7 +231,7 @@ def test_other_commands_take_it(folders, capsys, tmp_path):
         for field in fields:
             assert getattr(tuned.model.config, field) == getattr(origin.model.config, field)
         assert tuned.source_tokenizer.fingerprint == origin.source_tokenizer.fingerprint
-        assert strangers(tuned.stored.path) == strangers(origin.stored.path) == []
+        assert foreign_paths(tuned.stored.path) == foreign_paths(origin.stored.path) == []
         (record,) = records(
             capsys, "sample", "the cat", "-m", f"{name}2", "--align", "--max-tokens", 5, "--greedy"
         )

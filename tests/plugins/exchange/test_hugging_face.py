@@ -28,7 +28,7 @@ from seqgen.plugins.exchange import exchange, formats
 from seqgen.plugins.exchange.exchange import import_model
 from seqgen.plugins.exchange.imported_tokenizers import HuggingFaceTokenizer, blocks
 from seqgen.store.loading import load
-from seqgen.store.ownership import mark, strangers
+from seqgen.store.ownership import foreign_paths, mark
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("tokenizers", reason="tokenizers is not installed")
@@ -466,7 +466,7 @@ def test_what_is_imported_is_known_to_be_ours(file, folder, capsys, home):
         change(folder / "config.json", eos_token_id=2)
     assert run(["import", str(folder), "--name", "m"]) == 0
     place = home / "models" / "m"
-    assert (place / "tokenizer" / file).exists() and strangers(place) == []
+    assert (place / "tokenizer" / file).exists() and foreign_paths(place) == []
     killed = place.with_name(".m.0123abcd.new")
     shutil.copytree(place, killed)
     mark(killed, killed.name)
