@@ -1,0 +1,231 @@
+"""Draw the pictures of the pages about writing, as SVG files in `docs/pictures/`.
+
+    python docs/pictures.py                 # all but `attention`, from n-gram models, in seconds
+    python docs/pictures.py attention       # trains a translator of dates for some minutes first
+
+Every picture is 400 wide, shows the output of a real model with a fixed seed, and has colours for
+light and dark mode.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "docs" / "pictures"
+WIDTH = 400
+STYLE = """
+text { font: 13px system-ui, sans-serif; fill: #1b1b1f; }
+.code { font-family: ui-monospace, monospace; white-space: pre; }
+.head { font-weight: 700; } .soft { fill: #5a5a66; }
+.card { fill: #fff; stroke: #c9c9d2; } .bar { fill: #3f51b5; } .heat { fill: #d95f02; }
+.good { fill: #2e7d32; } .bad { fill: #c62828; } .line { stroke: #c9c9d2; }
+@media (prefers-color-scheme: dark) {
+  text { fill: #ececf1; } .soft { fill: #a9a9b6; } .card { fill: #1e1e23; stroke: #4a4a55; }
+  .bar { fill: #9fa8da; } .heat { fill: #ff8c3c; } .good { fill: #81c784; }
+  .bad { fill: #ef8578; } .line { stroke: #4a4a55; }
+}
+"""
+
+
+def svg(title: str, height: float, parts: Iterable[str]) -> str:
+    """Return an SVG file with a card of this height as its background."""
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" '
+        f'width="{WIDTH}" role="img">'
+    )
+    card = (
+        f'<rect class="card" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1:g}" rx="8"/>'
+    )
+    lines = [head, f"<title>{escape(title)}</title>", f"<style>{STYLE}</style>", card]
+    return "\n".join([*lines, *parts, "</svg>", ""])
+
+
+def label(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
+    """Return a line of text whose baseline is at y."""
+    where = f'x="{x:g}" y="{y:g}" text-anchor="{anchor}"'
+    return f'<text class="{kind}" {where} xml:space="preserve">{escape(text)}</text>'
+
+
+def bar(x: float, y: float, width: float, height: float, kind: str, opacity: float = 1) -> str:
+    """Return a rectangle."""
+    size = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:g}"'
+    return f'<rect class="{kind}" {size} opacity="{opacity:.2f}"/>'
+
+
+def shown(token: str) -> str:
+    """Return a token with its white space made visible."""
+    return token.replace(" ", "␣").replace("\n", "⏎")
+
+
+def filters(models: Models) -> str:
+    """Draw the probabilities of the next character, alone and after two filters."""
+    candidates = [(t.text, t.probability) for t in models.play.suggest("The lamp is ", 9)]
+    powers = [p**2 for _, p in candidates]
+    kept, total = [], 0.0
+    for _, probability in candidates:
+        kept.append(probability if total < 0.5 else 0.0)
+        total += probability
+    columns = (
+        ("--temperature 1", [p for _, p in candidates]),
+        ("--temperature 0.5", [p / sum(powers) for p in powers]),
+        ("--top-p 0.5", [p / sum(kept) for p in kept]),
+    )
+    parts = [label(12, 22, "Next character after “The lamp is ”", "head")]
+    for column, (name, values) in enumerate(columns):
+        left = 40 + 122 * column
+        parts.append(label(left, 46, name, "soft"))
+        for row, value in enumerate(values):
+            y = 56 + 20 * row
+            if value:
+                parts += [
+                    bar(left, y, 85 * value / 0.6, 14, "bar"),
+                    label(left + 85 * value / 0.6 + 4, y + 12, f"{value:.0%}", "soft"),
+                ]
+    parts += [label(16, 68 + 20 * i, shown(t), "code") for i, (t, _) in enumerate(candidates)]
+    return svg("Probabilities of the next character", 250, parts)
+
+
+def wrapped(text: str, width: int = 44) -> list[str]:
+    """Return lines of this many characters, with newlines made visible."""
+    text = text.replace("\n", "⏎")
+    return [text[i : i + width] for i in range(0, len(text), width)]
+
+
+def repetition(models: Models) -> str:
+    """Draw a text that loops, and two that do not."""
+    tried = (
+        ("--greedy", {"greedy": True}, "bad"),
+        ("--greedy --repetition-penalty 1.1", {"greedy": True, "repetition_penalty": 1.1}, "bad"),
+        ("--greedy --no-repeat-ngram 12", {"greedy": True, "no_repeat_ngram": 12}, "good"),
+        ("--top-p 0.9", {"top_p": 0.9}, "good"),
+    )
+    parts, y = [label(12, 22, "“The king”, continued by a 6-gram model", "head")], 46
+    for name, how, kind in tried:
+        record = next(iter(models.play.sample("The king", max_tokens=150, seed=1, **how)))
+        parts.append(label(12, y, name, f"code {kind}"))
+        for line in wrapped(record.text)[:3]:
+            y += 17
+            parts.append(label(12, y, line, "code"))
+        y += 27
+    return svg("Texts with and without a loop", y - 8, parts)
+
+
+def constrained(models: Models) -> str:
+    """Draw texts of a weak model of dates, without a pattern and with it."""
+    pattern = r"(1[89]|20)\d\d-(0[1-9]|1[0-2])-([0-2]\d|3[01])"
+    plain = [r.text for r in models.dates.sample(num_samples=7, seed=3)]
+    kept = [r.text for r in models.dates.sample(num_samples=7, seed=3, pattern=pattern)]
+    parts = [
+        label(12, 22, r"--pattern '(1[89]|20)\d\d-(0[1-9]|1[0-2])-…'", "code"),
+        label(12, 48, "without", "head"),
+        label(210, 48, "with the pattern", "head"),
+    ]
+    for row, (left, right) in enumerate(zip(plain, kept, strict=True)):
+        y = 70 + 20 * row
+        parts += [label(12, y, left[:22], "code"), label(210, y, right, "code good")]
+    return svg("Output without and with a pattern", 70 + 20 * 7, parts)
+
+
+def serve(models: Models) -> str:
+    """Draw what the page of the server shows: tokens shaded by surprisal, and candidates."""
+    prompt, number = "The king ", 34
+    text = next(iter(models.play.sample(prompt, max_tokens=150, seed=4, top_p=0.9))).text[:111]
+    parts = [
+        label(12, 22, "Prompt", "soft"),
+        label(12, 42, prompt, "code"),
+        label(12, 70, "Text, shaded by surprisal", "soft"),
+    ]
+    for place, character in enumerate(text):
+        context = prompt + text[:place]
+        found = {t.text: t.probability for t in models.play.suggest(context, 60)}
+        doubt = 1 - found.get(character, 0.0)
+        x, y = 12 + 10 * (place % 37), 78 + 22 * (place // 37)
+        parts += [
+            bar(x, y, 10, 20, "heat", 0.75 * doubt**2),
+            label(x + 5, y + 15, character.replace("\n", "⏎"), "code", "middle"),
+        ]
+    x, y = 12 + 10 * (number % 37), 78 + 22 * (number // 37)
+    parts.append(f'<rect x="{x}" y="{y}" width="10" height="20" fill="none" stroke="#0b57d0"/>')
+    parts.append(label(12, 168, "Candidates for the marked token", "soft"))
+    for row, token in enumerate(models.play.suggest(prompt + text[:number], 4)):
+        y = 178 + 20 * row
+        parts += [
+            label(16, y + 12, shown(token.text), "code"),
+            bar(40, y, 250 * token.probability, 14, "bar"),
+            label(384, y + 12, f"{token.probability:.1%}", "soft", "end"),
+        ]
+    return svg("The page of seqgen serve", 268, parts)
+
+
+def attention(models: Models) -> str:
+    """Draw the attention of a translator of dates: a row for each character that it writes."""
+    from seqgen.generation.from_source import SourceOptions
+
+    source = "the third of August 2036"
+    record = next(
+        iter(models.translator().beam_search(source, of_source=SourceOptions(attention=True)))
+    )
+    weights = record.look.attention.mean(axis=(0, 1))
+    size, left, top = 14, 40, 64
+    parts = [label(12, 22, "What the model reads for each character it writes", "head")]
+    for column, character in enumerate(source):
+        parts.append(label(left + size * column + 7, top - 8, shown(character), "code", "middle"))
+    for row, character in enumerate(record.text):
+        parts.append(label(28, top + size * row + 12, character, "code", "end"))
+        for column in range(len(source)):
+            weight = float(weights[row][column])
+            if weight >= 0.02:
+                x, y = left + size * column, top + size * row
+                parts.append(bar(x, y, size, size, "heat", min(1.0, weight)))
+    return svg("Attention of a translator", top + size * len(record.text) + 14, parts)
+
+
+class Models:
+    """The models that are drawn, trained when they are first used."""
+
+    def __init__(self) -> None:
+        """Train the n-gram models."""
+        import seqgen
+
+        self._load, self._train = seqgen.load, seqgen.train
+        self.play = self._counted("play", str(ROOT / "corpora" / "play.txt"), order=6)
+        pairs = (ROOT / "corpora" / "dates.tsv").read_text(encoding="utf-8").splitlines()
+        dates = Path(os.environ["SEQGEN_HOME"]) / "dates.txt"
+        targets = [line.split("\t")[1] for line in pairs]
+        dates.write_text("\n".join(t for t in targets if t.count("-") == 2) + "\n")
+        self.dates = self._counted("dates", str(dates), order=3, documents="line")
+
+    def _counted(self, name: str, text: str, **how: object) -> object:
+        self._train(text, architecture="ngram", name=name, **how)
+        return self._load(name)
+
+    def translator(self) -> object:
+        """Return a translator of dates: the model of `tutorials/dates.md`."""
+        line = "train corpora/dates.tsv --model seq2seq --name translator --steps 1500 --seed 1"
+        subprocess.run([sys.executable, "-m", "seqgen", *line.split()], cwd=ROOT, check=True)
+        return self._load("translator")
+
+
+PICTURES = (filters, repetition, constrained, serve, attention)
+
+
+def main(names: Sequence[str]) -> None:
+    """Write the pictures of these names."""
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["SEQGEN_HOME"] = home
+        models = Models()
+        for picture in PICTURES:
+            if picture.__name__ in names:
+                path = FOLDER / f"{picture.__name__}.svg"
+                path.write_text(picture(models), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or [p.__name__ for p in PICTURES if p is not attention])
