@@ -18,7 +18,7 @@ import typer
 
 from seqgen import __version__, hooks, ranks
 from seqgen.cli.shell import recording
-from seqgen.cli.shell.flags import fill_in_numbers, takes_options
+from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.help import (
     ABOUT,
     MEASURE,
@@ -56,7 +56,7 @@ COMMANDS_ELSEWHERE = {
 }
 
 # The base of every wrong-usage error, wherever this version of Typer keeps it.
-_UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
 # The commands of the core. Those of plugins stand beside them; only what is called is imported.
@@ -170,34 +170,13 @@ def _tree(only: str | None) -> Any:
     return typer.main.get_command(make_app(only))
 
 
-def _tree_for(arguments: list[str]) -> Any:
+def command_tree_for(arguments: list[str]) -> Any:
     """Build the command tree for these arguments: one command, or all for help or a wrong name."""
     first = next(iter(arguments), None)
     if first in COMMANDS_ELSEWHERE:
         raise UsageError(f"there is no command {first!r}: {COMMANDS_ELSEWHERE[first]}")
     known = first in {"--version", "--man", *all_commands()}
     return _tree(first if known else None)
-
-
-def typed_values(arguments: list[str]) -> dict[str, Any]:
-    """Parse a command's arguments into raw option values by name, without checking them.
-
-    Values are texts, not checked yet; options that are not given are left out.
-
-    Args:
-        arguments: a command without commands of its own, and what it is given.
-
-    Raises:
-        SeqgenError: there is no such option, or one has no value.
-    """
-    command = _tree_for(arguments).commands[arguments[0]]
-    context = command.context_class(command, info_name=arguments[0])
-    try:
-        parser = command.make_parser(context)
-        given, _, _ = parser.parse_args(fill_in_numbers(arguments[1:]))
-    except _UsageProblem as error:
-        raise SeqgenError(error.format_message()) from None
-    return {name: value for name, value in given.items() if value}
 
 
 def outputs_of(name: str) -> dict[str, str]:
@@ -227,9 +206,9 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
         name: the program's.
     """
     try:
-        arguments = as_spelled_now(arguments)
+        arguments = translate_former_spelling(arguments)
         recording.begin(arguments)
-        command = _tree_for(arguments) if tree is None else tree
+        command = command_tree_for(arguments) if tree is None else tree
         _say_problems_of_plugins(arguments)
         code = command(arguments, prog_name=name, standalone_mode=False)
         say_announced()
@@ -252,7 +231,7 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
         # Whoever read the output has seen enough. Python flushes once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except _UsageProblem as error:
+    except UsageProblem as error:
         if ranks.leads():
             _show_usage_problem(error)
         return error.exit_code
@@ -281,7 +260,7 @@ def _say_problems_of_plugins(arguments: list[str]) -> None:
             say(f"seqgen: {_line(problem)}")
 
 
-def as_spelled_now(arguments: list[str]) -> list[str]:
+def translate_former_spelling(arguments: list[str]) -> list[str]:
     """Translate the former spelling of a command to the current one, and announce the new spelling.
 
     `help COMMAND` is COMMAND --help.

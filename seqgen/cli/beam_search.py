@@ -11,7 +11,7 @@ from seqgen.cli.shell.output import Output, RecordedOutput, console, standard_ou
 from seqgen.cli.shell.prompts import GivenPrompts
 from seqgen.cli.shell.source_attention import IN_PLACE_OF_ATTENTION, Picture
 from seqgen.cli.shell.tables import figure
-from seqgen.cli.shell.writing import Echo, TextWriter, drawn, lists_filters
+from seqgen.cli.shell.writing import Echo, TextWriter, lists_filters, with_drawn_seed
 from seqgen.settings import Options, Panel, setting
 from seqgen.settings.generation import BeamOptions
 
@@ -45,7 +45,7 @@ def beam_search(
     still beat the n-th best finished one.
     """
     announced = search.stochastic and search.seed is None
-    search = drawn(search, picture)
+    search = with_drawn_seed(search, picture)
     writing = TextWriter.open(search, search.beams, model, prompts, picture, echo, out)
     loaded = writing.loaded
     if announced:

@@ -10,7 +10,7 @@ import typer
 
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs
-from seqgen.cli.shell.model_options import FixedSeed, Machine, served
+from seqgen.cli.shell.model_options import FixedSeed, Machine, run_task_variant
 from seqgen.cli.shell.output import Output, RecordedOutput, say
 from seqgen.cli.shell.pairs import (
     PairFiles,
@@ -18,8 +18,8 @@ from seqgen.cli.shell.pairs import (
     check_one_kind,
     check_translates,
     given_pairs,
-    held_out_by,
-    say_cut,
+    held_out_input,
+    report_truncated,
     translating,
 )
 from seqgen.cli.shell.tables import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from seqgen.text.pairs import Pairs
 
 
-class Compared(Options, panel=Panel.MODEL):
+class ComparedModels(Options, panel=Panel.MODEL):
     """Arguments that name the models to compare."""
 
     models: tuple[str, ...] = argument(
@@ -118,7 +118,7 @@ class ComparisonTests(Options, panel=Panel.SCORES):
 @takes_options
 def compare(
     context: typer.Context,
-    compared: Compared,
+    compared: ComparedModels,
     looked_up: CacheOptions,
     files: ComparedText,
     tests: ComparisonTests,
@@ -136,7 +136,7 @@ def compare(
     the BLEU of their translations; classifiers and taggers by accuracy, with McNemar's test and the
     paired bootstrap.
     """
-    if compared.models and served(context, compared.models):
+    if compared.models and run_task_variant(context, compared.models):
         return
     from seqgen.scoring.compare import compare as compared_by
 
@@ -161,7 +161,7 @@ def compare(
     if not out.records(records):
         put_columns(_columns(records), sorted(records, key=lambda one: -one.bits_per_byte))
     for one in records if by_bleu else ():
-        say_cut(one.model, one.cut, one.bleu["pairs"], one.max_tokens, out)
+        report_truncated(one.model, one.cut, one.bleu["pairs"], one.max_tokens, out)
     if not out.json:
         _explain(records, what, out)
 
@@ -181,7 +181,7 @@ def _text(
     if models[0].conditioning.in_pairs:
         given = given_pairs(inputs, files)
         newlines = "lf" if all(one.data.newlines == "lf" for one in models) else "keep"
-        held_out = given or held_out_by(models, quiet=True)
+        held_out = given or held_out_input(models, quiet=True)
         pairs, *_ = [as_pairs(one, held_out, newlines) for one in models]
         return pairs, given and given.name
     if files.file is None:

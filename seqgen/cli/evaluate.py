@@ -11,7 +11,7 @@ import typer
 
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Input, Inputs
-from seqgen.cli.shell.model_options import FixedSeed, Machine, ModelNames, served
+from seqgen.cli.shell.model_options import FixedSeed, Machine, ModelNames, run_task_variant
 from seqgen.cli.shell.output import Output, RecordedOutput, say
 from seqgen.cli.shell.pairs import (
     PairFiles,
@@ -20,8 +20,8 @@ from seqgen.cli.shell.pairs import (
     check_one_pipe,
     check_translates,
     given_pairs,
-    held_out_by,
-    say_cut,
+    held_out_input,
+    report_truncated,
     score_rows,
     translating,
 )
@@ -126,7 +126,7 @@ def evaluate(
     translator translates the sources by beam search. Of a classifier or a tagger, accuracy, F1
     and what it confuses are shown.
     """
-    if served(context, models.names):
+    if run_task_variant(context, models.names):
         return
     from seqgen.scoring.evaluate import evaluate as measure
     from seqgen.store.loading import Work, load
@@ -159,7 +159,7 @@ def evaluate(
         _table(evaluations, asked.added_measures, out)
     for one in evaluations if loaded[0].conditioning.is_source else ():
         if made := one.translations:
-            say_cut(one.model, made["cut"], made["pairs"], made["max_tokens"], out)
+            report_truncated(one.model, made["cut"], made["pairs"], made["max_tokens"], out)
 
 
 def _measurements(
@@ -201,10 +201,10 @@ def _reader(
     """
     if not files.any and (len(models) == 1 or not to_measure.needs_text):
         if to_measure.needs_text:
-            held_out_by(models, quiet=True)  # a model without any is refused before the work
+            held_out_input(models, quiet=True)  # a model without any is refused before the work
         return lambda loaded: (None, None)
     if models[0].conditioning.in_pairs:
-        given = given_pairs(inputs, files) or held_out_by(models, quiet=True)
+        given = given_pairs(inputs, files) or held_out_input(models, quiet=True)
         # A model that does not read such pairs, or a line that is none, is refused before the work.
         pairs, *_ = [as_pairs(one, given, "keep") for one in models]
         for _ in pairs:
@@ -214,7 +214,7 @@ def _reader(
         name, documents = files.file, models[0].data.documents
         text = inputs.read_text_or_tokens(name, documents)
     else:
-        text, name = held_out_by(models, quiet=True).text_or_tokens(), "validation"
+        text, name = held_out_input(models, quiet=True).text_or_tokens(), "validation"
     return lambda loaded: (text, name)
 
 

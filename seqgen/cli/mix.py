@@ -10,7 +10,7 @@ from seqgen.cli.shell.inputs import Inputs
 from seqgen.cli.shell.model_options import ExactMachine
 from seqgen.cli.shell.output import Output, RecordedOutput, say
 from seqgen.cli.shell.output_files import check_replaced_model
-from seqgen.cli.shell.pairs import HELD_OUT, ScoredInput, as_scored, held_out_by
+from seqgen.cli.shell.pairs import HELD_OUT, ScoredInput, as_scored, held_out_input
 from seqgen.cli.shell.tables import figure, weight
 from seqgen.errors import UsageError
 from seqgen.settings import REQUIRED, Options, Panel, argument, ranges, setting, with_default
@@ -104,7 +104,7 @@ def _text(loaded: LoadedModel, fit: str | None, needed: bool, out: Output) -> Sc
     if fit is not None:
         return Inputs(out.quiet).open_one(fit)
     if loaded.stored.holds_out:
-        return held_out_by([loaded], quiet=True)
+        return held_out_input([loaded], quiet=True)
     if not needed:
         return None
     names = " and ".join(part.name for part in loaded.stored.parts)

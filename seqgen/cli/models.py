@@ -180,7 +180,7 @@ def _samples(model: store.StoredModel, out: Output) -> None:
         out.notice(f"{model.name} has no samples")
 
 
-class Renamed(Options):
+class RenameArguments(Options):
     """Arguments of `seqgen models rename`: old and new name."""
 
     old: str = argument("Trained model: a name, a path or latest.", "OLD", completes="models")
@@ -189,7 +189,7 @@ class Renamed(Options):
 
 @app.command(cls=CommandWithHelp)
 @takes_options
-def rename(renamed: Renamed, threads: Threads, out: Output) -> None:
+def rename(renamed: RenameArguments, threads: Threads, out: Output) -> None:
     """Give a trained model another name."""
     before = store.find(renamed.old)
     model = store.rename(before, renamed.new)

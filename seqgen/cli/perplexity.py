@@ -11,7 +11,7 @@ import typer
 
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Input, Inputs, piped_input
-from seqgen.cli.shell.model_options import Machine, ModelNames, served
+from seqgen.cli.shell.model_options import Machine, ModelNames, run_task_variant
 from seqgen.cli.shell.output import (
     Output,
     RecordedOutput,
@@ -30,7 +30,7 @@ from seqgen.cli.shell.pairs import (
     as_text,
     check_one_kind,
     check_translates,
-    held_out_by,
+    held_out_input,
     two_sides,
 )
 from seqgen.cli.shell.source_attention import IN_PLACE_OF_ATTENTION, AttentionView, Picture
@@ -165,7 +165,7 @@ def perplexity(
     is preceded by the name of the model that predicts it best. --attention and --align are of
     single pairs and imply --per-line. Masked models have a pseudo-perplexity.
     """
-    if served(context, models.names):
+    if run_task_variant(context, models.names):
         return
     from seqgen.generation.from_source import check_sources
     from seqgen.scoring.perplexity import for_model, warning_of
@@ -193,13 +193,13 @@ def perplexity(
     if text.source is not None or text.vectors.source_vectors is not None:
         sources = [_two_sides(loaded, text, sources, inputs)]
     if views.fit is not None:
-        on = held_out_by(loaded, quiet=True) if views.fit == HELD_OUT else None
+        on = held_out_input(loaded, quiet=True) if views.fit == HELD_OUT else None
         loaded = [fit_on(on or inputs.open_one(views.fit), loaded[0], scoring, out)]
         if not sources:
             return
     if text.label and not sources:
         raise UsageError("--label goes with a FILE of plain text: held-out lines have their own")
-    sources = sources or [held_out_by(loaded, out.quiet)]
+    sources = sources or [held_out_input(loaded, out.quiet)]
     scores = ScoreOutput(loaded, scoring, out)
     if views.per_line and not views.per_token:
         scores.per_line(sources, looks)

@@ -17,14 +17,14 @@ from seqgen.settings import Options, Panel, setting
 ABOUT = ("version", "former_flags")
 
 
-class Chosen(Options, panel=Panel.OUTPUT):
+class PluginSelection(Options, panel=Panel.OUTPUT):
     """Options of `seqgen plugins`: which plugins to list."""
 
     others: bool = setting("List only those of other distributions, and those that are left out.")
 
 
 @takes_options
-def plugins(chosen: Chosen, threads: Threads, out: Output) -> None:
+def plugins(chosen: PluginSelection, threads: Threads, out: Output) -> None:
     """List plugins: what each is, where it is from, and what it adds.
 
     A plugin that cannot be used is listed with the reason.

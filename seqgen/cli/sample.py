@@ -23,7 +23,7 @@ from seqgen.cli.shell.output import (
 from seqgen.cli.shell.prompts import PROMPTS, GivenPrompts, say_unknown
 from seqgen.cli.shell.source_attention import IN_PLACE_OF_ATTENTION, Picture
 from seqgen.cli.shell.tables import MISSING, count, figure, table
-from seqgen.cli.shell.writing import Echo, TextWriter, drawn, lists_filters
+from seqgen.cli.shell.writing import Echo, TextWriter, lists_filters, with_drawn_seed
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.settings import OptionRule, Options, Panel, setting
 from seqgen.settings.generation import SampleOptions
@@ -79,7 +79,7 @@ def sample(
     if instead.interactive and not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
         raise UsageError("--interactive needs a terminal; pipe prompts in without it, one a line")
     announced = sampling.seed is None and sampling.draws and not instead.suggest
-    sampling = drawn(sampling, picture)
+    sampling = with_drawn_seed(sampling, picture)
     rows = sampling.num_samples * sampling.best_of
     given = None if instead.interactive else prompts
     writing = TextWriter.open(sampling, rows, model, given, picture, echo, out)

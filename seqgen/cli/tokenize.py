@@ -164,7 +164,7 @@ def tokenize(
             )
         of_sources = pair_tokenizer(model)
         newlines = texts.newlines or newline_policy(model)
-    read = Read(sources, newlines, tokenizer, texts.documents, of_sources, out)
+    read = InputCodec(sources, newlines, tokenizer, texts.documents, of_sources, out)
     if saved.out is not None:
         if of_sources is not None:
             raise UsageError("--out is for text: pairs are trained on as text, not as tokens")
@@ -204,7 +204,7 @@ def _train(
 
 
 @dataclass(frozen=True)
-class Read:
+class InputCodec:
     """Encoder or decoder of the input texts, with the methods that print or store the result.
 
     Attributes:

@@ -155,7 +155,7 @@ def linear_map(weights: Weights) -> ArrayMap | None:
     return weights.replacement or Affine(weights.weight, weights.get("bias"))
 
 
-def times(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+def multiply(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     """Multiply x (B, I) by a fixed matrix (I, O)."""
     return np.matmul(x[:, None], matrix)[:, 0] if _alone.get() else x @ matrix
 

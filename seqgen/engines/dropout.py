@@ -65,7 +65,7 @@ def rows_are_blank() -> bool:
     return _thread.rows is not None and _thread.rows.blank
 
 
-def drawn(draw: Draw, shape: Sequence[int], dim: int | None = 0) -> Tensor:
+def draw_for_rows(draw: Draw, shape: Sequence[int], dim: int | None = 0) -> Tensor:
     """Draw random numbers (..., B, ...) for this thread's rows along `dim`; see `drawing_for`.
 
     All processes and threads draw for all rows and keep their own, so their generators stay alike.
@@ -114,10 +114,10 @@ class Dropout(nn.Module):
             return x
         if self.shared == "time":
             mask = self.shared_mask(x.shape[0], x.shape[2], x) if mask is None else mask
-            return masked(x, mask)
+            return apply_mask(x, mask)
         if x.device.type != "cpu" and not draws_for_some_rows():
             return F.dropout(x, self.p)
-        return masked(x, scaled_mask(x.shape, self.p, x, self.rows))
+        return apply_mask(x, scaled_mask(x.shape, self.p, x, self.rows))
 
     def shared_mask(self, rows: int, width: int, like: Tensor) -> Tensor | None:
         """Draw one mask for all chunks (rows, T, width) of a training call; None if unused."""
@@ -143,13 +143,13 @@ class WordDropout(nn.Module):
         """Zero the vectors x (B, T, E) of dropped tokens (B, T)."""
         if not self.training or self.p == 0:
             return x
-        return masked(x, scaled_mask((self.vocab_size, 1), self.p, x, None)[tokens])
+        return apply_mask(x, scaled_mask((self.vocab_size, 1), self.p, x, None)[tokens])
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
 
 
-def masked(x: Tensor, mask: Tensor) -> Tensor:
+def apply_mask(x: Tensor, mask: Tensor) -> Tensor:
     """Multiply x by a mask, keeping x's type.
 
     The product is rounded to bf16, never the scale: that would be off the same way for every
@@ -169,10 +169,10 @@ def scaled_mask(shape: Sequence[int], p: float, like: Tensor, rows: int | None =
         like: what it is for.
         rows: the dimension along which the mask has the batch's rows; None for a mask of weights.
     """
-    return kept(shape, p, like, rows).mul_(LEVELS / (LEVELS - _dropped(p)))
+    return keep_mask(shape, p, like, rows).mul_(LEVELS / (LEVELS - _dropped(p)))
 
 
-def kept(shape: Sequence[int], p: float, like: Tensor, rows: int | None = 0) -> Tensor:
+def keep_mask(shape: Sequence[int], p: float, like: Tensor, rows: int | None = 0) -> Tensor:
     """Draw a mask of zeros with probability p, otherwise ones; see `scaled_mask`."""
     wide = torch.promote_types(like.dtype, torch.float32)
     if like.device.type != "cpu":
@@ -181,7 +181,7 @@ def kept(shape: Sequence[int], p: float, like: Tensor, rows: int | None = 0) -> 
             ones = torch.empty(*shape, dtype=wide, device=like.device)
             return ones.bernoulli_(1 - _dropped(p) / LEVELS, generator=generator)
 
-        return drawn(draw, shape, rows)
+        return draw_for_rows(draw, shape, rows)
 
     def draw_bits(shape: Sequence[int], generator: torch.Generator | None) -> Tensor:
         """Return sixteen random bits for each element, as a number.
@@ -193,7 +193,7 @@ def kept(shape: Sequence[int], p: float, like: Tensor, rows: int | None = 0) -> 
         words.random_(-(1 << 63), None, generator=generator)
         return words.view(torch.int16)[: size.numel()].view(size).to(wide)
 
-    bits = drawn(draw_bits, shape, rows)
+    bits = draw_for_rows(draw_bits, shape, rows)
     # Values above the threshold survive; clamp turns the comparison into a 0/1 mask without
     # a branch.
     return bits.sub_(_dropped(p) - LEVELS // 2 - 1).clamp_(0, 1)

@@ -9,7 +9,7 @@ import contextlib
 import ctypes
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +46,7 @@ class SizeLimit(TorchFunctionMode):
         self.left = elements
 
     def __torch_function__(
-        self,
-        func: Callable,
-        types: Sequence[type],
-        args: tuple = (),
-        kwargs: Mapping[str, Any] | None = None,
+        self, func: Callable, types: Any, args: tuple = (), kwargs: Any = None
     ) -> Any:
         if func in _SIZES and args:
             self.left -= _SIZES[func](*args)
@@ -72,7 +68,7 @@ _SIZES: dict[Callable, Callable[..., int]] = {
 }
 
 
-def to_train(model_class: type[Any], config: Any, machines: int = 1) -> Any:
+def build_for_training(model_class: type[Any], config: Any, machines: int = 1) -> Any:
     """Build a new model for training, or raise an error if it does not fit in memory.
 
     Args:
@@ -101,11 +97,7 @@ class _NoDraws(TorchFunctionMode):
     """
 
     def __torch_function__(
-        self,
-        func: Callable,
-        types: Sequence[type],
-        args: tuple = (),
-        kwargs: Mapping[str, Any] | None = None,
+        self, func: Callable, types: Any, args: tuple = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
         if func not in _DRAWS:
@@ -121,7 +113,7 @@ _DRAWS = frozenset(
 )
 
 
-def undrawn(model_class: type[Any], config: Any) -> Any:
+def build_uninitialized(model_class: type[Any], config: Any) -> Any:
     """Build a new model with uninitialized weights, to be filled.
 
     The system lends no memory for what is not written to.
@@ -130,7 +122,7 @@ def undrawn(model_class: type[Any], config: Any) -> Any:
         return model_class(config)
 
 
-def without_content(model_class: type[Any], config: Any) -> Any:
+def build_on_meta(model_class: type[Any], config: Any) -> Any:
     """Build a new model on torch's meta device: shapes without content.
 
     It takes no memory for them.
@@ -141,7 +133,7 @@ def without_content(model_class: type[Any], config: Any) -> Any:
 
 def parameter_count(model_class: type[Any], config: Any) -> int:
     """Count the parameters of a new model without allocating them."""
-    return without_content(model_class, config).parameter_count()
+    return build_on_meta(model_class, config).parameter_count()
 
 
 def memory() -> int:

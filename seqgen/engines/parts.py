@@ -217,7 +217,7 @@ class Numbers(Piece):
         return torch.nn.Parameter(numbers)
 
 
-class Made(Piece):
+class NestedPart(Piece):
     """Declaration of a nested part of class `kind`, built with the arguments `about`."""
 
     def __init__(self, kind: type[Part], *about: Any) -> None:

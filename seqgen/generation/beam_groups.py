@@ -251,10 +251,10 @@ class Group:
             parent, fate = parents[place], "pruned"
             reason = ending(parent, token)
             if reason is None and len(self.live) < self.size:
-                self.live.append(extended(parent, token, logprob))
+                self.live.append(extend_hypothesis(parent, token, logprob))
                 fate = "live"
             elif reason is not None and order < self.size:
-                self._finish(extended(parent, token, logprob), reason, ending)
+                self._finish(extend_hypothesis(parent, token, logprob), reason, ending)
                 fate = "finished"
             fates.append((parent, token, logprob, fate))
         if len(self.live) < self.size and not expansion.complete:
@@ -310,7 +310,7 @@ class RestrictedGroup(Group, ABC):
         """Mask the tokens of a row (V,) that would make the requirement impossible."""
 
 
-def extended(parent: Hypothesis, token: int, logprob: float) -> Hypothesis:
+def extend_hypothesis(parent: Hypothesis, token: int, logprob: float) -> Hypothesis:
     """Make the child of `parent` with one more token; its state is still in the parent's row."""
     tokens = (*parent.tokens, token)
     return Hypothesis(tokens=tokens, logprob=parent.logprob + logprob, row=parent.row)

@@ -29,7 +29,7 @@ from seqgen.generation.from_source import (
 )
 from seqgen.generation.hypotheses import Hypothesis, LengthNorm
 from seqgen.generation.processors import NoRepeatNgram, Processor
-from seqgen.generation.prompts import Prompt, SourceFields, Written, batches, opening
+from seqgen.generation.prompts import Prompt, SourceFields, Written, batches, open_sources
 from seqgen.settings import require
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class Searcher(Generator):
         self, prompts: Sequence[Prompt], watch: beam.Watch | None = None
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Search texts for several prompts in a batch; see `seqgen.generation.beam.search`."""
-        opens, handles = opening(self.loaded, prompts)
+        opens, handles = open_sources(self.loaded, prompts)
         sources = [
             SearchPrompt(prompt.index, prompt.tokens, handle, self.limit(prompt))
             for prompt, handle in zip(prompts, handles, strict=True)

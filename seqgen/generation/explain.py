@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seqgen.generation.processors import IMPOSSIBLE, Forbid, likeliest, normalise
-from seqgen.generation.prompts import batches, opening
+from seqgen.generation.prompts import batches, open_sources
 from seqgen.generation.sample import SampleOptions, Writer
 from seqgen.generation.text_batch import Row, prefill
 from seqgen.settings import require
@@ -97,7 +97,7 @@ def suggest(
     for batch in batches(loaded, prompts, batch_size):
         histories = [prompt.tokens for prompt in batch]
         model_log_probs = normalise(
-            prefill(loaded.model, histories, *opening(loaded, batch))[0]
+            prefill(loaded.model, histories, *open_sources(loaded, batch))[0]
         )  # (B, V)
         allowed = Forbid(loaded.never)(histories, model_log_probs)
         for row, prompt in enumerate(batch):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seqgen.errors import SeqgenError
-from seqgen.generation.sample import SampleOptions, Writer, finished
+from seqgen.generation.sample import SampleOptions, Writer, finished_texts
 from seqgen.generation.text_batch import Row
 
 if TYPE_CHECKING:
@@ -97,7 +97,9 @@ def _of_lines(text: str, protocol: Protocol) -> Iterator[Passage]:
         yield Passage(line[:cut], line[cut:end], end == len(line))
 
 
-def go_on(loaded: LoadedModel, passages: Sequence[Passage], protocol: Protocol) -> list[str]:
+def continue_passages(
+    loaded: LoadedModel, passages: Sequence[Passage], protocol: Protocol
+) -> list[str]:
     """Generate the model's own continuation of every passage.
 
     What the model does not know in a prefix is read as `<unk>`.
@@ -109,4 +111,4 @@ def go_on(loaded: LoadedModel, passages: Sequence[Passage], protocol: Protocol) 
     most = [len(loaded.ids(one.rest)) + (one.ends and ends) for one in passages]
     numbered = enumerate(zip(begun, most, strict=True))
     rows = (Row(number, 0, tokens, 0, limit) for number, (tokens, limit) in numbered)
-    return [text.text for _, text in finished(Writer(loaded, options), rows)]
+    return [text.text for _, text in finished_texts(Writer(loaded, options), rows)]

@@ -54,7 +54,7 @@ def written(tokens: Sequence[int]) -> Sequence[int]:
     return tokens[getattr(tokens, "prompt", 0) :]
 
 
-def leave(log_probs: np.ndarray, removed: np.ndarray) -> np.ndarray:
+def remove_tokens(log_probs: np.ndarray, removed: np.ndarray) -> np.ndarray:
     """Remove tokens from (B, V) and renormalise; a row that would be empty keeps its argmax.
 
     Args:
@@ -169,7 +169,7 @@ class Ban:
             for length, after in self.after.items():
                 end = tuple(tokens[-length:]) if length else ()
                 removed[row, after.get(end, [])] = True
-        return leave(log_probs, removed)
+        return remove_tokens(log_probs, removed)
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class MinTokens(Checked):
         removed = np.zeros_like(log_probs, dtype=bool)
         early = np.array([len(written(tokens)) < self.tokens for tokens in history])
         removed[:, sorted(end_ids(self.eos_id))] = early[:, None]
-        return leave(log_probs, removed)
+        return remove_tokens(log_probs, removed)
 
 
 @dataclass(frozen=True)
@@ -239,20 +239,6 @@ class PresenceAndFrequency:
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         times = counts(history, log_probs, of_prompt=False)  # (B, V)
         return normalise(log_probs - self.presence * (times > 0) - self.frequency * times)
-
-
-@dataclass(frozen=True)
-class LogitBias:
-    """Add constants in nats to the log-probabilities of some tokens, as server clients may ask."""
-
-    name: ClassVar[str] = "logit-bias"
-    ids: tuple[int, ...]
-    nats: tuple[float, ...]
-
-    def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
-        biased = log_probs.copy()
-        biased[:, list(self.ids)] += np.array(self.nats, log_probs.dtype)
-        return normalise(biased)
 
 
 def counts(history: Sequence[Sequence[int]], like: np.ndarray, of_prompt: bool) -> np.ndarray:
@@ -335,7 +321,7 @@ class NoRepeatNgram(Checked):
         removed = np.zeros_like(log_probs, dtype=bool)
         for row, tokens in enumerate(history):
             removed[row, list(self.repeated(tokens))] = True
-        return leave(log_probs, removed)
+        return remove_tokens(log_probs, removed)
 
     def repeated(self, tokens: Sequence[int]) -> set[int]:
         """Find the tokens that would repeat an n-gram."""
@@ -436,7 +422,7 @@ class TopP(Checked):
         mass = np.exp(np.take_along_axis(log_probs, order, -1), dtype=np.float64)
         removed = mass.cumsum(-1) - mass >= self.p  # (B, K), in order
         removed[:, 0] = False
-        return leave(log_probs, _by_token(order, removed, log_probs))
+        return remove_tokens(log_probs, _by_token(order, removed, log_probs))
 
 
 def _by_token(order: np.ndarray, removed: np.ndarray, like: np.ndarray) -> np.ndarray:
@@ -455,7 +441,7 @@ class MinP(Checked):
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         probs = np.exp(log_probs, dtype=np.float64)
-        return leave(log_probs, probs < self.p * probs.max(-1, keepdims=True))
+        return remove_tokens(log_probs, probs < self.p * probs.max(-1, keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -478,4 +464,6 @@ class Typical(Checked):
         distance = np.abs(surprisal - nats.sum(-1, keepdims=True))  # (B, V)
         order = np.argsort(distance, axis=-1, kind="stable")
         ordered = np.take_along_axis(probs, order, -1)
-        return leave(log_probs, _by_token(order, ordered.cumsum(-1) - ordered >= self.mass, probs))
+        return remove_tokens(
+            log_probs, _by_token(order, ordered.cumsum(-1) - ordered >= self.mass, probs)
+        )

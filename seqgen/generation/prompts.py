@@ -87,7 +87,7 @@ def batches(
             and where, after the prompts before it have been yielded.
     """
     index = 0
-    for texts in ready(prompts, size):
+    for texts in available_batches(prompts, size):
         batch: list[Prompt] = []
         for text in texts:
             if isinstance(text, str):
@@ -124,7 +124,7 @@ def unknown_in_source(loaded: LoadedModel, source: str | Vectors) -> int:
     return read_prompt(loaded, 0, source).source_unknown
 
 
-def opening(loaded: LoadedModel, batch: Sequence[Prompt]) -> tuple[Opens | None, list[int]]:
+def open_sources(loaded: LoadedModel, batch: Sequence[Prompt]) -> tuple[Opens | None, list[int]]:
     """Encode the sources of a batch; return a function that opens states, and each prompt's handle.
 
     None for a model of text, whose handles mean nothing; with labels, all texts have the same.
@@ -205,7 +205,7 @@ class _End:
     error: BaseException | None = None
 
 
-def ready(items: Iterable[str], size: int) -> Iterator[list[str]]:
+def available_batches(items: Iterable[str], size: int) -> Iterator[list[str]]:
     """Yield lists of up to `size` items, of those available without waiting for more.
 
     A sequence is there at once. Anything else is read ahead in a thread, by a bounded amount,

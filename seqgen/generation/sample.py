@@ -33,7 +33,7 @@ from seqgen.generation.processors import (
     TopP,
     Typical,
 )
-from seqgen.generation.prompts import Prompt, SourceFields, Written, batches, opening
+from seqgen.generation.prompts import Prompt, SourceFields, Written, batches, open_sources
 from seqgen.generation.text_batch import Row, SamplingPolicy, Watch
 from seqgen.settings import MOST_TOKENS
 from seqgen.settings.generation import SampleOptions
@@ -143,7 +143,7 @@ class Writer(Generator):
             The prompts, their rows in order, and what opens states for the rows' handles.
         """
         for batch in batches(self.loaded, prompts, size):
-            opens, handles = opening(self.loaded, batch)
+            opens, handles = open_sources(self.loaded, batch)
             rows = (
                 self.row(prompt, number, handle)
                 for prompt, handle in zip(batch, handles, strict=True)
@@ -162,11 +162,6 @@ class Writer(Generator):
         return begin_continuation(
             self.loaded, decoder, options.stop, limit, options.min_tokens, self.ends
         )
-
-    @cached_property
-    def name(self) -> str:
-        """Name of the model."""
-        return self.loaded.stored.name
 
     @cached_property
     def weights(self) -> dict[Row, float]:
@@ -199,7 +194,7 @@ class Writer(Generator):
             logprob=text.logprob,
             finish_reason=str(text.finish_reason),
             seed=self.options.seed if self.options.draws else None,
-            model=self.name,
+            model=self.loaded.stored.name,
             of_source=of_source,
             label=self.loaded.label,
         )
@@ -254,11 +249,11 @@ def sample(
     keep = _resampled if options.resampled > 1 else _best
     for batch, rows, opens in writer.batches(prompts, max(1, writer.batch_size // writer.each)):
         given = {prompt.index: prompt for prompt in batch}
-        for row, text in keep(finished(writer, rows, opens), options):
+        for row, text in keep(finished_texts(writer, rows, opens), options):
             yield writer.record(given[row.prompt], row, text)
 
 
-def finished(
+def finished_texts(
     writer: Writer, rows: Iterable[Row], opens: Opens | None = None
 ) -> Iterator[tuple[Row, Continuation]]:
     """Generate texts in batches; yield finished ones in order.
@@ -315,7 +310,7 @@ def fixed_sample(loaded: LoadedModel, prompt: str | Vectors = "", tokens: int = 
     return "".join(islice(stream(loaded, prompt, options), tokens))
 
 
-def texts_of(loaded: LoadedModel) -> list[str]:
+def sample_fixed_texts(loaded: LoadedModel) -> list[str]:
     """Sample 16 texts from the start of a text, with a fixed seed."""
     options = SampleOptions(num_samples=16, max_tokens=200, seed=0)
     return [record.text for record in sample(loaded, [""], options)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seqgen.generation.beam_groups import Ending, Expansion, Fate, Fates, Group, extended
+from seqgen.generation.beam_groups import Ending, Expansion, Fate, Fates, Group, extend_hypothesis
 from seqgen.hashing import absorb
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class StochasticGroup(Group):
         digests = np.array([h.digest for h in rows], dtype=np.uint64)[:, None]
         phi = weights + filtered.astype(np.float64)  # (R, V)
         noise = gumbel(digests, np.arange(phi.shape[1])[None])
-        return conditioned(phi + noise, parents)
+        return condition_on_maxima(phi + noise, parents)
 
     def advance(self, expansion: Expansion, taken: dict[int, int], ending: Ending) -> Fates:
         places: list[tuple[float, tuple[int, ...], Hypothesis, Fate | None]] = [
@@ -43,7 +43,7 @@ class StochasticGroup(Group):
         ]
         for _, place, token, rank, logprob, filtered in expansion.candidates(self):
             parent = self.live[place]
-            new = extended(parent, token, logprob)
+            new = extend_hypothesis(parent, token, logprob)
             new.weight, new.perturbed = parent.weight + filtered, rank
             places.append((-rank, new.tokens, new, (parent, token, logprob, "pruned")))
         places.sort(key=lambda place: place[:2])
@@ -80,7 +80,7 @@ def gumbel(digests: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     return -np.log(-np.log(uniform))
 
 
-def conditioned(perturbed: np.ndarray, maxima: np.ndarray) -> np.ndarray:
+def condition_on_maxima(perturbed: np.ndarray, maxima: np.ndarray) -> np.ndarray:
     """Condition Gumbel variables (R, V) on row maxima `maxima` (R, 1).
 
     Kool et al. (2019), appendix B.3, which is exact and does not overflow.

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.generation.passages import Protocol, find_passages, go_on
+from seqgen.generation.passages import Protocol, continue_passages, find_passages
 from seqgen.metrics.bleu import corpus_score
 from seqgen.metrics.diversity import diversity
 from seqgen.scoring.minimal_pairs import Pair, score_pairs
@@ -209,7 +209,7 @@ def _continue(
         raise SeqgenError(f"{loaded.stored.name} writes from right to left: nothing is continued")
     scoring = for_model(loaded, to_measure.scoring)
     passages = find_passages(text, scoring.documents, to_measure.protocol)
-    written = go_on(loaded, passages, to_measure.protocol)
+    written = continue_passages(loaded, passages, to_measure.protocol)
     real = [one.rest for one in passages]
     figures: dict[str, Any] = {}
     if to_measure.bleu:

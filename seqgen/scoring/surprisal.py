@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqgen.generation.prompts import ready
+from seqgen.generation.prompts import available_batches
 from seqgen.metrics.perplexity import LN2, ScoreTotals
 from seqgen.scoring.loop import POOL, Scored, add_up, in_order
 from seqgen.scoring.perplexity import (
@@ -191,7 +191,7 @@ def attribute_lines(
     each = [for_model(loaded, replace(scoring, documents="line")) for loaded in models]
     items = iter(chunks) if isinstance(chunks, Pairs) else lines(chunks)
     index = 0
-    for group in ready(items, POOL * scoring.batch_size):
+    for group in available_batches(items, POOL * scoring.batch_size):
         by_model_and_target = [
             _score_group(m, group, how) for m, how in zip(models, each, strict=True)
         ]

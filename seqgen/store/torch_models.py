@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from seqgen.engines.arrays import Products, use_products
-from seqgen.engines.memory_limit import SizeLimit, SizeLimitExceeded, undrawn
+from seqgen.engines.memory_limit import SizeLimit, SizeLimitExceeded, build_uninitialized
 from seqgen.engines.tensor_products import fastest_products
 from seqgen.errors import SeqgenError, first_line
 from seqgen.files import regular
@@ -48,7 +48,7 @@ def fill(
         # compared below.
         elements = sum(tensor.numel() for tensor in tensors.values())
         with SizeLimit(UNSTORED + 2 * elements):
-            model = undrawn(model_class, config)
+            model = build_uninitialized(model_class, config)
         take_weights(model, tensors)
     except SizeLimitExceeded:
         raise SeqgenError(

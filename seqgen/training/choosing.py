@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from seqgen import ranks
-from seqgen.engines.memory_limit import nearest_widths, parameter_count, to_train
+from seqgen.engines.memory_limit import build_for_training, nearest_widths, parameter_count
 from seqgen.engines.precision import parameter_type, restored_randomness
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import NeuralLanguageModel
@@ -100,7 +100,7 @@ class SpeedTrial:
     def model(self) -> NeuralLanguageModel:
         """Build the untrained model."""
         shape = self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
-        make = functools.partial(to_train, self.plan.model_class, shape)
+        make = functools.partial(build_for_training, self.plan.model_class, shape)
         model = side_by_side(make, self.training.members, self.training.seed)
         self.prepared.show(model)
         return model.to(device=self.device, dtype=parameter_type(self.training.precision))

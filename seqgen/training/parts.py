@@ -171,8 +171,8 @@ class CarriedState:
 class RandomStates:
     """Checkpoint part: PyTorch's random states of the CPU and the device.
 
-    Those of all ranks are alike, for all draw the same numbers (`models.dropout.drawn`); where they
-    are not, the others' are kept too, and serve a run of as many ranks.
+    Those of all ranks are alike, for all draw the same numbers (`engines.dropout.draw_for_rows`);
+    where they are not, the others' are kept too, and serve a run of as many ranks.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqgen.engines.dropout import Dropout
-from seqgen.engines.memory_limit import without_content
+from seqgen.engines.memory_limit import build_on_meta
 from seqgen.models.mixture.members import members_of
 from seqgen.models.network import Network
 from seqgen.settings import ModelConfig
@@ -64,6 +64,6 @@ def take_dropout(model: Network, dropout: float) -> None:
     model.config = dataclasses.replace(model.config, dropout=dropout)
     for one in members_of(model):
         one.config = model.config
-        for name, part in without_content(type(one), one.config).named_modules():
+        for name, part in build_on_meta(type(one), one.config).named_modules():
             if isinstance(part, Dropout):
                 one.get_submodule(name).p = part.p

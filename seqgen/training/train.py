@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from seqgen import ranks, registry, store
-from seqgen.engines.memory_limit import to_train
+from seqgen.engines.memory_limit import build_for_training
 from seqgen.engines.precision import parameter_type, restored_randomness
 from seqgen.interrupts import ending_as_ctrl_c
 from seqgen.models.base import LanguageModel
@@ -348,7 +348,7 @@ class ReadyRun:
         config = plan.model_config(prepared.vocab_sizes, training.seq_len)
 
         def make() -> LanguageModel:
-            model = to_train(plan.model_class, config, machines)
+            model = build_for_training(plan.model_class, config, machines)
             model.spell(prepared.spellings(), prepared.spelled)
             return model
 

@@ -18,7 +18,7 @@ from seqgen.generation.beam_groups import Ending, SearchPrompt, likeliest_of_row
 from seqgen.generation.exhaustive import exhaustive
 from seqgen.generation.hypotheses import LengthNorm
 from seqgen.generation.processors import Forbid, MinTokens, NoRepeatNgram
-from seqgen.generation.stochastic_beam import conditioned, gumbel
+from seqgen.generation.stochastic_beam import condition_on_maxima, gumbel
 from seqgen.models.recurrent.cells.gru import GRUConfig
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM
@@ -336,7 +336,7 @@ def test_noise_is_a_function_of_the_prefix_and_not_of_the_row():
 @settings(max_examples=50)
 @given(st.lists(st.floats(-30, 30), min_size=2, max_size=6), st.floats(-20, 20))
 def test_conditioned_gumbels_have_the_wanted_maximum_and_the_order(values, maximum):
-    moved = conditioned(np.array([values]), np.array([[maximum]]))[0]
+    moved = condition_on_maxima(np.array([values]), np.array([[maximum]]))[0]
     assert moved.max() == pytest.approx(maximum)
     order = np.argsort(values, kind="stable")
     assert (np.diff(moved[order]) >= -1e-9).all()

@@ -25,7 +25,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import CounterDraw
 from seqgen.generation.processors import Forbid
-from seqgen.generation.prompts import ready
+from seqgen.generation.prompts import available_batches
 from seqgen.generation.sample import Writer, fixed_sample, sample, stream
 from seqgen.generation.text_batch import Row
 from seqgen.generation.text_batch import sample as write
@@ -246,10 +246,10 @@ def test_a_fixed_sample_is_always_the_same():
 @given(items=st.lists(st.text(max_size=2)), size=st.integers(1, 5))
 def test_every_item_comes_once_in_order(items, size):
     for source in (items, iter(items), tuple(items)):
-        batches = list(ready(source, size))
+        batches = list(available_batches(source, size))
         assert list(itertools.chain(*batches)) == items
         assert all(1 <= len(batch) <= size for batch in batches)
-    assert all(len(batch) == size for batch in list(ready(items, size))[:-1])
+    assert all(len(batch) == size for batch in list(available_batches(items, size))[:-1])
 
 
 def test_a_batch_never_waits_to_fill():
@@ -260,7 +260,7 @@ def test_a_batch_never_waits_to_fill():
         assert gate.wait(30)
         yield "two"
 
-    batches = ready(slowly(), 100)
+    batches = available_batches(slowly(), 100)
     assert next(batches) == ["one"]
     gate.set()
     assert list(batches) == [["two"]]
@@ -288,7 +288,7 @@ def test_reading_ahead_is_bounded():
             taken.append(number)
             yield str(number)
 
-    batches = ready(endless(), 2)
+    batches = available_batches(endless(), 2)
     assert next(batches)[0] == "0"
     deadline = time.monotonic() + 0.2
     while time.monotonic() < deadline:
@@ -327,7 +327,7 @@ def test_an_error_of_the_source_comes_after_what_was_read():
 
     got = []
     with pytest.raises(SeqgenError, match="offset 4"):
-        for batch in ready(failing(), 10):
+        for batch in available_batches(failing(), 10):
             got += batch
     assert got == ["a", "b"]
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from architectures import Case, ids
 
-from seqgen.engines.parts import Made
+from seqgen.engines.parts import NestedPart
 from seqgen.errors import UsageError
 from seqgen.models.hawk.equations import DECAYS, LEAST, RGLRU
 from seqgen.models.hawk.model import Hawk
@@ -80,7 +80,7 @@ def test_it_is_the_papers_equations(settings):
 
 def test_gradients_through_the_scan():
     torch.manual_seed(0)
-    unit = Made(RGLRU, 3).module().double()
+    unit = NestedPart(RGLRU, 3).module().double()
     x, h = torch.randn(2, 5, 3).double(), torch.randn(2, 3).double()
     x.requires_grad_()
     h.requires_grad_()
@@ -90,7 +90,7 @@ def test_gradients_through_the_scan():
 
 def test_the_gradient_is_finite_where_nothing_is_let_in():
     """A closed gate makes a = 1, where the root of 1 - a^2 has an infinite gradient."""
-    unit = Made(RGLRU, 2).module()
+    unit = NestedPart(RGLRU, 2).module()
     with torch.no_grad():
         unit.gates.weight.zero_()
         unit.gates.bias.fill_(-200.0)
@@ -99,7 +99,7 @@ def test_the_gradient_is_finite_where_nothing_is_let_in():
 
 
 def test_decays_begin_between_their_bounds():
-    decays = torch.sigmoid(Made(RGLRU, 4000).module().decay) ** 8
+    decays = torch.sigmoid(NestedPart(RGLRU, 4000).module().decay) ** 8
     assert DECAYS[0] <= decays.min() < DECAYS[0] + 0.01
     assert DECAYS[1] - 0.01 < decays.max() <= DECAYS[1]
 

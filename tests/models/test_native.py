@@ -24,7 +24,7 @@ from seqgen.engines.arrays import Affine, Product, Products, attend, use_product
 from seqgen.engines.native import library as native
 from seqgen.engines.native.library import VARIABLE, library
 from seqgen.engines.native.maps import BLOCK, NativeInt4Map, NativeInt8Map, NativeMap
-from seqgen.engines.native.recording import Recording, past_of, recorded
+from seqgen.engines.native.recording import Recording, describe_cache, record_program
 from seqgen.engines.native.softmax import draw, log_softmax
 from seqgen.engines.ops import ArrayOps
 from seqgen.generation.processors import Forbid
@@ -143,12 +143,12 @@ EXACT = {
 def test_functions_of_a_number(name):
     exact, (low, high) = EXACT[name]
     x = np.linspace(low, high, 4001, dtype=np.float32)[None]
-    program = recorded(lambda x: [getattr(np, name)(x)], [x.shape[1:]])
+    program = record_program(lambda x: [getattr(np, name)(x)], [x.shape[1:]])
     (found,) = program(1, [x])
     # Below e^-87 float32 has subnormal numbers, of which zero is made.
     np.testing.assert_allclose(found, exact(x.astype(float)), rtol=4e-7, atol=1.2e-38)
     edges = np.array([[np.inf, -np.inf, np.nan, 0, -0.0]], np.float32)
-    (found,) = recorded(lambda x: [getattr(np, name)(x)], [(5,)])(1, [edges])
+    (found,) = record_program(lambda x: [getattr(np, name)(x)], [(5,)])(1, [edges])
     with np.errstate(invalid="ignore", divide="ignore"):
         np.testing.assert_array_equal(found, exact(edges))
 
@@ -169,7 +169,7 @@ def equation(x, y):
 
 @needs_library
 def test_a_recorded_step_is_numpys_for_any_rows():
-    program = recorded(equation, [(12,), (18,)])
+    program = record_program(equation, [(12,), (18,)])
     for rows in (1, 2, 5):
         x, y = numbers(rows, 12), numbers(rows, 18, seed=1)
         found = program(rows, [x, y])
@@ -201,7 +201,7 @@ def test_a_recorded_step_is_numpys_for_any_rows():
     ],
 )
 def test_what_cannot_be_recorded_is_left_to_numpy(unfit):
-    assert recorded(unfit, [(6,)]) is None
+    assert record_program(unfit, [(6,)]) is None
 
 
 @pytest.mark.usefixtures("level")
@@ -211,14 +211,14 @@ def test_attention_to_a_cache(width):
     rows, heads, of_keys, slots, end = 3, 6, 2, 24, 19
     recording, starts = Recording(), [0, 7, 18]
     shapes = [(n, 1, width) for n in (heads, of_keys, of_keys)]
-    program = recorded(lambda *qkv: [recording(1, *qkv)], shapes, recording)
+    program = record_program(lambda *qkv: [recording(1, *qkv)], shapes, recording)
     q, k, v = (numbers(rows, *shape, seed=i) for i, shape in enumerate(shapes))
     caches = [
         [numbers(rows, of_keys, slots, width, seed=9 * i + j) for j in (3, 4)] for i in (0, 1)
     ]
     before = [[x.copy() for x in kind] for kind in caches]
     places = np.array([x.ctypes.data for kind in caches for x in kind], np.int64)
-    past = past_of(places, slots, starts, [end] * rows)
+    past = describe_cache(places, slots, starts, [end] * rows)
     (read,) = program(rows, [q, k, v], past)
     for cache, old, new in zip(caches, before, (k, v), strict=True):
         old[1][:, :, end - 1] = new[:, :, 0]
@@ -234,13 +234,13 @@ def test_attention_to_sources():
     """Rows of one source, in any order; places past a source's length mean nothing."""
     heads, width, lengths, owners = 3, 20, [4, 9, 1], [1, 0, 1, 2, 1]
     recording = Recording()
-    program = recorded(lambda q: [recording.source(1, q)], [(heads, 1, width)], recording)
+    program = record_program(lambda q: [recording.source(1, q)], [(heads, 1, width)], recording)
     leaves = [numbers(3, heads, max(lengths), width, seed=i) for i in range(4)]
     for leaf in leaves:
         for source, length in enumerate(lengths):
             leaf[source, :, length:] = np.nan
     q, nowhere = numbers(5, heads, 1, width, seed=9), np.zeros(4, np.int64)
-    past = past_of(nowhere, 0, [0] * 5, [0] * 5, None, None, (leaves, owners, lengths))
+    past = describe_cache(nowhere, 0, [0] * 5, [0] * 5, None, None, (leaves, owners, lengths))
     (read,) = program(5, [q], past)
     for row, owner in enumerate(owners):
         keys, values = (x[owner, None, :, : lengths[owner]] for x in (leaves[1], leaves[3]))
@@ -253,7 +253,7 @@ def test_slots_that_rows_share_are_read_in_one_of_them():
     """Many rows, each of which continues another; what they have of their own is no number."""
     rows, heads, width, end = 40, 2, 12, 45
     recording, draw = Recording(), np.random.default_rng(0)
-    program = recorded(lambda *qkv: [recording(0, *qkv)], [(heads, 1, width)] * 3, recording)
+    program = record_program(lambda *qkv: [recording(0, *qkv)], [(heads, 1, width)] * 3, recording)
     q, k, v = (numbers(rows, heads, 1, width, seed=i) for i in range(3))
     caches = [numbers(rows, heads, end, width, seed=i) for i in (3, 4)]
     like = np.array([0, *(draw.integers(row) for row in range(1, rows))])
@@ -267,7 +267,7 @@ def test_slots_that_rows_share_are_read_in_one_of_them():
 
     def read(caches, *origins):
         places = np.array([x.ctypes.data for x in caches], np.int64)
-        past = past_of(places, end, starts, [end] * rows, None, *origins)
+        past = describe_cache(places, end, starts, [end] * rows, None, *origins)
         return program(rows, [q, k, v], past)[0]
 
     apart = read([x.copy() for x in caches])
@@ -297,13 +297,13 @@ def large_steps():
     )
     recording = Recording()
     shapes = [(6, 1, 64)] * 3 + [(20_000,)]
-    program = recorded(
+    program = record_program(
         lambda q, k, v, y: [recording(0, q, k, v), np.tanh(y) * 2], shapes, recording
     )
     inputs = [numbers(rows, *shape, seed=i) for i, shape in enumerate(shapes)]
     caches = [numbers(rows, 6, end, 64, seed=i) for i in (3, 4)]
     places = np.array([cache.ctypes.data for cache in caches], np.int64)
-    past = past_of(places, end, [0] * rows, [end] * rows)
+    past = describe_cache(places, end, [0] * rows, [end] * rows)
 
     def run():
         _ = caches  # their memory is read
@@ -489,7 +489,7 @@ def test_without_a_library_numpy_multiplies(numpy_alone):
     affine = Affine(weight, None)
     np.testing.assert_allclose(affine(x), x @ weight.T, rtol=1e-6)
     assert [type(made) for made in affine._made.values()] == [Product]
-    assert recorded(lambda x: [x + 1], [(4,)]) is None
+    assert record_program(lambda x: [x + 1], [(4,)]) is None
 
 
 def test_a_library_of_another_source_or_none_is_not_used(tmp_path, monkeypatch, numpy_alone):
@@ -500,7 +500,7 @@ def test_a_library_of_another_source_or_none_is_not_used(tmp_path, monkeypatch, 
         library.cache_clear()
         assert library() is None
     monkeypatch.delenv(VARIABLE)
-    monkeypatch.setattr("seqgen.engines.native.library.mark_of", lambda source: 1)
+    monkeypatch.setattr("seqgen.engines.native.library.source_checksum", lambda source: 1)
     library.cache_clear()
     assert library() is None
 

@@ -29,7 +29,7 @@ def printed(folder, command, options, runner):
             pytest.skip(f"{needed} is not installed")
     program = folder / "every_kernel"
     flags = [flag for flag in native.FLAGS if flag not in ("-shared", "-fPIC")]
-    source = [f'-DKERNELS="{native.SOURCE}"', f"-DMARK={native.mark_of(native.SOURCE)}u"]
+    source = [f'-DKERNELS="{native.SOURCE}"', f"-DMARK={native.source_checksum(native.SOURCE)}u"]
     how = [*flags, *native.OPTIMISED, *options, *source, DRIVER, "-lm", "-o", program]
     subprocess.run([*command, *how], check=True)
     done = subprocess.run([*runner, program], capture_output=True, text=True, check=False)

@@ -24,7 +24,7 @@ from prefix_tables import search_options
 from torch import nn
 
 from seqgen.cli import run
-from seqgen.engines.parts import Made, Piece
+from seqgen.engines.parts import NestedPart, Piece
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.generation.beam import search
 from seqgen.generation.beam_groups import SearchPrompt as Searched
@@ -414,7 +414,7 @@ def test_recurrent_encoders_are_torchs_over_packed_rows(cell, directions):
 
         config = GRUConfig(vocab_size=9, hidden_size=3, num_layers=2, dropout=0.0)
     equations = stacked(config, 5, len(directions))
-    encoder = Made(SourceLayers, Piece(), equations, directions).module().double()
+    encoder = NestedPart(SourceLayers, Piece(), equations, directions).module().double()
     both = len(directions) == 2
     theirs = {"lstm": nn.LSTM, "gru": nn.GRU}[cell](
         5, 3, 2, batch_first=True, bidirectional=both, dtype=torch.float64
@@ -463,7 +463,7 @@ def test_attention_is_what_its_equation_says(kind, scaled):
     query = torch.randn(3, 2, 4, generator=random)
     covered = torch.rand(3, 2, 3, generator=random) if kind == "covered" else None
     covers = kind == "covered"
-    score = Made(SCORES["additive" if covers else kind], 4, 4, scaled, covers).module()
+    score = NestedPart(SCORES["additive" if covers else kind], 4, 4, scaled, covers).module()
     if covers:
         score.of_covered.normal_(generator=random)
     memory = Memory((score.keys(encoded),), (encoded,), (), lengths, owners)
@@ -495,7 +495,7 @@ def test_attention_is_what_its_equation_says(kind, scaled):
 def test_long_texts_are_compared_in_pieces(most, coverage, monkeypatch):
     """In little memory the same scores and gradients, and nothing large is kept for a gradient."""
     torch.manual_seed(0)
-    score = Made(SCORES["additive"], 4, 5, False, coverage).module().double()
+    score = NestedPart(SCORES["additive"], 4, 5, False, coverage).module().double()
     rows = (torch.randn(3, size, 4, dtype=torch.float64, requires_grad=True) for size in (7, 6))
     queries, encoded = rows
     encoded = torch.cat([encoded, encoded[..., :1]], -1)  # (S, L, H)

@@ -9,7 +9,7 @@ from architectures import PAIRS, RECURRENT, Case, ids
 from training_runs import corpus_of, run_loop
 
 from seqgen import registry
-from seqgen.engines.dropout import Dropout, WordDropout, kept
+from seqgen.engines.dropout import Dropout, WordDropout, keep_mask
 from seqgen.errors import UsageError
 from seqgen.models.recurrent.cell import BatchNorm, Cell, Noise
 from seqgen.models.seq2seq.layers import ragged_sequence
@@ -83,7 +83,7 @@ def test_the_equations_with_masks(name, by_hand, monkeypatch):
     w_mask, past, update = mask_like(weight.shape, 1), mask_like((B, H), 2), mask_like((B, H), 3)
     zoned = mask_like((T, len(before), B, H), 5) / 2  # h first, then c
     drawn = iter(1 - zoned.flatten(0, 1))
-    monkeypatch.setattr("seqgen.models.recurrent.cell.kept", lambda *_: next(drawn))
+    monkeypatch.setattr("seqgen.models.recurrent.cell.keep_mask", lambda *_: next(drawn))
     noise = Noise({"hh": (weight * w_mask, bias)}, {"hh": past}, shared=update)
     y, after = layer.train().loop(x, before, noise)
     for row in range(B):
@@ -384,4 +384,4 @@ def test_a_last_layer_of_its_own_width():
 
 
 def test_kept_is_zeros_and_ones():
-    assert kept((3, 50), 0.5, torch.ones(1)).unique().tolist() == [0.0, 1.0]
+    assert keep_mask((3, 50), 0.5, torch.ones(1)).unique().tolist() == [0.0, 1.0]

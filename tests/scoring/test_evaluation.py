@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.generation.passages import Protocol, find_passages, go_on
+from seqgen.generation.passages import Protocol, continue_passages, find_passages
 from seqgen.metrics import bootstrap
 from seqgen.metrics.bootstrap import signature
 from seqgen.metrics.diversity import distinct, diversity, repetition, zipf_exponent
@@ -409,12 +409,12 @@ def test_continuations_are_as_long_as_the_real_ones():
     loaded = loaded_as(case.loud(vocab_size=tokenizer.vocab_size), tokenizer=tokenizer)
     protocol = Protocol(passages=5, prefix_words=3, words=4)
     passages = find_passages(text, "stream", protocol)
-    written = go_on(loaded, passages, protocol)
+    written = continue_passages(loaded, passages, protocol)
     assert [len(w) for w in written] == [len(p.rest) for p in passages]
-    assert written == go_on(loaded, passages, replace(protocol, batch_size=2))
-    assert written != go_on(loaded, passages, replace(protocol, seed=1))
+    assert written == continue_passages(loaded, passages, replace(protocol, batch_size=2))
+    assert written != continue_passages(loaded, passages, replace(protocol, seed=1))
     unknown = [replace(passages[0], prefix="zz")]
-    assert len(go_on(loaded, unknown, protocol)[0]) == len(passages[0].rest)
+    assert len(continue_passages(loaded, unknown, protocol)[0]) == len(passages[0].rest)
 
 
 # ---- compare ----

@@ -236,7 +236,7 @@ class TypedOption:
             raise typer.BadParameter(str(error), ctx=ctx, param=param) from None
 
 
-def read_here(parameters: Iterable[Any]) -> None:
+def parse_without_pydantic(parameters: Iterable[Any]) -> None:
     """Make a command's parameters use `TypedOption` instead of pydantic where possible.
 
     Releases of Typer that know no pydantic have nothing to replace.

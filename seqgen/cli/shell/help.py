@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 from typer.core import TyperCommand, TyperGroup
 
 from seqgen import __version__, hooks
-from seqgen.cli.shell.flags import fill_in_numbers, read_here
+from seqgen.cli.shell.flags import fill_in_numbers, parse_without_pydantic
 from seqgen.cli.shell.output import is_terminal, standard_output
 from seqgen.errors import UsageError
 from seqgen.settings import PANELS, Panel, parse_toml
@@ -65,8 +65,8 @@ class _Help:
     """Mixin for Click commands that replaces Typer's help pages and argument parsing."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the command-line arguments without pydantic; see `read_here`."""
-        read_here(self.get_params(ctx))
+        """Parse the command-line arguments without pydantic; see `parse_without_pydantic`."""
+        parse_without_pydantic(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
     _short: Any = None

@@ -33,9 +33,9 @@ def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
     row = registry.architecture(name)
     stored = row.defaults()
     groups = {
-        "model": stored.get("settings") or described(row.load_config()),
-        "training": described(TrainingConfig),
-        "data": described(DataConfig),
+        "model": stored.get("settings") or describe_settings(row.load_config()),
+        "training": describe_settings(TrainingConfig),
+        "data": describe_settings(DataConfig),
     }
     chosen = None if only is None else only.replace("-", "_")
     known = [setting for group in groups.values() for setting in group]
@@ -59,7 +59,7 @@ def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
     ]
 
 
-def described(config: type[Config]) -> dict[str, dict[str, Any]]:
+def describe_settings(config: type[Config]) -> dict[str, dict[str, Any]]:
     """Describe each setting of a configuration class: doc, type and default, by name."""
     kinds = config.types()
     return {

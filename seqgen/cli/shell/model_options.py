@@ -203,14 +203,14 @@ class CommandVariant:
             UsageError: names the first option that was given and has no meaning.
         """
         meant = signature(self.put).parameters
-        for name in typed(context):
+        for name in typed_options(context):
             if name not in meant:
                 flag = name.rstrip("_").replace("_", "-")
                 raise UsageError(f"--{flag} has no meaning for {self.models}")
         self.put(**{name: context.params[name] for name in meant})
 
 
-def served(context: typer.Context, names: Sequence[str | None]) -> bool:
+def run_task_variant(context: typer.Context, names: Sequence[str | None]) -> bool:
     """Run a task's own variant of the command, if its models have one; return whether it ran.
 
     Args:
@@ -233,7 +233,7 @@ def served(context: typer.Context, names: Sequence[str | None]) -> bool:
     return bool(ways)
 
 
-def typed(context: typer.Context) -> list[str]:
+def typed_options(context: typer.Context) -> list[str]:
     """List the parameters that the user typed, in the command's order."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]

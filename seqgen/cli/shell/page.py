@@ -192,6 +192,6 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]], caption: str, lef
     )
 
 
-def beside(parts: Iterable[str]) -> str:
+def side_by_side(parts: Iterable[str]) -> str:
     """Lay out HTML parts side by side if the window is wide enough."""
     return f'<div class="beside">{"".join(f"<div>{part}</div>" for part in parts)}</div>'

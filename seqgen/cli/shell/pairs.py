@@ -195,7 +195,7 @@ def check_translates(loaded: LoadedModel, option: str | None) -> None:
         raise UsageError(f"{option} is for translators; {name} reads {loaded.conditioning.noun}")
 
 
-def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> ScoredInput:
+def held_out_input(models: Sequence[LoadedModel], quiet: bool) -> ScoredInput:
     """Open the held-out text, or held-out pairs, that the models have in common.
 
     Raises:
@@ -309,7 +309,7 @@ def score_rows(evaluations: Sequence[Evaluation]) -> Iterator[list[str]]:
         ]
 
 
-def say_cut(model: str, cut: int, pairs: int, most: int, out: Output) -> None:
+def report_truncated(model: str, cut: int, pairs: int, most: int, out: Output) -> None:
     """Report how many translations were cut off at the maximum length."""
     if cut:
         of = f"{count(cut)} of {plural(pairs, 'translation')}"

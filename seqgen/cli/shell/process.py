@@ -37,7 +37,7 @@ def prepare(work: str) -> None:
     if work in ("tokens", "steps"):
         keep_freed_memory(True)
     if work:
-        end_in_a_line()
+        exit_on_truncated_file()
 
 
 def keep_freed_memory(keep: bool) -> None:
@@ -58,7 +58,7 @@ def keep_freed_memory(keep: bool) -> None:
         mallopt(M_TRIM_THRESHOLD, kept)
 
 
-def end_in_a_line() -> None:
+def exit_on_truncated_file() -> None:
     """Exit with a one-line error if a memory-mapped file is truncated (SIGBUS).
 
     It does so by a signal, which Python cannot handle: only the compiled library can.

@@ -92,7 +92,7 @@ class AttentionView:
         if look is None or look.attention is None:
             return
         weights = self.options.heads.mean(look.attention)
-        title = f"{title}: {whose(self.options, look.attention.shape)}"
+        title = f"{title}: {describe_heads(self.options, look.attention.shape)}"
         if self.plot is not None:
             from seqgen.cli.shell.pictures import draw_heat_map
 
@@ -109,7 +109,7 @@ class AttentionView:
         return check_picture(path, self.inputs)
 
 
-def whose(options: LookOptions, shape: Sequence[int]) -> str:
+def describe_heads(options: LookOptions, shape: Sequence[int]) -> str:
     """Describe which layers and heads of attention (layers, heads, T, L) are shown."""
     heads, (layers, each) = options.heads, shape[:2]
     layer = f"mean of {layers} layers" if layers > 1 else "attention"

@@ -64,7 +64,7 @@ def lists_filters(options: type[WritingOptions]) -> Callable[[C], C]:
     return listed
 
 
-def drawn(options: W, picture: Picture) -> W:
+def with_drawn_seed(options: W, picture: Picture) -> W:
     """Draw a seed if none is given, and turn attention on if a picture is requested."""
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     return replace(options, of_source=picture.of(options.of_source), seed=seed)

@@ -51,7 +51,7 @@ THREADS = "OMP_NUM_THREADS"
 outdated: list[Path] = []
 
 
-def mark_of(source: Path) -> int:
+def source_checksum(source: Path) -> int:
     """Compute a checksum of the C source, which the library stores, to detect changes."""
     return zlib.crc32(source.read_bytes())
 
@@ -100,7 +100,7 @@ def compile_kernels(target: Path, level: Sequence[str], options: Sequence[str] =
         raise OSError("there is no C compiler")
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         made = Path(folder) / target.name
-        how = [*FLAGS, *level, *options, f"-DMARK={mark_of(SOURCE)}u", str(SOURCE), "-lm"]
+        how = [*FLAGS, *level, *options, f"-DMARK={source_checksum(SOURCE)}u", str(SOURCE), "-lm"]
         done = subprocess.run(
             [*command, *how, "-o", str(made)], capture_output=True, text=True, check=False
         )
@@ -126,7 +126,7 @@ def _opened(path: Path) -> ctypes.CDLL | None:
     try:
         found = ctypes.CDLL(str(path))
         found.mark.restype = ctypes.c_uint32
-        if found.mark() != mark_of(SOURCE):
+        if found.mark() != source_checksum(SOURCE):
             outdated.append(path)
             return None
         if not found.suits():

@@ -375,7 +375,7 @@ class Past(ctypes.Structure):
     kept: tuple[np.ndarray, ...]
 
 
-def past_of(
+def describe_cache(
     places: np.ndarray,
     slots: int,
     starts: Sequence[int],
@@ -468,7 +468,7 @@ def _merged(
     return axes
 
 
-def recorded(
+def record_program(
     equation: Callable[..., Sequence[Recorded]],
     shapes: Sequence[tuple[int, ...]],
     recording: Recording | None = None,

@@ -11,7 +11,7 @@ from seqgen.engines.ops import Leaf
 from seqgen.engines.parts import (
     DropoutPiece,
     Linear,
-    Made,
+    NestedPart,
     Norm,
     Numbers,
     Part,
@@ -82,7 +82,7 @@ class Recurrence(Part):
             # One filter for each unit, the oldest token first; no matrix, so of three axes.
             "filters": Numbers((config.conv_width, 1, width)),
             "shift": Numbers((width,)),
-            "unit": Made(RGLRU, width),
+            "unit": NestedPart(RGLRU, width),
             "output": Linear(width, size),
         }
 
@@ -112,8 +112,8 @@ class HawkBlock(Part):
     def pieces(self, config: HawkConfig) -> Pieces:
         sizes = config.hidden_size, config.feed_forward_size
         return {
-            "recurrence": Made(Recurrence, config),
-            "feed_forward": Made(FeedForward, *sizes, ACTIVATION, True),
+            "recurrence": NestedPart(Recurrence, config),
+            "feed_forward": NestedPart(FeedForward, *sizes, ACTIVATION, True),
             "recurrence_norm": Norm("rmsnorm", config.hidden_size, EPS),
             "feed_forward_norm": Norm("rmsnorm", config.hidden_size, EPS),
             "dropout": DropoutPiece(config.dropout),
@@ -135,7 +135,7 @@ class HawkStack(HiddenStateModel):
         size = config.hidden_size
         return {
             "embedding": Table(config.vocab_size, size),
-            "blocks": Stack([Made(HawkBlock, config)] * config.num_layers),
+            "blocks": Stack([NestedPart(HawkBlock, config)] * config.num_layers),
             "final_norm": Norm("rmsnorm", size, EPS),
             "dropout": DropoutPiece(config.dropout),
             "head": Linear(size, config.vocab_size, bias=False),

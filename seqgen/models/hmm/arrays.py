@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seqgen.engines.arrays import times
+from seqgen.engines.arrays import multiply
 from seqgen.models.arrays import ArrayModel
 from seqgen.models.hmm.settings import HMMConfig
 from seqgen.models.inference import LOGITS_AT_ONCE
@@ -85,7 +85,7 @@ class HMMArrays(ArrayModel):
             after = self._advance(after, np.log(self.emission.T[column]))
             predicted.append(after)
         kept = np.stack(predicted[-(last or len(predicted)) :], 1)  # (B, T, K)
-        probs = times(np.exp(kept).reshape(-1, kept.shape[-1]), self.emission)
+        probs = multiply(np.exp(kept).reshape(-1, kept.shape[-1]), self.emission)
         logits = np.log(probs).reshape(*kept.shape[:2], -1)
         return logits, None if state is None else HMMState(after)
 
@@ -104,5 +104,7 @@ class HMMArrays(ArrayModel):
         emitted = most > -np.inf
         filtered = np.exp(joint - np.where(emitted, most, 0))
         # All zeros for a token that no state emits: their logarithm is not used.
-        after = np.log(times(filtered, self.transition)) - np.log(filtered.sum(-1, keepdims=True))
+        after = np.log(multiply(filtered, self.transition)) - np.log(
+            filtered.sum(-1, keepdims=True)
+        )
         return np.where(emitted, after, self.log_initial)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seqgen.engines.native.recording import Program, Recorded, recorded
+from seqgen.engines.native.recording import Program, Recorded, record_program
 from seqgen.engines.ops import ArrayOps, Leaf
 from seqgen.engines.parts import Stack, fill_over_arrays
 from seqgen.engines.weights import Weights, is_buffer
@@ -118,7 +118,7 @@ class RecurrentArrays(RecurrentStack, NeuralArrays):
             return None
         sizes = [layer.equation.sizes for layer in self.layers]
         widths = self.layers[0].width, *itertools.chain(*sizes)
-        return recorded(
+        return record_program(
             lambda read, *parts: step(read, RecurrentState(by_layer(parts, sizes))),
             [(width,) for width in widths],
         )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from seqgen import ranks
-from seqgen.engines.dropout import Dropout, kept, masked, rows_are_blank, scaled_mask
+from seqgen.engines.dropout import Dropout, apply_mask, keep_mask, rows_are_blank, scaled_mask
 from seqgen.engines.fast_layers import linear
 from seqgen.engines.tensor_ops import TensorOps
 from seqgen.models.recurrent.cells.equation import (
@@ -76,13 +76,13 @@ class Noise:
             setattr(w, name, masked_map(getattr(w, name), mask))
         w.dropped = self.update or unchanged
         if self.shared is not None:
-            w.dropped = lambda g: masked(g, self.shared)
+            w.dropped = lambda g: apply_mask(g, self.shared)
         return w
 
 
 def masked_map(map_: Callable[..., Tensor], mask: Tensor) -> Callable[..., Tensor]:
     """Wrap a map W h + b as W (h * mask) + b."""
-    return lambda h, plus=None: map_(masked(h, mask), plus)
+    return lambda h, plus=None: map_(apply_mask(h, mask), plus)
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -217,7 +217,9 @@ class Cell(nn.Module):
         if not (self.training and self.equation.zones_out):
             return self.equation.expected(old, new)
         return tuple(
-            torch.where(kept(now.shape, rate, now) == 1, now, before.to(now.dtype)) if rate else now
+            torch.where(keep_mask(now.shape, rate, now) == 1, now, before.to(now.dtype))
+            if rate
+            else now
             for rate, before, now in zip(self.equation.zoneout, old, new, strict=True)
         )
 

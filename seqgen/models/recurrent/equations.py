@@ -10,7 +10,7 @@ from seqgen.engines.ops import Leaf, Ops
 from seqgen.engines.parts import (
     DropoutPiece,
     Linear,
-    Made,
+    NestedPart,
     Piece,
     Pieces,
     Stack,
@@ -122,7 +122,7 @@ class RecurrentStack(HiddenStateModel):
                 for name, p in drops.items()
             },
             "head": Linear(size, config.vocab_size, init=glorot),
-            "pointer": Made(Pointer, size, config.pointer) if config.pointer else None,
+            "pointer": NestedPart(Pointer, size, config.pointer) if config.pointer else None,
         }
 
     def start(self, batch: int, stride: int | None = None) -> RecurrentState:

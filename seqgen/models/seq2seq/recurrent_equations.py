@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from seqgen.engines.ops import Leaf, padded
-from seqgen.engines.parts import DropoutPiece, Linear, Made, Piece, Pieces, Table, glorot
+from seqgen.engines.parts import DropoutPiece, Linear, NestedPart, Piece, Pieces, Table, glorot
 from seqgen.errors import UsageError
 from seqgen.models.recurrent.cells.equation import Parts
 from seqgen.models.recurrent.settings import RecurrentConfig, recurrent_cell
@@ -101,17 +101,17 @@ class RecurrentFromSource(FromSource):
     def pieces(self, config: Seq2SeqConfig) -> Pieces:
         layout, inputs = Layout(config), config.source_inputs(config.input_size)
         self.feature_size = layout.feature_size
-        encoder = Made(SourceVectors, inputs, layout.begins)
+        encoder = NestedPart(SourceVectors, inputs, layout.begins)
         if layout.encoder:
-            encoder = Made(SourceLayers, inputs, layout.encoder, layout.directions)
+            encoder = NestedPart(SourceLayers, inputs, layout.encoder, layout.directions)
         return {
             "embedding": Table(config.vocab_size, config.input_size),
             "head": Linear(self.feature_size, config.vocab_size, init=glorot),
-            "decoder": Made(TargetLayers, layout.decoder),
+            "decoder": NestedPart(TargetLayers, layout.decoder),
             "encoder": encoder,
-            "bridge": Made(Bridge, layout.bridge) if layout.bridge else None,
+            "bridge": NestedPart(Bridge, layout.bridge) if layout.bridge else None,
             "alignment": score_of(layout),
-            "fertility": Made(Fertility, layout.source_size) if config.coverage else None,
+            "fertility": NestedPart(Fertility, layout.source_size) if config.coverage else None,
             "output_dropout": DropoutPiece(config.dropout, config.dropout_shares),
             "combine": layout.combined and Linear(*layout.combined, bias=False),
         }
@@ -320,4 +320,4 @@ def score_of(layout: Layout) -> Piece | None:
         f"attention=dot compares vectors of one width, not of {widths[0]} and {widths[1]}; "
         "use attention=general",
     )
-    return Made(SCORES[config.attention], *widths, config.scaled, config.coverage)
+    return NestedPart(SCORES[config.attention], *widths, config.scaled, config.coverage)

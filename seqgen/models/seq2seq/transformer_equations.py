@@ -11,7 +11,7 @@ import numpy as np
 
 from seqgen.engines.arrays import attend_to_all
 from seqgen.engines.ops import Leaf
-from seqgen.engines.parts import Linear, Made, Part, Piece, Pieces
+from seqgen.engines.parts import Linear, NestedPart, Part, Piece, Pieces
 from seqgen.errors import SeqgenError
 from seqgen.models.seq2seq.from_source import FromSource, require_memory
 from seqgen.models.seq2seq.memory import Memory
@@ -125,7 +125,10 @@ class DecoderBlock(Block):
     called_whole = False  # the memory is made with its maps before it is called
 
     def pieces(self, config: TransformerConfig, index: int) -> Pieces:
-        reading = {"cross": Made(SourceAttention, config, index), "cross_norm": norm_of(config)}
+        reading = {
+            "cross": NestedPart(SourceAttention, config, index),
+            "cross_norm": norm_of(config),
+        }
         return super().pieces(config, index) | reading
 
 
@@ -138,7 +141,7 @@ class ContextFromSource(AnchoredContext, FromSource):
     @staticmethod
     def encoder_of(config: Seq2SeqTransformerConfig) -> Piece:
         """Return the encoder as a piece of the model."""
-        return Made(SourceBlocks, config, config.source_inputs(config.embedding_width))
+        return NestedPart(SourceBlocks, config, config.source_inputs(config.embedding_width))
 
     encoder: SourceBlocks
     blocks: Iterable[Any]

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seqgen.engines.arrays import attend_each, attend_to_past
-from seqgen.engines.native.recording import Past, Program, Recorded, Recording, past_of, recorded
+from seqgen.engines.native.recording import (
+    Past,
+    Program,
+    Recorded,
+    Recording,
+    describe_cache,
+    record_program,
+)
 from seqgen.engines.ops import ArrayOps, Ops
 from seqgen.engines.weights import Weights
 from seqgen.models.arrays import NeuralArrays
@@ -126,7 +133,7 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
         def step(x: Recorded, rotation: Recorded | None = None) -> list[Recorded]:
             return [super(TransformerArrays, self).stacked(x, rotation, recording)]
 
-        return recorded(step, shapes, recording)
+        return record_program(step, shapes, recording)
 
     def _past_of(
         self, state: KVCache, rows: Sequence[int], starts: Sequence[int], ends: Sequence[int]
@@ -154,7 +161,9 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
         sources = memory and ((*memory.keys, *memory.values), memory.owners, memory.lengths)
         one_each = rows == range(len(state.starts))
         origins = state.origins if one_each else None
-        return past_of(places, slots, starts, ends, None if one_each else rows, origins, sources)
+        return describe_cache(
+            places, slots, starts, ends, None if one_each else rows, origins, sources
+        )
 
     def attend_within(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
         places = np.arange(q.shape[2])

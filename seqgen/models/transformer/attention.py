@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from seqgen.engines.dropout import drawn, draws_for_some_rows
+from seqgen.engines.dropout import draw_for_rows, draws_for_some_rows
 from seqgen.models.transformer.equations import full_weights, seen_from
 
 # A longer window's (T, T) matrices would take more memory than the products are worth.
@@ -84,7 +84,7 @@ def _dropping(weights: Tensor, v: Tensor, p: float) -> Tensor:
     def draw(shape: Sequence[int], generator: torch.Generator | None) -> Tensor:
         return weights.new_empty(shape).bernoulli_(1 - p, generator=generator)
 
-    return (weights * drawn(draw, weights.shape).div_(1 - p)).to(v.dtype) @ v
+    return (weights * draw_for_rows(draw, weights.shape).div_(1 - p)).to(v.dtype) @ v
 
 
 def _keeps_weights(q: Tensor, k: Tensor) -> bool:

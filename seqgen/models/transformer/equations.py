@@ -16,7 +16,7 @@ from seqgen.engines.ops import Leaf, Ops, ops_of
 from seqgen.engines.parts import (
     DropoutPiece,
     Linear,
-    Made,
+    NestedPart,
     Norm,
     Numbers,
     Part,
@@ -184,8 +184,8 @@ class Block(Part):
         self.pre = config.norm_position == "pre"
         sizes = config.hidden_size, config.feed_forward_size
         return {
-            "attention": Made(Attention, config, index),
-            "feed_forward": Made(FeedForward, *sizes, config.activation, config.bias),
+            "attention": NestedPart(Attention, config, index),
+            "feed_forward": NestedPart(FeedForward, *sizes, config.activation, config.bias),
             "attention_norm": norm_of(config),
             "feed_forward_norm": norm_of(config),
             "dropout": DropoutPiece(config.dropout),
@@ -240,7 +240,7 @@ def stack_pieces(config: TransformerConfig, kind: type[Block], layers: int, wind
     return {
         "position_embedding": Table(window, config.position_width) if learned else None,
         "embedding_norm": norm_of(config) if config.embedding_norm else Piece(),
-        "blocks": Stack([Made(kind, config, i) for i in range(layers)]),
+        "blocks": Stack([NestedPart(kind, config, i) for i in range(layers)]),
         "depth": Stack([Numbers((i + 2,), lambda w: w[-1].fill_(1)) for i in range(dense)]),
         "final_norm": norm_of(config) if config.norm_position == "pre" else Piece(),
         "dropout": DropoutPiece(config.dropout),

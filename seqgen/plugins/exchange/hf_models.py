@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from seqgen.engines.memory_limit import without_content
+from seqgen.engines.memory_limit import build_on_meta
 from seqgen.engines.tensor_ops import TensorOps
 from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes, parse_json
@@ -182,7 +182,7 @@ def filled(
 
     Biases that are not among them are zeros.
     """
-    model = without_content(kind, config)
+    model = build_on_meta(kind, config)
     zeros = {n: torch.zeros(x.shape) for n, x in model.named_parameters() if n.endswith(".bias")}
     take_weights(model, {**zeros, **tensors})
     model.waves = waves_of(TensorOps, config, config.window)

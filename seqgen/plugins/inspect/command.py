@@ -48,7 +48,7 @@ class Inspected(Options, panel=Panel.TEXT):
             UsageError: the file is not there.
             SeqgenError: none is given, and the model holds out nothing.
         """
-        from seqgen.cli.shell.pairs import held_out_by
+        from seqgen.cli.shell.pairs import held_out_input
 
         if self.text is not None:
             return None
@@ -57,7 +57,7 @@ class Inspected(Options, panel=Panel.TEXT):
             file = "-"
         if file is None:
             out.announce(f"looking at the held-out text of {loaded.stored.name}")
-            return held_out_by([loaded], quiet=True)
+            return held_out_input([loaded], quiet=True)
         if file != "-" and not Path(file).exists():
             raise UsageError(f"there is no file {file!r}; for a text itself, use --text {file!r}")
         return Inputs(out.quiet).open_one(file)

@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from seqgen.cli.shell.colours import BLUE, GREEN, RED, WHITE, Scale, share_scale
-from seqgen.cli.shell.page import PageSection, beside, figure, table, visible
+from seqgen.cli.shell.page import PageSection, figure, side_by_side, table, visible
 from seqgen.plugins.inspect.predictions import TokenPrediction
 from seqgen.plugins.inspect.steps import InspectedStep, InspectedWeights, Unit, UnitValues
 
@@ -113,7 +113,7 @@ def _figure(value: float | None) -> str:
 
 def attention_section(seen: Attended) -> PageSection:
     """Return the attention of heads from a word, side by side, and the entropies."""
-    body = beside(map(_head, seen.words)) if seen.words else ""
+    body = side_by_side(map(_head, seen.words)) if seen.words else ""
     caption = "Entropy of attention in nats, a mean over positions"
     return PageSection("Attention", body + table(HEAD_COLUMNS, head_rows(seen), caption, left=2))
 

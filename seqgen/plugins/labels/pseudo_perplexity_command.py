@@ -7,7 +7,7 @@ from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Input, Inputs
 from seqgen.cli.shell.model_options import CommandVariant, ExactMachine, ModelNames
 from seqgen.cli.shell.output import Output, RecordedOutput, one_line, put, say
-from seqgen.cli.shell.pairs import held_out_by
+from seqgen.cli.shell.pairs import held_out_input
 from seqgen.cli.shell.tables import count, figure, percentage
 from seqgen.store.loaded import LoadedModel
 
@@ -27,7 +27,7 @@ def put_pseudo_perplexity(
     files = text.or_piped
     work = Work.of_files(files) if files else None
     loaded = [load_masked(name, machine.device, machine.precision, work) for name in models.names]
-    sources = Inputs(out.quiet).open(files) or [held_out_by(loaded, out.quiet)]
+    sources = Inputs(out.quiet).open(files) or [held_out_input(loaded, out.quiet)]
     records = []
     for one in loaded:
         for source in sources:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from seqgen.cli.compare import Compared, ComparedText, ComparisonTests
+from seqgen.cli.compare import ComparedModels, ComparedText, ComparisonTests
 from seqgen.cli.evaluate import MeasuredFile
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs
@@ -139,7 +139,7 @@ def most_confused(names: Sequence[str], counts: Sequence[Sequence[int]]) -> list
 class ComparedLabels(Options):
     """The models that are compared, on which examples, and how sure the differences are."""
 
-    models: tuple[str, ...] = same(Compared, "models")
+    models: tuple[str, ...] = same(ComparedModels, "models")
     data: str | None = same(ComparedText, "data")
     resamples: int = same(ComparisonTests, "resamples")
 

@@ -91,7 +91,7 @@ def _of(
     looked: SearchedTexts, model: ModelName, machine: Device, inputs: Inputs, out: Output
 ) -> tuple[KnownText, list[str], str]:
     """Return the training text of a model, the texts, and the model's held-out text."""
-    from seqgen.generation.sample import texts_of
+    from seqgen.generation.sample import sample_fixed_texts
     from seqgen.plugins.novelty.novelty import known_to
     from seqgen.store.loading import load
 
@@ -105,7 +105,7 @@ def _of(
         held_out = read_whole(
             chain.from_iterable(s.chunks() for s in inputs.open([str(path)])), "it"
         )
-    return known, texts_of(loaded) if texts is None else texts, held_out
+    return known, sample_fixed_texts(loaded) if texts is None else texts, held_out
 
 
 def _table(copies: Copies, of_others: Shares | None) -> None:

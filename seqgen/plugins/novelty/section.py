@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqgen.cli.shell.page import ReportSection, table, visible
-from seqgen.generation.sample import texts_of
+from seqgen.generation.sample import sample_fixed_texts
 from seqgen.plugins.novelty.novelty import Copied, Copies, known_to, like_lengths, novelty
 from seqgen.scoring.passages import Passages
 from seqgen.store.loaded import LoadedModel
@@ -54,7 +54,7 @@ def originality(loaded: LoadedModel, text: str) -> Originality:
     Raises:
         SeqgenError: the training text is not known, is gone, or has changed; says so.
     """
-    known, written = known_to(loaded), texts_of(loaded)
+    known, written = known_to(loaded), sample_fixed_texts(loaded)
     of_text = like_lengths(text, written) or [""]
     words = (sum(len(each.split()) for each in texts) for texts in (written, of_text))
     return Originality(novelty(known, written), novelty(known, of_text), tuple(words))

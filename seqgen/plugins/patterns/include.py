@@ -22,7 +22,7 @@ from seqgen.generation.beam_groups import (
     Expansion,
     Fates,
     RestrictedGroup,
-    extended,
+    extend_hypothesis,
 )
 from seqgen.generation.constraint import Requirement
 from seqgen.generation.continuation import end_ids
@@ -101,14 +101,16 @@ class IncludingGroup(RestrictedGroup):
                 bank = self.bank((*parent.tokens, token))
                 banks.setdefault(bank, []).append((order, candidate))
             elif finished < self.size:
-                finished += self._end(extended(parent, token, logprob), reason, ending, ends)
+                finished += self._end(
+                    extend_hypothesis(parent, token, logprob), reason, ending, ends
+                )
                 fates[order] = (parent, token, logprob, "finished")
         # Each bank gives its best, then each its second best, and so on, the fullest bank first.
         turns = zip_longest(*(banks[bank] for bank in sorted(banks)))
         kept = [given for turn in turns for given in turn if given is not None][: self.size]
         self.live = []
         for order, (_, place, token, _, logprob, _) in sorted(kept):
-            self.live.append(extended(parents[place], token, logprob))
+            self.live.append(extend_hypothesis(parents[place], token, logprob))
             fates[order] = (parents[place], token, logprob, "live")
         if len(self.live) < self.size and not expansion.complete:
             self.live = parents

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from seqgen import store
-from seqgen.cli import as_spelled_now, outputs_of, typed_values
-from seqgen.cli.shell.flags import takes_options
+from seqgen.cli import UsageProblem, command_tree_for, outputs_of, translate_former_spelling
+from seqgen.cli.shell.flags import fill_in_numbers, takes_options
 from seqgen.cli.shell.inputs import Inputs, given_or_piped
 from seqgen.cli.shell.model_options import Threads
 from seqgen.cli.shell.output import Output, put
@@ -149,7 +149,9 @@ def _made_again(records: Sequence[Record]) -> list[Record]:
     for name, kind in PARTS.items():
         if not isinstance(run.get(name), kind):
             raise SeqgenError(f"its run is damaged: {name} is {_short(run.get(name))}")
-    command, *arguments = as_spelled_now([run["command"], "--quiet", *map(str, run["arguments"])])
+    command, *arguments = translate_former_spelling(
+        [run["command"], "--quiet", *map(str, run["arguments"])]
+    )
     seed, models = run["seed"], list(run["models"])
     if command == "train":  # which draws its seed late
         seed = records[0].get("seed")
@@ -184,13 +186,34 @@ def _made_again(records: Sequence[Record]) -> list[Record]:
     return [_read(line, n) for n, line in enumerate(done.stdout.split("\n"), start=1) if line]
 
 
+def _typed_values(arguments: list[str]) -> dict[str, Any]:
+    """Parse a command's arguments into raw option values by name, without checking them.
+
+    Values are texts, not checked yet; options that are not given are left out.
+
+    Args:
+        arguments: a command without commands of its own, and what it is given.
+
+    Raises:
+        SeqgenError: there is no such option, or one has no value.
+    """
+    command = command_tree_for(arguments).commands[arguments[0]]
+    context = command.context_class(command, info_name=arguments[0])
+    try:
+        parser = command.make_parser(context)
+        given, _, _ = parser.parse_args(fill_in_numbers(arguments[1:]))
+    except UsageProblem as error:
+        raise SeqgenError(error.format_message()) from None
+    return {name: value for name, value in given.items() if value}
+
+
 def _given(arguments: list[str]) -> dict[str, Any]:
-    """Return what a command is given by its arguments; see `typed_values`.
+    """Return what a command is given by its arguments; see `_typed_values`.
 
     Raises:
         SeqgenError: it has no such option; or it would write a file, or change a stored model.
     """
-    given = typed_values(arguments)
+    given = _typed_values(arguments)
     if "resume" in given:
         raise SeqgenError("a resumed training cannot be repeated: its model has gone further since")
     writing = next((flag for name, flag in outputs_of(arguments[0]).items() if name in given), None)

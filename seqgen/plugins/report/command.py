@@ -147,7 +147,7 @@ class _Pages:
 
         None for one that is no language model, or that writes from labels.
         """
-        from seqgen.cli.shell.pairs import as_pairs, held_out_by
+        from seqgen.cli.shell.pairs import as_pairs, held_out_input
         from seqgen.plugins.report.portrait import portrait
         from seqgen.plugins.report.translated import translated
         from seqgen.store.loading import load
@@ -161,13 +161,13 @@ class _Pages:
         loaded = load(str(model.path), self.device)
         latest = None
         if loaded.conditioning.is_source and loaded.stored.holds_out:
-            held_out = held_out_by([loaded], quiet=True)
+            held_out = held_out_input([loaded], quiet=True)
             pairs = as_pairs(loaded, held_out, loaded.data.newlines)
             latest = translated(loaded, pairs)
         if not loaded.conditioning.in_pairs:
             if self.source is None and loaded.stored.validation_text is None:
                 raise SeqgenError(f"{model.name} has no held-out text: give --file FILE")
-            source = self.source or held_out_by([loaded], quiet=True)
+            source = self.source or held_out_input([loaded], quiet=True)
             latest = portrait(loaded, source.chunks(loaded.data.newlines), self.prompt)
         self._portraits[model.name] = when, latest
         return latest

@@ -8,7 +8,7 @@ from functools import partial
 from html import escape
 from typing import TypeVar
 
-from seqgen.cli.shell.page import PageSection, beside, page, table, visible
+from seqgen.cli.shell.page import PageSection, page, side_by_side, table, visible
 from seqgen.plugins.report import translations
 from seqgen.plugins.report.charts import Series, chart, search_tree, thinned
 from seqgen.plugins.report.findings import with_added
@@ -73,7 +73,7 @@ def model_page(profiles: Sequence[Profile], reload: int = 0) -> str:
     for title, body in parts.items():
         each = [_part(profile, title, body(profile), len(profiles) > 1) for profile in profiles]
         joint = _together(profiles) if title == "Training" and len(profiles) > 1 else ""
-        both = beside(each) if len(profiles) > 1 else "".join(each)
+        both = side_by_side(each) if len(profiles) > 1 else "".join(each)
         sections.append(PageSection(title, joint + both))
     names = ", ".join(profile.name for profile in profiles)
     return page(f"seqgen report: {names}", sections, reload)

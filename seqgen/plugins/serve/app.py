@@ -37,7 +37,7 @@ from seqgen.engines.ops import ops_of, without_gradients
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.processors import normalise
-from seqgen.generation.prompts import Prompt, opening
+from seqgen.generation.prompts import Prompt, open_sources
 from seqgen.generation.text_batch import Row
 from seqgen.limits import seconds_at_most
 from seqgen.models.inference import LOGITS_AT_ONCE
@@ -503,7 +503,7 @@ def score_prompts(asked: Query) -> Iterator[tuple[int, list[TokenLogprob | int]]
 
 def _scored(asked: Query, prompt: Prompt) -> Iterator[list[TokenLogprob]]:
     loaded, tokens = asked.loaded, np.array([prompt.tokens])
-    opens, handles = opening(loaded, [prompt])
+    opens, handles = open_sources(loaded, [prompt])
     state = loaded.model.start(1) if opens is None else opens(handles)
     size = max(1, min(SCORED_BETWEEN, LOGITS_AT_ONCE // loaded.model.vocab_size))
     for begin in range(0, tokens.shape[1] - 1, size):

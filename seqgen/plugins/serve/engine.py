@@ -24,7 +24,7 @@ from seqgen.engines.arrays import each_row_alone
 from seqgen.errors import SeqgenError, ran_out_of_memory
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.processors import Processor, likeliest
-from seqgen.generation.prompts import Prompt, opening
+from seqgen.generation.prompts import Prompt, open_sources
 from seqgen.generation.sample import Writer
 from seqgen.generation.text_batch import BatchText, Row, SamplingPolicy, TextBatch
 from seqgen.models.inference import InferenceModel
@@ -132,7 +132,7 @@ class Writing(Job):
     def texts(self) -> Iterator[tuple[list[BatchText], Opens | None]]:
         """Yield the texts of one prompt after the other."""
         for prompt in self.prompts:
-            opens, (handle,) = opening(self.loaded, [prompt])
+            opens, (handle,) = open_sources(self.loaded, [prompt])
             rows = [self.writer.row(prompt, sample, handle) for sample in range(self.samples)]
             yield [BatchText(row, self.writer.begin(row), self.manner) for row in rows], opens
 

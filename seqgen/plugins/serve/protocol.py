@@ -8,17 +8,18 @@ import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from seqgen.errors import SeqgenError, did_you_mean
 from seqgen.generation.backward import decoder_of
 from seqgen.generation.continuation import Continuation
-from seqgen.generation.processors import LogitBias, Processor
+from seqgen.generation.processors import Processor
 from seqgen.generation.prompts import Prompt, batches
 from seqgen.generation.sample import Writer, filters
 from seqgen.generation.text_batch import Row
+from seqgen.models.distributions import normalise
 from seqgen.plugins.serve.engine import TIME, TokenLogprob
 from seqgen.plugins.serve.settings import ServeOptions
 from seqgen.settings.generation import SampleOptions
@@ -341,6 +342,20 @@ def _prompt_of_ids(index: int, ids: list[Any], loaded: LoadedModel) -> tuple[Pro
     started = ids[:1] == (loaded.framing.start,)
     tokens = ids if started else loaded.framing.opened(ids)
     return Prompt(index, text, tokens), len(tokens) - len(ids)
+
+
+@dataclass(frozen=True)
+class LogitBias:
+    """Add constants in nats to the log-probabilities of some tokens, as server clients may ask."""
+
+    name: ClassVar[str] = "logit-bias"
+    ids: tuple[int, ...]
+    nats: tuple[float, ...]
+
+    def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
+        biased = log_probs.copy()
+        biased[:, list(self.ids)] += np.array(self.nats, log_probs.dtype)
+        return normalise(biased)
 
 
 def with_bias(

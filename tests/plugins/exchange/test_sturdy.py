@@ -19,7 +19,7 @@ from places import STORED
 import seqgen
 from seqgen import registry
 from seqgen.cli import run
-from seqgen.engines.memory_limit import SizeLimit, SizeLimitExceeded, to_train
+from seqgen.engines.memory_limit import SizeLimit, SizeLimitExceeded, build_for_training
 from seqgen.errors import SeqgenError, first_line
 
 MODELS = STORED / "models"
@@ -157,9 +157,9 @@ def test_a_model_larger_than_the_machine_is_refused(monkeypatch):
     monkeypatch.setattr("seqgen.engines.memory_limit.memory", lambda: 1 << 20)
     kind = registry.architecture("lstm")
     config, model_class = kind.load_config(), kind.load_model()
-    assert to_train(model_class, config(vocab_size=9, hidden_size=16, num_layers=1))
+    assert build_for_training(model_class, config(vocab_size=9, hidden_size=16, num_layers=1))
     with pytest.raises(SeqgenError, match="out of memory: the model has more parameters"):
-        to_train(model_class, config(vocab_size=9, hidden_size=256))
+        build_for_training(model_class, config(vocab_size=9, hidden_size=256))
 
 
 @pytest.mark.parametrize(

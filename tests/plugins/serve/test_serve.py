@@ -40,12 +40,13 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.generation import text_batch
 from seqgen.generation.backward import decoder_of
 from seqgen.generation.continuation import Continuation
-from seqgen.generation.processors import LogitBias, NoRepeatNgram
+from seqgen.generation.processors import NoRepeatNgram
 from seqgen.generation.sample import sample
 from seqgen.generation.text_batch import Row
 from seqgen.models.transformer.arrays import TransformerArrays
 from seqgen.plugins.serve.app import Inbox, Server, make_app
 from seqgen.plugins.serve.engine import Engine, Job, TextBatch, TextPiece, Writing, _Rows
+from seqgen.plugins.serve.protocol import LogitBias
 from seqgen.plugins.serve.run import Listening
 from seqgen.plugins.serve.settings import ServeOptions
 from seqgen.plugins.serve.shelf import Shelf

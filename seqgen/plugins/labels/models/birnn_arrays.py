@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from seqgen.engines.ops import Leaf, ops_of
-from seqgen.engines.parts import Made, Piece, Pieces, Table
+from seqgen.engines.parts import NestedPart, Piece, Pieces, Table
 from seqgen.models.recurrent.settings import recurrent_cell
 from seqgen.models.seq2seq.layers import SourceLayers, stacked
 from seqgen.models.seq2seq.recurrent_equations import DIRECTIONS
@@ -45,7 +45,7 @@ class BothEnds:
         layers = stacked(cell, width, len(directions), self.beside)
         self.size = sum(one.sizes[0] for one in layers[-1]) + self.beside * (len(layers) == 1)
         inputs = Piece() if read else Table(config.vocab_size, width)
-        return {"encoder": Made(SourceLayers, inputs, layers, directions)}
+        return {"encoder": NestedPart(SourceLayers, inputs, layers, directions)}
 
     def features(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, Leaf]:
         """See `SentenceEncoder.forward`."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from seqgen.engines.ops import Leaf, ops_of
-from seqgen.engines.parts import Linear, Made, Pieces, Table, fill_over_arrays
+from seqgen.engines.parts import Linear, NestedPart, Pieces, Table, fill_over_arrays
 from seqgen.engines.weights import Weights
 from seqgen.models.arrays import ArrayNetwork
 from seqgen.models.seq2seq.transformer_equations import SourceBlocks
@@ -33,7 +33,7 @@ class BlocksOverSentences:
         self.size = config.hidden_size
         width = config.embedding_width
         inputs = Linear(read, width) if read else Table(config.vocab_size, width)
-        return {"encoder": Made(SourceBlocks, config, inputs)}
+        return {"encoder": NestedPart(SourceBlocks, config, inputs)}
 
     def features(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, Leaf]:
         """See `SentenceEncoder.forward`."""
@@ -88,7 +88,7 @@ class BertOverSentences:
         """Return the encoder; see `SentenceEncoder`."""
         self.window = config.window + 1 if config.positions == "learned" else None
         self.size = config.hidden_size
-        return {"encoder": Made(BertBlocks, config)}
+        return {"encoder": NestedPart(BertBlocks, config)}
 
     def features(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, Leaf]:
         """See `SentenceEncoder.forward`."""
@@ -123,7 +123,7 @@ class MaskedModel:
     def pieces(config: BertConfig) -> Pieces:
         size, pairs = config.hidden_size, config.next_sentence
         return {
-            "encoder": Made(BertBlocks, config),
+            "encoder": NestedPart(BertBlocks, config),
             "transform": Linear(size, size),
             "transform_norm": norm_of(config),
             "head": Linear(size, config.vocab_size + SYMBOLS),

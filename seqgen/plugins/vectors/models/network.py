@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqgen.engines.dropout import drawn
+from seqgen.engines.dropout import draw_for_rows
 from seqgen.models.base import TorchModel
 from seqgen.models.network import Network
 from seqgen.plugins.vectors.models.settings import SampledWordConfig, WordConfig
@@ -125,13 +125,13 @@ class WordNetwork(TorchModel, Network):
         if config.kept_share:
             keep = self.of_counts("keep", self._keep)
             draw = functools.partial(torch.rand, device=tokens.device)
-            uniform = drawn(draw, tokens.shape)
+            uniform = draw_for_rows(draw, tokens.shape)
             kept = kept & (uniform < keep[known])
         if config.draws_contexts:
             draw = functools.partial(
                 torch.randint, 1, config.context_size + 1, device=tokens.device
             )
-            reach = drawn(draw, tokens.shape)
+            reach = draw_for_rows(draw, tokens.shape)
         return Draws(kept, reach, self.draw_noise(tuple(tokens.shape)))
 
     def _keep(self, counts: Tensor) -> Tensor:

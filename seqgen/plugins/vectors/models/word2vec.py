@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from seqgen.engines.dropout import drawn
+from seqgen.engines.dropout import draw_for_rows
 from seqgen.engines.precision import in_float64
 from seqgen.hashing import uniforms
 from seqgen.plugins.vectors.models.native import SampledCost
@@ -109,7 +109,7 @@ class Word2Vec(WordNetwork):
         cumulative = self.of_counts("noise", self._cumulative_noise)
         if self.training:
             draw = functools.partial(torch.rand, dtype=torch.float64, device=cumulative.device)
-            uniform = drawn(draw, (rows, width))
+            uniform = draw_for_rows(draw, (rows, width))
         else:  # the same for every row, and whenever it is asked for
             fixed = torch.from_numpy(uniforms(EVALUATION, np.arange(width)))
             uniform = fixed.to(cumulative.device).expand(rows, -1)
