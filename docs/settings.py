@@ -45,7 +45,7 @@ CELLS = "all cells"
 PAGE = Path(__file__).with_suffix(".md")
 HEAD = """# Settings
 
-*For anyone who looks up a setting. Read [Training](training.md) first.*
+*For anyone who looks up a setting. Read [Train](training.md) first.*
 
 <!-- Written by `python docs/settings.py`; do not edit. -->
 

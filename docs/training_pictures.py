@@ -1,0 +1,317 @@
+"""Draw the pictures of the pages about training, as SVG files in `docs/pictures/`.
+
+    python docs/training_pictures.py                # all of them, some minutes on one core
+    python docs/training_pictures.py loss tokens    # some of them
+
+Every picture is 400 wide, shows real runs with a fixed seed, and has colours for light and dark
+mode.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from seqgen.models.recurrent.settings import RecurrentConfig
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "docs" / "pictures"
+PLAY = "corpora/play.txt"
+SMALL = ("--layers", "1", "--hidden-size", "128", "--precision", "float32", "--threads", "1")
+WIDTH, HEIGHT = 400, 240
+LEFT, RIGHT, TOP, BOTTOM = 48, 385, 48, 198  # of the area of a chart
+STYLE = """
+text { font: 13px system-ui, sans-serif; fill: #1b1b1f; }
+.code { font-family: ui-monospace, monospace; white-space: pre; }
+.head { font-weight: 700; } .soft { fill: #5a5a66; font-size: 12px; }
+.card { fill: #fff; stroke: #c9c9d2; } .line { stroke: #c9c9d2; fill: none; }
+.s0 { stroke: #3f51b5; fill: #3f51b5; } .s1 { stroke: #d95f02; fill: #d95f02; }
+.s2 { stroke: #2e7d32; fill: #2e7d32; } text.s0, text.s1, text.s2 { stroke: none; }
+.t0 { fill: #dfe3f7; } .t1 { fill: #fbe3cf; }
+@media (prefers-color-scheme: dark) {
+  text { fill: #ececf1; } .soft { fill: #a9a9b6; }
+  .card { fill: #1e1e23; stroke: #4a4a55; } .line { stroke: #4a4a55; }
+  .s0 { stroke: #9fa8da; fill: #9fa8da; } .s1 { stroke: #ff8c3c; fill: #ff8c3c; }
+  .s2 { stroke: #81c784; fill: #81c784; } .t0 { fill: #303a6b; } .t1 { fill: #6b4020; }
+}
+"""
+Points = Sequence[tuple[float, float]]
+
+
+def svg(title: str, height: float, parts: Sequence[str]) -> str:
+    """Return an SVG file with a card of this height as its background."""
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" '
+        f'width="{WIDTH}" role="img">'
+    )
+    card = (
+        f'<rect class="card" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1:g}" rx="8"/>'
+    )
+    lines = [head, f"<title>{escape(title)}</title>", f"<style>{STYLE}</style>", card]
+    return "\n".join([*lines, *parts, "</svg>", ""])
+
+
+def label(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
+    """Return a line of text whose baseline is at y."""
+    where = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+    return f'<text class="{kind}" {where} xml:space="preserve">{escape(text)}</text>'
+
+
+def chart(
+    title: str,
+    lines: Mapping[str, Points],
+    x: str,
+    x_ticks: Mapping[float, str],
+    y_ticks: Sequence[float],
+    *,
+    log: bool = False,
+    dots: frozenset[str] = frozenset(),
+) -> str:
+    """Return a chart of named lines; `log` is the horizontal axis, `dots` have no line."""
+    scale: Callable[[float], float] = math.log10 if log else float
+    low, high = scale(min(x_ticks)), scale(max(x_ticks))
+
+    def at(a: float, b: float) -> tuple[float, float]:
+        across = LEFT + (scale(a) - low) / (high - low) * (RIGHT - LEFT)
+        up = BOTTOM - (b - y_ticks[0]) / (y_ticks[-1] - y_ticks[0]) * (BOTTOM - TOP)
+        return across, max(TOP, min(BOTTOM, up))
+
+    parts = [label(14, 22, title, "head")]
+    for tick in y_ticks:
+        y = at(min(x_ticks), tick)[1]
+        parts.append(f'<path class="line" d="M{LEFT} {y:.1f}H{RIGHT}"/>')
+        parts.append(label(LEFT - 6, y + 4, f"{tick:g}", "soft", "end"))
+    for place, text in x_ticks.items():
+        parts.append(label(at(place, y_ticks[0])[0], BOTTOM + 17, text, "soft", "middle"))
+    parts.append(label((LEFT + RIGHT) / 2, BOTTOM + 34, x, "soft", "middle"))
+    across = LEFT
+    for number, (name, points) in enumerate(lines.items()):
+        placed = [at(*point) for point in points]
+        if name in dots:
+            parts += [
+                f'<circle class="s{number}" cx="{a:.1f}" cy="{b:.1f}" r="3"/>' for a, b in placed
+            ]
+        else:
+            path = " ".join(f"{a:.1f},{b:.1f}" for a, b in placed)
+            parts.append(
+                f'<polyline class="s{number}" points="{path}" style="fill:none;stroke-width:2"/>'
+            )
+        parts.append(label(across, 40, name, f"s{number}"))
+        across += 7.2 * len(name) + 18
+    return svg(title, HEIGHT, parts)
+
+
+def run(home: str, *arguments: str) -> list[dict]:
+    """Run a command of seqgen with `--json` in a home and return its records."""
+    line = [sys.executable, "-m", "seqgen", *arguments, "--json", "-q"]
+    environment = {**os.environ, "SEQGEN_HOME": home, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        line, env=environment, cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [json.loads(record) for record in done.stdout.splitlines()]
+
+
+def losses(home: str, name: str) -> tuple[Points, Points]:
+    """Return the training and the validation losses of a model by step."""
+    log = (Path(home) / "models" / name / "metrics.jsonl").read_text(encoding="utf-8")
+    records = [json.loads(line) for line in log.splitlines()]
+
+    def of(key: str) -> Points:
+        return [(r["step"], r[key]) for r in records if r.get(key) is not None]
+
+    return of("train_loss"), of("val_loss")
+
+
+def loss(home: str) -> str:
+    """Return the loss curve of a run."""
+    more = ("--steps", "400", "--seed", "1", "--set", "validate_every=40", "--name", "play")
+    run(home, "train", PLAY, "--model", "lstm", *SMALL, *more)
+    train, held_out = losses(home, "play")
+    return chart(
+        "Loss of an LSTM on corpora/play.txt, nats per character",
+        {"training": train, "validation": held_out},
+        "step",
+        {0: "0", 100: "100", 200: "200", 300: "300", 400: "400"},
+        (0.5, 1, 1.5, 2, 2.5, 3),
+    )
+
+
+def sizes(home: str) -> str:
+    """Return the sizes of recurrent networks by the tokens that training processes."""
+    chosen = sorted(RecurrentConfig.sizes, key=lambda s: (s.tokens, *s.settings.values()))
+    drawn = [(1e5, 1, 128), *((s.tokens, *s.settings.values()) for s in chosen if s.tokens)]
+    parts = [label(14, 22, "Recurrent sizes by tokens of training", "head")]
+    widest, y = 3 * 512, 48
+    for tokens, layers, units in drawn:
+        width = 190 * math.sqrt(layers * units / widest)
+        parts.append(label(150, y + 4, f"{layers} x {units}", "", "end"))
+        parts.append(f'<rect class="s0" x="160" y="{y - 8}" width="{width:.0f}" height="14"/>')
+        asked = "any" if tokens == 1e5 else f"{tokens / 1e6:g} M"
+        parts.append(label(60, y + 4, asked, "soft", "end"))
+        y += 24
+    return svg("Recurrent sizes by tokens of training", y, parts)
+
+
+def rates(home: str) -> str:
+    """Return the losses of a ramp of `seqgen find-lr`."""
+    line = ("find-lr", PLAY, "--model", "lstm", *SMALL, "--steps", "150", "--seed", "1")
+    *points, last = run(home, *line)
+    smoothed = [(p["lr"], p["smoothed"]) for p in points]
+    found = [(last["suggested_lr"], 0.5), (last["suggested_lr"], 5)]
+    return chart(
+        "seqgen find-lr: loss while the rate rises",
+        {
+            "smoothed loss": smoothed,
+            "suggested rate": found,
+            "default rate": [(0.01, 0.5), (0.01, 5)],
+        },
+        "learning rate",
+        {1e-6: "1e-6", 1e-4: "1e-4", 1e-2: "0.01", 1: "1", 10: "10"},
+        (1, 2, 3, 4, 5),
+        log=True,
+    )
+
+
+def fine_tuning(home: str) -> str:
+    """Return validation losses on verse, from a model of the play and from nothing."""
+    if not (Path(home) / "models" / "play").exists():
+        loss(home)
+    every = ("--steps", "200", "--seed", "1", "--set", "validate_every=20")
+    verse = "corpora/verse.txt"
+    tuned = (*every, "--lr", "5e-3", "--threads", "1", "--precision", "float32", "--name", "tuned")
+    run(home, "train", verse, "--init-from", "play", *tuned)
+    run(home, "train", verse, "--model", "lstm", *SMALL, *every, "--name", "new")
+    return chart(
+        "Validation loss on corpora/verse.txt, nats per character",
+        {"new model": losses(home, "new")[1], "fine-tuned": losses(home, "tuned")[1]},
+        "step",
+        {0: "0", 50: "50", 100: "100", 150: "150", 200: "200"},
+        (0.5, 1, 1.5, 2, 2.5, 3),
+    )
+
+
+def tuning(home: str) -> str:
+    """Return the losses of the trials of a study."""
+    line = ("tune", PLAY, "--trials", "16", "--trial-steps", "60", "--seed", "1", "--threads", "1")
+    searched = ("--search", "lr=1e-3:1e-1:log", "--search", "dropout=0:0.5")
+    records = run(home, *line, "--layers", "1", "--hidden-size", "64", *searched, "--name", "study")
+    tried = [(r["trial"], r["val_loss"]) for r in records if r.get("trial") is not None]
+    tried = [(n, value) for n, value in sorted(tried) if value is not None]
+    best = [(n, min(v for m, v in tried if m <= n)) for n, _ in tried]
+    return chart(
+        "Validation loss of the trials of seqgen tune",
+        {"trials": tried, "best so far": best},
+        "trial (0 is the default recipe)",
+        {0: "0", 5: "5", 10: "10", 15: "15"},
+        (1.5, 2, 2.5, 3),
+        dots=frozenset({"trials"}),
+    )
+
+
+def tokens(home: str) -> str:
+    """Return a line of text in the tokens of three tokenizers."""
+    text = "I have never liked hail, ferryman."
+    parts, y = [label(14, 22, "One line in the tokens of three tokenizers", "head")], 36
+    for kind, more in (("char", ()), ("word", ()), ("bpe", ("--vocab-size", "1000"))):
+        folder = str(Path(home) / kind)
+        run(home, "tokenize", PLAY, "--train", kind, *more, "--out", folder)
+        line = ["tokenize", "-", "--tokenizer", folder, "--pieces"]
+        done = subprocess.run(
+            [sys.executable, "-m", "seqgen", *line, "--json", "-q"],
+            input=text, env={**os.environ, "SEQGEN_HOME": home, "PYTHONPATH": str(ROOT)},
+            cwd=ROOT, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        pieces = json.loads(done.stdout.splitlines()[0])["pieces"]
+        parts.append(label(14, y + 16, kind, "soft"))
+        x = 52.0
+        for number, piece in enumerate(pieces):
+            shown = piece.replace("\u2581", " ").replace("\\s", " ")
+            width = 9.8 * len(shown)
+            parts.append(
+                f'<rect class="t{number % 2}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="24"/>'
+            )
+            text_at = f'x="{x:.1f}" y="{y + 17}" textLength="{width:.1f}"'
+            parts.append(
+                f'<text class="code" {text_at} xml:space="preserve">{escape(shown)}</text>'
+            )
+            x += width
+        parts.append(label(52, y + 40, f"{len(pieces)} tokens", "soft"))
+        y += 54
+    return svg("One line in the tokens of three tokenizers", y + 4, parts)
+
+
+def processes(home: str) -> str:
+    """Return a diagram of two processes that share the rows of a batch."""
+    parts = [label(14, 22, "One step on two processes", "head")]
+    parts.append(label(16, 46, "batch: 8 rows", "soft"))
+    for row in range(8):
+        y = 54 + 18 * row + 10 * (row > 3)
+        parts.append(f'<rect class="t{row // 4}" x="16" y="{y}" width="90" height="14"/>')
+    for number in range(2):
+        y = 54 + 82 * number
+        parts.append(f'<rect class="t{number}" x="150" y="{y}" width="100" height="68" rx="6"/>')
+        parts.append(label(200, y + 22, f"process {number}", "head", "middle"))
+        parts.append(label(200, y + 40, "whole model", "soft", "middle"))
+        parts.append(label(200, y + 56, "own gradients", "soft", "middle"))
+        parts.append(f'<path class="line" d="M110 {y + 34}H146" stroke-width="2"/>')
+        parts.append(f'<path class="line" d="M254 {y + 34}L288 129" stroke-width="2"/>')
+    parts.append('<rect class="card" x="290" y="96" width="96" height="66" rx="6"/>')
+    for number, text in enumerate(("mean of the", "gradients,", "same update")):
+        parts.append(label(338, 118 + 17 * number, text, "soft", "middle"))
+    return svg("One step on two processes", 224, parts)
+
+
+def lessons(home: str) -> str:
+    """Return the bits per character of the models of `tutorials/lessons.md`, as that page says."""
+    page = (ROOT / "docs" / "tutorials" / "lessons.md").read_text(encoding="utf-8")
+    rows = [
+        (f"{order}-gram", float(re.search(rf"\| {order} \| ([\d.]+)", page)[1])) for order in (3, 6)
+    ]
+    for name, before in (
+        ("window", "half a minute it reaches "),
+        ("rnn", "The `rnn` reaches "),
+        ("lstm", "the `lstm` "),
+        ("transformer", "half a minute it reaches only "),
+        ("lstm + 6-gram", "The mixture needs "),
+    ):
+        rows.append((name, float(re.search(re.escape(before) + r"([\d.]+\d)", page)[1])))
+    parts = [label(14, 22, "Bits per character of the six lessons, fewer is better", "head")]
+    for number, (name, bits) in enumerate(rows):
+        y = 36 + 24 * number
+        kind = "s1" if "gram" in name else "s0"
+        parts.append(label(118, y + 13, name, "", "end"))
+        parts.append(f'<rect class="{kind}" x="126" y="{y}" width="{82 * bits:.0f}" height="16"/>')
+        parts.append(label(132 + 82 * bits, y + 13, f"{bits:.2f}", "soft"))
+    return svg("Bits per character of the six lessons", 216, parts)
+
+
+PICTURES = {
+    "lessons": lessons,
+    "loss": loss,
+    "sizes": sizes,
+    "learning-rate": rates,
+    "fine-tuning": fine_tuning,
+    "tuning": tuning,
+    "tokens": tokens,
+    "processes": processes,
+}
+
+
+def main(names: Sequence[str]) -> None:
+    """Draw the named pictures, or all."""
+    FOLDER.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as home:
+        for name in names or PICTURES:
+            (FOLDER / f"{name}.svg").write_text(PICTURES[name](home), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
