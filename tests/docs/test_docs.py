@@ -346,14 +346,14 @@ QUESTIONS = {
     ),
     "How do I resume a run?": (["docs/training.md#stopping-and-resuming"], "--resume"),
     "What if memory runs out?": (["#troubleshooting"], "out of memory"),
-    "How do I compare two models?": (["docs/evaluation.md", "#compare"], "seqgen compare"),
+    "How do I compare two models?": (["docs/compare.md", "#compare"], "seqgen compare"),
     "How do I write JSON?": (["docs/constrained.md", "#grammars-and-json"], "--json-schema"),
     "How do I use it from an editor?": (["docs/serve.md"], "seqgen serve"),
     "What do exit codes mean?": (["#where-to-read-on"], "help exit-codes"),
     # Five more.
     "How do I hold out a text of my own?": (["docs/text.md", "#held-out-text"], "--val"),
     "How do I use a model in llama.cpp?": (["docs/elsewhere.md", "#gguf-files"], "llama.cpp"),
-    "Does the model copy its text?": (["docs/evaluation.md", "#novelty"], "seqgen novelty"),
+    "Does the model copy its text?": (["docs/evaluate.md", "#novelty"], "seqgen novelty"),
     "How do I free disk space?": (["#troubleshooting"], "seqgen models remove"),
     "How do I cite seqgen?": (["CITATION.cff"], "title:"),
 }
