@@ -341,7 +341,7 @@ QUESTIONS = {
     ),
     "How do I train on four machines?": (["docs/distributed.md#several-machines"], "--nnodes"),
     "How do I get a GPT-2 folder in?": (
-        ["docs/elsewhere.md#gpt-2-llama-and-other-hugging-face-models"],
+        ["docs/import.md#hugging-face-folders"],
         "seqgen import",
     ),
     "How do I resume a run?": (["docs/training.md#stopping-and-resuming"], "--resume"),
@@ -352,7 +352,7 @@ QUESTIONS = {
     "What do exit codes mean?": (["#where-to-read-on"], "help exit-codes"),
     # Five more.
     "How do I hold out a text of my own?": (["docs/text.md", "#held-out-text"], "--val"),
-    "How do I use a model in llama.cpp?": (["docs/elsewhere.md", "#gguf-files"], "llama.cpp"),
+    "How do I use a model in llama.cpp?": (["docs/export.md", "#gguf-files"], "llama.cpp"),
     "Does the model copy its text?": (["docs/evaluate.md", "#novelty"], "seqgen novelty"),
     "How do I free disk space?": (["#troubleshooting"], "seqgen models remove"),
     "How do I cite seqgen?": (["CITATION.cff"], "title:"),

@@ -1,4 +1,4 @@
-"""The plugin on the page about other tools, in the programs that it is for."""
+"""The plugin on the page about exporting, in the programs that it is for."""
 
 import importlib.util
 import re
@@ -9,7 +9,7 @@ import pytest
 import seqgen
 from seqgen.cli import run
 
-PAGE = Path(__file__).parents[2] / "docs" / "elsewhere.md"
+PAGE = Path(__file__).parents[2] / "docs" / "export.md"
 
 
 def test_llm_writes_what_sample_writes(tmp_path):

@@ -5,7 +5,7 @@ transformers reads what seqgen has exported and writes it again itself, and seqg
 llama.cpp and KenLM only read, so that seqgen imports its own file; ONNX graphs do not come back.
 
 `python tests/plugins/exchange/round_trips.py TEXT PAIRS --through PROGRAM` writes a table of
-docs/elsewhere.md.
+docs/evidence/round-trips.md.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ SIZES = {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "batch_size": 8, "s
 SIZES |= {"precision": "float32", "val": "none"}
 
 
-# What llama.cpp reads in other ways; see docs/elsewhere.md.
+# What llama.cpp reads in other ways; see docs/export.md.
 UNLIKE = {"bpe": "\u2581\x10"}
 TYPES = [number_type for number_type in get_args(NumberType) if number_type != "f32"]
 LLAMA_CPP = ("qwen3", "llama", "llama, biases", "gpt2", *(f"qwen3 as {x}" for x in TYPES))

@@ -138,7 +138,7 @@ def test_logits_are_ours(case, tmp_path):
 @pytest.mark.slow
 def test_the_example_of_the_docs_writes_what_sample_does(tmp_path, capsys, monkeypatch):
     """The code under "ONNX graphs" is run as it stands, for a recurrent model and a transformer."""
-    docs = (ROOT / "docs" / "elsewhere.md").read_text()
+    docs = (ROOT / "docs" / "export.md").read_text()
     (code,) = re.findall(r"```python\n(.*?onnxruntime.*?)```", docs, re.DOTALL)
     code = code.replace("play-onnx", "own-onnx")
     for name, case in (("a", ("lstm",)), ("b", ("transformer", "num_heads=2"))):
