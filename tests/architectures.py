@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqgen import registry
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
-from seqgen.models.memory.model import Cached
+from seqgen.models.memory.model import CachedModel
 from seqgen.models.mixture.model import Mixture
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.settings import ModelConfig
@@ -248,7 +248,7 @@ class CachedCase(Case):
 
     def build(self, dtype: torch.dtype = torch.float64, seed: int = 1, **more: Any) -> Any:
         inner = Case(self.variant, "inner", self.settings).build(dtype, seed, **more)
-        return Cached(inner, CacheConfig(size=5, strength=0.4, flatness=0.7)).eval()
+        return CachedModel(inner, CacheConfig(size=5, strength=0.4, flatness=0.7)).eval()
 
     @property
     def neural(self) -> bool:

@@ -19,7 +19,7 @@ import torch
 
 from seqgen import ranks, registry
 from seqgen.engines.precision import parameter_type
-from seqgen.models.deferred_init import Unfilled
+from seqgen.models.deferred_init import DeferredModel
 from seqgen.ranks.group import together
 from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import training_batches
@@ -127,7 +127,7 @@ def trainer_of(case: Case, shard: bool, events: list[Any], stop_at: int | None) 
             model.survey(corpus.tokens, [0, 1, 2])
         return model
 
-    unfilled = Unfilled.build(make) if shard else None
+    unfilled = DeferredModel.build(make) if shard else None
     model = unfilled.shell(torch.device("cpu")) if unfilled else make()
     given = {"steps": STEPS, "precision": "float64", "seed": 4, "batch_size": 5, "lr": 0.02}
     config = TrainingConfig(**{**given, **case.training})

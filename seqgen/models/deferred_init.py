@@ -19,11 +19,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only
 
 from seqgen.models.array_steps import ArraySteps
-from seqgen.models.network import copied
+from seqgen.models.network import copy_network
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorView:
     """View of a meta tensor: storage, type, offset, shape and strides."""
 
     storage: torch.UntypedStorage
@@ -33,7 +33,7 @@ class Place:
     stride: tuple[int, ...]
 
     @classmethod
-    def of(cls, tensor: Tensor) -> Place:
+    def of(cls, tensor: Tensor) -> TensorView:
         """Describe the view of a meta tensor."""
         layout = tensor.storage_offset(), tensor.shape, tensor.stride()
         return cls(tensor.untyped_storage(), tensor.dtype, *layout)
@@ -65,7 +65,7 @@ class Operation:
     call: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    results: list[Place]
+    results: list[TensorView]
     needs: frozenset[int]
     random: Tensor | None
 
@@ -92,7 +92,7 @@ class _AsInMemory(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-class Recorder(TorchDispatchMode):
+class InitRecorder(TorchDispatchMode):
     """Torch mode that builds modules on the meta device and records their initialization.
 
     Numbers are drawn within too, into a buffer that is given up at once, so that the generator goes
@@ -106,7 +106,7 @@ class Recorder(TorchDispatchMode):
         self._writers: dict[int, list[int]] = defaultdict(list)  # of each storage, by number
         self._entered = contextlib.ExitStack()
 
-    def __enter__(self) -> Recorder:
+    def __enter__(self) -> InitRecorder:
         for mode in (torch.device("meta"), _AsInMemory()):
             self._entered.enter_context(mode)
         return super().__enter__()
@@ -151,7 +151,7 @@ class Recorder(TorchDispatchMode):
         """Materialize a meta tensor on the CPU by replaying its recorded operations."""
         if not tensor.is_meta:
             return tensor
-        place, storages = Place.of(tensor), {}
+        place, storages = TensorView.of(tensor), {}
         with torch.random.fork_rng(devices=[]):
             for number in self._needed(place.key):
                 _repeat(self._operations[number], storages)
@@ -175,10 +175,10 @@ def _repeat(operation: Operation, storages: dict[int, torch.UntypedStorage]) -> 
     if operation.random is not None:
         torch.set_rng_state(operation.random)
 
-    def real(place: Place) -> Tensor:
+    def real(place: TensorView) -> Tensor:
         return place.within(storages)
 
-    args, kwargs = _on_cpu(tree_map_only(Place, real, (operation.args, operation.kwargs)))
+    args, kwargs = _on_cpu(tree_map_only(TensorView, real, (operation.args, operation.kwargs)))
     made = operation.call(*args, **kwargs)
     results = [value for value in tree_flatten(made)[0] if isinstance(value, Tensor)]
     for place, result in zip(operation.results, results, strict=True):
@@ -195,15 +195,17 @@ def _is_in_place(func: Any) -> bool:
 
 
 def _placed(values: Any) -> Any:
-    """Replace meta tensors in a nested structure by their `Place`."""
-    return tree_map_only(Tensor, lambda x: Place.of(x) if x.device.type == "meta" else x, values)
+    """Replace meta tensors in a nested structure by their `TensorView`."""
+    return tree_map_only(
+        Tensor, lambda x: TensorView.of(x) if x.device.type == "meta" else x, values
+    )
 
 
-def _places(values: Any) -> list[Place]:
-    return [value for value in tree_flatten(values)[0] if isinstance(value, Place)]
+def _places(values: Any) -> list[TensorView]:
+    return [value for value in tree_flatten(values)[0] if isinstance(value, TensorView)]
 
 
-def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Place]:
+def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[TensorView]:
     """List the places that an operation modifies in place."""
     found = []
     for number, argument in enumerate(func._schema.arguments):
@@ -220,14 +222,14 @@ def _on_cpu(values: Any) -> Any:
 def _in_memory(values: Any) -> Any:
     """Replace places in arguments by uninitialized CPU tensors."""
 
-    def empty(place: Place) -> Tensor:
+    def empty(place: TensorView) -> Tensor:
         return torch.empty_strided(place.shape, place.stride, dtype=place.dtype, device="cpu")
 
-    return _on_cpu(tree_map_only(Place, empty, values))
+    return _on_cpu(tree_map_only(TensorView, empty, values))
 
 
 @dataclass(frozen=True)
-class Unfilled:
+class DeferredModel:
     """Model without weights in memory, and the recording of its initialization.
 
     Attributes:
@@ -236,12 +238,12 @@ class Unfilled:
     """
 
     model: nn.Module
-    recorder: Recorder
+    recorder: InitRecorder
 
     @classmethod
-    def build(cls, make: Callable[[], nn.Module]) -> Unfilled:
+    def build(cls, make: Callable[[], nn.Module]) -> DeferredModel:
         """Call a constructor on the meta device and record it."""
-        with Recorder() as recorder:
+        with InitRecorder() as recorder:
             model = make()
         return cls(model, recorder)
 
@@ -250,19 +252,19 @@ class Unfilled:
 
         `lend_memory` gives the parameters memory for a while.
         """
-        model = copied(self.model)
+        model = copy_network(self.model)
         for parameter in model.parameters():
-            take_content(parameter, _no_memory(parameter, device))
+            swap_content(parameter, _no_memory(parameter, device))
         self.fill_buffers(model, device)
         return model.eval()
 
     def fill_buffers(self, model: nn.Module, device: torch.device) -> None:
         """Materialize the buffers of a copy."""
         for buffer, recorded in zip(model.buffers(), self.model.buffers(), strict=True):
-            take_content(buffer, self.recorder.made(recorded).to(device, copy=True))
+            swap_content(buffer, self.recorder.made(recorded).to(device, copy=True))
 
 
-def take_content(tensor: Tensor, content: Tensor) -> None:
+def swap_content(tensor: Tensor, content: Tensor) -> None:
     """Swap another tensor's content into a tensor, which stays the same object."""
     if isinstance(tensor, nn.Parameter):
         content = nn.Parameter(content, requires_grad=tensor.requires_grad)

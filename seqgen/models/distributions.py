@@ -27,14 +27,14 @@ def require_numbers(log_probs: np.ndarray) -> np.ndarray:
     """Return log-probabilities (..., V); raise an error if a row contains NaN.
 
     Raises:
-        SeqgenError: a row has none, for one NaN makes all of them NaN.
+        SeqgenError: a row contains NaN; then all of it is NaN.
     """
     if np.isnan(log_probs[..., 0]).any():
         raise SeqgenError(DAMAGED)
     return log_probs
 
 
-def weighted_sum_of(logits: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
+def mix_logits(logits: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
     """Compute the log-probabilities (B, V) of a linear mixture from its parts' logits.
 
     The sum is taken in float64, so that one logarithm of the whole is enough. A probability below

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from seqgen.engines.ops import Leaf, Ops, without_gradients
-from seqgen.models.scores import Predictions, ScoreDetail, Scores, WrittenOut
+from seqgen.models.scores import FromLogits, Predictions, ScoreDetail, Scores
 
 if TYPE_CHECKING:
     from seqgen.models.state import State
@@ -186,7 +186,7 @@ class InferenceModel(Configured, ABC):
         A model that need not write out whole distributions overrides this and `most_at_once`.
         """
         logits, state = self(tokens, state)
-        return WrittenOut(logits), state
+        return FromLogits(logits), state
 
     @property
     def drawer(self) -> Drawer | None:

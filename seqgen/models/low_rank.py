@@ -25,7 +25,7 @@ from seqgen.models.network import Network, hidden_matrices
 A, B = "lora_a", "lora_b"
 
 
-class LowRank(nn.Module):
+class LowRankUpdate(nn.Module):
     """Low-rank update of a matrix W (R, C): W + (alpha / r) B A for each map stacked in it.
 
     Args:
@@ -47,15 +47,15 @@ class LowRank(nn.Module):
 
     def forward(self, weight: Tensor) -> Tensor:
         with torch.autocast(weight.device.type, enabled=False):
-            return weight + update_of(self.a, self.b, self.scale)
+            return weight + low_rank_update(self.a, self.b, self.scale)
 
 
-def update_of(a: Iterable[Tensor], b: Iterable[Tensor], scale: float) -> Tensor:
+def low_rank_update(a: Iterable[Tensor], b: Iterable[Tensor], scale: float) -> Tensor:
     """Compute a low-rank update: scale B A of each stacked map, concatenated by rows."""
     return scale * torch.cat([high @ low for low, high in zip(a, b, strict=True)])
 
 
-def adapt(network: Network, rank: int, alpha: float) -> None:
+def add_adapters(network: Network, rank: int, alpha: float) -> None:
     """Freeze a network and add an adapter to every matrix between embedding and head.
 
     A is drawn from torch's generator.
@@ -79,18 +79,18 @@ def adapt(network: Network, rank: int, alpha: float) -> None:
         raise ValueError("there are no matrices between embedding and head")
     network.requires_grad_(False)
     for module, name, parameter in places:
-        adapter = LowRank(parameter, maps[parameter], rank, alpha)
+        adapter = LowRankUpdate(parameter, maps[parameter], rank, alpha)
         parametrize.register_parametrization(module, name, adapter)
 
 
-def adapters_of(network: nn.Module) -> dict[str, LowRank]:
+def adapters_of(network: nn.Module) -> dict[str, LowRankUpdate]:
     """List the adapters of a network by the names of their matrices."""
     return {
         f"{path}.{matrix}" if path else matrix: chain[0]
         for path, module in network.named_modules()
         if parametrize.is_parametrized(module)
         for matrix, chain in module.parametrizations.items()
-        if isinstance(chain[0], LowRank)
+        if isinstance(chain[0], LowRankUpdate)
     }
 
 
@@ -104,7 +104,7 @@ def adapter_tensors(network: nn.Module) -> dict[str, Tensor]:
     }
 
 
-def merged(
+def merge_adapters(
     weights: Mapping[str, Tensor], adapters: Mapping[str, Tensor], alpha: float, rank: int
 ) -> dict[str, Tensor]:
     """Add the updates of adapters to a model's weights.
@@ -126,7 +126,7 @@ def merged(
         weight = weights.get(matrix)
         if weight is None or not _fits(weight, pair[A], pair[B]):
             raise ValueError(f"the adapter of {matrix[:80]} does not fit its matrix")
-        updated[matrix] = weight + update_of(pair[A], pair[B], alpha / rank).to(weight)
+        updated[matrix] = weight + low_rank_update(pair[A], pair[B], alpha / rank).to(weight)
     return updated
 
 

@@ -104,7 +104,7 @@ def hidden_matrices(network: Network) -> Iterator[tuple[nn.Parameter, tuple[int,
                     yield parameter, declared.get(name, (len(parameter),))
 
 
-def copied(network: AnyModule, weights: Iterable[Tensor] = ()) -> AnyModule:
+def copy_network(network: AnyModule, weights: Iterable[Tensor] = ()) -> AnyModule:
     """Copy a network and its weights, but share data about the training text.
 
     Args:

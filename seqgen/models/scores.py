@@ -77,7 +77,7 @@ class Predictions(ABC):
         return Scores(log_probs, ranks == 0, ranks)
 
 
-class WrittenOut(Predictions):
+class FromLogits(Predictions):
     """Predictions computed from complete logits (B, T, V)."""
 
     def __init__(self, logits: Leaf) -> None:

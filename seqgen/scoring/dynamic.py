@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seqgen.errors import SeqgenError
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
-from seqgen.models.scores import ScoreDetail, WrittenOut
+from seqgen.models.scores import FromLogits, ScoreDetail
 from seqgen.scoring.loop import Scored, arrays_of, prefer_ranks
 from seqgen.settings import MOST_NATS, require
 
@@ -124,7 +124,7 @@ class _Segment:
     logits: Tensor
 
     def scored(self, want: ScoreDetail) -> Scored:
-        scores = WrittenOut(self.logits.detach()).score(self.targets, want)
+        scores = FromLogits(self.logits.detach()).score(self.targets, want)
         tokens = self.targets[0].cpu().numpy()
         return Scored(np.zeros(tokens.size, dtype=np.int64), tokens, *arrays_of(scores, 0))
 

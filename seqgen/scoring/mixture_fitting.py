@@ -12,9 +12,9 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.metrics.perplexity import perplexity_of
 from seqgen.models.inference import InferenceModel
 from seqgen.models.mixture.equations import Mixed
-from seqgen.models.mixture.fitting import MatchedOrders, fit_by_order, fit_weights, mixed_log_probs
-from seqgen.models.mixture.gate import orders_of
-from seqgen.models.mixture.gate_fitting import Contexts, WholeDistributions, fit_gate
+from seqgen.models.mixture.fitting import OrderMatcher, fit_by_order, fit_weights, mix_log_probs
+from seqgen.models.mixture.gate import find_order_guide
+from seqgen.models.mixture.gate_fitting import DistributionSampler, GateData, fit_gate
 from seqgen.scoring.loop import in_order, parallel_rows, score_corpus
 from seqgen.scoring.perplexity import check_token_file, for_model
 from seqgen.settings.scoring import CacheConfig, Scoring
@@ -117,7 +117,7 @@ def _fit_weights(
     weights = rounded(weights.tolist(), columns.shape[0])
     strength = min(round(strength, DIGITS), MOST)
     shares = _join_shares(np.array(weights), strength, has)
-    nats = -float(mixed_log_probs(columns, shares).mean())
+    nats = -float(mix_log_probs(columns, shares).mean())
     cache = replace(cache, strength=strength)
     return FittedCache(weights, cache, nats, model_log_probs, len(history) - 1)
 
@@ -257,7 +257,7 @@ def fit_mixture(
     stored = loaded.stored.with_weights(_fit_parts(log_probs[:fitted])[0])
     weights = np.array(stored.weights)
     if guide is not None:
-        matched = columns(MatchedOrders(parts[guide])).astype(np.int64)
+        matched = columns(OrderMatcher(parts[guide])).astype(np.int64)
         table = (log_probs[:fitted], matched[:fitted], parts[guide].orders, stored.weights)
         rows = tuple(tuple(rounded(row, fitted)) for row in fit_by_order(*table))
         stored = replace(stored, by_order=rows)
@@ -267,7 +267,7 @@ def fit_mixture(
     mixed = replace(loaded, stored=stored, model=mixture_of(parts, stored))
     if not half:
         return mixed, None
-    scored = columns(mixed.model) if read else mixed_log_probs(log_probs, weights)
+    scored = columns(mixed.model) if read else mix_log_probs(log_probs, weights)
     return mixed, -float(scored[fitted:].mean())
 
 
@@ -289,7 +289,7 @@ def require_fit_by(by: By | None, loaded: LoadedModel) -> int | None:
             )
         return None
     loaded.conditioning.require_nothing("--by order")
-    guide, _ = orders_of(loaded.model.parts)
+    guide, _ = find_order_guide(loaded.model.parts)
     if guide is None:
         names = ", ".join(part.name for part in loaded.stored.parts)
         raise UsageError(f"--by order needs an n-gram model among the parts, not {names}")
@@ -306,7 +306,7 @@ def _fit_parts(log_probs: np.ndarray) -> tuple[list[float], int, float]:
         raise SeqgenError("there is no token to fit weights on")
     weights, history = fit_weights(log_probs)
     weights = rounded(weights, log_probs.shape[0])
-    nats = -float(mixed_log_probs(log_probs, np.array(weights)).mean())
+    nats = -float(mix_log_probs(log_probs, np.array(weights)).mean())
     return weights, len(history) - 1, nats
 
 
@@ -377,7 +377,7 @@ class Distributions:
     log_probs: np.ndarray
     matched: np.ndarray
     places: np.ndarray
-    contexts: Contexts
+    contexts: GateData
 
     def gate(self, count: int) -> tuple[tuple[float, ...], ...]:
         """Fit a gate on the first `count` contexts."""
@@ -403,13 +403,13 @@ def distributions(
     """
     mixture = joined(parts, [1.0] * len(parts))
     size = tokens.size * len(parts) * mixture.vocab_size
-    read = WholeDistributions(mixture, every=-(-size // MOST_KEPT))
+    read = DistributionSampler(mixture, every=-(-size // MOST_KEPT))
     found = columns(read)  # (N, K + 2)
     matched, numbers = found[:, -2:].T.astype(np.int64)
     places = np.flatnonzero(numbers >= 0)
     whole = np.concatenate(read.kept)[numbers[places]]
-    _, orders = orders_of(parts)
-    contexts = Contexts(whole, tokens[places].astype(np.int64), matched[places], orders)
+    _, orders = find_order_guide(parts)
+    contexts = GateData(whole, tokens[places].astype(np.int64), matched[places], orders)
     return Distributions(found[:, :-2], matched, places, contexts)
 
 
@@ -472,14 +472,14 @@ def fit_on_half(
         log_probs = np.stack(list(map(column, parts)), 1)
         if guide.orders is None:
             return fit_columns(log_probs)
-        return fit_columns(log_probs, column(MatchedOrders(guide)).astype(np.int64), guide.orders)
+        return fit_columns(log_probs, column(OrderMatcher(guide)).astype(np.int64), guide.orders)
     each = [one for part in parts for one in part.parts]
     read = distributions(each, column, corpus.tokens)
     log_probs, known = [], iter(read.log_probs.T)
     for part in parts:
         own = np.stack([next(known) for _ in part.parts], 1)
         # A mixture's own gate cannot be stored among weights: its weights count.
-        plain = mixed_log_probs(own, part.weights.ravel()) if isinstance(part, Mixed) else own[:, 0]
+        plain = mix_log_probs(own, part.weights.ravel()) if isinstance(part, Mixed) else own[:, 0]
         log_probs.append(plain)
     log_probs = np.stack(log_probs, 1)
     matched = None if guide.orders is None else read.matched
@@ -526,7 +526,7 @@ def fit_columns(
 
     def mixed(weights: list[float], table: list[list[float]]) -> np.ndarray:
         rows = np.array(table)[matched] if table else np.array(weights)
-        return mixed_log_probs(log_probs, rows)
+        return mix_log_probs(log_probs, rows)
 
     by_order = False
     if matched is not None and quarter >= LEAST_QUARTER:

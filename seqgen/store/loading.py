@@ -211,9 +211,9 @@ def mix_with_caches(
 
         return CachedArrays(model, cache, flatnesses) if isinstance(model, NeuralArrays) else None
     from seqgen.models.base import NeuralLanguageModel
-    from seqgen.models.memory.model import Cached
+    from seqgen.models.memory.model import CachedModel
 
-    return Cached(model, cache, flatnesses) if isinstance(model, NeuralLanguageModel) else None
+    return CachedModel(model, cache, flatnesses) if isinstance(model, NeuralLanguageModel) else None
 
 
 def load_over_arrays(stored: StoredModel, whole: bool = False) -> LoadedModel | None:

@@ -411,11 +411,11 @@ class StoredModel(TrainingFolder):
         model, tokenizer = self.load()
         if self.is_adapter:
             from seqgen.models.base import load_weights
-            from seqgen.models.low_rank import adapt
+            from seqgen.models.low_rank import add_adapters
             from seqgen.store.torch_models import fill
 
             model = fill(*self.shape(), self.base.weights, self.path)
-            adapt(model, self.adapter.rank, self.adapter.alpha)
+            add_adapters(model, self.adapter.rank, self.adapter.alpha)
             load_weights(model, self.own_tensors())
         return model, tokenizer
 
@@ -476,10 +476,10 @@ class StoredModel(TrainingFolder):
         """
         if not self.is_adapter:
             return self.own_tensors()
-        from seqgen.models.low_rank import merged
+        from seqgen.models.low_rank import merge_adapters
 
         base, adapter = self.base.weights(), self.adapter
-        return merged(base, self.own_tensors(), adapter.alpha, adapter.rank)
+        return merge_adapters(base, self.own_tensors(), adapter.alpha, adapter.rank)
 
     def own_tensors(self) -> dict[str, Tensor]:
         """Load the tensors of `model.safetensors`; see `weights` for errors."""

@@ -21,7 +21,7 @@ from seqgen.engines.memory_limit import build_for_training, nearest_widths, para
 from seqgen.engines.precision import parameter_type, restored_randomness
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.mixture.members import members_of, side_by_side
+from seqgen.models.mixture.members import build_members, members_of
 from seqgen.settings import MOST_WIDTH, Size, require
 from seqgen.settings.training import TrainingConfig
 from seqgen.store.cache import keep_measurement, kept_measurement
@@ -101,7 +101,7 @@ class SpeedTrial:
         """Build the untrained model."""
         shape = self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
         make = functools.partial(build_for_training, self.plan.model_class, shape)
-        model = side_by_side(make, self.training.members, self.training.seed)
+        model = build_members(make, self.training.members, self.training.seed)
         self.prepared.show(model)
         return model.to(device=self.device, dtype=parameter_type(self.training.precision))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from seqgen import registry, store
 from seqgen.engines.memory_limit import return_freed_memory
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.low_rank import adapt
+from seqgen.models.low_rank import add_adapters
 from seqgen.models.network import Network
 from seqgen.models.recurrent.settings import CELL_REGULARISERS
 from seqgen.settings import Documents, ModelConfig, conform, require
@@ -252,7 +252,7 @@ class InitialModel:
             UsageError: it has no matrices for them.
         """
         try:
-            adapt(model, training.lora, training.lora_alpha)
+            add_adapters(model, training.lora, training.lora_alpha)
         except ValueError as error:
             raise UsageError(f"lora has no meaning: in {self.stored.name} {error}") from None
 

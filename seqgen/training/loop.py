@@ -18,7 +18,7 @@ from seqgen import ranks
 from seqgen.engines.arrays import products_in_use
 from seqgen.engines.precision import restored_randomness, step_arithmetic
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.deferred_init import Unfilled, lend_memory
+from seqgen.models.deferred_init import DeferredModel, lend_memory
 from seqgen.models.mixture.members import Members, members_of
 from seqgen.models.state import State
 from seqgen.settings import MOST_NATS
@@ -70,7 +70,7 @@ class Trainer:
         config: TrainingConfig,
         hooks: Hooks,
         text_rules: TextRules | None = None,
-        unfilled: Unfilled | None = None,
+        unfilled: DeferredModel | None = None,
     ) -> None:
         whole, model = model, model if unfilled is None else unfilled.model
         self.model, self.batches, self.config, self.hooks = model, batches, config, hooks

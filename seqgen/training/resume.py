@@ -12,7 +12,7 @@ from seqgen.engines.precision import parameter_type, restored_randomness
 from seqgen.errors import UsageError
 from seqgen.interrupts import ending_as_ctrl_c
 from seqgen.models.base import LanguageModel
-from seqgen.models.deferred_init import Unfilled
+from seqgen.models.deferred_init import DeferredModel
 from seqgen.ranks.group import together
 from seqgen.settings import DataConfig, require
 from seqgen.settings.training import FINISHED, RESUMABLE, TrainingConfig
@@ -139,7 +139,7 @@ def _resume_locked(
 
 def _reload_model_and_data(
     stored: StoredModel, data: DataLocation, training: TrainingConfig, options: RunOptions
-) -> tuple[LoadedModel, Prepared, Unfilled | None]:
+) -> tuple[LoadedModel, Prepared, DeferredModel | None]:
     """Load a stored model and its data; a sharded model is built without weights."""
     place, report = options.place, options.report
     if options.shard:

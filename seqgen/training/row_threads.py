@@ -19,7 +19,7 @@ from torch import Tensor
 
 from seqgen import ranks
 from seqgen.engines.dropout import RowSlice, drawing_for
-from seqgen.models.network import Network, copied
+from seqgen.models.network import Network, copy_network
 from seqgen.models.recurrent.cell import BatchNorm
 from seqgen.models.state import State
 from seqgen.settings.regimes import READING_REGIMES
@@ -67,7 +67,7 @@ class RowThreads:
     def __init__(self, objective: Objective, config: TrainingConfig, text_rules: TextRules) -> None:
         self._count, model = config.row_threads, objective.model
         weights = list(itertools.chain(model.parameters(), model.buffers()))
-        others = (copied(model, weights) for _ in range(self._count - 1))
+        others = (copy_network(model, weights) for _ in range(self._count - 1))
         copies = (Objective(other, config, text_rules).train() for other in others)
         self._objectives = [objective, *copies]
         self._generators = [torch.Generator() for _ in self._objectives]

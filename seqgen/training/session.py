@@ -22,7 +22,7 @@ from seqgen.generation.sample import fixed_sample
 from seqgen.interrupts import interruptible
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.array_steps import ArraySteps
-from seqgen.models.deferred_init import Unfilled
+from seqgen.models.deferred_init import DeferredModel
 from seqgen.models.mixture.members import Members, members_of
 from seqgen.models.network import Network
 from seqgen.registry import load_object
@@ -169,7 +169,7 @@ class Session:
     prepared: Prepared
     training: TrainingConfig
     options: RunOptions
-    unfilled: Unfilled | None = None
+    unfilled: DeferredModel | None = None
     created: str = field(default_factory=store.now)
     origins: Mapping[str, Any] = field(default_factory=dict)
     family: str = field(default_factory=new_family)
@@ -564,7 +564,7 @@ def keep_settings(stored: StoredModel, training: TrainingConfig, **changed: Any)
     stored.write_config(config["architecture"], training=training.to_dict(), **groups)
 
 
-def build_unfilled(training: TrainingConfig, make: Callable[[int], nn.Module]) -> Unfilled:
+def build_unfilled(training: TrainingConfig, make: Callable[[int], nn.Module]) -> DeferredModel:
     """Build a model that will be sharded, without allocating its weights.
 
     Args:
@@ -572,7 +572,7 @@ def build_unfilled(training: TrainingConfig, make: Callable[[int], nn.Module]) -
         make: builds it to be divided among so many machines.
     """
     kind = parameter_type(training.precision)
-    return Unfilled.build(lambda: make(ranks.machines()).to(dtype=kind))
+    return DeferredModel.build(lambda: make(ranks.machines()).to(dtype=kind))
 
 
 def has_checkpoint_of_restart(name: str | None) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seqgen import ranks
 from seqgen.models.array_steps import ArraySteps
-from seqgen.models.deferred_init import Unfilled, lend_memory, take_content
+from seqgen.models.deferred_init import DeferredModel, lend_memory, swap_content
 from seqgen.ranks.divided import on_first, part_of, whole_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Shards:
     """
 
     def __init__(
-        self, objective: nn.Module, unfilled: Unfilled, whole: TorchModel, writes: bool
+        self, objective: nn.Module, unfilled: DeferredModel, whole: TorchModel, writes: bool
     ) -> None:
         from torch.distributed import init_device_mesh
         from torch.distributed.fsdp import fully_shard
@@ -60,7 +60,7 @@ class Shards:
         fully_shard(objective, mesh=mesh, ignored_params=set(self._others))
         self.parameters = list(self._model.parameters())
         for parameter, without_content in zip(self.parameters, recorded, strict=True):
-            take_content(parameter, torch.empty_like(parameter, device=whole.device))
+            swap_content(parameter, torch.empty_like(parameter, device=whole.device))
             part_of(unfilled.recorder.made(without_content), parameter)
 
     def begin(self) -> None:

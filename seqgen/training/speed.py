@@ -13,7 +13,7 @@ from seqgen import ranks
 from seqgen.engines.precision import Precision, restored_randomness
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.network import copied
+from seqgen.models.network import copy_network
 from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import Batches, FirstTokens
 from seqgen.training.loop import Trainer
@@ -138,7 +138,7 @@ def bf16_speedup(model: NeuralLanguageModel, batches: Batches, training: Trainin
 
     That is where it diverges, or where the first steps reach a higher loss than in float32.
     """
-    untrained = copied(model)
+    untrained = copy_network(model)
     ways = [replace(training, precision=kind, compile=False) for kind in ("bf16", "float32")]
     try:
         batches = with_short_steps(model, batches, ways)
@@ -161,14 +161,14 @@ def _loss_gap(model: NeuralLanguageModel, batches: Batches, training: TrainingCo
     timed = _timed(replace(training, precision="float32"), CURVE_SECONDS)
     with restored_randomness(model.device):
         try:
-            steps = _trainer(copied(model), batches, timed).train().step
+            steps = _trainer(copy_network(model), batches, timed).train().step
         except SeqgenError:
             return 0.0
     same = _of_steps(timed, ranks.broadcast(steps))
     losses = {}
     for precision in ("float32", "bf16"):
         with restored_randomness(model.device):
-            trained = copied(model)
+            trained = copy_network(model)
             losses[precision] = sum(_losses(trained, batches, replace(same, precision=precision)))
     return ranks.broadcast(losses["bf16"] / losses["float32"] - 1)
 

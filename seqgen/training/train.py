@@ -16,8 +16,8 @@ from seqgen.engines.memory_limit import build_for_training
 from seqgen.engines.precision import parameter_type, restored_randomness
 from seqgen.interrupts import ending_as_ctrl_c
 from seqgen.models.base import LanguageModel
-from seqgen.models.deferred_init import Unfilled
-from seqgen.models.mixture.members import side_by_side
+from seqgen.models.deferred_init import DeferredModel
+from seqgen.models.mixture.members import build_members
 from seqgen.presets import Preset
 from seqgen.ranks.group import together
 from seqgen.settings import require
@@ -293,7 +293,7 @@ def _make_new_model(
     destination: Destination,
     options: RunOptions,
     held: contextlib.ExitStack,
-    unfilled: Unfilled | None = None,
+    unfilled: DeferredModel | None = None,
 ) -> LoadedModel:
     """Make a new model and its locked folder.
 
@@ -352,7 +352,7 @@ class ReadyRun:
             model.spell(prepared.spellings(), prepared.spelled)
             return model
 
-        model = side_by_side(make, training.members, training.seed)
+        model = build_members(make, training.members, training.seed)
         prepared.show(model)
         if plan.origin is not None:
             plan.origin.begin(model, prepared)

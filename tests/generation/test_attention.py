@@ -28,7 +28,7 @@ from seqgen.generation.from_source import (
     written_pieces,
 )
 from seqgen.generation.prompts import read_prompt
-from seqgen.models.seq2seq.from_source import windows
+from seqgen.models.seq2seq.from_source import split_windows
 from seqgen.settings.generation import ChosenHeads, SourceOptions
 from seqgen.store.loading import load
 from seqgen.text.tokenizers.byte import ByteTokenizer
@@ -138,7 +138,7 @@ def test_a_text_past_the_window_is_read_as_it_was_written(tsv, capsys):
 def test_windows_are_those_of_scoring(length, window):
     found = [0] * length
     last = 0
-    for begin, past, end in windows(length, window):
+    for begin, past, end in split_windows(length, window):
         assert begin + past == last and (window is None or end - begin <= window)
         found[begin + past : end] = [begin] * (end - begin - past)
         last = end

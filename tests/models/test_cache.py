@@ -15,8 +15,8 @@ from helpers_cli import records, refusal
 import seqgen
 from seqgen.cli import run
 from seqgen.errors import UsageError
-from seqgen.models.memory.model import Cached
-from seqgen.models.memory.recent import Recent, recall, with_weights
+from seqgen.models.memory.model import CachedModel
+from seqgen.models.memory.recent import RecentPositions, add_word_weights, score_recent
 from seqgen.scoring.mixture_fitting import fit
 from seqgen.scoring.perplexity import perplexity
 from seqgen.settings.scoring import CacheConfig
@@ -54,7 +54,7 @@ def cache_by_definition(model, text):
 @pytest.mark.parametrize("size", [1, 5, 100])
 def test_the_cache_is_its_equation(architecture, size):
     inner = Case(architecture, "inner", {}).loud()
-    model, text = Cached(inner, CacheConfig(size, 0.4, 0.7)).eval(), ids(90).tolist()
+    model, text = CachedModel(inner, CacheConfig(size, 0.4, 0.7)).eval(), ids(90).tolist()
     wanted = torch.from_numpy(cache_by_definition(model, text))
     tokens = torch.tensor([text])
     whole, _ = model(tokens, model.start(1))
@@ -73,7 +73,7 @@ def test_the_cache_is_its_equation(architecture, size):
 
 @torch.no_grad()
 def test_a_cached_transformer_steps_selects_joins_and_copies_past_its_window():
-    model = Cached(Case("transformer", "inner", {}).loud(), CacheConfig(30, 0.4, 0.7)).eval()
+    model = CachedModel(Case("transformer", "inner", {}).loud(), CacheConfig(30, 0.4, 0.7)).eval()
     pasts = [ids(19, seed=1).tolist(), ids(3, seed=2).tolist()]
     states = [model(torch.tensor([past]), model.start(1))[1] for past in pasts]
     joined = type(states[0]).cat([state.copy() for state in states]).select([1, 0, 1])
@@ -90,7 +90,7 @@ def test_a_cached_transformer_steps_selects_joins_and_copies_past_its_window():
 @torch.no_grad()
 def test_a_cache_without_strength_says_what_the_model_says():
     inner, tokens = Case("lstm", "inner", {}).loud(), ids(2, 9)
-    model = Cached(inner, CacheConfig(5, strength=0.0)).eval()
+    model = CachedModel(inner, CacheConfig(5, strength=0.0)).eval()
     torch.testing.assert_close(model(tokens)[0], inner(tokens)[0].log_softmax(-1))
     scores, _ = model.score(tokens, tokens, model.start(2))
     wanted, _ = inner.score(tokens, tokens, inner.start(2))
@@ -112,7 +112,7 @@ def test_weights_of_one_word_add_up():
     log_probs = torch.tensor([[0.5, 0.25, 0.25]], dtype=torch.float64).log()
     weights = torch.tensor([[0.1, 0.2, 0.3, 0.0]], dtype=torch.float64, requires_grad=True)
     words = torch.tensor([[1, 2, 1, 0]])
-    made = with_weights(log_probs, weights, words)
+    made = add_word_weights(log_probs, weights, words)
     torch.testing.assert_close(made.exp(), torch.tensor([[0.5, 0.65, 0.45]], dtype=torch.float64))
     made[0, 1].backward()
     torch.testing.assert_close(weights.grad[0, :3] * 0.65, torch.tensor([1.0, 0, 1.0]).double())
@@ -125,7 +125,7 @@ def test_a_band_of_positions_is_seen(keys, queries, reach):
     """Against one dot product at a time."""
     q, k = ids(2, queries, 3, seed=1).double(), ids(2, keys, 3, seed=2).double()
     words = torch.arange(keys).expand(2, -1)
-    found = recall(q, k, words, reach)
+    found = score_recent(q, k, words, reach)
     for row, query in itertools.product(range(2), range(queries)):
         last = keys - queries + query
         wanted = {
@@ -139,9 +139,11 @@ def test_a_band_of_positions_is_seen(keys, queries, reach):
 
 
 def test_rows_of_different_lengths_are_aligned_at_the_newest():
-    one = Recent.empty(1, torch.zeros(7, 3)).extended(torch.ones(1, 4, 3), ids(1, 4))
-    other = Recent.empty(1, torch.zeros(7, 3)).extended(torch.ones(1, 2, 3), ids(1, 2, seed=1))
-    both = Recent.cat([one, other])
+    one = RecentPositions.empty(1, torch.zeros(7, 3)).extended(torch.ones(1, 4, 3), ids(1, 4))
+    other = RecentPositions.empty(1, torch.zeros(7, 3)).extended(
+        torch.ones(1, 2, 3), ids(1, 2, seed=1)
+    )
+    both = RecentPositions.cat([one, other])
     assert both.tokens[0].tolist() == one.tokens[0].tolist()
     assert both.tokens[1].tolist() == [-1, -1, *other.tokens[0].tolist()]
     assert both.last(0).tokens.shape == (2, 0)
@@ -200,7 +202,7 @@ def test_no_pointer_is_nothing():
 
 @torch.no_grad()
 def test_a_cache_beside_a_pointer():
-    model = Cached(pointed(4).loud(), CacheConfig(5, 0.4, 0.7)).eval()
+    model = CachedModel(pointed(4).loud(), CacheConfig(5, 0.4, 0.7)).eval()
     text = ids(12).tolist()
     made, _ = model(torch.tensor([text]), model.start(1))
     np.testing.assert_allclose(made[0].exp(), cache_by_definition(model, text), rtol=0, atol=1e-12)

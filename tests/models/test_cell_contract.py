@@ -17,7 +17,7 @@ from seqgen.engines.tensor_ops import TensorOps
 from seqgen.engines.tensor_products import weights_as_arrays
 from seqgen.models.recurrent import array_layer
 from seqgen.models.recurrent.cell import Cell
-from seqgen.models.recurrent.linear_maps import over_loop, over_tensors
+from seqgen.models.recurrent.linear_maps import loop_maps, tensor_maps
 from seqgen.models.recurrent.model import RecurrentLM
 
 B, T, E, V = 3, 5, 4, 6
@@ -204,17 +204,17 @@ def test_a_map_may_be_called_twice_a_step_or_never():
             h = torch.tanh(w.hh(torch.sigmoid(w.hh(h, x_t)), 0.5 * h))
         return h.sum()
 
-    w, steps, (begun,) = over_loop(maps, {}, x, (h,))
+    w, steps, (begun,) = loop_maps(maps, {}, x, (h,))
     leaves = (weight, bias)
     got = torch.autograd.grad(run(w, steps, begun), leaves, retain_graph=True)
-    wanted = torch.autograd.grad(run(over_tensors(maps, {}), x, h), leaves)
+    wanted = torch.autograd.grad(run(tensor_maps(maps, {}), x, h), leaves)
     for gradient, gradient_wanted in zip(got, wanted, strict=True):
         torch.testing.assert_close(gradient, gradient_wanted, **EXACT)
 
 
 def test_a_loop_that_nothing_comes_back_through_is_given_back():
     weight = torch.randn(4, 4, requires_grad=True)
-    w, x, (h,) = over_loop({"hh": (weight, None)}, {}, torch.randn(3, 2, 4), (torch.zeros(2, 4),))
+    w, x, (h,) = loop_maps({"hh": (weight, None)}, {}, torch.randn(3, 2, 4), (torch.zeros(2, 4),))
     y, seen = w.hh(h, x[0]), weakref.ref(w.hh)
     del w, x, h, y
     assert seen() is None

@@ -8,7 +8,7 @@ from architectures import CASES, PAIRS, STANDING, Case, over
 from torch import nn
 
 from seqgen import registry
-from seqgen.models.deferred_init import Recorder, Unfilled, lend_memory
+from seqgen.models.deferred_init import DeferredModel, InitRecorder, lend_memory
 
 BUILT = [
     case
@@ -29,7 +29,7 @@ def test_every_tensor_is_made_as_in_memory(case):
     wanted = kind(config).double()
     after = torch.get_rng_state()
     torch.manual_seed(3)
-    unfilled = Unfilled.build(lambda: kind(config).double())
+    unfilled = DeferredModel.build(lambda: kind(config).double())
     assert torch.equal(torch.get_rng_state(), after)
     assert all(parameter.is_meta for parameter in unfilled.model.parameters())
     without_content = named(unfilled.model)
@@ -47,7 +47,7 @@ def test_a_tensor_is_made_from_what_it_depends_on_alone():
     nn.init.orthogonal_(second)
     second[1] *= first
     torch.manual_seed(1)
-    with Recorder() as recorder:
+    with InitRecorder() as recorder:
         a, b = torch.randn(40), torch.empty(3, 40)
         nn.init.orthogonal_(b)
         b[1] *= a
@@ -56,7 +56,7 @@ def test_a_tensor_is_made_from_what_it_depends_on_alone():
 
 
 def test_a_shell_has_memory_only_when_it_is_lent():
-    unfilled = Unfilled.build(lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)))
+    unfilled = DeferredModel.build(lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)))
     shell = unfilled.shell(torch.device("cpu"))
     parameters = list(shell.parameters())
     assert [p.shape for p in parameters] == [p.shape for p in unfilled.model.parameters()]

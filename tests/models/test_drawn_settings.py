@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import load_weights, weights_of
-from seqgen.models.memory.model import Cached
+from seqgen.models.memory.model import CachedModel
 from seqgen.models.transformer.attention_figures import attention_figures, attention_weights
 from seqgen.models.transformer.model import Transformer
 from seqgen.settings.scoring import CacheConfig
@@ -50,7 +50,7 @@ def test_pieces_steps_scores_and_caches_agree(architecture, data):
     scores, _ = model.score(text[:, :-1], text[:, 1:], model.start(2), "ranks")
     wanted = whole[:, :-1].log_softmax(-1).gather(-1, text[:, 1:, None])[..., 0]
     torch.testing.assert_close(scores.log_probs, wanted, **EXACT)
-    cached = Cached(model, CacheConfig(size=3, strength=0.3, flatness=0.5))
+    cached = CachedModel(model, CacheConfig(size=3, strength=0.3, flatness=0.5))
     at_once, _ = cached(text, cached.start(2))
     first, state = cached(text[:, :4], cached.start(2))
     torch.testing.assert_close(

@@ -16,7 +16,7 @@ from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import load_weights, weights_of
-from seqgen.models.low_rank import adapt, adapter_tensors, merged
+from seqgen.models.low_rank import adapter_tensors, add_adapters, merge_adapters
 from seqgen.models.network import hidden_matrices
 from seqgen.settings.training import TrainingConfig
 from seqgen.store.loading import load
@@ -48,12 +48,12 @@ def test_adapters_begin_with_the_base_and_merge_into_it(case):
     count = model.parameter_count()
     if not list(hidden_matrices(model)):
         with pytest.raises(ValueError, match="there are no matrices between embedding and head"):
-            adapt(model, rank=2, alpha=3.0)
+            add_adapters(model, rank=2, alpha=3.0)
         assert all(p.requires_grad for p in model.parameters())
         return
     with torch.no_grad():
         before = model(tokens)[0]
-        adapt(model, rank=2, alpha=3.0)
+        add_adapters(model, rank=2, alpha=3.0)
         torch.testing.assert_close(model(tokens)[0], before, rtol=1e-12, atol=1e-12)
         for name in {name.split(".lora_")[0] for name in adapter_tensors(model)}:
             assert torch.equal(operator.attrgetter(name)(model), base[name])
@@ -61,7 +61,7 @@ def test_adapters_begin_with_the_base_and_merge_into_it(case):
         after = model(tokens)[0]
         assert not torch.allclose(after, before)
         plain = case.loud()
-        load_weights(plain, merged(base, weights_of(model), alpha=3.0, rank=2))
+        load_weights(plain, merge_adapters(base, weights_of(model), alpha=3.0, rank=2))
         torch.testing.assert_close(plain(tokens)[0], after, rtol=1e-9, atol=1e-9)
     assert model.parameter_count() == plain.parameter_count() == count
     trained = [p for p in model.parameters() if p.requires_grad]
@@ -85,7 +85,7 @@ def test_update_and_gradients_are_those_of_the_paper():
 
     network = Network()
     weight = network.map.weight.detach().numpy().copy()
-    adapt(network, rank=2, alpha=6.0)
+    add_adapters(network, rank=2, alpha=6.0)
     filled(network)
     parts = {n.split("lora_")[1]: t for n, t in adapter_tensors(network).items()}
     a, b = ([parts[f"{x}.{i}"].detach().numpy() for i in range(2)] for x in "ab")
@@ -109,7 +109,7 @@ def test_update_and_gradients_are_those_of_the_paper():
 def test_adapters_that_do_not_fit_are_refused():
     weights = {"w": torch.zeros(4, 5)}
     a, b = torch.zeros(2, 5), torch.zeros(4, 2)
-    right = merged(weights, {"w.lora_a.0": a, "w.lora_b.0": b}, 1.0, 2)
+    right = merge_adapters(weights, {"w.lora_a.0": a, "w.lora_b.0": b}, 1.0, 2)
     assert torch.equal(right["w"], weights["w"])
     for wrong in (
         {"w.lora_a.0": a},
@@ -121,7 +121,7 @@ def test_adapters_that_do_not_fit_are_refused():
         {"w.lora_a.x": a, "w.lora_b.0": b},
     ):
         with pytest.raises(ValueError, match="adapter"):
-            merged(weights, wrong, 1.0, 2)
+            merge_adapters(weights, wrong, 1.0, 2)
 
 
 @pytest.fixture

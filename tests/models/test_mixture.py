@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.distributions import weighted_sum_of
+from seqgen.models.distributions import mix_logits
 from seqgen.models.mixture.equations import weighted_sum
 from seqgen.models.mixture.fitting import fit_by_order, fit_weights
-from seqgen.models.mixture.gate_fitting import PRIOR, Contexts, fit_gate
+from seqgen.models.mixture.gate_fitting import PRIOR, GateData, fit_gate
 from seqgen.models.mixture.model import Mixture
 from seqgen.models.ngram.arrays import NGramArrays
 from seqgen.models.ngram.model import NGram
@@ -153,7 +153,7 @@ def test_a_step_is_the_weighted_sum_also_of_what_is_impossible():
     parts[1][1, 4] = -690.0  # no probability in float32
     for dtype, tolerance in ((np.float64, 1e-12), (np.float32, 1e-6)):
         logits = [part.astype(dtype) for part in parts]
-        mixed = weighted_sum_of(logits, np.array([0.2, 0.8, 0.0])[:, None, None])
+        mixed = mix_logits(logits, np.array([0.2, 0.8, 0.0])[:, None, None])
         assert mixed.dtype == dtype
         each = [np.exp(x) / np.exp(x).sum(-1, keepdims=True) for x in parts]
         np.testing.assert_allclose(np.exp(mixed), 0.2 * each[0] + 0.8 * each[1], atol=tolerance)
@@ -167,7 +167,7 @@ def test_the_least_probability_of_a_step():
         logits = np.log(np.array([[0.5, 0.5, 1.0]]))
         logits[0, 2] = nats
         even = np.array([0.5, 0.5])[:, None, None]
-        assert np.isfinite(weighted_sum_of([logits, logits], even)[0, 2]) == kept
+        assert np.isfinite(mix_logits([logits, logits], even)[0, 2]) == kept
         both = torch.from_numpy(logits)
         assert weighted_sum([both, both], [math.log(0.5)] * 2)[0, 2] == pytest.approx(nats)
 
@@ -477,7 +477,7 @@ def some_contexts(count=300, orders=2):
     each = generator.dirichlet([0.6] * V, size=(count, 2))
     matched = np.arange(count) % orders
     tokens = [generator.choice(V, p=each[n, order]) for n, order in enumerate(matched)]
-    return Contexts(np.log(each), np.array(tokens), matched, orders)
+    return GateData(np.log(each), np.array(tokens), matched, orders)
 
 
 def nats_of(contexts, table):

@@ -17,7 +17,7 @@ from seqgen.engines import fast_layers
 from seqgen.engines.arrays import Affine, Products, each_row_alone, use_products
 from seqgen.engines.tensor_products import has_packed
 from seqgen.models.recurrent import linear_maps
-from seqgen.models.recurrent.linear_maps import over_loop
+from seqgen.models.recurrent.linear_maps import loop_maps
 from seqgen.store import torch_models
 
 needs_onednn = pytest.mark.skipif(not has_packed(), reason="torch has no oneDNN here")
@@ -88,7 +88,7 @@ def test_a_map_of_a_loop_has_the_gradients_of_its_sum(bias, plus, packed, asked)
             total = total + y.sum()
         return total  # whose gradients are expanded, and lie nowhere in full
 
-    w, begun, (h,) = over_loop({"hh": (weight, b)}, {}, x, (first,))
+    w, begun, (h,) = loop_maps({"hh": (weight, b)}, {}, x, (first,))
     wanted = [weight, x, first, *([b] if bias else [])]
     got = torch.autograd.grad(looped(w.hh, begun, h), wanted)
 

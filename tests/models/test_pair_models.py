@@ -34,10 +34,10 @@ from seqgen.generation.text_batch import Row, sample
 from seqgen.models.base import load_weights, weights_of
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.seq2seq import attention as scoring
-from seqgen.models.seq2seq.attention import read
-from seqgen.models.seq2seq.layers import SourceLayers, stacked
+from seqgen.models.seq2seq.attention import attend
+from seqgen.models.seq2seq.layers import SourceLayers, stack_cells
 from seqgen.models.seq2seq.memory import Memory
-from seqgen.models.seq2seq.model import Reading, Seq2Seq, Seq2SeqConfig, Seq2SeqTransformer
+from seqgen.models.seq2seq.model import CrossAttend, Seq2Seq, Seq2SeqConfig, Seq2SeqTransformer
 from seqgen.models.seq2seq.recurrent_equations import SCORES
 from seqgen.models.seq2seq.settings import Seq2SeqTransformerConfig
 from seqgen.presets import SHARED
@@ -413,7 +413,7 @@ def test_recurrent_encoders_are_torchs_over_packed_rows(cell, directions):
         from seqgen.models.recurrent.cells.gru import GRUConfig
 
         config = GRUConfig(vocab_size=9, hidden_size=3, num_layers=2, dropout=0.0)
-    equations = stacked(config, 5, len(directions))
+    equations = stack_cells(config, 5, len(directions))
     encoder = NestedPart(SourceLayers, Piece(), equations, directions).module().double()
     both = len(directions) == 2
     theirs = {"lstm": nn.LSTM, "gru": nn.GRU}[cell](
@@ -467,7 +467,7 @@ def test_attention_is_what_its_equation_says(kind, scaled):
     if covers:
         score.of_covered.normal_(generator=random)
     memory = Memory((score.keys(encoded),), (encoded,), (), lengths, owners)
-    context, alpha = read(score, query, memory, covered)
+    context, alpha = attend(score, query, memory, covered)
     for row, source in enumerate(owners):
         for t in range(2):
             scores = []
@@ -775,5 +775,5 @@ def test_cross_attention_by_plain_dot_products_of_activated_maps():
         weights = (query[:, own] @ keys[:, own].T).softmax(-1)
         read.append(weights @ values[:, own])
     wanted = torch.cat(read, 1) @ cross.output.weight.T
-    reading = Reading(model.attend_within, memory, model.encoder.attend_to_all)
+    reading = CrossAttend(model.attend_within, memory, model.encoder.attend_to_all)
     torch.testing.assert_close(cross(x, reading)[0], wanted, rtol=1e-9, atol=1e-9)

@@ -373,7 +373,7 @@ def test_the_parts_score_a_text_once(models, monkeypatch):
         return ["the dog sat\n" * 9]
 
     monkeypatch.setattr("seqgen.scoring.mixture_fitting.token_log_probs", watched)
-    for by_order, own in ((True, ["MatchedOrders"]), (False, [])):
+    for by_order, own in ((True, ["OrderMatcher"]), (False, [])):
         scored.clear()
         read.clear()
         how = {"name": "O", "overwrite": True, "by": "order" if by_order else None}

@@ -16,7 +16,7 @@ from seqgen import store
 from seqgen.engines import arrays, tensor_products
 from seqgen.engines.arrays import Products
 from seqgen.errors import SeqgenError
-from seqgen.models.network import copied
+from seqgen.models.network import copy_network
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.settings.training import TrainingConfig
@@ -315,7 +315,7 @@ def test_first_steps_that_take_long_to_set_up_shorten_no_trial(monkeypatch):
 def test_a_copy_of_a_model_shares_the_text_that_it_was_shown():
     model, _ = untrained()
     model.shown = np.arange(5)
-    other = copied(model)
+    other = copy_network(model)
     assert other.shown is model.shown
     with torch.no_grad():
         other.head.weight.zero_()

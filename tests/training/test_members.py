@@ -15,7 +15,7 @@ from training_runs import both_ways, corpus_of, run_loop, settings_for
 from seqgen import registry, store
 from seqgen.cli import run as command
 from seqgen.errors import Interrupted
-from seqgen.models.mixture.members import Members, side_by_side
+from seqgen.models.mixture.members import Members, build_members
 from seqgen.scoring import mixture_fitting as mix
 from seqgen.scoring.mixture_fitting import token_log_probs
 from seqgen.store import StoredModel
@@ -52,7 +52,7 @@ def test_each_member_is_trained_as_if_alone(monkeypatch, name, settings):
     for number in range(3):
         torch.manual_seed(SEED + number)
         alone.append(network(name))
-    together = side_by_side(lambda: network(name), 3, SEED)
+    together = build_members(lambda: network(name), 3, SEED)
     losses = [run_loop(monkeypatch, one, corpus, **settings)[1] for one in alone]
     trainer, joint = run_loop(monkeypatch, together, corpus, **settings)
     assert isinstance(trainer.threads, members.MemberThreads)

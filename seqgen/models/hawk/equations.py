@@ -69,7 +69,7 @@ class RGLRU(Part):
         log_a = SHARPNESS * ops.log_sigmoid(ops.wide(self.decay)) * r
         scale = ops.sqrt(ops.at_least(-ops.expm1(2 * log_a), LEAST))
         by_time = (part.swapaxes(0, 1) for part in (ops.exp(log_a), scale * i * x))
-        return scanned(*by_time, h).swapaxes(0, 1)
+        return linear_recurrence(*by_time, h).swapaxes(0, 1)
 
 
 class Recurrence(Part):
@@ -159,7 +159,7 @@ class HawkStack(HiddenStateModel):
         return self.final_norm(x), HawkState(tuple(reads), tuple(hs))
 
 
-def scanned(a: Leaf, b: Leaf, h: Leaf) -> Leaf:
+def linear_recurrence(a: Leaf, b: Leaf, h: Leaf) -> Leaf:
     """Compute every h_t = a_t * h_{t-1} + b_t (T, B, D) from the initial h (B, D)."""
     if not isinstance(b, np.ndarray):
         from seqgen.models.recurrent.scan import linear_scan

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seqgen.models.arrays import ArrayModel, NeuralArrays
-from seqgen.models.memory.continuous_cache import OverCache
+from seqgen.models.memory.continuous_cache import CacheInterpolation
 from seqgen.settings.scoring import CacheConfig
 
 
-class CachedArrays(OverCache, ArrayModel):
-    """Array model interpolated with a continuous cache; see `OverCache`."""
+class CachedArrays(CacheInterpolation, ArrayModel):
+    """Array model interpolated with a continuous cache; see `CacheInterpolation`."""
 
-    __call__ = OverCache.interpolated
+    __call__ = CacheInterpolation.interpolated
 
     def __init__(
         self, inner: NeuralArrays, cache: CacheConfig, flatnesses: Sequence[float] | None = None

@@ -17,12 +17,12 @@ from seqgen.models.memory.recent import (
     FEWEST_TOGETHER,
     NOTHING,
     CacheHits,
-    Recent,
-    log_weight_of,
-    recall,
-    with_weights,
+    RecentPositions,
+    add_word_weights,
+    score_recent,
+    target_log_weight,
 )
-from seqgen.models.scores import Predictions, ScoreDetail, Scores, WrittenOut, first_best, ranks_in
+from seqgen.models.scores import FromLogits, Predictions, ScoreDetail, Scores, first_best, ranks_in
 from seqgen.models.state import State
 from seqgen.settings.scoring import CacheConfig
 
@@ -35,10 +35,10 @@ class CacheState(State):
     """State of the model and the recent positions stored in its cache."""
 
     child: State | None
-    recent: Recent
+    recent: RecentPositions
 
 
-class OverCache(InferenceModel):
+class CacheInterpolation(InferenceModel):
     """Interpolation with a cache: p(w) = (1 - lambda) p_model(w) + lambda p_cache(w).
 
     p_cache(w | x_1 .. x_t) is proportional to sum_i 1[w = x_{i+1}] exp(theta h_t . h_i) over the
@@ -75,8 +75,8 @@ class OverCache(InferenceModel):
     def start(self, batch: int, stride: int | None = None) -> CacheState:
         return CacheState(self.inner.start(batch, stride), self._empty(batch))
 
-    def _empty(self, batch: int) -> Recent:
-        return Recent.empty(batch, self.inner.like)
+    def _empty(self, batch: int) -> RecentPositions:
+        return RecentPositions.empty(batch, self.inner.like)
 
     def interpolated(
         self, tokens: Leaf, state: CacheState | None = None, last: int | None = None
@@ -101,7 +101,7 @@ class OverCache(InferenceModel):
         there = recent.tokens[:, :-1] >= 0
         words = ops_of(features).where(there, recent.tokens[:, 1:], NOTHING)
         queries = features if last is None else features[:, -last:]
-        recalled = recall(queries, recent.features[:, :-1], words, self.cache.size)
+        recalled = score_recent(queries, recent.features[:, :-1], words, self.cache.size)
         after = None if child is None else CacheState(child, recent.last(self.cache.size))
         return logits, recalled, after
 
@@ -121,10 +121,10 @@ class OverCache(InferenceModel):
         for begin in range(0, tokens.shape[1], length):
             piece, words = (x[:, begin : begin + length] for x in (tokens, targets))
             logits, recalled, state = self.read(piece, state)
-            model = WrittenOut(logits).log_probs(words)
+            model = FromLogits(logits).log_probs(words)
             empty = (recalled.scores == -math.inf).all(-1)
             each = [
-                log_weight_of(words, log_weights(recalled.scores, flatness), recalled.words)
+                target_log_weight(words, log_weights(recalled.scores, flatness), recalled.words)
                 for flatness in self.flatnesses
             ]
             each = [ops.where(empty, model, cached) for cached in each]
@@ -147,7 +147,7 @@ class CachedPredictions(Predictions):
     """
 
     def __init__(self, logits: Leaf, recalled: CacheHits, cache: CacheConfig) -> None:
-        self.ops, self.model = ops_of(logits), WrittenOut(logits)
+        self.ops, self.model = ops_of(logits), FromLogits(logits)
         self.words, self.strength = recalled.words, cache.strength
         self.log_weights = log_weights(recalled.scores, cache.flatness)  # (B, T, W)
         filled = (recalled.scores > -math.inf).any(-1)
@@ -157,7 +157,7 @@ class CachedPredictions(Predictions):
         of_model = self.model.log_probs(targets) + self.log_rest
         if not self.strength:
             return of_model
-        cached = log_weight_of(targets, self.log_weights, self.words) + math.log(self.strength)
+        cached = target_log_weight(targets, self.log_weights, self.words) + math.log(self.strength)
         return self.ops.log_of_sum(of_model, self.ops.like(cached, of_model))
 
     @cached_property
@@ -171,7 +171,7 @@ class CachedPredictions(Predictions):
             x.reshape(-1, x.shape[-1])[places] for x in (self.log_weights, self.words)
         )
         log_probs = self.model.rows(places) + self.log_rest.reshape(-1, 1)[places]
-        return with_weights(log_probs, self.strength * self.ops.exp(weights), words)
+        return add_word_weights(log_probs, self.strength * self.ops.exp(weights), words)
 
     def best(self) -> Leaf:
         return first_best(self.log_distributions)

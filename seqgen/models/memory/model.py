@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
-from seqgen.models.memory.continuous_cache import OverCache
+from seqgen.models.memory.continuous_cache import CacheInterpolation
 from seqgen.settings.scoring import CacheConfig
 
 
-class Cached(OverCache, LanguageModel):
-    """Torch language model interpolated with a continuous cache; see `OverCache`."""
+class CachedModel(CacheInterpolation, LanguageModel):
+    """Torch language model interpolated with a continuous cache; see `CacheInterpolation`."""
 
-    forward = OverCache.interpolated
+    forward = CacheInterpolation.interpolated
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ import math
 
 from seqgen.engines.ops import Leaf
 from seqgen.engines.parts import Linear, Numbers, Part, Pieces, glorot
-from seqgen.models.memory.recent import Recent, recall, with_weights
+from seqgen.models.memory.recent import RecentPositions, add_word_weights, score_recent
 
 
 class Pointer(Part):
@@ -35,7 +35,7 @@ class Pointer(Part):
         self.reach = reach
         return {"query": Linear(size, size, init=glorot), "sentinel": Numbers((size,), begin)}
 
-    def run(self, logits: Leaf, features: Leaf, recent: Recent) -> Leaf:
+    def run(self, logits: Leaf, features: Leaf, recent: RecentPositions) -> Leaf:
         """Compute the log-probabilities (B, Q, V) after the last Q positions.
 
         Args:
@@ -47,9 +47,9 @@ class Pointer(Part):
         with ops.full_precision(logits):
             features = ops.like(features[:, -logits.shape[1] :], sentinel)
             queries = ops.tanh(self.query(features))  # (B, Q, H)
-            recalled = recall(queries, recent.features, recent.tokens, self.reach)
+            recalled = score_recent(queries, recent.features, recent.tokens, self.reach)
             of_sentinel = ops.like((queries @ sentinel)[..., None], recalled.scores)
             log_weights = ops.log_softmax(ops.join(recalled.scores, of_sentinel))  # (B, Q, W + 1)
             log_probs = ops.log_softmax(logits) + log_weights[..., -1:]
             weights = ops.exp(log_weights[..., :-1])
-            return with_weights(log_probs, weights, recalled.words)
+            return add_word_weights(log_probs, weights, recalled.words)

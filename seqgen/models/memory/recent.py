@@ -20,7 +20,7 @@ FEWEST_TOGETHER = 64
 
 
 @dataclass
-class Recent(State):
+class RecentPositions(State):
     """Features and tokens of the last positions of each row, the newest last.
 
     Attributes:
@@ -32,7 +32,7 @@ class Recent(State):
     tokens: Leaf
 
     @classmethod
-    def empty(cls, batch: int, like: Leaf) -> Recent:
+    def empty(cls, batch: int, like: Leaf) -> RecentPositions:
         """Create a state without positions, with the data type and width of `like`.
 
         Args:
@@ -42,27 +42,27 @@ class Recent(State):
         ops = ops_of(like)
         return cls(ops.zeros(like, batch, 0, like.shape[-1]), ops.ints(like, [[]] * batch))
 
-    def extended(self, features: Leaf, tokens: Leaf) -> Recent:
+    def extended(self, features: Leaf, tokens: Leaf) -> RecentPositions:
         """Append the positions of features (B, T, H) and tokens (B, T)."""
         pairs = (self.features, features), (self.tokens, tokens)
-        return Recent(*(ops_of(new).along(1, old, new) for old, new in pairs))
+        return RecentPositions(*(ops_of(new).along(1, old, new) for old, new in pairs))
 
-    def last(self, count: int) -> Recent:
+    def last(self, count: int) -> RecentPositions:
         """Keep the newest `count` positions, or all if there are fewer."""
         first = max(0, self.tokens.shape[1] - count)
         # A copy, since a view would keep the whole text in memory.
         return self.map(lambda x: ops_of(x).copy(x[:, first:]))
 
     @classmethod
-    def cat(cls, states: Sequence[Recent]) -> Recent:
+    def cat(cls, states: Sequence[RecentPositions]) -> RecentPositions:
         """Join rows of different lengths, aligned at the newest position."""
         longest = max(state.tokens.shape[1] for state in states)
         return super().cat([state._aligned(longest) for state in states])
 
-    def _aligned(self, length: int) -> Recent:
+    def _aligned(self, length: int) -> RecentPositions:
         missing = length - self.tokens.shape[1]
         features = shifted(self.features, missing, 0)
-        return Recent(features, shifted(self.tokens, missing, 0, NOTHING))
+        return RecentPositions(features, shifted(self.tokens, missing, 0, NOTHING))
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class CacheHits:
     words: Leaf
 
 
-def recall(queries: Leaf, keys: Leaf, words: Leaf, reach: int) -> CacheHits:
+def score_recent(queries: Leaf, keys: Leaf, words: Leaf, reach: int) -> CacheHits:
     """Score each query (B, Q, H) against the N keys up to its own position.
 
     Neighbouring queries see nearly the same keys, so blocks of them share one matrix product, of
@@ -112,13 +112,13 @@ def recall(queries: Leaf, keys: Leaf, words: Leaf, reach: int) -> CacheHits:
     return CacheHits(*(x.reshape(batch, -1, width)[:, :count] for x in (scores, words)))
 
 
-def log_weight_of(targets: Leaf, log_weights: Leaf, words: Leaf) -> Leaf:
+def target_log_weight(targets: Leaf, log_weights: Leaf, words: Leaf) -> Leaf:
     """Compute the log of the total weight of each target among weighted words."""
     ops = ops_of(log_weights)
     return ops.log_total(ops.where(words == targets[..., None], log_weights, -math.inf))
 
 
-def with_weights(log_probs: Leaf, weights: Leaf, words: Leaf) -> Leaf:
+def add_word_weights(log_probs: Leaf, weights: Leaf, words: Leaf) -> Leaf:
     """Add each word's weight to its probability and return log-probabilities.
 
     Logarithms are taken at the W words alone, and not over the vocabulary.

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from seqgen.engines.ops import Leaf, ops_of
-from seqgen.models.distributions import normalise, weighted_sum_of
+from seqgen.models.distributions import mix_logits, normalise
 from seqgen.models.inference import LOGITS_AT_ONCE, InferenceModel
-from seqgen.models.mixture.gate import Gate, orders_of
+from seqgen.models.mixture.gate import Gate, find_order_guide
 from seqgen.models.scores import Predictions, first_best, ranks_in
 from seqgen.models.state import State
 from seqgen.settings import ModelConfig
@@ -74,7 +74,7 @@ class Mixed(InferenceModel):
             self.gate = Gate(gate, components)
             self.guide, self.normalised = self.gate.guide, False
         if by_order is not None:
-            self.guide, _ = orders_of(components)
+            self.guide, _ = find_order_guide(components)
             if self.guide is None:
                 raise ValueError("no component is an n-gram model")
             self.table = np.array(by_order, np.float64).T.copy()  # (K, N)
@@ -166,7 +166,7 @@ class Mixed(InferenceModel):
             return self.gate.logits(normalise(np.stack(logits, 1)), matched), after
         if matched is not None:
             weights = self.table[:, matched, None]  # (K, B, 1)
-        return weighted_sum_of(logits, weights), after
+        return mix_logits(logits, weights), after
 
     def matched_after(self, tokens: Leaf, state: MixtureState | None) -> Leaf | None:
         """Compute the matched n-gram order after each token (B, T); None if it is not used."""

@@ -17,7 +17,7 @@ from seqgen.models.state import State
 LEAST_TOKENS = 50
 
 
-class MatchedOrders:
+class OrderMatcher:
     """N-gram model whose `score` reports the order matched before each token."""
 
     def __init__(self, inner: InferenceModel) -> None:
@@ -35,7 +35,7 @@ class MatchedOrders:
         return Scores(matched), self.inner.predictions(tokens, state)[1]
 
 
-def mixed_log_probs(log_probs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def mix_log_probs(log_probs: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Mix the log-probabilities (N, K) of parts by weights (K,) or (N, K)."""
     with np.errstate(divide="ignore"):
         return np.logaddexp.reduce(log_probs + np.log(weights), axis=1)

@@ -38,7 +38,7 @@ class Gate:
     """
 
     def __init__(self, table: Sequence[Sequence[float]], parts: Sequence[InferenceModel]) -> None:
-        self.guide, orders = orders_of(parts)
+        self.guide, orders = find_order_guide(parts)
         table = np.array(table, np.float64)
         if table.shape != (orders + len(parts) ** 2, len(parts)):
             raise ValueError(f"its gate of {table.size} coefficients does not fit its parts")
@@ -58,18 +58,18 @@ class Gate:
         coefficients = ops.like(ops.of(self.coefficients, log_probs), log_probs)
         with ops.full_precision(log_probs):
             # A product for each row alone: those of several rows at once would round differently.
-            exponents = means_of(log_probs)[..., None, :] @ coefficients  # (..., 1, K)
+            exponents = mean_cross_log_probs(log_probs)[..., None, :] @ coefficients  # (..., 1, K)
             exponents = exponents + ops.like(constants, log_probs)[..., None, :]
             return (exponents @ log_probs)[..., 0, :]
 
 
-def orders_of(parts: Sequence[InferenceModel]) -> tuple[int | None, int]:
+def find_order_guide(parts: Sequence[InferenceModel]) -> tuple[int | None, int]:
     """Find the first part that reports matched orders; return its number and its order count."""
     guide = next((n for n, part in enumerate(parts) if part.orders is not None), None)
     return guide, 1 if guide is None else parts[guide].orders
 
 
-def means_of(log_probs: Leaf) -> Leaf:
+def mean_cross_log_probs(log_probs: Leaf) -> Leaf:
     """Compute each part's mean log-probability under each part's distribution, (..., K^2).
 
     Args:

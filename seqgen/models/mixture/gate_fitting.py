@@ -10,7 +10,7 @@ import numpy as np
 
 from seqgen.engines.ops import ArrayOps, Leaf, ops_of
 from seqgen.models.mixture.equations import Mixed, MixtureState
-from seqgen.models.mixture.gate import LEAST, means_of, orders_of
+from seqgen.models.mixture.gate import LEAST, find_order_guide, mean_cross_log_probs
 from seqgen.models.scores import ScoreDetail, Scores
 
 # Half of this times the squared distance from what is believed beforehand is added to the nats of
@@ -24,7 +24,7 @@ SUFFICIENT, SHORTEST = 1e-4, 1e-3
 AT_ONCE, DIGITS = 1 << 22, 6
 
 
-class WholeDistributions:
+class DistributionSampler:
     """Mixture whose `score` gives every part's log-probabilities and stores distributions.
 
     Args:
@@ -37,7 +37,7 @@ class WholeDistributions:
 
     def __init__(self, inner: Mixed, every: int = 1) -> None:
         self.inner, self.every, self.read = inner, every, 0
-        self.guide, _ = orders_of(inner.components)
+        self.guide, _ = find_order_guide(inner.components)
         self.kept: list[np.ndarray] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -67,7 +67,7 @@ class WholeDistributions:
         return Scores(np.concatenate([chosen, others], -1)), state
 
 
-class Contexts:
+class GateData:
     """Training data of a gate: distributions of K parts, and the token that followed.
 
     Args:
@@ -86,14 +86,14 @@ class Contexts:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def take(self, where: slice) -> Contexts:
+    def take(self, where: slice) -> GateData:
         """Slice the data."""
         some = (each[where] for each in (self.log_probs, self.tokens, self.matched))
-        return Contexts(*some, self.orders)
+        return GateData(*some, self.orders)
 
-    def of_one_order(self) -> Contexts:
+    def of_one_order(self) -> GateData:
         """Return the data with every matched order set to 0."""
-        return Contexts(self.log_probs, self.tokens, np.zeros_like(self.matched), 1)
+        return GateData(self.log_probs, self.tokens, np.zeros_like(self.matched), 1)
 
     def pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield the gate's input features and the parts' log-probabilities in chunks.
@@ -106,7 +106,7 @@ class Contexts:
             piece = slice(at, at + length)
             each = np.maximum(self.log_probs[piece].astype(np.float64), LEAST)
             chosen = np.take_along_axis(each, self.tokens[piece, None, None], -1)[..., 0]
-            features = np.concatenate([orders[self.matched[piece]], means_of(each)], 1)
+            features = np.concatenate([orders[self.matched[piece]], mean_cross_log_probs(each)], 1)
             yield features, each, chosen
 
     def nats(self, table: np.ndarray) -> float:
@@ -134,7 +134,7 @@ class Contexts:
         return first, second.reshape(table.size, table.size)
 
 
-def fit_gate(contexts: Contexts) -> list[list[float]]:
+def fit_gate(contexts: GateData) -> list[list[float]]:
     """Fit the coefficients of a gate to a text by maximum likelihood.
 
     The nats are convex in the coefficients, so there is one minimum. Constants that are the same
@@ -156,7 +156,7 @@ def fit_gate(contexts: Contexts) -> list[list[float]]:
     return [[float(f"{value:.{DIGITS}g}") for value in row] for row in table.tolist()]
 
 
-def _minimum(contexts: Contexts, believed: np.ndarray) -> np.ndarray:
+def _minimum(contexts: GateData, believed: np.ndarray) -> np.ndarray:
     """Minimize the penalized negative log-likelihood by Newton's method with line search."""
 
     def cost(table: np.ndarray) -> float:

@@ -50,7 +50,7 @@ def members_of(model: Network) -> Sequence[Network]:
     return model.components if isinstance(model, Members) else [model]
 
 
-def side_by_side(make: Callable[[], Network], members: int | None, seed: int) -> Network:
+def build_members(make: Callable[[], Network], members: int | None, seed: int) -> Network:
     """Build a network, or an ensemble whose members are initialized from different seeds.
 
     Args:

@@ -17,7 +17,7 @@ import numpy as np
 from seqgen.engines.native.library import library
 from seqgen.models.arrays import ArrayModel
 from seqgen.models.inference import LOGITS_AT_ONCE
-from seqgen.models.ngram.look_ups import LookUps, best_continuations, chosen_from
+from seqgen.models.ngram.look_ups import NGramLookUps, best_continuations, look_up
 from seqgen.models.ngram.native import NativeTables
 from seqgen.models.ngram.steps import NGramSteps
 from seqgen.models.state import State
@@ -246,13 +246,13 @@ class NGramArrays(ArrayModel):
     def most_at_once(self) -> int:
         return LOGITS_AT_ONCE  # numbers for a token, not rows (V)
 
-    def predictions(self, tokens: np.ndarray, state: NGramState) -> tuple[LookUps, NGramState]:
+    def predictions(self, tokens: np.ndarray, state: NGramState) -> tuple[NGramLookUps, NGramState]:
         contexts = self.contexts(tokens, state, tokens.shape[1])
-        return LookUps(self, tokens, contexts), _after(contexts, state)
+        return NGramLookUps(self, tokens, contexts), _after(contexts, state)
 
     def backoffs_of(self, n: int, contexts: np.ndarray) -> np.ndarray:
         """Look up the backoffs of contexts of n words; 0 if a context is not stored."""
-        return chosen_from(self.backoffs[n], contexts, self.log_probs[1].dtype.type(0))
+        return look_up(self.backoffs[n], contexts, self.log_probs[1].dtype.type(0))
 
     def best_continuations(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Find each context's most probable stored next word and its log-probability."""

@@ -6,10 +6,10 @@ import numpy as np
 
 from seqgen.models.arrays import ArrayModel
 from seqgen.models.inference import LOGITS_AT_ONCE
-from seqgen.models.scores import Predictions, ScoreDetail, Scores, WrittenOut
+from seqgen.models.scores import FromLogits, Predictions, ScoreDetail, Scores
 
 
-class LookUps(Predictions):
+class NGramLookUps(Predictions):
     """Predictions of an n-gram model, computed by table look-ups.
 
     Args:
@@ -35,7 +35,7 @@ class LookUps(Predictions):
             else:
                 ids = model.find(n, context, targets)
             lower = model.back_off(log_probs, model.backoffs_of(n - 1, context))
-            log_probs = chosen_from(model.log_probs[n], ids, lower)
+            log_probs = look_up(model.log_probs[n], ids, lower)
         return log_probs
 
     def rows(self, places: np.ndarray) -> np.ndarray:
@@ -51,7 +51,7 @@ class LookUps(Predictions):
         # Ranks need whole rows, so score with those: they are normalised, unlike rounded tables.
         flat, at_once = targets.ravel(), max(1, LOGITS_AT_ONCE // self.model.vocab_size)
         scores = [
-            WrittenOut(self.rows(some)[None]).score(flat[some][None], want)
+            FromLogits(self.rows(some)[None]).score(flat[some][None], want)
             for some in _in_turn(np.arange(flat.size), at_once)
         ]
         columns = Scores.cat(scores)
@@ -96,7 +96,7 @@ class LookUps(Predictions):
         return best, unsure
 
 
-def chosen_from(table: np.ndarray, ids: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+def look_up(table: np.ndarray, ids: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
     """Look up table values at `ids`, with `otherwise` for ids that are `NOTHING`."""
     if not table.size:
         return np.broadcast_to(otherwise, ids.shape).copy()

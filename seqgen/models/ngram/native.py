@@ -92,7 +92,7 @@ class NativeTables:
     def best(
         self, contexts: Sequence[np.ndarray], shape: tuple[int, ...]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Find the most probable words, and mark uncertain ones; see `LookUps.best`."""
+        """Find the most probable words, and mark uncertain ones; see `NGramLookUps.best`."""
         contexts = np.ascontiguousarray(contexts, np.int64)
         best, unsure = np.empty(shape, np.int64), np.empty(shape, bool)
         pairs = [address(x) for pair in self.best_continuations for x in pair]

@@ -73,7 +73,7 @@ class RowMap:
         return Affine(both, bias_x if bias is None else bias_x + bias, self.affine.quantized)
 
 
-def over_arrays(
+def array_maps(
     maps: Maps, vectors: Mapping[str, np.ndarray], beside: Pair | None
 ) -> SimpleNamespace:
     """Build the maps and vectors that an equation reads in steps over arrays.
@@ -119,7 +119,7 @@ class ArrayLayer:
             self.product = input_map(*of_input, inputs)
         beside = None if self.takes_ids else of_input
         maps = equation.maps_of_past(ArrayOps, p)
-        self.w: Any = over_arrays(maps, equation.vectors(ArrayOps, p), beside)
+        self.w: Any = array_maps(maps, equation.vectors(ArrayOps, p), beside)
         self.w.dropped = unchanged
 
     def start(self, batch: int) -> Arrays:

@@ -18,13 +18,13 @@ from seqgen.models.arrays import NeuralArrays
 from seqgen.models.recurrent.array_layer import ArrayLayer
 from seqgen.models.recurrent.cells.equation import Parts
 from seqgen.models.recurrent.equations import RecurrentStack, RecurrentState
-from seqgen.models.recurrent.spelling import Spelled
+from seqgen.models.recurrent.spelling import CharCNNPiece
 
 if TYPE_CHECKING:
     from seqgen.models.recurrent.settings import RecurrentConfig
 
 
-def by_layer(parts: Iterable[Leaf], layers: Iterable[Sized]) -> tuple[Parts, ...]:
+def group_by_layer(parts: Iterable[Leaf], layers: Iterable[Sized]) -> tuple[Parts, ...]:
     """Group a flat sequence of state parts by layer."""
     found = iter(parts)
     return tuple(tuple(itertools.islice(found, len(layer))) for layer in layers)
@@ -42,7 +42,7 @@ class RecurrentArrays(RecurrentStack, NeuralArrays):
         self.config, self.weights = config, weights
         self.vectors = weights.get("embedding.weight")
         if config.input == "char-cnn":
-            self.vectors = Spelled(config).table(weights.part("embedding"))
+            self.vectors = CharCNNPiece(config).table(weights.part("embedding"))
         first = ArrayLayer.one_hot if self.vectors is None else self.vectors
         pieces = self.pieces(config)
         lowest, *others = pieces["layers"].items
@@ -66,7 +66,7 @@ class RecurrentArrays(RecurrentStack, NeuralArrays):
             x, state = self.hidden(ids, state)
             return self.head(x), state
         logits, *parts = self.run_program(self.program, ids, state)
-        return logits, RecurrentState(by_layer(parts, state.layers))
+        return logits, RecurrentState(group_by_layer(parts, state.layers))
 
     def outputs(
         self, tokens: np.ndarray, state: RecurrentState
@@ -79,7 +79,7 @@ class RecurrentArrays(RecurrentStack, NeuralArrays):
             return super().outputs(tokens, state)
         found = self.run_program(self.program_of_layers, tokens, state)
         count = len(self.layers)
-        return [None, *found[:count]], by_layer(found[count:], state.layers)
+        return [None, *found[:count]], group_by_layer(found[count:], state.layers)
 
     @property
     def watched(self) -> bool:
@@ -119,7 +119,7 @@ class RecurrentArrays(RecurrentStack, NeuralArrays):
         sizes = [layer.equation.sizes for layer in self.layers]
         widths = self.layers[0].width, *itertools.chain(*sizes)
         return record_program(
-            lambda read, *parts: step(read, RecurrentState(by_layer(parts, sizes))),
+            lambda read, *parts: step(read, RecurrentState(group_by_layer(parts, sizes))),
             [(width,) for width in widths],
         )
 

@@ -23,7 +23,7 @@ from seqgen.models.recurrent.cells.equation import (
     scale_and_shift,
     unchanged,
 )
-from seqgen.models.recurrent.linear_maps import over_loop, over_tensors
+from seqgen.models.recurrent.linear_maps import loop_maps, tensor_maps
 
 if TYPE_CHECKING:
     from seqgen.models.recurrent.settings import RecurrentConfig
@@ -226,7 +226,7 @@ class Cell(nn.Module):
     def step(self, x: Tensor, state: LayerState, noise: Noise | None = None) -> LayerState:
         """Compute one time step from x (B, E) and the state."""
         noise = noise or self.noise(x.shape[0])
-        w = noise.into(over_tensors(noise.maps, self.vectors()))
+        w = noise.into(tensor_maps(noise.maps, self.vectors()))
         new = self.equation(TensorOps, w, self.read_input(x), *state)
         return self.after(state, new)
 
@@ -254,7 +254,7 @@ class Cell(nn.Module):
         """Run the layer step by step, with the input's product computed for all steps at once."""
         noise = noise or self.noise(x.shape[0])
         from_input = self.read_input(x.transpose(0, 1))  # (T, B, G H)
-        w, steps, parts = over_loop(noise.maps, self.vectors(), from_input, state)
+        w, steps, parts = loop_maps(noise.maps, self.vectors(), from_input, state)
         w = noise.into(w)
         outputs = []
         for x_t in steps.unbind(0):

@@ -20,7 +20,7 @@ from seqgen.models.recurrent.spelling import (
     END,
     PAD,
     Spelling,
-    of_spelling,
+    char_cnn_vectors,
 )
 
 
@@ -43,7 +43,7 @@ class Highway(nn.Module):
 class SpelledEmbedding(nn.Module):
     """Embedding layer that computes word vectors from characters.
 
-    See `of_spelling`.
+    See `char_cnn_vectors`.
 
     In training the vectors are made of the words in a batch, once each. Otherwise those of all V
     words are made once, and kept until a weight changes.
@@ -103,4 +103,4 @@ class SpelledEmbedding(nn.Module):
 
     def vectors(self, words: Tensor) -> Tensor:
         """Compute the vectors (U, E) of words (U,)."""
-        return of_spelling(TensorOps, self, self.spelling[words].long())
+        return char_cnn_vectors(TensorOps, self, self.spelling[words].long())

@@ -20,10 +20,10 @@ from seqgen.engines.parts import (
 from seqgen.engines.weights import Shapes, Weights
 from seqgen.models.inference import HiddenStateModel
 from seqgen.models.memory.pointer import Pointer
-from seqgen.models.memory.recent import Recent
+from seqgen.models.memory.recent import RecentPositions
 from seqgen.models.recurrent.array_layer import ArrayLayer
 from seqgen.models.recurrent.cells.equation import Equation, Parts, scale_and_shift
-from seqgen.models.recurrent.spelling import Spelled
+from seqgen.models.recurrent.spelling import CharCNNPiece
 from seqgen.models.state import State
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class RecurrentState(State):
     """
 
     layers: tuple[tuple[Leaf, ...], ...]
-    recent: Recent | None = None
+    recent: RecentPositions | None = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class RecurrentStack(HiddenStateModel):
         equations, shares = config.equations(), config.dropout_shares
         size, embedding = equations[-1].sizes[0], None
         if config.input == "char-cnn":
-            embedding = Spelled(config)
+            embedding = CharCNNPiece(config)
         elif config.input != "onehot":
             embedding = Table(config.vocab_size, config.input_size)
         norms = [FeatureNorm(one.sizes[0]) for one in equations if config.norms == "output"]
@@ -126,7 +126,7 @@ class RecurrentStack(HiddenStateModel):
         }
 
     def start(self, batch: int, stride: int | None = None) -> RecurrentState:
-        recent = Recent.empty(batch, self.pointer.sentinel) if self.pointer else None
+        recent = RecentPositions.empty(batch, self.pointer.sentinel) if self.pointer else None
         return RecurrentState(tuple(layer.start(batch) for layer in self.layers), recent)
 
     @abstractmethod

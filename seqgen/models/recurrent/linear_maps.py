@@ -119,12 +119,12 @@ class _Collect(Function):
         return None, None, *gradients, *weights
 
 
-def over_tensors(maps: Maps, vectors: Mapping[str, Tensor]) -> SimpleNamespace:
+def tensor_maps(maps: Maps, vectors: Mapping[str, Tensor]) -> SimpleNamespace:
     """Build the namespace of maps and vectors that an equation reads in one step."""
     return SimpleNamespace(**{name: TensorMap(*pair) for name, pair in maps.items()}, **vectors)
 
 
-def over_loop(
+def loop_maps(
     maps: Maps, vectors: Mapping[str, Tensor], x: Tensor, state: tuple[Tensor, ...]
 ) -> tuple[SimpleNamespace, Tensor, tuple[Tensor, ...]]:
     """Build the namespace of an equation for a loop over time, with its inputs and state.
@@ -137,7 +137,7 @@ def over_loop(
     }
     trained = torch.is_grad_enabled() and any(weight.requires_grad for weight, _ in maps.values())
     if not trained:
-        return over_tensors(maps, vectors), x, state
+        return tensor_maps(maps, vectors), x, state
     called = {name: LoopMap(*pair) for name, pair in maps.items()}
     pairs = [tensor for pair in maps.values() for tensor in pair]
     begun = x, *state

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Built(Piece):
+class ModulePiece(Piece):
     """Piece that wraps an existing module, such as another model's layer."""
 
     built: Any
@@ -60,9 +60,9 @@ class RecurrentLM(RecurrentStack, ArraySteps, NeuralLanguageModel):
         config.equation.require_suits(config)
         pieces = self.pieces(config)
         if shares is not None:
-            pieces |= {"embedding": Built(shares.embedding), "head": Built(shares.head)}
+            pieces |= {"embedding": ModulePiece(shares.embedding), "head": ModulePiece(shares.head)}
         elif config.input == "char-cnn":
-            pieces["embedding"] = Built(SpelledEmbedding(config))
+            pieces["embedding"] = ModulePiece(SpelledEmbedding(config))
         super().__init__(config, pieces if predicts else {**pieces, "head": None})
         self.word_dropout = WordDropout(config.word_dropout, config.vocab_size)
         if config.tie_weights and self.head:

@@ -34,7 +34,7 @@ class Spelling(Protocol):
     filters: list[int]
 
 
-def of_spelling(ops: Ops, p: Any, spelling: Leaf) -> Leaf:
+def char_cnn_vectors(ops: Ops, p: Any, spelling: Leaf) -> Leaf:
     """Compute the vectors (U, E) of words from their characters (U, L).
 
     With C the vectors of the L characters of a word, and a filter H of width w,
@@ -60,7 +60,7 @@ def highway(ops: Ops, p: Any, y: Leaf) -> Leaf:
 
 
 @dataclass(frozen=True)
-class Spelled(Piece):
+class CharCNNPiece(Piece):
     """Character CNN as a piece of a network.
 
     A module of tensors, `SpelledEmbedding`, is to be given in its place.
@@ -102,7 +102,7 @@ class Spelled(Piece):
         )
         words = weights.spelling
         pieces = [words[begin : begin + AT_ONCE] for begin in range(0, len(words), AT_ONCE)]
-        return np.concatenate([of_spelling(ArrayOps, p, piece) for piece in pieces])
+        return np.concatenate([char_cnn_vectors(ArrayOps, p, piece) for piece in pieces])
 
 
 def _convolution(weights: Weights) -> ArrayMap:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seqgen.engines.tensor_ops import TensorOps
 from seqgen.models.recurrent.cell import Cell, LayerState, Watch
-from seqgen.models.recurrent.linear_maps import over_tensors
+from seqgen.models.recurrent.linear_maps import tensor_maps
 
 # Takes the name of an activation, and its values.
 SeesValues = Callable[[str, Tensor], None]
@@ -53,7 +53,7 @@ class WatchedOps(TensorOps):
         return y
 
 
-class Steps:
+class StepRecorder:
     """Recorder of a layer's states and gate values by step, and of gradient norms.
 
     Attributes:
@@ -80,7 +80,7 @@ class Steps:
                 name: (weight if name in cell.equation.readouts else self._counted(weight), bias)
                 for name, (weight, bias) in noise.maps.items()
             }
-            w = noise.into(over_tensors(maps, cell.vectors()))
+            w = noise.into(tensor_maps(maps, cell.vectors()))
             parts = cell.after(state, cell.equation(self._ops, w, x_t, *state))
             self.shown.append(self._ops.shown)
             self._ops.shown = {}
@@ -102,7 +102,7 @@ class Steps:
 
 
 @contextlib.contextmanager
-def watching(watches: Mapping[Cell, Watch]) -> Iterator[None]:
+def watch_layers(watches: Mapping[Cell, Watch]) -> Iterator[None]:
     """Attach observers to layers within a context."""
     for cell, watch in watches.items():
         cell.watch = watch

@@ -123,7 +123,7 @@ class Fertility(Part):
         return 1 / (MOST_FERTILITY * self.ops.sigmoid(self.map(encoded)))
 
 
-def read(score: DotScore, query: Leaf, memory: Memory, covered: Leaf | None) -> tuple[Leaf, Leaf]:
+def attend(score: DotScore, query: Leaf, memory: Memory, covered: Leaf | None) -> tuple[Leaf, Leaf]:
     """Attend to a source: a_t = sum_j alpha_tj h_j, alpha_t the softmax of its scores.
 
     Args:

@@ -60,7 +60,7 @@ class FromSource(HiddenStateModel):
         """
         pieces = [
             self.attend_in_window(tokens[:, begin:end], memory)[:, :, :, past:]
-            for begin, past, end in windows(tokens.shape[1], self.window)
+            for begin, past, end in split_windows(tokens.shape[1], self.window)
         ]
         return self.ops.along(3, *pieces)
 
@@ -97,7 +97,7 @@ class FromSource(HiddenStateModel):
         return opened
 
 
-def windows(length: int, window: int | None) -> list[tuple[int, int, int]]:
+def split_windows(length: int, window: int | None) -> list[tuple[int, int, int]]:
     """Split a text into windows: start, number of tokens read before, and end of each.
 
     A row that holds W tokens falls back to its last W - S, S being half the window (see

@@ -40,7 +40,7 @@ class SourceLayers(Part):
 
         Args:
             inputs: makes vectors (S, L, E) of the source's values.
-            equations: for each layer those of its directions; see `stacked`.
+            equations: for each layer those of its directions; see `stack_cells`.
             directions: a value of `DIRECTIONS`.
         """
         cell = equations[0][0].config
@@ -67,7 +67,7 @@ class SourceLayers(Part):
         """
         x = self.inputs(values)  # (S, L, E)
         ops = ops_of(x)
-        mirror = mirrored(lengths, x) if any(self.directions) else None
+        mirror = reversal_indices(lengths, x) if any(self.directions) else None
         final = []
         for index, cells in enumerate(self.layers):
             seen, outputs, states = self.dropout(x), [], []
@@ -199,7 +199,7 @@ def ragged_sequence(layer: Any, x: Leaf, lengths: Sequence[int]) -> tuple[Leaf, 
     x, state = x[order], layer.start(rows)
     outputs, ended = [], []
     ends = sorted(set(lengths))
-    for end, piece in zip(ends, in_time(x, pairwise([0, *ends])), strict=True):
+    for end, piece in zip(ends, split_time(x, pairwise([0, *ends])), strict=True):
         count = len(state[0])
         y, state = layer.sequence(piece[:count], state, noise and noise.rows(count))
         outputs.append(padded(y, 0, rows))
@@ -210,7 +210,7 @@ def ragged_sequence(layer: Any, x: Leaf, lengths: Sequence[int]) -> tuple[Leaf, 
     return ops.along(1, *outputs)[back], tuple(final)
 
 
-def in_time(x: Leaf, spans: Iterable[tuple[int, int]]) -> list[Leaf]:
+def split_time(x: Leaf, spans: Iterable[tuple[int, int]]) -> list[Leaf]:
     """Split x (B, T, E) along time into consecutive spans.
 
     It is one split, and not a slice each: the gradient of a slice is as large as all of x.
@@ -219,7 +219,7 @@ def in_time(x: Leaf, spans: Iterable[tuple[int, int]]) -> list[Leaf]:
     return [piece.swapaxes(0, 1) for piece in pieces]
 
 
-def mirrored(lengths: Sequence[int], x: Leaf, first: int = 0) -> Leaf:
+def reversal_indices(lengths: Sequence[int], x: Leaf, first: int = 0) -> Leaf:
     """Compute the indices (S, L) that reverse each source within its length.
 
     Args:
@@ -236,7 +236,7 @@ def mirrored(lengths: Sequence[int], x: Leaf, first: int = 0) -> Leaf:
 Widths = list[tuple[int, ...]]
 
 
-def stacked(
+def stack_cells(
     cell: RecurrentConfig, size: int, copies: int = 1, beside: int = 0
 ) -> list[list[Equation]]:
     """Create the equations of a stack of layers, each of several parallel cells.

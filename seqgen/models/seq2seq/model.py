@@ -12,7 +12,7 @@ from seqgen.models.seq2seq.from_source import FromSource, require_memory
 from seqgen.models.seq2seq.memory import Memory
 from seqgen.models.seq2seq.recurrent_equations import RecurrentFromSource
 from seqgen.models.seq2seq.settings import Seq2SeqConfig, Seq2SeqTransformerConfig
-from seqgen.models.seq2seq.transformer_equations import ContextFromSource, MemoryCache, Reading
+from seqgen.models.seq2seq.transformer_equations import ContextFromSource, CrossAttend, MemoryCache
 from seqgen.models.transformer.model import Transformer, initialise
 
 
@@ -79,7 +79,7 @@ class Seq2SeqTransformer(ContextFromSource, Transformer, EncoderDecoder):
     ) -> tuple[Tensor, MemoryCache | None]:
         if isinstance(state, MemoryCache):
             return self.read(tokens, state)
-        reading = Reading(self.attend_within, require_memory(state), self.encoder.attend_to_all)
+        attend = CrossAttend(self.attend_within, require_memory(state), self.encoder.attend_to_all)
         first = self.before_text(len(tokens))
-        features = self.stacked(*self.in_window(torch.cat([first, tokens], 1)), reading)
+        features = self.stacked(*self.in_window(torch.cat([first, tokens], 1)), attend)
         return features[:, first.shape[1] :], None

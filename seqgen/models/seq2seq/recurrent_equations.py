@@ -13,7 +13,7 @@ from seqgen.engines.parts import DropoutPiece, Linear, NestedPart, Piece, Pieces
 from seqgen.errors import UsageError
 from seqgen.models.recurrent.cells.equation import Parts
 from seqgen.models.recurrent.settings import RecurrentConfig, recurrent_cell
-from seqgen.models.seq2seq.attention import AdditiveScore, DotScore, Fertility, GeneralScore, read
+from seqgen.models.seq2seq.attention import AdditiveScore, DotScore, Fertility, GeneralScore, attend
 from seqgen.models.seq2seq.from_source import FromSource, require_memory
 from seqgen.models.seq2seq.layers import (
     Bridge,
@@ -21,8 +21,8 @@ from seqgen.models.seq2seq.layers import (
     SourceVectors,
     TargetLayers,
     Widths,
-    in_time,
-    stacked,
+    split_time,
+    stack_cells,
 )
 from seqgen.models.seq2seq.memory import Memory
 from seqgen.models.state import State
@@ -110,7 +110,7 @@ class RecurrentFromSource(FromSource):
             "decoder": NestedPart(TargetLayers, layout.decoder),
             "encoder": encoder,
             "bridge": NestedPart(Bridge, layout.bridge) if layout.bridge else None,
-            "alignment": score_of(layout),
+            "alignment": attention_score(layout),
             "fertility": NestedPart(Fertility, layout.source_size) if config.coverage else None,
             "output_dropout": DropoutPiece(config.dropout, config.dropout_shares),
             "combine": layout.combined and Linear(*layout.combined, bias=False),
@@ -179,7 +179,7 @@ class RecurrentFromSource(FromSource):
         if length == 1 or not self.step_by_step:
             return self._advance(x, state, noise, mask)
         features, weights = [], []
-        for x_t in in_time(x, pairwise(range(length + 1))):
+        for x_t in split_time(x, pairwise(range(length + 1))):
             made, alpha, state = self._advance(x_t, state, noise, mask)
             features.append(made)
             weights.append(alpha)
@@ -227,7 +227,7 @@ class RecurrentFromSource(FromSource):
         if self.alignment is None:
             return None, None
         past = None if state.covered is None else state.covered[:, None]
-        return read(self.alignment, s if self.config.query == "state" else x, state.memory, past)
+        return attend(self.alignment, s if self.config.query == "state" else x, state.memory, past)
 
     def _joined(self, parts: Sequence[Leaf]) -> Leaf:
         """Concatenate vectors in the data type of the first."""
@@ -260,14 +260,14 @@ class Layout:
         size = self.cell.equation.widths(self.cell)[0]
         self.source_size = config.input_size
         if config.encoder != "none":
-            self.encoder = stacked(self.source_cell, config.input_size, len(self.directions))
+            self.encoder = stack_cells(self.source_cell, config.input_size, len(self.directions))
             self.source_size = sum(one.sizes[0] for one in self.encoder[-1])
         self.joined = size + self.source_size * (config.attention != "none")
         self.joined += size * (config.bridge == "each")
         self.feature_size = self.joined if config.readout == "concat" else config.hidden_size
         beside = self.feature_size * config.input_feeding
         beside += self.source_size * (config.decoder == "bahdanau")
-        self.decoder = [one for (one,) in stacked(self.cell, config.input_size + beside)]
+        self.decoder = [one for (one,) in stack_cells(self.cell, config.input_size + beside)]
         self.query_size = size if config.query == "state" else config.input_size
 
     @property
@@ -310,7 +310,7 @@ class Layout:
 SCORES = {"dot": DotScore, "general": GeneralScore, "additive": AdditiveScore}
 
 
-def score_of(layout: Layout) -> Piece | None:
+def attention_score(layout: Layout) -> Piece | None:
     """Choose the attention score of a model; None without attention."""
     config, widths = layout.config, (layout.query_size, layout.source_size)
     if config.attention == "none":

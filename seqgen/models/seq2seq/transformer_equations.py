@@ -21,17 +21,17 @@ from seqgen.models.transformer.equations import (
     Attend,
     Block,
     Heads,
-    apart,
-    full_weights,
+    add_positions,
+    block_outputs,
     head_norm,
-    norm_of,
-    placed,
+    merge_heads,
+    softmax_weights,
+    split_heads,
     stack_pieces,
-    stream,
-    together,
+    stream_norm,
 )
 from seqgen.models.transformer.kv_cache import KVCache
-from seqgen.models.transformer.positions import sinusoids, waves_of
+from seqgen.models.transformer.positions import position_waves, sinusoids
 
 if TYPE_CHECKING:
     from seqgen.models.seq2seq.settings import Seq2SeqTransformerConfig
@@ -62,7 +62,7 @@ class MemoryCache(KVCache):
 
 
 @dataclass(frozen=True)
-class Reading:
+class CrossAttend:
     """Attention callback of a decoder: self-attention, and cross-attention to a memory.
 
     Attributes:
@@ -109,14 +109,14 @@ class SourceAttention(Part):
     def remember(self, encoded: Leaf) -> tuple[Leaf, Leaf]:
         """Compute the keys and values (S, heads, L, D) of encoder features (S, L, H)."""
         parts = self.ops.split(self.heads.activated(self.ops, self.key_value(encoded)), 1, 1)
-        k, v = (apart(part, self.heads.numbers[0]) for part in parts)
+        k, v = (split_heads(part, self.heads.numbers[0]) for part in parts)
         return self.key_norm(k), v
 
-    def run(self, x: Leaf, attend: Reading) -> Leaf:
+    def run(self, x: Leaf, attend: CrossAttend) -> Leaf:
         """Attend from the residual stream x (B, T, H) to the sources."""
-        q = apart(self.heads.activated(self.ops, self.query(x)), self.heads.numbers[0])
+        q = split_heads(self.heads.activated(self.ops, self.query(x)), self.heads.numbers[0])
         read = attend.source(self.heads.index, self.heads.amplified(self.query_norm(q)))
-        return self.output(together(read))
+        return self.output(merge_heads(read))
 
 
 class DecoderBlock(Block):
@@ -127,7 +127,7 @@ class DecoderBlock(Block):
     def pieces(self, config: TransformerConfig, index: int) -> Pieces:
         reading = {
             "cross": NestedPart(SourceAttention, config, index),
-            "cross_norm": norm_of(config),
+            "cross_norm": stream_norm(config),
         }
         return super().pieces(config, index) | reading
 
@@ -173,17 +173,17 @@ class ContextFromSource(AnchoredContext, FromSource):
         every = []
 
         def attend_to_all(q: Leaf, k: Leaf, v: Leaf, there: Leaf | None) -> Leaf:
-            weights = full_weights(q, k, None if there is None else there[:, None, None])
+            weights = softmax_weights(q, k, None if there is None else there[:, None, None])
             grouped = weights.reshape(*q.shape[:2], -1, tokens.shape[1], weights.shape[-1])
             every.append(memory.ungroup(grouped.swapaxes(1, 2)))  # (B, heads, T, L)
             return weights @ v
 
-        reading = Reading(self.attend_within, memory, attend_to_all)
+        reading = CrossAttend(self.attend_within, memory, attend_to_all)
         self.stacked(*self.in_window(tokens), reading)
         return self.ops.stack(1, *every)
 
-    def attending(self, attend: Attend, state: MemoryCache, rows: Sequence[int]) -> Reading:
-        return Reading(attend, state.memory.select(rows), self.encoder.attend_to_all)
+    def attending(self, attend: Attend, state: MemoryCache, rows: Sequence[int]) -> CrossAttend:
+        return CrossAttend(attend, state.memory.select(rows), self.encoder.attend_to_all)
 
 
 class SourceBlocks(Part):
@@ -246,7 +246,7 @@ class SourceBlocks(Part):
     def layers_by(self, values: Leaf, attend: Attend) -> list[Leaf]:
         """Compute every block's output as `layers` does, with an attention callback."""
         x, rotation = self._embedded(values)
-        *features, x = stream(self, x, rotation, attend)
+        *features, x = block_outputs(self, x, rotation, attend)
         return [*features, self.final_norm(x)]
 
     def _embedded(self, values: Leaf) -> tuple[Leaf, Leaf | None]:
@@ -265,8 +265,8 @@ class SourceBlocks(Part):
                 )
             vectors = self.position_embedding(ops.count(x, size))
         else:
-            vectors = ops.like(waves_of(ops, config, size), x)
-        x, rotation = placed(ops, config, x, vectors)
+            vectors = ops.like(position_waves(ops, config, size), x)
+        x, rotation = add_positions(ops, config, x, vectors)
         if rotation is not None and config.source_features is not None:
             # Rotations encode only distances. A text has an end token to measure them from; vectors
             # have none, so the cells of a grid would not know their place.

@@ -21,10 +21,10 @@ from seqgen.engines.native.recording import (
 from seqgen.engines.ops import ArrayOps, Ops
 from seqgen.engines.weights import Weights
 from seqgen.models.arrays import NeuralArrays
-from seqgen.models.transformer.context import AnchoredContext, Appending, FallingBack
-from seqgen.models.transformer.equations import Attend, seen_from
+from seqgen.models.transformer.context import AnchoredContext, KVAppender, KVRefresher
+from seqgen.models.transformer.equations import Attend, causal_mask
 from seqgen.models.transformer.kv_cache import KVCache
-from seqgen.models.transformer.positions import waves_of
+from seqgen.models.transformer.positions import position_waves
 
 if TYPE_CHECKING:
     from seqgen.models.transformer.settings import TransformerConfig
@@ -55,7 +55,7 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
         self.window = config.window
         if config.positions != "learned":
             waves = weights.get("waves")  # a torch module's own, whose cosines differ in rounding
-            waves = waves_of(ops, config, config.window) if waves is None else waves
+            waves = position_waves(ops, config, config.window) if waves is None else waves
             self.waves = waves.astype(self.dtype, copy=False)
         # What is rounded would magnify the least difference between a row alone and among others.
         self.attend_to_past = attend_each if quantized else attend_to_past
@@ -65,7 +65,7 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
 
     def stacked(self, x: np.ndarray, rotation: np.ndarray | None, attend: Attend) -> np.ndarray:
         own = getattr(attend, "self_attend", attend)  # apart from what is read of a source
-        in_cache = isinstance(own, Appending | FallingBack) and x.shape[1] <= FEW_TOKENS
+        in_cache = isinstance(own, KVAppender | KVRefresher) and x.shape[1] <= FEW_TOKENS
         if not in_cache or x.dtype != np.float32 or self.program is None:
             return super().stacked(x, rotation, attend)
         tokens = own.tokens()
@@ -142,7 +142,7 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
 
         Args:
             state: the cache.
-            rows: of each token; see `Appending.tokens`, also for the others.
+            rows: of each token; see `KVAppender.tokens`, also for the others.
             starts: the first slot that it sees.
             ends: what follows its own slot.
         """
@@ -167,5 +167,5 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
 
     def attend_within(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
         places = np.arange(q.shape[2])
-        seen = seen_from(places, places, self.config.span(layer))
+        seen = causal_mask(places, places, self.config.span(layer))
         return attend_to_past(q, k, v, seen[None, None])

@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from seqgen.engines.dropout import draw_for_rows, draws_for_some_rows
-from seqgen.models.transformer.equations import full_weights, seen_from
+from seqgen.models.transformer.equations import causal_mask, softmax_weights
 
 # A longer window's (T, T) matrices would take more memory than the products are worth.
 LONGEST_DENSE = 1024
@@ -33,13 +33,13 @@ def causal_attention(
         span: how many positions each sees, itself included; None for all.
     """
     length, size = q.shape[-2:]
-    k, v = for_each_query(q, k), for_each_query(q, v)
+    k, v = repeat_heads(q, k), repeat_heads(q, v)
     spans = span is not None and span < length
     if spans or (dropout and draws_for_some_rows()):
         places = torch.arange(length, device=q.device)
-        seen = seen_from(places, places, span)
+        seen = causal_mask(places, places, span)
         if dropout and draws_for_some_rows():
-            return _dropping(full_weights(q, k, seen), v, dropout)
+            return _dropping(softmax_weights(q, k, seen), v, dropout)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, dropout_p=dropout)
     if dropout or not _keeps_weights(q, k):
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
@@ -61,16 +61,16 @@ def full_attention(
         there: which keys a row has, (B, L) of bool; None where each has all.
         dropout: of the weights.
     """
-    k, v = for_each_query(q, k), for_each_query(q, v)
+    k, v = repeat_heads(q, k), repeat_heads(q, v)
     there = None if there is None else there[:, None, None]
     if dropout and draws_for_some_rows():
-        return _dropping(full_weights(q, k, there), v, dropout)
+        return _dropping(softmax_weights(q, k, there), v, dropout)
     if dropout or not _keeps_weights(q, k):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=there, dropout_p=dropout)
-    return full_weights(q, k, there).to(v.dtype) @ v
+    return softmax_weights(q, k, there).to(v.dtype) @ v
 
 
-def for_each_query(q: Tensor, x: Tensor) -> Tensor:
+def repeat_heads(q: Tensor, x: Tensor) -> Tensor:
     """Repeat keys or values x (B, heads, L, D) to the number of query heads.
 
     Where there are fewer, each is read by as many neighbouring heads of queries.

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from seqgen.engines.ops import Leaf, ops_of, without_gradients
-from seqgen.models.transformer.equations import Attend, full_weights, query_gain
+from seqgen.models.transformer.equations import Attend, query_gain, softmax_weights
 from seqgen.models.transformer.settings import TransformerConfig
 
 LEAST = 1e-37  # whose logarithm is finite in float32
@@ -57,7 +57,7 @@ class HeadFigures:
 @without_gradients
 def attention_figures(model: AttendingModel, tokens: Leaf) -> list[HeadFigures]:
     """Compute the attention statistics of every head on windows (B, T) of text."""
-    gain, figures = plain_gain(model), []
+    gain, figures = unscaled_gain(model), []
 
     def see(layer: int, q: Leaf, k: Leaf, own: Leaf) -> None:
         both = own, weights_of(model, layer, gain * q, k)
@@ -78,7 +78,7 @@ def attention_figures(model: AttendingModel, tokens: Leaf) -> list[HeadFigures]:
                 )
             )
 
-    features_seen(model, tokens, see)
+    observe_attention(model, tokens, see)
     return figures
 
 
@@ -90,11 +90,11 @@ def attention_weights(model: AttendingModel, tokens: Leaf) -> list[np.ndarray]:
     def see(layer: int, q: Leaf, k: Leaf, own: Leaf) -> None:
         layers.append(ops_of(own).array(ops_of(own).wide(own[0])).astype(np.float64))
 
-    features_seen(model, tokens, see)
+    observe_attention(model, tokens, see)
     return layers
 
 
-def features_seen(
+def observe_attention(
     model: AttendingModel,
     tokens: Leaf,
     see: Callable[[int, Leaf, Leaf, Leaf], None] = lambda *_: None,
@@ -122,7 +122,7 @@ def weights_of(model: AttendingModel, layer: int, q: Leaf, k: Leaf) -> Leaf:
 
     Keys may have fewer heads than queries.
     """
-    return full_weights(q, _for_each(q, k), _seen(model, layer, q))
+    return softmax_weights(q, _for_each(q, k), _seen(model, layer, q))
 
 
 def uniform_entropy(model: AttendingModel, layer: int, q: Leaf) -> float:
@@ -137,7 +137,7 @@ def _seen(model: AttendingModel, layer: int, q: Leaf) -> Leaf | None:
     return model.seen(layer, ops_of(q).count(q, q.shape[-2]))
 
 
-def plain_gain(model: AttendingModel) -> float:
+def unscaled_gain(model: AttendingModel) -> float:
     """Compute the query factor that undoes the scale: attention becomes softmax(Q K^T)."""
     return math.sqrt(model.config.head_width) / query_gain(model.config)
 

@@ -11,10 +11,10 @@ from seqgen.engines.parts import Linear, Pieces, Table
 from seqgen.models.transformer.equations import (
     Attend,
     Block,
-    placed,
-    seen_from,
+    add_positions,
+    block_outputs,
+    causal_mask,
     stack_pieces,
-    stream,
 )
 from seqgen.models.transformer.kv_cache import KVCache, empty_cache
 
@@ -26,7 +26,7 @@ SKIMMED = 8192
 
 
 @dataclass
-class Appending:
+class KVAppender:
     """Attention callback that appends new keys and values to a KV cache.
 
     Attributes:
@@ -66,7 +66,7 @@ class Appending:
 
 
 @dataclass
-class FallingBack:
+class KVRefresher:
     """Attention callback that recomputes the windows of some rows of a KV cache.
 
     Attributes:
@@ -164,12 +164,12 @@ class AnchoredContext:
         """Embed tokens at positions: (B, T, H), and RoPE's rotations ([B,] T, 2, D / 2) or None."""
         learned = self.config.positions == "learned"
         vectors = self.position_embedding(positions) if learned else self.waves[positions]
-        x, rotation = placed(self.ops, self.config, self.embedding(tokens), vectors)
+        x, rotation = add_positions(self.ops, self.config, self.embedding(tokens), vectors)
         return self.dropout(self.embedding_norm(x)), rotation
 
     def stacked(self, x: Leaf, rotation: Leaf | None, attend: Attend) -> Leaf:
         """Run all blocks and the final norm on x (B, T, H)."""
-        *_, x = stream(self, x, rotation, attend)
+        *_, x = block_outputs(self, x, rotation, attend)
         return self.final_norm(x)
 
     def in_window(self, tokens: Leaf) -> tuple[Leaf, Leaf | None]:
@@ -184,12 +184,12 @@ class AnchoredContext:
 
     def seen(self, layer: int, places: Leaf) -> Leaf | None:
         """Compute the causal mask (T, T) of a layer; None if every place sees all."""
-        return seen_from(places, places, self.config.span(layer))
+        return causal_mask(places, places, self.config.span(layer))
 
     def layer_features(self, tokens: Leaf) -> list[Leaf]:
         """Compute every block's output; see `HiddenStateModel.layer_features`."""
         x, rotation = self.in_window(tokens)
-        *features, x = stream(self, x, rotation, self.attend_within)
+        *features, x = block_outputs(self, x, rotation, self.attend_within)
         return [*features, self.final_norm(x)]
 
     def read(self, tokens: Leaf, state: KVCache) -> tuple[Leaf, KVCache]:
@@ -217,15 +217,15 @@ class AnchoredContext:
         slots, seen = ops.count(tokens, end)[end - length :], None
         positions, past, near = slots - begin, ops.count(tokens, end)[begin:], None
         if length > 1:
-            seen = seen_from(slots, past, None)[None, None]  # (1, 1, T, n)
-            near = seen_from(slots, past, self.config.sliding_window)[None, None]
+            seen = causal_mask(slots, past, None)[None, None]  # (1, 1, T, n)
+            near = causal_mask(slots, past, self.config.sliding_window)[None, None]
         if last > begin:
             starts = ops.ints(tokens, state.starts)[:, None]  # (B, 1)
             positions = slots - starts  # (B, T)
             own = (past >= starts)[:, None, None]  # (B, 1, 1, n)
             seen = own if seen is None else own & seen
 
-        attend = Appending(self.attend_to_past, state, length, begin, seen, near, self.config.span)
+        attend = KVAppender(self.attend_to_past, state, length, begin, seen, near, self.config.span)
         rows = range(len(state.starts))
         return self.features_at(tokens, positions, self.attending(attend, state, rows))
 
@@ -261,5 +261,5 @@ class AnchoredContext:
             return
 
         positions = self.ops.count(state.tokens, end - start)
-        attend = self.attending(FallingBack(self.attend_within, state, full), state, full)
+        attend = self.attending(KVRefresher(self.attend_within, state, full), state, full)
         self.features_at(state.tokens[full, start:end], positions, attend)

@@ -90,12 +90,12 @@ def query_gain(config: TransformerConfig) -> float:
     return 1.0 if config.scale_attention else math.sqrt(config.head_width)
 
 
-def apart(x: Leaf, heads: int) -> Leaf:
+def split_heads(x: Leaf, heads: int) -> Leaf:
     """Split heads: reshape x (B, T, heads D) to (B, heads, T, D)."""
     return x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
 
 
-def together(x: Leaf) -> Leaf:
+def merge_heads(x: Leaf) -> Leaf:
     """Merge heads: reshape x (B, heads, T, D) to (B, T, heads D)."""
     x = x.swapaxes(1, 2)
     return x.reshape(*x.shape[:2], -1)
@@ -119,20 +119,22 @@ class Attention(Part):
     def run(self, x: Leaf, rotation: Leaf | None, attend: Attend) -> Leaf:
         ops, heads = self.ops, self.heads
         parts = ops.split(heads.activated(ops, self.query_key_value(x)), *heads.widths)
-        q, k, v = (apart(part, number) for part, number in zip(parts, heads.numbers, strict=True))
+        q, k, v = (
+            split_heads(part, number) for part, number in zip(parts, heads.numbers, strict=True)
+        )
         q, k = self.query_norm(q), self.key_norm(k)  # (B, heads, T, D)
         if rotation is not None:
             q, k = rotate(q, rotation), rotate(k, rotation)
-        return self.output(together(attend(heads.index, heads.amplified(q), k, v)))
+        return self.output(merge_heads(attend(heads.index, heads.amplified(q), k, v)))
 
 
-def seen_from(queries: Leaf, keys: Leaf, span: int | None) -> Leaf:
+def causal_mask(queries: Leaf, keys: Leaf, span: int | None) -> Leaf:
     """Compute the causal mask (T, n), limited to the last `span` keys if it is given."""
     seen = keys <= queries[:, None]
     return seen if span is None else seen & (keys > queries[:, None] - span)
 
 
-def full_weights(q: Leaf, k: Leaf, there: Leaf | None) -> Leaf:
+def softmax_weights(q: Leaf, k: Leaf, there: Leaf | None) -> Leaf:
     """Compute the attention weights (B, heads, T, L) by softmax.
 
     Args:
@@ -186,8 +188,8 @@ class Block(Part):
         return {
             "attention": NestedPart(Attention, config, index),
             "feed_forward": NestedPart(FeedForward, *sizes, config.activation, config.bias),
-            "attention_norm": norm_of(config),
-            "feed_forward_norm": norm_of(config),
+            "attention_norm": stream_norm(config),
+            "feed_forward_norm": stream_norm(config),
             "dropout": DropoutPiece(config.dropout),
             "cross": None,
         }
@@ -211,12 +213,12 @@ def head_norm(config: TransformerConfig) -> Piece:
     return Norm("rmsnorm", config.head_width, config.norm_eps) if config.qk_norm else Piece()
 
 
-def norm_of(config: TransformerConfig) -> Piece:
+def stream_norm(config: TransformerConfig) -> Piece:
     """Return the normalisation of the residual stream."""
     return Norm(config.norm, config.hidden_size, config.norm_eps, config.bias)
 
 
-def stream(p: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Iterator[Leaf]:
+def block_outputs(p: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Iterator[Leaf]:
     """Yield the residual stream (B, T, H) after each block of a stack p.
 
     With dense connections, what follows block i is y_i = sum_{j <= i} w_ij x_j: x_0 enters the
@@ -234,20 +236,20 @@ def stream(p: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Iterator[L
 def stack_pieces(config: TransformerConfig, kind: type[Block], layers: int, window: int) -> Pieces:
     """List the pieces of a stack of blocks for `window` positions.
 
-    At first each block reads the one below it alone: so begin the w_ij of `stream`.
+    At first each block reads the one below it alone: so begin the w_ij of `block_outputs`.
     """
     learned, dense = config.positions == "learned", layers * config.dense
     return {
         "position_embedding": Table(window, config.position_width) if learned else None,
-        "embedding_norm": norm_of(config) if config.embedding_norm else Piece(),
+        "embedding_norm": stream_norm(config) if config.embedding_norm else Piece(),
         "blocks": Stack([NestedPart(kind, config, i) for i in range(layers)]),
         "depth": Stack([Numbers((i + 2,), lambda w: w[-1].fill_(1)) for i in range(dense)]),
-        "final_norm": norm_of(config) if config.norm_position == "pre" else Piece(),
+        "final_norm": stream_norm(config) if config.norm_position == "pre" else Piece(),
         "dropout": DropoutPiece(config.dropout),
     }
 
 
-def placed(
+def add_positions(
     ops: Ops, config: TransformerConfig, x: Leaf, positions: Leaf
 ) -> tuple[Leaf, Leaf | None]:
     """Add or join positions to embeddings: (B, T, H), and RoPE's rotations or None.

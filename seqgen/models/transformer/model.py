@@ -16,10 +16,10 @@ from seqgen.engines.tensor_products import FusedArrayOps, as_tensor, weights_as_
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.transformer.arrays import TransformerArrays
-from seqgen.models.transformer.attention import causal_attention, for_each_query
+from seqgen.models.transformer.attention import causal_attention, repeat_heads
 from seqgen.models.transformer.context import AnchoredContext
 from seqgen.models.transformer.kv_cache import KVCache
-from seqgen.models.transformer.positions import waves_of
+from seqgen.models.transformer.positions import position_waves
 
 if TYPE_CHECKING:
     from seqgen.models.transformer.settings import TransformerConfig
@@ -59,7 +59,7 @@ class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
         initialise(self, config)
         if config.tie_weights:
             self.head.weight = self.embedding.weight
-        waves = waves_of(TensorOps, config, config.window)
+        waves = position_waves(TensorOps, config, config.window)
         self.register_buffer("waves", waves, persistent=False)
 
     def _apply(self, *args: Any, **kwargs: Any) -> Transformer:
@@ -104,5 +104,5 @@ class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
         return causal_attention(q, k, v, dropout, self.config.span(layer))
 
     def attend_to_past(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
-        read = (for_each_query(q, x) for x in (k, v))
+        read = (repeat_heads(q, x) for x in (k, v))
         return F.scaled_dot_product_attention(q, *read, attn_mask=seen)

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from seqgen.models.transformer.settings import TransformerConfig
 
 
-def waves_of(ops: Ops, config: TransformerConfig, length: int) -> Leaf:
+def position_waves(ops: Ops, config: TransformerConfig, length: int) -> Leaf:
     """Compute the sinusoids or RoPE rotations of `length` positions, (length, ...) of float32."""
     if config.positions == "rope":
-        scaling = scaling_of(config)
+        scaling = read_rope_scaling(config)
         return rotations(ops, length, config.head_width, config.rope_theta, scaling)
     return sinusoids(ops, length, config.position_width)
 
 
-def scaling_of(config: TransformerConfig) -> RopeScaling | None:
+def read_rope_scaling(config: TransformerConfig) -> RopeScaling | None:
     """Read RoPE's scaling for long texts from a configuration; None without one."""
     if config.rope_scaling is None:
         return None
@@ -34,7 +34,7 @@ def sinusoids(ops: Ops, length: int, size: int) -> Leaf:
 
     Dimension 2 i of position p is sin(p / 10000^(2 i / size)), and 2 i + 1 the cosine.
     """
-    angle = ops.floats(length)[:, None] * rates(ops, 10000.0, size)
+    angle = ops.floats(length)[:, None] * rope_rates(ops, 10000.0, size)
     return ops.stack(-1, ops.sin(angle), ops.cos(angle)).reshape(length, -1)[:, :size]
 
 
@@ -86,7 +86,7 @@ class RopeScaling:
         return pairs * math.log(self.original / (waves * 2 * math.pi)) / math.log(self.theta)
 
 
-def rates(ops: Ops, theta: float, size: int) -> Leaf:
+def rope_rates(ops: Ops, theta: float, size: int) -> Leaf:
     """Compute RoPE's rotation rates (D / 2), in radians per position."""
     return theta ** (-ops.floats(size, 2) / size)
 
@@ -95,7 +95,7 @@ def rotations(
     ops: Ops, length: int, size: int, theta: float, scaling: RopeScaling | None = None
 ) -> Leaf:
     """Compute cosines and sines (length, 2, size / 2) for `rotate` (Su et al. 2021)."""
-    rate = rates(ops, theta, size)
+    rate = rope_rates(ops, theta, size)
     angle = ops.floats(length)[:, None] * (rate if scaling is None else scaling.rates(rate))
     turned = ops.stack(1, ops.cos(angle), ops.sin(angle))
     return turned * scaling.gain if scaling is not None and scaling.kind == "yarn" else turned

@@ -16,7 +16,7 @@ MOST_WINDOW = 1 << 18
 QUANT_BLOCK = 256
 
 
-def quantizable(width: int) -> int:
+def round_ffn_width(width: int) -> int:
     """Round a feed-forward width from 1,024 on to a multiple of 256, for K-quants."""
     return width if width < 4 * QUANT_BLOCK else QUANT_BLOCK * round(width / QUANT_BLOCK)
 
@@ -225,7 +225,7 @@ class TransformerConfig(ModelConfig):
         return self.num_kv_heads or self.num_heads
 
     def as_new(self, given: Collection[str]) -> ModelConfig:
-        width = quantizable(self.feed_forward_size)
+        width = round_ffn_width(self.feed_forward_size)
         if "ffn_size" in given or width == self.feed_forward_size:
             return self
         return replace(self, ffn_size=width)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from seqgen.models.arrays import NeuralArrays
-from seqgen.models.window.equations import OverWindow
+from seqgen.models.window.equations import WindowNetwork
 
 
-class WindowArrays(OverWindow, NeuralArrays):
-    """Feed-forward window model over NumPy arrays; see `OverWindow`."""
+class WindowArrays(WindowNetwork, NeuralArrays):
+    """Feed-forward window model over NumPy arrays; see `WindowNetwork`."""

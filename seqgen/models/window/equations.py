@@ -22,7 +22,7 @@ class WindowState(State):
     tokens: Leaf
 
 
-class OverWindow(HiddenStateModel):
+class WindowNetwork(HiddenStateModel):
     """Feed-forward network over the last n tokens.
 
     x_t = (C(w_{t-n+1}), ..., C(w_t)),  logits = b + W x_t + U tanh(d + H x_t)

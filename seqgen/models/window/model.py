@@ -6,12 +6,12 @@ from seqgen.engines.parts import glorot
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.window.arrays import WindowArrays
-from seqgen.models.window.equations import OverWindow
+from seqgen.models.window.equations import WindowNetwork
 from seqgen.models.window.settings import WindowConfig
 
 
-class Window(OverWindow, ArraySteps, NeuralLanguageModel):
-    """Feed-forward window model in torch (architecture `window`); see `OverWindow`.
+class Window(WindowNetwork, ArraySteps, NeuralLanguageModel):
+    """Feed-forward window model in torch (architecture `window`); see `WindowNetwork`.
 
     Training carries the last tokens from one window to the next, so that it sees no other
     beginnings.

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from seqgen.models.transformer.settings import quantizable
+from seqgen.models.transformer.settings import round_ffn_width
 from seqgen.settings import MOST_LAYERS, MOST_TOKENS, MOST_WIDTH, Options, Panel, require, setting
 from seqgen.settings.training import Optimizer
 
@@ -59,7 +59,7 @@ class Shape:
     @property
     def ffn_size(self) -> int:
         """I, the width of the feed-forward layers: 8/3 of H, as `seqgen train` rounds it."""
-        return quantizable(8 * math.ceil(self.hidden_size / 3))
+        return round_ffn_width(8 * math.ceil(self.hidden_size / 3))
 
     @property
     def block(self) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.network import copied
+from seqgen.models.network import copy_network
 from seqgen.models.transformer.attention_figures import HeadFigures, attention_figures
 from seqgen.models.transformer.model import Transformer
 from seqgen.plugins.diagnose.distance import (
@@ -131,7 +131,7 @@ def _layers(
 
     The optimizer is new, so its step is the first one of a run, at the peak learning rate.
     """
-    model = copied(loaded.model).eval()
+    model = copy_network(loaded.model).eval()
     model.requires_grad_(True)
     config = loaded.stored.settings("training", TrainingConfig)
     with torch.enable_grad():

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.recurrent.cell import Cell, LayerState
-from seqgen.models.recurrent.watched import Steps, watching
+from seqgen.models.recurrent.watched import StepRecorder, watch_layers
 from seqgen.plugins.diagnose.layers import features_of
 from seqgen.settings import require
 from seqgen.text.corpus import Corpus
@@ -113,8 +113,8 @@ def _last_loss(model: NeuralLanguageModel, tokens: Tensor, targets: Tensor) -> T
 def _of_cell(
     model: NeuralLanguageModel, tokens: Tensor, targets: Tensor, layer: int
 ) -> list[Distance]:
-    cell, steps = model.stack[layer], Steps()
-    with watching({cell: steps}):
+    cell, steps = model.stack[layer], StepRecorder()
+    with watch_layers({cell: steps}):
         loss = _last_loss(model, tokens, targets)
     parts = [part for state in steps.states for part in state]
     weights = [

@@ -14,8 +14,8 @@ from seqgen.engines.precision import in_float64
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.network import Network
 from seqgen.models.recurrent.cell import Cell
-from seqgen.models.recurrent.watched import Steps, watching
-from seqgen.models.transformer.attention_figures import features_seen, plain_gain
+from seqgen.models.recurrent.watched import StepRecorder, watch_layers
+from seqgen.models.transformer.attention_figures import observe_attention, unscaled_gain
 from seqgen.models.transformer.equations import FeedForward
 from seqgen.models.transformer.model import Transformer
 from seqgen.text.sources import Source
@@ -107,7 +107,7 @@ def watching_units(network: Network) -> Iterator[dict[int, Units]]:
         for index, layer in enumerate(layers):
             seen = units[index]
             if isinstance(layer, Cell):
-                hooks.enter_context(watching({layer: _watch(seen)}))
+                hooks.enter_context(watch_layers({layer: _watch(seen)}))
             else:
                 hook = layer.register_forward_hook(
                     lambda *call, s=seen: s.see_output(features_of(call[-1]))
@@ -129,7 +129,7 @@ def features_of(output: Tensor | tuple[Tensor, ...]) -> Tensor:
 
 def _watch(units: Units):
     def watch(cell: Cell, x: Tensor, state: tuple[Tensor, ...]):
-        y, after = Steps(units.see)(cell, x, state)
+        y, after = StepRecorder(units.see)(cell, x, state)
         units.see_output(y)
         return y, after
 
@@ -253,5 +253,5 @@ class Update:
 @torch.no_grad()
 def loss_unscaled(model: Transformer, tokens: Tensor, targets: Tensor) -> float:
     """Return the loss, in nats per token, if attention were softmax(Q K^T) V."""
-    features = features_seen(model, tokens, gain=plain_gain(model))
+    features = observe_attention(model, tokens, gain=unscaled_gain(model))
     return float(F.cross_entropy(model.head(features).flatten(0, 1), targets.flatten()))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.mixture.members import members_of
-from seqgen.models.network import copied
+from seqgen.models.network import copy_network
 from seqgen.models.recurrent.cell import Cell
 from seqgen.models.transformer.attention_figures import attention_figures
 from seqgen.models.transformer.model import Transformer
@@ -154,7 +154,7 @@ class TrainingWatch(Listener):
             return {}
         tokens, targets = self._windows
         kind = torch.float32 if self.model.device.type == "mps" else torch.float64
-        model = copied(self.model).eval().to(kind).requires_grad_(True)
+        model = copy_network(self.model).eval().to(kind).requires_grad_(True)
         heads = attention_figures(model, tokens) if isinstance(model, Transformer) else []
         return {"distances": gradients_by_distance(model, tokens, targets[:, -1]), "heads": heads}
 

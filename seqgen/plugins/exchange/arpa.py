@@ -27,7 +27,7 @@ import numpy as np
 
 from seqgen.errors import SeqgenError
 from seqgen.models.ngram.arrays import NOTHING, Level
-from seqgen.models.ngram.look_ups import chosen_from
+from seqgen.models.ngram.look_ups import look_up
 from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
 from seqgen.settings import DataConfig, Documents
@@ -365,14 +365,14 @@ def _fill_gaps(levels: Sequence[Level], size: int) -> None:
 def _backed_off(levels: Sequence[Level], words: np.ndarray, size: int) -> np.ndarray:
     """Return the log-probabilities (M,) of n-grams (M, n) that are not stored."""
     contexts, shorter = _nodes(levels, words[:, :-1], size), levels[words.shape[1] - 2]
-    weights = chosen_from(shorter.backoffs, contexts, 0.0)
+    weights = look_up(shorter.backoffs, contexts, 0.0)
     return weights + _log_probs(levels, words[:, 1:], size)
 
 
 def _log_probs(levels: Sequence[Level], words: np.ndarray, size: int) -> np.ndarray:
     """Return the log-probability (M,) of the last word of each n-gram (M, n) after the others."""
     at = _nodes(levels, words, size)
-    log_probs = chosen_from(levels[words.shape[1] - 1].log_probs, at, 0.0)
+    log_probs = look_up(levels[words.shape[1] - 1].log_probs, at, 0.0)
     unseen = at == NOTHING
     if unseen.any():
         log_probs[unseen] = _backed_off(levels, words[unseen], size)
@@ -392,7 +392,7 @@ def sums_of(levels: Sequence[Level], size: int) -> list[np.ndarray]:
         shorter = np.full(len(contexts), sums[0][0])
         for m in range(1, n - 1):
             at = _nodes(levels, contexts[:, -m:], size)
-            shorter = chosen_from(sums[m], at, shorter)
+            shorter = look_up(sums[m], at, shorter)
         parents, weights = levels[n - 1].keys // size, np.exp(levels[n - 2].backoffs)
         unstored = weights[parents] * np.exp(_log_probs(levels, words[:, 1:], size))
         more = np.exp(levels[n - 1].log_probs) - unstored

@@ -17,7 +17,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import json_bytes, parse_json
 from seqgen.models.base import weights_of
 from seqgen.models.transformer.model import Transformer
-from seqgen.models.transformer.positions import RopeScaling, rates, scaling_of
+from seqgen.models.transformer.positions import RopeScaling, read_rope_scaling, rope_rates
 from seqgen.models.transformer.settings import TransformerConfig
 from seqgen.plugins.exchange import gguf, hf_config
 from seqgen.plugins.exchange.formats import NumberType
@@ -249,7 +249,7 @@ def _with_factors(
 
 
 def _rates_of(config: TransformerConfig) -> Tensor:
-    return rates(TensorOps, config.rope_theta, config.head_width)
+    return rope_rates(TensorOps, config.rope_theta, config.head_width)
 
 
 def _full_factor(factors: np.ndarray, rate: Tensor, like: RopeScaling) -> float:
@@ -281,7 +281,7 @@ def _factors(rate: Tensor, scaling: RopeScaling) -> np.ndarray:
 
 def _factors_of(config: TransformerConfig) -> np.ndarray:
     """Return the same of a model with rope_scaling=llama3."""
-    return _factors(_rates_of(config), scaling_of(config))
+    return _factors(_rates_of(config), read_rope_scaling(config))
 
 
 def _check(file: gguf.GGUFFile, parts: Iterable[TensorPart], config: TransformerConfig) -> None:

@@ -19,7 +19,7 @@ from seqgen.files import json_bytes, parse_json
 from seqgen.models.base import take_weights, weights_of
 from seqgen.models.seq2seq.model import Seq2SeqTransformer
 from seqgen.models.transformer.model import Transformer
-from seqgen.models.transformer.positions import waves_of
+from seqgen.models.transformer.positions import position_waves
 from seqgen.models.transformer.settings import TransformerConfig
 from seqgen.plugins.exchange import hf_config, hf_pairs, hf_tokenizer
 from seqgen.plugins.exchange.hf_weights import (
@@ -185,5 +185,5 @@ def filled(
     model = build_on_meta(kind, config)
     zeros = {n: torch.zeros(x.shape) for n, x in model.named_parameters() if n.endswith(".bias")}
     take_weights(model, {**zeros, **tensors})
-    model.waves = waves_of(TensorOps, config, config.window)
+    model.waves = position_waves(TensorOps, config, config.window)
     return model.eval()

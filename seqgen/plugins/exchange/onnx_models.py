@@ -23,8 +23,8 @@ from seqgen.models.hawk.model import Hawk
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.seq2seq.model import Seq2SeqTransformer
 from seqgen.models.state import State
-from seqgen.models.transformer.attention import for_each_query, full_attention
-from seqgen.models.transformer.equations import Attend, seen_from
+from seqgen.models.transformer.attention import full_attention, repeat_heads
+from seqgen.models.transformer.equations import Attend, causal_mask
 from seqgen.models.transformer.model import Transformer
 from seqgen.packages import require_packages
 from seqgen.plugins.exchange import hf_tokenizer
@@ -108,9 +108,9 @@ class Caching:
         pairs = zip(self.past[layer], (k, v), strict=True)
         present = [torch.cat([before, now], 2) for before, now in pairs]
         self.present += present
-        keys, values = (for_each_query(q, x) for x in present)
+        keys, values = (repeat_heads(q, x) for x in present)
         places = torch.arange(keys.shape[2])
-        there = seen_from(self.positions, places, self.span(layer))
+        there = causal_mask(self.positions, places, self.span(layer))
         return F.scaled_dot_product_attention(q, keys, values, attn_mask=there)
 
 

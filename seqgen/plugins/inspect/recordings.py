@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.models.recurrent.watched import Steps, watching
+from seqgen.models.recurrent.watched import StepRecorder, watch_layers
 
 if TYPE_CHECKING:
     from seqgen.models.recurrent.cell import Cell, LayerState
@@ -20,10 +20,10 @@ class RecordingWatch:
     """A `Watch` that also keeps what the layer reads, of one row."""
 
     def __init__(self) -> None:
-        self._steps, self._inputs = Steps(), []
+        self._steps, self._inputs = StepRecorder(), []
 
     def __call__(self, cell: Cell, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
-        """See `Steps`."""
+        """See `StepRecorder`."""
         self._inputs.append(x.detach()[0])
         return self._steps(cell, x, state)
 
@@ -53,6 +53,6 @@ def record_layers(
     """Record every layer of a network over tokens (T,), and return the features (1, T, H) too."""
     recordings = {cell: RecordingWatch() for cell in model.layers}
     # Without a graph one token goes through `Cell.step`, which no watch sees.
-    with torch.set_grad_enabled(len(tokens) == 1), watching(recordings):
+    with torch.set_grad_enabled(len(tokens) == 1), watch_layers(recordings):
         features, _ = model.hidden(model.ids(tokens[None]), None)
     return [(cell.equation, made) for cell, made in recordings.items()], features.detach()

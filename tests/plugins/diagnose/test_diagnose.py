@@ -12,7 +12,7 @@ from architectures import RECURRENT, VOCAB, Case
 from helpers_cli import records, refusal
 
 from seqgen.cli import run
-from seqgen.models.recurrent.watched import Steps, watching
+from seqgen.models.recurrent.watched import StepRecorder, watch_layers
 from seqgen.models.transformer.attention_figures import attention_figures
 from seqgen.plugins.diagnose.distance import gradients_by_distance, windows
 from seqgen.plugins.diagnose.layers import (
@@ -157,7 +157,7 @@ def test_every_cell_agrees_with_states_that_are_leaves(architecture):
 def test_a_watched_layer_computes_what_it_does_unwatched(architecture):
     model, (tokens, _) = Case(architecture, "two", {}).loud(), text_of()
     plain, _ = model(tokens, None)
-    with watching({layer: Steps() for layer in model.layers}):
+    with watch_layers({layer: StepRecorder() for layer in model.layers}):
         watched, _ = model(tokens, None)
     torch.testing.assert_close(watched, plain, rtol=1e-9, atol=1e-12)
     assert all(layer.watch is None for layer in model.layers)

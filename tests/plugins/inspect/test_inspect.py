@@ -22,7 +22,7 @@ from pages_read import HOSTILE, Read, commands_of
 from seqgen.cli import run
 from seqgen.cli.shell.colours import Scale, share_scale
 from seqgen.cli.shell.page import page
-from seqgen.models.recurrent.watched import Steps, watching
+from seqgen.models.recurrent.watched import StepRecorder, watch_layers
 from seqgen.models.transformer.attention_figures import attention_weights
 from seqgen.models.transformer.positions import rotate
 from seqgen.plugins.inspect.heads import attended
@@ -135,8 +135,8 @@ def test_gates_are_those_of_the_equations(name, settings, by_hand, parts):
 def test_every_cell_names_the_gates_that_it_says_keep_replace_and_reset(architecture):
     model = Case(architecture, "plain", {"num_layers": 1}).loud()
     (cell,) = model.layers
-    seen = Steps()
-    with watching({cell: seen}), torch.no_grad():
+    seen = StepRecorder()
+    with watch_layers({cell: seen}), torch.no_grad():
         model(torch.tensor([[1, 2, 3]]), None)
     equation = cell.equation
     assert len(seen.shown) == 3 and not set(seen.shown[0]) & set(cell.equation.parts)
@@ -151,8 +151,8 @@ def test_the_share_kept_is_how_the_memory_follows_its_past(architecture):
     """With its gates held still, d c_t / d c_{t-1} at each unit is the share that is kept."""
     model = Case(architecture, "plain", {"num_layers": 1}).loud()
     (cell,) = model.layers
-    seen = Steps()
-    with watching({cell: seen}), torch.no_grad():
+    seen = StepRecorder()
+    with watch_layers({cell: seen}), torch.no_grad():
         model(torch.tensor([[1, 2, 3]]), None)
     last, shown = [step[-1] for step in seen.states], seen.shown[-1]
     new = {"lstm": lambda: shown["i"] * shown["g"]}.get(

@@ -40,11 +40,11 @@ class LinearEquation(Equation):
         import torch
 
         from seqgen.engines.tensor_ops import TensorOps
-        from seqgen.models.recurrent.linear_maps import over_tensors
+        from seqgen.models.recurrent.linear_maps import tensor_maps
         from seqgen.models.recurrent.scan import linear_scan
 
         from_input = cell.read_input(x.transpose(0, 1))  # (T, B, G H)
         wide = from_input.to(torch.promote_types(from_input.dtype, torch.float32))
-        a, b = self.terms(TensorOps, noise.into(over_tensors({}, cell.vectors())), wide)
+        a, b = self.terms(TensorOps, noise.into(tensor_maps({}, cell.vectors())), wide)
         y = linear_scan(a, b, state[0])
         return y.transpose(0, 1).to(from_input.dtype), (y[-1].to(state[0].dtype),)

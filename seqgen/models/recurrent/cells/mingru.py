@@ -26,13 +26,13 @@ class MinGRU(LinearEquation):
     def terms(self, ops: Ops, w: Any, x: Any) -> tuple[Any, Any]:
         z, n = ops.split(x, 1, 1)
         z = ops.sigmoid(z)
-        n = made_positive(ops, n) if self.config.positive else n
+        n = positive_activation(ops, n) if self.config.positive else n
         ops.show(z=z, n=n)
         n = w.dropped(n)
         return 1 - z, z * n
 
 
-def made_positive(ops: Ops, a: Any) -> Any:
+def positive_activation(ops: Ops, a: Any) -> Any:
     """Compute the positive activation g(a) = a + 1/2 if a >= 0, else sigma(a)."""
     return ops.where(a >= 0, a + 0.5, ops.sigmoid(a))
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from seqgen.engines.ops import Ops
 from seqgen.models.recurrent.cells.equation import Equation, Parameter
 from seqgen.models.recurrent.cells.linear import LinearEquation
-from seqgen.models.recurrent.cells.mingru import MinGRUConfig, made_positive
+from seqgen.models.recurrent.cells.mingru import MinGRUConfig, positive_activation
 from seqgen.settings import ranges, setting
 
 
@@ -31,7 +31,7 @@ class MinLSTM(LinearEquation):
         gates, n = ops.split(x, 2, 1)
         f, i = ops.split(ops.sigmoid(gates), 1, 1)
         kept = f / (f + i)
-        n = made_positive(ops, n) if self.config.positive else n
+        n = positive_activation(ops, n) if self.config.positive else n
         ops.show(f=f, i=i, n=n, kept=kept)
         n = w.dropped(n)
         return kept, (1 - kept) * n

@@ -8,7 +8,7 @@ from dataclasses import replace
 from seqgen.engines.ops import Leaf, ops_of
 from seqgen.engines.parts import NestedPart, Piece, Pieces, Table
 from seqgen.models.recurrent.settings import recurrent_cell
-from seqgen.models.seq2seq.layers import SourceLayers, stacked
+from seqgen.models.seq2seq.layers import SourceLayers, stack_cells
 from seqgen.models.seq2seq.recurrent_equations import DIRECTIONS
 from seqgen.plugins.labels.models.labelling import ArrayEncoder, at_ends
 from seqgen.plugins.labels.models.settings import BiRNNConfig
@@ -42,7 +42,7 @@ class BothEnds:
         self.beside = read - own if at_first else 0
         width = (read or own) - self.beside  # that the first layer reads
         cell = replace(recurrent_cell(config), hidden_size=config.hidden_size // len(directions))
-        layers = stacked(cell, width, len(directions), self.beside)
+        layers = stack_cells(cell, width, len(directions), self.beside)
         self.size = sum(one.sizes[0] for one in layers[-1]) + self.beside * (len(layers) == 1)
         inputs = Piece() if read else Table(config.vocab_size, width)
         return {"encoder": NestedPart(SourceLayers, inputs, layers, directions)}

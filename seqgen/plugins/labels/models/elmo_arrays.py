@@ -11,7 +11,7 @@ from seqgen.engines.ops import Leaf, ops_of
 from seqgen.engines.weights import Shapes, Weights
 from seqgen.models.arrays import ArrayNetwork
 from seqgen.models.recurrent.arrays import RecurrentArrays
-from seqgen.models.seq2seq.layers import mirrored
+from seqgen.models.seq2seq.layers import reversal_indices
 from seqgen.plugins.labels.models.settings import ELMoConfig
 
 DIRECTIONS = "forwards", "backwards"
@@ -60,7 +60,7 @@ class BothWays:
         values = values[:, : max(lengths)]
         ops = ops_of(values)
         # A sentence turns around behind its start symbol.
-        mirror = mirrored(lengths, values, first=1)
+        mirror = reversal_indices(lengths, values, first=1)
         there = self.outputs_of(self.forwards, values)
         back = self.outputs_of(self.backwards, ops.pick(values, mirror))
         pairs = zip(there, back, strict=True)

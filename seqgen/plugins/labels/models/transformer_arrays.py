@@ -10,7 +10,7 @@ from seqgen.engines.parts import Linear, NestedPart, Pieces, Table, fill_over_ar
 from seqgen.engines.weights import Weights
 from seqgen.models.arrays import ArrayNetwork
 from seqgen.models.seq2seq.transformer_equations import SourceBlocks
-from seqgen.models.transformer.equations import Attend, norm_of
+from seqgen.models.transformer.equations import Attend, stream_norm
 from seqgen.plugins.labels.masking import Symbols
 from seqgen.plugins.labels.models.labelling import ArrayEncoder, at_ends, require_window
 from seqgen.plugins.labels.models.settings import BertConfig, EncoderConfig
@@ -59,7 +59,7 @@ class BertBlocks(SourceBlocks):
         return {
             **super().pieces(config, Table(config.vocab_size + SYMBOLS, width)),
             "segment_embedding": Table(2, width),
-            "embedding_norm": norm_of(config),
+            "embedding_norm": stream_norm(config),
         }
 
     def _embedded(self, values: Leaf) -> tuple[Leaf, Leaf | None]:
@@ -125,7 +125,7 @@ class MaskedModel:
         return {
             "encoder": NestedPart(BertBlocks, config),
             "transform": Linear(size, size),
-            "transform_norm": norm_of(config),
+            "transform_norm": stream_norm(config),
             "head": Linear(size, config.vocab_size + SYMBOLS),
             "pooler": Linear(size, size) if pairs else None,
             "next_sentence": Linear(size, 2) if pairs else None,
