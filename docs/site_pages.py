@@ -61,7 +61,8 @@ CITATION = """# Citing seqgen
 
 def on_config(config: Any) -> Any:
     """Add a page for every command to the navigation, below the list of all."""
-    parts = [part for tab in config.nav for part in next(iter(tab.values()))]
+    tabs = [part for tab in config.nav for part in tab.values() if isinstance(part, list)]
+    parts = [part for tab in tabs for part in tab]
     (commands,) = (part["Commands"] for part in parts if "Commands" in part)
     commands += [{name: f"commands/{name}.md"} for name, _ in command_pages()]
     return config
