@@ -20,25 +20,21 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
+import pictures
+from pictures import FOLDER, ROOT, label
+
 from seqgen.models.recurrent.settings import RecurrentConfig
 
-ROOT = Path(__file__).resolve().parents[1]
-FOLDER = ROOT / "docs" / "pictures"
 PLAY = "corpora/play.txt"
 SMALL = ("--layers", "1", "--hidden-size", "128", "--precision", "float32", "--threads", "1")
-WIDTH, HEIGHT = 400, 240
+HEIGHT = 240
 LEFT, RIGHT, TOP, BOTTOM = 48, 385, 48, 198  # of the area of a chart
-STYLE = """
-text { font: 13px system-ui, sans-serif; fill: #1b1b1f; }
-.code { font-family: ui-monospace, monospace; white-space: pre; }
-.head { font-weight: 700; } .soft { fill: #5a5a66; font-size: 12px; }
-.card { fill: #fff; stroke: #c9c9d2; } .line { stroke: #c9c9d2; fill: none; }
+# Colours of series and of tokens, beside those that all pictures share.
+STYLE = """.soft { font-size: 12px; } .line { fill: none; }
 .s0 { stroke: #3f51b5; fill: #3f51b5; } .s1 { stroke: #d95f02; fill: #d95f02; }
 .s2 { stroke: #2e7d32; fill: #2e7d32; } text.s0, text.s1, text.s2 { stroke: none; }
 .t0 { fill: #dfe3f7; } .t1 { fill: #fbe3cf; }
 @media (prefers-color-scheme: dark) {
-  text { fill: #ececf1; } .soft { fill: #a9a9b6; }
-  .card { fill: #1e1e23; stroke: #4a4a55; } .line { stroke: #4a4a55; }
   .s0 { stroke: #9fa8da; fill: #9fa8da; } .s1 { stroke: #ff8c3c; fill: #ff8c3c; }
   .s2 { stroke: #81c784; fill: #81c784; } .t0 { fill: #303a6b; } .t1 { fill: #6b4020; }
 }
@@ -47,22 +43,8 @@ Points = Sequence[tuple[float, float]]
 
 
 def svg(title: str, height: float, parts: Sequence[str]) -> str:
-    """Return an SVG file with a card of this height as its background."""
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" '
-        f'width="{WIDTH}" role="img">'
-    )
-    card = (
-        f'<rect class="card" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1:g}" rx="8"/>'
-    )
-    lines = [head, f"<title>{escape(title)}</title>", f"<style>{STYLE}</style>", card]
-    return "\n".join([*lines, *parts, "</svg>", ""])
-
-
-def label(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
-    """Return a line of text whose baseline is at y."""
-    where = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-    return f'<text class="{kind}" {where} xml:space="preserve">{escape(text)}</text>'
+    """Return an SVG file with the colours of series."""
+    return pictures.svg(title, height, parts).replace("</style>", f"{STYLE}</style>")
 
 
 def chart(
@@ -136,7 +118,7 @@ def loss(home: str) -> str:
     run(home, "train", PLAY, "--model", "lstm", *SMALL, *more)
     train, held_out = losses(home, "play")
     return chart(
-        "Loss of an LSTM on corpora/play.txt, nats per character",
+        "Loss of an LSTM, nats per character",
         {"training": train, "validation": held_out},
         "step",
         {0: "0", 100: "100", 200: "200", 300: "300", 400: "400"},
@@ -190,7 +172,7 @@ def fine_tuning(home: str) -> str:
     run(home, "train", verse, "--init-from", "play", *tuned)
     run(home, "train", verse, "--model", "lstm", *SMALL, *every, "--name", "new")
     return chart(
-        "Validation loss on corpora/verse.txt, nats per character",
+        "Validation loss on verse, nats/character",
         {"new model": losses(home, "new")[1], "fine-tuned": losses(home, "tuned")[1]},
         "step",
         {0: "0", 50: "50", 100: "100", 150: "150", 200: "200"},
@@ -207,7 +189,7 @@ def tuning(home: str) -> str:
     tried = [(n, value) for n, value in sorted(tried) if value is not None]
     best = [(n, min(v for m, v in tried if m <= n)) for n, _ in tried]
     return chart(
-        "Validation loss of the trials of seqgen tune",
+        "Validation losses of seqgen tune",
         {"trials": tried, "best so far": best},
         "trial (0 is the default recipe)",
         {0: "0", 5: "5", 10: "10", 15: "15"},
@@ -283,7 +265,7 @@ def lessons(home: str) -> str:
         ("lstm + 6-gram", "The mixture needs "),
     ):
         rows.append((name, float(re.search(re.escape(before) + r"([\d.]+\d)", page)[1])))
-    parts = [label(14, 22, "Bits per character of the six lessons, fewer is better", "head")]
+    parts = [label(14, 22, "Bits per character, fewer is better", "head")]
     for number, (name, bits) in enumerate(rows):
         y = 36 + 24 * number
         kind = "s1" if "gram" in name else "s0"
