@@ -196,7 +196,7 @@ def test_wrong_usage_is_one_line(there, cli, arguments, code, pattern):
         (["--set", "forget_bias=1e999"], 2, "forget_bias"),
         (["--steps", "0"], 2, "steps"),
         (["--steps", "3", "--minutes", "1"], 2, "one budget"),
-        (["--heads", "2"], 2, "num_heads"),
+        (["--heads", "2"], 2, "no setting '--heads'"),
         (["--tokenizer", "wrod"], 2, "did you mean 'word'"),
         (["--documents", "page"], 2, "documents"),
         (["--val", "1.5"], 2, "--val"),
@@ -205,7 +205,7 @@ def test_wrong_usage_is_one_line(there, cli, arguments, code, pattern):
         (["--seed", str(1 << 64)], 2, "seed must be from 0 to 9,223,372,036,854,775,807, not"),
         (["--config", "/nowhere.toml"], 1, "/nowhere.toml"),
         (["--changed-data"], 2, "--changed-data"),
-        (["--hidden-size", "10000000"], 2, "hidden_size must be from 1 to 1,048,576, not"),
+        (["--hidden-size", "10000000"], 2, "--hidden-size must be from 1 to 1,048,576, not"),
         (["--hidden-size", "1000000"], 1, "out of memory"),
         (["--lr", "fast"], 2, "--lr"),
     ],
@@ -357,7 +357,7 @@ def test_stopping_and_going_on_is_the_same_as_not_stopping(own, cli, text):
     )
     assert (code, json.loads(out)["stopped"]) == (0, "stop-after")
     assert "seqgen train --resume parts" in err
-    refused(cli("train", "--resume", "parts", "--hidden-size", "9"), 2, "cannot change hidden_size")
+    refused(cli("train", "--resume", "parts", "--hidden-size", "9"), 2, "change --hidden-size")
     refused(cli("train", "--resume", "parts", "--model", "gru"), 2, "--model")
     code, out, _ = cli("train", "--resume", "parts", "--json")
     whole, parts = json.loads(whole), json.loads(out)

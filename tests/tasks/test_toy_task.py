@@ -63,7 +63,7 @@ def test_a_toy_kind_of_task_is_trained_resumed_and_measured(pairs, capsys):
 def test_what_has_no_meaning_for_the_toy_is_refused_by_its_facts(pairs, capsys):
     train = ("train", pairs, *TRAIN, "--steps", 2)
     learns = "has no meaning: matcher learns from pairs of sentences with a label"
-    assert refusal(capsys, *train, "--seq-len", 9).endswith(f"seq_len {learns}")
+    assert refusal(capsys, *train, "--seq-len", 9).endswith(f"--seq-len {learns}")
     assert refusal(capsys, *train, "--documents", "stream").endswith(f"documents=stream {learns}")
     assert "it takes no --target" in refusal(
         capsys, *train[:1], *train[2:], "--source", pairs, "--target", pairs

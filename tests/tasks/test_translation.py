@@ -473,10 +473,10 @@ def test_settings_of_the_other_kind_of_data(tsv, sides, capsys):
     line = refusal(capsys, "train", *both, "--model", "lstm", "--steps", "1")
     assert line == "seqgen: lstm learns from a text: it takes no --target"
     line = refusal(capsys, "train", tsv, "--model", "lstm", "--source-tokenizer", "word")
-    assert line == "seqgen: source_tokenizer has no meaning: lstm learns from a text"
+    assert line == "seqgen: --source-tokenizer has no meaning: lstm learns from a text"
     line = refusal(capsys, "train", tsv, "--model", "seq2seq", "--seq-len", "5")
     assert line.endswith(
-        "seq_len has no meaning: seq2seq learns from pairs of a source and a target"
+        "--seq-len has no meaning: seq2seq learns from pairs of a source and a target"
     )
     line = refusal(capsys, "train", tsv, "--model", "lstm", "--set", "source_unknowns=0.1")
     assert line == "seqgen: source_unknowns has no meaning: lstm learns from a text"

@@ -304,7 +304,7 @@ def test_fine_tuning_into_a_classifier(text, tmp_path, capsys):
         capsys, text, "--init-from", "m", "--steps", 1, "--set", "mask=0.5", "--name", "n", "-q"
     )
     assert more["architecture"] == "bert" and load_masked("n").model.config.mask == 0.5
-    assert "hidden_size is fixed by --init-from" in refusal(
+    assert "--hidden-size is fixed by --init-from" in refusal(
         capsys, "train", text, "--init-from", "m", "--hidden-size", 16, "--steps", 1
     )
 
