@@ -29,7 +29,7 @@ class Interrupted(SeqgenError):  # noqa: N818
 
 
 @contextlib.contextmanager
-def reported(what: str) -> Iterator[None]:
+def reporting_os_errors(what: str) -> Iterator[None]:
     """Turn an OSError into a one-line SeqgenError: `what`, then the reason.
 
     Raises:
@@ -71,7 +71,7 @@ def ran_out_of_memory(error: BaseException) -> bool:
     return known or isinstance(error, MemoryError)
 
 
-def named(kind: str, name: str, rows: Mapping[str, Row]) -> Row:
+def look_up(kind: str, name: str, rows: Mapping[str, Row]) -> Row:
     """Look up the row called `name`; the error suggests the closest name.
 
     Raises:

@@ -49,7 +49,7 @@ def named_when_written(about: Path, name: Callable[[], Path]) -> Iterator[IO[byt
     try:
         handle, temporary, lock = _temporary(about)
     except OSError as error:
-        raise _about(about, error) from None
+        raise _error_about(about, error) from None
     with lock:
         try:
             with os.fdopen(handle, "wb") as file:
@@ -58,14 +58,14 @@ def named_when_written(about: Path, name: Callable[[], Path]) -> Iterator[IO[byt
                 os.fsync(file.fileno())
             place = name()
             _copy_permissions(place, temporary)
-            _list(place, *_version(temporary.stat()))
+            _append_to_list(place, *_version(temporary.stat()))
             temporary.replace(place)
         except BaseException as error:
             with contextlib.suppress(OSError):
                 temporary.unlink()
             # A full disk's error names no file; one that does is about what is being read.
             if isinstance(error, OSError) and error.filename in (None, str(temporary)):
-                raise _about(about, error) from None
+                raise _error_about(about, error) from None
             raise
     sync_folder(about.parent)
 
@@ -98,9 +98,9 @@ def _temporary(path: Path) -> tuple[int, Path, contextlib.ExitStack]:
     """
     while True:
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-        _list(temporary)  # before it is there, so that none is ever unlisted
+        _append_to_list(temporary)  # before it is there, so that none is ever unlisted
         handle = os.open(temporary, CREATING, 0o600)
-        _list(temporary, os.fstat(handle).st_ino)
+        _append_to_list(temporary, os.fstat(handle).st_ino)
         lock = contextlib.ExitStack()
         if fcntl is not None:
             lock.callback(os.close, os.dup(handle))
@@ -179,7 +179,7 @@ def make_listed_folder(folder: Path) -> None:
         open_file(folder.parent / LIST, "ab").close()
 
 
-def _list(path: Path, *facts: int) -> None:
+def _append_to_list(path: Path, *facts: int) -> None:
     """Append a file to its folder's list, if any, with facts that identify its version."""
     with contextlib.suppress(OSError), open_file(path.parent.parent / LIST, "r+b") as file:
         take_lock(file, wait=True)
@@ -233,8 +233,8 @@ def delete_own(path: Path, root: Path, is_own: Callable[[IO[bytes]], bool]) -> b
     """
     with contextlib.ExitStack() as held:
         try:
-            name, folder = held.enter_context(_opened_folder(path, root))
-            file = held.enter_context(_opened(name, folder))
+            name, folder = held.enter_context(_open_folder(path, root))
+            file = held.enter_context(_open_for_lock(name, folder))
         except OSError:
             return False
         status = os.fstat(file.fileno())
@@ -245,11 +245,11 @@ def delete_own(path: Path, root: Path, is_own: Callable[[IO[bytes]], bool]) -> b
         try:
             os.unlink(name, dir_fd=folder)
         except OSError as error:
-            raise _about(path, error) from None
+            raise _error_about(path, error) from None
         return True
 
 
-def _opened(name: str, folder: int | None) -> IO[bytes]:
+def _open_for_lock(name: str, folder: int | None) -> IO[bytes]:
     """Open a file of a folder for locking, with write access if possible."""
     try:
         handle = os.open(name, os.O_RDWR | NOT_THROUGH, dir_fd=folder)
@@ -265,16 +265,16 @@ def unlink_within(path: Path, root: Path) -> None:
         OSError: the folder cannot be written, or there is a link in the place of one.
     """
     try:
-        with _opened_folder(path, root) as (name, folder):
+        with _open_folder(path, root) as (name, folder):
             os.unlink(name, dir_fd=folder)
     except FileNotFoundError:
         return
     except OSError as error:
-        raise _about(path, error) from None
+        raise _error_about(path, error) from None
 
 
 @contextlib.contextmanager
-def _opened_folder(path: Path, root: Path) -> Iterator[tuple[str, int | None]]:
+def _open_folder(path: Path, root: Path) -> Iterator[tuple[str, int | None]]:
     """Open the folder of a file without following links; yield its name and the handle.
 
     Raises:
@@ -295,7 +295,7 @@ def _opened_folder(path: Path, root: Path) -> Iterator[tuple[str, int | None]]:
         os.close(handle)
 
 
-def name_when_written(name: str) -> str | None:
+def final_name(name: str) -> str | None:
     """Return the final name of a temporary file of `replacing`; None for other files.
 
     Its temporary names are `.NAME.RANDOM.tmp`.
@@ -306,10 +306,10 @@ def name_when_written(name: str) -> str | None:
 
 def is_temporary(path: Path) -> bool:
     """Check by name whether a file is a temporary file of `replacing`."""
-    return name_when_written(path.name) is not None
+    return final_name(path.name) is not None
 
 
-def _about(path: Path, error: OSError) -> OSError:
+def _error_about(path: Path, error: OSError) -> OSError:
     """Copy an OSError with the requested path in place of the temporary one."""
     return OSError(error.errno, error.strerror or str(error), str(path))
 
@@ -335,7 +335,7 @@ class Parts(Protocol):
 Piece = bytes | memoryview | Parts
 
 
-def parts_of(pieces: Iterable[Piece]) -> Iterator[Any]:
+def iterate_parts(pieces: Iterable[Piece]) -> Iterator[Any]:
     """Yield the content of a file part by part."""
     for piece in pieces:
         yield from [piece] if isinstance(piece, bytes | memoryview) else piece.pieces()
@@ -344,10 +344,10 @@ def parts_of(pieces: Iterable[Piece]) -> Iterator[Any]:
 def write_bytes(path: Path, *pieces: Piece) -> None:
     """Replace a file atomically by concatenated pieces of content."""
     with replacing(path) as file:
-        file.writelines(parts_of(pieces))
+        file.writelines(iterate_parts(pieces))
 
 
-def regular(path: Path) -> Path:
+def require_regular(path: Path) -> Path:
     """Return the path unchanged after checking that it is no pipe, device or socket.
 
     Raises:
@@ -365,7 +365,7 @@ def begins_with(path: Path, signature: bytes) -> bool:
         return file.read(len(signature)) == signature
 
 
-def title_of(name: str) -> str:
+def input_title(name: str) -> str:
     """Name a file for messages: "-" becomes standard input."""
     return "standard input" if name == "-" else name
 
@@ -388,7 +388,7 @@ def tensor_header(path: Path) -> tuple[int, dict[str, dict[str, Any]]]:
     Raises:
         OSError, ValueError: the file is missing, or its header is damaged.
     """
-    with regular(path).open("rb") as file:
+    with require_regular(path).open("rb") as file:
         return read_tensor_header(file)
 
 

@@ -181,7 +181,7 @@ class Plugin:
 
 
 @dataclass(frozen=True)
-class Installed:
+class InstalledPlugin:
     """A discovered plugin, with its package and version.
 
     Attributes:
@@ -221,7 +221,7 @@ class Installed:
 
     def problem(self, what: str, error: BaseException) -> str:
         """Write the warning that a part of the plugin is skipped, with the reason."""
-        return f"plugin {self.title}: {what} is left out: {reason_of(error)}"
+        return f"plugin {self.title}: {what} is left out: {format_fault(error)}"
 
     @property
     def title(self) -> str:
@@ -240,7 +240,7 @@ class Installed:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class SkippedPlugin:
     """A discovered plugin that cannot be used, with the reason.
 
     Attributes:
@@ -258,7 +258,7 @@ class LeftOut:
 
 # What a stranger's module may raise when it is imported; an interrupt is none of it.
 FAULTS = (Exception, SystemExit)
-left_out: list[LeftOut] = []
+left_out: list[SkippedPlugin] = []
 _problems: list[str] = []
 _waiting: list[str] = []
 
@@ -277,28 +277,28 @@ def new_problems() -> list[str]:
     return found
 
 
-def reason_of(error: BaseException) -> str:
+def format_fault(error: BaseException) -> str:
     """Format an error as part of a one-line message."""
     return f"{type(error).__name__}: {error}".strip().partition("\n")[0]
 
 
 @functools.cache
-def plugins() -> tuple[Installed, ...]:
+def plugins() -> tuple[InstalledPlugin, ...]:
     """Discover all plugins: seqgen's own by name, then those of other distributions."""
-    found: dict[str, Installed] = {}
-    for name, module, distribution, release in (*_own(), *_of_others()):
-        plugin, reason = _opened(module)
+    found: dict[str, InstalledPlugin] = {}
+    for name, module, distribution, release in (*_own_plugins(), *_third_party_plugins()):
+        plugin, reason = _import_plugin(module)
         if name in found:
             reason = f"{found[name].title} has the same name"
         if plugin is None or reason:
-            left_out.append(LeftOut(name, distribution, release, reason))
+            left_out.append(SkippedPlugin(name, distribution, release, reason))
             note_problem(f"plugin {name} ({distribution} {release}) is left out: {reason}")
         else:
-            found[name] = Installed(name, module, distribution, release, plugin)
+            found[name] = InstalledPlugin(name, module, distribution, release, plugin)
     return tuple(found.values())
 
 
-def _own() -> Iterator[tuple[str, str, str, str]]:
+def _own_plugins() -> Iterator[tuple[str, str, str, str]]:
     """Yield the name, module, distribution and version of each plugin of this package."""
     package = importlib.import_module("seqgen.plugins")
     for folder in package.__path__:
@@ -307,7 +307,7 @@ def _own() -> Iterator[tuple[str, str, str, str]]:
             yield name, f"seqgen.plugins.{name}", DISTRIBUTION, __version__
 
 
-def _of_others() -> list[tuple[str, str, str, str]]:
+def _third_party_plugins() -> list[tuple[str, str, str, str]]:
     """Find the name, module, distribution and version of third-party plugins.
 
     `importlib.metadata`, which also reads entry points, takes 20 ms to load.
@@ -321,8 +321,10 @@ def _of_others() -> list[tuple[str, str, str, str]]:
                     with contextlib.suppress(OSError):
                         content = _content(f"{entry.path}/entry_points.txt")
                         if mark in content:
-                            about = _about(entry.path)
-                            rows = [(*names, *about) for names in _entries(content.decode())]
+                            about = _read_metadata(entry.path)
+                            rows = [
+                                (*names, *about) for names in _parse_entry_points(content.decode())
+                            ]
                             found.setdefault(about[0], rows)
     return [row for name in sorted(found) for row in found[name]]
 
@@ -332,7 +334,7 @@ def _content(path: str) -> bytes:
         return file.read()
 
 
-def _about(folder: str) -> tuple[str, str]:
+def _read_metadata(folder: str) -> tuple[str, str]:
     """Read the name and version of a distribution from its metadata folder."""
     name = "METADATA" if folder.endswith(".dist-info") else "PKG-INFO"
     text = _content(f"{folder}/{name}").decode(errors="replace")
@@ -341,7 +343,7 @@ def _about(folder: str) -> tuple[str, str]:
     return fields.get("Name", "unknown"), fields.get("Version", "unknown")
 
 
-def _entries(text: str) -> Iterator[tuple[str, str]]:
+def _parse_entry_points(text: str) -> Iterator[tuple[str, str]]:
     """Parse `entry_points.txt`; yield the names and modules of seqgen plugins."""
     section = ""
     for line in map(str.strip, text.splitlines()):
@@ -352,29 +354,29 @@ def _entries(text: str) -> Iterator[tuple[str, str]]:
             yield name.strip(), module.strip()
 
 
-def _opened(module: str) -> tuple[Plugin | None, str]:
+def _import_plugin(module: str) -> tuple[Plugin | None, str]:
     """Import a plugin's module; return the plugin, or None and the reason that it fails."""
     try:
         plugin = importlib.import_module(module).PLUGIN
         version = plugin.version
     except FAULTS as error:
-        return None, reason_of(error)
+        return None, format_fault(error)
     if version != VERSION:
         return None, f"it is for version {version} of seqgen's hooks, and this is {VERSION}"
     return plugin, ""
 
 
 @functools.cache
-def commands() -> Mapping[str, tuple[Installed, Command]]:
+def commands() -> Mapping[str, tuple[InstalledPlugin, Command]]:
     """Collect the commands of all plugins by name; the first of a name counts."""
-    return _by_name("command", ((one, one.plugin.commands) for one in plugins()))
+    return _collect_by_name("command", ((one, one.plugin.commands) for one in plugins()))
 
 
-def _by_name(
-    noun: str, added: Iterable[tuple[Installed, Mapping[str, Row]]]
-) -> dict[str, tuple[Installed, Row]]:
+def _collect_by_name(
+    noun: str, added: Iterable[tuple[InstalledPlugin, Mapping[str, Row]]]
+) -> dict[str, tuple[InstalledPlugin, Row]]:
     """Collect plugin objects by name, each with its plugin; the first of a name counts."""
-    found: dict[str, tuple[Installed, Row]] = {}
+    found: dict[str, tuple[InstalledPlugin, Row]] = {}
     for one, rows in added:
         for name, row in rows.items():
             if name in found:
@@ -395,10 +397,10 @@ def former_flags() -> Mapping[tuple[str, str], tuple[str, str]]:
 
 def tasks() -> list[Any]:
     """Collect the kinds of task of all plugins."""
-    return [task for _, task in _all("tasks")]
+    return [task for _, task in _load_field("tasks")]
 
 
-def _all(field: str) -> list[tuple[str, Any]]:
+def _load_field(field: str) -> list[tuple[str, Any]]:
     """Load the targets in a field of every plugin, each with its plugin's name."""
     return [
         (one.name, loaded)
@@ -434,43 +436,43 @@ def options(place: str) -> dict[str, Any]:
 
 
 @functools.cache
-def formats() -> Mapping[str, tuple[Installed, ModelFormat]]:
+def formats() -> Mapping[str, tuple[InstalledPlugin, ModelFormat]]:
     """Collect the model formats of all plugins by name; the first of a name counts."""
-    return _by_name("format", ((one, one.plugin.formats) for one in plugins()))
+    return _collect_by_name("format", ((one, one.plugin.formats) for one in plugins()))
 
 
 @functools.cache
-def tokenizers() -> Mapping[str, tuple[Installed, str]]:
+def tokenizers() -> Mapping[str, tuple[InstalledPlugin, str]]:
     """Collect the tokenizer kinds of all plugins: by kind, the plugin and its class target."""
-    return _by_name("tokenizer", ((one, one.plugin.tokenizers) for one in plugins()))
+    return _collect_by_name("tokenizer", ((one, one.plugin.tokenizers) for one in plugins()))
 
 
 @functools.cache
-def stored_tokenizers() -> Mapping[str, tuple[Installed, str]]:
+def stored_tokenizers() -> Mapping[str, tuple[InstalledPlugin, str]]:
     """Collect the plugins' tokenizer kinds that only stored models use, by kind."""
-    return _by_name("tokenizer", ((one, one.plugin.stored_tokenizers) for one in plugins()))
+    return _collect_by_name("tokenizer", ((one, one.plugin.stored_tokenizers) for one in plugins()))
 
 
 def tokenizer_readers() -> Iterator[Callable[[Path], Any]]:
     """Load the plugins' functions that open other tools' tokenizers."""
-    return (reader for _, reader in _all("tokenizer_readers"))
+    return (reader for _, reader in _load_field("tokenizer_readers"))
 
 
-def document_readers() -> Mapping[str, tuple[Installed, str]]:
+def document_readers() -> Mapping[str, tuple[InstalledPlugin, str]]:
     """Collect the plugins' document readers by file ending: plugin and target."""
-    return _by_name("reader of", ((one, one.plugin.document_readers) for one in plugins()))
+    return _collect_by_name("reader of", ((one, one.plugin.document_readers) for one in plugins()))
 
 
-def routes() -> Mapping[str, tuple[Installed, Route]]:
+def routes() -> Mapping[str, tuple[InstalledPlugin, Route]]:
     """Collect the addresses that plugins add to `seqgen serve`, by path."""
-    return _by_name("route", ((one, one.plugin.routes) for one in plugins()))
+    return _collect_by_name("route", ((one, one.plugin.routes) for one in plugins()))
 
 
 def listeners() -> list[tuple[str, Any]]:
     """Load the plugins' factories of training listeners, each with its plugin's name."""
-    return _all("listeners")
+    return _load_field("listeners")
 
 
 def sections() -> list[Any]:
     """Load the sections of a report that plugins add."""
-    return [section for _, section in _all("sections")]
+    return [section for _, section in _load_field("sections")]

@@ -23,10 +23,10 @@ def interruptible(stop: threading.Event) -> Iterator[None]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         stop.set()
-        if not ranks.launched():
+        if not ranks.is_launched():
             restore()
 
-    with handled_by(handle, known_signals()) as restore:
+    with handle_signals(handle, known_signals()) as restore:
         yield
 
 
@@ -37,7 +37,7 @@ def ending_as_ctrl_c() -> Iterator[None]:
     def handle(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    with handled_by(handle, known_signals(NAMES[1:])):
+    with handle_signals(handle, known_signals(NAMES[1:])):
         yield
 
 
@@ -49,7 +49,7 @@ def known_signals(names: tuple[str, ...] = NAMES) -> list[signal.Signals]:
 
 
 @contextlib.contextmanager
-def handled_by(
+def handle_signals(
     handle: Callable[[int, FrameType | None], None], signals: Sequence[signal.Signals]
 ) -> Iterator[Callable[[], None]]:
     """Handle signals within a block, in the main thread only; yield a function to restore them."""

@@ -77,7 +77,7 @@ def utf8_size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def require_short(text: str, what: str) -> None:
+def require_within_limit(text: str, what: str) -> None:
     """Refuse a text longer than the limit on a line.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from seqgen.files import read_tensor_header, regular
+from seqgen.files import read_tensor_header, require_regular
 
 # What safetensors call the types that array models compute in.
 TYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I16": "<i2", "I8": "<i1", "BOOL": "|b1"}
@@ -36,7 +36,7 @@ def mapped_tensors(
     Raises:
         OSError, ValueError: the file is missing or damaged.
     """
-    with regular(path).open("rb") as file:
+    with require_regular(path).open("rb") as file:
         first, header = read_tensor_header(file)
         if any(about.get("dtype") not in types for about in header.values()):
             return None

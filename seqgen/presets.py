@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seqgen import hooks
-from seqgen.errors import named
+from seqgen.errors import look_up
 from seqgen.settings.config_files import parse_toml
 
 
@@ -85,4 +85,4 @@ def preset(name: str) -> Preset:
     Raises:
         UsageError: there is none; names the nearest.
     """
-    return named("preset", name, PRESETS)
+    return look_up("preset", name, PRESETS)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from seqgen import hooks
-from seqgen.errors import UsageError, named
+from seqgen.errors import UsageError, look_up
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 from seqgen.tasks.task import Task
 from seqgen.tasks.translation import TRANSLATION
@@ -179,7 +179,7 @@ def _architectures() -> dict[str, Architecture]:
     return known
 
 
-def architectures_of(plugin: hooks.Installed) -> list[str]:
+def architectures_of(plugin: hooks.InstalledPlugin) -> list[str]:
     """List the names of the architectures that a plugin adds."""
     return [row.name for row in ARCHITECTURES.values() if row.folder == plugin.folder]
 
@@ -233,7 +233,7 @@ def task_on_features(name: str) -> Task:
     """
     if (plugin := hooks.missing_plugin(name)) is not None:
         raise UsageError(f"--task {name} needs the plugin {plugin}, which is not installed")
-    return named("task", name, {task.name: task for task in ON_FEATURES})
+    return look_up("task", name, {task.name: task for task in ON_FEATURES})
 
 
 def missing_plugin(architecture: str) -> str | None:
@@ -254,7 +254,7 @@ def architecture(name: str) -> Architecture:
         return ARCHITECTURES[trunk].for_task(task.name)
     if name not in ARCHITECTURES and (plugin := missing_plugin(str(name))) is not None:
         raise UsageError(f"{name} needs the plugin {plugin}, which is not installed")
-    return named("architecture", name, ARCHITECTURES)
+    return look_up("architecture", name, ARCHITECTURES)
 
 
 def known_architecture(name: str) -> Architecture | None:
@@ -270,7 +270,7 @@ def unit_of(name: str) -> str:
     return row.task.unit if (row := known_architecture(name)) else "token"
 
 
-def to_train(name: str | None) -> str | None:
+def architecture_to_train(name: str | None) -> str | None:
     """Look up the architecture that `train --model` names; None to let `train` choose.
 
     Raises:
@@ -279,11 +279,11 @@ def to_train(name: str | None) -> str | None:
     if name is None or name == AUTO:
         return None
     if known_architecture(name) is None and missing_plugin(name) is None:
-        named("architecture", name, {**ARCHITECTURES, AUTO: None})
+        look_up("architecture", name, {**ARCHITECTURES, AUTO: None})
     return name
 
 
-def trunk_of(name: str) -> Architecture:
+def feature_architecture(name: str) -> Architecture:
     """Look up the architecture that computes the features: itself, or its trunk."""
     return getattr(row := architecture(name), "trunk", row)
 
@@ -300,7 +300,7 @@ def for_task(name: str, task: str | None) -> Architecture:
     """
     row = architecture(name)
     if task is not None:
-        return trunk_of(name).for_task(task)
+        return feature_architecture(name).for_task(task)
     if row.is_encoder:
         tasks = " or ".join(each.name for each in row.tasks)
         raise UsageError(f"{name} is an encoder, which learns labels: give --task {tasks}")
@@ -313,7 +313,7 @@ def task_of_mixture(stored_as: str | None) -> Task:
     return next((task for task in tasks if task.stored_as == stored_as), LANGUAGE_MODELING)
 
 
-def owners_of(setting: str) -> list[str]:
+def architectures_with(setting: str) -> list[str]:
     """List the architectures that have their own setting called `setting`."""
     return [row.name for row in ARCHITECTURES.values() if setting in row.load_config().fields()]
 

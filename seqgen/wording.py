@@ -25,9 +25,9 @@ def plural(count: float, noun: str) -> str:
     return f"{number} {noun if count == 1 else noun + 's'}"
 
 
-def listed(settings: Mapping[str, Any]) -> str:
+def format_settings(settings: Mapping[str, Any]) -> str:
     """Format settings with their values: "hidden_size 1,024, lr 0.01414"."""
-    return ", ".join(f"{name} {shown(value)}" for name, value in settings.items())
+    return ", ".join(f"{name} {format_value(value)}" for name, value in settings.items())
 
 
 def first_names(names: Sequence[str], most: int = 20) -> str:
@@ -36,7 +36,7 @@ def first_names(names: Sequence[str], most: int = 20) -> str:
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format the value of a setting for messages: "none", "true", "1,024", "0.01414"."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
@@ -45,7 +45,7 @@ def shown(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def visible(text: str, kept: str = "") -> str:
+def replace_unprintable(text: str, kept: str = "") -> str:
     """Replace the characters of a text that cannot be displayed by U+FFFD.
 
     Spaces of every width can be shown; what breaks lines or turns the direction cannot.
@@ -60,7 +60,7 @@ def visible(text: str, kept: str = "") -> str:
     )
 
 
-def harmless(text: str, escape: str = "\\x{:02x}") -> str:
+def escape_controls(text: str, escape: str = "\\x{:02x}") -> str:
     r"""Escape control characters as `\x1b`, so that a terminal displays and does not obey them.
 
     Joiners, variation selectors and marks of right-to-left text stay: they are part of a text.

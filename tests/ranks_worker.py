@@ -20,7 +20,7 @@ import torch
 from seqgen import ranks, registry
 from seqgen.engines.precision import parameter_type
 from seqgen.models.deferred_init import DeferredModel
-from seqgen.ranks.group import together
+from seqgen.ranks.group import process_group
 from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import training_batches
 from seqgen.text.corpus import Corpus
@@ -178,11 +178,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     loop.LOG_SECONDS = 0.0
     before = torch.load(given.begun) if given.begun else {}
     found = {}
-    with together(30.0):
+    with process_group(30.0):
         for name in given.cases or CASES:
             begun = before[name]["snapshot"] if name in before else None
             found[name] = run(CASES[name], given.shard, given.stop_at, begun)
-    if ranks.leads():
+    if ranks.is_leader():
         torch.save(found, given.file)
 
 

@@ -54,7 +54,7 @@ def add(
     package = install(site, name, files, adds).name
     monkeypatch.syspath_prepend(site)
     plugin = importlib.import_module(package).PLUGIN
-    added = hooks.Installed(name, package, f"stranger-{name}", "1.5", plugin)
+    added = hooks.InstalledPlugin(name, package, f"stranger-{name}", "1.5", plugin)
     every = (*hooks.plugins(), added)
     monkeypatch.setattr(hooks, "plugins", lambda: every)
 

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from seqgen import registry, store
 from seqgen.settings.training import TrainingConfig
 from seqgen.store import StoredModel
-from seqgen.text.batches import Overlapping, training_batches
+from seqgen.text.batches import OverlappingWindows, training_batches
 from seqgen.text.corpus import Corpus
 from seqgen.training import loop
 from seqgen.training.events import Progress
@@ -35,7 +35,7 @@ def run_loop(monkeypatch, model, corpus, documents="stream", batch_size=3, seq_l
     carry = model.carries_state and not config.reset_state
     batches = training_batches(corpus, documents, carry, batch_size, seq_len, seed=3)
     if config.k2 is not None:
-        batches = Overlapping(batches, config.k2)
+        batches = OverlappingWindows(batches, config.k2)
     events = []
     hooks = Hooks(report=events.append)
     trainer = Trainer(model, batches, config, hooks)

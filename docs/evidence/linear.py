@@ -27,7 +27,7 @@ from sklearn.pipeline import make_pipeline
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from seqgen.metrics.bootstrap import wilson
+from seqgen.metrics.bootstrap import wilson_interval
 
 COMMON = "--val 0.1 --batch-size 32 --precision float32 --threads 1 --seed 1 --quiet"
 PERSON = re.compile(r"\b(man|woman)\b", re.IGNORECASE)
@@ -79,7 +79,7 @@ def theirs(test: list[Example], train: list[Example], analyzer: str, longest: in
     seconds = time.process_time() - begin
     texts, labels = zip(*test, strict=True)
     hits = int((model.predict(list(texts)) == list(labels)).sum())
-    low, high = wilson(hits, len(test))
+    low, high = wilson_interval(hits, len(test))
     return {"value": hits / len(test), "low": low, "high": high, "seconds": seconds}
 
 

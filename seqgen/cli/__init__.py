@@ -220,7 +220,7 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
         return code
     except SeqgenError as error:
         # Of several processes, all find the same fault with their arguments: the first says it.
-        if ranks.leads() or not isinstance(error, UsageError):
+        if ranks.is_leader() or not isinstance(error, UsageError):
             message = _vanished(error) or _with_flags(error, arguments)
             _say_problem(f"seqgen: {_line(message)}")
         return error.exit_code
@@ -232,7 +232,7 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except UsageProblem as error:
-        if ranks.leads():
+        if ranks.is_leader():
             _show_usage_problem(error)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
@@ -256,7 +256,7 @@ def _say_problems_of_plugins(arguments: list[str]) -> None:
     """Print warnings about faulty plugins once each, unless --quiet is given."""
     quiet = bool({"-q", "--quiet"} & {*arguments}) or COMPLETION in os.environ
     for problem in hooks.new_problems():
-        if not quiet and ranks.leads():
+        if not quiet and ranks.is_leader():
             say(f"seqgen: {_line(problem)}")
 
 
@@ -352,10 +352,10 @@ def _how_to_set(flags: Sequence[str], option: str) -> str:
     """
     from seqgen.cli.shell.flags import SETTING_OF
     from seqgen.registry import SHARED_DOCS
-    from seqgen.settings.config_files import setting_meant
+    from seqgen.settings.config_files import find_setting
     from seqgen.settings.training import BUDGETS, TrainingConfig
 
-    meant = setting_meant(option)
+    meant = find_setting(option)
     short = {setting: flag for flag, setting in SETTING_OF.items()}.get(meant, meant)
     meanings = [f"--{short.replace('_', '-')}"]
     if meant in BUDGETS:  # which are no settings where a command has budgets of its own

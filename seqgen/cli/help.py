@@ -8,7 +8,7 @@ from seqgen.cli.shell.model_options import Threads
 from seqgen.cli.shell.output import Output, put
 from seqgen.errors import UsageError, did_you_mean
 from seqgen.settings import Options, argument
-from seqgen.settings.config_files import setting_meant
+from seqgen.settings.config_files import find_setting
 from seqgen.settings.training import TrainingConfig
 
 
@@ -42,6 +42,6 @@ def help_(topic: Topic, threads: Threads, out: Output) -> None:
 
 def _setting_meant(name: str) -> str:
     """Find the training setting with this name, or a similar one, and its explanation."""
-    meant = setting_meant(name)
+    meant = find_setting(name)
     is_setting = meant in TrainingConfig.fields()
     return f"; {meant} is a setting: seqgen train --set help={meant}" if is_setting else ""

@@ -36,7 +36,7 @@ from seqgen.cli.shell.pairs import (
 from seqgen.cli.shell.source_attention import IN_PLACE_OF_ATTENTION, AttentionView, Picture
 from seqgen.cli.shell.tables import count, figure, percentage, put_columns, weight
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.files import title_of
+from seqgen.files import input_title
 from seqgen.settings import (
     ONE_MODEL,
     Documents,
@@ -365,7 +365,7 @@ def at_least_one(records: Iterator[T], file: str) -> Iterator[T]:
     """
     first = next(records, None)
     if first is None:
-        raise SeqgenError(f"{title_of(file)} is empty: there is nothing to score")
+        raise SeqgenError(f"{input_title(file)} is empty: there is nothing to score")
     return chain([first], records)
 
 

@@ -51,7 +51,7 @@ COLUMNS = {
 }
 
 
-def _record(plugin: hooks.Installed) -> dict[str, Any]:
+def _record(plugin: hooks.InstalledPlugin) -> dict[str, Any]:
     """Build the JSON record of an installed plugin: origin, version and additions."""
     return {
         "name": plugin.name,
@@ -63,7 +63,7 @@ def _record(plugin: hooks.Installed) -> dict[str, Any]:
     }
 
 
-def _left_out(plugin: hooks.LeftOut) -> dict[str, Any]:
+def _left_out(plugin: hooks.SkippedPlugin) -> dict[str, Any]:
     """Build the JSON record of a plugin that could not be loaded, with the reason."""
     return {
         "name": plugin.name,
@@ -75,7 +75,7 @@ def _left_out(plugin: hooks.LeftOut) -> dict[str, Any]:
     }
 
 
-def additions(plugin: hooks.Installed) -> dict[str, list[str]]:
+def additions(plugin: hooks.InstalledPlugin) -> dict[str, list[str]]:
     """List what a plugin adds, by hook: names of commands, models and so on; flags of options."""
     kinds = [one.name for one in dataclasses.fields(plugin.plugin) if one.name not in ABOUT]
     added = {kind: list(getattr(plugin.plugin, kind)) for kind in kinds}
@@ -84,7 +84,7 @@ def additions(plugin: hooks.Installed) -> dict[str, list[str]]:
     return {"architectures": registry.architectures_of(plugin), **added}
 
 
-def _flags(plugin: hooks.Installed) -> Iterator[str]:
+def _flags(plugin: hooks.InstalledPlugin) -> Iterator[str]:
     """Yield the flags that a plugin adds to commands of the core."""
     for group in plugin.load_all(plugin.plugin.options.values()):
         for name, field, _ in group.flags():

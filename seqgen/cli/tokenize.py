@@ -179,11 +179,11 @@ def tokenize(
 
 def _trained_on(names: Sequence[str], as_text: bool, out: Output) -> list[str]:
     """Resolve the files to train a tokenizer on; see `training_files`."""
-    from seqgen.text.training_files import notices_of, training_files
+    from seqgen.text.training_files import file_notices, training_files
 
     files = [name for name in names if name != "-"]
     texts = {name: list(map(str, training_files([name], as_text))) for name in files}
-    for notice in notices_of(files, as_text):
+    for notice in file_notices(files, as_text):
         out.notice(notice)
     return list(chain.from_iterable(texts.get(name, [name]) for name in names))
 
@@ -192,12 +192,12 @@ def _train(
     encoder: Encoder, sources: list[Input], texts: TokenizedFiles, saved: TokenFiles, out: Output
 ) -> None:
     """Train a tokenizer on texts, store it, and describe it."""
-    from seqgen.text.reading import ending_of
+    from seqgen.text.reading import document_ending
     from seqgen.training.datasets.tokenizing import train_tokenizer
 
     folder = saved.out
     check_tokenizer_folder(folder, sources, saved.overwrite)
-    text = join(sources, texts.newlines or "keep", ending_of(texts.documents))
+    text = join(sources, texts.newlines or "keep", document_ending(texts.documents))
     made = train_tokenizer(encoder.train, text, encoder.vocab_size, encoder.min_count, folder)
     out.record({"path": str(folder), "kind": made.kind, "vocab_size": made.vocab_size})
     out.notice(f"{folder}: {made.kind}, {plural(made.vocab_size, 'token')}")
@@ -230,9 +230,9 @@ class InputCodec:
 
     @property
     def _ending(self) -> str:
-        from seqgen.text.reading import LINE_END, ending_of
+        from seqgen.text.reading import LINE_END, document_ending
 
-        return ending_of(self.documents) if self.of_sources is None else LINE_END
+        return document_ending(self.documents) if self.of_sources is None else LINE_END
 
     def _token_file(self) -> TokenFile | None:
         """Open a single token file given as input, and check its tokenizer."""

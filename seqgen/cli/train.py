@@ -98,19 +98,19 @@ def train(
     if recipe.put_help(out):
         return
     from seqgen.cli.shell.progress import display
-    from seqgen.ranks.group import together
+    from seqgen.ranks.group import process_group
     from seqgen.training.listeners import LastEvents
 
     data = files.named(run.data_option)
     settings = recipe.settings(machine)
-    if run.resume is None and ranks.launched() and (not data or "-" in data):
+    if run.resume is None and ranks.is_launched() and (not data or "-" in data):
         raise UsageError("several processes cannot share standard input: give DATA as files")
-    out = out if ranks.leads() else replace(out, quiet=True)
+    out = out if ranks.is_leader() else replace(out, quiet=True)
     if processes.shard or settings.get("memory"):
         keep_freed_memory(False)
     inputs = files.inputs(recipe.given_settings, out)
     # Connected before files are looked at, so that one line says what all processes miss.
-    with together(processes.timeout), display(out) as shown:
+    with process_group(processes.timeout), display(out) as shown:
         report = LastEvents(shown)
         settings |= files.held_out(recipe.given_settings, inputs)
         for group in added.groups:
@@ -129,7 +129,7 @@ def train(
 
             name, overwrite = run.name, run.overwrite
             result = begin(sources, name=name, overwrite=overwrite, **recipe.asked, **how)
-    if not ranks.leads():  # the first process says what came of it
+    if not ranks.is_leader():  # the first process says what came of it
         raise typer.Exit(Interrupted.exit_code if result.stopped == "interrupted" else 0)
     out.record(result)
     if result.stopped == "interrupted":
@@ -147,7 +147,7 @@ def _files_of_new_run(
         UsageError: its name is in use, or it would replace what it reads.
     """
     check_no_model_name(data)
-    if not ranks.restarts():
+    if not ranks.restart_count():
         store.check_free(run.name, run.overwrite)
     sources = inputs.keep(given_or_piped(data, "seqgen train FILE"))
     if run.overwrite:

@@ -31,7 +31,7 @@ def choose_device(name: str) -> torch.device:
     """
     device = _device(name)
     if device.type == "cuda":
-        if device.index is None and ranks.launched():
+        if device.index is None and ranks.is_launched():
             device = torch.device("cuda", ranks.local_rank())
             torch.cuda.set_device(device)  # which NCCL takes
         # The weights are laid out anew, which costs little; TF32 is off on purpose, and some

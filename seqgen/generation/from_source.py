@@ -23,7 +23,7 @@ from seqgen.generation.prompts import (
 from seqgen.generation.token_bytes import end_and_dead_end
 from seqgen.settings import require
 from seqgen.settings.generation import ChosenHeads, LookOptions, SourceOptions, WritingOptions
-from seqgen.text.sources import Vectors, handles_of
+from seqgen.text.sources import Vectors, deduplicate_sources
 from seqgen.text.tokenizers import Decoder, Tokenizer
 
 if TYPE_CHECKING:
@@ -332,7 +332,7 @@ class AttentionToSource:
     @without_gradients
     def __init__(self, loaded: LoadedModel, source: Sequence[int] | Vectors) -> None:
         self.model, self.start = loaded.model, loaded.framing.start
-        sources, _ = handles_of([source if isinstance(source, Vectors) else tuple(source)])
+        sources, _ = deduplicate_sources([source if isinstance(source, Vectors) else tuple(source)])
         self.memory = self.model.remember(sources.rows([0]))
 
     @without_gradients

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seqgen.errors import SeqgenError
-from seqgen.settings import no_text
+from seqgen.settings import why_not_utf8
 from seqgen.text.sources import Vectors, features_of
 from seqgen.wording import ShortRepr
 
@@ -171,7 +171,7 @@ def _problem(
         return error
     if isinstance(text, Vectors):
         return None
-    why = no_text(text)
+    why = why_not_utf8(text)
     if why is not None:
         return SeqgenError(f"prompt {index} {why}")
     if loaded.conditioning.is_source:

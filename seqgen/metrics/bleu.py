@@ -27,7 +27,7 @@ PARTS = {
 }
 
 
-def metric_of(options: BleuOptions, sentences: bool = False) -> Metric:
+def build_metric(options: BleuOptions, sentences: bool = False) -> Metric:
     """Build the sacreBLEU metric for some options.
 
     Args:
@@ -112,7 +112,7 @@ def corpus_score(
     Raises:
         SeqgenError: sacreBLEU cannot resample these lines.
     """
-    metric = metric_of(options)
+    metric = build_metric(options)
     if bootstrap:
         BleuTest.check("samples", bootstrap)
     try:
@@ -136,7 +136,7 @@ def sentence_scores(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], options: BleuOptions
 ) -> Iterator[Score]:
     """Score each line by one metric; yield the scores in order. See `corpus_score`."""
-    metric = metric_of(options, sentences=True)
+    metric = build_metric(options, sentences=True)
     for hypothesis, *references_of_line in zip(hypotheses, *references, strict=True):
         score = metric.sentence_score(hypothesis, references_of_line)
         yield _score(score, options, metric.get_signature().format())
@@ -170,7 +170,7 @@ def paired_scores(
     BleuTest.check("samples", samples)
 
     kind = "bs" if test == "bootstrap" else "ar"
-    metric = metric_of(options)
+    metric = build_metric(options)
     named = [(str(number), lines) for number, lines in enumerate(systems)]
     with _seeded(seed):
         paired = SacreTest(named, {"metric": metric}, references, kind, samples)
@@ -181,7 +181,7 @@ def paired_scores(
     ((name, signature),) = signatures.items()
     scores = []
     for lines, result in zip(systems, results[name], strict=True):
-        score = metric_of(options).corpus_score(lines, references)
+        score = build_metric(options).corpus_score(lines, references)
         # For a text compared with itself sacreBLEU gives a p-value that looks significant.
         p_value = 1.0 if scores and list(lines) == list(systems[0]) else result.p_value
         figures = {"mean": result.mean, "interval": result.ci, "p_value": p_value}

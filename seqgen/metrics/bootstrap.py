@@ -17,7 +17,7 @@ CONFIDENCE = 0.95
 Z = 1.959963984540054  # the normal quantile of CONFIDENCE, both sides
 
 
-def blocks_of(sizes: np.ndarray, count: int = BLOCKS) -> np.ndarray:
+def group_into_blocks(sizes: np.ndarray, count: int = BLOCKS) -> np.ndarray:
     """Group consecutive lines into about `count` blocks of about equal size.
 
     Neighbouring lines are alike, so that single ones would make intervals too narrow
@@ -69,7 +69,7 @@ def draw_resamples(count: int, seed: int, resamples: int = RESAMPLES) -> np.ndar
     return drawn
 
 
-def interval(samples: np.ndarray) -> tuple[float, float]:
+def percentile_interval(samples: np.ndarray) -> tuple[float, float]:
     """Compute the 95 % interval of bootstrap samples (R,) from their percentiles."""
     low, high = np.quantile(samples, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return float(low), float(high)
@@ -81,7 +81,7 @@ def p_value(differences: np.ndarray) -> float:
     return min(1.0, 2 * (min(below, above) + 1) / (differences.size + 1))
 
 
-def wilson(successes: float, trials: int) -> tuple[float, float]:
+def wilson_interval(successes: float, trials: int) -> tuple[float, float]:
     """Compute Wilson's 95 % interval of a proportion (1927), also accurate near 0 and 1.
 
     Args:
@@ -98,12 +98,12 @@ def wilson(successes: float, trials: int) -> tuple[float, float]:
 SHORT = 12  # hexadecimal digits of a hash
 
 
-def short(digest: str) -> str:
+def shorten_hash(digest: str) -> str:
     """Shorten a hexadecimal hash to its first digits, enough to tell models and texts apart."""
     return digest[:SHORT]
 
 
-def signature(number: str, *, seed: int | None = None, **protocol: object) -> str:
+def figure_signature(number: str, *, seed: int | None = None, **protocol: object) -> str:
     """Write the signature of a figure: `number|key:value|...|seed:...|version:...`.
 
     Two numbers with one signature were made in the same way, from the same model and text.

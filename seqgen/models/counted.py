@@ -16,7 +16,7 @@ from seqgen.models.scores import Predictions, ScoreDetail, Scores
 from seqgen.models.state import State
 
 if TYPE_CHECKING:
-    from seqgen.text.corpus import Gathered
+    from seqgen.text.corpus import GrowingArray
 
 
 class CountedModel(LanguageModel):
@@ -36,7 +36,9 @@ class CountedModel(LanguageModel):
         super().__init__()
         self.register_buffer("place", torch.empty(0), persistent=False)
         self._arrays: ArrayModel | None = None
-        self.columns: dict[str, Gathered] = {}  # those of the tables that lie in temporary files
+        self.columns: dict[
+            str, GrowingArray
+        ] = {}  # those of the tables that lie in temporary files
 
     @property
     def device(self) -> torch.device:

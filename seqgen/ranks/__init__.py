@@ -28,44 +28,44 @@ def mark_joined(joined: bool) -> None:
     _joined = joined
 
 
-def launched() -> bool:
+def is_launched() -> bool:
     """Check whether torchrun has started this process as one of several."""
     return all(name in os.environ for name in VARIABLES) and int(os.environ["WORLD_SIZE"]) > 1
 
 
 def rank() -> int:
     """Return the rank of this process, from 0."""
-    return int(os.environ["RANK"]) if launched() else 0
+    return int(os.environ["RANK"]) if is_launched() else 0
 
 
 def local_rank() -> int:
     """Return the rank of this process on its machine, from 0."""
-    return int(os.environ["LOCAL_RANK"]) if launched() else 0
+    return int(os.environ["LOCAL_RANK"]) if is_launched() else 0
 
 
-def machines() -> int:
+def machine_count() -> int:
     """Count the machines of the run, assuming as many ranks on each as on this one."""
-    return max(1, world() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    return max(1, world_size() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
-def world() -> int:
+def world_size() -> int:
     """Return the number of connected processes (world size); 1 before they connect."""
     return int(os.environ["WORLD_SIZE"]) if _joined else 1
 
 
-def leads() -> bool:
+def is_leader() -> bool:
     """Check whether this process is rank 0, which decides, writes and reports."""
     return rank() == 0
 
 
-def restarts() -> int:
+def restart_count() -> int:
     """Count how often torchrun has restarted the processes of this run."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) if launched() else 0
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) if is_launched() else 0
 
 
 def broadcast(value: Value) -> Value:
     """Broadcast rank 0's value to all ranks."""
-    if world() == 1:
+    if world_size() == 1:
         return value
     import torch
     import torch.distributed as dist
@@ -75,60 +75,60 @@ def broadcast(value: Value) -> Value:
     return values[0]
 
 
-def from_first(make: Callable[[], Value]) -> Value:
+def run_on_leader(make: Callable[[], Value]) -> Value:
     """Call `make` on rank 0 only and broadcast its result."""
-    return broadcast(make() if leads() else None)
+    return broadcast(make() if is_leader() else None)
 
 
 def gathered(value: Value) -> list[Value]:
     """Gather the values of all ranks as a list in rank order."""
-    if world() == 1:
+    if world_size() == 1:
         return [value]
     import torch.distributed as dist
 
-    values: list[Value | None] = [None] * world()
+    values: list[Value | None] = [None] * world_size()
     dist.all_gather_object(values, value)
     return values
 
 
-def rows_of_all(values: Sequence[float]) -> list[list[float]]:
+def all_gather_numbers(values: Sequence[float]) -> list[list[float]]:
     """Gather a few numbers of each rank, faster than `gathered`."""
-    if world() == 1:
+    if world_size() == 1:
         return [list(values)]
     import torch
     import torch.distributed as dist
 
     own = torch.tensor(values, dtype=torch.float64)
-    rows = [torch.empty_like(own) for _ in range(world())]
+    rows = [torch.empty_like(own) for _ in range(world_size())]
     dist.all_gather(rows, own)
     return [row.tolist() for row in rows]
 
 
 def total(value: float) -> float:
     """Sum a number over all ranks."""
-    return sum(row[0] for row in rows_of_all([value])) if world() > 1 else value
+    return sum(row[0] for row in all_gather_numbers([value])) if world_size() > 1 else value
 
 
-def largest(value: int) -> int:
+def all_max(value: int) -> int:
     """Compute the maximum of a number over all ranks."""
-    return max(int(row[0]) for row in rows_of_all([value])) if world() > 1 else value
+    return max(int(row[0]) for row in all_gather_numbers([value])) if world_size() > 1 else value
 
 
-def summed(tensor: Tensor) -> Tensor:
+def all_sum_tensor(tensor: Tensor) -> Tensor:
     """Sum a tensor over all ranks; gradients flow through the sum."""
-    if world() == 1:
+    if world_size() == 1:
         return tensor
     from seqgen.ranks.sums import SumOverRanks
 
     return SumOverRanks.apply(tensor)
 
 
-def launcher() -> str | None:
+def launch_id() -> str | None:
     """Identify this torchrun launch by a name that restarts of its processes keep.
 
     None in one process.
     """
-    if not launched():
+    if not is_launched():
         return None
     run = os.environ.get("TORCHELASTIC_RUN_ID", "none")
     return run if run != "none" else f"{socket.gethostname()}-{os.getppid()}"
@@ -136,4 +136,4 @@ def launcher() -> str | None:
 
 def restarts_are_allowed() -> bool:
     """Check whether torchrun restarts the processes if one fails (`--max-restarts`)."""
-    return launched() and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0
+    return is_launched() and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0

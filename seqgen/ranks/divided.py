@@ -33,7 +33,7 @@ def on_first(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         whole = whole_of(tensor)
         if not is_divided(tensor):
             kept[name] = tensor
-        elif ranks.leads():
+        elif ranks.is_leader():
             kept[name] = whole.cpu()
     return kept
 

@@ -25,7 +25,7 @@ ENDED_WITHIN = 3.0
 
 
 @contextlib.contextmanager
-def together(timeout: float | None = None) -> Iterator[None]:
+def process_group(timeout: float | None = None) -> Iterator[None]:
     """Connect the processes that torchrun has started while the block runs; no-op for one.
 
     An error that all ranks have is raised on rank 0 alone; the others exit without a word.
@@ -36,7 +36,7 @@ def together(timeout: float | None = None) -> Iterator[None]:
     Raises:
         SeqgenError: the ranks do not find each other, or one has died.
     """
-    if not ranks.launched() or ranks.world() > 1:
+    if not ranks.is_launched() or ranks.world_size() > 1:
         yield
         return
     timeout = timeout or DEFAULT_TIMEOUT
@@ -55,11 +55,11 @@ def together(timeout: float | None = None) -> Iterator[None]:
         dist.destroy_process_group()
     except KeyboardInterrupt:
         _ignore_signals()
-        if not ranks.leads():
+        if not ranks.is_leader():
             raise SystemExit(Interrupted.exit_code) from None
         raise
     except SeqgenError as error:
-        if ranks.leads():
+        if ranks.is_leader():
             _ignore_signals()
             raise
         _wait_to_be_ended(error.exit_code)

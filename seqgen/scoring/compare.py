@@ -14,11 +14,11 @@ from seqgen import store
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.metrics.bootstrap import (
     RESAMPLES,
-    blocks_of,
-    interval,
+    group_into_blocks,
     p_value,
+    percentile_interval,
     resampled_ratios,
-    short,
+    shorten_hash,
 )
 from seqgen.metrics.perplexity import ScoreTotals, bits_of_text
 from seqgen.scoring.evaluate import held_out_text
@@ -181,7 +181,7 @@ def common_text(models: Sequence[LoadedModel]) -> str:
     for loaded, text in zip(models, texts, strict=True):
         if not text.endswith(shortest) or not shortest:
             other = models[texts.index(shortest)].stored.name
-            digests = [short(digest_of(t)) for t in (shortest, text)]
+            digests = [shorten_hash(digest_of(t)) for t in (shortest, text)]
             raise SeqgenError(
                 f"{other} and {loaded.stored.name} hold out different texts ({digests[0]} and "
                 f"{digests[1]}), so that their figures cannot be compared: give a text that none "
@@ -347,7 +347,7 @@ def rank(
     for i, score in enumerate(scores):
         low, high, p = None, None, None
         if samples is not None and math.isfinite(totals[i]):
-            low, high = interval(samples[:, i])
+            low, high = percentile_interval(samples[:, i])
             p = p_value(samples[:, i] - samples[:, best]) if i != best else None
         ranked.append(
             {name: getattr(score.totals, name) for name in OF_TOTALS}
@@ -392,7 +392,7 @@ def _bootstrap(bits: np.ndarray, sizes: np.ndarray, seed: int, resamples: int) -
         seed: of the draws.
         resamples: R.
     """
-    blocks = blocks_of(sizes.max(1))
+    blocks = group_into_blocks(sizes.max(1))
     count = int(blocks.max()) + 1
     if count < 2:
         return None

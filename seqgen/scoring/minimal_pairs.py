@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from seqgen.errors import SeqgenError
-from seqgen.metrics.bootstrap import wilson
+from seqgen.metrics.bootstrap import wilson_interval
 from seqgen.scoring.perplexity import scoring_signature
 from seqgen.scoring.surprisal import ScoredLine, score_lines
 from seqgen.settings.scoring import Scoring
@@ -108,7 +108,7 @@ def score_pairs(
         ties = sum(abs(margins[i]) <= TIE_NATS for i in members)
         preferred = sum(margins[i] > TIE_NATS for i in members)
         successes = preferred + ties / 2
-        low, high = wilson(successes, len(members))
+        low, high = wilson_interval(successes, len(members))
         yield PairScore(
             file=name,
             group=group,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seqgen.errors import SeqgenError
-from seqgen.files import title_of
-from seqgen.metrics.bootstrap import short, signature
+from seqgen.files import input_title
+from seqgen.metrics.bootstrap import figure_signature, shorten_hash
 from seqgen.metrics.perplexity import OOV_BITS, ScoreTotals
 from seqgen.models.distributions import require_numbers
 from seqgen.scoring.loop import Scored, add_up, score_corpus
@@ -130,7 +130,7 @@ def perplexity(
         loaded.conditioning.require_nothing("the perplexity of a text")
     totals, facts, unknown = totals_of(loaded, text, scoring)
     if totals.tokens == 0:
-        name = title_of(file) if file else "the text"
+        name = input_title(file) if file else "the text"
         raise SeqgenError(f"{name} is empty: there is nothing to score")
     about = {
         "file": file,
@@ -336,10 +336,10 @@ def scoring_signature(
         more = {"dynamic": rule, **more}
     if scoring.no_end:
         more = {"ends": "unscored", **more}
-    return signature(
+    return figure_signature(
         number,
-        model=short(loaded.stored.digest),
-        data=short(data),
+        model=shorten_hash(loaded.stored.digest),
+        data=shorten_hash(data),
         documents=loaded.conditioning.signature or scoring.documents,
         tokens=loaded.tokenizer.kind,
         unknowns=f"scored+{OOV_BITS}bits/byte",

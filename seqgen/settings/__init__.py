@@ -2,14 +2,14 @@
 
 from seqgen.errors import UsageError
 from seqgen.settings.config_files import (
-    no_such_setting,
+    flatten_settings,
     parse_toml,
     read_config,
     resolve,
-    settings_of,
+    unknown_setting,
 )
 from seqgen.settings.data import DataConfig, Direction, Documents
-from seqgen.settings.model import ModelConfig, Size, by_ratio
+from seqgen.settings.model import ModelConfig, Size, look_up_ratio
 from seqgen.settings.options import (
     CHOSEN,
     PANELS,
@@ -20,9 +20,9 @@ from seqgen.settings.options import (
     Precision,
     ReadingPrecision,
     check_rules,
-    count_of,
     group,
     is_group,
+    parse_count,
     same,
     settings_group,
     with_default,
@@ -51,8 +51,8 @@ from seqgen.settings.setting import (
     argument,
     conform,
     file_argument,
-    no_text,
     require,
     setting,
-    short,
+    shorten,
+    why_not_utf8,
 )

@@ -43,7 +43,7 @@ def resolve(
     for name, value in settings.items():
         owner = next((i for i, group in enumerate(groups) if name in group.fields()), None)
         if owner is None:
-            raise no_such_setting(name, architecture, known, owners(name))
+            raise unknown_setting(name, architecture, known, owners(name))
         by_group[owner][name] = value
     return by_group
 
@@ -69,13 +69,13 @@ NAMES_ELSEWHERE = {
 }
 
 
-def setting_meant(name: str) -> str:
+def find_setting(name: str) -> str:
     """Look up the setting that an option, or another tool's name for it, refers to."""
     name = name.removeprefix("--").replace("-", "_")
     return NAMES_ELSEWHERE.get(name, name)
 
 
-def no_such_setting(
+def unknown_setting(
     name: str, architecture: str, known: Iterable[str], owners: Sequence[str] = ()
 ) -> UsageError:
     """Build the error for an unknown setting, with a suggestion.
@@ -132,7 +132,7 @@ def parse_toml(raw: str) -> dict[str, Any]:
     return tomllib.loads(raw)
 
 
-def settings_of(
+def flatten_settings(
     nested: Mapping[str, Any], config_class: type[ModelConfig] = ModelConfig
 ) -> dict[str, Any]:
     """Flatten a configuration file's tables to settings by name.

@@ -16,11 +16,11 @@ from seqgen.settings.setting import (
     NOT_TOGETHER,
     ONE_MODEL,
     OptionRule,
-    no_text,
     require,
     setting,
-    short,
+    shorten,
     texts,
+    why_not_utf8,
 )
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class WritingOptions(Options, panel=Panel.LENGTH):
         super().__post_init__()
         few = self.min_tokens <= self.max_tokens
         require(few, f"--min-tokens {self.min_tokens} is more than --max-tokens {self.max_tokens}")
-        why = no_text(self.force)
+        why = why_not_utf8(self.force)
         require(why is None, f"--force {why}")
         texts("--stop", self.stop)
         forms = [each.form for each in self.added_filters if each.form is not None]
@@ -341,9 +341,11 @@ class BeamOptions(WritingOptions, panel=Panel.SEARCH):
     def __post_init__(self) -> None:
         super().__post_init__()
         enough = self.exhaustive or self.nbest <= self.beams
-        require(enough, f"--nbest must be from 1 to --beams {self.beams}, not {short(self.nbest)}")
+        require(
+            enough, f"--nbest must be from 1 to --beams {self.beams}, not {shorten(self.nbest)}"
+        )
         divides = self.beams % self.groups == 0
-        said = f"--groups must divide --beams {self.beams}, and {short(self.groups)} does not"
+        said = f"--groups must divide --beams {self.beams}, and {shorten(self.groups)} does not"
         require(divides, said)
 
 

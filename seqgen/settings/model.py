@@ -51,7 +51,7 @@ DROPOUT_BY_OVERFITTING_RATIO = (
 )
 
 
-def by_ratio(rows: Iterable[tuple[float, float]], ratio: float) -> float:
+def look_up_ratio(rows: Iterable[tuple[float, float]], ratio: float) -> float:
     """Look up the value of the first row whose limit exceeds the ratio."""
     return next(value for limit, value in rows if ratio < limit)
 
@@ -100,7 +100,7 @@ class ModelConfig(Config):
         """
         if "dropout" not in cls.fields():
             return {}
-        return {"dropout": by_ratio(DROPOUT_BY_OVERFITTING_RATIO, overfitting_ratio)}
+        return {"dropout": look_up_ratio(DROPOUT_BY_OVERFITTING_RATIO, overfitting_ratio)}
 
     @property
     def static_vector_size(self) -> int | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from seqgen import hooks
 from seqgen.errors import UsageError, did_you_mean
-from seqgen.settings.setting import Config, Flag, OptionRule, OptionRules, require, short
+from seqgen.settings.setting import Config, Flag, OptionRule, OptionRules, require, shorten
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -60,7 +60,7 @@ COUNT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(?:e\+?(\d{1,2}))?([kmb]?)", re.IGNORE
 THOUSANDS = {"": 0, "k": 3, "m": 6, "b": 9}
 
 
-def count_of(flag: str, text: str) -> int:
+def parse_count(flag: str, text: str) -> int:
     """Parse a whole number such as "30000", "3e4", "30k" or "1.5M".
 
     Raises:
@@ -73,11 +73,13 @@ def count_of(flag: str, text: str) -> int:
         power = int(exponent or 0) + THOUSANDS[unit.lower()]
         number = Fraction(digits.rstrip(".")) * 10**power
     whole = number.denominator == 1 and number > 0
-    require(whole, f"{flag} must be a whole number (30000, 3e4, 30k or 1.5M), not {short(text)!r}")
+    require(
+        whole, f"{flag} must be a whole number (30000, 3e4, 30k or 1.5M), not {shorten(text)!r}"
+    )
     return int(number)
 
 
-def size_of(flag: str, text: str) -> int:
+def parse_size(flag: str, text: str) -> int:
     """Parse a number of bytes such as "500M", "4G" or "1.5 GB"; the letters are powers of 1,000.
 
     Raises:
@@ -86,9 +88,9 @@ def size_of(flag: str, text: str) -> int:
     bare = text.strip().lower().removesuffix("b").strip()
     bare = bare[:-1] + "b" if bare.endswith("g") else bare
     try:
-        return count_of(flag, bare)
+        return parse_count(flag, bare)
     except UsageError:
-        why = f"{flag} must be a size such as 500M or 4G, not {short(text)!r}"
+        why = f"{flag} must be a size such as 500M or 4G, not {shorten(text)!r}"
         raise UsageError(why) from None
 
 
@@ -133,7 +135,7 @@ class Options(Config):
         ):
             endings = " or ".join(flag.endings)
             name, read = cls.name_of(field), f"takes a file that ends in {endings}"
-            written = f"writes {endings} files: give {short(value)} such a name"
+            written = f"writes {endings} files: give {shorten(value)} such a name"
             raise UsageError(f"{name} {written if flag.writes else read}")
         is_text = value == "none" and str in get_args(cls.types()[field])
         return value if is_text else super().check(field, value)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-from seqgen.errors import named
+from seqgen.errors import look_up
 from seqgen.settings import ranges
 from seqgen.settings.options import Panel
 from seqgen.settings.setting import Config, require, setting
@@ -184,7 +184,7 @@ class RegimeConfig(Config):
         phases, begin = [], 0.0
         for part in self.regime_schedule.split(","):
             name, _, share = part.strip().partition(":")
-            regime = named("regime", name, dict(zip(REGIMES, REGIMES, strict=True)))
+            regime = look_up("regime", name, dict(zip(REGIMES, REGIMES, strict=True)))
             phases.append(Phase(regime, begin, begin + _share(part, share)))
             begin = phases[-1].end
         require(

@@ -64,7 +64,7 @@ class Bounds:
             return
         too_high = self.high is not None and not value <= self.high
         told = self if too_high else self.without_sanity_limit()
-        raise UsageError(f"{name} must be {told}, not {short(value)}")
+        raise UsageError(f"{name} must be {told}, not {shorten(value)}")
 
     def without_sanity_limit(self) -> Bounds:
         """Drop a limit that only catches typing errors, for the documentation."""
@@ -81,7 +81,7 @@ def _plain(number: Number) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:g}"
 
 
-def short(value: object) -> str:
+def shorten(value: object) -> str:
     """Shorten a value for a message: a very long number to its first digits and its length."""
     try:
         text = str(value)
@@ -141,7 +141,7 @@ def file_argument(doc: str, metavar: str = "[FILE]", **about: Any) -> Any:
     return argument(doc, metavar, reads="file", **about)
 
 
-def _nothing_of(kind: Any) -> Any:
+def _default_of_type(kind: Any) -> Any:
     """Derive a setting's default from its type: None, False, (), or required."""
     kind = kind if isinstance(kind, str) else inspect.formatannotation(kind)
     if kind.endswith("| None"):
@@ -230,7 +230,7 @@ class Config:
         for name, kind in cls.__annotations__.items():
             field = vars(cls).get(name)
             if isinstance(field, dataclasses.Field) and field.default is _BY_TYPE:
-                field.default = _nothing_of(kind)
+                field.default = _default_of_type(kind)
 
     @classmethod
     def fields(cls) -> dict[str, dataclasses.Field]:
@@ -275,7 +275,7 @@ class Config:
         Raises:
             UsageError: it is no table, or has a setting too many, too few, or a wrong one.
         """
-        require(isinstance(table, Mapping), f"settings must be in a table, not {short(table)}")
+        require(isinstance(table, Mapping), f"settings must be in a table, not {shorten(table)}")
         known = {field.name: field for field in dataclasses.fields(cls)}
         strange = next((str(name) for name in table if name not in known), None)
         require(strange is None, f"there is no setting {strange!r}{did_you_mean(strange, known)}")
@@ -325,7 +325,7 @@ def conform(name: str, value: Any, kind: Any) -> Any:
             return str(value)  # TOML's val = 0.05 is a number
     expected = " or ".join(_describe(option) for option in options)
     hint = did_you_mean(str(value), choices)
-    raise UsageError(f"{name} must be {expected}, not {short(repr(value))}{hint}")
+    raise UsageError(f"{name} must be {expected}, not {shorten(repr(value))}{hint}")
 
 
 @functools.cache
@@ -370,13 +370,13 @@ def texts(flag: str, given: str | Iterable[str]) -> tuple[str, ...]:
     """
     several = (given,) if isinstance(given, str) else tuple(given)
     for text in several:
-        why = no_text(text)
+        why = why_not_utf8(text)
         require(why is None, f"{flag} {why}")
         require(text != "", f"{flag} needs a text that is not empty")
     return several
 
 
-def no_text(value: object) -> str | None:
+def why_not_utf8(value: object) -> str | None:
     """Explain why `value` cannot be written as UTF-8, to end a sentence; None if it can."""
     if not isinstance(value, str):
         return f"is not text but {value!r}"
@@ -398,7 +398,7 @@ def checked_strings(text: str | Iterable[str]) -> Iterator[str]:
         SeqgenError: it cannot, or one is no string.
     """
     for piece in [text] if isinstance(text, str) else text:
-        if (why := no_text(piece)) is not None:
+        if (why := why_not_utf8(piece)) is not None:
             raise SeqgenError(f"the text {why}")
         yield piece
 

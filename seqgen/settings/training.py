@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from seqgen.settings import ranges
-from seqgen.settings.options import CHOSEN, Panel, Precision, size_of
+from seqgen.settings.options import CHOSEN, Panel, Precision, parse_size
 from seqgen.settings.ranges import MOST_STEPS
 from seqgen.settings.regimes import RegimeConfig
 from seqgen.settings.setting import Choices, Span, require, setting
@@ -38,7 +38,7 @@ ADAPTIVE_LR = 0.01
 ADAPTER_RECIPE: Mapping[str, Any] = {"optimizer": "adamw", "lr": 2e-3, "weight_decay": 0.0}
 
 
-def recipe_of(given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+def adapt_recipe(given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Adapt an architecture's training recipe to the given optimizer and adapters.
 
     Args:
@@ -344,7 +344,7 @@ class TrainingConfig(RegimeConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.memory is not None:
-            size_of("--memory", self.memory)
+            parse_size("--memory", self.memory)
         self._fill_in("warmup", WARMUPS.get(self.schedule, 0.02))
         self._fill_in("min_lr", LEAST_RATES.get(self.schedule, 0.0))
         adapts = self.lora is not None
@@ -373,7 +373,7 @@ class TrainingConfig(RegimeConfig):
     @property
     def most_bytes(self) -> int | None:
         """Memory limit of counting n-grams, in bytes; None for no limit."""
-        return None if self.memory is None else size_of("--memory", self.memory)
+        return None if self.memory is None else parse_size("--memory", self.memory)
 
     @property
     def budget(self) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from seqgen.errors import SeqgenError, reported
+from seqgen.errors import SeqgenError, reporting_os_errors
 from seqgen.files import (
     Piece,
     delete_own,
@@ -50,7 +50,7 @@ def keep_text(blocks: Iterator[bytes]) -> Path:
     """
     folder = cache_folder("text")
     digest = hashlib.sha256()
-    with reported(f"{folder} cannot be written"):
+    with reporting_os_errors(f"{folder} cannot be written"):
         make_listed_folder(folder)
         with named_when_written(folder / ARRIVING, lambda: _kept_as(digest)) as file:
             for block in blocks:
@@ -91,7 +91,7 @@ def kept_index_files(
     folder = cache_folder("index")
     if not all((folder / f"{key}.{ending}").exists() for ending in endings):
         made = content()
-        with reported(f"{folder} cannot be written"):
+        with reporting_os_errors(f"{folder} cannot be written"):
             make_listed_folder(folder)
             for ending, pieces in made.items():
                 write_bytes(folder / f"{key}.{ending}", *pieces)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime, timezone
 from pathlib import Path
 
-from seqgen.errors import SeqgenError, UsageError, did_you_mean, reported
+from seqgen.errors import SeqgenError, UsageError, did_you_mean, reporting_os_errors
 from seqgen.store.layout import RECORD, models_folder
 from seqgen.store.manifest import CHEAP
 from seqgen.store.mixtures import StoredMixture, resolve
@@ -212,7 +212,7 @@ def rename(model: StoredModel, name: str) -> StoredModel:
     path = model.path.resolve().with_name(name)
     if os.path.lexists(path):
         raise UsageError(f"a model named {name!r} already exists; choose another name")
-    with reported(f"{model.path} cannot be renamed"), model.locked():
+    with reporting_os_errors(f"{model.path} cannot be renamed"), model.locked():
         forget_replacements()
         model.path.resolve().rename(path)
     return StoredModel(path)

@@ -19,8 +19,8 @@ from seqgen.files import (
     is_temporary,
     open_file,
     parse_json,
-    regular,
     replacing,
+    require_regular,
     take_lock,
     tensor_header,
     unlink_within,
@@ -57,7 +57,7 @@ def link_file(path: Path, other: Path) -> None:
     try:
         os.link(path, other)
     except OSError:  # a file system without links
-        write_bytes(other, regular(path).read_bytes())
+        write_bytes(other, require_regular(path).read_bytes())
 
 
 # What the header of a safetensors file calls torch's types, in the order of the tensors in it.
@@ -179,7 +179,7 @@ class ModelFolder:
             SeqgenError: the file is missing or damaged, or holds something else.
         """
         try:
-            value = parse_json(regular(self.path / part).read_text(encoding="utf-8"))
+            value = parse_json(require_regular(self.path / part).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise SeqgenError(
                 f"{self.path / part} is missing: {self.path} is not a model, or a damaged one"
@@ -310,7 +310,7 @@ class ModelFolder:
     def logged(self, part: str) -> list[dict[str, Any]]:
         """Read the complete records of `metrics.jsonl` or `samples.jsonl`."""
         try:
-            lines = regular(self.path / part).read_bytes().splitlines()
+            lines = require_regular(self.path / part).read_bytes().splitlines()
         except FileNotFoundError:
             return []
         return [json.loads(line) for line in lines if step_of(line) < math.inf]
@@ -424,7 +424,7 @@ class TrainingFolder(ModelFolder):
 
         try:
             manifest.check(self.path, [f"{layout.CHECKPOINTS}/{path.name}"])
-            with safe_open(regular(path), "pt") as file:
+            with safe_open(require_regular(path), "pt") as file:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
                 return tensors, parse_json(file.metadata()["facts"])
         except (OSError, SafetensorError, ValueError, KeyError, TypeError, SeqgenError) as error:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqgen.errors import SeqgenError, reported
+from seqgen.errors import SeqgenError, reporting_os_errors
 from seqgen.files import sync_folder
 from seqgen.store.cache import clear_leftovers
 from seqgen.store.finding import LATEST, LONGEST_NAME, check_free
@@ -44,7 +44,7 @@ def check_removable(model: StoredModel) -> Path:
     with contextlib.suppress(FileNotFoundError):  # the working directory may be gone
         if Path.cwd().resolve().is_relative_to(path):
             raise SeqgenError(f"{path} is, or holds, the working directory; {untouched}")
-    with reported(f"{path} cannot be removed"):
+    with reporting_os_errors(f"{path} cannot be removed"):
         others = foreign_paths(path)
     if others:
         names = ", ".join(others[:NAMED])
@@ -111,7 +111,7 @@ def remove(model: StoredModel) -> None:
             `check_removable`.
     """
     path = check_removable(model)
-    with reported(f"{path} cannot be removed"):
+    with reporting_os_errors(f"{path} cannot be removed"):
         with StoredModel(path).locked():
             forget_replacements()
             discard(hide_folder(path))

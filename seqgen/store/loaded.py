@@ -32,8 +32,8 @@ from seqgen.text.sources import (
     Sources,
     Vectors,
     VectorSources,
+    deduplicate_sources,
     features_of,
-    handles_of,
     require_equal_widths,
 )
 from seqgen.text.tokenizers import Tokenizer
@@ -230,7 +230,7 @@ class Conditioning(ABC):
 
         None for a model of text, whose handles mean nothing.
         """
-        joined, handles = handles_of(sources)
+        joined, handles = deduplicate_sources(sources)
         return model.opens(joined), handles
 
     def read(self, text: Readable, title: str) -> Pairs:

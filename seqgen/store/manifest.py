@@ -11,8 +11,8 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from seqgen.errors import SeqgenError, reported
-from seqgen.files import Piece, parse_json, parts_of, regular, write_json
+from seqgen.errors import SeqgenError, reporting_os_errors
+from seqgen.files import Piece, iterate_parts, parse_json, require_regular, write_json
 from seqgen.store.layout import MANIFEST
 
 # Files up to this size are hashed whenever a model is loaded; larger ones only when resuming.
@@ -40,7 +40,7 @@ def digest_of_files(first: bytes, paths: Sequence[Path]) -> str:
 def _hash_of(first: bytes, paths: Iterable[Path]) -> str:
     digest = hashlib.sha256(first)
     for path in paths:
-        with regular(path).open("rb") as file:
+        with require_regular(path).open("rb") as file:
             for block in iter(lambda: file.read(1 << 20), b""):
                 digest.update(block)
     return digest.hexdigest()
@@ -59,7 +59,7 @@ def read(folder: Path) -> Hashes:
     """
     path = folder / MANIFEST
     try:
-        files = parse_json(regular(path).read_text(encoding="utf-8"))["files"]
+        files = parse_json(require_regular(path).read_text(encoding="utf-8"))["files"]
         return {str(part): [str(digest) for digest in known] for part, known in files.items()}
     except FileNotFoundError:
         return {}
@@ -70,7 +70,7 @@ def read(folder: Path) -> Hashes:
 def digest(*pieces: Piece) -> str:
     """Make an incremental SHA-256 for the contents of a file."""
     digest = hashlib.sha256()
-    for part in parts_of(pieces):
+    for part in iterate_parts(pieces):
         digest.update(part)
     return digest.hexdigest()
 
@@ -129,7 +129,7 @@ def check(folder: Path, parts: Iterable[str], largest: int | None = None) -> Non
     known = read(folder)
     for part in parts:
         path = folder / part
-        with reported(f"{path} is missing or damaged"):
+        with reporting_os_errors(f"{path} is missing or damaged"):
             if part not in known or (largest is not None and path.stat().st_size > largest):
                 continue
             while digest_of(path) not in known[part]:

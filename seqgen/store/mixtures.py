@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from seqgen.errors import SeqgenError
-from seqgen.files import json_bytes, regular
+from seqgen.files import json_bytes, require_regular
 from seqgen.store import layout
 from seqgen.store.folder import copy_folder, link_file, tensor_pieces
 from seqgen.store.layout import models_folder
@@ -82,7 +82,7 @@ class StoredMixture(StoredModel):
     def validation_text(self) -> Path | None:
         """Held-out text shared by all parts, so that none was trained on it."""
         paths = [part.validation_text for part in self.parts]
-        if None in paths or len({regular(path).read_bytes() for path in paths}) > 1:
+        if None in paths or len({require_regular(path).read_bytes() for path in paths}) > 1:
             return None
         return paths[0]
 
@@ -92,7 +92,7 @@ class StoredMixture(StoredModel):
         pairs = [part.validation_pairs for part in self.parts]
         if None in pairs:
             return None
-        texts = {tuple(regular(path).read_bytes() for path in both) for both in pairs}
+        texts = {tuple(require_regular(path).read_bytes() for path in both) for both in pairs}
         return pairs[0] if len(texts) == 1 else None
 
     def with_weights(self, weights: Sequence[float]) -> StoredMixture:
@@ -192,7 +192,7 @@ def mixture_weights(
     parts, path = len(stored.part_references), stored.path / layout.WEIGHTS
     try:
         stored.check()
-        tensors = load_file(regular(path))
+        tensors = load_file(require_regular(path))
         flat = tensors["weights"]
         if not all(table.dtype in (np.float32, np.float64) for table in tensors.values()):
             raise ValueError("weights are numbers in float32 or float64")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from seqgen import __version__, hooks
 from seqgen.errors import SeqgenError, UsageError, first_line
 from seqgen.files import json_bytes
-from seqgen.settings import Config, short
+from seqgen.settings import Config, shorten
 from seqgen.store import layout
 from seqgen.store.folder import MetricsLog, TrainingFolder, has_declared_length, tensor_pieces
 from seqgen.store.layout import models_folder
@@ -464,7 +464,7 @@ class StoredModel(TrainingFolder):
             plugin = config.get("plugin") or missing_plugin(name)
             if plugin is None or plugin in {one.name for one in hooks.plugins()}:
                 raise
-            needs = f"{self.name} needs the plugin {short(plugin)}, which is not installed"
+            needs = f"{self.name} needs the plugin {shorten(plugin)}, which is not installed"
             raise SeqgenError(needs) from None
 
     def weights(self) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from seqgen.errors import SeqgenError
-from seqgen.files import name_when_written, open_file, parse_json, take_lock, unlink_within
+from seqgen.files import final_name, open_file, parse_json, take_lock, unlink_within
 from seqgen.store import layout, manifest
 from seqgen.store.layout import models_folder, models_locked
 
@@ -47,7 +47,7 @@ def is_written_by_seqgen(path: Path, folder: Path) -> bool:
     part = path.relative_to(folder)
     if part.parts[0] == layout.PARTS and len(part.parts) > 2:  # of a copied part
         part = Path(*part.parts[2:])
-    if (written := name_when_written(part.name)) is not None:  # of a run that was killed
+    if (written := final_name(part.name)) is not None:  # of a run that was killed
         part = part.with_name(written)
     return layout.is_known(part) and (path.is_symlink() or not path.is_dir())
 

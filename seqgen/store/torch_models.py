@@ -15,7 +15,7 @@ from seqgen.engines.arrays import Products, use_products
 from seqgen.engines.memory_limit import SizeLimit, SizeLimitExceeded, build_uninitialized
 from seqgen.engines.tensor_products import fastest_products
 from seqgen.errors import SeqgenError, first_line
-from seqgen.files import regular
+from seqgen.files import require_regular
 from seqgen.models.base import LanguageModel, take_weights
 from seqgen.settings import ModelConfig
 from seqgen.store.cache import keep_measurement, kept_measurement
@@ -70,11 +70,11 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     Raises:
         OSError, SafetensorError: it is missing or damaged.
     """
-    with safe_open(regular(path), "pt") as file:
+    with safe_open(require_regular(path), "pt") as file:
         names = list(file.keys())
     tensors = {}
     for name in names:
-        with safe_open(regular(path), "pt") as file:
+        with safe_open(require_regular(path), "pt") as file:
             tensors[name] = file.get_tensor(name).clone()
     return tensors
 

@@ -158,7 +158,7 @@ class RandomWindows(Batches):
         rows = np.arange(self.batch_size)
         starts = self.corpus.tokens.size - self.seq_len + 1
         begin = (uniforms(WINDOW, self.seed, step, rows) * starts).astype(np.int64)
-        return windows_at(self.corpus, begin, self.seq_len, fresh=True)
+        return read_windows(self.corpus, begin, self.seq_len, fresh=True)
 
 
 class ParallelStreams(Batches):
@@ -184,7 +184,7 @@ class ParallelStreams(Batches):
         shift = int(uniforms(SHIFT, self.seed, epoch) * size) if epoch else 0
         begin = (np.arange(self.batch_size) * self.row_length + index * self.seq_len + shift) % size
         length = min(self.seq_len, self.row_length - index * self.seq_len)
-        return windows_at(self.corpus, begin, length, fresh=index == 0)
+        return read_windows(self.corpus, begin, length, fresh=index == 0)
 
 
 class SequentialWindows(ParallelStreams):
@@ -197,7 +197,7 @@ class SequentialWindows(ParallelStreams):
         return replace(super().batch(step), fresh=True)
 
 
-def windows_at(corpus: Corpus, begin: np.ndarray, length: int, fresh: bool) -> Batch:
+def read_windows(corpus: Corpus, begin: np.ndarray, length: int, fresh: bool) -> Batch:
     """Read the windows (B, length) that start at `begin`; the text wraps around at its end."""
     at = (begin[:, None] + np.arange(-1, length)) % corpus.tokens.size  # (B, T + 1)
     window = corpus.tokens[at].astype(np.int64)
@@ -221,7 +221,7 @@ class DocumentBatches(Batches):
     ) -> None:
         begin, end = corpus.starts, corpus.ends
         if not carry:
-            begin, end = spans_of(begin, end, seq_len)
+            begin, end = split_spans(begin, end, seq_len)
         super().__init__(corpus, min(batch_size, begin.size), seq_len, seed)
         # There may be tens of millions of rows, so the numbers of each take as little as possible.
         longest = int((end - begin).max())
@@ -296,7 +296,7 @@ class DocumentBatches(Batches):
         return starts[np.searchsorted(starts, begin, "right") - 1] == begin
 
 
-def spans_of(begin: np.ndarray, end: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+def split_spans(begin: np.ndarray, end: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
     """Split spans of tokens into consecutive spans of at most `length`."""
     pieces = -(-(end - begin) // length)
     if pieces.max() == 1:
@@ -382,7 +382,7 @@ class SampledBatches(Batches):
         return replace(batch, fresh=True) if index == 0 else batch
 
 
-class Overlapping(DerivedBatches):
+class OverlappingWindows(DerivedBatches):
     """Windows that overlap with the previous ones: truncated backpropagation BPTT(k2, k1).
 
     Every k1 tokens there is an update, whose gradient goes back k2 tokens: each batch reads the

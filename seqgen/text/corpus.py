@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqgen.errors import reported
+from seqgen.errors import reporting_os_errors
 from seqgen.text.encoding import Sampling, encode_blocks, encode_lines
 from seqgen.text.framing import Framing
 from seqgen.text.sources import Sources, starts_of, take_spans
@@ -152,13 +152,13 @@ def encode_corpus(
     if framing.end is None or by_line:
         pieces = (ids for _, ids in blocks)
     else:
-        pieces = _ended(blocks, tokenizer, framing.end)
+        pieces = _end_lines(blocks, tokenizer, framing.end)
     return gather_corpus(pieces, framing, tokenizer)
 
 
 def gather_corpus(pieces: Iterable[np.ndarray], framing: Framing, tokenizer: Tokenizer) -> Corpus:
     """Concatenate pieces of framed ids to a corpus."""
-    tokens, ends = Gathered(tokenizer.dtype), Gathered(np.int64)
+    tokens, ends = GrowingArray(tokenizer.dtype), GrowingArray(np.int64)
     oov = 0
     for ids in pieces:
         if framing.end is not None:
@@ -170,7 +170,7 @@ def gather_corpus(pieces: Iterable[np.ndarray], framing: Framing, tokenizer: Tok
     return Corpus(tokens.array(), ends.array(), framing.start, oov, end=framing.end)
 
 
-class Gathered:
+class GrowingArray:
     """Growing array that moves to an anonymous temporary file once it is large.
 
     It is read by slices, or by arrays of places, without loading what lies in the file at once.
@@ -206,7 +206,9 @@ class Gathered:
             self._spill()
 
     def _spill(self) -> None:
-        with reported(f"the temporary files in {tempfile.gettempdir()} cannot be written"):
+        with reporting_os_errors(
+            f"the temporary files in {tempfile.gettempdir()} cannot be written"
+        ):
             if self._file is None:
                 self._file = tempfile.TemporaryFile()  # noqa: SIM115
             self._file.seek(0, os.SEEK_END)
@@ -257,16 +259,16 @@ class Gathered:
         return items
 
 
-def forget(array: np.ndarray | Joined) -> None:
+def release_pages(array: np.ndarray | ConcatenatedArray) -> None:
     """Release the memory of an unchanged array that is mapped from a file."""
-    for part in array.parts if isinstance(array, Joined) else [array]:
+    for part in array.parts if isinstance(array, ConcatenatedArray) else [array]:
         while isinstance(part, np.ndarray):
             part = part.base
         if isinstance(part, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             part.madvise(mmap.MADV_DONTNEED)
 
 
-def _ended(
+def _end_lines(
     blocks: Iterable[tuple[bytes, np.ndarray]], tokenizer: Tokenizer, end: int
 ) -> Iterator[np.ndarray]:
     """Replace each newline by the end token, and end an unfinished last line."""
@@ -282,12 +284,18 @@ def _ended(
 COPIED = 1 << 24
 
 
-def span(items: np.ndarray | Joined, begin: int, end: int) -> np.ndarray | Joined:
+def slice_items(
+    items: np.ndarray | ConcatenatedArray, begin: int, end: int
+) -> np.ndarray | ConcatenatedArray:
     """Slice an array that may be joined from several, without copying it to memory."""
-    return Joined(items.within(begin, end)) if isinstance(items, Joined) else items[begin:end]
+    return (
+        ConcatenatedArray(items.within(begin, end))
+        if isinstance(items, ConcatenatedArray)
+        else items[begin:end]
+    )
 
 
-class Joined:
+class ConcatenatedArray:
     """Read-only concatenation (N,) of memory-mapped arrays of one type.
 
     It takes what corpora are asked for: items by slices and by arrays of places. A large slice is
@@ -310,7 +318,7 @@ class Joined:
     def __len__(self) -> int:
         return self.size
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Joined:
+    def __deepcopy__(self, memo: dict[int, Any]) -> ConcatenatedArray:
         return self  # nothing writes to the files
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -339,7 +347,7 @@ class Joined:
             return pieces[0]
         if end - begin <= COPIED:
             return np.concatenate([np.zeros(0, self.dtype), *pieces])
-        return Joined(pieces)
+        return ConcatenatedArray(pieces)
 
     def within(self, begin: int, end: int) -> list[np.ndarray]:
         """List the slices of the parts between two positions."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seqgen.text.batches import Batch, Batches, DerivedBatches
-from seqgen.text.corpus import Corpus, Gathered
+from seqgen.text.corpus import Corpus, GrowingArray
 
 if TYPE_CHECKING:
     from seqgen.settings import Direction
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BLOCK = 1 << 20
 
 
-def in_direction(corpus: Corpus, direction: Direction) -> Corpus:
+def orient_corpus(corpus: Corpus, direction: Direction) -> Corpus:
     """Reorder the tokens of a corpus for a model's reading direction."""
     return reverse_corpus(corpus) if direction == "backward" else corpus
 
@@ -31,7 +31,7 @@ def reverse_corpus(corpus: Corpus) -> Corpus:
     """
     if corpus.ends.size == 0:
         return corpus
-    tokens = Gathered(corpus.tokens.dtype)
+    tokens = GrowingArray(corpus.tokens.dtype)
     if corpus.end is None and corpus.ends.size == 1:
         for stop in range(corpus.tokens.size, 0, -BLOCK):
             tokens.add(corpus.tokens[max(0, stop - BLOCK) : stop][::-1])

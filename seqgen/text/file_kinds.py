@@ -193,7 +193,7 @@ PAGES = {
 }
 
 
-def kind_of(path: Path, head: bytes) -> FileKind | None:
+def recognise_kind(path: Path, head: bytes) -> FileKind | None:
     """Recognise a file's type; None for plain text and unknown types.
 
     Args:
@@ -220,7 +220,7 @@ def ending_of_text(text: str) -> str:
     return ".jsonl" if _names_in(text.encode(), ".jsonl") else ".txt"
 
 
-def remedy(kind: FileKind, path: Path, head: bytes) -> str:
+def extraction_advice(kind: FileKind, path: Path, head: bytes) -> str:
     """Advise how to extract the text of a file of this type."""
     instead = "" if path.exists() else "the file itself instead of a pipe, with "
     path = Path("FILE") if instead else path

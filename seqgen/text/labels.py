@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from seqgen.errors import SeqgenError, UsageError, did_you_mean, first_line
-from seqgen.files import parse_json, regular, write_json
+from seqgen.files import parse_json, require_regular, write_json
 from seqgen.text.sources import TokenSources, starts_of
 from seqgen.wording import first_names
 
@@ -69,7 +69,7 @@ class KnownLabels:
         """
         path = folder / cls.file
         try:
-            facts = parse_json(regular(path).read_text(encoding="utf-8"))
+            facts = parse_json(require_regular(path).read_text(encoding="utf-8"))
             names, *numbers = (facts[field.name] for field in fields(cls))
             whole = len(names) >= cls.least and all(isinstance(name, str) for name in names)
             if not whole or not all(type(number) is int and number >= 0 for number in numbers):

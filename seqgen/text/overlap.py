@@ -102,7 +102,7 @@ def contents_of_pairs(pairs: Pairs) -> Iterator[tuple[str, str]]:
     return ((content_of(source), target) for source, target in pairs)
 
 
-def not_held_out(items: Iterable[Hashable], held_out: Iterable[Hashable]) -> np.ndarray:
+def mask_not_held_out(items: Iterable[Hashable], held_out: Iterable[Hashable]) -> np.ndarray:
     """Mark the items that do not occur in the held-out part, (N,) of bool."""
     held = set(held_out)
     return np.array([item not in held for item in items], dtype=bool)
@@ -113,13 +113,13 @@ def lines_not_held_out(text: Text, held_out: Chunks) -> Chunks:
     every, held = (
         (line.rstrip("\r\n") for line in lines(chunks())) for chunks in (text.chunks, held_out)
     )
-    keep = not_held_out(every, held)
+    keep = mask_not_held_out(every, held)
     return lambda: itertools.compress(lines(text.chunks()), keep)
 
 
 def pairs_not_held_out(pairs: Pairs, held_out: Pairs) -> Pairs:
     """Remove the held-out pairs from pairs."""
-    return pairs.some(not_held_out(contents_of_pairs(pairs), contents_of_pairs(held_out)))
+    return pairs.some(mask_not_held_out(contents_of_pairs(pairs), contents_of_pairs(held_out)))
 
 
 def stream_not_held_out(text: Text, held_out: Chunks) -> Chunks | None:
@@ -130,7 +130,7 @@ def stream_not_held_out(text: Text, held_out: Chunks) -> Chunks | None:
     """
     part = "".join(held_out())
     found = [0]  # begin and end of each copy, between the start of the text and its end
-    for begin in occurrences(text.chunks(), part):
+    for begin in find_occurrences(text.chunks(), part):
         found += [begin, begin + len(part)]
     if len(found) == 1 and overlap_of_lines(text.chunks, held_out).shared:
         return None
@@ -138,7 +138,7 @@ def stream_not_held_out(text: Text, held_out: Chunks) -> Chunks | None:
     return lambda: itertools.chain.from_iterable(text.chunks(*between) for between in ranges)
 
 
-def occurrences(chunks: Iterable[str], part: str) -> Iterator[int]:
+def find_occurrences(chunks: Iterable[str], part: str) -> Iterator[int]:
     """Find all non-overlapping occurrences of a string in a text in pieces; yield offsets.
 
     A few times the length of the part is in memory.

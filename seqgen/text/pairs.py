@@ -220,11 +220,11 @@ def drop_long(corpus: Corpus, max_source_len: int | None, max_target_len: int | 
         max_source_len: the most tokens or vectors of a source, EOS not counted; None for any.
         max_target_len: the most tokens of a target, EOS not counted; None for any.
     """
-    kept = fitting_pairs(corpus, max_source_len, max_target_len)
+    kept = mask_fitting_pairs(corpus, max_source_len, max_target_len)
     return corpus if kept.all() else corpus.take(np.flatnonzero(kept))
 
 
-def fitting_pairs(
+def mask_fitting_pairs(
     corpus: Corpus, max_source_len: int | None, max_target_len: int | None
 ) -> np.ndarray:
     """Mark the pairs whose sides are within the length limits, (D,) of bool; see `drop_long`."""

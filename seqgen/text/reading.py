@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, AnyStr, Literal
 
 from seqgen import hooks
-from seqgen.errors import SeqgenError, UsageError, reported
-from seqgen.hooks import Installed
+from seqgen.errors import SeqgenError, UsageError, reporting_os_errors
+from seqgen.hooks import InstalledPlugin
 from seqgen.limits import whole_lines
 from seqgen.packages import require_packages
 from seqgen.text.file_kinds import (
@@ -26,8 +26,8 @@ from seqgen.text.file_kinds import (
     TEXTS,
     UNPACKED,
     FileKind,
-    kind_of,
-    remedy,
+    extraction_advice,
+    recognise_kind,
 )
 from seqgen.wording import first_names
 
@@ -90,7 +90,7 @@ class Text:
 LINE_END, SENTENCE_END = "\n", "\n\n"
 
 
-def ending_of(documents: Documents) -> str:
+def document_ending(documents: Documents) -> str:
     """Choose the string that ends a document: a newline for lines, none for a stream."""
     return LINE_END if documents == "line" else ""
 
@@ -202,30 +202,30 @@ def text_files(names: Sequence[str | Path]) -> tuple[Path, ...]:
             continue
         texts = [path for path in files if not is_binary(path)]
         if not texts:
-            raise no_text(given, files)
+            raise no_text_error(given, files)
         paths += texts
     return tuple(paths)
 
 
-def no_text(name: str | Path, files: Sequence[Path]) -> SeqgenError:
+def no_text_error(name: str | Path, files: Sequence[Path]) -> SeqgenError:
     """Build the error that a folder or pattern contains no text."""
     kinds = ((KINDS.index(kind), path) for path in files if (kind := file_kind(path)) is not None)
     number, path = min(kinds, default=(None, files[0]))
     if number is None:
         what = "a binary file"
     else:
-        what = f"{KINDS[number].name}: {remedy(KINDS[number], path, head_of(path))}"
+        what = f"{KINDS[number].name}: {extraction_advice(KINDS[number], path, read_head(path))}"
     others = [each.name for each in files if each != path]
     more = f" (beside it: {first_names(others, 5)})" if others else ""
     return SeqgenError(f"{name} has no text: {path} is {what}{more}")
 
 
 def file_kind(path: Path) -> FileKind | None:
-    """Recognise a file's type by its name and first bytes; see `kind_of`.
+    """Recognise a file's type by its name and first bytes; see `recognise_kind`.
 
     A document that a plugin reads is a text.
     """
-    return None if document_reader(path) else kind_of(path, head_of(path))
+    return None if document_reader(path) else recognise_kind(path, read_head(path))
 
 
 def binary_files(name: str | Path) -> list[Path]:
@@ -269,23 +269,23 @@ def is_binary(path: Path) -> bool:
     """
     if path.suffix.lower() in UNPACKED:
         return False
-    head = head_of(path)
+    head = read_head(path)
     if head.startswith(TEXTS):
         return False
-    kind = kind_of(path, head)
+    kind = recognise_kind(path, head)
     return b"\0" in head or (kind is not None and not kind.is_text)
 
 
 def has_nul(path: Path) -> bool:
     """Check whether the beginning of a text contains NUL characters."""
     try:
-        text = next(decode_blocks([head_of(path)], str(path)), "")
+        text = next(decode_blocks([read_head(path)], str(path)), "")
     except SeqgenError:  # it is no text, which is an error where it is read
         return False
     return 0 < text.count("\0") < len(text)
 
 
-def head_of(path: Path) -> bytes:
+def read_head(path: Path) -> bytes:
     """Read the first bytes of a file, decompressed if its name says that it is compressed.
 
     None of a pipe, which could be read only once, of a document that a plugin reads, nor where a
@@ -309,12 +309,12 @@ def _in_cache(path: Path, given: Path) -> bool:
     return PYTHON_CACHE in path.parts and PYTHON_CACHE not in given.parts
 
 
-def document_reader(path: Path) -> tuple[Installed, str] | None:
+def document_reader(path: Path) -> tuple[InstalledPlugin, str] | None:
     """Look up the plugin and the reader target for a document's file ending, or None."""
     return hooks.document_readers().get(path.suffix.lower())
 
 
-def read_document(path: Path, plugin: Installed, target: str) -> Iterator[str]:
+def read_document(path: Path, plugin: InstalledPlugin, target: str) -> Iterator[str]:
     """Yield the text of a document in pieces, extracted by a plugin's reader.
 
     Raises:
@@ -325,7 +325,7 @@ def read_document(path: Path, plugin: Installed, target: str) -> Iterator[str]:
     except (SeqgenError, OSError):
         raise
     except hooks.FAULTS as error:
-        why = hooks.reason_of(error)
+        why = hooks.format_fault(error)
         raise SeqgenError(f"{path} cannot be read by the plugin {plugin.title}: {why}") from error
 
 
@@ -335,7 +335,7 @@ def decode_file(path: Path) -> Iterator[str]:
     Raises:
         SeqgenError: the file cannot be read, or has bytes that are not UTF-8 (says where).
     """
-    with reported(f"{path} cannot be read"):
+    with reporting_os_errors(f"{path} cannot be read"):
         if (reader := document_reader(path)) is not None:
             yield from read_document(path, *reader)
             return
@@ -411,9 +411,9 @@ def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
             at = offset + error.start
             what = f"not UTF-8 text: byte 0x{raw[error.start]:02x} at offset {at}"
             path, head = Path(name), raw[:HEAD_BYTES]
-            kind = kind_of(path, head) if offset == 0 else None
+            kind = recognise_kind(path, head) if offset == 0 else None
             if kind is not None and not kind.is_text:
-                what = f"{kind.name}: {remedy(kind, path, head)}"
+                what = f"{kind.name}: {extraction_advice(kind, path, head)}"
             elif encoding := wide_encoding_of(raw, offset):
                 what = _not_utf8(encoding)
             raise SeqgenError(f"{name} is {what}") from None

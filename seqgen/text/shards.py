@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seqgen.errors import reported
+from seqgen.errors import reporting_os_errors
 from seqgen.files import delete_own
 from seqgen.hashing import hash64, uniforms
 from seqgen.settings.setting import require
@@ -23,10 +23,10 @@ from seqgen.text.batches import (
     Batch,
     Batches,
     DerivedBatches,
+    read_windows,
     training_batches,
-    windows_at,
 )
-from seqgen.text.corpus import Corpus, Joined
+from seqgen.text.corpus import ConcatenatedArray, Corpus
 from seqgen.text.reading import Survey
 from seqgen.text.token_writing import WrittenTokens, write_token_file
 from seqgen.text.tokenfile import MAGIC, SUFFIX, TokenFile, check_tokenizer, open_token_file
@@ -78,7 +78,7 @@ def write_shards(
     Raises:
         SeqgenError: a file cannot be written, or the text not be read.
     """
-    with reported(f"{folder} cannot be written"):
+    with reporting_os_errors(f"{folder} cannot be written"):
         folder.mkdir(parents=True, exist_ok=True)
     written: list[WrittenTokens] = []
     done = 0
@@ -148,18 +148,18 @@ def open_token_files(paths: Sequence[str | Path]) -> TokenFile:
         ends = np.concatenate([file.corpus.ends + offset for file, offset in each])
     corpus = replace(
         first.corpus,
-        tokens=Joined([file.corpus.tokens for file in files]),
+        tokens=ConcatenatedArray([file.corpus.tokens for file in files]),
         ends=ends,
         oov=sum(file.corpus.oov for file in files),
     )
     by_document = ("characters", "bytes")
     sections = {name: np.concatenate([f.sections[name] for f in files]) for name in by_document}
-    facts = joined_facts([file.facts for file in files])
+    facts = combine_facts([file.facts for file in files])
     about = {"corpus": corpus, "facts": facts, "sections": sections, "parts": tuple(files)}
     return replace(first, path=first.path.parent, **about)
 
 
-def joined_facts(facts: Sequence[Survey]) -> Survey:
+def combine_facts(facts: Sequence[Survey]) -> Survey:
     """Combine the survey facts of concatenated texts; the digest hashes their digests."""
     sums = (sum(getattr(f, name) for f in facts) for name in ("characters", "bytes", "lines"))
     return Survey(*sums, hashlib.sha256("".join(f.sha256 for f in facts).encode()).hexdigest())
@@ -215,7 +215,7 @@ class BlockBatches(Batches):
             turn = (drawn * self._windows).astype(np.int64)
         begin = begin + (window + turn) % self._windows * self.seq_len
         fresh = window == 0 or not self._carry
-        return windows_at(self.corpus, begin, self.seq_len, fresh)
+        return read_windows(self.corpus, begin, self.seq_len, fresh)
 
     def _make_order(self, epoch: int) -> np.ndarray:
         """Shuffle the blocks of an epoch: the beginning of each, in reading order."""
@@ -232,7 +232,7 @@ class BlockBatches(Batches):
         return begins[np.argsort(hash64(SHUFFLE, self.seed, epoch, begins), kind="stable")]
 
 
-class Prefetched(DerivedBatches):
+class PrefetchedBatches(DerivedBatches):
     """Batches read ahead by a thread, so that training does not wait for the disk.
 
     They are the same: a batch is a function of its number. One that was not foreseen is read when
@@ -262,7 +262,7 @@ class Prefetched(DerivedBatches):
         return self._coming[step].result()
 
 
-def batches_of(
+def build_batches(
     corpus: Corpus,
     documents: Documents,
     carry: bool,
@@ -275,9 +275,9 @@ def batches_of(
 
     Those of shards are read ahead, and a stream in shards is read block by block.
     """
-    sharded, shape = isinstance(corpus.tokens, Joined), (batch_size, seq_len, seed)
+    sharded, shape = isinstance(corpus.tokens, ConcatenatedArray), (batch_size, seq_len, seed)
     if sharded and documents == "stream" and windows == "random":
         batches: Batches = BlockBatches(corpus, *shape, carry)
     else:
         batches = training_batches(corpus, documents, carry, *shape, windows=windows)
-    return Prefetched(batches) if sharded else batches
+    return PrefetchedBatches(batches) if sharded else batches

@@ -178,7 +178,9 @@ class Vectors:
         return self.name
 
 
-def handles_of(sequences: Sequence[tuple[int, ...] | Vectors]) -> tuple[Sources, list[int]]:
+def deduplicate_sources(
+    sequences: Sequence[tuple[int, ...] | Vectors],
+) -> tuple[Sources, list[int]]:
     """Deduplicate sources; return the distinct ones, and the index of each source among them.
 
     Args:

@@ -11,7 +11,7 @@ import numpy as np
 
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.hashing import uniforms
-from seqgen.text.corpus import Corpus, gather_corpus, span
+from seqgen.text.corpus import Corpus, gather_corpus, slice_items
 from seqgen.text.framing import Framing
 from seqgen.text.reading import Survey, Text, lines
 from seqgen.text.tokenfile import MARK, TokenFile
@@ -113,7 +113,7 @@ def held_out_lines(count: int, fraction: float, seed: int) -> np.ndarray:
     return held
 
 
-def check_parts(train_tokens: int, val_tokens: int | None, documents: Documents) -> None:
+def require_nonempty_parts(train_tokens: int, val_tokens: int | None, documents: Documents) -> None:
     """Refuse a split with an empty training or validation part.
 
     Raises:
@@ -126,7 +126,7 @@ def check_parts(train_tokens: int, val_tokens: int | None, documents: Documents)
         raise SeqgenError("the validation part is empty; give more text, or --val none")
 
 
-def path_of(val: str) -> Path | None:
+def held_out_path(val: str) -> Path | None:
     """Return the file that `--val` names, or None."""
     return None if val == "none" or held_out_fraction(val) is not None else Path(val)
 
@@ -159,7 +159,7 @@ def split_tokens(file: TokenFile, fraction: float, seed: int) -> TokenParts:
 
 
 def _part(file: TokenFile, begin: int, end: int) -> Corpus:
-    tokens = span(file.corpus.tokens, begin, end)
+    tokens = slice_items(file.corpus.tokens, begin, end)
     unknown = file.tokenizer.unk_id
     oov = sum(
         int(np.count_nonzero(tokens[at : at + PIECE] == unknown)) if file.corpus.oov else 0

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from seqgen import __version__
-from seqgen.errors import SeqgenError, reported
+from seqgen.errors import SeqgenError, reporting_os_errors
 from seqgen.files import replacing
 from seqgen.text.encoding import encode_blocks
 from seqgen.text.framing import Framing
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 PENDING = 8
 
 
-class Background:
+class BackgroundThread:
     """Background thread that runs tasks in order, such as hashing and writing.
 
     Use it as a context: leaving it waits for all tasks, and raises the error of one that failed.
     At most `PENDING` tasks wait, so that memory is bounded.
     """
 
-    def __enter__(self) -> Background:
+    def __enter__(self) -> BackgroundThread:
         self._pool = ThreadPoolExecutor(1)
         self._pending: deque[Future[Any]] = deque()
         return self
@@ -106,8 +106,8 @@ def write_token_file(
         )
     surveyor = Surveyor()
     framing = Framing.of(tokenizer, documents)
-    with writing(path, tokenizer, documents) as sections, Background() as background:
-        note, meter = partial(background.do, sections.add), Meter(tokenizer)
+    with open_sections(path, tokenizer, documents) as sections, BackgroundThread() as background:
+        note, meter = partial(background.do, sections.add), PositionMeter(tokenizer)
         lines = LineMeter(tokenizer, framing.end) if framing.end is not None else None
         for raw, ids in encode_blocks(chunks, tokenizer):
             background.do(surveyor.take, raw)
@@ -131,7 +131,7 @@ def write_corpus(path: Path, corpus: Corpus, facts: Survey, tokenizer: Tokenizer
         tokenizer: what made the ids.
     """
     documents = "stream" if corpus.end is None else "line"
-    with writing(path, tokenizer, documents) as sections:
+    with open_sections(path, tokenizer, documents) as sections:
         for at in range(0, corpus.tokens.size, READ):
             sections.add("tokens", corpus.tokens[at : at + READ])
         if documents == "line":
@@ -139,7 +139,7 @@ def write_corpus(path: Path, corpus: Corpus, facts: Survey, tokenizer: Tokenizer
         sections.facts = facts
 
 
-class Meter:
+class PositionMeter:
     """Counts a text's characters and bytes, and records both at every `MARK`th token."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -296,13 +296,13 @@ class Sections:
 
 
 @contextlib.contextmanager
-def writing(path: Path, tokenizer: Tokenizer, documents: Documents) -> Iterator[Sections]:
+def open_sections(path: Path, tokenizer: Tokenizer, documents: Documents) -> Iterator[Sections]:
     """Create a token file atomically; write its table at the end.
 
     Raises:
         SeqgenError: it cannot be written; an earlier file is unchanged.
     """
-    with reported(f"{path} cannot be written"), replacing(path) as file:
+    with reporting_os_errors(f"{path} cannot be written"), replacing(path) as file:
         file.write(b"\0" * HEAD.size)
         sections = Sections(file, path.parent, tokenizer)
         try:

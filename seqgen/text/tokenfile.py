@@ -28,11 +28,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from seqgen.errors import SeqgenError, first_line, reported
-from seqgen.files import begins_with, parse_json, regular
+from seqgen.errors import SeqgenError, first_line, reporting_os_errors
+from seqgen.files import begins_with, parse_json, require_regular
 from seqgen.settings.data import DOCUMENTS, Documents
-from seqgen.settings.setting import short
-from seqgen.text.corpus import Corpus, forget
+from seqgen.settings.setting import shorten
+from seqgen.text.corpus import Corpus, release_pages
 from seqgen.text.framing import Framing
 from seqgen.text.reading import Survey, decode_blocks
 from seqgen.text.tokenizers import Tokenizer, tokenizer_from_facts
@@ -111,7 +111,7 @@ def is_token_file(path: str | Path) -> bool:
     if path.suffix == SUFFIX:
         return True
     try:  # reading from a pipe would consume it
-        return begins_with(regular(path), MAGIC)
+        return begins_with(require_regular(path), MAGIC)
     except OSError:
         return False
 
@@ -129,12 +129,12 @@ def open_token_file(path: str | Path) -> TokenFile:
         arrays = {name: _section(file, path, table, name, types[name]) for name in SECTIONS}
         documents, facts = table["documents"], read_survey(table["text"])
         if documents not in DOCUMENTS:
-            raise ValueError(f"documents are {short(repr(documents))}")
+            raise ValueError(f"documents are {shorten(repr(documents))}")
         check_ids(arrays["tokens"], tokenizer.vocab_size)
         check_sections(arrays, documents, MARK)
         for section in arrays.values():
-            forget(section)
-        oov = whole_number(table, "oov", arrays["tokens"].size)
+            release_pages(section)
+        oov = read_count(table, "oov", arrays["tokens"].size)
         framing = Framing.of(tokenizer, documents)
         ends = arrays["ends"]
         if documents == "stream":
@@ -150,7 +150,7 @@ def _reading(path: Path) -> Iterator[tuple[IO[bytes], dict[str, Any]]]:
     Raises:
         SeqgenError: it cannot be read, or is damaged.
     """
-    with reported(f"{path} cannot be read"), regular(path).open("rb") as file:
+    with reporting_os_errors(f"{path} cannot be read"), require_regular(path).open("rb") as file:
         try:
             yield file, _read_table(file, path)
         except (KeyError, TypeError, ValueError) as error:
@@ -203,7 +203,7 @@ def _read_table(file: IO[bytes], path: Path) -> dict[str, Any]:
         raise ValueError("its table is none")
     if table.get("format") != FORMAT:
         raise SeqgenError(
-            f"{path} has format {short(repr(table.get('format')))}; this seqgen reads {FORMAT}"
+            f"{path} has format {shorten(repr(table.get('format')))}; this seqgen reads {FORMAT}"
         )
     return table
 
@@ -219,10 +219,10 @@ def _section(
     """
     place = table["sections"][name]
     size = file.seek(0, os.SEEK_END)
-    count = whole_number(place, "count", size // kind.itemsize)
-    offset = whole_number(place, "offset", size)
+    count = read_count(place, "count", size // kind.itemsize)
+    offset = read_count(place, "offset", size)
     if place["dtype"] != kind.str:
-        raise ValueError(f"its {name} are of type {short(place['dtype'])}, not {kind.str}")
+        raise ValueError(f"its {name} are of type {shorten(place['dtype'])}, not {kind.str}")
     if count == 0:
         return np.zeros(0, dtype=kind)
     file.seek(offset)
@@ -242,7 +242,7 @@ def _section(
 CHECKED = 1 << 20
 
 
-def whole_number(table: object, name: str, most: int) -> int:
+def read_count(table: object, name: str, most: int) -> int:
     """Read a count from a table, checked to be a whole number up to `most`.
 
     Raises:
@@ -262,7 +262,7 @@ def read_survey(table: object) -> Survey:
     """
     if not isinstance(table, dict) or not isinstance(table.get("sha256"), str):
         raise ValueError("the text's facts are not a table with a sha256")
-    counts = {name: whole_number(table, name, 1 << 62) for name in ("characters", "bytes", "lines")}
+    counts = {name: read_count(table, name, 1 << 62) for name in ("characters", "bytes", "lines")}
     return Survey(**counts, sha256=table["sha256"])
 
 
@@ -274,7 +274,7 @@ def check_ids(tokens: np.ndarray, vocab_size: int) -> None:
     """
     for at in range(0, tokens.size, CHECKED):
         largest = int(tokens[at : at + CHECKED].max())
-        forget(tokens)  # what was read of a mapped file counts as memory of the process
+        release_pages(tokens)  # what was read of a mapped file counts as memory of the process
         if largest >= vocab_size:
             raise ValueError(f"there is a token {largest}, and the vocabulary has {vocab_size}")
 
@@ -292,7 +292,7 @@ def check_sections(sections: Mapping[str, np.ndarray], documents: str, mark: int
     """
     tokens, ends = sections["tokens"].size, sections["ends"]
     parted = bool(ends.size) == bool(tokens)
-    if documents == "line" and not (parted and _rises(ends, 1, tokens, tokens)):
+    if documents == "line" and not (parted and _is_rising(ends, 1, tokens, tokens)):
         raise ValueError("the documents' ends are not in order, or not the text's")
     for name in ("characters", "bytes"):
         if documents == "line" and sections[name].size not in (0, ends.size):
@@ -303,11 +303,11 @@ def check_sections(sections: Mapping[str, np.ndarray], documents: str, mark: int
     if marks.size % 2 or marks.size // 2 not in fits:
         raise ValueError("there are not as many marks as the tokens have")
     for column in marks.reshape(-1, 2).T:
-        if not _rises(column, 0, 1 << 62, None, steps=0):
+        if not _is_rising(column, 0, 1 << 62, None, steps=0):
             raise ValueError("the marks are not in order")
 
 
-def _rises(values: np.ndarray, low: int, high: int, last: int | None, steps: int = 1) -> bool:
+def _is_rising(values: np.ndarray, low: int, high: int, last: int | None, steps: int = 1) -> bool:
     """Check that values rise by at least `steps` each, from `low` to `high`, up to `last`."""
     if not values.size:
         return True

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.text.file_kinds import FileKind, remedy
-from seqgen.text.reading import file_kind, files_in, has_nul, head_of, is_binary, no_text
+from seqgen.text.file_kinds import FileKind, extraction_advice
+from seqgen.text.reading import file_kind, files_in, has_nul, is_binary, no_text_error, read_head
 from seqgen.wording import first_names, plural
 
 # What stands beside data in a folder.
@@ -41,7 +41,7 @@ def _check(path: Path, as_text: bool) -> None:
     """Refuse a file given by name whose type hides its text."""
     if (kind := _hiding_kind(path, as_text)) is not None:
         error = UsageError if kind.holds == "records" else SeqgenError
-        raise error(f"{path} is {kind.name}: {remedy(kind, path, head_of(path))}")
+        raise error(f"{path} is {kind.name}: {extraction_advice(kind, path, read_head(path))}")
 
 
 def _texts(name: str | Path, inside: Sequence[Path], as_text: bool) -> list[Path]:
@@ -53,7 +53,7 @@ def _texts(name: str | Path, inside: Sequence[Path], as_text: bool) -> list[Path
     hidden = any((kind := file_kind(path)) and kind.holds != "nothing" for path in data)
     if texts and not hidden:
         return texts
-    raise no_text(name, inside)
+    raise no_text_error(name, inside)
 
 
 def _hiding_kind(path: Path, as_text: bool) -> FileKind | None:
@@ -62,7 +62,7 @@ def _hiding_kind(path: Path, as_text: bool) -> FileKind | None:
     return None if kind is None or kind.holds == "markup" else kind
 
 
-def notices_of(names: Sequence[str | Path], as_text: bool) -> Iterator[str]:
+def file_notices(names: Sequence[str | Path], as_text: bool) -> Iterator[str]:
     """Yield notices about skipped files, markup, and files with NUL characters."""
     for name in names:
         inside = files_in(name)
@@ -77,6 +77,6 @@ def notices_of(names: Sequence[str | Path], as_text: bool) -> Iterator[str]:
         for kind in dict.fromkeys(kind for _, kind in kinds if kind.holds == "markup"):
             path, *pages = [path for path, each in kinds if each is kind]
             more = f" and {len(pages):,} more are" if pages else " is"
-            yield f"{path}{more} {kind.name}: {remedy(kind, path, b'')}"
+            yield f"{path}{more} {kind.name}: {extraction_advice(kind, path, b'')}"
         if inside is None and not as_text and not kinds and has_nul(files[0]):
             yield f"{name} contains NUL characters, as binary files do; they are trained on too"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from seqgen.errors import SeqgenError, first_line, reported
-from seqgen.files import regular, tensor_header
+from seqgen.errors import SeqgenError, first_line, reporting_os_errors
+from seqgen.files import require_regular, tensor_header
 from seqgen.mapped_tensors import mapped_tensors
 from seqgen.settings.data import VECTOR_FILES
 from seqgen.text.sources import Vectors, VectorSources
@@ -99,9 +99,9 @@ def _require(path: Path, good: bool, problem: str) -> None:
 
 def _arrays(path: Path) -> Mapping[str, np.ndarray]:
     """Memory-map the arrays of a file by name; the array of a `.npy` file is named ""."""
-    with reported(f"{path} cannot be read"):
+    with reporting_os_errors(f"{path} cannot be read"):
         try:
-            if regular(path).suffix != ".npy":
+            if require_regular(path).suffix != ".npy":
                 return _tensors(path)
             # Unlike `numpy.load`, this reads no other format, and refuses objects by their header.
             with np.errstate(over="ignore"):  # what its header says may be absurd

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seqgen.models.hmm.model import HMM
 from seqgen.models.hmm.settings import HMMConfig
-from seqgen.text.batches import spans_of
+from seqgen.text.batches import split_spans
 from seqgen.text.corpus import Corpus
 
 # Tokens of a piece: each is a sequence of its own, so that pieces can be read side by side.
@@ -151,7 +151,7 @@ def batches(corpus: Corpus, most: int) -> Iterator[tuple[Tensor, Tensor]]:
     Yields:
         Tokens (T, R) and which of them there are, (T, R) of bool: all but what follows a row's end.
     """
-    begins, ends = spans_of(corpus.starts, corpus.ends, PIECE)
+    begins, ends = split_spans(corpus.starts, corpus.ends, PIECE)
     order = np.argsort(ends - begins, kind="stable")
     while order.size:
         # Rows that are as long as the last of them: a shorter one is never left out for that.

@@ -40,7 +40,7 @@ from seqgen.training.speed import (
     speed_at_first,
     speed_ratio,
 )
-from seqgen.wording import listed, plural
+from seqgen.wording import format_settings, plural
 
 # The number of rows is doubled if that trains at least `LEAST_GAIN` times as fast and leaves at
 # least `LEAST_STEPS` steps, and each row at least `LEAST_WINDOWS` windows of text. The learning
@@ -137,14 +137,14 @@ class SpeedTrial:
         }
         if self.training.members is not None:
             about["members"] = self.training.members
-        if ranks.world() > 1:
-            about["ranks"] = ranks.world()
-        known = ranks.from_first(lambda: kept_measurement(about))
+        if ranks.world_size() > 1:
+            about["ranks"] = ranks.world_size()
+        known = ranks.run_on_leader(lambda: kept_measurement(about))
         if known is None:
             with restored_randomness(self.device):
                 ratio = measure(self.model(), self.batches(), self.training)
             known = {"times_as_fast": ratio}
-            known = ranks.from_first(lambda: keep_measurement(about, known) or known)
+            known = ranks.run_on_leader(lambda: keep_measurement(about, known) or known)
         return known["times_as_fast"]
 
     def measure(self) -> tuple[float, int]:
@@ -203,7 +203,11 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     rule = _regularisation(trial)
     chosen |= rule.settings(config_class, trial.overfitting_ratio)
     tokens = plural(round(trial.tokens), plan.task.unit)
-    model = f"{plan.architecture} with {listed(chosen)};" if chosen else f"{plan.architecture}:"
+    model = (
+        f"{plan.architecture} with {format_settings(chosen)};"
+        if chosen
+        else f"{plan.architecture}:"
+    )
     enough = f"the budget is enough for {tokens}, {trial.passes:.1f} passes over the text"
     report(Notice(text=f"{model} {enough}", detail=True))
     mixes = plan.training.with_ngram is not None
@@ -391,7 +395,9 @@ def _choose_row_threads(trial: SpeedTrial, report: Report) -> TrainingConfig:
     threads, training = torch.get_num_threads(), trial.training
     if training.row_threads is not None or training.members is not None:
         return training
-    pays = threads > 1 and trial.device.type == "cpu" and ranks.world() == 1 and _is_long(trial)
+    pays = (
+        threads > 1 and trial.device.type == "cpu" and ranks.world_size() == 1 and _is_long(trial)
+    )
     pays = pays and (times := trial.row_threads_speedup()) >= LEAST_ROW_SPEEDUP
     if pays:
         faster = f"{times:.2f} times as fast as dividing each operation"

@@ -13,7 +13,7 @@ from seqgen.models.ngram.arrays import NOTHING, Level, NGramState
 from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
 from seqgen.settings import require
-from seqgen.text.corpus import Corpus, Gathered, span
+from seqgen.text.corpus import Corpus, GrowingArray, slice_items
 from seqgen.training.sorted_runs import (
     NO_LIMIT,
     Counts,
@@ -111,9 +111,9 @@ class NGramEstimate:
     possible: np.ndarray
     budget: MemoryBudget = NO_LIMIT
     weights: Sequence[float] = ()
-    probs: list[Gathered] = field(default_factory=list)
-    backoffs: list[Gathered] = field(default_factory=list)
-    sums: Gathered | None = None
+    probs: list[GrowingArray] = field(default_factory=list)
+    backoffs: list[GrowingArray] = field(default_factory=list)
+    sums: GrowingArray | None = None
     discounts: list[list[float]] = field(default_factory=list)
     fallbacks: list[int] = field(default_factory=list)
 
@@ -285,7 +285,7 @@ def _split_last_tenth(corpus: Corpus) -> tuple[Corpus, Corpus] | None:
         number, cut = 1, size - min(size // 10, MOST_HELD_OUT)
     known, held_out = corpus.ends[:number].clip(max=cut), corpus.ends[number:] - cut
     held_out = held_out if held_out.size else np.array([size - cut])
-    tokens = span(corpus.tokens, 0, cut), span(corpus.tokens, cut, size)
+    tokens = slice_items(corpus.tokens, 0, cut), slice_items(corpus.tokens, cut, size)
     known, held_out = (
         replace(corpus, tokens=t, ends=e, sources=None)
         for t, e in zip(tokens, (known, held_out), strict=True)

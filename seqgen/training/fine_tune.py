@@ -289,7 +289,9 @@ def architecture_of(
     named = architecture or config.get("architecture")
     if origin is None:
         return named or default_architecture(task)
-    agrees = named is None or registry.trunk_of(named) == registry.trunk_of(origin.architecture)
+    agrees = named is None or registry.feature_architecture(named) == registry.feature_architecture(
+        origin.architecture
+    )
     require(
         agrees, f"the architecture of {origin.stored.name} is {origin.architecture}, not {named}"
     )

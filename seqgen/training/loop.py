@@ -266,7 +266,9 @@ class Trainer:
         Both are divided by the targets of the whole batch, so that the gradients of the pieces
         add up to that of the batch. Afterwards the carried state is the one after the batch.
         """
-        chosen = portions(len(batch.tokens), self.config.accumulate, ranks.rank(), ranks.world())
+        chosen = portions(
+            len(batch.tokens), self.config.accumulate, ranks.rank(), ranks.world_size()
+        )
         states: list[State | None] = []
         for portion, past in self._with_pasts(batch, chosen):
             place = dataclasses.replace(progress, first_row=portion.rows.start)
@@ -368,7 +370,7 @@ class Trainer:
         began = time.monotonic()
         self.objective.eval()
         with self.as_saved():
-            loss = ranks.from_first(hooks.validate)
+            loss = ranks.run_on_leader(hooks.validate)
             self._require_sane(loss)
             run.last_loss, run.last_validated = loss, run.step
             best = run.best_loss is None or loss < run.best_loss
@@ -436,8 +438,8 @@ class Trainer:
         }
         facts: dict[str, Any] = {"run": dataclasses.asdict(self.run)}
         facts["products"] = dataclasses.asdict(products_in_use())
-        if ranks.world() > 1:
-            facts["ranks"] = ranks.world()
+        if ranks.world_size() > 1:
+            facts["ranks"] = ranks.world_size()
         return tensors, facts
 
     def restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:

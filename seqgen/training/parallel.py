@@ -37,7 +37,7 @@ class Parallel:
 
         FSDP averages gradients over the ranks, where they have to be added up.
         """
-        return count if self.shards is None else count / ranks.world()
+        return count if self.shards is None else count / ranks.world_size()
 
     def end_forward(self) -> None:
         """Clean up after a forward pass without a backward pass."""
@@ -57,7 +57,7 @@ class Parallel:
         """Call the objective."""
         if self.shards is not None:
             self.shards.begin()
-        if ranks.world() == 1 or self.shards is not None:
+        if ranks.world_size() == 1 or self.shards is not None:
             return self.objective(*arguments)
         return self._over_ranks(*arguments)
 
@@ -80,7 +80,7 @@ class Parallel:
     @contextlib.contextmanager
     def computing(self, portion: Portion, last: bool) -> Iterator[None]:
         """Set up one portion's computation: seed its rows, sum gradients after the last portion."""
-        if ranks.world() == 1:
+        if ranks.world_size() == 1:
             yield
             return
         first = portion.rows.start - portion.piece.start

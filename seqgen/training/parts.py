@@ -125,14 +125,14 @@ class CarriedState:
 
     def places(self) -> list[int]:
         """Indices of this rank's rows in the batch; see `places`."""
-        return row_numbers(portions(self.rows, self._pieces, ranks.rank(), ranks.world()))
+        return row_numbers(portions(self.rows, self._pieces, ranks.rank(), ranks.world_size()))
 
     def tensors(self) -> dict[str, Tensor]:
         """Gather the state tensors of all ranks' rows by field name."""
         if self.state is None:
             return {}
         named = self.state.detach().named()
-        if ranks.world() == 1:
+        if ranks.world_size() == 1:
             return named
         everywhere = ranks.gathered(({n: t.cpu() for n, t in named.items()}, self.places()))
         numbers = torch.tensor([place for _, places in everywhere for place in places])
@@ -162,7 +162,7 @@ class CarriedState:
             fits = fits and len(tensor) == self.rows
             if not fits or (of_floats and tensor.shape[-1] != own.shape[-1]):
                 raise RuntimeError(f"the state's {name} has another type or shape")
-        if ranks.world() > 1:
+        if ranks.world_size() > 1:
             own = [max(0, place) for place in self.places()]
             tensors = {name: tensor[own] for name, tensor in tensors.items()}
         self.state = start.with_tensors({name: t.to(device) for name, t in tensors.items()})
@@ -183,7 +183,7 @@ class RandomStates:
         states = {"cpu": torch.get_rng_state()}
         if self._device.type == "cuda":
             states["cuda"] = torch.cuda.get_rng_state(self._device)
-        if ranks.world() == 1:
+        if ranks.world_size() == 1:
             return states
         everywhere = ranks.gathered(states)
         of_others = {

@@ -19,11 +19,11 @@ from seqgen.settings import (
     ModelConfig,
     RegimeConfig,
     conform,
+    flatten_settings,
     require,
     resolve,
-    settings_of,
 )
-from seqgen.settings.training import BUDGETS, TrainingConfig, recipe_of, with_default_budget
+from seqgen.settings.training import BUDGETS, TrainingConfig, adapt_recipe, with_default_budget
 from seqgen.tasks.task import Task
 from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import Tokenizer
@@ -190,7 +190,7 @@ class Plan:
     def seed(self) -> int:
         """The user's seed, or a random one."""
         given = self.given.get("seed")
-        return ranks.from_first(lambda: secrets.randbelow(1 << 31)) if given is None else given
+        return ranks.run_on_leader(lambda: secrets.randbelow(1 << 31)) if given is None else given
 
 
 def preset_of(
@@ -237,7 +237,7 @@ def plan_of(
         UsageError: a setting is unknown or wrong, or contradicts the preset or the origin.
         SeqgenError: there is no such model to begin from.
     """
-    begun = {**settings_of(config), **settings}.get("init_from")
+    begun = {**flatten_settings(config), **settings}.get("init_from")
     origin = None if begun is None else InitialModel.load(begun)
     if preset is not None:
         needed = preset.needs_origin and origin is None
@@ -247,7 +247,7 @@ def plan_of(
     named = architecture or (preset and preset.architecture)
     row = registry.for_task(architecture_of(origin, named, config, task), task)
     config_class = row.load_config()
-    given = override(preset.settings if preset else {}, settings_of(config, config_class))
+    given = override(preset.settings if preset else {}, flatten_settings(config, config_class))
     given = override(given, settings)
     if origin is not None:
         given = origin.settings(given, row)
@@ -267,12 +267,12 @@ def _groups(
     row: registry.Architecture, given: Mapping[str, Any], recipe: Mapping[str, Any]
 ) -> tuple[dict[str, Any], TrainingConfig, DataConfig]:
     """Sort settings and recipe into the groups model, training and data."""
-    recipe = recipe_of(given, recipe) | row.task.data_defaults
+    recipe = adapt_recipe(given, recipe) | row.task.data_defaults
     model, training, data = resolve(
         {**recipe, **given},
         row.name,
         (row.load_config(), TrainingConfig, DataConfig),
-        registry.owners_of,
+        registry.architectures_with,
     )
     read = _with_labels(DataConfig(**data), given, row)
     return model, with_default_budget(TrainingConfig(**training)), read
@@ -415,7 +415,7 @@ def check_members(row: registry.Architecture, training: TrainingConfig, task: Ta
         "is for models of text": not task.beside_ngrams,
         "trains new networks: leave out --init-from": training.init_from is not None,
         "is for regimes that only read texts": not reads,
-        "trains in one process: leave out torchrun": ranks.world() > 1,
+        "trains in one process: leave out torchrun": ranks.world_size() > 1,
     }
     why = next((why for why, is_so in refused.items() if is_so), None)
     require(why is None, f"--members {why}")

@@ -13,7 +13,7 @@ from seqgen.errors import UsageError
 from seqgen.interrupts import ending_as_ctrl_c
 from seqgen.models.base import LanguageModel
 from seqgen.models.deferred_init import DeferredModel
-from seqgen.ranks.group import together
+from seqgen.ranks.group import process_group
 from seqgen.settings import DataConfig, require
 from seqgen.settings.training import FINISHED, RESUMABLE, TrainingConfig
 from seqgen.store import StoredModel
@@ -75,7 +75,7 @@ def resume(
     """
     given = {k: v for k, v in (settings or {}).items() if v is not None}
     during = {"stop_after": stop_after, "added": AddedOptions.of(**added)}
-    with together(timeout):
+    with process_group(timeout):
         options = RunOptions.of(device, report, shard=shard, **during)
         options.check()
         stored = _find_stored(name)
@@ -91,10 +91,10 @@ def resume(
 
 def _find_stored(name: str | Path | None) -> StoredModel:
     """Find a stored model; ranks other than 0 get a read-only view."""
-    if ranks.leads():
+    if ranks.is_leader():
         store.clean()
-    path = ranks.from_first(lambda: store.find(name).path)
-    return StoredModel(path) if ranks.leads() else store.ReadOnlyModel(path)
+    path = ranks.run_on_leader(lambda: store.find(name).path)
+    return StoredModel(path) if ranks.is_leader() else store.ReadOnlyModel(path)
 
 
 def _resume_locked(
@@ -134,7 +134,7 @@ def _resume_locked(
     if given:
         keep_settings(stored, session.training)
     ended = _result_of_finished(stored, result) if finished else session.run(checkpoint)
-    return ranks.from_first(lambda: finish(session, ended))
+    return ranks.run_on_leader(lambda: finish(session, ended))
 
 
 def _reload_model_and_data(

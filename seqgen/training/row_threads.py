@@ -36,7 +36,7 @@ def can_divide_rows(model: Network, config: TrainingConfig) -> bool:
     writes texts, whose lengths decide about what is drawn. On GPUs, under torchrun and in compiled
     code the work is divided already, and where several networks are trained, each has a thread.
     """
-    alone = ranks.world() == 1 and model.device.type == "cpu" and not config.compile
+    alone = ranks.world_size() == 1 and model.device.type == "cpu" and not config.compile
     alone = alone and config.members is None
     reads = all(phase.regime in READING_REGIMES for phase in config.phases)
     return alone and reads and not any(isinstance(part, BatchNorm) for part in model.modules())

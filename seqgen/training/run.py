@@ -235,11 +235,11 @@ class Decision:
 
     def agreed(self) -> Decision:
         """Broadcast rank 0's decision; a signal on any rank interrupts all."""
-        if ranks.world() == 1:
+        if ranks.world_size() == 1:
             return self
         reason = REASONS.index(self.stop)
         flags = self.log, self.validate, self.checkpoint
-        everywhere = ranks.rows_of_all([self.share, reason, *flags])
+        everywhere = ranks.all_gather_numbers([self.share, reason, *flags])
         share, reason, *flags = everywhere[0]
         stop = REASONS[int(reason)]
         if any(REASONS[int(own[1])] == INTERRUPTED for own in everywhere):

@@ -54,7 +54,7 @@ from seqgen.training.regimes.base import TextRules
 from seqgen.training.regularising import Regularisation, take_dropout
 from seqgen.training.run import Budget, Diverged, Hooks, Listener, Run
 from seqgen.training.validating import SAMPLE_TOKENS, FinalValidation
-from seqgen.wording import ShortRepr, listed
+from seqgen.wording import ShortRepr, format_settings
 
 # The options that plugins add to `train`, groups of the class `ListenerOptions`.
 AddedOptions = added_options("train")
@@ -114,13 +114,13 @@ class RunOptions:
     @classmethod
     def of(cls, device: str, report: Report, **more: Any) -> RunOptions:
         """Make the options for this process of a run."""
-        heard = LastEvents(report if ranks.leads() else lambda event: None)
+        heard = LastEvents(report if ranks.is_leader() else lambda event: None)
         return cls(place=choose_device(device), report=heard, **more)
 
     def check(self) -> None:
         """Refuse sharding with one process, and invalid plugin options."""
         require(
-            not self.shard or ranks.world() > 1,
+            not self.shard or ranks.world_size() > 1,
             "--shard divides a model among processes: start several, as in torchrun "
             "--nproc-per-node 2 -m seqgen train DATA --shard",
         )
@@ -145,7 +145,7 @@ class RunOptions:
 
     def conclude(self, model: str) -> None:
         """Let plugins write their outputs after a run."""
-        for group in self.added.groups if ranks.leads() else ():
+        for group in self.added.groups if ranks.is_leader() else ():
             group.conclude(model, self.report.events)
 
 
@@ -244,7 +244,7 @@ class Session:
             if self.prepared.val is None and run.stopped in FINISHED:
                 with trainer.as_saved():
                     self._show_sample(run.step, report)
-        if not ranks.leads():
+        if not ranks.is_leader():
             return None
         try:
             with notify_if_slow(self.report, "scoring the held-out text with the best weights"):
@@ -259,7 +259,7 @@ class Session:
 
     def _report_changed_ranks(self, facts: dict[str, Any], report: Report) -> None:
         """Report that a run resumes with another number of processes."""
-        before, now = facts.get("ranks", 1), ranks.world()
+        before, now = facts.get("ranks", 1), ranks.world_size()
         if before != now:
             processes = "1 process" if now == 1 else f"{now} processes"
             text = f"resuming with {processes}; the checkpoint was written by {before}"
@@ -280,7 +280,7 @@ class Session:
 
         Yield a function that logs, reports and passes on events; and the listeners as one.
         """
-        if not ranks.leads():
+        if not ranks.is_leader():
             yield (lambda event: None), Listener()
             return
         with contextlib.ExitStack() as logs:
@@ -318,7 +318,7 @@ class Session:
     def _show_sample(self, step: int, report: Report) -> None:
         """Report a sample of the current model, if it can generate text."""
         model = self.loaded.model
-        if not self.is_language_model or not ranks.leads():
+        if not self.is_language_model or not ranks.is_leader():
             return
         training = model.training
         model.eval()
@@ -388,7 +388,7 @@ class Session:
         keep_settings(self.stored, training, model=model.config.to_dict())
         enough = f"at this speed the budget is enough for {passes:.1f} passes over the text"
         named = {k: "none" if v is None else v for k, v in (of_model | of_training).items()}
-        self.report(Notice(text=f"{listed(named)} from here on: {enough}", detail=True))
+        self.report(Notice(text=f"{format_settings(named)} from here on: {enough}", detail=True))
         return training
 
     def _restore(self, trainer: Trainer, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
@@ -465,7 +465,7 @@ class Session:
 
     def write_record(self, result: TrainingResult | None) -> None:
         """Write the record of the run: model, data, machine and result."""
-        if not ranks.leads():
+        if not ranks.is_leader():
             return
         facts = {"created": self.created, "seed": self.training.seed}
         facts["result"] = None if result is None else dataclasses.asdict(result)
@@ -473,8 +473,8 @@ class Session:
             facts["origins"] = dict(self.origins)
         if self.training.with_ngram is not None:
             facts[FAMILY] = self.family
-        if ranks.launched():
-            facts["launcher"] = ranks.launcher()
+        if ranks.is_launched():
+            facts["launcher"] = ranks.launch_id()
         write_record(self.loaded, self.prepared, **facts)
 
 
@@ -543,7 +543,7 @@ def write_new(
         framing=loaded.framing.to_dict(),
         **groups,
     )
-    if not ranks.leads():
+    if not ranks.is_leader():
         return
     with stored.writing(store.TOKENIZER):
         prepared.tokenizer.save(stored.path / store.TOKENIZER)
@@ -572,7 +572,7 @@ def build_unfilled(training: TrainingConfig, make: Callable[[int], nn.Module]) -
         make: builds it to be divided among so many machines.
     """
     kind = parameter_type(training.precision)
-    return DeferredModel.build(lambda: make(ranks.machines()).to(dtype=kind))
+    return DeferredModel.build(lambda: make(ranks.machine_count()).to(dtype=kind))
 
 
 def has_checkpoint_of_restart(name: str | None) -> bool:
@@ -587,10 +587,10 @@ def has_checkpoint_of_restart(name: str | None) -> bool:
         name is not None,
         "give --name: by it a run that torchrun restarts (--max-restarts) finds its model",
     )
-    if not ranks.restarts():
+    if not ranks.restart_count():
         return False
     try:
         stored = store.find(name)
-        return stored.record.get("launcher") == ranks.launcher()
+        return stored.record.get("launcher") == ranks.launch_id()
     except SeqgenError:
         return False

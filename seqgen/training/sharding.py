@@ -54,7 +54,7 @@ class Shards:
         for part in self._model.modules():
             if isinstance(part, ArraySteps):
                 part.takes_arrays = False
-        mesh = init_device_mesh(whole.device.type, (ranks.world(),))
+        mesh = init_device_mesh(whole.device.type, (ranks.world_size(),))
         for block in () if writes else blocks(self._model):
             fully_shard(block, mesh=mesh)
         fully_shard(objective, mesh=mesh, ignored_params=set(self._others))
@@ -80,15 +80,15 @@ class Shards:
         """Sum over ranks the gradients outside the model, such as a discriminator's."""
         for parameter in self._others:
             gradient = parameter.grad
-            if not ranks.largest(int(gradient is not None)):
+            if not ranks.all_max(int(gradient is not None)):
                 continue
             gradient = torch.zeros_like(parameter) if gradient is None else gradient
-            parameter.grad = ranks.summed(gradient) / ranks.world()
+            parameter.grad = ranks.all_sum_tensor(gradient) / ranks.world_size()
 
     @contextlib.contextmanager
     def whole_filled(self, values: Sequence[Tensor] | None = None) -> Iterator[None]:
         """Gather the whole model on rank 0 within the block, with other values if given."""
-        with lend_memory(self.whole) if ranks.leads() else contextlib.nullcontext():
+        with lend_memory(self.whole) if ranks.is_leader() else contextlib.nullcontext():
             self._fill_whole(self.parameters if values is None else values)
             yield
 
@@ -96,7 +96,7 @@ class Shards:
     def _fill_whole(self, values: Sequence[Tensor]) -> None:
         for parameter, value in zip(self.whole.parameters(), values, strict=True):
             gathered = whole_of(value)
-            if ranks.leads():
+            if ranks.is_leader():
                 parameter.copy_(gathered)
                 torch.autograd.graph.increment_version(parameter)
         for buffer, value in zip(self.whole.buffers(), self._model.buffers(), strict=True):

@@ -14,7 +14,7 @@ import numpy as np
 from seqgen.models.ngram.arrays import NOTHING
 from seqgen.models.ngram.settings import NGramConfig
 from seqgen.settings import require
-from seqgen.text.corpus import Corpus, Gathered, forget
+from seqgen.text.corpus import Corpus, GrowingArray, release_pages
 
 # N-grams are counted in a table of all possible ones if it is at most this many times as long as
 # the text, and by sorting otherwise.
@@ -57,9 +57,9 @@ class MemoryBudget:
         left = memory - taken
         return cls(left // BYTES_A_PLACE, left >> 10)
 
-    def column(self, kind: type, *values: np.ndarray) -> Gathered:
+    def column(self, kind: type, *values: np.ndarray) -> GrowingArray:
         """Make a new column, in memory or in a temporary file."""
-        column = Gathered(kind, self.spill)
+        column = GrowingArray(kind, self.spill)
         for each in values:
             column.add(each)
         return column
@@ -84,12 +84,12 @@ class Counts:
         kept: bool, false for those to be pruned.
     """
 
-    keys: Gathered
-    raw: Gathered
-    suffixes: Gathered
-    adjusted: Gathered
+    keys: GrowingArray
+    raw: GrowingArray
+    suffixes: GrowingArray
+    adjusted: GrowingArray
     initial: tuple[int, int]
-    kept: Gathered
+    kept: GrowingArray
 
     @property
     def size(self) -> int:
@@ -130,7 +130,7 @@ class FramedText:
             tokens = np.asarray(corpus.tokens[begin:end]).astype(np.int64)
             words = np.insert(tokens, starts, corpus.start)
             if self._budget is not NO_LIMIT:
-                forget(corpus.tokens)
+                release_pages(corpus.tokens)
             # The document that the piece begins in, if it began before, goes on.
             before = begin - int(corpus.starts[first - 1]) + 1 if first else 0
             begins = np.append(-before, starts + np.arange(starts.size))
@@ -142,10 +142,10 @@ class FramedText:
 class _Run:
     """Sorted distinct n-grams of a piece of text, and the index of the n-gram at each position."""
 
-    keys: Gathered
-    raw: Gathered
-    suffixes: Gathered
-    which: Gathered
+    keys: GrowingArray
+    raw: GrowingArray
+    suffixes: GrowingArray
+    which: GrowingArray
 
 
 def count(
@@ -200,7 +200,9 @@ def count(
     return counts
 
 
-def _merge_runs(runs: Sequence[_Run], budget: MemoryBudget) -> tuple[_Run, list[Gathered | None]]:
+def _merge_runs(
+    runs: Sequence[_Run], budget: MemoryBudget
+) -> tuple[_Run, list[GrowingArray | None]]:
     """Merge sorted runs; also return the index of each run's n-grams in the result.
 
     These are None for a single run, whose n-grams are all.
@@ -258,7 +260,9 @@ def _distinct_keys(keys: np.ndarray, possible: int) -> tuple[np.ndarray, np.ndar
     return ordered[first], which, np.diff(np.append(first, keys.size))
 
 
-def _adjusted(counts: Counts, suffixes: Gathered, firsts: Gathered, budget: MemoryBudget) -> Counts:
+def _adjusted(
+    counts: Counts, suffixes: GrowingArray, firsts: GrowingArray, budget: MemoryBudget
+) -> Counts:
     """Compute Kneser-Ney counts: the number of different words before each n-gram.
 
     Args:

@@ -19,15 +19,15 @@ from seqgen.models.base import LanguageModel
 from seqgen.models.deferred_init import DeferredModel
 from seqgen.models.mixture.members import build_members
 from seqgen.presets import Preset
-from seqgen.ranks.group import together
+from seqgen.ranks.group import process_group
 from seqgen.settings import require
 from seqgen.settings.setting import checked_strings
 from seqgen.settings.training import TrainingConfig
 from seqgen.store import StoredModel
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.torch_models import choose_products
-from seqgen.text.split import path_of
-from seqgen.text.training_files import notices_of
+from seqgen.text.split import held_out_path
+from seqgen.text.training_files import file_notices
 from seqgen.training.choosing import (
     SpeedTrial,
     choose_for_machine,
@@ -126,7 +126,7 @@ class RunRequest:
     def plan(self) -> Plan:
         """Make the plan before any data is read; for pairs with "auto", a transformer's."""
         auto = "seq2seq-transformer" if self.chooses_translator else self.architecture
-        preset, architecture = self.beneath, registry.to_train(auto)
+        preset, architecture = self.beneath, registry.architecture_to_train(auto)
         plan = plan_of(architecture, preset, self.settings, self.config, self.flags, self.task)
         counts = plan.is_estimated or self.mixes_small_text or plan.training.with_ngram is not None
         limited = plan.training.memory is not None
@@ -158,12 +158,12 @@ class Destination:
             network = plan.architecture, plan.training, plan.data, self.name
             why_not = why_not_mixable(*network)
             require(why_not is None, f"--with-ngram {why_not}")
-            if self.name is not None and ranks.leads():
+            if self.name is not None and ranks.is_leader():
                 check_family_names(self.name, self.overwrite)
 
     def make(self, architecture: str, held: contextlib.ExitStack) -> StoredModel:
         """Make the locked folder of a new model; only rank 0 writes it."""
-        if not ranks.leads():
+        if not ranks.is_leader():
             return store.ReadOnlyModel(Path(ranks.broadcast("")))
         stem = f"{self.stem}-{architecture}"
         building = store.building(self.name, stem, self.overwrite, self.folder)
@@ -231,9 +231,9 @@ def train(
     request = RunRequest.of(data, **asked)
     stem = (stem or Path(data[0]).stem)[:MOST_OF_STEM]
     destination = Destination(name, stem, overwrite, folder)
-    with together(timeout):
+    with process_group(timeout):
         options = RunOptions.of(device, report, added=added, stop_after=stop_after, shard=shard)
-        if ranks.from_first(lambda: has_checkpoint_of_restart(name)):
+        if ranks.run_on_leader(lambda: has_checkpoint_of_restart(name)):
             return resume(
                 name,
                 device=device,
@@ -243,7 +243,7 @@ def train(
                 **added.keywords,
             )
         options.check()
-        if ranks.leads():
+        if ranks.is_leader():
             store.check_free(name, overwrite)
 
         def check(plan: Plan) -> None:
@@ -265,7 +265,7 @@ def _train_and_store(
         ready.plan.origin.refuse_replacing(name)
     with restored_randomness(options.place), contextlib.ExitStack() as held:
         if ready.plan.is_estimated:
-            architecture, alone = ready.plan.architecture, ranks.world() == 1
+            architecture, alone = ready.plan.architecture, ranks.world_size() == 1
             require(alone, f"{architecture} is not trained by gradients: train it without torchrun")
             if notice := Estimator.of(architecture).ignored(ready.request.flags):
                 options.report(notice)
@@ -285,7 +285,7 @@ def _train_and_store(
             regularisation=ready.plan.regularisation,
         )
         ended = session.run()
-        return ranks.from_first(lambda: finish(session, ended))
+        return ranks.run_on_leader(lambda: finish(session, ended))
 
 
 def _make_new_model(
@@ -412,8 +412,8 @@ def prepare_plan(plan: Plan, request: RunRequest, report: Report) -> tuple[Prepa
     about = f"{plan.architecture} learns from {task.learns}"
     require(task.takes_targets or not request.targets, f"{about}: it takes no --target")
     files = DataFiles.of(request.data, request.targets, plan.data.as_text)
-    held_out = [] if path_of(plan.data.val) is None else [plan.data.val]
-    for text in notices_of([*request.data, *request.targets, *held_out], plan.data.as_text):
+    held_out = [] if held_out_path(plan.data.val) is None else [plan.data.val]
+    for text in file_notices([*request.data, *request.targets, *held_out], plan.data.as_text):
         report(Notice(text=text))
     open_dataset = registry.load_object(task.dataset).open
     dataset = open_dataset(files, plan.data, origin and origin.tokens, request.flags)

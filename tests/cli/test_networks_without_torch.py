@@ -55,7 +55,10 @@ def test_the_answers_are_those_of_torch(name, stored, monkeypatch):
 
 def test_they_are_of_every_kind(stored):
     found = {name for name in NAMES if load_over_arrays(store.find_all(name)) is not None}
-    kinds = {registry.trunk_of(store.find(name).config["architecture"]).name for name in found}
+    kinds = {
+        registry.feature_architecture(store.find(name).config["architecture"]).name
+        for name in found
+    }
     rows = registry.ARCHITECTURES.items()
     there = NAMES == OF_KINDS
     assert {name for name, row in rows if row.arrays and row.task.model_is and there} <= kinds

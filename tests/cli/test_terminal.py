@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from seqgen.cli import run
 from seqgen.cli.shell.output import put_record
-from seqgen.wording import harmless
+from seqgen.wording import escape_controls
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
 
@@ -199,7 +199,7 @@ def obeyed(character: str, after: str) -> bool:
 def test_only_what_a_terminal_obeys_is_escaped(text):
     followed = zip(text, [*text[1:], ""], strict=False)
     wanted = [f"\\x{ord(c) % 256:02x}" if obeyed(c, after) else c for c, after in followed]
-    assert harmless(text) == "".join(wanted)
+    assert escape_controls(text) == "".join(wanted)
 
 
 @quick

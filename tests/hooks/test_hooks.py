@@ -49,12 +49,12 @@ def test_the_first_distribution_of_a_name_on_the_path_counts(site, tmp_path, mon
     install(site, "twice")
     install(tmp_path / "second", "twice", release="0.1")
     monkeypatch.setattr("sys.path", ["", str(site), str(tmp_path / "second"), "/no/folder"])
-    assert hooks._of_others() == [("twice", "stranger_twice", "stranger-twice", "1.5")]
+    assert hooks._third_party_plugins() == [("twice", "stranger_twice", "stranger-twice", "1.5")]
 
 
 def test_entries_of_other_groups_and_comments_are_passed_over():
     text = "[a]\nb = c\n[seqgen.plugins]\n# d = e\nf= g\n\nh =i\n[j]\nk = l\n"
-    assert [*hooks._entries(text)] == [("f", "g"), ("h", "i")]
+    assert [*hooks._parse_entry_points(text)] == [("f", "g"), ("h", "i")]
 
 
 BROKEN = {

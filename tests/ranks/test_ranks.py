@@ -165,9 +165,9 @@ ONE_ENDS = """
 import os, signal
 from seqgen import ranks
 from seqgen.errors import SeqgenError
-from seqgen.ranks.group import together
+from seqgen.ranks.group import process_group
 
-with together():
+with process_group():
     ranks.total(1.0)
     if ranks.rank() == 1:
         {}

@@ -16,7 +16,7 @@ from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.generation.passages import Protocol, continue_passages, find_passages
 from seqgen.metrics import bootstrap
-from seqgen.metrics.bootstrap import signature
+from seqgen.metrics.bootstrap import figure_signature
 from seqgen.metrics.diversity import distinct, diversity, repetition, zipf_exponent
 from seqgen.scoring.compare import common_text, compare, score_each_line
 from seqgen.scoring.minimal_pairs import Pair, read_pairs, score_pairs
@@ -256,7 +256,9 @@ def test_unknown_words_between_white_space_cost_no_white_space():
 
 
 def test_signatures_say_how_a_number_was_made():
-    assert signature("n", seed=3, model="ab", x=1).startswith("n|model:ab|x:1|seed:3|version:")
+    assert figure_signature("n", seed=3, model="ab", x=1).startswith(
+        "n|model:ab|x:1|seed:3|version:"
+    )
     loaded = loaded_as(next(c for c in CASES if c.architecture == "transformer").build())
     found = {
         perplexity(loaded, [text], scoring=Scoring(documents=documents, stride=stride)).signature
@@ -344,12 +346,12 @@ def test_equal_texts_have_full_self_bleu():
 
 def test_blocks_keep_order_and_balance():
     sizes = np.random.default_rng(0).integers(1, 30, 1000)
-    blocks = bootstrap.blocks_of(sizes, 50)
+    blocks = bootstrap.group_into_blocks(sizes, 50)
     assert (np.diff(blocks) >= 0).all() and (np.diff(blocks) <= 1).all()
     assert blocks[0] == 0 and blocks[-1] == 49
     each = np.bincount(blocks, sizes)
     assert each.max() - each.min() <= 2 * sizes.max()
-    assert bootstrap.blocks_of(np.array([5, 5, 5]), 50).tolist() == [0, 1, 2]
+    assert bootstrap.group_into_blocks(np.array([5, 5, 5]), 50).tolist() == [0, 1, 2]
 
 
 def test_resampled_ratios_have_the_spread_of_the_mean():
@@ -358,7 +360,7 @@ def test_resampled_ratios_have_the_spread_of_the_mean():
     samples = bootstrap.resampled_ratios(totals, np.ones(400), seed=5)[:, 0]
     # The bootstrap's spread is the standard error of the mean: 2 / sqrt(400).
     assert samples.std() == pytest.approx(totals.std() / 20, rel=0.1)
-    low, high = bootstrap.interval(samples)
+    low, high = bootstrap.percentile_interval(samples)
     assert low < totals.mean() < high
     assert high - low == pytest.approx(2 * 1.96 * totals.std() / 20, rel=0.15)
     again = bootstrap.resampled_ratios(np.hstack([totals, totals + 1]), np.ones(400), seed=5)
@@ -374,8 +376,8 @@ def test_p_values_are_small_only_for_one_sided_differences():
 
 def test_wilson_by_the_textbook():
     """Wilson's interval of 9 in 10 (Brown, Cai and DasGupta 2001): 0.596 to 0.982."""
-    assert bootstrap.wilson(9, 10) == pytest.approx((0.5958, 0.9821), abs=1e-4)
-    assert bootstrap.wilson(0, 5)[0] == 0 and bootstrap.wilson(5, 5)[1] == 1
+    assert bootstrap.wilson_interval(9, 10) == pytest.approx((0.5958, 0.9821), abs=1e-4)
+    assert bootstrap.wilson_interval(0, 5)[0] == 0 and bootstrap.wilson_interval(5, 5)[1] == 1
 
 
 # ---- continuations ----

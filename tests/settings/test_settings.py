@@ -12,7 +12,7 @@ from seqgen.settings import (
     Bounds,
     DataConfig,
     UsageError,
-    count_of,
+    parse_count,
     resolve,
     setting,
 )
@@ -53,13 +53,13 @@ def test_every_number_that_can_be_set_has_bounds():
     ],
 )
 def test_counts_are_read(text, number):
-    assert count_of("--parameters", text) == number
+    assert parse_count("--parameters", text) == number
 
 
 @pytest.mark.parametrize("text", ["", "0", "-3", "1.5", "k", "3e", "1e4x", "nan", "1,000", "1e-3"])
 def test_what_is_no_count_is_refused(text):
     with pytest.raises(UsageError, match="--parameters must be a whole number"):
-        count_of("--parameters", text)
+        parse_count("--parameters", text)
 
 
 @pytest.mark.parametrize(

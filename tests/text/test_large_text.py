@@ -22,7 +22,7 @@ from seqgen.settings import DataConfig
 from seqgen.store.loading import load
 from seqgen.text import encoding
 from seqgen.text.batches import SampledBatches, training_batches
-from seqgen.text.corpus import Gathered, encode_corpus
+from seqgen.text.corpus import GrowingArray, encode_corpus
 from seqgen.text.encoding import Sampling
 from seqgen.text.reading import Text, survey
 from seqgen.text.token_writing import write_token_file
@@ -431,6 +431,6 @@ def test_scoring_holds_ids_in_a_file_where_there_are_many(text, monkeypatch):
     train([text], architecture="rnn", name="m", settings=TINY)
     loaded = load("m")
     before = perplexity(loaded, Text((text,)).chunks())
-    monkeypatch.setattr(Gathered, "SPILL", 100)
+    monkeypatch.setattr(GrowingArray, "SPILL", 100)
     monkeypatch.setattr(encoding, "BLOCK", 100)
     assert perplexity(loaded, Text((text,)).chunks()) == before

@@ -15,7 +15,7 @@ from seqgen.text.batches import IGNORED, PairBatches, UnknownsInSources, portion
 from seqgen.text.corpus import Corpus
 from seqgen.text.pairs import FilePairs, TabPairs, Tokenizers, drop_long, encode_pairs
 from seqgen.text.reading import Text
-from seqgen.text.sources import Source, TokenSources, VectorSources, handles_of
+from seqgen.text.sources import Source, TokenSources, VectorSources, deduplicate_sources
 from seqgen.text.tokenizers.char import CharTokenizer
 
 quick = settings(deadline=None, max_examples=60, derandomize=True)
@@ -134,7 +134,7 @@ def test_vectors_are_padded_with_zeros():
 
 
 def test_equal_sources_have_one_handle():
-    sources, handles = handles_of([(5, 2), (7,), (5, 2), (2, 5)])
+    sources, handles = deduplicate_sources([(5, 2), (7,), (5, 2), (2, 5)])
     assert handles == [0, 1, 0, 2]
     assert len(sources) == 3
     assert sources.rows([2]).values.tolist() == [[2, 5]]

@@ -17,12 +17,12 @@ from safetensors.numpy import load_file
 from seqgen import store
 from seqgen.cli import run
 from seqgen.text.batches import Batches, DocumentBatches
-from seqgen.text.corpus import Corpus, Joined, encode_corpus, span
+from seqgen.text.corpus import ConcatenatedArray, Corpus, encode_corpus, slice_items
 from seqgen.text.shards import (
     AHEAD,
     BlockBatches,
-    Prefetched,
-    batches_of,
+    PrefetchedBatches,
+    build_batches,
     open_token_files,
     write_shards,
 )
@@ -39,7 +39,7 @@ def corpus_of(sizes, start=99_999):
     """A stream whose every token is its own place, in parts of these sizes."""
     edges = np.cumsum([0, *sizes])
     parts = [np.arange(a, b, dtype=np.uint32) for a, b in itertools.pairwise(edges)]
-    return Corpus(Joined(parts), np.array([edges[-1]]), start)
+    return Corpus(ConcatenatedArray(parts), np.array([edges[-1]]), start)
 
 
 def shards_in(folder, count=3, documents="stream", text=TEXT):
@@ -53,7 +53,7 @@ def shards_in(folder, count=3, documents="stream", text=TEXT):
 def test_joined_arrays_are_read_as_one():
     random = np.random.default_rng(1)
     parts = [random.integers(0, 99, size).astype(np.uint8) for size in (5, 0, 1, 17, 8)]
-    joined, whole = Joined(parts), np.concatenate(parts)
+    joined, whole = ConcatenatedArray(parts), np.concatenate(parts)
     assert (joined.size, joined.dtype, len(joined), joined.shape) == (31, np.uint8, 31, (31,))
     np.testing.assert_array_equal(np.asarray(joined), whole)
     for shape in ((4,), (3, 5), (0,)):
@@ -71,9 +71,9 @@ def test_joined_arrays_are_read_as_one():
 
 def test_a_span_of_joined_arrays_copies_nothing():
     parts = [np.arange(10), np.arange(10, 20), np.arange(20, 30)]
-    middle = span(Joined(parts), 5, 22)
+    middle = slice_items(ConcatenatedArray(parts), 5, 22)
     np.testing.assert_array_equal(np.asarray(middle), np.arange(5, 22))
-    assert isinstance(middle, Joined)
+    assert isinstance(middle, ConcatenatedArray)
     for piece, part in zip(middle.parts, parts, strict=True):
         assert np.shares_memory(piece, part)
 
@@ -201,7 +201,7 @@ class Counted(Batches):
 
 def test_batches_are_read_ahead_in_order_and_are_the_same():
     counted, inner = Counted(), Counted()
-    ahead = Prefetched(counted)
+    ahead = PrefetchedBatches(counted)
     ahead.batch(0)
     given_up = time.monotonic() + 30
     while len(counted.read) <= AHEAD and time.monotonic() < given_up:
@@ -218,9 +218,9 @@ def test_batches_are_read_ahead_in_order_and_are_the_same():
 def test_what_is_not_in_shards_is_read_as_before(tmp_path):
     whole = corpus_of((900,))
     plain = replace(whole, tokens=np.asarray(whole.tokens))
-    assert not isinstance(batches_of(plain, "stream", True, 2, 8, 1), Prefetched)
+    assert not isinstance(build_batches(plain, "stream", True, 2, 8, 1), PrefetchedBatches)
     lines = open_token_files(shards_in(tmp_path, 3, "line")).corpus
-    ahead = batches_of(lines, "line", False, 8, 16, 1)
+    ahead = build_batches(lines, "line", False, 8, 16, 1)
     inner = DocumentBatches(
         replace(lines, tokens=np.asarray(lines.tokens)), 8, 16, seed=1, carry=False
     )

@@ -10,7 +10,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.settings import DataConfig
 from seqgen.text import reading
 from seqgen.text.reading import Text, lines, survey
-from seqgen.text.split import check_parts, held_out_fraction, held_out_lines, split_text
+from seqgen.text.split import held_out_fraction, held_out_lines, require_nonempty_parts, split_text
 from seqgen.text.tokenizers import KINDS
 
 
@@ -122,9 +122,9 @@ def test_shares():
 
 
 def test_a_part_without_a_token_is_refused():
-    check_parts(1, 1, "stream")
-    check_parts(1, None, "line")
+    require_nonempty_parts(1, 1, "stream")
+    require_nonempty_parts(1, None, "line")
     with pytest.raises(SeqgenError, match="nothing is left to train on"):
-        check_parts(0, 1, "line")
+        require_nonempty_parts(0, 1, "line")
     with pytest.raises(SeqgenError, match="validation part is empty"):
-        check_parts(1, 0, "stream")
+        require_nonempty_parts(1, 0, "stream")

@@ -20,7 +20,7 @@ from seqgen.errors import SeqgenError
 from seqgen.settings import DataConfig
 from seqgen.text import encoding, token_writing, tokenfile
 from seqgen.text import split as splitting
-from seqgen.text.corpus import Corpus, Gathered, encode_corpus
+from seqgen.text.corpus import Corpus, GrowingArray, encode_corpus
 from seqgen.text.encoding import write_frame
 from seqgen.text.reading import Text, survey
 from seqgen.text.split import split_text, split_tokens
@@ -381,8 +381,8 @@ def test_a_worker_says_nothing_when_whoever_started_it_is_gone(tokenizers):
 
 
 def test_what_is_large_goes_to_a_file(monkeypatch):
-    monkeypatch.setattr(Gathered, "SPILL", 100)
-    small, large = Gathered(np.uint16), Gathered(np.uint16)
+    monkeypatch.setattr(GrowingArray, "SPILL", 100)
+    small, large = GrowingArray(np.uint16), GrowingArray(np.uint16)
     small.add(np.arange(10))
     for start in range(0, 1000, 50):
         large.add(np.arange(start, start + 50))

@@ -20,7 +20,7 @@ from helpers_cli import installed, refusal
 from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import UsageError
-from seqgen.text.file_kinds import KINDS, remedy
+from seqgen.text.file_kinds import KINDS, extraction_advice
 from seqgen.training.train import train
 
 COUNT = ("--model", "ngram", "--order", "2", "--val", "none", "--name", "m", "--overwrite")
@@ -112,7 +112,7 @@ def test_a_remedy_replaces_no_file(name, beside, tmp_path):
         (tmp_path / each).touch()
     converted = [kind for kind in KINDS if "{stem}" in kind.remedy]
     for kind in converted:
-        said = remedy(kind, tmp_path / name, b"")
+        said = extraction_advice(kind, tmp_path / name, b"")
         source, out = re.findall(rf"{re.escape(str(tmp_path))}/[^\s;]+", said)
         assert Path(source) == tmp_path / name and not Path(out).exists(), said
     assert len(converted) > 3

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from seqgen import store
 from seqgen.errors import SeqgenError
 from seqgen.store.manifest import MANIFEST
-from seqgen.text.overlap import occurrences
+from seqgen.text.overlap import find_occurrences
 from seqgen.text.sources import content_of
 from seqgen.text.tokenizers import load_tokenizer
 from seqgen.training.datasets.dataset import Dataset
@@ -320,7 +320,7 @@ def test_copies_of_a_part_are_found_as_by_searching_the_whole(text, part, data):
     while at >= 0:
         expected.append(at)
         at = text.find(part, at + len(part))
-    assert list(occurrences(pieces, part)) == expected
+    assert list(find_occurrences(pieces, part)) == expected
 
 
 @pytest.mark.parametrize("damaged", [-1, {"bytes": "many"}, {"bytes": 1}, None])

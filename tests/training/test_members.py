@@ -229,7 +229,7 @@ def test_refusals(text, tmp_path, monkeypatch, capsys, arguments, why):
 
 
 def test_resuming_takes_one_process(run, monkeypatch, capsys):
-    monkeypatch.setattr("seqgen.ranks.world", lambda: 2)
+    monkeypatch.setattr("seqgen.ranks.world_size", lambda: 2)
     monkeypatch.setattr("seqgen.ranks.broadcast", lambda value: value)
     said = refusal(capsys, "train", "--resume", "t", "--steps", "9")
     assert "--members trains in one process: leave out torchrun" in said

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from seqgen.cli import run
 from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
-from seqgen.text.corpus import Corpus, Gathered, Joined
+from seqgen.text.corpus import ConcatenatedArray, Corpus, GrowingArray
 from seqgen.training import counting, sorted_runs
 from seqgen.training.counting import fit, unseen_fractions
 from seqgen.training.sorted_runs import FramedText, MemoryBudget
@@ -36,7 +36,7 @@ def corpus_of(lines):
 def tables(corpus, budget, **settings):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MemoryBudget, "of", lambda *_: budget)
-        patch.setattr(Gathered, "PIECE", 5)
+        patch.setattr(GrowingArray, "PIECE", 5)
         model = NGram(NGramConfig(vocab_size=V, **settings))
         found = fit(model, corpus, [PAD, BOS])
     content = {name: table.numpy().tobytes() for name, table in model.state_dict().items()}
@@ -69,7 +69,7 @@ def test_a_text_in_pieces_is_the_text(lines, places, cuts):
     want = [(w, at) for line in lines for at, w in enumerate((BOS, *line, EOS))]
     bounds = [0, *sorted(c % (corpus.tokens.size + 1) for c in cuts), corpus.tokens.size]
     parts = [corpus.tokens[a:b] for a, b in pairwise(bounds)]
-    for tokens in (corpus.tokens, Joined(parts)):
+    for tokens in (corpus.tokens, ConcatenatedArray(parts)):
         text = FramedText(Corpus(tokens, corpus.ends, BOS), MemoryBudget(places, 0))
         for _ in range(2):  # it is read once for each order
             pieces = [(w.tolist(), at.tolist()) for w, at in text]
@@ -83,7 +83,7 @@ def test_a_text_in_pieces_is_the_text(lines, places, cuts):
     data=st.data(),
 )
 def test_columns_read_what_was_added(values, spill, data):
-    column = Gathered(np.int64, spill)
+    column = GrowingArray(np.int64, spill)
     column.PIECE = 7
     places = data.draw(st.lists(st.integers(0, len(values) - 1), max_size=30))
     for begin in range(0, len(values), 4):

@@ -31,8 +31,8 @@ from seqgen.settings import (
     Flag,
     check_rules,
     conform,
-    count_of,
     is_group,
+    parse_count,
     require,
 )
 
@@ -170,7 +170,7 @@ def _reader(flag_name: str, field: dataclasses.Field, kind: Any) -> Callable[[st
     """Make the parser of a flag's value; None for plain text."""
     flag: Flag = field.metadata["flag"]
     if flag.reads == "count":
-        return functools.partial(count_of, flag_name)
+        return functools.partial(parse_count, flag_name)
     used = READERS.get(flag.reads)
     if _leaf(kind) not in (int, float) and not choices_of(kind):
         return used

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 from seqgen.cli.shell import recording
 from seqgen.cli.shell.output import announce
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.files import title_of
+from seqgen.files import input_title
 from seqgen.limits import read_whole
 from seqgen.wording import first_names, plural
 
@@ -147,7 +147,7 @@ class Input:
     @property
     def title(self) -> str:
         """Name of the input in messages."""
-        return title_of(self.name)
+        return input_title(self.name)
 
     @cached_property
     def token_file(self) -> TokenFile | None:
@@ -262,10 +262,10 @@ class Inputs:
 
     def read_text(self, name: str, documents: Documents) -> str:
         """Read the whole text of a file or folder, if it is short enough to hold in memory."""
-        from seqgen.text.reading import ending_of, join_files
+        from seqgen.text.reading import document_ending, join_files
 
         files = (source.chunks() for source in self.open([name]))
-        return read_whole(join_files(files, ending_of(documents)), title_of(name))
+        return read_whole(join_files(files, document_ending(documents)), input_title(name))
 
     def read_text_or_tokens(self, name: str, documents: Documents) -> str | TokenFile:
         """Read a text as `read_text` does, or open a token file without text."""

@@ -11,7 +11,7 @@ from seqgen.cli.shell.flags import choices_of
 from seqgen.cli.shell.help import put_panels
 from seqgen.cli.shell.output import Output
 from seqgen.cli.shell.tables import put_facts
-from seqgen.settings import Config, DataConfig, no_such_setting
+from seqgen.settings import Config, DataConfig, unknown_setting
 from seqgen.settings.training import TrainingConfig
 
 NAMES_OF_TYPES = {int: "whole number", float: "number", bool: "true or false", str: "text"}
@@ -48,7 +48,7 @@ def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
             if chosen in setting or only.lower() in facts["doc"].lower()
         }
     if not found:
-        raise no_such_setting(chosen, name, known)
+        raise unknown_setting(chosen, name, known)
     recipe = stored["training"]
     return [
         {"architecture": name, "group": group, "setting": setting}

@@ -24,7 +24,7 @@ from seqgen.cli.shell.tables import (
 )
 from seqgen.errors import SeqgenError
 from seqgen.settings import DataConfig
-from seqgen.settings.training import TrainingConfig, recipe_of
+from seqgen.settings.training import TrainingConfig, adapt_recipe
 from seqgen.store.mixtures import current_parts
 from seqgen.wording import plural
 
@@ -226,7 +226,7 @@ def _defaults(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
     given = config.get("training") or {}
     recipe = {"schedule": TrainingConfig.schedule, **defaults["training"]}
     chosen = {"schedule": given.get("schedule", recipe["schedule"])}
-    training = TrainingConfig(**{**recipe_of(given, recipe), **chosen}).to_dict()
+    training = TrainingConfig(**{**adapt_recipe(given, recipe), **chosen}).to_dict()
     data = DataConfig(**(row.task.data_defaults if row else {}))
     return {
         "model": defaults["model"],

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 from seqgen.cli.shell import recording
 from seqgen.errors import SeqgenError
 from seqgen.settings import Options, Panel, same, setting
-from seqgen.wording import harmless
+from seqgen.wording import escape_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +38,7 @@ def is_terminal(stream: IO[Any] | None) -> bool:
 
 def as_shown(text: str, stream: IO[Any] | None) -> str:
     """Escape control characters in a text if the stream is a terminal."""
-    return harmless(text) if is_terminal(stream) else text
+    return escape_controls(text) if is_terminal(stream) else text
 
 
 def can_redraw(stream: IO[Any] | None) -> bool:
@@ -241,7 +241,7 @@ def put_bytes(chunks: Iterable[bytes]) -> None:
     out.flush()
     if is_terminal(out):
         texts = codecs.iterdecode(chunks, "utf-8", "surrogateescape")
-        chunks = (harmless(text).encode() for text in texts)
+        chunks = (escape_controls(text).encode() for text in texts)
     out.buffer.writelines(chunks)
     out.buffer.flush()
 
@@ -256,7 +256,7 @@ def put_record(record: Any) -> None:
         values = {**values, "run": recording.run.facts()}
     line = json.dumps(_as_json(values), ensure_ascii=False)
     if is_terminal(sys.stdout):
-        line = harmless(line, "\\u{:04x}")
+        line = escape_controls(line, "\\u{:04x}")
     put_bytes([line.encode() + b"\n"])
 
 

@@ -151,7 +151,7 @@ def figure(caption: str, label: str, body: str, kinds: str = "walk", tag: str = 
 
 def visible(text: str) -> str:
     """Replace control characters in a text, except newlines, by visible ones."""
-    return wording.visible(text, kept="\n\t") or "\u2205"
+    return wording.replace_unprintable(text, kept="\n\t") or "\u2205"
 
 
 def write_page(path: Path, html: str) -> None:

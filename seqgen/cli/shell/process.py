@@ -32,7 +32,7 @@ def prepare(work: str) -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", THROUGH_A_TOKEN if work == "tokens" else BRIEFLY)
     # NumPy's products are small ones (single steps of small models), which threads only slow.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if ranks.launched():  # PyTorch's warnings about the exchange of gradients mean nothing here
+    if ranks.is_launched():  # PyTorch's warnings about the exchange of gradients mean nothing here
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if work in ("tokens", "steps"):
         keep_freed_memory(True)

@@ -14,7 +14,7 @@ from seqgen.cli.shell.output_files import PICTURES, check_picture
 from seqgen.cli.shell.tables import figure
 from seqgen.settings import OptionRule, Options, Panel, setting
 from seqgen.settings.generation import ATTENTION_VIEWS, LookOptions
-from seqgen.wording import visible
+from seqgen.wording import replace_unprintable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,7 +122,7 @@ def describe_heads(options: LookOptions, shape: Sequence[int]) -> str:
 def label(piece: str) -> str:
     """Format a token as a row or column label."""
     text = piece.strip() or piece.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥")
-    return visible(text)
+    return replace_unprintable(text)
 
 
 def put_heat_map(

@@ -12,7 +12,7 @@ from torch import Tensor
 from seqgen.models.counted import CountedModel
 from seqgen.models.ngram.arrays import Level, NGramArrays, NGramState
 from seqgen.models.ngram.settings import NGramConfig
-from seqgen.text.corpus import Gathered
+from seqgen.text.corpus import GrowingArray
 
 
 class NGram(CountedModel):
@@ -48,7 +48,7 @@ class NGram(CountedModel):
             for name in filter(NGramArrays.shapes(self.config).__contains__, tables):
                 table = torch.from_numpy(np.asarray(tables[name]))
                 self.take_tables({name: table.to(dtype) if table.is_floating_point() else table})
-                if isinstance(tables[name], Gathered) and tables[name].on_disk:
+                if isinstance(tables[name], GrowingArray) and tables[name].on_disk:
                     self.columns[name] = tables[name]
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from seqgen.registry import SHARED_DOCS
-from seqgen.settings import ModelConfig, Span, ranges, require, setting, short
+from seqgen.settings import ModelConfig, Span, ranges, require, setting, shorten
 from seqgen.settings.model import Smoothing
 
 # The highest order: V^N is still a number that can be written down.
@@ -71,7 +71,7 @@ class NGramConfig(ModelConfig):
         parts = [part.strip() for part in self.prune.split(",")]
         require(
             all(part.isdecimal() and len(part) <= MOST_DIGITS for part in parts),
-            f"prune is whole numbers with commas, such as 0,0,1, not {short(repr(self.prune))}",
+            f"prune is whole numbers with commas, such as 0,0,1, not {shorten(repr(self.prune))}",
         )
         limits = list(map(int, parts))
         require(limits[0] == 0, "prune begins with 0: every word keeps its unigram")

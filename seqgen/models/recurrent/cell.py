@@ -105,7 +105,7 @@ class BatchNorm(nn.BatchNorm1d):
     def forward(self, x: Tensor) -> Tensor:
         """Normalise x (B, T, H), or (B, H) of one time step."""
         rows = x.flatten(0, -2)
-        if self.training and ranks.world() > 1:
+        if self.training and ranks.world_size() > 1:
             return self._over_all_ranks(rows).view_as(x)
         if self.training and len(rows) > 1:
             return super().forward(rows).view_as(x)
@@ -116,9 +116,9 @@ class BatchNorm(nn.BatchNorm1d):
         """Normalise rows (N, H) by mean and variance over all ranks."""
         wide = rows.to(torch.promote_types(rows.dtype, torch.float32))
         counts = wide.new_full((1,), 0.0 if rows_are_blank() else 1.0)
-        n = ranks.summed(counts * len(rows))
-        mean = ranks.summed(counts * wide.sum(0)) / n
-        variance = ranks.summed(counts * (wide - mean).square().sum(0)) / n
+        n = ranks.all_sum_tensor(counts * len(rows))
+        mean = ranks.all_sum_tensor(counts * wide.sum(0)) / n
+        variance = ranks.all_sum_tensor(counts * (wide - mean).square().sum(0)) / n
         with torch.no_grad():
             self.num_batches_tracked += 1
             self.running_mean.lerp_(mean.to(self.running_mean), self.momentum)

@@ -11,7 +11,7 @@ from seqgen.engines.parts import Linear, Piece, Table
 from seqgen.models.recurrent.settings import CellRegularisers, RecurrentConfig
 from seqgen.models.shared_settings import shared
 from seqgen.models.transformer.settings import TransformerConfig
-from seqgen.settings import ModelConfig, Size, by_ratio, ranges, require, setting
+from seqgen.settings import ModelConfig, Size, look_up_ratio, ranges, require, setting
 from seqgen.settings.ranges import MOST_TOKENS
 
 # Dropout by the overfitting ratio, as for models of text: where targets are sentences, and where
@@ -61,7 +61,7 @@ class SourceConfig(ModelConfig):
         that is spelled out, such as a date, has one.
         """
         return {
-            "dropout": by_ratio(DROPOUT[spelled], overfitting_ratio),
+            "dropout": look_up_ratio(DROPOUT[spelled], overfitting_ratio),
             "label_smoothing": 0.0 if spelled else 0.1,
         }
 

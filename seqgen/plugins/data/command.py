@@ -38,13 +38,13 @@ def data(reported: Reported, threads: Threads, out: RecordedOutput) -> None:
     rest, damaged encodings, boilerplate. Lines of 30 characters or more are compared.
     """
     from seqgen.plugins.data.report import data_report
-    from seqgen.text.reading import Text, ending_of, text_files
+    from seqgen.text.reading import Text, document_ending, text_files
 
     names = Inputs(out.quiet).keep(given_or_piped(reported.files, "seqgen data FILE"))
     config = DataConfig(
         as_text=True, documents=reported.documents, val=reported.val, split_seed=reported.split_seed
     )
-    text = Text(text_files(names), ending=ending_of(config.documents))
+    text = Text(text_files(names), ending=document_ending(config.documents))
     report = data_report(text, config)
     if out.record(report):
         return

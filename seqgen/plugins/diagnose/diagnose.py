@@ -26,7 +26,7 @@ from seqgen.settings import require
 from seqgen.settings.training import TrainingConfig
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.corpus import Corpus
-from seqgen.text.direction import in_direction
+from seqgen.text.direction import orient_corpus
 from seqgen.training.optimizers import UpdateRule, clip_gradients
 from seqgen.wording import plural
 
@@ -92,7 +92,7 @@ def diagnose(
         f"diagnose needs one model that was trained by gradients, which {name} is not",
     )
     corpus = loaded.encode(chunks)
-    corpus = in_direction(corpus, loaded.data.direction)
+    corpus = orient_corpus(corpus, loaded.data.direction)
     length = _length(name, model, corpus, distance)
     tokens, targets = (
         torch.from_numpy(x).to(model.device) for x in windows(corpus, length, WINDOWS)

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from seqgen import __version__, store
-from seqgen.errors import SeqgenError, reported
+from seqgen.errors import SeqgenError, reporting_os_errors
 from seqgen.files import unlink_within, write_bytes
 from seqgen.interrupts import ending_as_ctrl_c
 from seqgen.plugins.exchange import formats
-from seqgen.settings import DataConfig, require, short
+from seqgen.settings import DataConfig, require, shorten
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.store.folder import tensor_pieces
 from seqgen.store.formats import KEPT, Adapters, ImportedModel, ModelToExport
@@ -148,8 +148,8 @@ def _base_of(path: Path, named: str) -> str:
         return found[0]
     number = "several models are" if found else "no model is"
     raise SeqgenError(
-        f"{path} has adapters of {short(repr(named))}, and {number} imported from there: name the "
-        "model with --base NAME"
+        f"{path} has adapters of {shorten(repr(named))}, and {number} imported from there: name "
+        "the model with --base NAME"
     )
 
 
@@ -253,7 +253,7 @@ def export_model(
         return
     _require_type(file_format, number_type)
     files = dict(formats.folder_exporter(file_format)(_to_export(loaded, merge, file_format)))
-    with reported(f"{out} cannot be written"):
+    with reporting_os_errors(f"{out} cannot be written"):
         Path(out).mkdir(parents=True, exist_ok=True)
         _clear(Path(out), row.files, keep={Path(name) for name in files})
         for name, content in files.items():

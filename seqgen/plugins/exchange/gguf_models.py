@@ -62,8 +62,8 @@ from seqgen.text.tokenizers.sentencepiece import (
     USER,
     BPETokenizer,
     Subword,
-    field,
-    piece_field,
+    encode_field,
+    encode_piece,
     pieces_of,
 )
 from seqgen.text.tokenizers.word import VocabularyTokenizer
@@ -551,14 +551,23 @@ def _sentencepiece(facts: dict[str, Any], file: GGUFFile) -> bytes:
         raise file.error(f"{PREFIX}scores is not a list of {len(tokens):,} numbers")
     algorithm, falls_back = SENTENCEPIECE[facts["model"]]
     no_pad = (1 << 64) - 1  # -1
-    trainer = [field(3, algorithm), field(35, falls_back), field(43, no_pad)]
+    trainer = [encode_field(3, algorithm), encode_field(35, falls_back), encode_field(43, no_pad)]
     for i, name in enumerate(("unknown", "bos", "eos")):
         token = facts.get(f"{name}_token_id")
-        trainer += [] if token is None else [field(40 + i, token), field(45 + i, tokens[token])]
+        trainer += (
+            []
+            if token is None
+            else [encode_field(40 + i, token), encode_field(45 + i, tokens[token])]
+        )
     prefix = bool(facts.get("add_space_prefix", True))
-    rules = [field(1, "identity"), field(3, int(prefix)), field(4, 0), field(5, 1)]
-    pieces = map(piece_field, map(Subword, tokens, scores, _types(facts)))
-    return b"".join([*pieces, field(2, b"".join(trainer)), field(3, b"".join(rules))])
+    rules = [
+        encode_field(1, "identity"),
+        encode_field(3, int(prefix)),
+        encode_field(4, 0),
+        encode_field(5, 1),
+    ]
+    pieces = map(encode_piece, map(Subword, tokens, scores, _types(facts)))
+    return b"".join([*pieces, encode_field(2, b"".join(trainer)), encode_field(3, b"".join(rules))])
 
 
 def facts_of(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from seqgen.errors import SeqgenError, UsageError, first_line, reported
-from seqgen.files import parse_json, regular
+from seqgen.errors import SeqgenError, UsageError, first_line, reporting_os_errors
+from seqgen.files import parse_json, require_regular
 from seqgen.models.transformer.settings import MOST_WINDOW, TransformerConfig
-from seqgen.settings import short
+from seqgen.settings import shorten
 
 # No table of a model, its tokenizer apart, comes near this.
 LARGEST_TABLE = 1 << 26
@@ -47,10 +47,10 @@ def read_table(path: Path) -> dict[str, Any]:
     Raises:
         SeqgenError: it is missing, too large, or holds none.
     """
-    with reported(f"{path} cannot be read"):
+    with reporting_os_errors(f"{path} cannot be read"):
         if path.stat().st_size > LARGEST_TABLE:
             raise SeqgenError(f"{path} is larger than any such file: {path.stat().st_size:,} bytes")
-        content = regular(path).read_bytes()
+        content = require_regular(path).read_bytes()
     try:
         table = parse_json(content.decode())
     except ValueError as error:
@@ -82,7 +82,7 @@ class Fields:
 
     def wrong(self, field: str) -> SeqgenError:
         """Make the error about a field whose value is not supported."""
-        value = short(repr(self.table.get(field)))
+        value = shorten(repr(self.table.get(field)))
         field = self.called.get(field, field)
         return SeqgenError(f"{self.name}: {field} is {value}, which seqgen does not understand")
 
@@ -172,7 +172,7 @@ def family_of(table: Mapping[str, Any], name: str, known: Iterable[str]) -> str:
     family, known = table.get("model_type"), list(known)
     if not isinstance(family, str) or family not in known:
         listed = ", ".join(known)
-        raise SeqgenError(f"{name}: model_type is {short(repr(family))}; seqgen reads {listed}")
+        raise SeqgenError(f"{name}: model_type is {shorten(repr(family))}; seqgen reads {listed}")
     return family
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqgen.errors import SeqgenError, reported
-from seqgen.files import json_bytes, parse_json, regular
+from seqgen.errors import SeqgenError, reporting_os_errors
+from seqgen.files import json_bytes, parse_json, require_regular
 from seqgen.plugins.exchange.hf_config import read_table
 from seqgen.plugins.exchange.hf_own import table_of
 from seqgen.plugins.exchange.imported_tokenizers import (
@@ -17,7 +17,7 @@ from seqgen.plugins.exchange.imported_tokenizers import (
     TokenizerFromElsewhere,
     WholeSentencepieceTokenizer,
 )
-from seqgen.settings import short
+from seqgen.settings import shorten
 from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import Tokenizer, is_foreign
 
@@ -121,7 +121,7 @@ def known_id(token: Any, name: str, size: int, file: str = "") -> int | None:
         SeqgenError: it is no token.
     """
     if token is not None and not (type(token) is int and 0 <= token < size):
-        raise SeqgenError(f"{file}{name} is {short(repr(token))}, which does not exist")
+        raise SeqgenError(f"{file}{name} is {shorten(repr(token))}, which does not exist")
     return token
 
 
@@ -242,8 +242,8 @@ def content_of(path: Path) -> bytes:
     Raises:
         SeqgenError: it cannot be read, or is larger than any.
     """
-    with reported(f"{path} cannot be read"):
-        if regular(path).stat().st_size > LARGEST:
+    with reporting_os_errors(f"{path} cannot be read"):
+        if require_regular(path).stat().st_size > LARGEST:
             raise SeqgenError(f"{path} is larger than any tokenizer: {path.stat().st_size:,} bytes")
         return path.read_bytes()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError, first_line
-from seqgen.files import regular
+from seqgen.files import require_regular
 from seqgen.models.seq2seq.arrays import Seq2SeqTransformerArrays
 from seqgen.models.seq2seq.settings import Seq2SeqTransformerConfig
 from seqgen.models.transformer.arrays import TransformerArrays
@@ -199,7 +199,7 @@ class Tensors:
         self.files: dict[str, tuple[Path, Any, str]] = {}
         for path in paths:
             try:
-                file = held.enter_context(safe_open(regular(path), "pt"))
+                file = held.enter_context(safe_open(require_regular(path), "pt"))
                 names = list(file.keys())
             except (OSError, SafetensorError) as error:
                 reason = first_line(error)

@@ -13,10 +13,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from seqgen.errors import UsageError
-from seqgen.files import parse_json, regular
-from seqgen.limits import read_whole, require_short
+from seqgen.files import parse_json, require_regular
+from seqgen.limits import read_whole, require_within_limit
 from seqgen.text.tokenizers.base import TABLE, Decoder, Tokenizer
-from seqgen.text.tokenizers.sentencepiece import SPACE, boundary, load_processor, read_normaliser
+from seqgen.text.tokenizers.sentencepiece import (
+    SPACE,
+    line_boundary,
+    load_processor,
+    read_normaliser,
+)
 from seqgen.text.tokenizers.wordpiece import LibraryTokenizer, open_library
 
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -105,7 +110,7 @@ def blocks(chunks: Iterable[str], size: int = BLOCK) -> Iterator[str]:
         while len(held) > search_from:
             cut = _BETWEEN_WORDS.search(held, size)
             if cut is None:
-                require_short(held, "the text: what no space between two words divides")
+                require_within_limit(held, "the text: what no space between two words divides")
                 # It is searched again when there is twice as much of it.
                 search_from = 2 * len(held)
                 break
@@ -150,7 +155,7 @@ class TokenizerFromElsewhere(Tokenizer):
     """
 
     line_safe = False
-    boundary = staticmethod(boundary)
+    boundary = staticmethod(line_boundary)
     file: ClassVar[str]  # what the folder of a stored model calls it
 
     def __init__(
@@ -221,7 +226,7 @@ class TokenizerFromElsewhere(Tokenizer):
 
     @classmethod
     def load(cls, folder: Path, facts: dict[str, Any]) -> TokenizerFromElsewhere:
-        return cls.of(regular(folder / cls.file).read_bytes(), facts)
+        return cls.of(require_regular(folder / cls.file).read_bytes(), facts)
 
     @classmethod
     def of(cls, content: bytes, facts: Mapping[str, Any]) -> TokenizerFromElsewhere:

@@ -12,7 +12,7 @@ import numpy as np
 
 from seqgen.engines.arrays import Arrays
 from seqgen.engines.ops import ArrayOps, Leaf, ops_of, without_gradients
-from seqgen.errors import named
+from seqgen.errors import look_up
 from seqgen.metrics.bootstrap import spearman
 from seqgen.models.inference import InferenceModel
 from seqgen.models.recurrent.array_layer import ArrayLayer
@@ -318,7 +318,7 @@ def _values(
     require(layer <= last, f"--layer is from 0 to {last} for {loaded.stored.name}, not {layer}")
     of_layer = traced.layers[layer]
     name = name or memory_of(of_layer.equation)
-    return named("value of this layer", name, of_layer.values), name
+    return look_up("value of this layer", name, of_layer.values), name
 
 
 def memory_of(equation: Equation) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seqgen.hashing import hash64
-from seqgen.metrics.bootstrap import draw_resamples, interval
+from seqgen.metrics.bootstrap import draw_resamples, percentile_interval
 
 RESAMPLES = 1000
 # More examples than this are resampled in random groups, so many of them.
@@ -122,4 +122,4 @@ def resampled(counts: np.ndarray, seed: int = 0, resamples: int = RESAMPLES) -> 
 
 def estimated(value: float, samples: np.ndarray) -> IntervalEstimate:
     """Return a figure with the interval of its bootstrap samples (R,)."""
-    return IntervalEstimate(value, *interval(samples))
+    return IntervalEstimate(value, *percentile_interval(samples))

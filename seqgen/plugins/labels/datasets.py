@@ -18,10 +18,10 @@ from seqgen.store import TOKENIZER, VALIDATION, StoredModel
 from seqgen.text.batches import Batches, PairBatches, with_unknowns
 from seqgen.text.corpus import Framing
 from seqgen.text.labels import Classes
-from seqgen.text.overlap import Overlap, not_held_out
-from seqgen.text.pairs import Tokenizers, fitting_pairs
+from seqgen.text.overlap import Overlap, mask_not_held_out
+from seqgen.text.pairs import Tokenizers, mask_fitting_pairs
 from seqgen.text.reading import SENTENCE_END, Survey, Text, survey
-from seqgen.text.split import held_out_files, held_out_fraction, held_out_lines, path_of
+from seqgen.text.split import held_out_files, held_out_fraction, held_out_lines, held_out_path
 from seqgen.text.tokenizers import Tokenizer
 from seqgen.training.datasets.dataset import DataParts, Dataset, given_tokenizer, train_tokenizer
 from seqgen.training.datasets.prepared import Prepared, VocabSizes
@@ -162,18 +162,18 @@ class ExampleDataset(Dataset, ABC):
 
     def without(self, held_out: list[Example]) -> list[Example]:
         contents = ((e.content for e in part) for part in (self.examples, held_out))
-        return list(itertools.compress(self.examples, not_held_out(*contents)))
+        return list(itertools.compress(self.examples, mask_not_held_out(*contents)))
 
     def encode(
         self, facts: Survey, parts: DataParts, tokens: LabelTokens, report: Report
     ) -> PreparedExamples:
         config = self.config
         encoder = self.encoder(self.format, tokens.target, tokens.classes, tokens.start)
-        held_out_name = config.val if path_of(config.val) is not None else self.text.name
+        held_out_name = config.val if held_out_path(config.val) is not None else self.text.name
         kept_parts = []
         for part, file in ((parts.train, self.text.name), (parts.val or [], held_out_name)):
             corpus = encoder.corpus(part, file)
-            kept = np.flatnonzero(fitting_pairs(corpus, config.max_source_len, None))
+            kept = np.flatnonzero(mask_fitting_pairs(corpus, config.max_source_len, None))
             if part and not kept.size:
                 raise SeqgenError(
                     f"every text is longer than {config.max_source_len:,} tokens; raise "

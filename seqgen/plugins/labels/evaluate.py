@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.metrics.bootstrap import RESAMPLES, interval, p_value, wilson
+from seqgen.metrics.bootstrap import RESAMPLES, p_value, percentile_interval, wilson_interval
 from seqgen.plugins.labels.classification import (
     IntervalEstimate,
     confusion,
@@ -305,7 +305,9 @@ def compare_labels(
 
 def _accuracy(correct: int, labels: int, samples: np.ndarray | None) -> IntervalEstimate:
     """Return an accuracy with Wilson's interval, or with that of its bootstrap samples (R,)."""
-    interval_of = wilson(correct, labels) if samples is None else interval(samples)
+    interval_of = (
+        wilson_interval(correct, labels) if samples is None else percentile_interval(samples)
+    )
     return IntervalEstimate(correct / labels, *interval_of)
 
 

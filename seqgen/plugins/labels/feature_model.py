@@ -48,7 +48,7 @@ class FeatureModel(FeatureSource):
     ) -> dict[str, Any]:
         origin = given.get("init_from") is None
         require(origin, "give --init-from or --features, not both")
-        trunk = registry.trunk_of(row.name)
+        trunk = registry.feature_architecture(row.name)
         require(
             trunk.is_encoder, f"--features is for encoders, such as birnn, and not for {trunk.name}"
         )

@@ -13,8 +13,8 @@ import numpy as np
 from seqgen import store
 from seqgen.engines.ops import ops_of, without_gradients
 from seqgen.errors import SeqgenError
-from seqgen.files import title_of
-from seqgen.metrics.bootstrap import short, signature
+from seqgen.files import input_title
+from seqgen.metrics.bootstrap import figure_signature, shorten_hash
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.plugins.labels.masking import MaskDraws, MaskedRows, choose, each_hidden, framed, masked
 from seqgen.plugins.labels.models.transformer_arrays import MaskedModel
@@ -23,7 +23,7 @@ from seqgen.settings import Documents
 from seqgen.store import StoredMixture
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.loading import Work, load_any, require_language_model, require_served
-from seqgen.text.batches import IGNORED, spans_of
+from seqgen.text.batches import IGNORED, split_spans
 from seqgen.text.corpus import Corpus
 from seqgen.text.reading import Surveyor, lines
 from seqgen.wording import ShortRepr
@@ -44,7 +44,7 @@ def texts_of(corpus: Corpus, window: int) -> Iterator[tuple[int, np.ndarray]]:
     Documents are cut into consecutive texts of at most `window` tokens. Ends of lines are left out:
     in their place is [SEP].
     """
-    begin, end = spans_of(corpus.starts, corpus.ends, window)
+    begin, end = split_spans(corpus.starts, corpus.ends, window)
     documents = np.searchsorted(corpus.ends, begin, side="right")
     for number, first, last in zip(documents.tolist(), begin.tolist(), end.tolist(), strict=True):
         tokens = corpus.tokens[first:last].astype(np.int64)
@@ -244,7 +244,7 @@ def pseudo_perplexity(
     documents, surveyor = documents or loaded.data.documents, Surveyor()
     totals = _score(loaded, surveyor.watch(chunks), documents)
     if totals.tokens == 0:
-        name = title_of(file) if file else "the text"
+        name = input_title(file) if file else "the text"
         raise SeqgenError(f"{name} is empty: there is nothing to score")
     facts = surveyor.facts
     sizes = {"characters": facts.characters, "bytes": facts.bytes}
@@ -276,10 +276,10 @@ def _keys(
     """Make the keys of a record other than the sizes of its text."""
     window = loaded.model.window
     way = "each line alone" if documents == "line" else f"one stream in rows of {window} tokens"
-    made = signature(
+    made = figure_signature(
         "pseudo-perplexity",
-        model=short(loaded.stored.digest),
-        data=short(sha256),
+        model=shorten_hash(loaded.stored.digest),
+        data=shorten_hash(sha256),
         documents=documents,
         tokens=loaded.tokenizer.kind,
         unknowns="scored",

@@ -14,8 +14,8 @@ from seqgen.errors import SeqgenError
 from seqgen.plugins.novelty.suffix_index import MOST, SuffixIndex, kept_index
 from seqgen.settings import DataConfig
 from seqgen.store.loaded import LoadedModel
-from seqgen.text.reading import Surveyor, Text, decode_file, ending_of, join_files
-from seqgen.text.split import held_out_fraction, held_out_lines, path_of, split_text
+from seqgen.text.reading import Surveyor, Text, decode_file, document_ending, join_files
+from seqgen.text.split import held_out_fraction, held_out_lines, held_out_path, split_text
 from seqgen.text.tokenfile import is_token_file
 from seqgen.training.datasets.prepared import survey_text
 
@@ -115,14 +115,14 @@ def _training_text(loaded: LoadedModel) -> tuple[Text, Callable[[], Iterator[str
     if is_token_file(paths[0]):
         raise SeqgenError(f"{stored.name} was trained on a token file")
     config = loaded.data
-    text = Text(paths, config.newlines, ending_of(config.documents))
+    text = Text(paths, config.newlines, document_ending(config.documents))
     facts = survey_text(text)
     if facts.sha256 != known["sha256"]:  # earlier versions joined the files
         text = replace(text, ending="")
         facts = survey_text(text)
     if facts.sha256 != known["sha256"]:
         raise SeqgenError(f"{', '.join(map(str, paths))} has changed since {stored.name} read it")
-    if path_of(config.val) is not None:
+    if held_out_path(config.val) is not None:
         config = replace(config, val="none")  # a file of its own is held out, perhaps gone
     return text, split_text(text, facts, config, loaded.tokenizer).train, facts.lines
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from seqgen.limits import require_time
 from seqgen.plugins.patterns.anchors import Anchor, Context
-from seqgen.settings import no_text, require, short
+from seqgen.settings import require, shorten, why_not_utf8
 
 # Inclusive ranges of code points, in order; none of them touch.
 Ranges = tuple[tuple[int, int], ...]
@@ -159,8 +159,8 @@ class CharacterNetwork:
         Raises:
             UsageError: UTF-8 cannot hold it.
         """
-        why = no_text(text)
-        require(why is None, f"{short(repr(text))} {why}")
+        why = why_not_utf8(text)
+        require(why is None, f"{shorten(repr(text))} {why}")
         for character in text:
             place = self.read(place, ((ord(character),) * 2,))
         return place

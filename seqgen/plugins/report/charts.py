@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from seqgen.cli.shell.page import figure
 from seqgen.generation.beam_search import Node, Tree
-from seqgen.wording import visible
+from seqgen.wording import replace_unprintable
 
 T = TypeVar("T")
 Point = tuple[float, float]
@@ -230,5 +230,5 @@ def _node(node: Node, lines: dict[int, float]) -> str:
 
 def _short(text: str) -> str:
     shown = text.replace("\n", "↵").replace(" ", "␣")
-    shown = visible(shown)
+    shown = replace_unprintable(shown)
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"

@@ -9,7 +9,7 @@ from seqgen.cli.shell.colours import share_scale
 from seqgen.cli.shell.page import figure, table
 from seqgen.plugins.report.charts import drawing
 from seqgen.plugins.report.translated import Translated, TranslatedLine
-from seqgen.wording import visible
+from seqgen.wording import replace_unprintable
 
 # Pixels of a cell, around a character of a label, and around all.
 CELL, CHARACTER, MARGIN = 18, 8, 6
@@ -22,7 +22,7 @@ def examples(made: Translated) -> str:
     parts = []
     for number, line in enumerate(made.examples, start=1):
         rows = [("source", line.source), ("reference", line.target), ("translation", line.text)]
-        shown = [(name, visible(text) or "(empty)") for name, text in rows]
+        shown = [(name, replace_unprintable(text) or "(empty)") for name, text in rows]
         caption = f"Translation {number}; chrF {line.chrf:.1f}"
         parts.append(table(["", "text"], shown, caption, left=2))
         if line.attention is not None:
@@ -57,7 +57,7 @@ def attention(line: TranslatedLine) -> str:
             )
     width, height = left + CELL * len(columns) + MARGIN, top + CELL * len(rows) + MARGIN
     label = f"What each token of the translation {line.text!r} reads of the source"
-    label = f"{visible(label)}. Arrow keys move from cell to cell."
+    label = f"{replace_unprintable(label)}. Arrow keys move from cell to cell."
     caption = (
         "Rows are tokens of the translation, columns those of the source; a mean over layers and "
         "heads. Orange is 1, white is 0."
@@ -66,7 +66,7 @@ def attention(line: TranslatedLine) -> str:
 
 
 def _label(piece: str) -> str:
-    shown = visible(piece.strip() or piece.replace(" ", "␣").replace("\n", "↵"))
+    shown = replace_unprintable(piece.strip() or piece.replace(" ", "␣").replace("\n", "↵"))
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
 
 
@@ -92,7 +92,7 @@ def _range(each: dict[str, int]) -> str:
 def worst(made: Translated) -> str:
     """Return the translations with the lowest chrF."""
     rows = [
-        (f"{line.chrf:.1f}", *(visible(text) or "(empty)" for text in texts))
+        (f"{line.chrf:.1f}", *(replace_unprintable(text) or "(empty)" for text in texts))
         for line in made.worst
         for texts in [(line.source, line.target, line.text)]
     ]

@@ -58,7 +58,7 @@ from seqgen.plugins.serve.settings import LOOPBACK, ServeOptions
 from seqgen.plugins.serve.shelf import Damaged, Shelf, Unknown
 from seqgen.scoring.surprisal import line_record, score_lines
 from seqgen.settings.scoring import Scoring
-from seqgen.settings.setting import short
+from seqgen.settings.setting import shorten
 from seqgen.store.loaded import LoadedModel
 
 # Bytes of a body, and seconds that it may take to arrive.
@@ -816,7 +816,9 @@ class Guard:
             return Refused("this server is for the machine that it runs on", 403)
         for origin in values_of(scope, b"origin") or self._unnamed_origins(scope):
             if origin not in self.origins and not _is_of(origin, host):
-                why = f"pages of {short(origin)} may not use this server; --allow-origin allows it"
+                why = (
+                    f"pages of {shorten(origin)} may not use this server; --allow-origin allows it"
+                )
                 return Refused(why, 403)
         return None
 

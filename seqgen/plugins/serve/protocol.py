@@ -24,7 +24,7 @@ from seqgen.plugins.serve.engine import TIME, TokenLogprob
 from seqgen.plugins.serve.settings import ServeOptions
 from seqgen.settings.generation import SampleOptions
 from seqgen.settings.ranges import MOST_SEED
-from seqgen.settings.setting import no_text, short
+from seqgen.settings.setting import shorten, why_not_utf8
 from seqgen.store.loaded import LoadedModel
 
 # Fields that are settings of `SampleOptions` under their own names, with their types.
@@ -109,7 +109,7 @@ def read_json(body: bytes, known: Collection[str]) -> dict[str, Any]:
     for name in fields:
         if name not in known:
             hint = did_you_mean(name[:100], known)
-            raise Refused(f"there is no field {short(name)!r}{hint}", param=short(name))
+            raise Refused(f"there is no field {shorten(name)!r}{hint}", param=shorten(name))
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -133,12 +133,12 @@ def typed(name: str, value: Any, kind: Any) -> Any:
     if kind is int and number and value == value // 1:
         return int(value)
     if kind in (bool, str) and isinstance(value, kind):
-        why = no_text(value) if kind is str else None
+        why = why_not_utf8(value) if kind is str else None
         if why is not None:
             raise Refused(f"{name} {why}", param=name)
         return value
     words = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
-    raise Refused(f"{name} must be {words[kind]}, not {short(repr(value))}", param=name)
+    raise Refused(f"{name} must be {words[kind]}, not {shorten(repr(value))}", param=name)
 
 
 def within(name: str, value: Any, low: int, high: int) -> int:
@@ -149,7 +149,7 @@ def within(name: str, value: Any, low: int, high: int) -> int:
     """
     number = typed(name, value, int)
     if not low <= number <= high:
-        why = f"{name} must be from {low:,} to {high:,}, not {short(number)}"
+        why = f"{name} must be from {low:,} to {high:,}, not {shorten(number)}"
         raise Refused(why, param=name)
     return number
 
@@ -335,7 +335,7 @@ def _prompt_of_ids(index: int, ids: list[Any], loaded: LoadedModel) -> tuple[Pro
     size = loaded.tokenizer.vocab_size
     wrong = next((i for i in ids if type(i) is not int or not 0 <= i < size), None)
     if wrong is not None:
-        why = f"prompt has the id {short(repr(wrong))}; those of {loaded.name} are below {size:,}"
+        why = f"prompt has the id {shorten(repr(wrong))}; those of {loaded.name} are below {size:,}"
         raise Refused(why, param="prompt")
     text = loaded.tokenizer.decode(ids)
     ids = tuple(ids[::-1] if loaded.backward else ids)
@@ -375,8 +375,8 @@ def with_bias(
         known = re.fullmatch("[0-9]{1,9}", key) is not None and int(key) < size
         number = typed("logit_bias", value, float)
         if not (known and abs(number) <= MOST_BIAS):
-            why = f"logit_bias has {short(repr(key))}: {short(value)}; ids are below {size:,}, and "
-            raise Refused(f"{why}numbers from -100 to 100", param="logit_bias")
+            why = f"logit_bias has {shorten(repr(key))}: {shorten(value)}; ids are below {size:,}, "
+            raise Refused(f"{why}and numbers from -100 to 100", param="logit_bias")
         nats[int(key)] = number
     if not nats:
         return processors

@@ -14,7 +14,7 @@ from types import FrameType
 import uvicorn
 
 from seqgen.errors import SeqgenError
-from seqgen.interrupts import handled_by, known_signals
+from seqgen.interrupts import handle_signals, known_signals
 from seqgen.plugins.serve.app import GRACE, Server, make_app
 from seqgen.plugins.serve.settings import ServeOptions
 from seqgen.plugins.serve.shelf import Shelf
@@ -81,7 +81,7 @@ class Listening(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Catch signals; unlike the base, without raising them again at the end."""
-        with handled_by(self.handle_exit, known_signals()):
+        with handle_signals(self.handle_exit, known_signals()):
             yield
 
 

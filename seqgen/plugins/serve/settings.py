@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from seqgen.settings.generation import WritingOptions
-from seqgen.settings.options import Options, Panel, size_of, with_default
+from seqgen.settings.options import Options, Panel, parse_size, with_default
 from seqgen.settings.ranges import MOST_TOKENS
-from seqgen.settings.setting import require, setting, short
+from seqgen.settings.setting import require, setting, shorten
 
 # What a browser sends: in lower case, without a path and without the port that goes without saying.
 ORIGIN = re.compile(r"(?!http://.*:80$|https://.*:443$)[a-z][a-z0-9+.-]*://[^A-Z\s/?#@,*]+")
@@ -60,11 +60,11 @@ class ServeOptions(Options, panel=Panel.MACHINE):
         require(self.api_key != "", "--api-key must not be empty")
         for origin in self.allow_origin:
             why = f"--allow-origin takes an origin as browsers send it, such as {EXAMPLE_ORIGIN}"
-            require(ORIGIN.fullmatch(origin) is not None, f"{why}, not {short(origin)!r}")
+            require(ORIGIN.fullmatch(origin) is not None, f"{why}, not {shorten(origin)!r}")
         if self.memory is not None:
-            size_of("--memory", self.memory)
+            parse_size("--memory", self.memory)
 
     @property
     def most_bytes(self) -> int | None:
         """The most bytes of models in memory; None for no limit."""
-        return None if self.memory is None else size_of("--memory", self.memory)
+        return None if self.memory is None else parse_size("--memory", self.memory)

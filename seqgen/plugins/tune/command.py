@@ -30,7 +30,7 @@ from seqgen.settings import (
 )
 from seqgen.settings.training import BUDGETS
 from seqgen.training.events import Notice
-from seqgen.wording import listed, plural, shown
+from seqgen.wording import format_settings, format_value, plural
 
 if TYPE_CHECKING:
     from seqgen.plugins.tune.study import TrialRecord
@@ -212,7 +212,7 @@ def _taker(out: Output, kept: list[TrialRecord], unit: str) -> Callable[[TrialRe
     def take(record: TrialRecord) -> None:
         kept.append(record)
         out.record(record)
-        settings = listed(record.settings)
+        settings = format_settings(record.settings)
         out.notice(f"trial {record.trial}: {_outcome(record, unit)}; {settings}")
 
     return take
@@ -236,7 +236,10 @@ def _put_trials(records: Sequence[TrialRecord], result: TuningResult) -> None:
     )
     columns = {
         "trial": lambda r: str(r.trial),
-        **{name: lambda r, name=name: shown(r.settings.get(name)) for name in result.settings},
+        **{
+            name: lambda r, name=name: format_value(r.settings.get(name))
+            for name in result.settings
+        },
         "val loss": lambda r: figure(r.val_loss),
         "stopped": lambda r: "recipe" if r.trial == 0 else r.stopped,
         "time": lambda r: duration(r.seconds),

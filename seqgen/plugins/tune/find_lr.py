@@ -36,7 +36,7 @@ def find_lr(
 
     data = files.named()
     settings = recipe.settings(machine)
-    if ranks.launched():
+    if ranks.is_launched():
         raise UsageError("find-lr needs one process: run it without torchrun")
     inputs = files.inputs(recipe.given_settings, out)
     settings |= files.held_out(recipe.given_settings, inputs)

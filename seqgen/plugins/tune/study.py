@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqgen import registry, store
-from seqgen.errors import SeqgenError, reported
+from seqgen.errors import SeqgenError, reporting_os_errors
 from seqgen.files import open_file, parse_json, take_lock, write_json
 from seqgen.hashing import hash64
 from seqgen.packages import require_packages
 from seqgen.plugins.tune.search_space import convert_dimension, scale_dimension
-from seqgen.settings import Bounds, Choices, Config, DataConfig, Dimension, no_such_setting, require
+from seqgen.settings import Bounds, Choices, Config, DataConfig, Dimension, require, unknown_setting
 from seqgen.settings.training import BUDGETS, TrainingConfig
 from seqgen.store.ownership import foreign_paths
 
@@ -145,7 +145,7 @@ def _typed(name: str, dimension: Dimension, architecture: str) -> Dimension:
     group = next((group for group in groups if name in group.fields()), None)
     if group is None:
         known = [known for group in groups for known in group.fields()]
-        raise no_such_setting(name, architecture, known, registry.owners_of(name))
+        raise unknown_setting(name, architecture, known, registry.architectures_with(name))
     bounds = group.fields()[name].metadata["bounds"]
     return convert_dimension(name, dimension, group.types()[name], bounds)
 
@@ -287,7 +287,7 @@ class Study:
         """
         folder = store.studies_folder() / name
         about = json.loads(json.dumps(about, default=str))  # as it is when it is read
-        with reported(f"{folder} cannot be written"):
+        with reporting_os_errors(f"{folder} cannot be written"):
             (folder / TRIALS).mkdir(parents=True, exist_ok=True)
             with _locked(folder):
                 if not (folder / FACTS).exists():
@@ -605,5 +605,5 @@ def delete_study(path: Path) -> None:
     """
     if Study(path, {}).is_at_work():
         raise SeqgenError(f"a process works on the study {path.name!r}: stop it")
-    with reported(f"{path} cannot be removed"):
+    with reporting_os_errors(f"{path} cannot be removed"):
         shutil.rmtree(path)

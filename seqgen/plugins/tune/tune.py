@@ -26,7 +26,7 @@ from seqgen.plugins.tune.study import (
     check_space,
     suggested_space,
 )
-from seqgen.settings import Dimension, require, settings_of
+from seqgen.settings import Dimension, flatten_settings, require
 from seqgen.settings.training import BUDGETS
 from seqgen.store.manifest import digest_of
 from seqgen.text.reading import text_files
@@ -305,7 +305,7 @@ class Tuning(RunRequest):
         about = {"architecture": architecture}
         if preset := self.preset or self.config.get("preset"):
             about["preset"] = preset
-        given = {**settings_of(self.config, row.load_config()), **self.settings}
+        given = {**flatten_settings(self.config, row.load_config()), **self.settings}
         given = {name: value for name, value in given.items() if name not in BUDGETS}
         return about | self._base(architecture)["chosen"] | given | values | self._validations()
 

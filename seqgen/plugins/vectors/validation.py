@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from seqgen.plugins.vectors.models.network import WordNetwork
-from seqgen.text.batches import spans_of
+from seqgen.text.batches import split_spans
 from seqgen.text.corpus import Corpus
 from seqgen.training.validating import VALIDATION_ROWS
 from seqgen.training.validations import OwnLossValidation
@@ -37,7 +37,7 @@ def word_loss(model: WordNetwork, corpus: Corpus, most: int | None = None) -> fl
         corpus: the text.
         most: score only so many rows from its beginning.
     """
-    begin, end = (side[:most] for side in spans_of(corpus.starts, corpus.ends, ROW))
+    begin, end = (side[:most] for side in split_spans(corpus.starts, corpus.ends, ROW))
     total = 0.0
     for at in range(0, begin.size, AT_ONCE // ROW):
         rows = slice(at, at + AT_ONCE // ROW)

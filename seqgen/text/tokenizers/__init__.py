@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seqgen import hooks
-from seqgen.errors import SeqgenError, UsageError, first_line, named
+from seqgen.errors import SeqgenError, UsageError, first_line, look_up
 from seqgen.text.tokenizers.base import Decoder, Tokenizer, read_facts
 
 
@@ -23,7 +23,7 @@ class TokenizerKinds(Mapping[str, type[Tokenizer]]):
     def __init__(
         self,
         targets: Mapping[str, str],
-        of_plugins: Callable[[], Mapping[str, tuple[hooks.Installed, str]]],
+        of_plugins: Callable[[], Mapping[str, tuple[hooks.InstalledPlugin, str]]],
     ) -> None:
         self._targets = targets
         self._of_plugins = of_plugins
@@ -82,7 +82,7 @@ def tokenizer_kind(name: str) -> type[Tokenizer]:
     Raises:
         UsageError: there is none; names the nearest.
     """
-    return named("tokenizer", name, KINDS)
+    return look_up("tokenizer", name, KINDS)
 
 
 def _file_of(error: Exception) -> str:
@@ -99,7 +99,7 @@ def _stored_kind(name: str) -> type[Tokenizer]:
     """
     if name not in STORED and (plugin := hooks.missing_plugin(str(name))) is not None:
         raise SeqgenError(f"the tokenizer {name} needs the plugin {plugin}, which is not installed")
-    return named("tokenizer", name, STORED)
+    return look_up("tokenizer", name, STORED)
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from seqgen.errors import UsageError
-from seqgen.files import json_bytes, parse_json, regular, write_bytes
-from seqgen.limits import require_short
+from seqgen.files import json_bytes, parse_json, require_regular, write_bytes
+from seqgen.limits import require_within_limit
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 UNSIGNED = (np.uint8, np.uint16, np.uint32)
@@ -217,7 +217,7 @@ class Tokenizer(ABC):
         return json_bytes({"kind": self.kind, **facts})
 
 
-def room_for(vocab_size: int | None) -> int | None:
+def remaining_vocab_size(vocab_size: int | None) -> int | None:
     """Compute the vocabulary size left after the special tokens and the newline.
 
     Raises:
@@ -238,7 +238,7 @@ Boundary = Callable[[str, int], int]
 def line_blocks(chunks: Iterable[str], boundary: Boundary, name: str = "the text") -> Iterator[str]:
     """Re-cut a text at newlines, except the last piece and parts of long lines.
 
-    A very long line is not waited for: it is cut as `segments` does.
+    A very long line is not waited for: it is cut as `cut_long_line` does.
 
     Args:
         chunks: the text in pieces cut anywhere.
@@ -259,9 +259,9 @@ def line_blocks(chunks: Iterable[str], boundary: Boundary, name: str = "the text
             waiting.append(chunk[end:])
             size += len(chunk) - end
         if size > cut_from:
-            *whole, rest = segments("".join(waiting), boundary)
+            *whole, rest = cut_long_line("".join(waiting), boundary)
             yield from whole
-            require_short(rest, f"{name}: a word")
+            require_within_limit(rest, f"{name}: a word")
             waiting, size = [rest], len(rest)
             # What cannot be cut is looked at again when there is twice as much of it.
             cut_from = max(16 * LONG_LINE, 2 * size)
@@ -269,7 +269,7 @@ def line_blocks(chunks: Iterable[str], boundary: Boundary, name: str = "the text
         yield "".join(waiting)
 
 
-def segments(line: str, boundary: Boundary, longest: int = LONG_LINE) -> list[str]:
+def cut_long_line(line: str, boundary: Boundary, longest: int = LONG_LINE) -> list[str]:
     """Cut a line at the first token boundary after every `longest` characters.
 
     A line that goes on is cut in the same places, but for the last piece or two.
@@ -293,7 +293,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
     Raises:
         OSError, ValueError: it is missing or damaged.
     """
-    facts = parse_json(regular(folder / TABLE).read_text(encoding="utf-8"))
+    facts = parse_json(require_regular(folder / TABLE).read_text(encoding="utf-8"))
     if not isinstance(facts, dict):
         raise ValueError("it contains no table")
     return facts

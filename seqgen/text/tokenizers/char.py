@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from seqgen.text.tokenizers.base import SPECIALS, Tokenizer, room_for
+from seqgen.text.tokenizers.base import SPECIALS, Tokenizer, remaining_vocab_size
 
 UNKNOWN = "\ufffd"
 
@@ -39,7 +39,7 @@ class CharTokenizer(Tokenizer):
         counts[ord("\n")] = 0  # always there, in a text that has none too
         codes = np.flatnonzero(counts >= max(1, min_count))
         order = np.argsort(-counts[codes], kind="stable")
-        return cls(map(chr, codes[order[: room_for(vocab_size)]].tolist()))
+        return cls(map(chr, codes[order[: remaining_vocab_size(vocab_size)]].tolist()))
 
     def encode(self, text: str) -> np.ndarray:
         codes = _codes(text)

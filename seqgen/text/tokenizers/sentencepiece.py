@@ -16,10 +16,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from seqgen.errors import SeqgenError, UsageError, reported
-from seqgen.files import regular
+from seqgen.errors import SeqgenError, UsageError, reporting_os_errors
+from seqgen.files import require_regular
 from seqgen.hashing import uniforms
-from seqgen.text.tokenizers.base import SPECIALS, TABLE, Decoder, Tokenizer, line_blocks, segments
+from seqgen.text.tokenizers.base import (
+    SPECIALS,
+    TABLE,
+    Decoder,
+    Tokenizer,
+    cut_long_line,
+    line_blocks,
+)
 from seqgen.text.tokenizers.interruptible import run_interruptible
 
 if TYPE_CHECKING:
@@ -42,19 +49,19 @@ SAMPLE = 3  # the first word of the hash that draws them
 ALGORITHMS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """Escape U+2581 and the escape characters of a text, so that decoding is lossless."""
     return _ESCAPES.sub(lambda m: ESCAPED[m.group()], text)
 
 
-def unescaped(raw: bytes) -> bytes:
-    """Undo `escaped` on the bytes of a text."""
+def unescape_bytes(raw: bytes) -> bytes:
+    """Undo `escape_text` on the bytes of a text."""
     if ESCAPE.encode() not in raw:
         return raw
     return _ESCAPED_BYTES.sub(lambda m: _BYTES_OF[m.group()], raw)
 
 
-def boundary(text: str, at: int) -> int:
+def line_boundary(text: str, at: int) -> int:
     """Find the first position at or after `at` that no piece of any vocabulary crosses.
 
     That is before a run of spaces, and around a newline.
@@ -175,28 +182,28 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def is_exact(pieces: Iterable[Subword]) -> bool:
-    """Check whether sums of the scores are exact in float32; see `with_exact_scores`."""
+    """Check whether sums of the scores are exact in float32; see `round_scores`."""
     return all((piece.score * PER_NAT).is_integer() for piece in pieces)
 
 
-def with_exact_scores(model: bytes) -> bytes:
+def round_scores(model: bytes) -> bytes:
     """Round the scores of a serialized model to 16ths.
 
     Sums of up to 2^20 nats are then exact in float32 and in float64. So two segmentations that are
     equally likely are so in every program, and all choose the same one.
     """
     rounded = (p._replace(score=round(p.score * PER_NAT) / PER_NAT) for p in pieces_of(model))
-    rest = (field(number, value) for number, value in _fields(model) if number != 1)
-    return b"".join([*map(piece_field, rounded), *rest])
+    rest = (encode_field(number, value) for number, value in _fields(model) if number != 1)
+    return b"".join([*map(encode_piece, rounded), *rest])
 
 
-def piece_field(piece: Subword) -> bytes:
+def encode_piece(piece: Subword) -> bytes:
     """Serialize a piece as a protocol buffer field."""
     score = _varint(2 << 3 | 5) + struct.pack("<f", piece.score)
-    return field(1, field(1, piece.text) + score + field(3, piece.kind))
+    return encode_field(1, encode_field(1, piece.text) + score + encode_field(3, piece.kind))
 
 
-def field(number: int, value: int | str | bytes) -> bytes:
+def encode_field(number: int, value: int | str | bytes) -> bytes:
     """Serialize a protocol buffer field."""
     if isinstance(value, int):
         return _varint(number << 3) + _varint(value)
@@ -243,7 +250,9 @@ def train_model(chunks: Iterable[str], algorithm: str, vocab_size: int) -> bytes
     from sentencepiece import SentencePieceTrainer
 
     written = io.BytesIO()
-    learnt_from = list(sentences(chunks))  # the library would swallow what reading them raises
+    learnt_from = list(
+        sample_sentences(chunks)
+    )  # the library would swallow what reading them raises
 
     def learn() -> None:
         SentencePieceTrainer.train(
@@ -271,10 +280,10 @@ def train_model(chunks: Iterable[str], algorithm: str, vocab_size: int) -> bytes
     except (RuntimeError, OSError) as error:
         raise _training_problem(str(error), vocab_size) from None
     model = written.getvalue()
-    return with_exact_scores(model) if algorithm == "unigram" else model
+    return round_scores(model) if algorithm == "unigram" else model
 
 
-def sentences(chunks: Iterable[str]) -> Iterator[str]:
+def sample_sentences(chunks: Iterable[str]) -> Iterator[str]:
     """Sample escaped training lines; all lines if the text is short.
 
     A line is kept while its own uniform number is below a share that is halved whenever what is
@@ -282,9 +291,9 @@ def sentences(chunks: Iterable[str]) -> Iterator[str]:
     """
     kept: list[tuple[float, str]] = []
     fraction, size, number = 1.0, 0, 0
-    for block in line_blocks(chunks, boundary):
+    for block in line_blocks(chunks, line_boundary):
         # The trainer takes no longer lines.
-        pieces = (segments(line, boundary, 1 << 14) for line in block.split("\n"))
+        pieces = (cut_long_line(line, line_boundary, 1 << 14) for line in block.split("\n"))
         lines = [piece for several in pieces for piece in several if piece]
         draws = uniforms(SAMPLE, number + np.arange(len(lines)))
         number += len(lines)
@@ -298,7 +307,7 @@ def sentences(chunks: Iterable[str]) -> Iterator[str]:
             size = sum(len(line) for _, line in kept)
     for _, line in kept:
         # The trainer takes no NUL: it is always a byte piece.
-        yield escaped(line).replace("\0", "")
+        yield escape_text(line).replace("\0", "")
     yield " "  # the trainer wants something to learn, however little there is
 
 
@@ -335,7 +344,7 @@ class SentencepieceTokenizer(Tokenizer):
     algorithm: ClassVar[str]
     files = (MODEL_FILE, TABLE)
     joins_space = True
-    boundary = staticmethod(boundary)
+    boundary = staticmethod(line_boundary)
 
     def __init__(self, model: bytes) -> None:
         self.model = model
@@ -408,7 +417,7 @@ class SentencepieceTokenizer(Tokenizer):
         parts: list[str] = []
         ends: list[int] = []
         for line in text.split("\n"):
-            parts += segments(line, self.boundary)
+            parts += cut_long_line(line, self.boundary)
             ends.append(len(parts) - 1)
         encoded = encode([self._escape(part) for part in parts])
         for at in ends[:-1]:
@@ -417,7 +426,7 @@ class SentencepieceTokenizer(Tokenizer):
 
     def _escape(self, text: str) -> str:
         if self.lossless and (SPACE in text or ESCAPE in text):
-            return escaped(text)
+            return escape_text(text)
         return text
 
     @cached_property
@@ -437,7 +446,7 @@ class SentencepieceTokenizer(Tokenizer):
 
     def text_bytes(self, ids: np.ndarray) -> bytes:
         raw = b"".join([self.piece_bytes[i] for i in ids.tolist()])
-        return unescaped(raw) if self.lossless else raw
+        return unescape_bytes(raw) if self.lossless else raw
 
     def decoder(self, history: Sequence[int] = ()) -> Decoder:
         return SubwordDecoder(self, history)
@@ -454,7 +463,7 @@ class SentencepieceTokenizer(Tokenizer):
         ends = np.cumsum([len(piece) for piece in raw], dtype=np.int64)
         if SPACE in text or ESCAPE in text:
             joined = b"".join(raw)
-            ends = np.array([len(unescaped(joined[:end])) for end in ends], dtype=np.int64)
+            ends = np.array([len(unescape_bytes(joined[:end])) for end in ends], dtype=np.int64)
         return ends
 
     def describe(self) -> dict[str, Any]:
@@ -479,7 +488,7 @@ class SentencepieceTokenizer(Tokenizer):
 
     @classmethod
     def load(cls, folder: Path, facts: dict[str, Any]) -> SentencepieceTokenizer:
-        return cls(regular(folder / Path(facts["file"]).name).read_bytes())
+        return cls(require_regular(folder / Path(facts["file"]).name).read_bytes())
 
 
 class BPETokenizer(SentencepieceTokenizer):
@@ -555,7 +564,7 @@ class SubwordDecoder(Decoder):
         if self._tokenizer.lossless:
             run = len(raw) - len(raw.rstrip(ESCAPE.encode()))
             end = len(raw) - run % 2
-            whole, rest = unescaped(raw[:end]), raw[end:]
+            whole, rest = unescape_bytes(raw[:end]), raw[end:]
         text, used = codecs.utf_8_decode(whole, "replace", False)
         self._pending = whole[used:] + rest
         return text
@@ -571,8 +580,8 @@ def load_model_file(path: Path) -> SentencepieceTokenizer:
     Raises:
         SeqgenError: it cannot be read, is no sentencepiece model, or is neither bpe nor unigram.
     """
-    with reported(f"{path} cannot be read"):
-        model = regular(path).read_bytes()
+    with reporting_os_errors(f"{path} cannot be read"):
+        model = require_regular(path).read_bytes()
     try:
         kind = read_normaliser(model).kind
         kinds = {cls.algorithm: cls for cls in (BPETokenizer, UnigramTokenizer)}

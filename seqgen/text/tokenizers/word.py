@@ -10,7 +10,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from seqgen.text.tokenizers.base import SPECIALS, Decoder, Tokenizer, line_blocks, room_for
+from seqgen.text.tokenizers.base import (
+    SPECIALS,
+    Decoder,
+    Tokenizer,
+    line_blocks,
+    remaining_vocab_size,
+)
 
 UNKNOWN = "<unk>"
 
@@ -43,7 +49,7 @@ class VocabularyTokenizer(Tokenizer):
         counts.pop("\n", None)
         words = [word for word in counts if counts[word] >= min_count]
         words.sort(key=lambda w: (-counts[w], w))
-        return cls(islice(words, room_for(vocab_size)))
+        return cls(islice(words, remaining_vocab_size(vocab_size)))
 
     def encode(self, text: str) -> np.ndarray:
         ids, unknown = self._ids, self.unk_id

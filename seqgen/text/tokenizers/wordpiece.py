@@ -11,7 +11,13 @@ import numpy as np
 
 from seqgen.errors import SeqgenError, UsageError, first_line
 from seqgen.packages import require_packages
-from seqgen.text.tokenizers.base import SPECIALS, Decoder, Tokenizer, line_blocks, room_for
+from seqgen.text.tokenizers.base import (
+    SPECIALS,
+    Decoder,
+    Tokenizer,
+    line_blocks,
+    remaining_vocab_size,
+)
 from seqgen.text.tokenizers.interruptible import run_interruptible
 from seqgen.text.tokenizers.word import SpacedDecoder, WhitespaceTokenizer
 
@@ -97,7 +103,7 @@ class WordPieceTokenizer(LibraryTokenizer):
         self.vocabulary = list(dict.fromkeys((*SPECIALS, "\n", *pieces)))
         self.vocab_size = len(self.vocabulary)
         self.newline_id = len(SPECIALS)
-        self._library = library_of(self.vocabulary)
+        self._library = build_library_tokenizer(self.vocabulary)
 
     @classmethod
     def train(
@@ -109,7 +115,7 @@ class WordPieceTokenizer(LibraryTokenizer):
             UsageError: the vocabulary is too small for the characters of the text.
             SeqgenError: the library is not installed.
         """
-        cut, counts = library_of([*SPECIALS]).pre_tokenizer, Counter()
+        cut, counts = build_library_tokenizer([*SPECIALS]).pre_tokenizer, Counter()
         for block in line_blocks(chunks, cls.boundary):
             counts.update(word for word, _ in cut.pre_tokenize_str(block))
         words = {word: counts[word] for word in sorted(counts) if len(word) <= LONGEST_WORD}
@@ -117,10 +123,10 @@ class WordPieceTokenizer(LibraryTokenizer):
         later = {CONTINUES + character for word in words for character in word[1:]}
         characters = [*sorted(first), *sorted(later)]
         size = vocab_size or DEFAULT_SIZE
-        if room_for(size) < len(characters):
+        if remaining_vocab_size(size) < len(characters):
             least = len(characters) + len(SPECIALS) + 1
             raise UsageError(f"vocab_size {size} is too small: the characters need {least}")
-        return cls(learn_pieces(words, characters, room_for(size), min_count))
+        return cls(learn_pieces(words, characters, remaining_vocab_size(size), min_count))
 
     def decoder(self, history: Sequence[int] = ()) -> Decoder:
         return WordPieceDecoder(self, history)
@@ -148,7 +154,7 @@ class WordPieceDecoder(SpacedDecoder):
         return super().push(token)
 
 
-def library_of(vocabulary: Sequence[str]) -> Library:
+def build_library_tokenizer(vocabulary: Sequence[str]) -> Library:
     """Build a `tokenizers` WordPiece tokenizer from a vocabulary.
 
     Raises:
@@ -185,7 +191,7 @@ def learn_pieces(
     from tokenizers.pre_tokenizers import WhitespaceSplit
     from tokenizers.trainers import WordPieceTrainer
 
-    library = library_of([*SPECIALS])
+    library = build_library_tokenizer([*SPECIALS])
     library.pre_tokenizer = WhitespaceSplit()
     trainer = WordPieceTrainer(
         vocab_size=size,

@@ -15,14 +15,14 @@ from seqgen.settings import DataConfig, require
 from seqgen.store import StoredModel
 from seqgen.text.pairs import Tokenizers
 from seqgen.text.reading import LINE_END, Survey, Text
-from seqgen.text.split import path_of
+from seqgen.text.split import held_out_path
 from seqgen.text.tokenfile import is_token_file, read_tokenizer
 from seqgen.text.tokenizers import KINDS, Tokenizer, is_foreign, load_tokenizer, tokenizer_kind
 from seqgen.text.tokenizers.sentencepiece import load_model_file
 from seqgen.text.training_files import training_files
 from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.events import Notice, Report
-from seqgen.wording import listed
+from seqgen.wording import format_settings
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Dataset(ABC):
         tokens = self.learn_tokens(parts)
         prepared = self.encode(facts, parts, tokens, report)
         if why:
-            report(Notice(text=f"{listed(chosen)}: {why}", detail=True))
+            report(Notice(text=f"{format_settings(chosen)}: {why}", detail=True))
         return prepared
 
     def reload(self, stored: StoredModel, is_changed: Callable[[Survey], bool]) -> Prepared:
@@ -162,7 +162,7 @@ class Dataset(ABC):
             SeqgenError: it cannot be read, or it is not known which part was held out.
         """
         config = self.config
-        if path_of(config.val) is not None:  # kept with the model; the file may be gone
+        if held_out_path(config.val) is not None:  # kept with the model; the file may be gone
             self.config = replace(config, val="none", val_target=None)
         facts = self._survey_as(store.data_of(stored.record)["sha256"])
         if facts is None:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from seqgen import store
-from seqgen.errors import SeqgenError, reported
+from seqgen.errors import SeqgenError, reporting_os_errors
 from seqgen.files import make_listed_folder
 from seqgen.settings import DataConfig, require
 from seqgen.settings.training import TrainingConfig
@@ -30,7 +30,7 @@ from seqgen.text.pairs import (
     VectorPairs,
     drop_long,
     encode_pairs,
-    fitting_pairs,
+    mask_fitting_pairs,
     open_pairs,
 )
 from seqgen.text.reading import Survey, survey
@@ -197,7 +197,7 @@ def encode_once(pairs: Pairs, tokenizers: Tokenizers, report: Report) -> Corpus:
         source, target = map(open_token_file, places)
     except (OSError, SeqgenError):  # one is missing, incomplete or damaged
         report(Notice(text="encoding the pairs into the cache, once"))
-        with reported(f"{folder} cannot be written"):
+        with reporting_os_errors(f"{folder} cannot be written"):
             make_listed_folder(folder)
         write_token_file(places[0], pairs.sources(), tokenizers.source, "line")
         write_token_file(places[1], pairs.targets(), tokenizers.target, "line")
@@ -410,7 +410,7 @@ class PairDataset(Dataset):
             SeqgenError: there are none to serve their purpose.
         """
         corpus = encode(pairs)
-        kept = fitting_pairs(corpus, *self.limits)
+        kept = mask_fitting_pairs(corpus, *self.limits)
         if not kept.any():
             way_out = "" if purpose == "train on" else ", or --val none"
             raise SeqgenError(f"{self._nothing_left(purpose, bool(kept.size))}{way_out}")

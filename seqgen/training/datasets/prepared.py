@@ -15,16 +15,16 @@ from seqgen.errors import SeqgenError
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.settings import DataConfig
 from seqgen.settings.training import TrainingConfig
-from seqgen.text.batches import Batches, Overlapping, SampledBatches
+from seqgen.text.batches import Batches, OverlappingWindows, SampledBatches
 from seqgen.text.corpus import Corpus, encode_corpus, unknown_bytes
-from seqgen.text.direction import TwoWayBatches, in_direction
+from seqgen.text.direction import TwoWayBatches, orient_corpus
 from seqgen.text.encoding import Sampling
 from seqgen.text.labels import Classes
 from seqgen.text.overlap import LEAST, Overlap, overlap_of_lines
 from seqgen.text.reading import Survey, Text, survey
-from seqgen.text.shards import batches_of
+from seqgen.text.shards import build_batches
 from seqgen.text.sources import Vectors
-from seqgen.text.split import Split, path_of
+from seqgen.text.split import Split, held_out_path
 from seqgen.text.token_writing import write_corpus
 from seqgen.text.tokenizers import Tokenizer
 
@@ -191,7 +191,7 @@ class Prepared:
         it is compared by its longer lines, and a hundredth of them says nothing.
         """
         by_lines = self.config.documents == "line"
-        if self.split is None or by_lines or path_of(self.config.val) is not None:
+        if self.split is None or by_lines or held_out_path(self.config.val) is not None:
             return self.overlap_with(self)
         if self.split.val is None:
             return None
@@ -229,13 +229,13 @@ class Prepared:
             batches = SampledBatches(cut_anew)
         else:
             batches = self.batches_of(self.train, training, carries)
-        return batches if training.k2 is None else Overlapping(batches, training.k2)
+        return batches if training.k2 is None else OverlappingWindows(batches, training.k2)
 
     def batches_of(self, corpus: Corpus, training: TrainingConfig, carries: bool) -> Batches:
         """Make batches of the training part that is tokenized as `corpus`."""
         shape = (training.batch_size, training.seq_len, training.seed)
         read, documents = self.as_read(corpus), self.config.documents
-        return batches_of(read, documents, carries, *shape, windows=training.windows)
+        return build_batches(read, documents, carries, *shape, windows=training.windows)
 
     def segmented(self, sampling: Sampling) -> Corpus:
         """Tokenize the training part again with subword sampling."""
@@ -243,7 +243,7 @@ class Prepared:
 
     def as_read(self, corpus: Corpus) -> Corpus:
         """Put a tokenized part in the model's direction: reversed for right-to-left models."""
-        return in_direction(corpus, self.config.direction)
+        return orient_corpus(corpus, self.config.direction)
 
 
 def survey_text(text: Text) -> Survey:

@@ -13,22 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from seqgen import store
-from seqgen.errors import SeqgenError, UsageError, reported
+from seqgen.errors import SeqgenError, UsageError, reporting_os_errors
 from seqgen.files import make_listed_folder, replacing, write_json
 from seqgen.settings import DataConfig, Documents, require
 from seqgen.store import StoredModel
 from seqgen.text.corpus import Corpus, encode_corpus
 from seqgen.text.overlap import lines_not_held_out, stream_not_held_out
 from seqgen.text.pairs import Tokenizers
-from seqgen.text.reading import Survey, Text, ending_of, survey, text_files
+from seqgen.text.reading import Survey, Text, document_ending, survey, text_files
 from seqgen.text.shards import open_token_files
 from seqgen.text.split import (
     Chunks,
     Split,
-    check_parts,
     held_out_files,
     held_out_fraction,
-    path_of,
+    held_out_path,
+    require_nonempty_parts,
     split_text,
     split_tokens,
 )
@@ -93,7 +93,7 @@ class CachedText:
         """
         val_text, documents = self.place(".val.txt"), self.config.documents
         report(Notice(text=f"encoding {facts.bytes >> 20:,} MB of text into the cache, once"))
-        with reported(f"{val_text} cannot be written"):
+        with reporting_os_errors(f"{val_text} cannot be written"):
             make_listed_folder(val_text.parent)
             if split.val:
                 with replacing(val_text) as file:
@@ -129,14 +129,16 @@ class CachedText:
 
         split = Split(train_text, Text((self.place(".val.txt"),)).chunks if val else None)
         val, val_facts = (val.corpus, val.facts) if val else (None, Survey())
-        check_parts(train.corpus.tokens.size, val.tokens.size if val else None, config.documents)
+        require_nonempty_parts(
+            train.corpus.tokens.size, val.tokens.size if val else None, config.documents
+        )
         encoded = train.tokenizer, train.corpus, val, val_facts
         return Prepared(self.text, facts, split, *encoded, config)
 
 
 def _held_out_files(config: DataConfig) -> Sequence[Path]:
     """List the existing files that `--val` names by file, folder or pattern."""
-    if path_of(config.val) is None:
+    if held_out_path(config.val) is None:
         return ()
     try:
         return text_files([config.val])
@@ -150,7 +152,7 @@ class TextDataset(Dataset):
 
     @property
     def record_end(self) -> str:
-        return ending_of(self.config.documents)
+        return document_ending(self.config.documents)
 
     @classmethod
     def kind_of(cls, files: DataFiles) -> type[Dataset]:
@@ -166,7 +168,7 @@ class TextDataset(Dataset):
         return given_tokenizer(self.config) if self.known is None else self.known.target
 
     def check(self) -> None:
-        held_out = path_of(self.config.val)
+        held_out = held_out_path(self.config.val)
         as_text = held_out is None or not is_token_file(held_out)
         require(as_text, f"--val {self.config.val} is a token file, and the data is text")
         own = self.own_tokenizer
@@ -204,7 +206,7 @@ class TextDataset(Dataset):
         tokenizer, documents = tokens.target, self.config.documents
         train = encode_corpus(parts.train(), tokenizer, documents)
         val = encode_corpus(parts.val(), tokenizer, documents) if parts.val else None
-        check_parts(train.tokens.size, val.tokens.size if val else None, documents)
+        require_nonempty_parts(train.tokens.size, val.tokens.size if val else None, documents)
         val_facts = survey(parts.val()) if parts.val else Survey()
         return Prepared(self.text, facts, parts, tokenizer, train, val, val_facts, self.config)
 
@@ -288,7 +290,7 @@ class TokenDataset(Dataset):
             )
             return None, other.corpus, other.facts
         files = held_out_files(self.config)
-        text = Text(files, self.config.newlines, ending_of(file.documents))
+        text = Text(files, self.config.newlines, document_ending(file.documents))
         return _encode_held_out(text, file.tokenizer, file.documents)
 
     def learn_tokens(self, parts: DataParts) -> Tokenizers:
@@ -313,7 +315,7 @@ class TokenDataset(Dataset):
     ) -> Prepared:
         split, val, val_facts = parts.val or (None, None, Survey())
         sizes = parts.train.tokens.size, val.tokens.size if val else None
-        check_parts(*sizes, self.config.documents)
+        require_nonempty_parts(*sizes, self.config.documents)
         text = self.text, facts, split, tokens.target
         return Prepared(*text, parts.train, val, val_facts, self.config)
 

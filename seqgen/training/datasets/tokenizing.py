@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from seqgen import store
-from seqgen.errors import SeqgenError, UsageError, reported
+from seqgen.errors import SeqgenError, UsageError, reporting_os_errors
 from seqgen.limits import whole_lines
 from seqgen.settings import DataConfig, Documents
 from seqgen.store.loading import parts_of
@@ -132,7 +132,7 @@ def train_tokenizer(
     """
     DataConfig(tokenizer=kind, vocab_size=vocab_size, min_count=min_count)  # for its bounds
     tokenizer = tokenizer_kind(kind).train(chunks, vocab_size, min_count)
-    with reported(f"{out} cannot be written"):
+    with reporting_os_errors(f"{out} cannot be written"):
         tokenizer.save(out)
     return tokenizer
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seqgen import ranks
-from seqgen.metrics.bleu import metric_of
+from seqgen.metrics.bleu import build_metric
 from seqgen.settings.scoring import BleuOptions
 from seqgen.text.batches import IGNORED
 from seqgen.training.reading import TrainingOutput, TrainingReader, to_device
@@ -24,7 +24,7 @@ def cost_of(name: str, text_rules: TextRules) -> Cost:
     """Return the cost function named `name`: bleu, chrf or edit."""
     if name == "edit":
         return edit_cost
-    metric = metric_of(BleuOptions(metric=name), sentences=True)
+    metric = build_metric(BleuOptions(metric=name), sentences=True)
 
     def cost(written: Sequence[int], target_ids: Sequence[int]) -> float:
         texts = text_rules.decode(written), text_rules.decode(target_ids)
@@ -116,7 +116,7 @@ class GeneratedTexts(Regime):
         flat, prompts = written.reshape(len(owners), -1), self.prompts(rows)[owners]
         tokens, targets = join_prompts(rows.batch.tokens[owners], prompts, flat)
         # As wide as on the other ranks, so that all draw the same masks.
-        more = ((0, 0), (0, ranks.largest(tokens.shape[1]) - tokens.shape[1]))
+        more = ((0, 0), (0, ranks.all_max(tokens.shape[1]) - tokens.shape[1]))
         tokens = np.pad(tokens, more)
         targets = np.pad(targets, more, constant_values=IGNORED)
         reading = self.reader.read(

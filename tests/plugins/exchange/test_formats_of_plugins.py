@@ -8,7 +8,7 @@ import pytest
 from seqgen import hooks
 from seqgen.cli import run
 from seqgen.errors import SeqgenError
-from seqgen.hooks import Installed, ModelFormat, Plugin
+from seqgen.hooks import InstalledPlugin, ModelFormat, Plugin
 from seqgen.plugins.exchange.exchange import export_model, import_model
 from seqgen.plugins.exchange.formats import exported_formats, is_in_format
 from seqgen.store.loading import load
@@ -95,7 +95,7 @@ def outside(tmp_path, monkeypatch, change_plugins):
     (package / "__init__.py").write_text('"""Letters."""\n')
     (package / "reading.py").write_text(CODE)
     monkeypatch.syspath_prepend(tmp_path)
-    one = Installed("outside", "outside_letters", "outside", "1", Plugin(formats=FORMATS))
+    one = InstalledPlugin("outside", "outside_letters", "outside", "1", Plugin(formats=FORMATS))
     change_plugins([*hooks.plugins(), one])
     monkeypatch.setattr(hooks, "_problems", [])
     monkeypatch.setattr(hooks, "_waiting", [])

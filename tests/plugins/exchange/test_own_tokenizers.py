@@ -15,7 +15,7 @@ from seqgen.plugins.exchange.hf_tokenizer import files_of, read
 from seqgen.plugins.exchange.imported_tokenizers import HuggingFaceTokenizer
 from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import KINDS
-from seqgen.text.tokenizers.sentencepiece import NORMAL, Subword, escaped, pieces_of
+from seqgen.text.tokenizers.sentencepiece import NORMAL, Subword, escape_text, pieces_of
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 
@@ -70,7 +70,7 @@ def test_sentencepiece_gives_the_same_ids(kind, made):
     library = tokenizers.Tokenizer.from_str(files["tokenizer.json"].decode())
     theirs = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
     for text in nasty_texts(LEARNT, 100, seed=2):
-        lines = [theirs.encode(escaped(line)) for line in text.split("\n")]
+        lines = [theirs.encode(escape_text(line)) for line in text.split("\n")]
         joined = [i for line in lines for i in [*line, tokenizer.newline_id]][:-1]
         assert library.encode(text, add_special_tokens=False).ids == joined, text
 

@@ -35,7 +35,7 @@ from seqgen.scoring.passages import tokenize_passages
 from seqgen.scoring.perplexity import for_model, held_out_pairs, totals_of
 from seqgen.settings.generation import BeamOptions
 from seqgen.store.loading import load
-from seqgen.wording import visible
+from seqgen.wording import replace_unprintable
 
 # Characters that end elements, look like entities, break lines or turn the direction of writing.
 ODD = "</textarea> &amp; a\u2028b \u202eleft\u200f \U0001f600 lone\rend\n"
@@ -196,9 +196,9 @@ def test_losses_of_several_models_are_on_one_axis(home):
 
 def test_spaces_of_every_width_are_shown():
     spaces = "a\u00a0b\u202fc\u3000d\u2003e"
-    assert visible(spaces) == spaces
-    assert visible("a\u2028b\u202ec\x00\t") == "a\ufffdb\ufffdc\ufffd\ufffd"
-    assert visible("a\tb\n", kept="\n\t") == "a\tb\n"
+    assert replace_unprintable(spaces) == spaces
+    assert replace_unprintable("a\u2028b\u202ec\x00\t") == "a\ufffdb\ufffdc\ufffd\ufffd"
+    assert replace_unprintable("a\tb\n", kept="\n\t") == "a\tb\n"
 
 
 def test_few_of_many_samples_are_shown():

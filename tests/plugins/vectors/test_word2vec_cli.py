@@ -112,11 +112,11 @@ def test_the_defaults_warn_of_nothing(name, text, capsys):
 def test_a_rate_follows_the_rule_that_it_is_for():
     """The default rule given by its name is the default; Adam gets a rate of its own."""
     from seqgen.plugins.vectors.models.settings import Word2VecConfig
-    from seqgen.settings.training import TrainingConfig, recipe_of
+    from seqgen.settings.training import TrainingConfig, adapt_recipe
 
     recipe = Word2VecConfig.recipe
     rates = {
-        rule: TrainingConfig(**{**recipe_of({"optimizer": rule}, recipe), "optimizer": rule}).lr
+        rule: TrainingConfig(**{**adapt_recipe({"optimizer": rule}, recipe), "optimizer": rule}).lr
         for rule in ("adagrad", "adam", "adamw", "muon", "sgd")
     }
     assert rates == {"adagrad": 0.3, "adam": 0.01, "adamw": 0.01, "muon": 0.01, "sgd": 0.5}

@@ -15,7 +15,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.text.encoding import Sampling
 from seqgen.text.reading import decode_blocks
 from seqgen.text.tokenizers import KINDS, load_tokenizer
-from seqgen.text.tokenizers.base import segments
+from seqgen.text.tokenizers.base import cut_long_line
 from seqgen.text.tokenizers.sentencepiece import (
     ESCAPE,
     SPACE,
@@ -144,14 +144,14 @@ def test_a_boundary_is_one_for_every_vocabulary(trained, kind):
 def test_a_line_too_long_to_be_held_is_cut_as_if_it_had_been(trained, kind):
     tokenizer = trained[kind]
     line = prose(2500).replace("\n", " ")
-    assert len(segments(line, tokenizer.boundary, 1 << 10)) > 20
+    assert len(cut_long_line(line, tokenizer.boundary, 1 << 10)) > 20
     for longest in (1 << 10, 1 << 12):
-        assert "".join(segments(line, tokenizer.boundary, longest)) == line
-    whole = segments(line, tokenizer.boundary, 1 << 10)
-    part = segments(line[: len(line) // 2], tokenizer.boundary, 1 << 10)
+        assert "".join(cut_long_line(line, tokenizer.boundary, longest)) == line
+    whole = cut_long_line(line, tokenizer.boundary, 1 << 10)
+    part = cut_long_line(line[: len(line) // 2], tokenizer.boundary, 1 << 10)
     assert part[:-1] == whole[: len(part) - 1]
     # No place to cut: it stays whole.
-    assert segments("x" * 10_000, tokenizer.boundary, 1 << 10) == ["x" * 10_000]
+    assert cut_long_line("x" * 10_000, tokenizer.boundary, 1 << 10) == ["x" * 10_000]
 
 
 def test_specials_newline_and_kinds(trained):
@@ -261,7 +261,7 @@ def test_a_vocabulary_is_learnt_from_a_draw_of_a_long_text(monkeypatch):
     monkeypatch.setattr(module, "SAMPLE_CHARACTERS", 4000)
     text = "".join(f"line {n} of many\n" for n in range(3000))
     ways = ([text], cut(text, [7, 1000, 20_000]))
-    taken = [list(module.sentences(chunks)) for chunks in ways]
+    taken = [list(module.sample_sentences(chunks)) for chunks in ways]
     assert taken[0] == taken[1]
     assert taken[0].pop() == " "
     assert 1000 < sum(map(len, taken[0])) <= 4000

@@ -6,7 +6,7 @@ import pytest
 
 from seqgen import hooks
 from seqgen.cli import run
-from seqgen.hooks import Installed, Plugin
+from seqgen.hooks import InstalledPlugin, Plugin
 from seqgen.text.tokenizers import KINDS, STORED, load_tokenizer
 from seqgen.training.datasets.dataset import open_tokenizer
 
@@ -48,7 +48,7 @@ def outside(tmp_path, monkeypatch, change_plugins):
     (package / "kinds.py").write_text(CODE)
     monkeypatch.syspath_prepend(tmp_path)
     change_plugins(
-        [*hooks.plugins(), Installed("outside", "outside_vowels", "outside", "1", PLUGIN)]
+        [*hooks.plugins(), InstalledPlugin("outside", "outside_vowels", "outside", "1", PLUGIN)]
     )
 
 
@@ -68,7 +68,9 @@ def test_a_tokenizer_that_a_plugin_opens(outside, tmp_path):
 
 
 def test_kinds_are_listed_without_loading_them(change_plugins, capfd):
-    broken = Installed("outside", "no_such", "outside", "1", Plugin(tokenizers={"x": "kinds:X"}))
+    broken = InstalledPlugin(
+        "outside", "no_such", "outside", "1", Plugin(tokenizers={"x": "kinds:X"})
+    )
     change_plugins([*hooks.plugins(), broken])
     assert "x" in [*KINDS]
     assert KINDS["char"].kind == "char" and "y" not in KINDS

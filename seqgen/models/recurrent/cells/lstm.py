@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from seqgen.engines.ops import Leaf, Ops
 from seqgen.models.recurrent.cells.equation import GLOROT, Equation, Maps, Parameter, Parts
 from seqgen.models.recurrent.settings import RecurrentConfig
-from seqgen.settings import by_ratio, ranges, require, setting
+from seqgen.settings import look_up_ratio, ranges, require, setting
 
 # From this ratio on (`ModelConfig.regularised`) the learning rate is doubled, and dropout is by
 # these rows: found by runs on texts of 20 kB to 1 MB (docs/evidence/experiments.md).
@@ -196,7 +196,7 @@ class LSTMConfig(RecurrentConfig):
             return super().regularised(overfitting_ratio, spelled, rate_is_open)
         if overfitting_ratio < HIGH_RATE_FROM:
             return {"dropout": 0.0, "head_factor": 2.0}
-        dropout = by_ratio(DROPOUT_AT_HIGH_RATE, overfitting_ratio)
+        dropout = look_up_ratio(DROPOUT_AT_HIGH_RATE, overfitting_ratio)
         return {"dropout": dropout, "lr": 2 * cls.recipe["lr"]}
 
     def __post_init__(self) -> None:
