@@ -1,4 +1,4 @@
-"""Write `companion.md`: the steps of `seqgen course` with what their commands print.
+"""Write the pages of `companion/`: the steps of `seqgen course` with what their commands print.
 
 python docs/companion.py                 # from course.toml and the outputs kept in companion.json
 python docs/companion.py --run           # run all steps again first, which takes minutes
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,9 +22,16 @@ from companion_pictures import draw
 from seqgen.plugins.course.command import CourseStep, steps
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = Path(__file__).with_suffix(".md")
 OUTPUTS = Path(__file__).with_suffix(".json")
-PICTURES = Path(__file__).with_suffix("")  # a folder
+FOLDER = Path(__file__).with_suffix("")  # of the pages and the pictures
+# The page of each part, by the first number of its steps.
+PAGES = {
+    "1": "counting",
+    "2": "training",
+    "3": "attention",
+    "4": "decoding",
+    "5": "representations",
+}
 # The places of these words in a plane are kept too, for a picture.
 PLANE = "5.7 plane"
 COUNTRIES = {"france": "paris", "italy": "rome", "austria": "vienna", "egypt": "cairo"}
@@ -31,31 +39,54 @@ COUNTRIES |= {"japan": "tokyo", "peru": "lima"}
 CAPITALS = [word for pair in COUNTRIES.items() for word in pair]
 HEAD = """# A companion to the lectures
 
-*For students and teachers of language models: one idea a step, with an equation, a command that
-runs in seconds, and an exercise. Read [Your first model](tutorials/first-model.md) first.*
+*For students and teachers of language models. Read [Your first model](../tutorials/first-model.md)
+first.*
 
-`seqgen course` lists these steps, `seqgen course 1.1` shows one and runs its commands, from a
-checkout or an installed package. The steps follow five lectures; [the lectures, row by
-row](evidence/lectures.md) lists their topics by number (`0:10` is row 10 of lecture 0). This page
-is made by `docs/companion.py` from the file that the command reads, and shows what the commands
-printed; with `-q` training prints nothing. A model that two steps share is trained once.
+Each step has one idea: an equation, a command that runs in seconds, and an exercise with its
+answer.
 
-*Times are processor time on one core, with all training of the step. Other machines round
-differently, so the figures of networks can differ in the last digits, and what they write
-altogether. AMD EPYC with AVX2, shared with other work, 2026-11-24; on one with AVX-512, steps 2.1
-and 2.9, 2026-11-25, and steps 2.7 and 5.4, 2026-11-26.*
+- `seqgen course` lists the steps, and `seqgen course 1.1` shows one and runs its commands, in a
+  checkout or with an installed package.
+- A step names its place in five lectures: `0:10` is row 10 of lecture 0 in [the lectures, row by
+  row](../evidence/lectures.md).
+- These pages show what the commands printed. Training prints nothing, because of `-q`. If two steps
+  share a model, it is trained once.
+
+| step | idea |
+|---|---|
+"""
+MACHINE = """
+*Times are processor time on one core, with all training of the step: AMD EPYC with AVX2, shared
+with other work, 2026-11-24; steps 2.1 and 2.9 on one with AVX-512, 2026-11-25, and steps 2.7 and
+5.4, 2026-11-26. Networks may give other last digits on another machine, and may write other texts.
+`docs/companion.py` makes these pages from the file that `seqgen course` reads.*
+"""
+PART_HEAD = """# {number}. {part}
+
+*For students and teachers of language models; part {number} of [the companion](index.md).*
 """
 
 
-def page(outputs: dict[str, list[str]]) -> str:
-    """Return the page."""
-    lines, part, drawn = [HEAD], None, pictures(outputs)
+def pages(outputs: dict[str, list[str]]) -> dict[str, str]:
+    """Return the text of every page, by the name of its file."""
+    index, parts, drawn = [], {}, pictures(outputs)
     for step in steps().values():
-        if step.part != part:
-            part = step.part
-            lines.append(f"## {step.number.split('.')[0]}. {part}\n")
-        lines.append(_section(step, outputs[step.number], drawn.get(step.number, (None,))[0]))
-    return "\n".join(lines)
+        number = step.number.split(".")[0]
+        name = f"{PAGES[number]}.md"
+        if name not in parts:
+            parts[name] = [PART_HEAD.format(number=number, part=step.part)]
+            index.append(f"| **[{number}. {step.part}]({name})** | |\n")
+        index.append(f"| [{step.number}]({name}#{_anchor(step)}) | {step.title} |\n")
+        about = drawn.get(step.number, (None,))[0]
+        parts[name].append(_section(step, outputs[step.number], about))
+    made = {name: "\n".join(sections) for name, sections in parts.items()}
+    return {"index.md": "".join([HEAD, *index, MACHINE]), **made}
+
+
+def _anchor(step: CourseStep) -> str:
+    """Return the anchor of a step's heading."""
+    heading = f"{step.number} {step.title}".lower()
+    return re.sub(r"[^\w\- ]", "", heading).replace(" ", "-")
 
 
 def pictures(outputs: dict[str, list[str]]) -> dict[str, tuple[str, str]]:
@@ -67,13 +98,13 @@ def pictures(outputs: dict[str, list[str]]) -> dict[str, tuple[str, str]]:
 
 def _section(step: CourseStep, outputs: list[str], about: str | None) -> str:
     left = iter(outputs)
-    picture = f"\n![{about}](companion/{step.number}.svg)\n" if about else ""
+    picture = f"\n![{about}]({step.number}.svg)\n" if about else ""
     shown = []
     for command in step.run:
         shown.append(f"$ {command}")
         if not command.startswith("seqgen train "):
             shown += [line.rstrip() for line in next(left).rstrip("\n").split("\n")]
-    return f"""### {step.number} {step.title}
+    return f"""## {step.number} {step.title}
 
 *Lecture {step.slide}, {step.seconds} s. Read: {step.see}*
 
@@ -129,8 +160,8 @@ def plane(home: str) -> list[str]:
 
 
 def main() -> None:
-    """Write the page, after running what is asked for."""
-    parser = argparse.ArgumentParser(description="Write companion.md.")
+    """Write the pages, after running what is asked for."""
+    parser = argparse.ArgumentParser(description="Write the pages of companion/.")
     parser.add_argument("--run", nargs="*", metavar="STEP", help="run these steps, or all")
     given = parser.parse_args()
     outputs = json.loads(OUTPUTS.read_text("utf-8")) if OUTPUTS.exists() else {}
@@ -145,10 +176,11 @@ def main() -> None:
                 outputs[PLANE] = plane(home)
             ordered = {name: outputs[name] for name in (*steps(), PLANE) if name in outputs}
             OUTPUTS.write_text(json.dumps(ordered, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    PAGE.write_text(page(outputs), "utf-8")
-    PICTURES.mkdir(exist_ok=True)
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in pages(outputs).items():
+        (FOLDER / name).write_text(text, "utf-8")
     for number, (_, picture) in pictures(outputs).items():
-        (PICTURES / f"{number}.svg").write_text(picture, "utf-8")
+        (FOLDER / f"{number}.svg").write_text(picture, "utf-8")
 
 
 if __name__ == "__main__":

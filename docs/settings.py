@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from seqgen import registry
 from seqgen.cli import beam_search, bleu, perplexity, sample, train
-from seqgen.cli.shell.known_settings import described
+from seqgen.cli.shell.known_settings import describe_settings
 from seqgen.models.recurrent.settings import RecurrentConfig
 from seqgen.plugins.labels.settings import LabellingConfig
 from seqgen.plugins.tune import command as tune
@@ -200,7 +200,8 @@ def defaults(folder: Path) -> str:
             continue
         config = row.load_config()
         model = {name: field.default for name, field in config.fields().items()}
-        groups = {"model": model, "training": dict(config.recipe), "settings": described(config)}
+        training, settings = dict(config.recipe), describe_settings(config)
+        groups = {"model": model, "training": training, "settings": settings}
         lines.append(f"{json.dumps(row.name)}: {json.dumps(groups)}")
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

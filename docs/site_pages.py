@@ -27,7 +27,7 @@ OUTSIDE = {
     "CITATION.cff": "about/citation.md",
 }
 # Pages that have something of everything, which a search lists after the page of a subject.
-LAST_FOUND = {"api.md", "companion.md", "about/changelog.md"}
+LAST_FOUND = {"api.md", "about/changelog.md"}
 LAST_FOUND |= {f"evidence/{name}.md" for name in ("benchmarks", "experiments", "lectures")}
 LINK = re.compile(r"(!?\[[^\[\]]*\])\((?!https?:|#)([^)#\s]+)([^)\s]*)\)")
 API = """# Python API
@@ -82,7 +82,7 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Return a page whose links lead to pages of the site, where its file's lead out of docs/."""
     here = page.file.src_uri
-    if here in LAST_FOUND:
+    if here in LAST_FOUND or here.startswith("companion/"):
         page.meta["search"] = {"boost": 0.2}
     origin = {made: path for path, made in OUTSIDE.items()}.get(here, f"docs/{here}")
 

@@ -103,11 +103,12 @@ def test_an_installed_text_is_found_without_a_checkout(tmp_path, monkeypatch):
 OUTPUTS = json.loads(companion.OUTPUTS.read_text(encoding="utf-8"))
 
 
-def test_the_page_and_its_pictures_are_current():
+def test_the_pages_and_their_pictures_are_current():
     """Made again by `python docs/companion.py`."""
-    assert companion.page(OUTPUTS) == companion.PAGE.read_text(encoding="utf-8")
+    made = {path.name: path.read_text(encoding="utf-8") for path in companion.FOLDER.glob("*.md")}
+    assert companion.pages(OUTPUTS) == made
     drawn = {f"{name}.svg": picture for name, (_, picture) in companion.pictures(OUTPUTS).items()}
-    assert drawn == {path.name: path.read_text("utf-8") for path in companion.PICTURES.iterdir()}
+    assert drawn == {path.name: path.read_text("utf-8") for path in companion.FOLDER.glob("*.svg")}
 
 
 def test_list_step_and_unknown_step(capfd):
