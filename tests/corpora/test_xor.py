@@ -1,4 +1,4 @@
-"""Elman's temporal XOR (1990): the stream, and the recipe of docs/presets.md."""
+"""Elman's temporal XOR (1990): the stream, and the recipe of docs/architectures.md#presets."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
         Size({"hidden_size": 256, "embedding_size": 256, "tie_weights": True}),
     )
 
-    cell: str = setting("Recurrent cell: gru, lstm or another (docs/cells.md).", "gru")
+    cell: str = setting("Recurrent cell: gru, lstm or another (docs/architectures.md).", "gru")
     hidden_size: int = shared("hidden_size", 256, " Encoder and decoder have the same.")
     num_layers: int = shared("num_layers", 1, " Encoder and decoder have the same.")
     embedding_size: int | None = setting(

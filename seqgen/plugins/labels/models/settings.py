@@ -60,7 +60,7 @@ class BagConfig(SentenceConfig):
 class BiRNNConfig(SentenceConfig, CellRegularisers):
     """Recurrent layers that read a sentence from both ends."""
 
-    cell: str = setting("Recurrent cell: lstm, gru or another (docs/cells.md).", "lstm")
+    cell: str = setting("Recurrent cell: lstm, gru or another (docs/architectures.md).", "lstm")
     directions: Literal["bidirectional", "forward", "reversed"] = setting(
         "Direction in which a sentence is read; each of two has half of the units.",
         "bidirectional",
