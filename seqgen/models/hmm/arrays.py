@@ -18,8 +18,8 @@ from seqgen.models.hmm.settings import HMMConfig
 from seqgen.models.inference import LOGITS_AT_ONCE
 from seqgen.models.state import State
 
-# How far the sum of stored probabilities may be from 1: numbers in bf16 are cut to 8 bits.
-ROUNDING = 2**-8
+# How far the sum of stored probabilities may be from 1: bf16 has 8 bits of precision.
+ROUNDING = 2**-7
 
 
 @dataclass
